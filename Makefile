@@ -1,0 +1,71 @@
+# Two commands for a newcomer: `make demo` and `make test`. Each makes its own virtual environment in .venv and installs
+# all it needs there: Python 3.11 and a C++17 compiler must be present, nothing else. Options for pip go through its own
+# environment variables, e.g. PIP_EXTRA_INDEX_URL to take a CPU-only torch on a machine without a GPU.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV ?= .venv
+BIN := $(VENV)/bin
+export PIP_CONSTRAINT := constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
+
+PACKAGING := pyproject.toml constraints.txt
+NATIVE := $(shell find native -type f)
+CPP := $(shell find native clients -name '*.cpp' -o -name '*.h' | grep -v node_modules)
+
+.DEFAULT_GOAL := help
+.PHONY: help demo build test matrix lint format protos bench clean
+
+help:
+	@echo "make demo     stream text from the demo model"
+	@echo "make test     build, and run the tests"
+	@echo "make matrix   run the whole matrix of equality (long; takes up where it left off)"
+	@echo "make lint     check style, types, imports and protos"
+	@echo "make build    build and install into .venv, in place"
+	@echo "make format   put code into its style"
+	@echo "make protos   generate the Python stubs from the protos"
+	@echo "make bench    measure speed on the demo model"
+
+demo: $(VENV)/.runtime
+	$(BIN)/outrider demo
+
+build: $(VENV)/.dev
+
+test: $(VENV)/.dev
+	$(BIN)/pytest
+
+matrix: $(VENV)/.dev
+	$(BIN)/python -m tests.e2e.matrix
+
+bench: $(VENV)/.runtime
+	$(BIN)/outrider bench
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/clang-format --dry-run -Werror $(CPP)
+	scripts/protos.sh lint
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(CPP)
+
+protos: $(VENV)/.dev
+	scripts/protos.sh stubs
+
+clean:
+	rm -rf build $(VENV) node_modules
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.runtime: $(BIN)/python $(PACKAGING) $(NATIVE)
+	$(BIN)/pip install -q -e .
+	@touch $@
+
+$(VENV)/.dev: $(BIN)/python $(PACKAGING) $(NATIVE)
+	$(BIN)/pip install -q -e ".[dev]"
+	@touch $@ $(VENV)/.runtime
