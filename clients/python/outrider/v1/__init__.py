@@ -1,0 +1,1 @@
+"""Stubs generated from protos/outrider/v1 by scripts/protos.sh."""
