@@ -1,0 +1,84 @@
+"""Outrider's client: generated text as it is written, unbroken by servers that come and go.
+
+    import outrider
+
+    with outrider.Client("localhost:50051") as client:
+        for chunk in client.stream("def quicksort", max_tokens=200, temperature=0.7):
+            print(chunk.text, end="", flush=True)
+
+`AsyncClient` is the same for asyncio. Both need grpcio and protobuf only.
+"""
+
+from outrider.async_client import AsyncClient
+from outrider.async_stream import AsyncStream
+from outrider.client import Client
+from outrider.errors import (
+    Cancelled,
+    DeadlineExceeded,
+    FingerprintMismatch,
+    InvalidArgument,
+    OutriderError,
+    ResourceExhausted,
+    Unavailable,
+    Violation,
+)
+from outrider.request import Conversation, GenerateOptions, Prompt
+from outrider.stream import Stream
+from outrider.types import (
+    Candidate,
+    Chunk,
+    Decoding,
+    Encoding,
+    FingerprintParts,
+    FinishReason,
+    Limits,
+    Message,
+    ModelInfo,
+    NoSpeculationReason,
+    PositionAcceptance,
+    Prefill,
+    Received,
+    Result,
+    Speculation,
+    Started,
+    Timings,
+    Token,
+    Usage,
+)
+
+__all__ = [
+    "AsyncClient",
+    "AsyncStream",
+    "Cancelled",
+    "Candidate",
+    "Chunk",
+    "Client",
+    "Conversation",
+    "DeadlineExceeded",
+    "Decoding",
+    "Encoding",
+    "FingerprintMismatch",
+    "FingerprintParts",
+    "FinishReason",
+    "GenerateOptions",
+    "InvalidArgument",
+    "Limits",
+    "Message",
+    "ModelInfo",
+    "NoSpeculationReason",
+    "OutriderError",
+    "PositionAcceptance",
+    "Prefill",
+    "Prompt",
+    "Received",
+    "ResourceExhausted",
+    "Result",
+    "Speculation",
+    "Started",
+    "Stream",
+    "Timings",
+    "Token",
+    "Unavailable",
+    "Usage",
+    "Violation",
+]

@@ -1,0 +1,73 @@
+"""AsyncStream: the chunks of one generation as they arrive, for asyncio."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+import grpc
+
+from outrider.base_stream import BaseStream
+from outrider.errors import OutriderError, as_error
+from outrider.generation import Generation
+from outrider.pool import Pool
+from outrider.types import Chunk
+
+if TYPE_CHECKING:
+    from outrider.v1.generation_pb2_grpc import GenerationServiceAsyncStub
+
+
+class AsyncStream(BaseStream["GenerationServiceAsyncStub"]):
+    """The chunks of one generation; made by `AsyncClient.stream`.
+
+    Iterate over it once. The call begins with the first chunk asked for; it is cancelled when the loop is left early,
+    when the `async with` block ends, when the task is cancelled, or by `cancel`. A connection that breaks is taken up
+    again unnoticed. Iterating raises OutriderError, with what was `received` until then.
+    """
+
+    def __init__(self, pool: "Pool[GenerationServiceAsyncStub]", generation: Generation) -> None:
+        self._cancelled = asyncio.Event()
+        super().__init__(pool, generation, self._cancelled)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.cancel()
+
+    async def __aiter__(self) -> AsyncIterator[Chunk]:
+        self._begin()
+        while not self._generation.is_finished:
+            stub, timeout = self._next_stub(), self._generation.time_left()
+            call = stub.StreamGenerate(self._generation.next_request(), timeout=timeout)
+            self._watch(call)
+            pause = 0.0
+            try:
+                async for event in call:
+                    chunk = self._generation.receive(event)
+                    if chunk is not None:
+                        yield chunk
+                self._generation.check_finished()
+            except (grpc.RpcError, OutriderError) as failure:
+                pause = self._pause_after(as_error(failure))
+            except asyncio.CancelledError:  # gRPC raises it for a task that is cancelled and for a call that is
+                if _is_task_cancelled() or not self._is_cancelled():
+                    raise
+                raise self._generation.cancelled() from None
+            finally:
+                call.cancel()
+            await self._wait(pause)
+
+    async def _wait(self, pause: float) -> None:
+        """Sleep, but no longer than until the stream is cancelled."""
+        try:
+            await asyncio.wait_for(self._cancelled.wait(), pause)
+        except TimeoutError:
+            return
+
+
+def _is_task_cancelled() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -1,0 +1,82 @@
+"""BaseStream: what the streams of both gRPC APIs share, which is all but the waiting."""
+
+import asyncio
+import threading
+from typing import Generic, TypeVar
+
+import grpc
+import grpc.aio
+
+from outrider.errors import OutriderError
+from outrider.generation import Generation
+from outrider.pool import Pool
+from outrider.types import Prefill, Received, Result, Started
+
+Stub = TypeVar("Stub")
+
+
+class BaseStream(Generic[Stub]):
+    """One generation, the servers that may go on with it, and whether it is still wanted."""
+
+    def __init__(
+        self, pool: Pool[Stub], generation: Generation, cancel_requested: threading.Event | asyncio.Event
+    ) -> None:
+        self._pool = pool
+        self._generation = generation
+        self._call: grpc.RpcContext | grpc.aio.RpcContext | None = None
+        self._is_begun = False
+        self._cancel_requested = cancel_requested
+
+    @property
+    def started(self) -> Started | None:
+        """How the generation started, once it has."""
+        return self._generation.started
+
+    @property
+    def prefill(self) -> Prefill | None:
+        """The last progress report on the prompt, if there was one."""
+        return self._generation.prefill
+
+    @property
+    def received(self) -> Received:
+        """All that has arrived so far."""
+        return self._generation.received()
+
+    @property
+    def result(self) -> Result:
+        """The whole generation; raises RuntimeError before it has ended."""
+        return self._generation.result()
+
+    def cancel(self) -> None:
+        """End the call; whoever waits for the next chunk gets Cancelled."""
+        self._cancel_requested.set()
+        if self._call is not None:
+            self._call.cancel()
+
+    def _begin(self) -> None:
+        if self._is_begun:
+            raise RuntimeError("a stream can be iterated over once")
+        self._is_begun = True
+
+    def _is_cancelled(self) -> bool:
+        return self._cancel_requested.is_set() or self._pool.is_closed
+
+    def _next_stub(self) -> Stub:
+        if self._is_cancelled():
+            raise self._generation.cancelled()
+        return self._pool.stubs[self._generation.address]
+
+    def _watch(self, call: grpc.RpcContext | grpc.aio.RpcContext) -> None:
+        self._call = call
+        if self._cancel_requested.is_set():  # by another thread, which did not see this call yet
+            call.cancel()
+
+    def _pause_after(self, error: OutriderError) -> float:
+        """Seconds to wait before the next call; raises the error if there is to be none."""
+        if self._generation.is_finished:
+            return 0.0  # all of it had arrived before the connection broke
+        if self._is_cancelled():
+            raise self._generation.cancelled()
+        pause = self._generation.failed(error)
+        self._pool.preferred = self._generation.address
+        return pause

@@ -1,0 +1,120 @@
+"""Client: talks to Outrider from ordinary Python."""
+
+import time
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Self, TypeVar, Unpack
+
+import grpc
+
+from outrider.channel import ChannelOption, channel_options
+from outrider.errors import as_error
+from outrider.generation import Generation
+from outrider.pool import Pool
+from outrider.request import (
+    Conversation,
+    GenerateOptions,
+    Prompt,
+    build_detokenize_request,
+    build_stream_request,
+    build_tokenize_request,
+)
+from outrider.response import parse_decoding, parse_encoding, parse_model_info
+from outrider.retry import RetryPolicy
+from outrider.stream import Stream
+from outrider.types import Decoding, Encoding, ModelInfo, Result
+from outrider.v1.generation_pb2 import GetModelInfoRequest
+from outrider.v1.generation_pb2_grpc import GenerationServiceStub
+
+Answer = TypeVar("Answer")
+
+
+class Client:
+    """A connection to one or several servers that hold the same model. Threads may share it.
+
+    Every call raises OutriderError or one of its subclasses. `timeout` is in seconds, for all attempts together.
+    """
+
+    def __init__(
+        self,
+        *addresses: str,
+        credentials: grpc.ChannelCredentials | None = None,
+        max_retries: int = 10,
+        max_backoff: float = 5.0,
+        channel_arguments: Sequence[ChannelOption] = (),
+    ) -> None:
+        """Connect to addresses such as "localhost:50051", the first one first; in the clear without credentials.
+
+        A call that meets a broken connection is tried again, and a stream resumed, until every address has failed
+        `max_retries` more times in a row without a token arriving. The pauses grow to `max_backoff` seconds.
+        """
+        self._channels: list[grpc.Channel] = []
+        options = channel_options(channel_arguments)
+
+        def connect(address: str) -> GenerationServiceStub:
+            if credentials is None:
+                channel = grpc.insecure_channel(address, options)
+            else:
+                channel = grpc.secure_channel(address, credentials, options)
+            self._channels.append(channel)
+            return GenerationServiceStub(channel)
+
+        self._pool = Pool(addresses, connect, RetryPolicy(max_retries, max_backoff))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections; streams still open raise Cancelled."""
+        self._pool.is_closed = True
+        for channel in self._channels:
+            channel.close()
+
+    def stream(self, prompt: Prompt, *, timeout: float | None = None, **options: Unpack[GenerateOptions]) -> Stream:
+        """Continue a prompt, chunk by chunk; the time runs from here.
+
+        Raises TypeError and InvalidArgument at once for what cannot even be sent.
+        """
+        request = build_stream_request(prompt, options)
+        return Stream(self._pool, Generation(request, self._pool.attempts(timeout)))
+
+    def generate(self, prompt: Prompt, *, timeout: float | None = None, **options: Unpack[GenerateOptions]) -> Result:
+        """Continue a prompt and return the whole. It is streamed underneath, so that nothing is lost with a server."""
+        with self.stream(prompt, timeout=timeout, **options) as stream:
+            for _ in stream:
+                pass
+            return stream.result
+
+    def tokenize(
+        self, text: str | Conversation, *, add_special_tokens: bool | None = None, timeout: float | None = None
+    ) -> Encoding:
+        """Encode text or a conversation as the model would see it."""
+        request = build_tokenize_request(text, add_special_tokens)
+        return parse_encoding(self._call(lambda stub, left: stub.Tokenize(request, timeout=left), timeout))
+
+    def detokenize(
+        self, token_ids: Sequence[int], *, show_special_tokens: bool | None = None, timeout: float | None = None
+    ) -> Decoding:
+        """Decode token ids."""
+        request = build_detokenize_request(token_ids, show_special_tokens)
+        return parse_decoding(self._call(lambda stub, left: stub.Detokenize(request, timeout=left), timeout))
+
+    def model_info(self, *, timeout: float | None = None) -> ModelInfo:
+        """Describe the model and the limits of the server."""
+        request = GetModelInfoRequest()
+        return parse_model_info(self._call(lambda stub, left: stub.GetModelInfo(request, timeout=left), timeout))
+
+    def _call(self, call: Callable[[GenerationServiceStub, float | None], Answer], timeout: float | None) -> Answer:
+        attempts = self._pool.attempts(timeout)
+        while True:
+            try:
+                return call(self._pool.stubs[attempts.address], attempts.time_left())
+            except grpc.RpcError as failure:
+                pause = attempts.failed(as_error(failure))
+            self._pool.preferred = attempts.address
+            time.sleep(pause)

@@ -1,0 +1,114 @@
+"""The errors that a call can raise, named after the gRPC statuses they are read from."""
+
+# ruff: noqa: N818
+
+from collections.abc import Iterable
+from typing import NamedTuple, cast
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from outrider.types import Received
+from outrider.v1 import errors_pb2
+
+_DETAILS_KEY = "grpc-status-details-bin"
+_BAD_REQUEST = "/google.rpc.BadRequest"
+# How gRPC reports a stream that a dying server or a proxy has reset, beside UNAVAILABLE.
+_BROKEN_CODES = (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
+_BROKEN_MARKS = ("RST_STREAM", "GOAWAY", "Stream removed")
+
+
+class OutriderError(Exception):
+    """A call failed. Statuses without a class of their own raise this one."""
+
+    code = grpc.StatusCode.UNKNOWN
+    received: Received | None = None
+    """What had arrived of a generation before it failed."""
+
+    def __init__(self, message: str, code: grpc.StatusCode | None = None) -> None:
+        super().__init__(message)
+        if code is not None:
+            self.code = code
+
+
+class Violation(NamedTuple):
+    """One thing wrong with a request: the path of the field, and what it allows."""
+
+    field: str
+    description: str
+
+
+class InvalidArgument(OutriderError):
+    """The request is not valid; `violations` lists everything that is wrong with it."""
+
+    code = grpc.StatusCode.INVALID_ARGUMENT
+
+    def __init__(self, message: str, violations: Iterable[Violation] = ()) -> None:
+        super().__init__(message)
+        self.violations = tuple(violations)
+
+    def __str__(self) -> str:
+        lines = [super().__str__(), *(f"{violation.field}: {violation.description}" for violation in self.violations)]
+        return "\n  ".join(lines)
+
+
+class FingerprintMismatch(OutriderError):
+    """No server is left that would go on with the same bytes."""
+
+    code = grpc.StatusCode.FAILED_PRECONDITION
+
+
+class ResourceExhausted(OutriderError):
+    """The server is full."""
+
+    code = grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+class Unavailable(OutriderError):
+    """No server could be reached, or the connection broke, more often than `max_retries` allows."""
+
+    code = grpc.StatusCode.UNAVAILABLE
+
+
+class DeadlineExceeded(OutriderError):
+    """The time given to the call ran out."""
+
+    code = grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+class Cancelled(OutriderError):
+    """The call was cancelled."""
+
+    code = grpc.StatusCode.CANCELLED
+
+
+_CLASSES = {cls.code: cls for cls in (FingerprintMismatch, ResourceExhausted, Unavailable, DeadlineExceeded, Cancelled)}
+
+
+def as_error(failure: grpc.RpcError | OutriderError) -> OutriderError:
+    """The error that stands for a failed call, of either gRPC API."""
+    if isinstance(failure, OutriderError):
+        return failure
+    code, message = failure.code(), failure.details() or ""
+    if code is grpc.StatusCode.INVALID_ARGUMENT:
+        return InvalidArgument(message, _violations(failure))
+    if code in _BROKEN_CODES and any(mark in message for mark in _BROKEN_MARKS):
+        return Unavailable(message)
+    cls = _CLASSES.get(code)
+    return OutriderError(message, code) if cls is None else cls(message)
+
+
+def _violations(failure: grpc.RpcError) -> list[Violation]:
+    status = errors_pb2.ErrorStatus()
+    bad_request = errors_pb2.BadRequestDetail()
+    trailers = cast(Iterable[tuple[str, str | bytes]], failure.trailing_metadata() or ())
+    try:
+        for key, value in trailers:
+            if key == _DETAILS_KEY and isinstance(value, bytes):
+                status.MergeFromString(value)
+        for detail in status.details:
+            if detail.type_url.endswith(_BAD_REQUEST):
+                bad_request.MergeFromString(detail.value)
+    except DecodeError:
+        return []  # the status itself still says that the request is bad
+    return [Violation(violation.field, violation.description) for violation in bad_request.field_violations]

@@ -1,0 +1,145 @@
+"""Generation: what has arrived of one stream, and how to take it up again. It does no input or output itself."""
+
+from outrider.errors import Cancelled, FingerprintMismatch, OutriderError, Unavailable
+from outrider.response import (
+    parse_chunk,
+    parse_finish_reason,
+    parse_prefill,
+    parse_speculation,
+    parse_started,
+    parse_timings,
+    parse_usage,
+)
+from outrider.retry import Attempts
+from outrider.types import Chunk, Prefill, Received, Result, Started, Token
+from outrider.v1 import generation_pb2
+
+
+class Generation:
+    """One generation over as many calls as it takes.
+
+    A driver repeats: make the call that `next_request` and `time_left` describe at `address`, hand every event to
+    `receive`, then either `check_finished` or, on an error, wait for as long as `failed` says.
+    """
+
+    def __init__(self, request: generation_pb2.StreamGenerateRequest, attempts: Attempts) -> None:
+        self.started: Started | None = None
+        self.prefill: Prefill | None = None
+        self.resumed = 0
+        self._request = generation_pb2.StreamGenerateRequest()
+        self._request.CopyFrom(request)
+        self._request.output.prompt_token_ids = True
+        self._attempts = attempts
+        self._text: list[str] = []
+        self._token_ids: list[int] = []
+        self._tokens: list[Token] = []
+        self._finished: generation_pb2.Finished | None = None
+
+    @property
+    def address(self) -> int:
+        """Index of the address to call."""
+        return self._attempts.address
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the last event has arrived."""
+        return self._finished is not None
+
+    def time_left(self) -> float | None:
+        """Seconds that the next call may take, or None; raises DeadlineExceeded when there are none left."""
+        try:
+            return self._attempts.time_left()
+        except OutriderError as error:
+            error.received = self.received()
+            raise
+
+    def next_request(self) -> generation_pb2.StreamGenerateRequest:
+        """The request to send now: the original one until the generation has started, then its continuation."""
+        if self.started is None:
+            return self._request
+        request = generation_pb2.StreamGenerateRequest()
+        request.CopyFrom(self._request)
+        request.ClearField("prompt")
+        request.prompt.token_ids.ids.extend(self.started.prompt_token_ids)
+        request.sampling.seed = self.started.seed
+        request.request_id = self.started.request_id
+        request.continue_from.fingerprint = self.started.fingerprint
+        request.continue_from.token_ids.extend(self._token_ids)
+        return request
+
+    def receive(self, event: generation_pb2.StreamGenerateResponse) -> Chunk | None:
+        """Take in one event and return its chunk, if it is one.
+
+        Raises FingerprintMismatch if a server goes on that should have refused.
+        """
+        match event.WhichOneof("event"):
+            case "started":
+                self._receive_started(parse_started(event.started))
+            case "prefill":
+                self.prefill = parse_prefill(event.prefill)
+            case "chunk":
+                return self._receive_chunk(parse_chunk(event.chunk))
+            case "finished":
+                self._finished = event.finished
+        return None
+
+    def _receive_started(self, started: Started) -> None:
+        if self.started is None:
+            self.started = started
+            return
+        if (started.fingerprint, started.seed) != (self.started.fingerprint, self.started.seed):
+            raise FingerprintMismatch(
+                f"the server goes on with fingerprint {started.fingerprint} and seed {started.seed}, "
+                f"but the generation has {self.started.fingerprint} and {self.started.seed}"
+            )
+        self.resumed += 1
+
+    def _receive_chunk(self, chunk: Chunk) -> Chunk:
+        self._attempts.progressed()
+        self._text.append(chunk.text)
+        self._token_ids.extend(chunk.token_ids)
+        self._tokens.extend(chunk.tokens)
+        return chunk
+
+    def check_finished(self) -> None:
+        """Raise Unavailable if a call has ended without the last event."""
+        if not self.is_finished:
+            raise Unavailable("the server ended the stream early")
+
+    def failed(self, error: OutriderError) -> float:
+        """Seconds to wait before the next call; raises the error with what was received if there is to be none."""
+        try:
+            return self._attempts.failed(error, resuming=self.started is not None)
+        except OutriderError as final:
+            final.received = self.received()
+            raise
+
+    def cancelled(self) -> Cancelled:
+        """The error for a generation that its owner has cancelled."""
+        error = Cancelled("the stream was cancelled")
+        error.received = self.received()
+        return error
+
+    def received(self) -> Received:
+        """All that has arrived so far."""
+        return Received(self.started, "".join(self._text), tuple(self._token_ids), tuple(self._tokens))
+
+    def result(self) -> Result:
+        """The whole generation; raises RuntimeError before it has ended."""
+        if self._finished is None or self.started is None:
+            raise RuntimeError("the generation has not ended")
+        finished, received = self._finished, self.received()
+        matched = finished.WhichOneof("matched_stop")
+        return Result(
+            started=self.started,
+            text=received.text,
+            token_ids=received.token_ids,
+            tokens=received.tokens,
+            finish_reason=parse_finish_reason(finished.reason),
+            stop_string=finished.stop_string if matched == "stop_string" else None,
+            stop_token_id=finished.stop_token_id if matched == "stop_token_id" else None,
+            usage=parse_usage(finished.usage),
+            timings=parse_timings(finished.timings),
+            speculation=parse_speculation(finished.speculation),
+            resumed=self.resumed,
+        )

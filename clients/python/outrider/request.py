@@ -1,0 +1,179 @@
+"""Requests: from Python values to protobuf messages."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, TypedDict
+
+from google.protobuf.message import Message as ProtoMessage
+
+from outrider.errors import InvalidArgument, Violation
+from outrider.types import Message
+from outrider.v1 import common_pb2, generation_pb2
+
+Conversation = Sequence[Message | Mapping[str, str]]
+Prompt = str | Sequence[int] | Conversation
+"""Text, token ids, or the messages of a conversation."""
+
+
+class GenerateOptions(TypedDict, total=False):
+    """How to continue a prompt. What is left out, or None, takes the server's default.
+
+    The meaning and the allowed values of each are those of the field of the same name in `outrider/v1/common.proto`.
+    """
+
+    temperature: float | None
+    top_k: int | None
+    top_p: float | None
+    min_p: float | None
+    repetition_penalty: float | None
+    frequency_penalty: float | None
+    presence_penalty: float | None
+    logit_bias: Mapping[int, float] | None
+    """By token id."""
+    seed: int | None
+    stop: str | Sequence[str] | None
+    """Texts that end the generation."""
+    stop_token_ids: Sequence[int] | None
+    max_tokens: int | None
+    min_tokens: int | None
+    ignore_eos: bool | None
+    token_records: bool | None
+    logprobs: bool | None
+    top_candidates: int | None
+    show_special_tokens: bool | None
+    speculation: Literal["never", "auto", "always"] | None
+    num_predictions: int | None
+    """Predictions to verify in each pass, with `speculation="always"`."""
+    add_special_tokens: bool | None
+    request_id: str | None
+
+
+_FIELDS = {
+    "temperature": "sampling.temperature",
+    "top_k": "sampling.top_k",
+    "top_p": "sampling.top_p",
+    "min_p": "sampling.min_p",
+    "repetition_penalty": "sampling.repetition_penalty",
+    "frequency_penalty": "sampling.frequency_penalty",
+    "presence_penalty": "sampling.presence_penalty",
+    "logit_bias": "sampling.logit_bias",
+    "seed": "sampling.seed",
+    "stop": "stop.strings",
+    "stop_token_ids": "stop.token_ids",
+    "max_tokens": "stop.max_tokens",
+    "min_tokens": "stop.min_tokens",
+    "ignore_eos": "stop.ignore_eos",
+    "token_records": "output.token_records",
+    "logprobs": "output.logprobs",
+    "top_candidates": "output.top_candidates",
+    "show_special_tokens": "output.show_special_tokens",
+    "speculation": "speculation.mode",
+    "num_predictions": "speculation.num_predictions",
+    "add_special_tokens": "prompt.add_special_tokens",
+    "request_id": "request_id",
+}
+_MODES = {
+    "never": common_pb2.SPECULATION_MODE_NEVER,
+    "auto": common_pb2.SPECULATION_MODE_AUTO,
+    "always": common_pb2.SPECULATION_MODE_ALWAYS,
+}
+
+
+def build_stream_request(prompt: Prompt, options: GenerateOptions) -> generation_pb2.StreamGenerateRequest:
+    """The request for a stream.
+
+    Raises TypeError for an unknown option or a value of the wrong type, and InvalidArgument for a value that the
+    protocol cannot carry; all else is left to the server.
+    """
+    if unknown := sorted(options.keys() - _FIELDS.keys()):
+        raise TypeError(f"unknown option {unknown[0]!r}; the options are {', '.join(sorted(_FIELDS))}")
+    request = generation_pb2.StreamGenerateRequest()
+    _set_prompt(request, prompt)
+    for name, value in options.items():
+        if value is not None:
+            _set(request, _FIELDS[name], value, _ENCODERS.get(name, _unchanged))
+    return request
+
+
+def build_tokenize_request(text: str | Conversation, add_special_tokens: bool | None) -> generation_pb2.TokenizeRequest:
+    """The request to encode text or a conversation; raises TypeError for anything else."""
+    request = generation_pb2.TokenizeRequest(add_special_tokens=add_special_tokens)
+    if isinstance(text, str):
+        _set(request, "text", text)
+    else:
+        request.chat.SetInParent()
+        _set(request, "chat.messages", text, _messages)
+    return request
+
+
+def build_detokenize_request(
+    token_ids: Sequence[int], show_special_tokens: bool | None
+) -> generation_pb2.DetokenizeRequest:
+    """The request to decode token ids; raises as `build_stream_request`."""
+    request = generation_pb2.DetokenizeRequest(show_special_tokens=show_special_tokens)
+    _set(request, "token_ids", token_ids)
+    return request
+
+
+def _set_prompt(request: generation_pb2.StreamGenerateRequest, prompt: Prompt) -> None:
+    if not hasattr(prompt, "__len__") or not hasattr(prompt, "__getitem__"):
+        raise TypeError(f"a prompt is text, token ids or messages, not {prompt!r}")
+    if isinstance(prompt, str):
+        _set(request, "prompt.text", prompt)
+    elif len(prompt) > 0 and isinstance(prompt[0], Message | Mapping):
+        _set(request, "prompt.chat.messages", prompt, _messages)
+    else:
+        request.prompt.token_ids.SetInParent()
+        _set(request, "prompt.token_ids.ids", prompt)
+
+
+def _unchanged(value: object) -> object:
+    return value
+
+
+def _set(message: ProtoMessage, path: str, value: object, encode: Callable[[Any], object] = _unchanged) -> None:
+    """Set the field at a path to the encoded value, and name the path where that fails."""
+    *parents, name = path.split(".")
+    for parent in parents:
+        message = getattr(message, parent)
+    try:
+        if message.DESCRIPTOR.fields_by_name[name].is_repeated:
+            getattr(message, name).extend(encode(value))
+        else:
+            setattr(message, name, encode(value))
+    except TypeError as error:
+        raise TypeError(f"{path}: {error}") from error
+    except ValueError as error:
+        raise InvalidArgument("the request is not valid", [Violation(path, str(error))]) from error
+
+
+def _messages(conversation: Conversation) -> list[common_pb2.ChatMessage]:
+    return [_message(entry) for entry in conversation]
+
+
+def _message(entry: Message | Mapping[str, str]) -> common_pb2.ChatMessage:
+    if isinstance(entry, Message):
+        return common_pb2.ChatMessage(role=entry.role, content=entry.content)
+    if not isinstance(entry, Mapping) or entry.keys() != {"role", "content"}:
+        raise TypeError(f"a message is an outrider.Message or a mapping with role and content, not {entry!r}")
+    return common_pb2.ChatMessage(role=entry["role"], content=entry["content"])
+
+
+def _logit_bias(biases: Mapping[int, float]) -> list[common_pb2.LogitBias]:
+    return [common_pb2.LogitBias(token_id=token_id, bias=bias) for token_id, bias in biases.items()]
+
+
+def _stop_strings(stop: str | Sequence[str]) -> Sequence[str]:
+    return [stop] if isinstance(stop, str) else stop
+
+
+def _mode(mode: str) -> int:
+    if mode not in _MODES:
+        raise ValueError(f"{mode!r} is none of {', '.join(_MODES)}")
+    return _MODES[mode]
+
+
+_ENCODERS: dict[str, Callable[[Any], object]] = {
+    "logit_bias": _logit_bias,
+    "stop": _stop_strings,
+    "speculation": _mode,
+}

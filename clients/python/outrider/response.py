@@ -1,0 +1,160 @@
+"""Responses: from protobuf messages to Python values."""
+
+from google.protobuf.duration_pb2 import Duration
+
+from outrider.types import (
+    Candidate,
+    Chunk,
+    Decoding,
+    Encoding,
+    FingerprintParts,
+    FinishReason,
+    Limits,
+    ModelInfo,
+    NoSpeculationReason,
+    PositionAcceptance,
+    Prefill,
+    Speculation,
+    Started,
+    Timings,
+    Token,
+    Usage,
+)
+from outrider.v1 import common_pb2, generation_pb2
+
+_FINISH_REASONS: dict[int, FinishReason] = {
+    common_pb2.FINISH_REASON_STOP_TOKEN: FinishReason.STOP_TOKEN,
+    common_pb2.FINISH_REASON_STOP_STRING: FinishReason.STOP_STRING,
+    common_pb2.FINISH_REASON_MAX_TOKENS: FinishReason.MAX_TOKENS,
+    common_pb2.FINISH_REASON_CONTEXT_LENGTH: FinishReason.CONTEXT_LENGTH,
+    common_pb2.FINISH_REASON_DEADLINE: FinishReason.DEADLINE,
+    common_pb2.FINISH_REASON_NO_CANDIDATES: FinishReason.NO_CANDIDATES,
+    common_pb2.FINISH_REASON_INVALID_LOGITS: FinishReason.INVALID_LOGITS,
+}
+_NO_SPECULATION_REASONS: dict[int, NoSpeculationReason] = {
+    common_pb2.NO_SPECULATION_REASON_FORBIDDEN: NoSpeculationReason.FORBIDDEN,
+    common_pb2.NO_SPECULATION_REASON_NO_PREDICTOR: NoSpeculationReason.NO_PREDICTOR,
+}
+
+
+def parse_started(message: generation_pb2.Started) -> Started:
+    """The start of a generation."""
+    return Started(
+        request_id=message.request_id,
+        seed=message.seed,
+        prompt_token_ids=tuple(message.prompt_token_ids),
+        prompt_tokens=message.prompt_tokens,
+        cached_tokens=message.cached_tokens,
+        model=message.model,
+        fingerprint=message.fingerprint,
+    )
+
+
+def parse_prefill(message: generation_pb2.Prefill) -> Prefill:
+    """Progress on the prompt."""
+    return Prefill(message.done_tokens, message.total_tokens)
+
+
+def parse_chunk(message: generation_pb2.Chunk) -> Chunk:
+    """A run of generated tokens."""
+    return Chunk(message.text, tuple(message.token_ids), tuple(_token(record) for record in message.records))
+
+
+def _token(record: common_pb2.TokenRecord) -> Token:
+    return Token(
+        id=record.id,
+        bytes=record.bytes,
+        text=record.text,
+        raw_logprob=record.raw_logprob if record.HasField("raw_logprob") else None,
+        processed_logprob=record.processed_logprob if record.HasField("processed_logprob") else None,
+        candidates=tuple(_candidate(candidate) for candidate in record.candidates),
+        predicted=record.predicted,
+    )
+
+
+def _candidate(message: common_pb2.Candidate) -> Candidate:
+    return Candidate(message.id, message.bytes, message.text, message.raw_logprob, message.processed_logprob)
+
+
+def parse_finish_reason(number: int) -> FinishReason:
+    """The reason with this number in `outrider.v1.FinishReason`."""
+    return _FINISH_REASONS.get(number, FinishReason.UNKNOWN)
+
+
+def parse_usage(message: common_pb2.Usage) -> Usage:
+    """Counts of tokens."""
+    return Usage(message.prompt_tokens, message.completion_tokens, message.cached_tokens)
+
+
+def parse_timings(message: common_pb2.Timings) -> Timings:
+    """Where the time went, in seconds."""
+    return Timings(
+        queue=_seconds(message.queue),
+        prefill=_seconds(message.prefill),
+        first_token=_seconds(message.first_token) if message.HasField("first_token") else None,
+        decode=_seconds(message.decode),
+        total=_seconds(message.total),
+    )
+
+
+def _seconds(duration: Duration) -> float:
+    return duration.seconds + duration.nanos * 1e-9
+
+
+def parse_speculation(message: common_pb2.SpeculationStats) -> Speculation:
+    """What speculation did."""
+    return Speculation(
+        passes=message.passes,
+        predicted=message.predicted,
+        accepted=message.accepted,
+        tokens_per_pass=message.tokens_per_pass,
+        by_position=tuple(PositionAcceptance(entry.offered, entry.accepted) for entry in message.by_position),
+        no_speculation_reason=_no_speculation_reason(message.no_speculation_reason),
+        no_speculation_detail=message.no_speculation_detail,
+    )
+
+
+def _no_speculation_reason(number: int) -> NoSpeculationReason | None:
+    if number == common_pb2.NO_SPECULATION_REASON_UNSPECIFIED:
+        return None
+    return _NO_SPECULATION_REASONS.get(number, NoSpeculationReason.UNKNOWN)
+
+
+def parse_encoding(message: generation_pb2.TokenizeResponse) -> Encoding:
+    """Encoded text."""
+    return Encoding(tuple(message.token_ids), tuple(message.token_bytes))
+
+
+def parse_decoding(message: generation_pb2.DetokenizeResponse) -> Decoding:
+    """Decoded ids."""
+    return Decoding(message.text, message.bytes)
+
+
+def parse_model_info(message: generation_pb2.GetModelInfoResponse) -> ModelInfo:
+    """The model and the server."""
+    parts, limits = message.fingerprint_parts, message.limits
+    return ModelInfo(
+        name=message.name,
+        architecture=message.architecture,
+        context_length=message.context_length,
+        vocab_size=message.vocab_size,
+        eos_token_ids=tuple(message.eos_token_ids),
+        fingerprint=message.fingerprint,
+        fingerprint_parts=FingerprintParts(
+            build=parts.build,
+            device=parts.device,
+            weights_hash=parts.weights_hash,
+            weight_format=parts.weight_format,
+            kv_type=parts.kv_type,
+            noise_version=parts.noise_version,
+        ),
+        limits=Limits(
+            max_stop_strings=limits.max_stop_strings,
+            max_stop_string_bytes=limits.max_stop_string_bytes,
+            max_stop_token_ids=limits.max_stop_token_ids,
+            max_logit_biases=limits.max_logit_biases,
+            max_top_candidates=limits.max_top_candidates,
+            max_predictions=limits.max_predictions,
+        ),
+        has_chat_template=message.has_chat_template,
+    )

@@ -1,0 +1,104 @@
+"""Retries: which address to try next, when, and when to give up."""
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from outrider.errors import (
+    Cancelled,
+    DeadlineExceeded,
+    FingerprintMismatch,
+    OutriderError,
+    ResourceExhausted,
+    Unavailable,
+)
+
+_FIRST_BACKOFF = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How persistent a client is.
+
+    `max_retries` is how many times in a row every address is tried again without a token arriving; 0 turns retries
+    off, and resuming with them. Before each such round the client waits: 0.1 seconds, doubled each time up to
+    `max_backoff`, less a random part of up to a half. Raises ValueError for negative values.
+    """
+
+    max_retries: int
+    max_backoff: float
+
+    def __post_init__(self) -> None:
+        for name in ("max_retries", "max_backoff"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} must be at least 0, not {getattr(self, name)}")
+
+    def backoff(self, num_rounds: int) -> float:
+        """Seconds to wait after so many rounds in vain."""
+        longest = min(self.max_backoff, _FIRST_BACKOFF * 2.0 ** min(num_rounds - 1, 64))
+        return longest * random.uniform(0.5, 1)
+
+
+class Attempts:
+    """The attempts at one call, over all addresses, under one deadline."""
+
+    def __init__(
+        self,
+        policy: RetryPolicy,
+        num_addresses: int,
+        *,
+        first: int = 0,
+        timeout: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.address = first
+        """Index of the address to use now."""
+        self._policy = policy
+        self._num_addresses = num_addresses
+        self._refused: set[int] = set()
+        self._failures = 0
+        self._clock = clock
+        self._deadline = None if timeout is None else clock() + timeout
+
+    def time_left(self) -> float | None:
+        """Seconds until the deadline, or None without one; raises DeadlineExceeded when there are none left."""
+        if self._deadline is None:
+            return None
+        left = self._deadline - self._clock()
+        if left <= 0:
+            raise DeadlineExceeded("the time given to the call ran out")
+        return left
+
+    def progressed(self) -> None:
+        """Count retries anew."""
+        self._failures = 0
+
+    def failed(self, error: OutriderError, *, resuming: bool = False) -> float:
+        """Move to the next address and return the seconds to wait before using it; raises when it is time to stop.
+
+        A server that is full, or has another fingerprint, is passed over only when there is something to resume.
+        """
+        if resuming and isinstance(error, FingerprintMismatch):
+            self._refused.add(self.address)
+        elif not isinstance(error, Unavailable | Cancelled) and not (resuming and isinstance(error, ResourceExhausted)):
+            raise error
+        open_addresses = self._num_addresses - len(self._refused)
+        self._failures += 1
+        if open_addresses == 0 or self._failures > self._policy.max_retries * self._num_addresses:
+            raise error
+        self._advance()
+        pause = self._pause(open_addresses)
+        left = self.time_left()
+        if left is not None and pause >= left:
+            raise DeadlineExceeded("the time given to the call ran out before a server could be reached") from error
+        return pause
+
+    def _advance(self) -> None:
+        self.address = (self.address + 1) % self._num_addresses
+        while self.address in self._refused:
+            self.address = (self.address + 1) % self._num_addresses
+
+    def _pause(self, open_addresses: int) -> float:
+        rounds, rest = divmod(self._failures, open_addresses)
+        return 0.0 if rest else self._policy.backoff(rounds)

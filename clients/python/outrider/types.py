@@ -1,0 +1,218 @@
+"""What the client gives and takes: plain, immutable values in place of protobuf messages."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class FinishReason(StrEnum):
+    """Why a generation ended."""
+
+    STOP_TOKEN = "stop_token"
+    STOP_STRING = "stop_string"
+    MAX_TOKENS = "max_tokens"
+    CONTEXT_LENGTH = "context_length"
+    DEADLINE = "deadline"
+    NO_CANDIDATES = "no_candidates"
+    INVALID_LOGITS = "invalid_logits"
+    UNKNOWN = "unknown"
+    """The server gave a reason that this version of the client does not know."""
+
+
+class NoSpeculationReason(StrEnum):
+    """Why a generation ran without predictions."""
+
+    FORBIDDEN = "forbidden"
+    NO_PREDICTOR = "no_predictor"
+    UNKNOWN = "unknown"
+    """The server gave a reason that this version of the client does not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message of a conversation: who speaks ("system", "user", "assistant", ...) and what is said."""
+
+    role: str
+    content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A token that might have been drawn, with its log-probability before and after sampling parameters."""
+
+    id: int
+    bytes: bytes
+    text: str
+    raw_logprob: float
+    processed_logprob: float
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """The record of one generated token; log-probabilities are None unless asked for."""
+
+    id: int
+    bytes: bytes
+    text: str
+    raw_logprob: float | None
+    processed_logprob: float | None
+    candidates: tuple[Candidate, ...]
+    predicted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A run of generated tokens and the text that may be shown now; the text may lag behind the tokens."""
+
+    text: str
+    token_ids: tuple[int, ...]
+    tokens: tuple[Token, ...]
+    """One record per id, if asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The start of a generation, with all that is needed to take it up again elsewhere."""
+
+    request_id: str
+    seed: int
+    prompt_token_ids: tuple[int, ...]
+    prompt_tokens: int
+    cached_tokens: int
+    model: str
+    fingerprint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prefill:
+    """Progress on the prompt, in tokens."""
+
+    done_tokens: int
+    total_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Counts of tokens."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """Where the time went on the server that ended the generation, in seconds."""
+
+    queue: float
+    prefill: float
+    first_token: float | None
+    """None if no token was generated there."""
+    decode: float
+    total: float
+
+
+@dataclass(frozen=True, slots=True)
+class PositionAcceptance:
+    """Predictions verified at one position of a pass, and those of them that were right."""
+
+    offered: int
+    accepted: int
+
+
+@dataclass(frozen=True, slots=True)
+class Speculation:
+    """What speculation did on the server that ended the generation."""
+
+    passes: int
+    predicted: int
+    accepted: int
+    tokens_per_pass: float
+    by_position: tuple[PositionAcceptance, ...]
+    no_speculation_reason: NoSpeculationReason | None
+    """None if predictions were verified."""
+    no_speculation_detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """What has arrived of a generation that may not be whole."""
+
+    started: Started | None
+    text: str
+    token_ids: tuple[int, ...]
+    tokens: tuple[Token, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """A whole generation."""
+
+    started: Started
+    text: str
+    token_ids: tuple[int, ...]
+    tokens: tuple[Token, ...]
+    finish_reason: FinishReason
+    stop_string: str | None
+    """What matched, with `FinishReason.STOP_STRING`."""
+    stop_token_id: int | None
+    """What matched, with `FinishReason.STOP_TOKEN`."""
+    usage: Usage
+    timings: Timings
+    speculation: Speculation
+    resumed: int
+    """How many times the generation was interrupted and taken up again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """Encoded text: the ids, and the bytes that each of them stands for."""
+
+    token_ids: tuple[int, ...]
+    token_bytes: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Decoding:
+    """Decoded ids: the bytes, and the same as text with U+FFFD for what is not valid UTF-8."""
+
+    text: str
+    bytes: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FingerprintParts:
+    """What the bytes of an answer depend on beside the request."""
+
+    build: str
+    device: str
+    weights_hash: str
+    weight_format: str
+    kv_type: str
+    noise_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The most that one request may ask for."""
+
+    max_stop_strings: int
+    max_stop_string_bytes: int
+    max_stop_token_ids: int
+    max_logit_biases: int
+    max_top_candidates: int
+    max_predictions: int
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """The model and the server."""
+
+    name: str
+    architecture: str
+    context_length: int
+    vocab_size: int
+    eos_token_ids: tuple[int, ...]
+    fingerprint: str
+    fingerprint_parts: FingerprintParts
+    limits: Limits
+    has_chat_template: bool

@@ -1,0 +1,1 @@
+"""Tests: unit, native, rpc, and end to end."""

@@ -1,0 +1,65 @@
+"""A TCP proxy that can reset its connections."""
+
+import socket
+import struct
+import threading
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+
+class CuttingProxy:
+    """Forwards a port of its own to another one on this machine, until the connections are cut."""
+
+    def __init__(self, port: int) -> None:
+        self._target = ("127.0.0.1", port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._connections: list[socket.socket] = []
+        self._threads = [threading.Thread(target=self._accept)]
+        self._threads[0].start()
+
+    @property
+    def address(self) -> str:
+        """Where it listens."""
+        return f"127.0.0.1:{self._listener.getsockname()[1]}"
+
+    def cut(self) -> None:
+        """Reset every connection; new ones are forwarded as before."""
+        while self._connections:
+            connection = self._connections.pop()
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            with suppress(OSError):  # the other end may be gone already
+                connection.shutdown(socket.SHUT_RD)  # wakes the thread that reads it
+            connection.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:  # closed
+                return
+            server = socket.create_connection(self._target)
+            self._connections += [client, server]
+            for source, sink in ((client, server), (server, client)):
+                self._threads.append(threading.Thread(target=self._forward, args=(source, sink)))
+                self._threads[-1].start()
+
+    def _forward(self, source: socket.socket, sink: socket.socket) -> None:
+        try:
+            while data := source.recv(65536):
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+        except OSError:  # cut
+            return
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        self.cut()
+        for thread in self._threads:
+            thread.join()

@@ -1,0 +1,129 @@
+"""What the caller says is what is sent: what is left out stays unset, and what cannot be sent is named."""
+
+import numpy as np
+import outrider
+import pytest
+from google.protobuf.json_format import MessageToDict
+from outrider.request import GenerateOptions, build_detokenize_request, build_stream_request, build_tokenize_request
+from outrider.v1 import common_pb2, generation_pb2
+
+
+def sent(prompt: outrider.Prompt = "p", **options: object) -> dict:
+    """The request as the fields that are present in it."""
+    return MessageToDict(build_stream_request(prompt, options), preserving_proto_field_name=True)
+
+
+def test_nothing_said_nothing_set() -> None:
+    assert sent() == {"prompt": {"text": "p"}}
+    assert sent(**dict.fromkeys(GenerateOptions.__annotations__)) == {"prompt": {"text": "p"}}
+
+
+OPTIONS = [
+    ("temperature", 0, {"sampling": {"temperature": 0.0}}),
+    ("top_k", 0, {"sampling": {"top_k": 0}}),
+    ("top_p", 0.1, {"sampling": {"top_p": 0.1}}),
+    ("min_p", 0.0, {"sampling": {"min_p": 0.0}}),
+    ("repetition_penalty", 1.1, {"sampling": {"repetition_penalty": 1.1}}),
+    ("frequency_penalty", -2.0, {"sampling": {"frequency_penalty": -2.0}}),
+    ("presence_penalty", 0.5, {"sampling": {"presence_penalty": 0.5}}),
+    (
+        "logit_bias",
+        {3: -1.5, 0: float("-inf")},
+        {"sampling": {"logit_bias": [{"token_id": 3, "bias": -1.5}, {"bias": "-Infinity"}]}},
+    ),
+    ("seed", 2**64 - 1, {"sampling": {"seed": str(2**64 - 1)}}),
+    ("stop", "end", {"stop": {"strings": ["end"]}}),
+    ("stop", ["a", "b"], {"stop": {"strings": ["a", "b"]}}),
+    ("stop_token_ids", [0, 7], {"stop": {"token_ids": [0, 7]}}),
+    ("max_tokens", -1, {"stop": {"max_tokens": -1}}),
+    ("min_tokens", 0, {"stop": {"min_tokens": 0}}),
+    ("ignore_eos", False, {"stop": {"ignore_eos": False}}),
+    ("token_records", True, {"output": {"token_records": True}}),
+    ("logprobs", True, {"output": {"logprobs": True}}),
+    ("top_candidates", 5, {"output": {"top_candidates": 5}}),
+    ("show_special_tokens", True, {"output": {"show_special_tokens": True}}),
+    ("speculation", "never", {"speculation": {"mode": "SPECULATION_MODE_NEVER"}}),
+    ("speculation", "auto", {"speculation": {"mode": "SPECULATION_MODE_AUTO"}}),
+    ("speculation", "always", {"speculation": {"mode": "SPECULATION_MODE_ALWAYS"}}),
+    ("num_predictions", 4, {"speculation": {"num_predictions": 4}}),
+    ("add_special_tokens", False, {"prompt": {"text": "p", "add_special_tokens": False}}),
+    ("request_id", "", {"request_id": ""}),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "fields"), OPTIONS, ids=[f"{name}-{value}" for name, value, _ in OPTIONS])
+def test_every_option_has_its_field(name: str, value: object, fields: dict) -> None:
+    assert sent(**{name: value}) == {"prompt": {"text": "p"}} | fields
+
+
+def test_every_option_is_tested_and_every_field_has_an_option() -> None:
+    assert {name for name, _, _ in OPTIONS} == set(GenerateOptions.__annotations__)
+    parts = (
+        common_pb2.SamplingParameters,
+        common_pb2.StopConditions,
+        common_pb2.OutputOptions,
+        common_pb2.SpeculationPolicy,
+    )
+    fields = sum(len(part.DESCRIPTOR.fields) for part in parts)
+    assert fields - 1 == len(GenerateOptions.__annotations__) - 2  # not prompt_token_ids; not of these parts
+
+
+@pytest.mark.parametrize("prompt", [[5, 6], (5, 6), np.array([5, 6], dtype=np.int64), [np.int32(5), 6]], ids=repr)
+def test_prompt_of_ids(prompt: outrider.Prompt) -> None:
+    assert sent(prompt) == {"prompt": {"token_ids": {"ids": [5, 6]}}}
+
+
+def test_prompt_of_messages() -> None:
+    expected = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
+    assert sent([outrider.Message("system", "s"), expected[1]]) == {"prompt": {"chat": {"messages": expected}}}
+
+
+def test_empty_prompts_reach_the_server() -> None:
+    assert build_stream_request("", {}).prompt.WhichOneof("input") == "text"
+    assert build_stream_request([], {}).prompt.WhichOneof("input") == "token_ids"
+    assert build_tokenize_request([], None).WhichOneof("input") == "chat"
+
+
+def test_tokenize_and_detokenize() -> None:
+    assert build_tokenize_request("x", False) == generation_pb2.TokenizeRequest(text="x", add_special_tokens=False)
+    assert not build_tokenize_request("x", None).HasField("add_special_tokens")
+    assert build_detokenize_request([1], True).show_special_tokens
+    assert not build_detokenize_request([1], None).HasField("show_special_tokens")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "options", "field"),
+    [
+        ([-1], {}, "prompt.token_ids.ids"),
+        ("\ud800", {}, "prompt.text"),
+        ("p", {"seed": -1}, "sampling.seed"),
+        ("p", {"seed": 2**64}, "sampling.seed"),
+        ("p", {"top_k": 2**31}, "sampling.top_k"),
+        ("p", {"logit_bias": {-1: 0.0}}, "sampling.logit_bias"),
+        ("p", {"stop_token_ids": [2**32]}, "stop.token_ids"),
+        ("p", {"speculation": "sometimes"}, "speculation.mode"),
+    ],
+)
+def test_values_that_cannot_be_sent(prompt: outrider.Prompt, options: dict, field: str) -> None:
+    with pytest.raises(outrider.InvalidArgument) as caught:
+        build_stream_request(prompt, options)
+    assert [violation.field for violation in caught.value.violations] == [field]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "options", "message"),
+    [
+        ("p", {"tempurature": 1}, "unknown option 'tempurature'; the options are .*temperature"),
+        ("p", {"temperature": "hot"}, "sampling.temperature: "),
+        ("p", {"top_k": 1.5}, "sampling.top_k: "),
+        ("p", {"stop": [1]}, "stop.strings: "),
+        (5, {}, "a prompt is text, token ids or messages, not 5"),
+        ([1, "two"], {}, "prompt.token_ids.ids: "),
+        ([{"role": "user"}], {}, "prompt.chat.messages: a message is"),
+        ([{"role": "user", "content": 1}], {}, "prompt.chat.messages: "),
+        ([outrider.Message("user", "u"), 1], {}, "prompt.chat.messages: a message is"),
+    ],
+)
+def test_values_of_the_wrong_type(prompt: outrider.Prompt, options: dict, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        build_stream_request(prompt, options)

@@ -1,0 +1,101 @@
+"""Retries go round the addresses, slow down, and end."""
+
+import pytest
+from outrider.errors import (
+    Cancelled,
+    DeadlineExceeded,
+    FingerprintMismatch,
+    OutriderError,
+    ResourceExhausted,
+    Unavailable,
+)
+from outrider.retry import Attempts, RetryPolicy
+
+
+class Clock:
+    """Time that passes only when told to."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def visit(attempts: Attempts, count: int) -> list[tuple[int, bool]]:
+    """The addresses tried in so many failures, and whether there was a pause before each."""
+    visited = []
+    for _ in range(count):
+        pause = attempts.failed(Unavailable("gone"))
+        visited.append((attempts.address, pause > 0))
+    return visited
+
+
+def test_every_address_is_tried_before_the_first_pause() -> None:
+    attempts = Attempts(RetryPolicy(2, 1.0), 3, first=1)
+    assert attempts.address == 1
+    assert visit(attempts, 6) == [(2, False), (0, False), (1, True), (2, False), (0, False), (1, True)]
+    with pytest.raises(Unavailable, match="gone"):
+        attempts.failed(Unavailable("gone"))
+
+
+def test_pauses_double_up_to_the_longest_less_a_random_part() -> None:
+    policy = RetryPolicy(10_000, 5.0)
+    longest = [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+    for _ in range(100):
+        pauses = [policy.backoff(round_ + 1) for round_ in range(len(longest))]
+        assert all(limit / 2 <= pause <= limit for pause, limit in zip(pauses, longest, strict=True))
+    assert policy.backoff(10_000) <= 5.0
+    assert len({policy.backoff(1) for _ in range(10)}) > 1
+
+
+def test_progress_counts_anew() -> None:
+    attempts = Attempts(RetryPolicy(1, 1.0), 1)
+    for _ in range(5):
+        attempts.failed(Cancelled("by the server"))
+        attempts.progressed()
+    attempts.failed(Unavailable("gone"))
+    with pytest.raises(Unavailable):
+        attempts.failed(Unavailable("gone"))
+
+
+def test_zero_retries_is_none() -> None:
+    with pytest.raises(Unavailable):
+        Attempts(RetryPolicy(0, 1.0), 3).failed(Unavailable("gone"))
+
+
+def test_a_refusing_address_is_not_asked_again() -> None:
+    attempts = Attempts(RetryPolicy(2, 1.0), 3)
+    assert attempts.failed(FingerprintMismatch("other"), resuming=True) == 0
+    assert attempts.address == 1
+    assert visit(attempts, 3) == [(2, True), (1, False), (2, True)]
+    attempts.failed(FingerprintMismatch("other"), resuming=True)
+    assert attempts.address == 1
+    with pytest.raises(FingerprintMismatch, match="the last"):
+        attempts.failed(FingerprintMismatch("the last"), resuming=True)
+
+
+@pytest.mark.parametrize("error", [FingerprintMismatch("other"), ResourceExhausted("full")])
+def test_a_refusal_is_passed_over_only_when_resuming(error: OutriderError) -> None:
+    Attempts(RetryPolicy(1, 1.0), 2).failed(error, resuming=True)
+    with pytest.raises(type(error)):
+        Attempts(RetryPolicy(1, 1.0), 2).failed(error)
+
+
+def test_one_deadline_for_all_attempts() -> None:
+    clock = Clock()
+    attempts = Attempts(RetryPolicy(10, 1.0), 1, timeout=5.0, clock=clock)
+    assert attempts.time_left() == 5.0
+    clock.now += 4.0
+    attempts.failed(Unavailable("gone"))
+    assert attempts.time_left() == 1.0
+    clock.now += 0.99
+    with pytest.raises(DeadlineExceeded) as caught:
+        attempts.failed(Unavailable("gone"))
+    assert isinstance(caught.value.__cause__, Unavailable)
+    clock.now += 0.01
+    with pytest.raises(DeadlineExceeded):
+        attempts.time_left()
+
+
+def test_no_deadline() -> None:
+    assert Attempts(RetryPolicy(1, 1.0), 1).time_left() is None
