@@ -1,0 +1,15 @@
+// What each file of bindings adds to the module.
+#pragma once
+
+#include <pybind11/pybind11.h>
+
+namespace outrider {
+
+void register_device(pybind11::module_& module);
+void register_batch(pybind11::module_& module);
+void register_logits(pybind11::module_& module);
+void register_decoder(pybind11::module_& module);
+void register_operations(pybind11::module_& module);
+void register_sampling(pybind11::module_& module);
+
+}  // namespace outrider

@@ -1,0 +1,42 @@
+// Python bindings of Batch: its arrays are writable views of its own memory.
+#include <vector>
+
+#include "arrays.h"
+#include "bindings.h"
+#include "outrider/batch.h"
+
+namespace py = pybind11;
+
+namespace outrider {
+namespace {
+
+py::array_t<int32_t> view(const py::object& owner, std::vector<int32_t>& values) {
+    return py::array_t<int32_t>(static_cast<py::ssize_t>(values.size()), values.data(), owner);
+}
+
+auto view_of(std::vector<int32_t> Batch::*member) {
+    return [member](const py::object& self) { return view(self, self.cast<Batch&>().*member); };
+}
+
+py::array_t<int32_t> block_tables(const py::object& self) {
+    Batch& batch = self.cast<Batch&>();
+    return py::array_t<int32_t>({batch.max_sequences, batch.max_blocks}, batch.block_tables.data(), self);
+}
+
+}  // namespace
+
+void register_batch(py::module_& module) {
+    py::class_<Batch>(module, "Batch", py::is_final())
+        .def(py::init<int, int, int>(), py::kw_only(), py::arg("max_rows"), py::arg("max_sequences"),
+             py::arg("max_blocks"))
+        .def_property_readonly("token_ids", view_of(&Batch::token_ids))
+        .def_property_readonly("positions", view_of(&Batch::positions))
+        .def_property_readonly("sequences", view_of(&Batch::sequences))
+        .def_property_readonly("block_tables", &block_tables)
+        .def_property_readonly("logit_rows", view_of(&Batch::logit_rows))
+        .def_readwrite("num_rows", &Batch::num_rows)
+        .def_readwrite("num_sequences", &Batch::num_sequences)
+        .def_readwrite("num_logits", &Batch::num_logits);
+}
+
+}  // namespace outrider

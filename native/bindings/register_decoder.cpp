@@ -1,0 +1,115 @@
+// Python bindings of DecoderConfig and Decoder.
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "arrays.h"
+#include "bindings.h"
+#include "outrider/decoder.h"
+
+namespace py = pybind11;
+
+namespace outrider {
+namespace {
+
+std::vector<RotaryTable> rotary_tables(const std::vector<FloatArray>& frequencies, const std::vector<float>& scales) {
+    if (frequencies.size() != scales.size()) {
+        throw std::invalid_argument("rope_scales has " + std::to_string(scales.size()) +
+                                    " entries; it must have one for each of the " +
+                                    std::to_string(frequencies.size()) + " tables of rope_frequencies");
+    }
+    std::vector<RotaryTable> tables;
+    for (size_t index = 0; index < scales.size(); ++index) {
+        const float* first = frequencies[index].data();
+        tables.push_back({std::vector<float>(first, first + frequencies[index].size()), scales[index]});
+    }
+    return tables;
+}
+
+DecoderConfig make_config(int num_layers, int hidden_size, int intermediate_size, int num_heads, int num_kv_heads,
+                          int head_dim, int vocab_size, int max_position, float norm_eps,
+                          const std::string& activation, float query_scale, float attention_softcap,
+                          float logit_softcap, float embedding_scale, std::vector<int> windows,
+                          const std::vector<FloatArray>& rope_frequencies, const std::vector<float>& rope_scales,
+                          std::vector<int> rope_of_layer, const std::string& qk_norm, bool pre_norm, bool post_norm,
+                          bool attention_bias, bool tied_embeddings) {
+    DecoderConfig config;
+    config.num_layers = num_layers;
+    config.hidden_size = hidden_size;
+    config.intermediate_size = intermediate_size;
+    config.num_heads = num_heads;
+    config.num_kv_heads = num_kv_heads;
+    config.head_dim = head_dim;
+    config.vocab_size = vocab_size;
+    config.max_position = max_position;
+    config.norm_eps = norm_eps;
+    config.activation = parse_activation(activation);
+    config.query_scale = query_scale;
+    config.attention_softcap = attention_softcap;
+    config.logit_softcap = logit_softcap;
+    config.embedding_scale = embedding_scale;
+    config.windows = std::move(windows);
+    config.rotary_tables = rotary_tables(rope_frequencies, rope_scales);
+    config.rope_of_layer = std::move(rope_of_layer);
+    config.qk_norm = parse_qk_norm(qk_norm);
+    config.pre_norm = pre_norm;
+    config.post_norm = post_norm;
+    config.attention_bias = attention_bias;
+    config.tied_embeddings = tied_embeddings;
+    config.validate();
+    return config;
+}
+
+void register_config(py::module_& module) {
+    py::class_<DecoderConfig>(module, "DecoderConfig", py::is_final())
+        .def(py::init(&make_config), py::kw_only(), py::arg("num_layers"), py::arg("hidden_size"),
+             py::arg("intermediate_size"), py::arg("num_heads"), py::arg("num_kv_heads"), py::arg("head_dim"),
+             py::arg("vocab_size"), py::arg("max_position"), py::arg("norm_eps"), py::arg("activation"),
+             py::arg("query_scale"), py::arg("attention_softcap"), py::arg("logit_softcap"),
+             py::arg("embedding_scale"), py::arg("windows"), py::arg("rope_frequencies"), py::arg("rope_scales"),
+             py::arg("rope_of_layer"), py::arg("qk_norm"), py::arg("pre_norm"), py::arg("post_norm"),
+             py::arg("attention_bias"), py::arg("tied_embeddings"));
+}
+
+std::unique_ptr<Decoder> make_decoder(std::shared_ptr<Device> device, const DecoderConfig& config,
+                                      const std::string& weights, const std::string& kv, int num_blocks) {
+    const Format weight_format = parse_format("weights", weights);
+    const Format kv_format = parse_format("kv", kv);
+    const py::gil_scoped_release release;
+    return std::make_unique<Decoder>(std::move(device), config, weight_format, kv_format, num_blocks);
+}
+
+void load(Decoder& decoder, const std::string& name, const py::array& values) {
+    const SourceArray source(name, values);
+    const std::vector<int64_t> shape = shape_of(source.values);
+    const void* data = source.values.data();
+    const py::gil_scoped_release release;
+    decoder.weights().load(name, shape, data, source.type);
+}
+
+}  // namespace
+
+void register_decoder(py::module_& module) {
+    register_config(module);
+    py::class_<Decoder>(module, "Decoder", py::is_final())
+        .def(py::init(&make_decoder), py::arg("device"), py::arg("config"), py::kw_only(), py::arg("weights"),
+             py::arg("kv"), py::arg("num_blocks"))
+        .def("load", &load, py::arg("name"), py::arg("values"))
+        .def("missing_weights", [](const Decoder& decoder) { return decoder.weights().missing(); })
+        .def("forward", &Decoder::forward, py::arg("batch"), py::call_guard<py::gil_scoped_release>())
+        .def(
+            "poison",
+            [](Decoder& decoder, const std::vector<int>& blocks) {
+                for (const int block : blocks) {
+                    decoder.cache().poison(block);
+                }
+            },
+            py::arg("blocks"))
+        .def_property_readonly("num_blocks", [](Decoder& decoder) { return decoder.cache().num_blocks(); })
+        .def_property_readonly("weight_bytes", [](const Decoder& decoder) { return decoder.weights().bytes(); })
+        .def_property_readonly("kv_bytes_per_token", &Decoder::kv_bytes_per_token);
+}
+
+}  // namespace outrider

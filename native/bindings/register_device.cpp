@@ -1,0 +1,21 @@
+// Python bindings of Device.
+#include <pybind11/stl.h>
+
+#include <memory>
+
+#include "bindings.h"
+#include "outrider/device.h"
+
+namespace py = pybind11;
+
+namespace outrider {
+
+void register_device(py::module_& module) {
+    module.def("isas", &cpu_isas);
+    py::class_<Device, std::shared_ptr<Device>>(module, "Device", py::is_final())
+        .def_static("cpu", &make_cpu_device, py::arg("isa"), py::arg("threads"))
+        .def_property_readonly("name", &Device::name)
+        .def_property_readonly("threads", [](Device& device) { return device.pool().size(); });
+}
+
+}  // namespace outrider

@@ -1,0 +1,36 @@
+// Python bindings of Logits.
+#include <memory>
+
+#include "arrays.h"
+#include "bindings.h"
+#include "outrider/logits.h"
+
+namespace py = pybind11;
+
+namespace outrider {
+namespace {
+
+py::array_t<float> to_numpy(const Logits& logits) {
+    py::array_t<float> values({logits.num_rows(), logits.vocab_size()});
+    logits.device()->download(values.mutable_data(), logits.data(), values.nbytes());
+    return values;
+}
+
+Logits from_numpy(const std::shared_ptr<Device>& device, const FloatArray& values) {
+    require_dimensions("values", values, 2);
+    auto buffer = std::make_shared<DeviceBuffer<float>>(device, values.size());
+    device->upload(buffer->data(), values.data(), values.nbytes());
+    return Logits(device, buffer, static_cast<int>(values.shape(0)), static_cast<int>(values.shape(1)));
+}
+
+}  // namespace
+
+void register_logits(py::module_& module) {
+    py::class_<Logits>(module, "Logits", py::is_final())
+        .def_property_readonly("num_rows", &Logits::num_rows)
+        .def_property_readonly("vocab_size", &Logits::vocab_size)
+        .def("numpy", &to_numpy)
+        .def_static("from_numpy", &from_numpy, py::arg("device"), py::arg("values"));
+}
+
+}  // namespace outrider

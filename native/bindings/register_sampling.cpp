@@ -1,0 +1,168 @@
+// Python bindings of the noise and the sampler.
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "bindings.h"
+#include "outrider/noise.h"
+#include "outrider/philox.h"
+#include "outrider/sampler.h"
+
+namespace py = pybind11;
+
+namespace outrider {
+namespace {
+
+using Ids = py::array_t<int32_t, py::array::c_style>;
+using WordArray = py::array_t<uint32_t, py::array::c_style>;
+
+std::tuple<uint32_t, uint32_t, uint32_t, uint32_t> philox(const PhiloxCounter& counter,
+                                                          const PhiloxKey& key) {
+    const PhiloxCounter words = philox4x32(counter, key);
+    return {words[0], words[1], words[2], words[3]};
+}
+
+py::array_t<float> noise_of_words(const WordArray& words) {
+    py::array_t<float> noise(std::vector<py::ssize_t>(words.shape(), words.shape() + words.ndim()));
+    const uint32_t* from = words.data();
+    float* to = noise.mutable_data();
+    const int64_t count = words.size();
+    const py::gil_scoped_release release;
+    gumbel(from, count, to);
+    return noise;
+}
+
+py::array_t<float> noise_at(uint64_t seed, uint64_t position, uint32_t stream, int64_t count) {
+    if (count < 0) {
+        throw std::invalid_argument("count: must not be negative");
+    }
+    py::array_t<float> noise(count);
+    float* to = noise.mutable_data();
+    const py::gil_scoped_release release;
+    gumbel_noise({seed, position, static_cast<NoiseStream>(stream)}, count, to);
+    return noise;
+}
+
+void register_noise(py::module_& module) {
+    module.attr("NOISE_VERSION") = kNoiseVersion;
+    module.def("philox4x32", &philox, py::arg("counter"), py::arg("key"));
+    module.def("gumbel", &noise_of_words, py::arg("words"));
+    module.def("gumbel_noise", &noise_at, py::arg("seed"), py::arg("position"), py::arg("stream"),
+               py::arg("count"));
+    module.def("derive_seed", &derive_seed, py::arg("seed"), py::arg("sample"));
+}
+
+std::unique_ptr<SamplingState> make_state(const Ids& prompt, uint64_t seed, float temperature, int64_t top_k,
+                                          double top_p, double min_p, float repetition_penalty,
+                                          float frequency_penalty, float presence_penalty,
+                                          std::vector<std::pair<int32_t, float>> logit_bias,
+                                          int64_t min_tokens, std::vector<int32_t> stop_ids, bool logprobs,
+                                          int64_t num_candidates) {
+    if (prompt.ndim() != 1) {
+        throw std::invalid_argument("prompt: must have one dimension");
+    }
+    SamplingParams params;
+    params.seed = seed;
+    params.temperature = temperature;
+    params.top_k = top_k;
+    params.top_p = top_p;
+    params.min_p = min_p;
+    params.repetition_penalty = repetition_penalty;
+    params.frequency_penalty = frequency_penalty;
+    params.presence_penalty = presence_penalty;
+    params.logit_bias = std::move(logit_bias);
+    params.min_tokens = min_tokens;
+    params.stop_ids = std::move(stop_ids);
+    params.logprobs = logprobs;
+    params.num_candidates = num_candidates;
+    return std::make_unique<SamplingState>(std::move(params), prompt.data(),
+                                           static_cast<size_t>(prompt.size()));
+}
+
+void register_state(py::module_& module) {
+    py::class_<SamplingState>(module, "SamplingState", py::is_final())
+        .def(py::init(&make_state), py::kw_only(), py::arg("prompt"), py::arg("seed"), py::arg("temperature"),
+             py::arg("top_k"), py::arg("top_p"), py::arg("min_p"), py::arg("repetition_penalty"),
+             py::arg("frequency_penalty"), py::arg("presence_penalty"), py::arg("logit_bias"),
+             py::arg("min_tokens"), py::arg("stop_ids"), py::arg("logprobs"), py::arg("num_candidates"))
+        .def(
+            "commit",
+            [](SamplingState& state, const std::vector<int32_t>& ids) {
+                state.commit(ids.data(), ids.size());
+            },
+            py::arg("token_ids"))
+        .def_property_readonly("num_generated", &SamplingState::num_generated);
+}
+
+/// A view of a member, kept alive by the Samples that own it.
+template <typename As, typename Value>
+py::array_t<As> view(const py::object& owner, const std::vector<Value>& values) {
+    static_assert(sizeof(As) == sizeof(Value), "a view cannot convert");
+    return py::array_t<As>(static_cast<py::ssize_t>(values.size()),
+                           reinterpret_cast<const As*>(values.data()), owner);
+}
+
+std::vector<std::tuple<int32_t, float, float>> candidates_of(const Samples& samples, int64_t row) {
+    if (row < 0 || row >= static_cast<int64_t>(samples.candidates.size())) {
+        throw py::index_error("row: must be in [0, " + std::to_string(samples.candidates.size()) + ")");
+    }
+    std::vector<std::tuple<int32_t, float, float>> result;
+    for (const Candidate& candidate : samples.candidates[static_cast<size_t>(row)]) {
+        result.emplace_back(candidate.token_id, candidate.raw_logprob, candidate.logprob);
+    }
+    return result;
+}
+
+void register_samples(py::module_& module) {
+    const auto member = [](auto pointer, auto as) {
+        return [pointer, as](const py::object& self) {
+            return view<decltype(as)>(self, self.cast<const Samples&>().*pointer);
+        };
+    };
+    py::class_<Samples>(module, "Samples", py::is_final())
+        .def_property_readonly("token_ids", member(&Samples::token_ids, int32_t{}))
+        .def_property_readonly("status", member(&Samples::status, uint8_t{}))
+        .def_property_readonly("raw_logprobs", member(&Samples::raw_logprobs, float{}))
+        .def_property_readonly("logprobs", member(&Samples::logprobs, float{}))
+        .def("candidates", &candidates_of, py::arg("row"));
+}
+
+Samples sample(Sampler& sampler, const Logits& logits, const std::vector<const SamplingState*>& states,
+               const std::vector<std::vector<int32_t>>& predictions) {
+    if (states.size() != predictions.size()) {
+        throw std::invalid_argument("predictions: must be one list per state");
+    }
+    std::vector<SequenceRows> sequences;
+    for (size_t i = 0; i < states.size(); ++i) {
+        if (states[i] == nullptr) {
+            throw std::invalid_argument("states: must not hold None");
+        }
+        sequences.push_back({states[i], predictions[i].data(), static_cast<int>(predictions[i].size())});
+    }
+    const py::gil_scoped_release release;
+    return sampler.sample(logits, sequences);
+}
+
+void register_sampler(py::module_& module) {
+    py::class_<Sampler>(module, "Sampler", py::is_final())
+        .def(py::init<std::shared_ptr<Device>>(), py::arg("device"))
+        .def("sample", &sample, py::arg("logits"), py::arg("states"), py::arg("predictions"));
+}
+
+}  // namespace
+
+void register_sampling(py::module_& module) {
+    register_noise(module);
+    register_state(module);
+    register_samples(module);
+    register_sampler(module);
+}
+
+}  // namespace outrider

@@ -1,0 +1,56 @@
+// Decoder: the transformer with its weights and its paged KV cache.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "outrider/batch.h"
+#include "outrider/decoder_config.h"
+#include "outrider/decoder_weights.h"
+#include "outrider/device.h"
+#include "outrider/device_buffer.h"
+#include "outrider/kv_cache.h"
+#include "outrider/logits.h"
+#include "outrider/workspace.h"
+
+namespace outrider {
+
+/// Decoder-only transformers of one shape: normalise, attend, add, normalise, gate, add. The residual stream, the norms
+/// and the softmax are float32; the inputs of matrix products are rounded to the weights' format.
+class Decoder {
+  public:
+    /// Throws std::invalid_argument, naming the field, for a configuration that cannot be.
+    Decoder(std::shared_ptr<Device> device, DecoderConfig config, Format weights, Format kv, int num_blocks);
+
+    DecoderWeights& weights() { return weights_; }
+    const DecoderWeights& weights() const { return weights_; }
+    KvCache& cache() { return cache_; }
+    int64_t kv_bytes_per_token() const;
+
+    /// Writes the keys and values of the batch's rows and returns the asked rows' logits. Throws std::invalid_argument
+    /// for a batch that would read out of bounds, std::runtime_error while weights are missing.
+    Logits forward(const Batch& batch);
+
+  private:
+    void require_weights();
+    void embed();
+    void attend(int layer);
+    void rotate_and_store(int layer);
+    void gate(int layer);
+    Logits score(int num_logits);
+    void add_and_normalise(const float* delta, const float* delta_norm, const float* norm);
+    void multiply(const Activations& input, const PackedWeight& weight, const float* bias, float* out);
+    int rows() const { return workspace_.rows.places().rows; }
+
+    std::shared_ptr<Device> device_;
+    DecoderConfig config_;
+    std::vector<DeviceBuffer<float>> frequencies_;  // for each rotary table: [half_dim]
+    DecoderWeights weights_;
+    KvCache cache_;
+    Workspace workspace_;
+    bool complete_ = false;
+};
+
+}  // namespace outrider

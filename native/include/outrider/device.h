@@ -1,0 +1,60 @@
+// Device: where tensors live and the coarse operations that the decoder is written over.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "outrider/format.h"
+#include "outrider/operations.h"
+#include "outrider/packed_weight.h"
+#include "outrider/thread_pool.h"
+
+namespace outrider {
+
+/// Operations are enqueued in order and need not be finished when they return; only `download` waits for them.
+/// Every output row is computed by the same sequence of floating-point operations whatever the other rows are, however
+/// many there are, and however many threads run.
+class Device {
+  public:
+    virtual ~Device() = default;
+
+    virtual std::string name() const = 0;
+    /// Host threads for work on this device's behalf.
+    virtual ThreadPool& pool() = 0;
+
+    virtual void* allocate(size_t bytes) = 0;  // zeroed
+    virtual void release(void* memory) noexcept = 0;
+    virtual void upload(void* to, const void* from, size_t bytes) = 0;
+    virtual void download(void* to, const void* from, size_t bytes) = 0;
+    virtual void fill(void* to, uint8_t byte, size_t bytes) = 0;
+
+    virtual std::unique_ptr<PackedWeight> make_weight(Format format, int out_features, int in_features) = 0;
+    /// Bytes of one block of one layer, keys and values of all heads.
+    virtual size_t kv_block_bytes(Format format, int num_kv_heads, int head_dim) const = 0;
+
+    virtual int max_head_dim() const = 0;
+
+    virtual void embed(const Embed& op) = 0;
+    virtual void rotary_angles(const RotaryAngles& op) = 0;
+    virtual void residual_norm(const ResidualNorm& op) = 0;
+    virtual void product(const Product& op) = 0;
+    virtual void rotate_and_store(const RotateAndStore& op) = 0;
+    virtual void attention(const Attention& op) = 0;
+    virtual void gated_activation(const GatedActivation& op) = 0;
+    virtual void gather_rows(const GatherRows& op) = 0;
+    virtual void soft_cap(const SoftCap& op) = 0;
+};
+
+/// Instruction sets that this machine and this build can run, best first.
+std::vector<std::string> cpu_isas();
+
+/// Throws std::invalid_argument for an ISA that cannot run here, or threads < 1.
+std::shared_ptr<Device> make_cpu_device(const std::string& isa, int threads);
+
+/// Throws std::runtime_error in a build without CUDA.
+std::shared_ptr<Device> make_cuda_device(int index);
+
+}  // namespace outrider

@@ -1,0 +1,83 @@
+// Sampler: logits and sampling states in, token ids and asked records out.
+//
+// Each row goes through these steps, in this order:
+//   1. penalties on the model's logits: repetition (tokens of prompt and generation: a logit above 0 is
+//      divided by the penalty, any other multiplied), then minus frequency * count, then minus presence
+//      (both for generated tokens only)
+//   2. logit bias added
+//   3. stop ids masked to minus infinity while fewer than min_tokens are generated
+//      -> the *processed logits*
+//   4. divided by the temperature
+//   5. top-k: the k best
+//   6. top-p: the fewest best whose share of the probability that top-k left is at least p
+//   7. min-p: those at least min_p times as probable as the best
+//      -> the *distribution* (5, 6 and 7 each keep a prefix of the order by value, ties by lowest id)
+//   8. the draw: argmax of value + Gumbel noise in float32, the lowest id winning ties
+// Below kGreedyTemperature the draw is the argmax of the processed logits, the lowest id winning ties, and
+// the distribution is theirs at T = 1, whole.
+//
+// The draw is exact for the distribution (Gumbel-max), and the noise depends on seed, position and token id
+// only, so that two models with the same seed pick the same token nearly as often as any coupling allows
+// (Daliri, Musco, Suresh, "Coupling without Communication and Drafter-Invariant Speculative Decoding",
+// arXiv 2408.07978).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "outrider/device.h"
+#include "outrider/logits.h"
+#include "outrider/sampling_state.h"
+
+namespace outrider {
+
+struct RowScratch;
+
+enum class SampleStatus : uint8_t {
+    drawn = 0,
+    no_candidate = 1,    // every token is masked
+    invalid_logits = 2,  // NaN or plus infinity, in the model's logits or in what the steps make of them
+};
+
+struct Candidate {
+    int32_t token_id;
+    float raw_logprob;  // under the model's logits at T = 1
+    float logprob;      // in the distribution; minus infinity where truncated away
+};
+
+/// One entry per row of logits.
+struct Samples {
+    std::vector<int32_t> token_ids;  // -1 where none was drawn
+    std::vector<SampleStatus> status;
+    std::vector<float> raw_logprobs;  // NaN where not asked or not drawn
+    std::vector<float> logprobs;      // NaN where not asked or not drawn
+    /// The asked number of best processed logits, best first; tokens at minus infinity never.
+    std::vector<std::vector<Candidate>> candidates;
+};
+
+/// The rows of one sequence: 1 + num_predictions of them, row j seeing the first j predictions as history.
+struct SequenceRows {
+    const SamplingState* state;
+    const int32_t* predictions;
+    int num_predictions;
+};
+
+/// A row's result depends on its own logits, state and predictions only, to the bit.
+class Sampler {
+  public:
+    explicit Sampler(std::shared_ptr<Device> device);
+    ~Sampler();
+
+    /// Throws std::invalid_argument where the rows of the sequences are not as many as those of the logits, a
+    /// token id is outside the vocabulary, or the logits are another device's.
+    Samples sample(const Logits& logits, const std::vector<SequenceRows>& sequences);
+
+  private:
+    std::shared_ptr<Device> device_;
+    std::mutex callers_;               // one call at a time: the scratch is shared
+    std::vector<RowScratch> scratch_;  // one per thread
+};
+
+}  // namespace outrider

@@ -1,0 +1,42 @@
+// SamplingState: one sequence's sampling parameters with the token history that they act on.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "outrider/sampling_params.h"
+#include "outrider/token_counts.h"
+
+namespace outrider {
+
+/// Only `commit` changes it: a draw that runs ahead along predictions lays them over the state, never into
+/// it.
+class SamplingState {
+  public:
+    /// Throws std::invalid_argument for a parameter out of its range or a negative token id.
+    SamplingState(SamplingParams params, const int32_t* prompt, size_t prompt_length);
+
+    /// Appends generated tokens to the history; on a negative id throws std::invalid_argument and changes
+    /// nothing.
+    void commit(const int32_t* token_ids, size_t count);
+
+    const SamplingParams& params() const { return params_; }
+    /// Kept only where a penalty asks for them.
+    const TokenCounts& counts() const { return counts_; }
+    int64_t num_generated() const { return num_generated_; }
+    /// Tokens of prompt and generation together: the position of the next token.
+    int64_t length() const { return prompt_length_ + num_generated_; }
+    /// Of all ids in the history and the parameters; a vocabulary must be larger. -1 where there is none.
+    int32_t largest_id() const { return largest_id_; }
+
+  private:
+    void note_ids(const int32_t* token_ids, size_t count);
+
+    SamplingParams params_;
+    TokenCounts counts_;
+    int64_t prompt_length_;
+    int64_t num_generated_ = 0;
+    int32_t largest_id_ = -1;
+};
+
+}  // namespace outrider

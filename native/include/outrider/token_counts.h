@@ -1,0 +1,42 @@
+// TokenCounts: which tokens a history holds, and how often each was generated.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+namespace outrider {
+
+/// As large as the number of different tokens seen, whatever the vocabulary.
+class TokenCounts {
+  public:
+    struct Entry {
+        int32_t token_id;
+        int32_t generated;  // occurrences after the prompt; 0 for a token of the prompt alone
+    };
+
+    void add_prompt(int32_t token_id) { find_or_add(token_id); }
+    void add_generated(int32_t token_id) { ++find_or_add(token_id).generated; }
+
+    int32_t generated(int32_t token_id) const {
+        const auto found = index_.find(token_id);
+        return found == index_.end() ? 0 : entries_[found->second].generated;
+    }
+
+    const std::vector<Entry>& entries() const { return entries_; }
+
+  private:
+    Entry& find_or_add(int32_t token_id) {
+        const auto [place, added] = index_.try_emplace(token_id, entries_.size());
+        if (added) {
+            entries_.push_back({token_id, 0});
+        }
+        return entries_[place->second];
+    }
+
+    std::vector<Entry> entries_;
+    std::unordered_map<int32_t, size_t> index_;
+};
+
+}  // namespace outrider

@@ -1,0 +1,96 @@
+#include "outrider/batch.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+
+namespace outrider {
+namespace {
+
+void require_range(const std::string& what, int64_t value, int64_t low, int64_t high) {
+    if (value < low || value > high) {
+        throw std::invalid_argument(what + " is " + std::to_string(value) + "; it must be in " + std::to_string(low) +
+                                    " ... " + std::to_string(high));
+    }
+}
+
+/// Checked row by row in every pass, so the text is made only when it is needed.
+void require_entry(const char* field, int index, int64_t value, int64_t low, int64_t high) {
+    if (value < low || value > high) {
+        require_range(std::string(field) + "[" + std::to_string(index) + "]", value, low, high);
+    }
+}
+
+/// Positions further back than every layer's window are never read, so their blocks may be gone; -1: all are read.
+int longest_window(const DecoderConfig& config) {
+    const bool unbounded = std::find(config.windows.begin(), config.windows.end(), 0) != config.windows.end();
+    return unbounded ? -1 : *std::max_element(config.windows.begin(), config.windows.end());
+}
+
+constexpr int kUnseen = -1;
+
+}  // namespace
+
+Batch::Batch(int max_rows, int max_sequences, int max_blocks)
+    : max_rows(max_rows), max_sequences(max_sequences), max_blocks(max_blocks) {
+    constexpr int64_t kLargest = int64_t{1} << 30;
+    require_range("max_rows", max_rows, 1, kLargest);
+    require_range("max_sequences", max_sequences, 1, kLargest);
+    require_range("max_blocks", max_blocks, 1, kLargest);
+    token_ids.resize(max_rows);
+    positions.resize(max_rows);
+    sequences.resize(max_rows);
+    logit_rows.resize(max_rows);
+    block_tables.resize(static_cast<size_t>(max_sequences) * max_blocks);
+}
+
+void Batch::validate(const DecoderConfig& config, int num_blocks) const {
+    require_range("num_rows", num_rows, 1, max_rows);
+    require_range("num_sequences", num_sequences, 1, max_sequences);
+    require_range("num_logits", num_logits, 0, max_rows);
+    validate_rows(config);
+    validate_blocks(config, num_blocks);
+    for (int index = 0; index < num_logits; ++index) {
+        require_entry("logit_rows", index, logit_rows[index], 0, num_rows - 1);
+    }
+}
+
+void Batch::validate_rows(const DecoderConfig& config) const {
+    const int64_t reachable = static_cast<int64_t>(max_blocks) * kBlockSize;
+    const int64_t last_position = std::min<int64_t>(config.max_position, reachable) - 1;
+    for (int row = 0; row < num_rows; ++row) {
+        require_entry("token_ids", row, token_ids[row], 0, config.vocab_size - 1);
+        require_entry("sequences", row, sequences[row], 0, num_sequences - 1);
+        require_entry("positions", row, positions[row], 0, last_position);
+    }
+}
+
+void Batch::validate_blocks(const DecoderConfig& config, int num_blocks) const {
+    std::vector<int> first(num_sequences, kUnseen);
+    std::vector<int> last(num_sequences, kUnseen);
+    for (int row = 0; row < num_rows; ++row) {
+        const int sequence = sequences[row];
+        if (first[sequence] == kUnseen) {
+            first[sequence] = positions[row];
+        } else {
+            require_entry("positions", row, positions[row], last[sequence] + 1, last[sequence] + 1);
+        }
+        last[sequence] = positions[row];
+    }
+    const int window = longest_window(config);
+    for (int sequence = 0; sequence < num_sequences; ++sequence) {
+        if (first[sequence] == kUnseen) {
+            continue;
+        }
+        const int oldest = window > 0 ? std::max(0, first[sequence] - window + 1) : 0;
+        for (int block = oldest / kBlockSize; block <= last[sequence] / kBlockSize; ++block) {
+            const int32_t id = block_tables[static_cast<size_t>(sequence) * max_blocks + block];
+            if (id < 0 || id >= num_blocks) {
+                require_range("block_tables[" + std::to_string(sequence) + ", " + std::to_string(block) + "]", id, 0,
+                              num_blocks - 1);
+            }
+        }
+    }
+}
+
+}  // namespace outrider

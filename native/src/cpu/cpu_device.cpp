@@ -1,0 +1,143 @@
+// The CPU device: shares the tasks of each operation among the threads of its pool.
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+#include "cpu/cpu_memory.h"
+#include "cpu/cpu_weight.h"
+#include "cpu/kernels.h"
+#include "outrider/device.h"
+
+namespace outrider {
+namespace cpu {
+namespace {
+
+/// Query heads and rows that attention handles side by side.
+constexpr int kQueriesPerTask = 8;
+/// A product's input rows are taken in passes that stay in the second-level cache.
+constexpr int64_t kInputBytesPerPass = int64_t{1} << 20;
+constexpr int64_t kMinRowsPerPass = 16;
+constexpr int64_t kValuesPerTask = 4096;
+
+int64_t tasks_of(int64_t count, int64_t per_task) { return (count + per_task - 1) / per_task; }
+
+class CpuDevice final : public Device {
+  public:
+    CpuDevice(const Kernels& kernels, int threads) : kernels_(kernels), pool_(threads) {}
+
+    std::string name() const override { return std::string("cpu-") + kernels_.name; }
+    ThreadPool& pool() override { return pool_; }
+
+    void* allocate(size_t bytes) override { return cpu::allocate(bytes); }
+    void release(void* memory) noexcept override { cpu::release(memory); }
+    void upload(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
+    void download(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
+    void fill(void* to, uint8_t byte, size_t bytes) override { std::memset(to, byte, bytes); }
+
+    std::unique_ptr<PackedWeight> make_weight(Format format, int out_features, int in_features) override {
+        return std::make_unique<CpuWeight>(kernels_.product(format), pool_, format, out_features, in_features);
+    }
+
+    size_t kv_block_bytes(Format format, int num_kv_heads, int head_dim) const override {
+        return kernels_.kv_block_values(num_kv_heads, head_dim) * size_of(format);
+    }
+
+    int max_head_dim() const override { return kMaxHeadDim; }
+
+    void embed(const Embed& op) override {
+        const auto& table = static_cast<const CpuWeight&>(*op.table);
+        pool_.parallel_for(op.rows, [&](int64_t row) {
+            float* out = op.residual + row * table.in_features();
+            table.kernel().load_row(table.view(), op.token_ids[row], op.scale, out);
+        });
+    }
+
+    void rotary_angles(const RotaryAngles& op) override {
+        pool_.parallel_for(op.rows, [&](int64_t row) { kernels_.rotary_angles(op, row); });
+    }
+
+    void residual_norm(const ResidualNorm& op) override {
+        pool_.parallel_for(op.rows, [&](int64_t row) { kernels_.residual_norm(op, row); });
+    }
+
+    void product(const Product& op) override {
+        const auto& weight = static_cast<const CpuWeight&>(*op.weight);
+        const int64_t row_bytes = op.input.stride * size_of(op.input.format);
+        const int64_t fitting = kInputBytesPerPass / row_bytes / kMinRowsPerPass * kMinRowsPerPass;
+        const int64_t rows_per_pass = std::max(kMinRowsPerPass, fitting);
+        for (int64_t first = 0; first < op.rows; first += rows_per_pass) {
+            const int64_t end = std::min<int64_t>(op.rows, first + rows_per_pass);
+            const ProductRows rows{op.input.data, op.input.stride, op.bias, op.out, first, end};
+            pool_.parallel_for(weight.panels(), [&](int64_t panel) {
+                weight.kernel().multiply_panel(weight.view(), rows, panel);
+            });
+        }
+    }
+
+    void rotate_and_store(const RotateAndStore& op) override {
+        pool_.parallel_for(op.places.rows, [&](int64_t row) { kernels_.rotate_and_store(op, row); });
+    }
+
+    void attention(const Attention& op) override {
+        const int64_t group = op.num_heads / op.cache.num_kv_heads;
+        const int64_t rows_per_task = std::max<int64_t>(1, kQueriesPerTask / group);
+        const int64_t tasks_per_head = tasks_of(op.places.rows, rows_per_task);
+        pool_.parallel_for(tasks_per_head * op.cache.num_kv_heads, [&](int64_t task) {
+            const int64_t first = task % tasks_per_head * rows_per_task;
+            const int64_t end = std::min<int64_t>(op.places.rows, first + rows_per_task);
+            kernels_.attention(op, task / tasks_per_head, first, end);
+        });
+    }
+
+    void gated_activation(const GatedActivation& op) override {
+        const int64_t tasks_per_row = tasks_of(op.width, kColumnsPerTask);
+        pool_.parallel_for(tasks_per_row * op.rows, [&](int64_t task) {
+            const int64_t first = task % tasks_per_row * kColumnsPerTask;
+            const int64_t end = std::min<int64_t>(op.width, first + kColumnsPerTask);
+            kernels_.gated_activation(op, task / tasks_per_row, first, end);
+        });
+    }
+
+    void gather_rows(const GatherRows& op) override {
+        const size_t element = size_of(op.in.format);
+        const char* from = static_cast<const char*>(op.in.data);
+        char* to = static_cast<char*>(op.out.data);
+        for (int64_t row = 0; row < op.rows; ++row) {
+            std::memcpy(to + row * op.out.stride * element, from + op.indices[row] * op.in.stride * element,
+                        op.width * element);
+        }
+    }
+
+    void soft_cap(const SoftCap& op) override {
+        pool_.parallel_for(tasks_of(op.count, kValuesPerTask), [&](int64_t task) {
+            const int64_t first = task * kValuesPerTask;
+            kernels_.soft_cap(op, first, std::min(op.count, first + kValuesPerTask));
+        });
+    }
+
+  private:
+    const Kernels& kernels_;
+    ThreadPool pool_;
+};
+
+std::string joined(const std::vector<std::string>& names) {
+    std::string text;
+    for (const std::string& name : names) {
+        text += (text.empty() ? "\"" : ", \"") + name + "\"";
+    }
+    return text;
+}
+
+}  // namespace
+}  // namespace cpu
+
+std::shared_ptr<Device> make_cpu_device(const std::string& isa, int threads) {
+    const cpu::Kernels* kernels = cpu::find_kernels(isa.c_str());
+    if (!kernels) {
+        throw std::invalid_argument("isa \"" + isa + "\" cannot run on this machine; it can run " +
+                                    cpu::joined(cpu_isas()));
+    }
+    return std::make_shared<cpu::CpuDevice>(*kernels, threads);
+}
+
+}  // namespace outrider

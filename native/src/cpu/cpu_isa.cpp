@@ -1,0 +1,76 @@
+// Which instruction sets this build has and this machine can run.
+#include <cstring>
+
+#include "cpu/kernels.h"
+#include "outrider/device.h"
+
+#if defined(OUTRIDER_HAS_amx)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+namespace outrider {
+namespace cpu {
+namespace {
+
+struct Isa {
+    const char* name;
+    bool (*runs_here)();
+    const Kernels& (*kernels)();
+};
+
+#if defined(OUTRIDER_HAS_amx)
+bool cpu_has_amx_bf16() {
+    unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+    constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;  // leaf 7, EDX
+    return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) && (edx & kAmxBf16) && (edx & kAmxTile);
+}
+
+/// Linux saves a process's tile registers only after it has asked for them.
+bool may_use_tiles() {
+    constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
+    constexpr long kTileData = 18;
+    return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+}
+
+bool runs_amx() {
+    __builtin_cpu_init();
+    static const bool runs = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                             __builtin_cpu_supports("avx512bf16") && cpu_has_amx_bf16() && may_use_tiles();
+    return runs;
+}
+#endif
+
+constexpr Isa kIsas[] = {
+#if defined(OUTRIDER_HAS_amx)
+    {"amx", runs_amx, amx::kernels},
+#endif
+    {"portable", [] { return true; }, portable::kernels},
+};
+
+}  // namespace
+
+const Kernels* find_kernels(const char* isa) {
+    for (const Isa& candidate : kIsas) {
+        if (std::strcmp(candidate.name, isa) == 0) {
+            return candidate.runs_here() ? &candidate.kernels() : nullptr;
+        }
+    }
+    return nullptr;
+}
+
+}  // namespace cpu
+
+std::vector<std::string> cpu_isas() {
+    std::vector<std::string> names;
+    for (const cpu::Isa& isa : cpu::kIsas) {
+        if (isa.runs_here()) {
+            names.emplace_back(isa.name);
+        }
+    }
+    return names;
+}
+
+}  // namespace outrider

@@ -1,0 +1,27 @@
+// CpuWeight: a matrix packed for one instruction set's product.
+#pragma once
+
+#include "cpu/kernels.h"
+#include "outrider/packed_weight.h"
+#include "outrider/thread_pool.h"
+
+namespace outrider::cpu {
+
+class CpuWeight final : public PackedWeight {
+  public:
+    CpuWeight(const ProductKernel& kernel, ThreadPool& pool, Format format, int out_features, int in_features);
+    ~CpuWeight() override;
+
+    void store(int first_row, int rows, const void* values, SourceType type) override;
+
+    const ProductKernel& kernel() const { return kernel_; }
+    const WeightView& view() const { return view_; }
+    int64_t panels() const { return (out_features() + kPanelColumns - 1) / kPanelColumns; }
+
+  private:
+    const ProductKernel& kernel_;
+    ThreadPool& pool_;
+    WeightView view_;
+};
+
+}  // namespace outrider::cpu

@@ -1,0 +1,42 @@
+// One instruction set's kernels: this file is compiled once for each, with OUTRIDER_ISA as the name of its namespace.
+#include "cpu/kernels.h"
+
+#include "cpu/attention.h"
+#include "cpu/elementwise.h"
+#include "cpu/kv_block.h"
+#include "cpu/normalise.h"
+#include "cpu/panel_product.h"
+#include "cpu/rotary.h"
+
+#if defined(__AMX_BF16__)
+#include "cpu/amx_product.h"
+#endif
+
+#define OUTRIDER_TEXT_OF(name) #name
+#define OUTRIDER_TEXT(name) OUTRIDER_TEXT_OF(name)
+
+namespace outrider::cpu::OUTRIDER_ISA {
+
+#if defined(__AMX_BF16__)
+using ProductBf16 = AmxProduct;
+#else
+using ProductBf16 = PanelProduct<BFloat16>;
+#endif
+
+const Kernels& kernels() {
+    static constexpr Kernels table{
+        OUTRIDER_TEXT(OUTRIDER_ISA),
+        PanelProduct<float>::kernel(),
+        ProductBf16::kernel(),
+        kv_block_values,
+        rotary_angles,
+        residual_norm,
+        rotate_and_store,
+        attention,
+        gated_activation,
+        soft_cap,
+    };
+    return table;
+}
+
+}  // namespace outrider::cpu::OUTRIDER_ISA

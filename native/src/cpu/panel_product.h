@@ -1,0 +1,175 @@
+// The matrix product on vector units. Each lane of a vector is one output feature, and a row's sum runs along K in order
+// in its own lane, so neither the other rows nor the register block can be seen in its bits.
+#pragma once
+
+#include "cpu/kernels.h"
+#include "cpu/vec.h"
+
+namespace outrider::cpu::OUTRIDER_ISA {
+
+/// Packed as [strip of output features][in_features][feature].
+template <typename T>
+struct PanelProduct {
+    static constexpr int kVectors = 4;  // to a strip
+    static constexpr int kStrip = kVectors * kLanes;
+#if defined(__AVX512F__)
+    static constexpr int kRowBlock = 4;  // 16 of 32 registers hold sums
+#else
+    static constexpr int kRowBlock = 2;  // 8 of 16 registers hold sums
+#endif
+    static constexpr int64_t kRowsPerPass = 16;
+    static constexpr int64_t kSlice = 256;  // of K: what is widened to float32 at a time, to stay in the nearest cache
+    static_assert(kPanelColumns % kStrip == 0, "a panel is whole strips");
+
+    static size_t panel_bytes(int in_features) {
+        return static_cast<size_t>(kPanelColumns) * in_features * sizeof(T);
+    }
+
+    static T* strip_data(const WeightView& weight, int64_t strip) {
+        return static_cast<T*>(weight.data) + strip * kStrip * weight.in_features;
+    }
+
+    static T* row_data(const WeightView& weight, int64_t row) {
+        return strip_data(weight, row / kStrip) + row % kStrip;
+    }
+
+    static void store_row(const WeightView& weight, int64_t row, const float* values) {
+        T* to = row_data(weight, row);
+        for (int64_t k = 0; k < weight.in_features; k += kLanes) {
+            const int64_t count = smaller(kLanes, weight.in_features - k);
+            T rounded[kLanes];
+            store(rounded, load_first(values + k, count));
+            for (int64_t lane = 0; lane < count; ++lane) {
+                to[(k + lane) * kStrip] = rounded[lane];
+            }
+        }
+    }
+
+    static void load_row(const WeightView& weight, int64_t row, float scale, float* out) {
+        const T* from = row_data(weight, row);
+        for (int64_t k = 0; k < weight.in_features; ++k) {
+            out[k] = to_float(from[k * kStrip]) * scale;
+        }
+    }
+
+    /// A slice of one strip's product.
+    struct Slice {
+        const float* input;  // [rows, input_stride]
+        int64_t input_stride;
+        const float* weights;  // [depth, kStrip]
+        int64_t depth;
+        float* sums;  // [rows, kStrip]
+    };
+
+    /// sums[row] += input[row][k] * weights[k], for each k in turn.
+    template <int kRows>
+    static void accumulate(const Slice& slice, int64_t first_row) {
+        const float* input = slice.input + first_row * slice.input_stride;
+        float* sums = slice.sums + first_row * kStrip;
+        Vec totals[kRows][kVectors];
+        for (int row = 0; row < kRows; ++row) {
+            for (int vector = 0; vector < kVectors; ++vector) {
+                totals[row][vector] = load(sums + row * kStrip + vector * kLanes);
+            }
+        }
+        for (int64_t k = 0; k < slice.depth; ++k) {
+            Vec weights[kVectors];
+            for (int vector = 0; vector < kVectors; ++vector) {
+                weights[vector] = load(slice.weights + k * kStrip + vector * kLanes);
+            }
+            for (int row = 0; row < kRows; ++row) {
+                const Vec value = splat(input[row * slice.input_stride + k]);
+                for (int vector = 0; vector < kVectors; ++vector) {
+                    totals[row][vector] = multiply_add(value, weights[vector], totals[row][vector]);
+                }
+            }
+        }
+        for (int row = 0; row < kRows; ++row) {
+            for (int vector = 0; vector < kVectors; ++vector) {
+                store(sums + row * kStrip + vector * kLanes, totals[row][vector]);
+            }
+        }
+    }
+
+    /// Blocks of kRows rows, then smaller ones for what is left.
+    template <int kRows>
+    static void accumulate_rows(const Slice& slice, int64_t row, int64_t end) {
+        for (; row + kRows <= end; row += kRows) {
+            accumulate<kRows>(slice, row);
+        }
+        if constexpr (kRows > 1) {
+            accumulate_rows<kRows - 1>(slice, row, end);
+        }
+    }
+
+    static void widen(const BFloat16* from, int64_t count, float* to) {
+        for (int64_t index = 0; index < count; index += kLanes) {
+            store_first(to + index, load_first(from + index, count - index), count - index);
+        }
+    }
+
+    static void set_weights(Slice& slice, const float* weights, float*) { slice.weights = weights; }
+    static void set_weights(Slice& slice, const BFloat16* weights, float* widened) {
+        widen(weights, slice.depth * kStrip, widened);
+        slice.weights = widened;
+    }
+
+    static void set_input(Slice& slice, const float* input, int64_t stride, int64_t, float*) {
+        slice.input = input;
+        slice.input_stride = stride;
+    }
+    static void set_input(Slice& slice, const BFloat16* input, int64_t stride, int64_t rows, float* widened) {
+        for (int64_t row = 0; row < rows; ++row) {
+            widen(input + row * stride, slice.depth, widened + row * kSlice);
+        }
+        slice.input = widened;
+        slice.input_stride = kSlice;
+    }
+
+    static void multiply_strip(const WeightView& weight, const ProductRows& rows, int64_t strip, int64_t first,
+                               int64_t count) {
+        float sums[kRowsPerPass * kStrip] = {};
+        float wide_weights[kSlice * kStrip];
+        float wide_input[kRowsPerPass * kSlice];
+        const T* input = static_cast<const T*>(rows.input) + first * rows.input_stride;
+        const T* weights = strip_data(weight, strip);
+        for (int64_t k = 0; k < weight.in_features; k += kSlice) {
+            Slice slice{};
+            slice.depth = smaller(kSlice, weight.in_features - k);
+            slice.sums = sums;
+            set_weights(slice, weights + k * kStrip, wide_weights);
+            set_input(slice, input + k, rows.input_stride, count, wide_input);
+            accumulate_rows<kRowBlock>(slice, 0, count);
+        }
+        write_sums(weight, rows, strip * kStrip, first, count, sums);
+    }
+
+    static void write_sums(const WeightView& weight, const ProductRows& rows, int64_t first_column, int64_t first,
+                           int64_t count, const float* sums) {
+        const int64_t end = smaller(first_column + kStrip, weight.out_features);
+        for (int64_t row = 0; row < count; ++row) {
+            float* out = rows.out + (first + row) * weight.out_features;
+            for (int64_t column = first_column; column < end; column += kLanes) {
+                Vec sum = load(sums + row * kStrip + column - first_column);
+                if (rows.bias) {
+                    sum += load_first(rows.bias + column, end - column);
+                }
+                store_first(out + column, sum, end - column);
+            }
+        }
+    }
+
+    static void multiply_panel(const WeightView& weight, const ProductRows& rows, int64_t panel) {
+        const int64_t first_strip = panel * kPanelColumns / kStrip;
+        const int64_t end_strip = smaller((panel + 1) * kPanelColumns, weight.out_features + kStrip - 1) / kStrip;
+        for (int64_t strip = first_strip; strip < end_strip; ++strip) {
+            for (int64_t first = rows.first_row; first < rows.end_row; first += kRowsPerPass) {
+                multiply_strip(weight, rows, strip, first, smaller(kRowsPerPass, rows.end_row - first));
+            }
+        }
+    }
+
+    static constexpr ProductKernel kernel() { return {panel_bytes, store_row, load_row, multiply_panel}; }
+};
+
+}  // namespace outrider::cpu::OUTRIDER_ISA

@@ -1,0 +1,149 @@
+// Vec: as many floats as a register of the instruction set holds. Included only by files that are compiled once per
+// instruction set; everything lives in a namespace of that set's name, so that the linker never merges two versions of
+// one function. For the same reason nothing here uses the standard library.
+#pragma once
+
+#include <cstdint>
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
+#define OUTRIDER_INLINE inline __attribute__((always_inline))
+
+namespace outrider::cpu::OUTRIDER_ISA {
+
+#if defined(__AVX512F__)
+constexpr int kLanes = 16;
+#else
+constexpr int kLanes = 4;  // 128 bits, which every vector unit has
+#endif
+
+typedef float Vec __attribute__((vector_size(4 * kLanes)));
+typedef int32_t IntVec __attribute__((vector_size(4 * kLanes)));
+typedef uint32_t BitsVec __attribute__((vector_size(4 * kLanes)));
+typedef uint16_t HalfVec __attribute__((vector_size(2 * kLanes)));
+
+/// The upper half of a float32.
+struct BFloat16 {
+    uint16_t bits;
+};
+
+template <typename To, typename From>
+OUTRIDER_INLINE To bit_cast(const From& from) {
+    static_assert(sizeof(To) == sizeof(From), "sizes differ");
+    To to;
+    __builtin_memcpy(&to, &from, sizeof(To));
+    return to;
+}
+
+OUTRIDER_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+OUTRIDER_INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+
+OUTRIDER_INLINE Vec splat(float value) { return value - Vec{}; }
+OUTRIDER_INLINE IntVec lane_indices() {
+#if defined(__AVX512F__)
+    return IntVec{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+#else
+    return IntVec{0, 1, 2, 3};
+#endif
+}
+
+OUTRIDER_INLINE Vec choose(IntVec mask, Vec yes, Vec no) { return mask ? yes : no; }
+OUTRIDER_INLINE Vec maximum(Vec a, Vec b) { return choose(a > b, a, b); }
+
+/// a * b + c: fused where the instruction set fuses, rounded twice where it does not, and never left to the compiler.
+OUTRIDER_INLINE Vec multiply_add(Vec a, Vec b, Vec c) {
+#if defined(__AVX512F__)
+    return (Vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#else
+    return a * b + c;
+#endif
+}
+
+OUTRIDER_INLINE Vec widen(HalfVec half) { return bit_cast<Vec>(__builtin_convertvector(half, BitsVec) << 16); }
+
+/// Rounds to nearest even; NaN stays NaN.
+OUTRIDER_INLINE HalfVec narrow(Vec value) {
+#if defined(__AVX512BF16__)
+    return bit_cast<HalfVec>(_mm512_cvtneps_pbh((__m512)value));
+#else
+    const BitsVec bits = bit_cast<BitsVec>(value);
+    const BitsVec rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
+    const BitsVec quiet_nan = (bits >> 16) | 0x40;
+    return __builtin_convertvector(value == value ? rounded : quiet_nan, HalfVec);
+#endif
+}
+
+OUTRIDER_INLINE Vec load(const float* from) {
+    Vec value;
+    __builtin_memcpy(&value, from, sizeof(value));
+    return value;
+}
+
+OUTRIDER_INLINE Vec load(const BFloat16* from) {
+    HalfVec half;
+    __builtin_memcpy(&half, from, sizeof(half));
+    return widen(half);
+}
+
+OUTRIDER_INLINE void store(float* to, Vec value) { __builtin_memcpy(to, &value, sizeof(value)); }
+
+OUTRIDER_INLINE void store(BFloat16* to, Vec value) {
+    const HalfVec half = narrow(value);
+    __builtin_memcpy(to, &half, sizeof(half));
+}
+
+/// The first `count` lanes, or all where there are fewer; the others are zero.
+template <typename T>
+OUTRIDER_INLINE Vec load_first(const T* from, int64_t count) {
+    if (count >= kLanes) {
+        return load(from);
+    }
+    T padded[kLanes] = {};
+    for (int64_t lane = 0; lane < count; ++lane) {
+        padded[lane] = from[lane];
+    }
+    return load(padded);
+}
+
+template <typename T>
+OUTRIDER_INLINE void store_first(T* to, Vec value, int64_t count) {
+    if (count >= kLanes) {
+        store(to, value);
+        return;
+    }
+    T padded[kLanes];
+    store(padded, value);
+    for (int64_t lane = 0; lane < count; ++lane) {
+        to[lane] = padded[lane];
+    }
+}
+
+/// The sum of all lanes, always by the same tree.
+OUTRIDER_INLINE float sum_lanes(Vec value) {
+    float lanes[kLanes];
+    store(lanes, value);
+    for (int width = kLanes / 2; width > 0; width /= 2) {
+        for (int lane = 0; lane < width; ++lane) {
+            lanes[lane] += lanes[lane + width];
+        }
+    }
+    return lanes[0];
+}
+
+OUTRIDER_INLINE float max_lanes(Vec value) {
+    float lanes[kLanes];
+    store(lanes, value);
+    for (int width = kLanes / 2; width > 0; width /= 2) {
+        for (int lane = 0; lane < width; ++lane) {
+            lanes[lane] = lanes[lane] > lanes[lane + width] ? lanes[lane] : lanes[lane + width];
+        }
+    }
+    return lanes[0];
+}
+
+OUTRIDER_INLINE float to_float(float value) { return value; }
+OUTRIDER_INLINE float to_float(BFloat16 value) { return bit_cast<float>(static_cast<uint32_t>(value.bits) << 16); }
+
+}  // namespace outrider::cpu::OUTRIDER_ISA

@@ -1,0 +1,14 @@
+// Draw: the argmax of values plus Gumbel noise.
+#pragma once
+
+#include <cstdint>
+
+#include "outrider/noise.h"
+
+namespace outrider {
+
+/// The id with the greatest value + noise in float32, the lowest winning ties.  # values: [count]
+/// `best_id` is the lowest id of the largest value, which is finite.
+int32_t draw(const float* values, int count, int32_t best_id, const NoiseKey& key);
+
+}  // namespace outrider

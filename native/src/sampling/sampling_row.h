@@ -1,0 +1,42 @@
+// SamplingRow: one row of logits with the history that its draw sees; sample_row draws from it.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "outrider/sampler.h"
+#include "selection.h"
+
+namespace outrider {
+
+struct SamplingRow {
+    const float* logits;  // [vocab_size]
+    int vocab_size;
+    const SamplingState* state;
+    const int32_t* predictions;  // laid over the state's history
+    int num_predictions;
+
+    const SamplingParams& params() const { return state->params(); }
+    int64_t num_generated() const { return state->num_generated() + num_predictions; }
+    int64_t position() const { return state->length() + num_predictions; }
+};
+
+/// Memory that a thread reuses from row to row.
+struct RowScratch {
+    std::vector<float> processed;     // [vocab_size]
+    std::vector<float> distribution;  // [vocab_size]
+    std::vector<Scored> ranked;
+};
+
+struct RowSample {
+    int32_t token_id = -1;
+    SampleStatus status = SampleStatus::drawn;
+    float raw_logprob = std::nanf("");
+    float logprob = std::nanf("");
+    std::vector<Candidate> candidates;
+};
+
+RowSample sample_row(const SamplingRow& row, RowScratch* scratch);
+
+}  // namespace outrider

@@ -1,0 +1,82 @@
+#include "softmax.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "portable_math.h"
+
+namespace outrider {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+/// Integers in the order of the floats: minus infinity lowest, plus infinity greatest, NaN beyond either.
+int32_t order_key(float value) {
+    const auto bits = bit_cast<int32_t>(value);
+    return bits ^ ((bits >> 31) & 0x7FFFFFFF);
+}
+
+float value_of_key(int32_t key) {
+    return bit_cast<float>(key ^ ((key >> 31) & 0x7FFFFFFF));
+}
+
+Doubles exponentials(const float* values, float best) {
+    Floats some;
+    std::memcpy(&some, values, sizeof some);
+    return portable_exp(__builtin_convertvector(some, Doubles) - static_cast<double>(best));
+}
+
+Doubles sum_block(const float* values, int count, float best) {
+    Doubles sums{};
+    int i = 0;
+    for (; i + kLanes <= count; i += kLanes) {
+        sums += exponentials(values + i, best);
+    }
+    if (i < count) {
+        float tail[kLanes];
+        std::fill_n(tail, kLanes, -kInfinity);
+        std::copy(values + i, values + count, tail);
+        sums += exponentials(tail, best);
+    }
+    return sums;
+}
+
+}  // namespace
+
+RowMaximum find_maximum(const float* values, int count) {
+    // On integers, since the compiler may not reorder comparisons of floats that could be NaN.
+    int32_t greatest = order_key(-kInfinity);
+    int32_t least = order_key(kInfinity);
+    for (int i = 0; i < count; ++i) {
+        const int32_t key = order_key(values[i]);
+        greatest = std::max(greatest, key);
+        least = std::min(least, key);
+    }
+    const bool valid = greatest < order_key(kInfinity) && least >= order_key(-kInfinity);
+    return {value_of_key(greatest), valid};
+}
+
+int32_t first_index_of(float value, const float* values, int count) {
+    return static_cast<int32_t>(std::find(values, values + count, value) - values);
+}
+
+double sum_exp(const float* values, int count, float best) {
+    constexpr int kBlock = 256;
+    const float floor = best - 710.0f;  // below it portable_exp gives 0
+    Doubles sums{};
+    for (int first = 0; first < count; first += kBlock) {
+        const int size = std::min(kBlock, count - first);
+        // Most blocks of a truncated row hold nothing; passing over them changes no sum.
+        if (find_maximum(values + first, size).value >= floor) {
+            sums += sum_block(values + first, size, best);
+        }
+    }
+    return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+}
+
+double log_sum_exp(const float* values, int count, float best) {
+    return static_cast<double>(best) + portable_log(sum_exp(values, count, best));
+}
+
+}  // namespace outrider

@@ -1,0 +1,24 @@
+// Softmax: maxima and float64 sums over a row, in one fixed order.
+#pragma once
+
+#include <cstdint>
+
+namespace outrider {
+
+struct RowMaximum {
+    float value;
+    bool valid;  // no NaN and no plus infinity in the row
+};
+
+RowMaximum find_maximum(const float* values, int count);
+
+/// The lowest index that holds the value.
+int32_t first_index_of(float value, const float* values, int count);
+
+/// Sum of exp(value - best) in float64: eight interleaved sums over each 256 values, then over the row.
+double sum_exp(const float* values, int count, float best);
+
+/// log of the sum of exp(value), where `best` is the largest.
+double log_sum_exp(const float* values, int count, float best);
+
+}  // namespace outrider

@@ -1,0 +1,14 @@
+// Conversion of a checkpoint's values to float32 on the host.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "outrider/format.h"
+
+namespace outrider {
+
+/// Values first ... first + count - 1 of an array, which need not be aligned.
+std::vector<float> to_float32(const void* values, SourceType type, int64_t first, int64_t count);
+
+}  // namespace outrider
