@@ -9,7 +9,10 @@ try:
         Decoder,
         DecoderConfig,
         Device,
+        KvLayer,
         Logits,
+        Operations,
+        PackedWeight,
         Sampler,
         Samples,
         SamplingState,
@@ -17,12 +20,11 @@ try:
         gumbel,
         gumbel_noise,
         isas,
-        ops,
         philox4x32,
     )
 except ModuleNotFoundError as error:
     raise ImportError(
-        "The compiled module services.engine.native._native is missing: build it with `make build` or `pip install -e .`"
+        "the compiled module `_native` is missing: build it with `make build`, or with `pip install -e .`"
     ) from error
 
 __all__ = [
@@ -33,7 +35,10 @@ __all__ = [
     "Decoder",
     "DecoderConfig",
     "Device",
+    "KvLayer",
     "Logits",
+    "Operations",
+    "PackedWeight",
     "Sampler",
     "Samples",
     "SamplingState",
@@ -41,6 +46,5 @@ __all__ = [
     "gumbel",
     "gumbel_noise",
     "isas",
-    "ops",
     "philox4x32",
 ]

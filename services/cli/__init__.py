@@ -1,0 +1,29 @@
+"""The `outrider` command: runs the services, and talks to them."""
+
+import argparse
+import importlib
+import sys
+from collections.abc import Sequence
+
+_COMMANDS = {
+    "up": ("services.cli.up", "start the demo model, or another one, and say how to call it"),
+    "demo": ("services.cli.demo", "start the demo model, watch it write, stop it"),
+    "target": ("services.target.command", "run the target service"),
+    "generate": ("services.cli.generate", "continue a prompt and print the text as it streams"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; only the modules of that command are loaded."""
+    argv = sys.argv[1:] if argv is None else list(argv)
+    parser = argparse.ArgumentParser(prog="outrider", description="Text from a large language model, over gRPC.")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name, (module_name, summary) in _COMMANDS.items():
+        command = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+        if argv[:1] == [name]:
+            module = importlib.import_module(module_name)
+            module.add_options(command)
+            command.set_defaults(run=module.run)
+    arguments = parser.parse_args(argv)
+    code: int = arguments.run(arguments)
+    return code

@@ -1,0 +1,60 @@
+"""outrider demo: the demo model, live, from start to stop."""
+
+import argparse
+import sys
+import tempfile
+
+from outrider import Client, OutriderError
+
+from services.cli.figures import figures
+from services.cli.target_process import TargetFailedError, TargetProcess, demo_model
+from services.cli.terminal import Terminal
+
+_PROMPTS = (
+    ("greedy", "def quicksort(items):\n", 0.0),
+    ("greedy", "class Stack:\n    def __init__(self):\n", 0.0),
+    ("drawn at temperature 0.7", "import os\nimport sys\n\ndef main(argv=None):\n", 0.7),
+)
+_MAX_TOKENS = 120
+_SEED = 7
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add all options."""
+    parser.add_argument("--max-tokens", type=int, default=_MAX_TOKENS, metavar="N", help="per prompt (%(default)s)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Start the demo model, let it continue a few prompts, stop it; returns the exit code."""
+    out, err = Terminal(sys.stdout), Terminal(sys.stderr)
+    model = demo_model()
+    if model is None:
+        err.error("outrider demo: there is no models/demo/target here; run it in a checkout")
+        return 1
+    with tempfile.TemporaryFile("w+") as log:
+        try:
+            with TargetProcess(["--model", str(model), "--listen", "127.0.0.1:0"], log=log) as target:
+                target.wait_until_serving()
+                _show(target.address, out, arguments.max_tokens)
+        except (TargetFailedError, OutriderError) as error:
+            log.seek(0)
+            err.text(log.read())
+            err.error(f"outrider demo: {error}")
+            return 1
+    return 0
+
+
+def _show(address: str, out: Terminal, max_tokens: int) -> None:
+    with Client(address) as client:
+        info = client.model_info()
+        parts = info.fingerprint_parts
+        out.note(f"{info.architecture} on {parts.device}, {parts.weight_format} weights, served on {address}")
+        for how, prompt, temperature in _PROMPTS:
+            out.text("\n")
+            out.heading(f"── {prompt.splitlines()[0]} … {how} ──")
+            out.text(prompt)
+            with client.stream(prompt, max_tokens=max_tokens, temperature=temperature, seed=_SEED) as stream:
+                for chunk in stream:
+                    out.text(chunk.text)
+            out.text("\n")
+            out.note(figures(stream.result))

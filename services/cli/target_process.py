@@ -1,0 +1,90 @@
+"""TargetProcess: a target service as a child process."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+_POLL_SECONDS = 0.05
+_STOP_SECONDS = 60.0  # beyond any drain that makes sense for a child on this machine
+_LISTENING = "listening on "
+
+
+class TargetFailedError(RuntimeError):
+    """The target ended before it could serve; its own last words say why."""
+
+
+class TargetProcess:
+    """A running target; leaving the `with` block stops it and waits for its end."""
+
+    def __init__(self, options: Sequence[str], *, log: IO[str] | None = None) -> None:
+        """Start it with the options of `outrider target`; its log goes to `log`, or where ours goes."""
+        command = [sys.executable, "-m", "services.target", *options]
+        self._child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        self.address = ""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return self._child.pid
+
+    def wait_until_serving(self) -> None:
+        """Return when health says SERVING; raises TargetFailedError where the process ends instead."""
+        assert self._child.stdout is not None
+        line = self._child.stdout.readline().strip()
+        if not line.startswith(_LISTENING):
+            raise TargetFailedError(f"the target did not start; it ended with code {self._child.wait()}")
+        self.address = line.removeprefix(_LISTENING)
+        with grpc.insecure_channel(self.address) as channel:
+            health = health_pb2_grpc.HealthStub(channel)  # type: ignore[no-untyped-call]
+            while not _is_serving(health):
+                if self._child.poll() is not None:
+                    raise TargetFailedError(f"the target ended with code {self._child.returncode}")
+                time.sleep(_POLL_SECONDS)
+
+    def wait(self) -> int:
+        """Return its exit code once it has ended by itself."""
+        return self._child.wait()
+
+    def stop(self) -> None:
+        """Ask it to end, and wait; one that does not is killed."""
+        if self._child.poll() is None:
+            self._child.send_signal(signal.SIGTERM)
+        try:
+            self._child.wait(_STOP_SECONDS)
+        finally:
+            self._child.kill()
+            self._child.wait()
+            assert self._child.stdout is not None
+            self._child.stdout.close()
+
+
+def demo_model() -> Path | None:
+    """The demo model of the checkout that we run in or from, if there is one."""
+    for root in (Path.cwd(), Path(__file__).parents[2]):
+        if (folder := root / "models" / "demo" / "target").is_dir():
+            return folder
+    return None
+
+
+def _is_serving(health: health_pb2_grpc.HealthStub) -> bool:
+    try:
+        answer = health.Check(health_pb2.HealthCheckRequest(), timeout=1.0)
+    except grpc.RpcError:
+        return False
+    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)

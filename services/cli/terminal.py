@@ -1,0 +1,33 @@
+"""Terminal: where a command writes, with colour only where somebody looks."""
+
+from typing import TextIO
+
+_BOLD, _DIM, _RED, _PLAIN = "\033[1m", "\033[2m", "\033[31m", "\033[0m"
+
+
+class Terminal:
+    """A text stream; each write is flushed, so that streamed text is seen as it comes."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._is_coloured = stream.isatty()
+
+    def text(self, text: str) -> None:
+        """Write text as it is."""
+        self._stream.write(text)
+        self._stream.flush()
+
+    def heading(self, text: str) -> None:
+        """Write a line that stands out."""
+        self._line(_BOLD, text)
+
+    def note(self, text: str) -> None:
+        """Write a line that stands back."""
+        self._line(_DIM, text)
+
+    def error(self, text: str) -> None:
+        """Write a line that tells of a failure."""
+        self._line(_RED, text)
+
+    def _line(self, style: str, text: str) -> None:
+        self.text(f"{style}{text}{_PLAIN}\n" if self._is_coloured else f"{text}\n")

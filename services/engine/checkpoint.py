@@ -1,0 +1,110 @@
+"""Checkpoint: a Hugging Face folder, read as a ModelConfig and weights under our names."""
+
+import hashlib
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.engine.architectures import Architecture, expand_names, read_architecture
+from services.engine.checkpoint_error import CheckpointError
+from services.engine.generation_defaults import read_eos_token_ids, read_generation_defaults
+from services.engine.json_fields import JsonFields
+from services.engine.model_config import ModelConfig
+from services.engine.safetensors_file import to_float32
+from services.engine.tensor_files import TensorFiles
+from services.engine.weight_shapes import weight_shapes
+
+_EMBEDDING, _HEAD = "model.embed_tokens.weight", "lm_head.weight"
+_RECOMPUTED = ".rotary_emb.inv_freq"  # old checkpoints store what config.json implies
+
+
+def load_checkpoint(folder: str | os.PathLike[str], *, context_length: int | None = None) -> "Checkpoint":
+    """Read and check a folder's configuration and the names and shapes of all its weights, but not their data.
+
+    `context_length` shortens the context below what the checkpoint allows, and with it goes what a rotary scaling
+    chooses by the context. Raises CheckpointError naming the file, field or tensor at fault.
+    """
+    return Checkpoint(Path(folder), context_length)
+
+
+class Checkpoint:
+    """One model: its configuration, its recommended sampling settings, and its weights on disk."""
+
+    def __init__(self, folder: Path, context_length: int | None = None) -> None:
+        fields = JsonFields.from_file(folder / "config.json")
+        generation = JsonFields.from_file_if_any(folder / "generation_config.json")
+        self.folder = folder
+        self._architecture, config = read_architecture(fields, context_length)
+        self._files = TensorFiles(folder)
+        self.config = _untie(config, self._files)
+        self.generation = read_generation_defaults(generation)
+        self.eos_token_ids = read_eos_token_ids(generation, fields, config.vocab_size)
+        self._names = _match_names(self._architecture, self.config, self._files)
+
+    def weights(self) -> Iterator[tuple[str, NDArray[Any]]]:
+        """Yield every weight under our name: float32, float16, or bfloat16 as uint16 bits; views of the files.
+
+        Norm weights that the file stores as an offset from 1 come as float32 with the 1 added.
+        """
+        shapes = weight_shapes(self.config)
+        for file_name, names in self._names.items():
+            tensor = self._files.tensor(file_name)
+            ends = np.cumsum([shapes[name][0] for name in names])
+            for name, values in zip(names, np.split(tensor, ends[:-1]), strict=True):
+                is_offset = self._architecture.norms_are_offsets and name.endswith("norm")
+                yield name, np.float32(1.0) + to_float32(values) if is_offset else values
+
+    def weights_digest(self) -> str:
+        """Return a SHA-256 over the configuration and every weight's name, dtype, shape and bytes.
+
+        How the tensors are spread over files does not matter, nor does the length of the context by itself.
+        """
+        total = hashlib.sha256(repr(replace(self.config, max_position=0)).encode())
+        with ThreadPoolExecutor() as pool:
+            for digest in pool.map(_digest, sorted(self.weights(), key=lambda item: item[0])):
+                total.update(digest)
+        return total.hexdigest()
+
+
+def _digest(weight: tuple[str, NDArray[Any]]) -> bytes:
+    name, values = weight
+    digest = hashlib.sha256(f"{name} {values.dtype.str} {values.shape}\n".encode())
+    digest.update(np.ascontiguousarray(values).data)
+    return digest.digest()
+
+
+def _untie(config: ModelConfig, files: TensorFiles) -> ModelConfig:
+    """Follow transformers where a tied checkpoint holds an output matrix of its own: it counts if it differs."""
+    if not config.tied_embeddings or _HEAD not in files or _EMBEDDING not in files:
+        return config
+    return replace(config, tied_embeddings=np.array_equal(files.tensor(_HEAD), files.tensor(_EMBEDDING)))
+
+
+def _match_names(architecture: Architecture, config: ModelConfig, files: TensorFiles) -> dict[str, tuple[str, ...]]:
+    """Return our names for every tensor to load; raises CheckpointError unless all are there and no other is."""
+    shapes = weight_shapes(config)
+    known = expand_names(architecture, config.num_layers)
+    wanted = {file_name: names for file_name, names in known.items() if shapes.keys() >= {*names}}
+    for file_name, names in wanted.items():
+        if file_name not in files:
+            raise CheckpointError(f"{files.folder}: tensor {file_name!r} is missing; {config.architecture} needs it")
+        expected = (sum(shapes[name][0] for name in names), *shapes[names[0]][1:])
+        if files.shape(file_name) != expected:
+            raise CheckpointError(
+                f"{files.path(file_name)}: tensor {file_name!r} has shape {[*files.shape(file_name)]}; "
+                f"by config.json it must be {[*expected]}"
+            )
+    ignored = {_HEAD} if config.tied_embeddings else set()
+    for file_name in files:
+        if file_name not in wanted and file_name not in ignored and not file_name.endswith(_RECOMPUTED):
+            raise CheckpointError(
+                f"{files.path(file_name)}: tensor {file_name!r} has no place in {config.architecture} as config.json "
+                "describes it"
+            )
+    return wanted

@@ -1,0 +1,80 @@
+"""EngineConfig: how an engine is set up, resolved once at start-up; the only reader of the environment."""
+
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from services.engine.model_config import ModelConfig
+from services.engine.native import BLOCK_SIZE, isas
+
+FORMATS = {"bf16": 2, "f32": 4}  # bytes of one value
+ISA_VARIABLE = "OUTRIDER_ISA"
+_COUNTS = ("threads", "kv_memory", "kv_blocks", "context_length", "prefill_chunk", "max_sequences", "stream_capacity")
+
+
+class ConfigError(ValueError):
+    """A setting that cannot be served; the message names it and the allowed values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineConfig:
+    """The settings of one engine; sizes are in tokens unless they say otherwise."""
+
+    model: Path
+    isa: str
+    threads: int
+    weights: str = "bf16"
+    kv: str = "bf16"
+    kv_memory: int = 2 << 30  # bytes, an upper bound
+    kv_blocks: int | None = None  # instead of kv_memory
+    context_length: int | None = None  # default: what the model was made for and the KV cache holds
+    max_rows: int = 512
+    prefill_chunk: int = 256
+    max_sequences: int = 64
+    stream_capacity: int = 256
+
+    def __post_init__(self) -> None:
+        _check_choice("isa", self.isa, isas())
+        _check_choice("weights", self.weights, FORMATS)
+        _check_choice("kv", self.kv, FORMATS)
+        for name in _COUNTS:
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise ConfigError(f"{name} is {value}; it must be at least 1")
+        if self.max_rows < self.max_sequences:
+            raise ConfigError(f"max_rows is {self.max_rows}; it must be at least max_sequences ({self.max_sequences})")
+
+    def num_blocks(self, model: ModelConfig) -> int:
+        """KV blocks to allocate: all that the sequences could ever fill, within the memory allowed.
+
+        Raises ConfigError where the memory does not hold one block.
+        """
+        if self.kv_blocks is not None:
+            return self.kv_blocks
+        context = min(self.context_length or model.max_position, model.max_position)
+        wanted = self.max_sequences * -(-context // BLOCK_SIZE)
+        values = 2 * model.num_layers * model.num_kv_heads * model.head_dim * BLOCK_SIZE
+        block_bytes = values * FORMATS[self.kv]
+        if self.kv_memory < block_bytes:
+            raise ConfigError(f"kv_memory is {self.kv_memory} bytes; it must be at least {block_bytes}, one KV block")
+        return min(wanted, self.kv_memory // block_bytes)
+
+    def resolve_context_length(self, model: ModelConfig) -> int:
+        """The most tokens of prompt and answer together: one sequence alone always fits in the KV cache."""
+        limits = [model.max_position, self.num_blocks(model) * BLOCK_SIZE]
+        return min([*limits, self.context_length] if self.context_length else limits)
+
+
+def resolve_isa(environment: Mapping[str, str] = os.environ) -> str:
+    """The instruction set that OUTRIDER_ISA forces, else the best that this machine has."""
+    return environment.get(ISA_VARIABLE) or isas()[0]
+
+
+def resolve_threads(threads: int | None = None) -> int:
+    """The number of threads asked for, else one for each core that this process may use."""
+    return threads if threads is not None else len(os.sched_getaffinity(0))
+
+
+def _check_choice(name: str, value: str, allowed: Collection[str]) -> None:
+    if value not in allowed:
+        raise ConfigError(f"{name} is {value!r}; it must be one of {', '.join(allowed)}")

@@ -1,0 +1,35 @@
+"""Detokenizer: one sequence's token ids to text, never splitting a character."""
+
+import codecs
+
+from services.engine.tokenizer import Tokenizer
+
+
+class Detokenizer:
+    """Decodes incrementally, on bytes: an incomplete character waits for the token that completes it.
+
+    The text so far is a pure function of the ids so far. Bytes that can be no character become U+FFFD.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, show_special: bool = False) -> None:
+        """`show_special` writes control tokens out; otherwise they are hidden."""
+        self._tokenizer = tokenizer
+        self._show_special = show_special
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def push(self, token_id: int) -> str:
+        """Take one token and return the text that is complete with it."""
+        return self.decode(self.visible_bytes(token_id))
+
+    def finish(self) -> str:
+        """Return what is left at the end: U+FFFD for a character that was never completed."""
+        return self.decode(b"", is_end=True)
+
+    def visible_bytes(self, token_id: int) -> bytes:
+        """Return the bytes that a token adds to the text."""
+        is_hidden = not self._show_special and self._tokenizer.is_special(token_id)
+        return b"" if is_hidden else self._tokenizer.token_bytes(token_id)
+
+    def decode(self, data: bytes, *, is_end: bool = False) -> str:
+        """Take bytes that are to be text, and return the characters that are complete with them."""
+        return self._decoder.decode(data, is_end)

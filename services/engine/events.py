@@ -1,0 +1,110 @@
+"""Events: what a generation tells its consumer, in order: progress, chunks, and the end."""
+
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+
+class FinishReason(Enum):
+    """Why a generation ended."""
+
+    STOP_TOKEN = auto()
+    STOP_STRING = auto()
+    MAX_TOKENS = auto()
+    CONTEXT_LENGTH = auto()
+    DEADLINE = auto()
+    NO_CANDIDATES = auto()
+    INVALID_LOGITS = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A token that could have been drawn, with its log-probability before and after processing."""
+
+    token_id: int
+    raw_logprob: float
+    logprob: float
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRecord:
+    """What the model thought of one generated token; log-probabilities are None where not asked."""
+
+    token_id: int
+    raw_logprob: float | None = None
+    logprob: float | None = None
+    candidates: tuple[Candidate, ...] = ()
+    predicted: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How much of a long prompt has been computed."""
+
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Text that is safe to release, and every token committed since the chunk before.
+
+    The text released so far is a pure function of the token ids delivered so far.
+    """
+
+    text: str
+    records: tuple[TokenRecord, ...]
+
+
+@dataclass(slots=True)
+class Timings:
+    """Moments of one generation, in seconds on the monotonic clock; 0 where not reached."""
+
+    arrived: float = 0.0
+    scheduled: float = 0.0
+    prefilled: float = 0.0
+    finished: float = 0.0
+
+
+@dataclass(slots=True)
+class SpeculationStats:
+    """How the predictions of one sequence fared; position i counts the i-th prediction of each pass."""
+
+    passes: int = 0
+    offered: list[int] = field(default_factory=list)
+    accepted: list[int] = field(default_factory=list)
+    why_not: str = ""
+
+    def count(self, num_offered: int, num_accepted: int) -> None:
+        """Add one pass over a sequence's decode row with its predictions."""
+        self.passes += 1
+        missing = num_offered - len(self.offered)
+        self.offered.extend([0] * missing)
+        self.accepted.extend([0] * missing)
+        for position in range(num_offered):
+            self.offered[position] += 1
+            self.accepted[position] += position < num_accepted
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The end of a generation: exactly one per sequence, after all its chunks."""
+
+    reason: FinishReason
+    stop_token_id: int | None
+    stop_string: str | None
+    prompt_tokens: int
+    completion_tokens: int
+    cached_tokens: int
+    preemptions: int
+    timings: Timings
+    speculation: SpeculationStats
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The engine can no longer serve this generation; a continuation elsewhere can."""
+
+    message: str
+
+
+Event = Progress | Chunk | Finished | Failed

@@ -1,0 +1,23 @@
+"""Fingerprint: what the bytes of an answer depend on beside the request."""
+
+import hashlib
+from dataclasses import astuple, dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fingerprint:
+    """Two engines with the same fingerprint give the same bytes for the same request."""
+
+    version: str  # of this package: tokenizing, stops and text
+    build: str  # of the native module
+    device: str
+    weights_hash: str
+    vocabulary: str  # hash of the table from ids to bytes
+    weight_format: str
+    kv_type: str
+    noise_version: int
+    context_length: int  # where a generation without another end does end
+
+    def __str__(self) -> str:
+        parts = "\n".join(str(part) for part in astuple(self))
+        return hashlib.sha256(parts.encode()).hexdigest()[:32]

@@ -1,0 +1,133 @@
+"""JsonFields: a JSON object of a model folder, read field by field with clear errors."""
+
+import json
+import sys
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any, TypeGuard, overload
+
+from services.engine.checkpoint_error import CheckpointError
+
+_LARGEST_INTEGER = 2**31 - 1  # sizes and positions are 32-bit in the decoder
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether a JSON value is a finite number; Python counts true and false among the integers."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+class JsonFields:
+    """The fields of one JSON object; null counts as absent, but where it switches a feature off."""
+
+    def __init__(self, values: dict[str, Any], where: str) -> None:
+        self._values = values
+        self._where = where
+
+    @classmethod
+    def from_file(cls, path: Path) -> "JsonFields":
+        """Raises CheckpointError where the file is missing or holds no JSON object."""
+        try:
+            values = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError as error:
+            raise CheckpointError(f"{path}: no such file") from error
+        except (OSError, ValueError, RecursionError) as error:
+            raise CheckpointError(f"{path}: cannot be read as JSON: {error}") from error
+        if not isinstance(values, dict):
+            raise CheckpointError(f"{path}: is not a JSON object")
+        return cls(values, str(path))
+
+    @classmethod
+    def from_file_if_any(cls, path: Path) -> "JsonFields":
+        """Read a file that may be left out: without it there are no fields."""
+        return cls.from_file(path) if path.exists() else cls({}, str(path))
+
+    def __contains__(self, name: str) -> bool:
+        """Whether the field is there and not null."""
+        return self._values.get(name) is not None
+
+    def raw(self, name: str) -> object:
+        """Return a field's value unchecked, None where it is absent."""
+        return self._values.get(name)
+
+    def error(self, name: str, problem: str) -> CheckpointError:
+        """Make the error that names this file and field."""
+        return CheckpointError(f"{self._where}: field {name!r}: {problem}")
+
+    def nested(self, name: str) -> "JsonFields | None":
+        """Return a nested object, None where it is absent or empty."""
+        value = self._values.get(name)
+        if value is None or value == {}:
+            return None
+        if not isinstance(value, dict):
+            raise self.error(name, f"must be an object, is {value!r}")
+        return JsonFields(value, f"{self._where}: {name}")
+
+    def required(self, name: str) -> "JsonFields":
+        """Return a nested object that must be there."""
+        if (fields := self.nested(name)) is None:
+            raise self.error(name, "is missing")
+        return fields
+
+    def empty(self, name: str) -> "JsonFields":
+        """Return a nested object without fields, for one that may be left out."""
+        return JsonFields({}, f"{self._where}: {name}")
+
+    def integer(self, name: str, default: int | None = None, *, minimum: int = 1) -> int:
+        """Return a whole number of at least `minimum`; without a default the field is required."""
+        value = self._required(name, default)
+        if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= _LARGEST_INTEGER:
+            raise self.error(name, f"must be a whole number from {minimum} to {_LARGEST_INTEGER}, is {value!r}")
+        return value
+
+    def integer_or_off(self, name: str) -> int:
+        """Return a whole number above 0, or 0 where the field is null; it must be there."""
+        return 0 if self._is_null(name) else self.integer(name)
+
+    def number(self, name: str, default: float | None = None) -> float:
+        """Return a finite number above 0; without a default the field is required."""
+        value = self._required(name, default)
+        if not is_number(value) or value <= 0:
+            raise self.error(name, f"must be a finite number above 0, is {value!r}")
+        return float(value)
+
+    def number_or_off(self, name: str) -> float:
+        """Return a finite number above 0, or 0 where the field is null; it must be there."""
+        return 0.0 if self._is_null(name) else self.number(name)
+
+    def numbers(self, name: str, count: int) -> list[float]:
+        """Return a list of `count` finite numbers above 0; it is required."""
+        values = self._required(name, None)
+        if (
+            not isinstance(values, list)
+            or len(values) != count
+            or not all(is_number(value) and value > 0 for value in values)
+        ):
+            raise self.error(name, f"must be {count} finite numbers above 0, is {values!r}")
+        return [float(value) for value in values]
+
+    def flag(self, name: str, default: bool) -> bool:
+        """Return true or false."""
+        value = self._required(name, default)
+        if not isinstance(value, bool):
+            raise self.error(name, f"must be true or false, is {value!r}")
+        return value
+
+    @overload
+    def choice(self, name: str, allowed: Collection[str], default: str) -> str: ...
+    @overload
+    def choice(self, name: str, allowed: Collection[str]) -> str: ...
+    def choice(self, name: str, allowed: Collection[str], default: str | None = None) -> str:
+        """Return one of the allowed strings; without a default the field is required."""
+        value = self._required(name, default)
+        if not isinstance(value, str) or value not in allowed:
+            raise self.error(name, f"{value!r} is not supported; allowed are {', '.join(sorted(allowed))}")
+        return value
+
+    def _is_null(self, name: str) -> bool:
+        return name in self._values and self._values[name] is None
+
+    def _required(self, name: str, default: object) -> object:
+        value = default if self._values.get(name) is None else self._values[name]
+        if value is None:
+            raise self.error(name, "is missing")
+        return value

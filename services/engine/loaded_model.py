@@ -1,0 +1,42 @@
+"""LoadedModel: a checkpoint's weights on a device, with the cache and the tokenizer that go with them."""
+
+from dataclasses import dataclass
+
+from services.engine.block_manager import BlockManager
+from services.engine.checkpoint import Checkpoint, load_checkpoint
+from services.engine.config import EngineConfig
+from services.engine.model_loader import load_decoder
+from services.engine.native import BLOCK_SIZE, Decoder, Device
+from services.engine.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedModel:
+    """What both services' engines are built on."""
+
+    checkpoint: Checkpoint
+    tokenizer: Tokenizer
+    device: Device
+    decoder: Decoder
+    blocks: BlockManager
+    context_length: int  # tokens of prompt and answer: one sequence alone always fits in the cache
+
+    @classmethod
+    def load(cls, config: EngineConfig) -> "LoadedModel":
+        """Read the configured checkpoint, which takes long; raises CheckpointError where it is not as it should be."""
+        checkpoint = load_checkpoint(config.model, context_length=config.context_length)
+        device = Device.cpu(config.isa, config.threads)
+        num_blocks = config.num_blocks(checkpoint.config)
+        return cls(
+            checkpoint=checkpoint,
+            tokenizer=Tokenizer.from_folder(checkpoint.folder),
+            device=device,
+            decoder=load_decoder(checkpoint, device, weights=config.weights, kv=config.kv, num_blocks=num_blocks),
+            blocks=BlockManager(num_blocks=num_blocks, block_size=BLOCK_SIZE),
+            context_length=config.resolve_context_length(checkpoint.config),
+        )
+
+    @property
+    def max_blocks(self) -> int:
+        """The most blocks of one sequence."""
+        return self.blocks.blocks_for(self.context_length)

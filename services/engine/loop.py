@@ -1,0 +1,86 @@
+"""EngineLoop: the one thread that owns model state."""
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+logger = logging.getLogger(__name__)
+
+
+class Worker(Protocol):
+    """What the loop drives; all of it runs on the loop's thread."""
+
+    def step(self) -> bool:
+        """Do one step of work; False if there was none."""
+
+    def abandon(self, message: str) -> None:
+        """Tell everyone who waits that no further step will come."""
+
+
+class EngineLoop:
+    """Runs a worker's steps on a thread of its own, and between steps the commands that other threads send."""
+
+    def __init__(self, worker: Worker, *, on_failure: Callable[[], None]) -> None:
+        """`on_failure` is called on the loop's thread after a step raised: the engine is dead then, and says so to
+        all who wait and who come until it is stopped.
+        """
+        self._worker = worker
+        self._on_failure = on_failure
+        self._commands: deque[Callable[[], None]] = deque()
+        self._wake = threading.Condition()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self, message: str = "the server is shutting down") -> None:
+        """Wait for the thread to end and abandon what is left; not for the loop's own thread to call."""
+        with self._wake:
+            self._stopping = True
+            self._wake.notify()
+        self._thread.join()
+        self._run_commands()
+        self._worker.abandon(message)
+
+    def post(self, command: Callable[[], None]) -> None:
+        """Run a command on the loop's thread before the next step; any thread may call this."""
+        with self._wake:
+            self._commands.append(command)
+            self._wake.notify()
+
+    def wake(self) -> None:
+        """Let the loop look for work again."""
+        self.post(_nothing)
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping:
+                self._run_commands()
+                if not self._worker.step():
+                    self._sleep()
+        except Exception:
+            logger.exception("the engine failed")
+            self._on_failure()
+            self._turn_away()
+
+    def _turn_away(self) -> None:
+        while not self._stopping:
+            self._run_commands()
+            self._worker.abandon("the engine has failed")
+            self._sleep()
+
+    def _run_commands(self) -> None:
+        while self._commands:
+            self._commands.popleft()()
+
+    def _sleep(self) -> None:
+        with self._wake:
+            self._wake.wait_for(lambda: self._commands or self._stopping)
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,56 @@
+"""ModelConfig: every flag by which the supported architectures differ."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Activation(StrEnum):
+    """The gate's activation function in the MLP."""
+
+    SILU = "silu"
+    GELU_TANH = "gelu_tanh"
+
+
+class QkNorm(StrEnum):
+    """What the query/key RMSNorm runs over, where there is one."""
+
+    NONE = "none"
+    HEAD = "head"
+    FULL = "full"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rope:
+    """One rotary table: its inverse frequencies and the factor on cosine and sine."""
+
+    frequencies: tuple[float, ...]  # [rotary_dim / 2]
+    scale: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig:
+    """A decoder-only transformer, independent of the names its checkpoint uses."""
+
+    architecture: str
+    num_layers: int
+    hidden_size: int
+    intermediate_size: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    vocab_size: int
+    max_position: int
+    norm_eps: float
+    activation: Activation
+    query_scale: float
+    windows: tuple[int, ...]  # [layers], 0: the whole context
+    ropes: tuple[Rope, ...]
+    rope_of_layer: tuple[int, ...]  # [layers]
+    tied_embeddings: bool
+    attention_softcap: float = 0.0
+    logit_softcap: float = 0.0
+    embedding_scale: float = 1.0
+    qk_norm: QkNorm = QkNorm.NONE
+    pre_norm: bool = True
+    post_norm: bool = False
+    attention_bias: bool = False

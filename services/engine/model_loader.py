@@ -1,0 +1,63 @@
+"""Loading: a checkpoint's weights packed into a native decoder."""
+
+import numpy as np
+
+from services.engine.checkpoint import Checkpoint
+from services.engine.checkpoint_error import CheckpointError
+from services.engine.model_config import ModelConfig
+from services.engine.native import Decoder, DecoderConfig, Device
+
+
+def load_decoder(
+    checkpoint: Checkpoint,
+    device: Device,
+    *,
+    weights: str,
+    kv: str,
+    num_blocks: int,
+) -> Decoder:
+    """Build a decoder and pack every weight into it; `weights` and `kv` are "bf16" or "f32".
+
+    Raises CheckpointError for a configuration or weight that the decoder refuses, and for a weight that it misses.
+    """
+    try:
+        decoder = Decoder(device, decoder_config(checkpoint.config), weights=weights, kv=kv, num_blocks=num_blocks)
+    except ValueError as error:
+        raise CheckpointError(f"{checkpoint.folder}: {error}") from error
+    for name, values in checkpoint.weights():
+        try:
+            decoder.load(name, values)
+        except ValueError as error:
+            raise CheckpointError(f"{checkpoint.folder}: weight {name!r}: {error}") from error
+    if missing := decoder.missing_weights():
+        raise CheckpointError(f"{checkpoint.folder}: weights are missing: {', '.join(missing)}")
+    return decoder
+
+
+def decoder_config(config: ModelConfig) -> DecoderConfig:
+    """Return the native form of a configuration."""
+    return DecoderConfig(
+        num_layers=config.num_layers,
+        hidden_size=config.hidden_size,
+        intermediate_size=config.intermediate_size,
+        num_heads=config.num_heads,
+        num_kv_heads=config.num_kv_heads,
+        head_dim=config.head_dim,
+        vocab_size=config.vocab_size,
+        max_position=config.max_position,
+        norm_eps=config.norm_eps,
+        activation=config.activation,
+        query_scale=config.query_scale,
+        attention_softcap=config.attention_softcap,
+        logit_softcap=config.logit_softcap,
+        embedding_scale=config.embedding_scale,
+        windows=config.windows,
+        rope_frequencies=[np.asarray(rope.frequencies, dtype=np.float32) for rope in config.ropes],
+        rope_scales=[rope.scale for rope in config.ropes],
+        rope_of_layer=config.rope_of_layer,
+        qk_norm=config.qk_norm,
+        pre_norm=config.pre_norm,
+        post_norm=config.post_norm,
+        attention_bias=config.attention_bias,
+        tied_embeddings=config.tied_embeddings,
+    )

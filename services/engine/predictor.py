@@ -1,0 +1,22 @@
+"""Predictor: what a source of predictions of the target's next tokens offers."""
+
+from collections.abc import Sequence as Tokens
+from typing import Protocol
+
+from services.engine.sequence import Sequence
+
+
+class Predictor(Protocol):
+    """Predicts a sequence's next tokens. It reads sequences and never changes one; wrong predictions cost speed only.
+
+    All methods are called by the engine thread and return at once.
+    """
+
+    def predict(self, sequence: Sequence, limit: int) -> Tokens[int]:
+        """At most `limit` token ids that may follow `sequence.tokens`; empty where there is no prediction."""
+
+    def commit(self, sequence: Sequence) -> None:
+        """The sequence's tokens have grown, or it is new."""
+
+    def close(self, sequence: Sequence) -> None:
+        """The sequence has ended or was dropped."""

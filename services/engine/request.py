@@ -1,0 +1,70 @@
+"""Request: what one generation was asked for, resolved and validated, immutable."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+
+class SpeculationMode(Enum):
+    """Whether predictions of a sequence's next tokens are verified."""
+
+    NEVER = auto()
+    AUTO = auto()
+    ALWAYS = auto()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeculationPolicy:
+    """What the caller wants of speculation; it never changes the output."""
+
+    mode: SpeculationMode = SpeculationMode.AUTO
+    num_predictions: int = 4  # per pass, an upper bound
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingParams:
+    """How the next token is chosen; 0 switches `top_k` and `min_p` off, 1 switches `top_p` and the penalty off."""
+
+    seed: int
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StopConditions:
+    """What ends a generation; `token_ids` holds the end-of-sequence ids too unless they are ignored."""
+
+    max_tokens: int
+    min_tokens: int = 0
+    token_ids: frozenset[int] = frozenset()
+    strings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputOptions:
+    """What is returned beside the text and the token ids."""
+
+    records: bool = False
+    logprobs: bool = False
+    num_candidates: int = 0
+    show_special_tokens: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One generation; `received` are tokens of it that an earlier, broken stream already delivered."""
+
+    request_id: str
+    prompt: tuple[int, ...]
+    received: tuple[int, ...] = ()
+    sampling: SamplingParams
+    stops: StopConditions
+    output: OutputOptions = OutputOptions()
+    speculation: SpeculationPolicy = SpeculationPolicy()
+    deadline: float | None = None  # seconds on the monotonic clock

@@ -1,0 +1,164 @@
+"""Scheduler: which rows of which sequences the next pass computes."""
+
+import math
+import time
+from bisect import insort
+from dataclasses import dataclass, field
+
+from services.engine.block_manager import BlockManager
+from services.engine.sequence import Sequence
+
+
+@dataclass(slots=True)
+class ScheduledRows:
+    """A run of one sequence's tokens in a pass, and the predictions of its next tokens behind them."""
+
+    sequence: Sequence
+    num_tokens: int
+    draws: bool  # the run reaches the sequence's last token, so that the next one is drawn
+    predictions: list[int] = field(default_factory=list)
+
+    @property
+    def is_decode(self) -> bool:
+        """Whether the run is the last token alone."""
+        return self.draws and self.num_tokens == 1
+
+    @property
+    def num_rows(self) -> int:
+        """Rows in the pass."""
+        return self.num_tokens + len(self.predictions)
+
+    @property
+    def num_draws(self) -> int:
+        """Rows whose logits are asked."""
+        return 1 + len(self.predictions) if self.draws else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerConfig:
+    """Limits of one pass; `max_rows` is at least `max_sequences`, so that every sequence can decode in each."""
+
+    max_rows: int
+    prefill_chunk: int
+    max_sequences: int
+
+
+class Scheduler:
+    """Holds waiting and running sequences, both oldest first, and hands out KV blocks between them.
+
+    When blocks run out a running sequence is preempted (a paused one if there is one, else the youngest): its blocks
+    are taken and it is later computed anew from its tokens, which by row invariance gives the same bits. A paused one
+    makes way for a waiting one too.
+    """
+
+    def __init__(self, config: SchedulerConfig, blocks: BlockManager) -> None:
+        self._config = config
+        self._blocks = blocks
+        self.waiting: list[Sequence] = []
+        self.running: list[Sequence] = []
+        self.num_preemptions = 0
+
+    @property
+    def sequences(self) -> list[Sequence]:
+        """Every sequence that is not finished, oldest first within running and waiting."""
+        return [*self.running, *self.waiting]
+
+    def add(self, sequence: Sequence) -> None:
+        """Queue a new sequence."""
+        insort(self.waiting, sequence, key=_arrival)
+
+    def remove(self, sequence: Sequence) -> bool:
+        """Forget a sequence and free its blocks; False if it was not here."""
+        for queue in (self.running, self.waiting):
+            if sequence in queue:
+                queue.remove(sequence)
+                self._blocks.shrink(sequence, 0)
+                return True
+        return False
+
+    def expired(self) -> list[Sequence]:
+        """The sequences whose deadline has passed."""
+        now = time.monotonic()
+        return [sequence for sequence in self.sequences if now >= _deadline(sequence)]
+
+    def schedule(self) -> list[ScheduledRows]:
+        """Choose the rows of the next pass within the row budget; empty if there is nothing to do."""
+        self._admit()
+        batch: list[ScheduledRows] = []
+        budget = self._config.max_rows
+        ready = [sequence for sequence in self.running if not sequence.is_paused]
+        decodes_left = sum(sequence.num_pending == 1 for sequence in ready)
+        for sequence in ready:
+            decodes_left -= sequence.num_pending == 1
+            num_tokens = min(sequence.num_pending, self._config.prefill_chunk, budget - decodes_left)
+            if num_tokens <= 0 or sequence not in self.running:  # the latter: preempted by an older one just now
+                continue
+            if self._make_room(sequence, sequence.num_computed + num_tokens):
+                batch.append(ScheduledRows(sequence, num_tokens, draws=num_tokens == sequence.num_pending))
+                budget -= num_tokens
+        return batch
+
+    def add_predictions(self, rows: ScheduledRows, predictions: list[int]) -> None:
+        """Put predictions behind a decoding run, as many as free blocks hold: nothing is preempted for them."""
+        num_tokens = len(rows.sequence.tokens)
+        while predictions and not self._blocks.can_grow(rows.sequence, num_tokens + len(predictions)):
+            predictions = predictions[:-1]
+        self._blocks.grow(rows.sequence, num_tokens + len(predictions))
+        rows.predictions = predictions
+
+    def settle(self, rows: ScheduledRows, num_committed: int) -> None:
+        """Move a sequence past the rows that its tokens kept, and take the blocks beyond its tokens back."""
+        sequence = rows.sequence
+        accepted_rows = max(num_committed - 1, 0)
+        sequence.num_computed += rows.num_tokens + accepted_rows
+        self._blocks.shrink(sequence, len(sequence.tokens))
+
+    def _admit(self) -> None:
+        for sequence in [sequence for sequence in self.waiting if not sequence.is_paused]:
+            while not self._has_room_for(sequence):
+                victim = self._youngest_paused()
+                if victim is None:
+                    return
+                self._preempt(victim)
+            self._start(sequence)
+
+    def _has_room_for(self, sequence: Sequence) -> bool:
+        has_slot = len(self.running) < self._config.max_sequences
+        return has_slot and self._blocks.can_grow(sequence, len(sequence.tokens) + 1)
+
+    def _youngest_paused(self) -> Sequence | None:
+        return next((sequence for sequence in reversed(self.running) if sequence.is_paused), None)
+
+    def _start(self, sequence: Sequence) -> None:
+        self.waiting.remove(sequence)
+        insort(self.running, sequence, key=_arrival)
+        self._blocks.grow(sequence, len(sequence.tokens))
+        if not sequence.timings.scheduled:
+            sequence.timings.scheduled = time.monotonic()
+
+    def _make_room(self, sequence: Sequence, num_tokens: int) -> bool:
+        """Get blocks for a sequence's first tokens by preempting others; False if it had to go itself."""
+        while not self._blocks.can_grow(sequence, num_tokens):
+            victim = self._youngest_paused() or self.running[-1]
+            self._preempt(victim)
+            if victim is sequence:
+                return False
+        self._blocks.grow(sequence, num_tokens)
+        return True
+
+    def _preempt(self, sequence: Sequence) -> None:
+        self.running.remove(sequence)
+        self._blocks.shrink(sequence, 0)
+        sequence.num_computed = 0
+        sequence.num_preemptions += 1
+        self.num_preemptions += 1
+        insort(self.waiting, sequence, key=_arrival)
+
+
+def _arrival(sequence: Sequence) -> float:
+    return sequence.timings.arrived
+
+
+def _deadline(sequence: Sequence) -> float:
+    deadline = sequence.request.deadline
+    return math.inf if deadline is None else deadline

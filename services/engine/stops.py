@@ -1,0 +1,74 @@
+"""StopStrings: finds stop strings in a stream of bytes and holds back what may become one."""
+
+from collections.abc import Sequence
+
+
+class StopStrings:
+    """Searches for several stop strings at once, byte by byte, in time linear in the bytes.
+
+    Feed each token's bytes in one call: the first call in which any stop is complete ends the stream. Of the stops
+    complete by then, the one that starts earliest in the text wins, and of several that start there, the longest;
+    their order in the request does not matter.
+    """
+
+    def __init__(self, stops: Sequence[str]) -> None:
+        """Raises ValueError for an empty stop string."""
+        if not all(stops):
+            raise ValueError("a stop string must not be empty")
+        self._searches = [_Search(stop) for stop in dict.fromkeys(stops)]
+        self._held = b""
+
+    def feed(self, data: bytes) -> tuple[bytes, str | None]:
+        """Take one token's bytes; return the bytes that no stop can reach any more, and the stop that is complete.
+
+        The bytes of the stop and those after it are dropped; after it, the stream is over.
+        """
+        text = self._held + data
+        matches = [
+            (len(self._held) + end - len(search.pattern), -len(search.pattern), search.stop)
+            for search in self._searches
+            if (end := search.feed(data)) is not None
+        ]
+        if matches:
+            start, _, stop = min(matches)
+            self._held = b""
+            return text[:start], stop
+        num_safe = len(text) - max((search.num_matched for search in self._searches), default=0)
+        self._held = text[num_safe:]
+        return text[:num_safe], None
+
+    def flush(self) -> bytes:
+        """Return what is held back, at the end of the stream."""
+        held, self._held = self._held, b""
+        return held
+
+
+class _Search:
+    """Streaming search for one string (Knuth, Morris and Pratt 1977)."""
+
+    def __init__(self, stop: str) -> None:
+        self.stop = stop
+        self.pattern = stop.encode()
+        self.num_matched = 0  # length of the longest prefix that the bytes so far end with
+        self._borders = _borders(self.pattern)
+
+    def feed(self, data: bytes) -> int | None:
+        """Return how many bytes of `data` it takes until the string is complete, None while it is not."""
+        for count, byte in enumerate(data, start=1):
+            while self.num_matched and byte != self.pattern[self.num_matched]:
+                self.num_matched = self._borders[self.num_matched - 1]
+            self.num_matched += byte == self.pattern[self.num_matched]
+            if self.num_matched == len(self.pattern):
+                return count
+        return None
+
+
+def _borders(pattern: bytes) -> list[int]:
+    """Return, for every prefix, the length of its longest proper prefix that is also its suffix."""
+    borders = [0]
+    for byte in pattern[1:]:
+        length = borders[-1]
+        while length and byte != pattern[length]:
+            length = borders[length - 1]
+        borders.append(length + (byte == pattern[length]))
+    return borders

@@ -1,0 +1,56 @@
+"""Tensor names: what each architecture's checkpoints call the weights.
+
+A table maps a tensor's name in the file, with {i} for the layer, to ours; where a tensor holds the rows of several of
+our weights, to all of them in order, separated by spaces.
+"""
+
+_ENDS = {
+    "model.embed_tokens.weight": "embedding",
+    "model.norm.weight": "final_norm",
+    "lm_head.weight": "lm_head",
+}
+_ATTENTION = {
+    "model.layers.{i}.self_attn.q_proj.weight": "layers.{i}.q",
+    "model.layers.{i}.self_attn.k_proj.weight": "layers.{i}.k",
+    "model.layers.{i}.self_attn.v_proj.weight": "layers.{i}.v",
+    "model.layers.{i}.self_attn.o_proj.weight": "layers.{i}.o",
+    "model.layers.{i}.self_attn.q_proj.bias": "layers.{i}.q_bias",
+    "model.layers.{i}.self_attn.k_proj.bias": "layers.{i}.k_bias",
+    "model.layers.{i}.self_attn.v_proj.bias": "layers.{i}.v_bias",
+}
+_FUSED_ATTENTION = {
+    "model.layers.{i}.self_attn.qkv_proj.weight": "layers.{i}.q layers.{i}.k layers.{i}.v",
+    "model.layers.{i}.self_attn.o_proj.weight": "layers.{i}.o",
+}
+_QK_NORMS = {
+    "model.layers.{i}.self_attn.q_norm.weight": "layers.{i}.q_norm",
+    "model.layers.{i}.self_attn.k_norm.weight": "layers.{i}.k_norm",
+}
+_MLP = {
+    "model.layers.{i}.mlp.gate_proj.weight": "layers.{i}.gate",
+    "model.layers.{i}.mlp.up_proj.weight": "layers.{i}.up",
+    "model.layers.{i}.mlp.down_proj.weight": "layers.{i}.down",
+}
+_FUSED_MLP = {
+    "model.layers.{i}.mlp.gate_up_proj.weight": "layers.{i}.gate layers.{i}.up",
+    "model.layers.{i}.mlp.down_proj.weight": "layers.{i}.down",
+}
+_PRE_NORMS = {
+    "model.layers.{i}.input_layernorm.weight": "layers.{i}.attention_norm",
+    "model.layers.{i}.post_attention_layernorm.weight": "layers.{i}.mlp_norm",
+}
+_POST_NORMS = {
+    "model.layers.{i}.post_attention_layernorm.weight": "layers.{i}.post_attention_norm",
+    "model.layers.{i}.post_feedforward_layernorm.weight": "layers.{i}.post_mlp_norm",
+}
+_PRE_AND_POST_NORMS = _POST_NORMS | {
+    "model.layers.{i}.input_layernorm.weight": "layers.{i}.attention_norm",
+    "model.layers.{i}.pre_feedforward_layernorm.weight": "layers.{i}.mlp_norm",
+}
+
+LLAMA_NAMES = _ENDS | _ATTENTION | _MLP | _PRE_NORMS
+PHI3_NAMES = _ENDS | _FUSED_ATTENTION | _FUSED_MLP | _PRE_NORMS
+QWEN3_NAMES = LLAMA_NAMES | _QK_NORMS
+GEMMA2_NAMES = _ENDS | _ATTENTION | _MLP | _PRE_AND_POST_NORMS
+GEMMA3_NAMES = GEMMA2_NAMES | _QK_NORMS
+OLMO2_NAMES = _ENDS | _ATTENTION | _QK_NORMS | _MLP | _POST_NORMS

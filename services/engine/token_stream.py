@@ -1,0 +1,73 @@
+"""TokenStream: carries one generation's events from the engine thread to a consumer on an event loop."""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+
+from services.engine.events import Chunk, Event, Failed, Finished, Progress
+
+
+class TokenStream:
+    """A bounded queue between one producer thread and one asyncio consumer.
+
+    The bound is kept by the producer: the scheduler leaves out a sequence whose stream `is_full`, so that a consumer
+    who reads slowly costs bounded memory and stops nobody else. Chunks that wait are merged into one, and of waiting
+    progress only the newest is kept.
+    """
+
+    def __init__(self, *, capacity: int, on_drained: Callable[[], None]) -> None:
+        """`capacity` is in tokens; `on_drained` is called when a full stream has room again."""
+        self._capacity = capacity
+        self._on_drained = on_drained
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+        self._events: deque[Event] = deque()
+        self._num_tokens = 0
+        self._ready = asyncio.Event()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many tokens wait as the consumer may fall behind."""
+        return self._num_tokens >= self._capacity
+
+    def put(self, event: Event) -> None:
+        """Append an event; called by the engine thread."""
+        with self._lock:
+            was_empty = not self._events
+            self._append(event)
+        if was_empty:
+            self._loop.call_soon_threadsafe(self._ready.set)
+
+    def _append(self, event: Event) -> None:
+        if isinstance(event, Chunk):
+            self._num_tokens += len(event.records)
+        match self._events[-1] if self._events else None, event:
+            case Chunk() as last, Chunk():
+                self._events[-1] = Chunk(last.text + event.text, last.records + event.records)
+            case Progress(), Progress():
+                self._events[-1] = event
+            case _:
+                self._events.append(event)
+
+    def _pop(self) -> Event:
+        with self._lock:
+            event = self._events.popleft()
+            if not self._events:
+                self._ready.clear()
+            was_full = self.is_full
+            if isinstance(event, Chunk):
+                self._num_tokens -= len(event.records)
+            drained = was_full and not self.is_full
+        if drained:
+            self._on_drained()
+        return event
+
+    async def __aiter__(self) -> AsyncIterator[Event]:
+        """Yield events until the one that ends the generation."""
+        while True:
+            await self._ready.wait()
+            event = self._pop()
+            yield event
+            if isinstance(event, Finished | Failed):
+                return

@@ -1,0 +1,1 @@
+"""Shared gRPC plumbing: the server, its errors, and the way between messages and engine types."""

@@ -1,0 +1,1 @@
+"""The way between generated messages and engine types: requests are read, responses are written."""

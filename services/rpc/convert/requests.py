@@ -1,0 +1,198 @@
+"""Requests: from messages to the engine's Request, with everything that is wrong named at once."""
+
+import secrets
+from collections import Counter
+from typing import TypeVar
+from uuid import uuid4
+
+from google.protobuf.message import Message
+from outrider.v1 import common_pb2, generation_pb2
+
+from services.engine.request import (
+    OutputOptions,
+    Request,
+    SamplingParams,
+    SpeculationMode,
+    SpeculationPolicy,
+    StopConditions,
+)
+from services.rpc.convert.prompts import read_prompt
+from services.rpc.errors import FingerprintMismatchError
+from services.rpc.limits import LIMITS
+from services.rpc.served_model import ServedModel
+from services.rpc.validation import COUNT, FINITE, Range, Violations, is_bias
+
+Number = TypeVar("Number", int, float)
+GenerationRequest = generation_pb2.StreamGenerateRequest | generation_pb2.GenerateRequest
+
+_POSITIVE = Range(minimum=0, excludes_minimum=True)
+_PENALTY = Range(minimum=-2, maximum=2)
+_SAMPLING_RANGES = {
+    "temperature": COUNT,
+    "top_k": COUNT,
+    "top_p": Range(minimum=0, maximum=1, excludes_minimum=True),
+    "min_p": Range(minimum=0, maximum=1),
+    "repetition_penalty": _POSITIVE,
+    "frequency_penalty": _PENALTY,
+    "presence_penalty": _PENALTY,
+}
+_MODES = {
+    common_pb2.SPECULATION_MODE_UNSPECIFIED: SpeculationMode.AUTO,
+    common_pb2.SPECULATION_MODE_NEVER: SpeculationMode.NEVER,
+    common_pb2.SPECULATION_MODE_AUTO: SpeculationMode.AUTO,
+    common_pb2.SPECULATION_MODE_ALWAYS: SpeculationMode.ALWAYS,
+}
+
+
+def read_request(message: GenerationRequest, model: ServedModel, *, deadline: float | None) -> Request:
+    """The generation that a message asks for; `deadline` is in seconds on the monotonic clock.
+
+    Raises FingerprintMismatchError for a continuation of another fingerprint's generation, else InvalidRequestError
+    with every bad field.
+    """
+    found = Violations()
+    received = _read_continuation(message, model, found)
+    prompt = read_prompt(message.prompt, model, found)
+    request = Request(
+        request_id=_read_request_id(message, found),
+        prompt=prompt,
+        received=received,
+        sampling=_read_sampling(message.sampling, model, found),
+        stops=_read_stops(message.stop, model, found, room=model.context_length - len(prompt)),
+        output=_read_output(message.output, found),
+        speculation=_read_speculation(message.speculation, found),
+        deadline=deadline,
+    )
+    found.raise_if_any()
+    return request
+
+
+def _read_continuation(message: GenerationRequest, model: ServedModel, found: Violations) -> tuple[int, ...]:
+    if not message.HasField("continue_from"):
+        return ()
+    served, received = str(model.fingerprint), message.continue_from.fingerprint
+    if not received:
+        found.add("continue_from.fingerprint", "is empty", "the one in `started` of the generation to continue")
+    elif received != served:
+        raise FingerprintMismatchError(received=received, served=served)
+    if not message.sampling.HasField("seed"):
+        found.add("sampling.seed", "is not set", "the one in `started` of the generation to continue")
+    ids = tuple(message.continue_from.token_ids)
+    found.check_token_ids("continue_from.token_ids", ids, model.config.vocab_size)
+    return ids
+
+
+def _read_request_id(message: GenerationRequest, found: Violations) -> str:
+    if not message.HasField("request_id"):
+        return uuid4().hex
+    size = len(message.request_id.encode())
+    if not 0 < size <= LIMITS.max_request_id_bytes or not message.request_id.isprintable():
+        allowed = f"1 to {LIMITS.max_request_id_bytes} bytes of printable characters"
+        found.add("request_id", f"has {size} bytes", allowed)
+    return message.request_id
+
+
+def _read_sampling(message: common_pb2.SamplingParameters, model: ServedModel, found: Violations) -> SamplingParams:
+    for name, allowed in _SAMPLING_RANGES.items():
+        if message.HasField(name):  # type: ignore[arg-type]  # the generated type lists the names one by one
+            found.check_number(f"sampling.{name}", getattr(message, name), allowed)
+    defaults = model.defaults
+    return SamplingParams(
+        seed=message.seed if message.HasField("seed") else secrets.randbits(64),
+        temperature=_value(message, "temperature", defaults.temperature, 1.0),
+        top_k=_value(message, "top_k", defaults.top_k, 0),
+        top_p=_value(message, "top_p", defaults.top_p, 1.0),
+        min_p=_value(message, "min_p", defaults.min_p, 0.0),
+        repetition_penalty=_value(message, "repetition_penalty", defaults.repetition_penalty, 1.0),
+        frequency_penalty=message.frequency_penalty,
+        presence_penalty=message.presence_penalty,
+        logit_bias=_read_logit_bias(message, model, found),
+    )
+
+
+def _read_logit_bias(message: common_pb2.SamplingParameters, model: ServedModel, found: Violations) -> dict[int, float]:
+    field, entries = "sampling.logit_bias", message.logit_bias
+    ids = [entry.token_id for entry in entries]
+    biases = dict(zip(ids, (entry.bias for entry in entries), strict=True))
+    found.check_length(field, entries, LIMITS.max_logit_biases)
+    found.check_token_ids(field, ids, model.config.vocab_size, ".token_id")
+    found.check_entries(
+        field,
+        [entry.bias for entry in entries],
+        is_bias,
+        lambda bias: f"is {bias:g}",
+        f"{FINITE}, or minus infinity",
+        ".bias",
+    )
+    if len(biases) < len(ids) <= LIMITS.max_logit_biases:
+        repeated = next(token_id for token_id, count in Counter(ids).items() if count > 1)
+        found.add(field, f"names token {repeated} more than once", "each token at most once")
+    return biases
+
+
+def _read_stops(
+    message: common_pb2.StopConditions, model: ServedModel, found: Violations, *, room: int
+) -> StopConditions:
+    _check_stop_strings(message, found)
+    found.check_length("stop.token_ids", message.token_ids, LIMITS.max_stop_token_ids)
+    found.check_token_ids("stop.token_ids", message.token_ids, model.config.vocab_size)
+    most = message.max_tokens if message.HasField("max_tokens") else max(room, 0)
+    if message.HasField("max_tokens"):
+        found.check_number("stop.max_tokens", message.max_tokens, Range(minimum=1))
+    if message.min_tokens < 0:
+        found.add("stop.min_tokens", f"is {message.min_tokens}", COUNT)
+    elif message.min_tokens > most > 0:
+        found.add("stop.min_tokens", f"is {message.min_tokens}", f"at least 0, at most max_tokens, which is {most}")
+    eos_token_ids = () if message.ignore_eos else model.eos_token_ids
+    return StopConditions(
+        # Without a maximum the end of the context is the reason to end, not a number that nobody asked for.
+        max_tokens=_value(message, "max_tokens", model.context_length),
+        min_tokens=message.min_tokens,
+        token_ids=frozenset([*message.token_ids, *eos_token_ids]),
+        strings=tuple(message.strings),
+    )
+
+
+def _check_stop_strings(message: common_pb2.StopConditions, found: Violations) -> None:
+    found.check_length("stop.strings", message.strings, LIMITS.max_stop_strings)
+    found.check_entries(
+        "stop.strings",
+        [len(string.encode()) for string in message.strings],
+        lambda size: 0 < size <= LIMITS.max_stop_string_bytes,
+        lambda size: f"has {size} bytes",
+        f"1 to {LIMITS.max_stop_string_bytes} bytes",
+    )
+
+
+def _read_output(message: common_pb2.OutputOptions, found: Violations) -> OutputOptions:
+    """Candidates imply log-probabilities, which imply records."""
+    most = Range(minimum=0, maximum=LIMITS.max_top_candidates)
+    found.check_number("output.top_candidates", message.top_candidates, most)
+    logprobs = message.logprobs or message.top_candidates > 0
+    return OutputOptions(
+        records=message.token_records or logprobs,
+        logprobs=logprobs,
+        num_candidates=message.top_candidates,
+        show_special_tokens=message.show_special_tokens,
+    )
+
+
+def _read_speculation(message: common_pb2.SpeculationPolicy, found: Violations) -> SpeculationPolicy:
+    mode = _MODES.get(message.mode)
+    if mode is None:
+        found.add("speculation.mode", f"is {message.mode}", ", ".join(common_pb2.SpeculationMode.keys()))
+    if not message.HasField("num_predictions"):
+        return SpeculationPolicy(mode=mode or SpeculationMode.AUTO)
+    allowed = Range(minimum=1, maximum=LIMITS.max_predictions)
+    found.check_number("speculation.num_predictions", message.num_predictions, allowed)
+    if mode is not SpeculationMode.ALWAYS:
+        found.add("speculation.num_predictions", "is set", "only with SPECULATION_MODE_ALWAYS")
+    return SpeculationPolicy(mode=mode or SpeculationMode.AUTO, num_predictions=message.num_predictions)
+
+
+def _value(message: Message, field: str, *defaults: Number | None) -> Number:
+    """A field's value, or the first default that there is where it is unset."""
+    if message.HasField(field):
+        value: Number = getattr(message, field)
+        return value
+    return next(default for default in defaults if default is not None)

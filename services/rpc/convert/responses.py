@@ -1,0 +1,214 @@
+"""Responses: from what the engine tells to messages."""
+
+from collections.abc import Iterable, Sequence
+
+from google.protobuf.duration_pb2 import Duration
+from outrider.v1 import common_pb2, generation_pb2
+
+from services.engine.events import (
+    Candidate,
+    Chunk,
+    Finished,
+    FinishReason,
+    Progress,
+    SpeculationStats,
+    Timings,
+    TokenRecord,
+)
+from services.engine.request import Request, SpeculationMode
+from services.engine.tokenizer import Tokenizer
+from services.rpc.limits import LIMITS
+from services.rpc.served_model import ServedModel
+
+_REASONS = {
+    FinishReason.STOP_TOKEN: common_pb2.FINISH_REASON_STOP_TOKEN,
+    FinishReason.STOP_STRING: common_pb2.FINISH_REASON_STOP_STRING,
+    FinishReason.MAX_TOKENS: common_pb2.FINISH_REASON_MAX_TOKENS,
+    FinishReason.CONTEXT_LENGTH: common_pb2.FINISH_REASON_CONTEXT_LENGTH,
+    FinishReason.DEADLINE: common_pb2.FINISH_REASON_DEADLINE,
+    FinishReason.NO_CANDIDATES: common_pb2.FINISH_REASON_NO_CANDIDATES,
+    FinishReason.INVALID_LOGITS: common_pb2.FINISH_REASON_INVALID_LOGITS,
+}
+
+
+def write_started(request: Request, model: ServedModel, *, with_prompt: bool) -> generation_pb2.StreamGenerateResponse:
+    """The start of a generation."""
+    started = generation_pb2.Started(
+        request_id=request.request_id,
+        seed=request.sampling.seed,
+        prompt_token_ids=request.prompt if with_prompt else (),
+        prompt_tokens=len(request.prompt),
+        model=model.name,
+        fingerprint=str(model.fingerprint),
+    )
+    return generation_pb2.StreamGenerateResponse(started=started)
+
+
+def write_event(
+    event: Progress | Chunk | Finished, request: Request, tokenizer: Tokenizer
+) -> generation_pb2.StreamGenerateResponse:
+    """One event of a generation."""
+    response = generation_pb2.StreamGenerateResponse
+    match event:
+        case Progress():
+            progress = generation_pb2.Prefill(done_tokens=event.done, total_tokens=event.total)
+            return response(prefill=progress)
+        case Chunk():
+            return response(chunk=_write_chunk(event, tokenizer, with_records=request.output.records))
+        case Finished():
+            return response(finished=_write_finished(event, request))
+
+
+def write_whole(responses: Iterable[generation_pb2.StreamGenerateResponse]) -> generation_pb2.GenerateResponse:
+    """A whole generation in one message."""
+    whole = generation_pb2.GenerateResponse()
+    texts: list[str] = []
+    for response in responses:
+        match response.WhichOneof("event"):
+            case "started":
+                whole.started.CopyFrom(response.started)
+            case "chunk":
+                texts.append(response.chunk.text)
+                whole.token_ids.extend(response.chunk.token_ids)
+                whole.records.extend(response.chunk.records)
+            case "finished":
+                whole.finished.CopyFrom(response.finished)
+    whole.text = "".join(texts)
+    return whole
+
+
+def write_tokens(token_ids: Sequence[int], tokenizer: Tokenizer) -> generation_pb2.TokenizeResponse:
+    """Encoded text."""
+    return generation_pb2.TokenizeResponse(
+        token_ids=token_ids, token_bytes=[tokenizer.token_bytes(token_id) for token_id in token_ids]
+    )
+
+
+def write_text(
+    token_ids: Iterable[int], tokenizer: Tokenizer, *, show_special: bool
+) -> generation_pb2.DetokenizeResponse:
+    """Decoded ids."""
+    visible = (token_id for token_id in token_ids if show_special or not tokenizer.is_special(token_id))
+    data = b"".join(map(tokenizer.token_bytes, visible))
+    return generation_pb2.DetokenizeResponse(text=data.decode(errors="replace"), bytes=data)
+
+
+def write_model_info(model: ServedModel) -> generation_pb2.GetModelInfoResponse:
+    """The model and what may be asked of it."""
+    parts = model.fingerprint
+    return generation_pb2.GetModelInfoResponse(
+        name=model.name,
+        architecture=model.config.architecture,
+        context_length=model.context_length,
+        vocab_size=model.config.vocab_size,
+        eos_token_ids=model.eos_token_ids,
+        fingerprint=str(parts),
+        fingerprint_parts=generation_pb2.FingerprintParts(
+            build=f"{parts.version}+{parts.build}",
+            device=parts.device,
+            weights_hash=parts.weights_hash,
+            weight_format=parts.weight_format,
+            kv_type=parts.kv_type,
+            noise_version=parts.noise_version,
+        ),
+        limits=generation_pb2.Limits(
+            max_stop_strings=LIMITS.max_stop_strings,
+            max_stop_string_bytes=LIMITS.max_stop_string_bytes,
+            max_stop_token_ids=LIMITS.max_stop_token_ids,
+            max_logit_biases=LIMITS.max_logit_biases,
+            max_top_candidates=LIMITS.max_top_candidates,
+            max_predictions=LIMITS.max_predictions,
+        ),
+        has_chat_template=model.chat_template.exists,
+    )
+
+
+def _write_chunk(chunk: Chunk, tokenizer: Tokenizer, *, with_records: bool) -> generation_pb2.Chunk:
+    return generation_pb2.Chunk(
+        text=chunk.text,
+        token_ids=[record.token_id for record in chunk.records],
+        records=[_write_record(record, tokenizer) for record in chunk.records] if with_records else (),
+    )
+
+
+def _write_finished(finished: Finished, request: Request) -> generation_pb2.Finished:
+    message = generation_pb2.Finished(
+        reason=_REASONS[finished.reason],
+        usage=common_pb2.Usage(
+            prompt_tokens=finished.prompt_tokens,
+            completion_tokens=finished.completion_tokens,
+            cached_tokens=finished.cached_tokens,
+        ),
+        timings=_write_timings(finished.timings),
+        speculation=_write_speculation(finished.speculation, request.speculation.mode),
+    )
+    if finished.stop_string is not None:
+        message.stop_string = finished.stop_string
+    elif finished.stop_token_id is not None:
+        message.stop_token_id = finished.stop_token_id
+    return message
+
+
+def _write_record(record: TokenRecord, tokenizer: Tokenizer) -> common_pb2.TokenRecord:
+    return common_pb2.TokenRecord(
+        id=record.token_id,
+        bytes=tokenizer.token_bytes(record.token_id),
+        text=tokenizer.token_text(record.token_id),
+        raw_logprob=record.raw_logprob,
+        processed_logprob=record.logprob,
+        candidates=[_write_candidate(candidate, tokenizer) for candidate in record.candidates],
+        predicted=record.predicted,
+    )
+
+
+def _write_candidate(candidate: Candidate, tokenizer: Tokenizer) -> common_pb2.Candidate:
+    return common_pb2.Candidate(
+        id=candidate.token_id,
+        bytes=tokenizer.token_bytes(candidate.token_id),
+        text=tokenizer.token_text(candidate.token_id),
+        raw_logprob=candidate.raw_logprob,
+        processed_logprob=candidate.logprob,
+    )
+
+
+def _write_timings(timings: Timings) -> common_pb2.Timings:
+    """Moments to the spans between them; one that was not reached falls on the end."""
+    scheduled = timings.scheduled or timings.finished
+    prefilled = timings.prefilled or timings.finished
+    return common_pb2.Timings(
+        queue=_duration(scheduled - timings.arrived),
+        prefill=_duration(prefilled - scheduled),
+        first_token=_duration(prefilled - timings.arrived) if timings.prefilled else None,
+        decode=_duration(timings.finished - prefilled),
+        total=_duration(timings.finished - timings.arrived),
+    )
+
+
+def _duration(seconds: float) -> Duration:
+    duration = Duration()
+    duration.FromNanoseconds(round(seconds * 1e9))
+    return duration
+
+
+def _write_speculation(stats: SpeculationStats, mode: SpeculationMode) -> common_pb2.SpeculationStats:
+    accepted = sum(stats.accepted)
+    return common_pb2.SpeculationStats(
+        passes=stats.passes,
+        predicted=sum(stats.offered),
+        accepted=accepted,
+        tokens_per_pass=1 + accepted / stats.passes if stats.passes else 0,
+        by_position=[
+            common_pb2.PositionAcceptance(offered=offered, accepted=accepted)
+            for offered, accepted in zip(stats.offered, stats.accepted, strict=True)
+        ],
+        no_speculation_reason=_why_not(stats, mode),
+        no_speculation_detail=stats.why_not,
+    )
+
+
+def _why_not(stats: SpeculationStats, mode: SpeculationMode) -> common_pb2.NoSpeculationReason.ValueType:
+    if not stats.why_not:
+        return common_pb2.NO_SPECULATION_REASON_UNSPECIFIED
+    if mode is SpeculationMode.NEVER:
+        return common_pb2.NO_SPECULATION_REASON_FORBIDDEN
+    return common_pb2.NO_SPECULATION_REASON_NO_PREDICTOR

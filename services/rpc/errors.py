@@ -1,0 +1,108 @@
+"""RpcError: what a call may fail with, each kind with its status and google.rpc details."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import grpc
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import Message
+from google.rpc import code_pb2, error_details_pb2, status_pb2
+from grpc_status import rpc_status
+
+DOMAIN = "outrider"
+
+
+class Violation(NamedTuple):
+    """One thing that is wrong with a request: the path of the field, and what it holds and may hold."""
+
+    field: str
+    description: str
+
+
+class RpcError(Exception):
+    """A failure that the caller is told of; the message is for a person."""
+
+    code: int = code_pb2.INTERNAL
+
+    def details(self) -> Sequence[Message]:
+        """The google.rpc messages that say the same to a program."""
+        return ()
+
+    def status(self) -> grpc.Status:
+        """The status and trailing metadata that end the call."""
+        status = status_pb2.Status(code=self.code, message=str(self))
+        for detail in self.details():
+            status.details.add().Pack(detail)
+        made: grpc.Status = rpc_status.to_status(status)  # type: ignore[no-untyped-call]
+        return made
+
+
+class InvalidRequestError(RpcError):
+    """The request cannot be served by this model; every violation is named."""
+
+    code = code_pb2.INVALID_ARGUMENT
+
+    def __init__(self, violations: Sequence[Violation]) -> None:
+        fields = ", ".join(dict.fromkeys(violation.field for violation in violations))
+        super().__init__(f"the request is not valid: see {fields}")
+        self.violations = tuple(violations)
+
+    def details(self) -> Sequence[Message]:
+        """One violation per bad field."""
+        field_violation = error_details_pb2.BadRequest.FieldViolation
+        return [
+            error_details_pb2.BadRequest(
+                field_violations=[
+                    field_violation(field=violation.field, description=violation.description)
+                    for violation in self.violations
+                ]
+            )
+        ]
+
+
+class FingerprintMismatchError(RpcError):
+    """A continuation of a generation whose bytes this server would not repeat."""
+
+    code = code_pb2.FAILED_PRECONDITION
+
+    def __init__(self, *, received: str, served: str) -> None:
+        super().__init__(f"the generation began under fingerprint {received[:64]!r}; this server has {served!r}")
+        self._served = served
+
+    def details(self) -> Sequence[Message]:
+        """Which precondition failed, and the fingerprint that would have met it."""
+        violation = error_details_pb2.PreconditionFailure.Violation(
+            type="FINGERPRINT", subject="continue_from.fingerprint", description=str(self)
+        )
+        return [
+            error_details_pb2.PreconditionFailure(violations=[violation]),
+            error_details_pb2.ErrorInfo(
+                reason="FINGERPRINT_MISMATCH", domain=DOMAIN, metadata={"served_fingerprint": self._served}
+            ),
+        ]
+
+
+class OverloadedError(RpcError):
+    """As many requests wait as may."""
+
+    code = code_pb2.RESOURCE_EXHAUSTED
+
+    def __init__(self, *, in_flight: int, retry_seconds: int) -> None:
+        super().__init__(f"{in_flight} requests are being served or wait, as many as may; try again later")
+        self._retry_seconds = retry_seconds
+
+    def details(self) -> Sequence[Message]:
+        """When to try again."""
+        return [error_details_pb2.RetryInfo(retry_delay=Duration(seconds=self._retry_seconds))]
+
+
+class UnavailableError(RpcError):
+    """This server cannot serve now; another one, or this one later, can."""
+
+    code = code_pb2.UNAVAILABLE
+
+
+class InternalError(RpcError):
+    """A fault of the server; its log has the particulars."""
+
+    code = code_pb2.INTERNAL

@@ -1,0 +1,19 @@
+"""Limits: the most that one request may ask for."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Bounds on the sizes in a request; GetModelInfo tells them to clients."""
+
+    max_stop_strings: int = 16
+    max_stop_string_bytes: int = 256
+    max_stop_token_ids: int = 64
+    max_logit_biases: int = 512
+    max_top_candidates: int = 20
+    max_predictions: int = 15  # with the row that they follow, as many as one reading of the weights serves
+    max_request_id_bytes: int = 128
+
+
+LIMITS = Limits()

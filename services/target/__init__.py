@@ -1,0 +1,1 @@
+"""The target service: holds the model whose words the client gets."""

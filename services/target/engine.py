@@ -1,0 +1,103 @@
+"""TargetEngine: a model made ready to generate, behind calls that any thread may make."""
+
+from collections.abc import Callable
+from importlib.metadata import version
+
+from services.engine.block_manager import BlockManager
+from services.engine.config import EngineConfig
+from services.engine.fingerprint import Fingerprint
+from services.engine.loaded_model import LoadedModel
+from services.engine.loop import EngineLoop
+from services.engine.model_runner import ModelRunner
+from services.engine.native import BUILD_ID, NOISE_VERSION
+from services.engine.output_text import OutputText
+from services.engine.predictor import Predictor
+from services.engine.request import Request
+from services.engine.sampler import Sampler
+from services.engine.scheduler import Scheduler, SchedulerConfig
+from services.engine.sequence import Sequence
+from services.engine.token_stream import TokenStream
+from services.target.speculation import Speculation
+from services.target.step import TargetStep
+
+
+class TargetEngine:
+    """Owns the model, its KV cache and the engine thread; made by `open`, ended by `close`."""
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        config: EngineConfig,
+        *,
+        predictor: Predictor | None = None,
+        on_failure: Callable[[], None],
+    ) -> None:
+        self.config = config
+        self.model = model
+        self.fingerprint = _fingerprint(model, config)
+        self.scheduler = Scheduler(
+            SchedulerConfig(
+                max_rows=config.max_rows, prefill_chunk=config.prefill_chunk, max_sequences=config.max_sequences
+            ),
+            model.blocks,
+        )
+        runner = ModelRunner(
+            model.decoder,
+            max_rows=config.max_rows,
+            max_sequences=config.max_sequences,
+            max_blocks=model.max_blocks,
+        )
+        speculation = Speculation(predictor, vocab_size=model.checkpoint.config.vocab_size)
+        self._step = TargetStep(self.scheduler, runner, Sampler(model.device), speculation, max_rows=config.max_rows)
+        self._loop = EngineLoop(self._step, on_failure=on_failure)
+
+    @classmethod
+    def open(
+        cls, config: EngineConfig, *, predictor: Predictor | None = None, on_failure: Callable[[], None]
+    ) -> "TargetEngine":
+        """Load the configured model, which takes long, and start the engine thread; raises CheckpointError."""
+        engine = cls(LoadedModel.load(config), config, predictor=predictor, on_failure=on_failure)
+        engine._loop.start()
+        return engine
+
+    @property
+    def blocks(self) -> BlockManager:
+        """Who owns which block of the KV cache."""
+        return self.model.blocks
+
+    def submit(self, request: Request) -> tuple[Sequence, TokenStream]:
+        """Begin a generation; call it on the event loop that will read the stream.
+
+        Raises ValueError where the received tokens go on beyond the generation's end.
+        """
+        stream = TokenStream(capacity=self.config.stream_capacity, on_drained=self._loop.wake)
+        stops, show_special = request.stops, request.output.show_special_tokens
+        text = OutputText(self.model.tokenizer, stops.strings, show_special, stops.min_tokens)
+        sequence = Sequence(request, text, stream, context_length=self.model.context_length)
+        if sequence.is_finished:
+            sequence.deliver_end()
+        else:
+            self._loop.post(lambda: self._step.add(sequence))
+        return sequence, stream
+
+    def cancel(self, sequence: Sequence) -> None:
+        """Drop a sequence that nobody waits for; its blocks are free before the next step."""
+        self._loop.post(lambda: self._step.drop(sequence))
+
+    def close(self) -> None:
+        """Stop the engine thread; whoever still waits is told."""
+        self._loop.stop()
+
+
+def _fingerprint(model: LoadedModel, config: EngineConfig) -> Fingerprint:
+    return Fingerprint(
+        version=version("outrider"),
+        build=BUILD_ID,
+        device=f"cpu-{config.isa}",
+        weights_hash=model.checkpoint.weights_digest(),
+        vocabulary=model.tokenizer.fingerprint(),
+        weight_format=config.weights,
+        kv_type=config.kv,
+        noise_version=NOISE_VERSION,
+        context_length=model.context_length,
+    )

@@ -1,0 +1,140 @@
+"""TargetServer: the life of the target service: listen, load, warm up, serve, drain."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from typing import TypeVar
+
+from outrider.v1 import generation_pb2
+from outrider.v1.generation_pb2_grpc import add_GenerationServiceServicer_to_server
+
+from services.engine.chat_template import ChatTemplate
+from services.engine.config import EngineConfig
+from services.engine.events import Failed
+from services.engine.predictor import Predictor
+from services.engine.request import Request, SamplingParams, StopConditions
+from services.rpc.admission import Admission
+from services.rpc.served_model import ServedModel
+from services.rpc.server import RpcServer
+from services.rpc.server_config import ServerConfig
+from services.target.engine import TargetEngine
+from services.target.servicer import GenerationServicer
+
+logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+SERVICE: str = generation_pb2.DESCRIPTOR.services_by_name["GenerationService"].full_name
+_WARM_UP_TOKENS = 4
+
+
+class EngineFailedError(RuntimeError):
+    """The engine thread has died: nothing can be generated any more."""
+
+
+class TargetServer:
+    """Call `start`, then `open`, in the end `close`; all on one event loop."""
+
+    def __init__(
+        self, engine: EngineConfig, server: ServerConfig, *, name: str | None = None, predictor: Predictor | None = None
+    ) -> None:
+        """`name` is what clients see as the model's name, by default that of its folder."""
+        self._config = engine
+        self._drain_seconds = server.drain_seconds
+        self._name = name or engine.model.resolve().name
+        self._predictor = predictor
+        self._loop = asyncio.get_running_loop()
+        self._failed = asyncio.Event()
+        self._admission = Admission(engine.max_sequences + server.max_queue)
+        self._servicer = GenerationServicer(self._admission)
+        self._server = RpcServer(
+            server, SERVICE, lambda rpc: add_GenerationServiceServicer_to_server(self._servicer, rpc)
+        )
+        self.engine: TargetEngine | None = None
+
+    async def start(self) -> str:
+        """Listen, and return the address; requests get UNAVAILABLE until the model is loaded."""
+        return await self._server.start()
+
+    async def open(self) -> None:
+        """Load the model on a thread, warm it up and serve; raises CheckpointError, ConfigError, EngineFailedError."""
+        logger.info("loading %s", self._config.model)
+        engine = await _in_thread(self._load)
+        self.engine = engine
+        await _warm_up(engine)
+        model = _served_model(engine, self._name)
+        self._servicer.open(engine, model)
+        await self._server.set_serving(True)
+        logger.info(
+            "serving %s: isa %s, %s threads, context of %s tokens, %s KV blocks, fingerprint %s",
+            model.name,
+            self._config.isa,
+            self._config.threads,
+            model.context_length,
+            engine.blocks.num_blocks,
+            model.fingerprint,
+        )
+
+    async def wait_failed(self) -> None:
+        """Return when the engine thread has died; its sequences have been told."""
+        await self._failed.wait()
+
+    async def close(self) -> None:
+        """Drain: refuse new requests, let the running ones finish for a while, cut the rest, end the engine."""
+        self._servicer.close("the server is shutting down")
+        await self._server.set_serving(False)
+        if not await self._admission.wait_until_idle(self._drain_seconds):
+            logger.warning("streams still run after %s s; they are cut", self._drain_seconds)
+        await self._server.stop()
+        if self.engine is not None:
+            await asyncio.to_thread(self.engine.close)
+
+    def _load(self) -> TargetEngine:
+        def on_failure() -> None:
+            self._loop.call_soon_threadsafe(self._fail)
+
+        return TargetEngine.open(self._config, predictor=self._predictor, on_failure=on_failure)
+
+    def _fail(self) -> None:
+        self._servicer.close("the engine has failed")
+        self._failed.set()
+
+
+async def _warm_up(engine: TargetEngine) -> None:
+    """Generate a few tokens, so that the first request finds memory touched and code paged in."""
+    stops = StopConditions(max_tokens=min(_WARM_UP_TOKENS, engine.model.context_length - 1))
+    sampling = SamplingParams(seed=0, temperature=0.0)
+    _, stream = engine.submit(Request(request_id="warm-up", prompt=(0,), sampling=sampling, stops=stops))
+    async for event in stream:
+        if isinstance(event, Failed):
+            raise EngineFailedError(event.message)
+
+
+def _served_model(engine: TargetEngine, name: str) -> ServedModel:
+    checkpoint = engine.model.checkpoint
+    return ServedModel(
+        name=name,
+        config=checkpoint.config,
+        context_length=engine.model.context_length,
+        eos_token_ids=checkpoint.eos_token_ids,
+        defaults=checkpoint.generation,
+        tokenizer=engine.model.tokenizer,
+        chat_template=ChatTemplate.from_folder(Path(checkpoint.folder)),
+        fingerprint=engine.fingerprint,
+    )
+
+
+async def _in_thread(function: Callable[[], Result]) -> Result:
+    """Run a function on a daemon thread: unlike an executor's, it does not hold up the end of the process."""
+    future: Future[Result] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(function())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="load", daemon=True).start()
+    return await asyncio.wrap_future(future)

@@ -1,0 +1,171 @@
+"""GenerationServicer: the generation service's RPCs, each a few steps between messages and the engine."""
+
+# ruff: noqa: N802, ARG002 -- the proto names the methods, gRPC gives the arguments
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+from grpc import aio
+from outrider.v1 import generation_pb2
+from outrider.v1.generation_pb2_grpc import GenerationServiceServicer
+
+from services.engine.events import Failed
+from services.engine.request import Request
+from services.engine.sequence import Sequence
+from services.engine.token_stream import TokenStream
+from services.rpc.admission import Admission
+from services.rpc.convert.prompts import read_tokenize_input
+from services.rpc.convert.requests import GenerationRequest, read_request
+from services.rpc.convert.responses import (
+    write_event,
+    write_model_info,
+    write_started,
+    write_text,
+    write_tokens,
+    write_whole,
+)
+from services.rpc.errors import InvalidRequestError, UnavailableError, Violation
+from services.rpc.served_model import ServedModel
+from services.rpc.validation import Violations
+from services.target.engine import TargetEngine
+
+logger = logging.getLogger(__name__)
+
+Responses = AsyncIterator[generation_pb2.StreamGenerateResponse]
+Context = aio.ServicerContext[Any, Any]
+_MARGIN_SECONDS = 0.1  # before a call's deadline, for the last messages to reach the client
+_MARGIN_FRACTION = 0.1  # of the call's time, where that is less
+
+
+@dataclass(frozen=True, slots=True)
+class _Serving:
+    """What there is to serve with once the model is loaded."""
+
+    engine: TargetEngine
+    model: ServedModel
+
+
+class GenerationServicer(GenerationServiceServicer):
+    """Answers requests with the engine that `open` gives it, and with UNAVAILABLE before `open` and after `close`."""
+
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
+        self._serving: _Serving | None = None
+        self._reason = "the model is still loading"
+
+    def open(self, engine: TargetEngine, model: ServedModel) -> None:
+        """Serve from now on."""
+        self._serving = _Serving(engine, model)
+
+    def close(self, reason: str) -> None:
+        """Refuse new requests from now on."""
+        self._serving = None
+        self._reason = reason
+
+    async def StreamGenerate(  # type: ignore[override]  # it writes to the context, so that a cut is seen here
+        self, request: generation_pb2.StreamGenerateRequest, context: Context
+    ) -> None:
+        """Write started, prefill, chunks and finished, each as soon as it is known."""
+        async with self._generation(request, context) as responses:
+            async for response in responses:
+                await context.write(response)
+
+    async def Generate(
+        self, request: generation_pb2.GenerateRequest, context: Context
+    ) -> generation_pb2.GenerateResponse:
+        """Return the whole generation."""
+        async with self._generation(request, context) as responses:
+            return write_whole([response async for response in responses])
+
+    async def Tokenize(
+        self, request: generation_pb2.TokenizeRequest, context: Context
+    ) -> generation_pb2.TokenizeResponse:
+        """Encode text or a conversation."""
+        model = self._model()
+        ids = await asyncio.to_thread(read_tokenize_input, request, model)
+        return write_tokens(ids, model.tokenizer)
+
+    async def Detokenize(
+        self, request: generation_pb2.DetokenizeRequest, context: Context
+    ) -> generation_pb2.DetokenizeResponse:
+        """Decode ids."""
+        model = self._model()
+        found = Violations()
+        found.check_token_ids("token_ids", request.token_ids, model.config.vocab_size)
+        found.raise_if_any()
+        return write_text(request.token_ids, model.tokenizer, show_special=request.show_special_tokens)
+
+    async def GetModelInfo(
+        self, request: generation_pb2.GetModelInfoRequest, context: Context
+    ) -> generation_pb2.GetModelInfoResponse:
+        """Describe the model."""
+        return write_model_info(self._model())
+
+    @asynccontextmanager
+    async def _generation(self, message: GenerationRequest, context: Context) -> AsyncIterator[Responses]:
+        """Admit, read and submit one request; however the call ends, the engine drops what is left of it."""
+        deadline = _deadline(context)
+        model = self._model()
+        with self._admission:
+            request = await asyncio.to_thread(read_request, message, model, deadline=deadline)
+            engine = self._require_serving().engine  # it may have gone while the prompt was encoded
+            sequence, stream = _submit(engine, request)
+            try:
+                yield _responses(request, stream, model, with_prompt=message.output.prompt_token_ids)
+            finally:
+                engine.cancel(sequence)
+                _log(sequence)
+
+    def _require_serving(self) -> _Serving:
+        if self._serving is None:
+            raise UnavailableError(self._reason)
+        return self._serving
+
+    def _model(self) -> ServedModel:
+        return self._require_serving().model
+
+
+async def _responses(request: Request, stream: TokenStream, model: ServedModel, *, with_prompt: bool) -> Responses:
+    yield write_started(request, model, with_prompt=with_prompt)
+    async for event in stream:
+        if isinstance(event, Failed):
+            raise UnavailableError(event.message)
+        yield write_event(event, request, model.tokenizer)
+
+
+def _deadline(context: Context) -> float | None:
+    """The moment to end a generation, so that its last messages arrive before the call's deadline."""
+    remaining = cast(float | None, context.time_remaining())  # the type stub forgets calls without a deadline
+    if remaining is None:
+        return None
+    return time.monotonic() + remaining - min(_MARGIN_SECONDS, _MARGIN_FRACTION * remaining)
+
+
+def _submit(engine: TargetEngine, request: Request) -> tuple[Sequence, TokenStream]:
+    try:
+        return engine.submit(request)
+    except ValueError as error:
+        allowed = "the ids that the generation has sent"
+        violation = Violation("continue_from.token_ids", f"{error}; allowed: {allowed}")
+        raise InvalidRequestError([violation]) from error
+
+
+def _log(sequence: Sequence) -> None:
+    """One line per request; prompts, seeds and texts stay out of it."""
+    timings = sequence.timings
+    logger.info(
+        "request %s: %s prompt + %s tokens (%s received), %s, queued %.3f s, first token %.3f s, total %.3f s",
+        sequence.request.request_id,
+        sequence.num_prompt,
+        sequence.num_generated,
+        len(sequence.request.received),
+        sequence.finish_reason.name if sequence.finish_reason else "CANCELLED",
+        max(timings.scheduled - timings.arrived, 0.0),
+        max(timings.prefilled - timings.arrived, 0.0),
+        time.monotonic() - timings.arrived,
+    )

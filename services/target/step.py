@@ -1,0 +1,80 @@
+"""TargetStep: one step of the target: schedule, predict, compute, draw, commit."""
+
+from services.engine.events import FinishReason
+from services.engine.model_runner import ModelRunner
+from services.engine.sampler import Drawn, Sampler
+from services.engine.scheduler import ScheduledRows, Scheduler
+from services.engine.sequence import Sequence
+from services.target.speculation import Speculation
+
+
+class TargetStep:
+    """Drives all sequences of the target; every method runs on the engine thread."""
+
+    def __init__(
+        self, scheduler: Scheduler, runner: ModelRunner, sampler: Sampler, speculation: Speculation, *, max_rows: int
+    ) -> None:
+        self._scheduler = scheduler
+        self._runner = runner
+        self._sampler = sampler
+        self._speculation = speculation
+        self._max_rows = max_rows
+
+    def add(self, sequence: Sequence) -> None:
+        """Take a new sequence in."""
+        self._scheduler.add(sequence)
+        self._speculation.open(sequence)
+
+    def drop(self, sequence: Sequence) -> None:
+        """Forget a sequence that has ended or that nobody waits for any more; nothing if it is gone already."""
+        if self._scheduler.remove(sequence):
+            self._speculation.close(sequence)
+
+    def step(self) -> bool:
+        """One pass over the next batch; False if no sequence has work."""
+        batch = self._prepare()
+        if not batch:
+            return False
+        self._settle(batch, self._launch(batch))
+        return True
+
+    def abandon(self, message: str) -> None:
+        """Tell every sequence's consumer that no further token will come, and free all blocks."""
+        for sequence in self._scheduler.sequences:
+            sequence.fail(message)
+            self.drop(sequence)
+
+    def _prepare(self) -> list[ScheduledRows]:
+        for sequence in self._scheduler.expired():
+            sequence.finish(FinishReason.DEADLINE)
+            self._end(sequence)
+        batch = self._scheduler.schedule()
+        self._speculation.extend(batch, self._scheduler, max_rows=self._max_rows)
+        return batch
+
+    def _launch(self, batch: list[ScheduledRows]) -> list[Drawn]:
+        logits = self._runner.forward(batch)
+        return self._sampler.sample(logits, [rows for rows in batch if rows.draws])
+
+    def _settle(self, batch: list[ScheduledRows], drawn: list[Drawn]) -> None:
+        results = iter(drawn)
+        for rows in batch:
+            if rows.draws:
+                self._commit(rows, next(results))
+            else:
+                self._scheduler.settle(rows, 0)
+                rows.sequence.report_progress()
+
+    def _commit(self, rows: ScheduledRows, drawn: Drawn) -> None:
+        sequence = rows.sequence
+        num_committed = sequence.commit(drawn.records) if drawn.records else 0
+        if drawn.failure is not None and not sequence.is_finished:
+            sequence.finish(drawn.failure)
+        self._scheduler.settle(rows, num_committed)
+        self._speculation.settle(rows, drawn.records[:num_committed])
+        if sequence.is_finished:
+            self._end(sequence)
+
+    def _end(self, sequence: Sequence) -> None:
+        self.drop(sequence)
+        sequence.deliver_end()

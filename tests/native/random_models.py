@@ -1,0 +1,126 @@
+"""Small random models, and a decoder that takes whatever rows of whatever sequences a test wants."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.engine.model_config import Activation, ModelConfig, QkNorm, Rope
+from services.engine.model_loader import decoder_config
+from services.engine.native import BLOCK_SIZE, Batch, Decoder, Device
+from services.engine.weight_shapes import weight_shapes
+
+Row = tuple[int, int]
+"""A sequence, and a position in it."""
+
+
+def rope(rotary_dim: int, base: float = 100.0, scale: float = 1.0) -> Rope:
+    return Rope(frequencies=tuple(base ** (-i / rotary_dim) for i in range(0, rotary_dim, 2)), scale=scale)
+
+
+PLAIN = ModelConfig(
+    architecture="plain",
+    num_layers=2,
+    hidden_size=70,
+    intermediate_size=100,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=16,
+    vocab_size=150,
+    max_position=512,
+    norm_eps=1e-6,
+    activation=Activation.SILU,
+    query_scale=0.5,
+    windows=(0, 0),
+    ropes=(rope(16),),
+    rope_of_layer=(0, 0),
+    tied_embeddings=False,
+)
+
+MODELS = {
+    "plain": PLAIN,
+    "both norms, caps, windows, gelu, tied": replace(
+        PLAIN,
+        hidden_size=96,
+        num_heads=2,
+        head_dim=80,
+        ropes=(rope(80), rope(80, base=1e4, scale=1.2)),
+        rope_of_layer=(0, 1),
+        windows=(20, 0),
+        post_norm=True,
+        attention_softcap=5.0,
+        logit_softcap=3.0,
+        embedding_scale=96**0.5,
+        activation=Activation.GELU_TANH,
+        tied_embeddings=True,
+    ),
+    "norm of each head, biases, a group of eight": replace(
+        PLAIN, num_heads=8, num_kv_heads=1, head_dim=32, ropes=(rope(32),), qk_norm=QkNorm.HEAD, attention_bias=True
+    ),
+    "norm of all heads, norms after only, half of each head rotated": replace(
+        PLAIN,
+        num_heads=2,
+        head_dim=64,
+        ropes=(rope(32),),
+        qk_norm=QkNorm.FULL,
+        pre_norm=False,
+        post_norm=True,
+        windows=(5, 40),
+    ),
+    "wide heads of an odd group": replace(
+        PLAIN, hidden_size=33, num_heads=3, num_kv_heads=1, head_dim=128, ropes=(rope(128),)
+    ),
+}
+
+
+def random_weights(config: ModelConfig, seed: int = 0) -> dict[str, NDArray[Any]]:
+    """Weights that keep activations near 1, sharpen the attention and spread the logits."""
+    rng = np.random.default_rng(seed)
+    weights = {}
+    for name, shape in weight_shapes(config).items():
+        values = rng.standard_normal(shape)
+        if name.endswith("norm"):
+            values = 1.0 + 0.3 * values
+        elif len(shape) == 2 and name != "embedding":
+            values *= shape[1] ** -0.5
+        weights[name] = values.astype(np.float32)
+    return weights
+
+
+class PagedDecoder:
+    """A decoder whose sequences lie in scattered blocks, every free one of them poisoned with NaN."""
+
+    def __init__(
+        self, config: ModelConfig, device: Device, number_format: str, *, tokens: NDArray[np.int32], seed: int = 0
+    ) -> None:
+        """`tokens` are those of all sequences.  # [sequences, positions]"""
+        self.tokens = tokens
+        num_sequences, length = tokens.shape
+        blocks_each = -(-length // BLOCK_SIZE)
+        num_blocks = 2 * num_sequences * blocks_each
+        self.decoder = Decoder(
+            device, decoder_config(config), weights=number_format, kv=number_format, num_blocks=num_blocks
+        )
+        for name, values in random_weights(config).items():
+            self.decoder.load(name, values)
+        self.decoder.poison(range(num_blocks))
+        self.batch = Batch(max_rows=tokens.size, max_sequences=num_sequences, max_blocks=blocks_each)
+        scattered = np.random.default_rng(seed).permutation(num_blocks)
+        self.batch.block_tables[:] = scattered[: num_sequences * blocks_each].reshape(num_sequences, blocks_each)
+
+    def forward(self, rows: Sequence[Row]) -> NDArray[np.float32]:
+        """One pass over these rows.  # [rows, vocab]"""
+        batch, count = self.batch, len(rows)
+        batch.sequences[:count] = [sequence for sequence, _ in rows]
+        batch.positions[:count] = [position for _, position in rows]
+        batch.token_ids[:count] = [self.tokens[row] for row in rows]
+        batch.logit_rows[:count] = np.arange(count)
+        batch.num_rows = batch.num_logits = count
+        batch.num_sequences = len(self.tokens)
+        return self.decoder.forward(batch).numpy()
+
+
+def random_tokens(config: ModelConfig, num_sequences: int, length: int, seed: int = 0) -> NDArray[np.int32]:
+    return np.random.default_rng(seed).integers(0, config.vocab_size, (num_sequences, length), dtype=np.int32)

@@ -1,0 +1,125 @@
+"""The sampler in plain numpy, written from its description, and what the sampler's tests share."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.engine.native import Device, Logits, Sampler, Samples, SamplingState, isas
+
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The arguments of a SamplingState, all neutral unless said."""
+
+    seed: int = 0
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    frequency_penalty: float = 0.0
+    presence_penalty: float = 0.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    min_tokens: int = 0
+    stop_ids: tuple[int, ...] = ()
+    logprobs: bool = False
+    num_candidates: int = 0
+
+    def state(self, prompt: Sequence[int] = (), generated: Sequence[int] = ()) -> SamplingState:
+        state = SamplingState(prompt=np.array(prompt, np.int32), **vars(self))
+        state.commit(list(generated))
+        return state
+
+
+def sample(
+    logits: Floats,
+    states: Sequence[SamplingState],
+    predictions: Sequence[Sequence[int]] | None = None,
+    *,
+    threads: int = 1,
+) -> Samples:
+    """The samples of the rows of `logits`, without predictions unless given.  # logits: [rows, vocab]"""
+    device = Device.cpu(isas()[-1], threads)
+    return Sampler(device).sample(Logits.from_numpy(device, logits), states, predictions or [[] for _ in states])
+
+
+def draw_one(logits: Floats, settings: Settings, prompt: Sequence[int] = (), generated: Sequence[int] = ()) -> Samples:
+    return sample(logits[np.newaxis], [settings.state(prompt, generated)])
+
+
+def random_logits(rows: int, vocab: int, *, scale: float = 3.0, seed: int = 0) -> Floats:
+    return (np.random.default_rng(seed).standard_normal((rows, vocab)) * scale).astype(np.float32)
+
+
+def reported_logprobs(samples: Samples, row: int, vocab: int) -> Floats:
+    """Processed log-probabilities by token id, minus infinity where there is no candidate.  # [vocab]"""
+    result = np.full(vocab, -np.inf, np.float32)
+    for token_id, _, logprob in samples.candidates(row):
+        result[token_id] = logprob
+    return result
+
+
+def record_of(samples: Samples, row: int) -> tuple[object, ...]:
+    """All that is said of a row, in bits."""
+    logprobs = [samples.raw_logprobs[row : row + 1], samples.logprobs[row : row + 1]]
+    return (
+        int(samples.token_ids[row]),
+        int(samples.status[row]),
+        *(array.tobytes() for array in logprobs),
+        np.array(samples.candidates(row)).tobytes(),
+    )
+
+
+def processed_logits(logits: Floats, settings: Settings, prompt: Sequence[int], generated: Sequence[int]) -> Floats:
+    """The logits after penalties, bias and mask, in float32.  # [vocab]"""
+    result = logits.copy()
+    counts = Counter(generated)
+    repetition = np.float32(settings.repetition_penalty)
+    for token_id in {*prompt, *generated}:
+        value = result[token_id]
+        value = value / repetition if value > 0 else value * repetition
+        value = value - np.float32(settings.frequency_penalty) * np.float32(counts[token_id])
+        result[token_id] = value - np.float32(settings.presence_penalty) if counts[token_id] else value
+    for token_id, bias in settings.logit_bias:
+        result[token_id] += np.float32(bias)
+    if len(generated) < settings.min_tokens:
+        result[list(settings.stop_ids)] = -np.inf
+    return result
+
+
+def log_softmax(values: NDArray[np.floating]) -> Doubles:
+    """In float64.  # [vocab]"""
+    shifted: Doubles = values.astype(np.float64) - values.max()
+    result: Doubles = shifted - np.log(np.exp(shifted).sum())
+    return result
+
+
+def truncate(values: Floats, settings: Settings) -> Floats:
+    """What top-k, top-p and min-p leave of the values, the rest at minus infinity.  # [vocab]"""
+    order = np.lexsort((np.arange(len(values)), -values.astype(np.float64)))
+    order = order[np.isfinite(values[order])]
+    if settings.top_k:
+        order = order[: settings.top_k]
+    mass = np.cumsum(np.exp(log_softmax(values[order])))
+    order = order[: np.searchsorted(mass, settings.top_p * mass[-1]) + 1]
+    ratio = np.exp(values[order].astype(np.float64) - np.float64(values[order[0]]))
+    order = order[ratio >= settings.min_p]
+    result = np.full_like(values, -np.inf)
+    result[order] = values[order]
+    return result
+
+
+def log_probabilities(
+    logits: Floats, settings: Settings, prompt: Sequence[int] = (), generated: Sequence[int] = ()
+) -> Doubles:
+    """Of the distribution that a token is drawn from.  # [vocab]"""
+    processed = processed_logits(logits, settings, prompt, generated)
+    if settings.temperature == 0:
+        return log_softmax(processed)
+    return log_softmax(truncate(processed / np.float32(settings.temperature), settings))

@@ -1,0 +1,280 @@
+"""Each native operation computes its formula: compared with the same formula in float64."""
+
+import numpy as np
+import pytest
+import torch
+
+from services.engine.native import BLOCK_SIZE, Device, KvLayer, Operations, PackedWeight
+
+RNG = np.random.default_rng(11)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def rounded(values: np.ndarray, number_format: str) -> np.ndarray:
+    """What is left of float32 values in a format, as float32."""
+    return torch.from_numpy(values).bfloat16().float().numpy() if number_format == "bf16" else values
+
+
+def bits(values: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(values).view(np.uint32)
+
+
+@pytest.fixture
+def device(isa: str) -> Device:
+    return Device.cpu(isa, threads=2)
+
+
+def packed(device: Device, number_format: str, matrix: np.ndarray) -> PackedWeight:
+    weight = PackedWeight(device, number_format, *matrix.shape)
+    weight.store(0, matrix)
+    return weight
+
+
+@pytest.mark.parametrize(
+    ("rows", "outputs", "inputs"), [(1, 1, 1), (3, 64, 32), (17, 100, 70), (40, 33, 257), (2, 130, 1100)]
+)
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_product(device, number_format, rows, outputs, inputs, has_bias):
+    matrix, values = normal(outputs, inputs), normal(rows, inputs)
+    bias = normal(outputs) if has_bias else None
+    exact = rounded(values, number_format).astype(np.float64) @ rounded(matrix, number_format).T.astype(np.float64)
+    result = packed(device, number_format, matrix).multiply(values, bias)
+    np.testing.assert_allclose(result, exact + (bias if has_bias else 0.0), rtol=0, atol=1e-6 * inputs**0.5 * 8)
+
+
+def test_parts_of_a_fused_weight_may_begin_anywhere(device, number_format):
+    matrix, values = normal(150, 40), normal(5, 40)
+    fused = PackedWeight(device, number_format, 150, 40)
+    for first, end in ((37, 101), (0, 37), (101, 150)):
+        fused.store(first, matrix[first:end])
+    whole = packed(device, number_format, matrix)
+    assert np.array_equal(bits(fused.multiply(values)), bits(whole.multiply(values)))
+
+
+@pytest.mark.parametrize("source", ["float32", "float16", "bfloat16"])
+def test_every_source_type_is_packed_exactly(device, source):
+    values = torch.from_numpy(normal(20, 50) * 10.0 ** RNG.integers(-6, 4, (20, 50)))
+    values[0, :4] = torch.tensor([0.0, -0.0, torch.inf, 2.0**-24])  # the last is subnormal in float16
+    values = values.to(getattr(torch, source))
+    array = values.view(torch.int16).numpy().view(np.uint16) if source == "bfloat16" else values.numpy()
+    result = packed(device, "f32", array).embed(np.arange(20, dtype=np.int32), 1.0)
+    assert np.array_equal(bits(result), bits(values.float().numpy()))
+
+
+def test_embedding_reads_rows_in_any_order(device, number_format):
+    matrix = normal(77, 45)
+    ids = np.array([76, 0, 3, 3, 50], dtype=np.int32)
+    result = packed(device, number_format, matrix).embed(ids, 2.5)
+    assert np.array_equal(bits(result), bits(rounded(matrix[ids], number_format) * np.float32(2.5)))
+
+
+def test_rounding_to_bfloat16_is_to_nearest_even(device):
+    """Ties, overflow to infinity, and NaN of every payload included."""
+    values = RNG.integers(0, 2**32, 4000, dtype=np.uint32)
+    values[:1000] = values[:1000] & 0xFFFF0000 | 0x8000
+    values[1000] = 0x7F7FFFFF
+    values[1001:1003] = 0x7FFFFFFF, 0xFF800001
+    values = values.view(np.float32)
+    values = values[(np.abs(values) >= 2.0**-126) | np.isnan(values)][None]  # instruction sets may flush subnormals
+    (_, result) = Operations.residual_norm(device, values, None, None, None, eps=0.0, format="bf16")
+    expected = rounded(values, "bf16")
+    assert np.array_equal(np.isnan(result), np.isnan(expected))
+    assert np.array_equal(bits(result[~np.isnan(result)]), bits(expected[~np.isnan(expected)]))
+
+
+def rms_norm(values: np.ndarray, weight: np.ndarray, eps: float) -> np.ndarray:
+    values = values.astype(np.float64)
+    return values / np.sqrt((values**2).mean(-1, keepdims=True) + eps) * weight
+
+
+@pytest.mark.parametrize("width", [1, 16, 33, 128, 300])
+@pytest.mark.parametrize("has_delta", [False, True])
+@pytest.mark.parametrize("has_delta_norm", [False, True])
+@pytest.mark.parametrize("has_norm", [False, True])
+def test_residual_norm(device, width, has_delta, has_delta_norm, has_norm):
+    residual, delta, delta_norm, norm = normal(4, width), normal(4, width), normal(width), normal(width)
+    eps = 1e-3
+    total, result = Operations.residual_norm(
+        device,
+        residual,
+        delta if has_delta else None,
+        delta_norm if has_delta_norm else None,
+        norm if has_norm else None,
+        eps=eps,
+        format="f32",
+    )
+    addend = rms_norm(delta, delta_norm, eps) if has_delta_norm else delta
+    expected = residual + addend if has_delta else residual
+    np.testing.assert_allclose(total, expected, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(result, rms_norm(expected, norm, eps) if has_norm else expected, rtol=2e-6, atol=2e-6)
+
+
+def silu(values: np.ndarray) -> np.ndarray:
+    return values / (1.0 + np.exp(-values))
+
+
+def gelu_tanh(values: np.ndarray) -> np.ndarray:
+    return 0.5 * values * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (values + 0.044715 * values**3)))
+
+
+@pytest.mark.parametrize("activation", [silu, gelu_tanh])
+@pytest.mark.parametrize("width", [1, 50, 3000])
+def test_gated_activation(device, activation, width):
+    gate = np.linspace(-60.0, 60.0, 3 * width, dtype=np.float32).reshape(3, width)
+    up = normal(3, width)
+    result = Operations.gated_activation(device, np.hstack([gate, up]), activation.__name__, format="f32")
+    expected = activation(gate.astype(np.float64)) * up
+    np.testing.assert_allclose(result, expected, rtol=2e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("activation", ["silu", "gelu_tanh"])
+def test_activations_at_the_ends(device, activation):
+    gate = np.array([[np.nan, np.inf, 1e30, 500.0, 0.0, -500.0, -1e30]], dtype=np.float32)
+    result = Operations.gated_activation(device, np.hstack([gate, np.ones_like(gate)]), activation, format="f32")[0]
+    assert np.isnan(result[0])
+    assert result[1:4].tolist() == [np.inf, np.float32(1e30), 500.0]
+    assert result[4:].tolist() == [0.0, 0.0, 0.0]
+
+
+def test_soft_cap(device):
+    values = np.concatenate([np.linspace(-40, 40, 5001), [1e-20, 1e30, -np.inf]]).astype(np.float32)
+    expected = 7.0 * np.tanh(values.astype(np.float64) / 7.0)
+    np.testing.assert_allclose(Operations.soft_cap(device, values, 7.0), expected, rtol=1e-6, atol=0)
+    assert np.isnan(Operations.soft_cap(device, np.full(3, np.nan, np.float32), 7.0)).all()
+
+
+def test_rotary_angles(device):
+    positions = np.array([0, 1, 7, 500, 131_071, 1_000_003], dtype=np.int32)
+    frequencies = np.float32(10_000.0) ** (-np.arange(21, dtype=np.float32) / 21)
+    result = Operations.rotary_angles(device, positions, frequencies, 1.25)
+    angles = (positions.astype(np.float32)[:, None] * frequencies).astype(np.float64)
+    np.testing.assert_allclose(result, 1.25 * np.stack([np.cos(angles), np.sin(angles)], axis=1), rtol=0, atol=1.5e-7)
+
+
+class AttentionCase:
+    """Two sequences in scattered blocks, and attention over them in float64."""
+
+    LENGTHS = (75, 33)
+
+    def __init__(self, *, head_dim: int, group: int, window: int, softcap: float, rotary_dim: int, qk_norm: str):
+        self.head_dim, self.group, self.window, self.softcap = head_dim, group, window, softcap
+        self.qk_norm, self.num_kv_heads, self.num_heads = qk_norm, 2, 2 * group
+        self.query_scale, self.eps = 2.0 * head_dim**-0.5, 1e-5
+        self.sequences = np.repeat(np.arange(2), self.LENGTHS).astype(np.int32)
+        self.positions = np.concatenate([np.arange(length) for length in self.LENGTHS]).astype(np.int32)
+        self.block_tables = RNG.permutation(9)[:6].reshape(2, 3).astype(np.int32)
+        self.qkv = normal(len(self.positions), (self.num_heads + 4) * head_dim)
+        self.frequencies = np.float32(50.0) ** (-np.arange(rotary_dim // 2, dtype=np.float32) * 2 / rotary_dim)
+        norm_dims = {"none": (0, 0), "head": (head_dim, head_dim), "full": (self.num_heads * head_dim, 2 * head_dim)}
+        self.q_norm, self.k_norm = (1.0 + 0.3 * normal(dim) for dim in norm_dims[qk_norm])
+
+    def native(self, device: Device, number_format: str) -> np.ndarray:
+        cache = KvLayer(
+            device, number_format, num_blocks=9, num_kv_heads=self.num_kv_heads, head_dim=self.head_dim
+        )
+        rows = (self.positions, self.sequences, self.block_tables)
+        rotated = cache.rotate_and_store(
+            self.qkv,
+            *rows,
+            angles=Operations.rotary_angles(device, self.positions, self.frequencies, 1.0),
+            qk_norm=self.qk_norm,
+            q_norm=None if self.qk_norm == "none" else self.q_norm,
+            k_norm=None if self.qk_norm == "none" else self.k_norm,
+            eps=self.eps,
+            query_scale=self.query_scale,
+        )
+        return cache.attention(rotated, *rows, window=self.window, softcap=self.softcap, format="f32")
+
+    def expected(self, number_format: str) -> np.ndarray:
+        heads = self.qkv.reshape(len(self.qkv), -1, self.head_dim).astype(np.float64)
+        query, key, value = np.split(heads, [self.num_heads, self.num_heads + 2], axis=1)
+        query, key = self._rotate(self._normalise(query, self.q_norm)), self._rotate(self._normalise(key, self.k_norm))
+        key, value = (rounded(stored.astype(np.float32), number_format) for stored in (key, value))
+        key, value = np.repeat(key, self.group, axis=1), np.repeat(value, self.group, axis=1)
+        scores = np.einsum("qhd,khd->hqk", query * self.query_scale, key)
+        if self.softcap:
+            scores = self.softcap * np.tanh(scores / self.softcap)
+        distance = self.positions[:, None] - self.positions
+        visible = (self.sequences[:, None] == self.sequences) & (distance >= 0)
+        visible &= distance < (self.window or 1000)
+        weights = np.where(visible, np.exp(scores - scores.max(-1, keepdims=True)), 0.0)
+        weights /= weights.sum(-1, keepdims=True)
+        return np.einsum("hqk,khd->qhd", weights, value).reshape(len(query), -1)
+
+    def _normalise(self, heads: np.ndarray, weight: np.ndarray) -> np.ndarray:
+        if self.qk_norm == "none":
+            return heads
+        flat = heads.reshape(len(heads), -1) if self.qk_norm == "full" else heads
+        return rms_norm(flat, weight, self.eps).reshape(heads.shape)
+
+    def _rotate(self, heads: np.ndarray) -> np.ndarray:
+        angles = (self.positions.astype(np.float32)[:, None, None] * self.frequencies).astype(np.float64)
+        half = len(self.frequencies)
+        low, high, rest = np.split(heads, [half, 2 * half], axis=-1)
+        cos, sin = np.cos(angles), np.sin(angles)
+        return np.concatenate([low * cos - high * sin, high * cos + low * sin, rest], axis=-1)
+
+
+@pytest.mark.parametrize("head_dim", [16, 32, 64, 80, 128, 20])
+@pytest.mark.parametrize("group", [1, 2, 4, 8, 3])
+@pytest.mark.parametrize(("window", "softcap"), [(0, 0.0), (5, 0.0), (40, 2.0), (1000, 2.0)])
+def test_rotary_and_attention(device, number_format, head_dim, group, window, softcap):
+    case = AttentionCase(
+        head_dim=head_dim, group=group, window=window, softcap=softcap, rotary_dim=head_dim, qk_norm="none"
+    )
+    # A key on the edge between two bfloat16 values may fall to the other side of it than in float64.
+    tolerance = 5e-6 if number_format == "f32" else 2e-3
+    np.testing.assert_allclose(
+        case.native(device, number_format), case.expected(number_format), rtol=0, atol=tolerance
+    )
+
+
+@pytest.mark.parametrize("qk_norm", ["head", "full"])
+@pytest.mark.parametrize("rotary_dim", [0, 12, 48])
+def test_norms_of_heads_and_partial_rotation(device, qk_norm, rotary_dim):
+    case = AttentionCase(head_dim=48, group=2, window=0, softcap=0.0, rotary_dim=rotary_dim, qk_norm=qk_norm)
+    np.testing.assert_allclose(case.native(device, "f32"), case.expected("f32"), rtol=0, atol=5e-6)
+
+
+def test_stored_positions_are_all_that_attention_reads(device):
+    """The case's other blocks, and the slots behind its last positions, are NaN."""
+    case = AttentionCase(head_dim=32, group=2, window=0, softcap=0.0, rotary_dim=32, qk_norm="none")
+    assert case.LENGTHS[0] % BLOCK_SIZE
+    assert np.isfinite(case.native(device, "bf16")).all()
+    cache = KvLayer(device, "bf16", num_blocks=9, num_kv_heads=2, head_dim=32)
+    nothing_stored = cache.attention(
+        case.qkv, case.positions, case.sequences, case.block_tables, window=0, softcap=0.0, format="f32"
+    )
+    assert np.isnan(nothing_stored).all()
+
+
+@pytest.mark.parametrize("flush", [False, True])
+def test_the_callers_floating_point_state_changes_nothing(isa, flush):
+    """A library that flushes subnormals to zero in the calling thread must not decide our bits."""
+    device = Device.cpu(isa, threads=1)
+    values = np.full((1, 40), 1e-40, dtype=np.float32)
+    if not torch.set_flush_denormal(flush):
+        pytest.skip("this machine cannot flush subnormals")
+    try:
+        total, _ = Operations.residual_norm(device, values, values, None, None, eps=0.0, format="f32")
+    finally:
+        torch.set_flush_denormal(False)
+    assert np.array_equal(total.view(np.uint32), (values.view(np.uint32) * 2))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda device: PackedWeight(device, "int8", 4, 4), 'format is "int8"'),
+        (lambda device: PackedWeight(device, "f32", 4, 4).store(2, normal(3, 4)), "reach beyond"),
+        (lambda device: PackedWeight(device, "f32", 4, 4).multiply(normal(2, 5)), "input has the wrong shape"),
+        (lambda device: PackedWeight(device, "f32", 4, 4).embed(np.array([4]), 1.0), "token_ids must be in 0 ... 3"),
+        (lambda device: Operations.gated_activation(device, normal(1, 2), "relu", format="f32"), "activation is"),
+    ],
+)
+def test_wrong_arguments_are_refused(device, call, message):
+    with pytest.raises(ValueError, match=message):
+        call(device)

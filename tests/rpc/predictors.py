@@ -1,0 +1,52 @@
+"""Predictors that control the engine's pace, since it asks them between two passes."""
+
+import threading
+import time
+from collections.abc import Sequence as Tokens
+
+from services.engine.sequence import Sequence
+
+
+class _NoPredictions:
+    """Predicts nothing."""
+
+    def predict(self, sequence: Sequence, limit: int) -> Tokens[int]:
+        return []
+
+    def commit(self, sequence: Sequence) -> None:
+        pass
+
+    def close(self, sequence: Sequence) -> None:
+        pass
+
+
+class SlowPredictor(_NoPredictions):
+    """Lets the engine make no more than two hundred passes per second."""
+
+    def predict(self, sequence: Sequence, limit: int) -> Tokens[int]:
+        time.sleep(0.005)
+        return []
+
+
+class GatePredictor(_NoPredictions):
+    """Holds the engine before its next decoding pass while the gate is shut."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def predict(self, sequence: Sequence, limit: int) -> Tokens[int]:
+        self.gate.wait()
+        return []
+
+
+class BrokenPredictor(_NoPredictions):
+    """Breaks the engine when it is told to."""
+
+    def __init__(self) -> None:
+        self.is_broken = False
+
+    def predict(self, sequence: Sequence, limit: int) -> Tokens[int]:
+        if self.is_broken:
+            raise RuntimeError("broken on purpose")
+        return []

@@ -1,0 +1,182 @@
+"""Bad input gets one answer that names every bad field, and harms nobody else."""
+
+import math
+from typing import Any
+
+import grpc
+import pytest
+from outrider.v1 import generation_pb2
+
+from tests.checkpoints import CONTEXT_LENGTH, VOCAB_SIZE
+from tests.rpc.requests import PROMPT, as_unary, stream, stream_request, violations
+from tests.server import RunningTarget
+
+BAD = {
+    "no prompt": ({"prompt": {}}, "prompt", "text, token_ids or chat"),
+    "empty text": ({"prompt": {"text": ""}}, "prompt.text", "at least one"),
+    "empty ids": ({"prompt": {"token_ids": {}}}, "prompt.token_ids.ids", "at least one"),
+    "unknown id": (
+        {"prompt": {"token_ids": {"ids": [3, 9999]}}},
+        "prompt.token_ids.ids[1]",
+        "is 9999; allowed: 0 to 511",
+    ),
+    "long prompt": (
+        {"prompt": {"token_ids": {"ids": [7] * CONTEXT_LENGTH}}},
+        "prompt.token_ids.ids",
+        f"is {CONTEXT_LENGTH} tokens long; allowed: at most {CONTEXT_LENGTH - 1}",
+    ),
+    "no messages": ({"prompt": {"chat": {}}}, "prompt.chat.messages", "at least one message"),
+    "refused chat": (
+        {"prompt": {"chat": {"messages": [{"role": "assistant", "content": "a"}]}}},
+        "prompt.chat.messages",
+        "the first message cannot be the assistant's",
+    ),
+    "temperature below 0": (
+        {"sampling": {"temperature": -0.5}},
+        "sampling.temperature",
+        "is -0.5; allowed: at least",
+    ),
+    "temperature is NaN": ({"sampling": {"temperature": math.nan}}, "sampling.temperature", "is nan"),
+    "endless temperature": ({"sampling": {"temperature": math.inf}}, "sampling.temperature", "finite"),
+    "top_k below 0": ({"sampling": {"top_k": -1}}, "sampling.top_k", "at least 0"),
+    "top_p is 0": ({"sampling": {"top_p": 0.0}}, "sampling.top_p", "is 0; allowed: above 0, at most 1"),
+    "top_p above 1": ({"sampling": {"top_p": 1.5}}, "sampling.top_p", "is 1.5"),
+    "top_p is NaN": ({"sampling": {"top_p": math.nan}}, "sampling.top_p", "is nan"),
+    "min_p below 0": ({"sampling": {"min_p": -0.1}}, "sampling.min_p", "at least 0, at most 1"),
+    "min_p above 1": ({"sampling": {"min_p": 1.1}}, "sampling.min_p", "is 1.1"),
+    "repetition penalty 0": ({"sampling": {"repetition_penalty": 0.0}}, "sampling.repetition_penalty", "above 0"),
+    "frequency penalty": ({"sampling": {"frequency_penalty": 2.5}}, "sampling.frequency_penalty", "at most 2"),
+    "presence penalty": ({"sampling": {"presence_penalty": math.nan}}, "sampling.presence_penalty", "is nan"),
+    "bias of an unknown id": (
+        {"sampling": {"logit_bias": [{"token_id": VOCAB_SIZE, "bias": 1.0}]}},
+        "sampling.logit_bias[0].token_id",
+        "is 512",
+    ),
+    "bias is NaN": (
+        {"sampling": {"logit_bias": [{"token_id": 1, "bias": math.nan}]}},
+        "sampling.logit_bias[0].bias",
+        "is nan; allowed: finite numbers, or minus infinity",
+    ),
+    "bias twice": (
+        {"sampling": {"logit_bias": [{"token_id": 1, "bias": 1.0}, {"token_id": 1, "bias": 2.0}]}},
+        "sampling.logit_bias",
+        "names token 1 more than once",
+    ),
+    "too many biases": (
+        {"sampling": {"logit_bias": [{"token_id": 1, "bias": 1.0}] * 513}},
+        "sampling.logit_bias",
+        "has 513 entries; allowed: at most 512",
+    ),
+    "empty stop string": ({"stop": {"strings": ["a", ""]}}, "stop.strings[1]", "1 to 256 bytes"),
+    "long stop string": ({"stop": {"strings": ["ä" * 129]}}, "stop.strings[0]", "has 258 bytes"),
+    "too many stop strings": ({"stop": {"strings": ["a"] * 17}}, "stop.strings", "at most 16"),
+    "unknown stop id": ({"stop": {"token_ids": [4_000_000_000]}}, "stop.token_ids[0]", "is 4000000000"),
+    "too many stop ids": ({"stop": {"token_ids": [5] * 65}}, "stop.token_ids", "at most 64"),
+    "max_tokens is 0": ({"stop": {"max_tokens": 0}}, "stop.max_tokens", "is 0; allowed: at least 1"),
+    "max_tokens below 0": ({"stop": {"max_tokens": -4}}, "stop.max_tokens", "is -4"),
+    "min_tokens below 0": ({"stop": {"min_tokens": -1}}, "stop.min_tokens", "is -1"),
+    "min above max": ({"stop": {"min_tokens": 9, "max_tokens": 8}}, "stop.min_tokens", "which is 8"),
+    "min above the room": ({"stop": {"min_tokens": CONTEXT_LENGTH}}, "stop.min_tokens", "at most max_tokens"),
+    "candidates below 0": ({"output": {"top_candidates": -1}}, "output.top_candidates", "at least 0, at most 20"),
+    "too many candidates": ({"output": {"top_candidates": 21}}, "output.top_candidates", "is 21"),
+    "unknown mode": ({"speculation": {"mode": 77}}, "speculation.mode", "is 77"),
+    "no predictions": ({"speculation": {"mode": 3, "num_predictions": 0}}, "speculation.num_predictions", "at least 1"),
+    "too many predictions": (
+        {"speculation": {"mode": 3, "num_predictions": 16}},
+        "speculation.num_predictions",
+        "at most 15",
+    ),
+    "predictions without ALWAYS": (
+        {"speculation": {"num_predictions": 3}},
+        "speculation.num_predictions",
+        "only with SPECULATION_MODE_ALWAYS",
+    ),
+    "empty request id": ({"request_id": ""}, "request_id", "printable"),
+    "request id of two lines": ({"request_id": "a\nb"}, "request_id", "printable"),
+}
+
+
+@pytest.mark.parametrize(("fields", "field", "said"), BAD.values(), ids=BAD.keys())
+def test_each_bad_field_is_named_with_what_it_holds_and_may_hold(
+    target: RunningTarget, fields: dict[str, Any], field: str, said: str
+) -> None:
+    fields = {"prompt": {"text": PROMPT}, **fields}
+    request = generation_pb2.StreamGenerateRequest(**fields)
+    with pytest.raises(grpc.RpcError) as failure:
+        stream(target, request)
+    found = violations(failure.value)
+    assert list(found) == [field]
+    assert said in found[field]
+    with pytest.raises(grpc.RpcError) as failure:
+        target.stub.Generate(as_unary(request), timeout=60)
+    assert violations(failure.value) == found
+
+
+def test_all_that_is_wrong_comes_in_one_answer(target: RunningTarget) -> None:
+    request = generation_pb2.StreamGenerateRequest(
+        prompt={"token_ids": {"ids": [1, 2, 600, 601]}},
+        sampling={
+            "temperature": math.nan,
+            "top_k": -2,
+            "top_p": 7.0,
+            "min_p": -1.0,
+            "repetition_penalty": -1.0,
+            "frequency_penalty": 9.0,
+            "presence_penalty": -9.0,
+            "logit_bias": [{"token_id": 700, "bias": math.inf}] * 513,
+        },
+        stop={"strings": [""] * 17, "token_ids": [800] * 65, "max_tokens": -1, "min_tokens": -1},
+        output={"top_candidates": 1000},
+        speculation={"mode": 9, "num_predictions": 99},
+        continue_from={"token_ids": [900], "fingerprint": ""},
+        request_id="x" * 129,
+    )
+    with pytest.raises(grpc.RpcError) as failure:
+        stream(target, request)
+    assert set(violations(failure.value)) == {
+        "continue_from.fingerprint",
+        "continue_from.token_ids[0]",
+        "output.top_candidates",
+        "prompt.token_ids.ids[2]",
+        "request_id",
+        "sampling.frequency_penalty",
+        "sampling.logit_bias",
+        "sampling.logit_bias[0].bias",
+        "sampling.logit_bias[0].token_id",
+        "sampling.min_p",
+        "sampling.presence_penalty",
+        "sampling.repetition_penalty",
+        "sampling.seed",
+        "sampling.temperature",
+        "sampling.top_k",
+        "sampling.top_p",
+        "speculation.mode",
+        "speculation.num_predictions",
+        "stop.max_tokens",
+        "stop.min_tokens",
+        "stop.strings",
+        "stop.strings[0]",
+        "stop.token_ids",
+        "stop.token_ids[0]",
+    }
+
+
+def test_bad_requests_leave_a_running_stream_alone(target: RunningTarget) -> None:
+    request = stream_request(stop={"max_tokens": 64, "ignore_eos": True})
+    alone = stream(target, request)
+    call = target.stub.StreamGenerate(request, timeout=60)
+    events = [next(call)]
+    for fields, _, _ in list(BAD.values())[:10]:
+        with pytest.raises(grpc.RpcError):
+            stream(target, generation_pb2.StreamGenerateRequest(**{"prompt": {"text": PROMPT}, **fields}))
+    events.extend(call)
+    assert [i for event in events for i in event.chunk.token_ids] == alone.token_ids
+
+
+def test_tokenize_and_detokenize_name_bad_fields(target: RunningTarget) -> None:
+    with pytest.raises(grpc.RpcError) as failure:
+        target.stub.Tokenize(generation_pb2.TokenizeRequest())
+    assert violations(failure.value) == {"input": "is not set; allowed: text or chat"}
+    with pytest.raises(grpc.RpcError) as failure:
+        target.stub.Detokenize(generation_pb2.DetokenizeRequest(token_ids=[5, 512]))
+    assert violations(failure.value) == {"token_ids[1]": "is 512; allowed: 0 to 511"}

@@ -1,0 +1,116 @@
+"""RunningTarget: a target server inside the test's own process, with its engine open to inspection."""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any, TypeVar
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from outrider.v1.generation_pb2_grpc import GenerationServiceStub
+
+from services.engine.config import EngineConfig, resolve_isa
+from services.engine.predictor import Predictor
+from services.rpc.server_config import ServerConfig
+from services.target.engine import TargetEngine
+from services.target.server import SERVICE, TargetServer
+
+Result = TypeVar("Result")
+_PATIENCE_SECONDS = 60
+_POLL_SECONDS = 0.005
+
+
+class RunningTarget:
+    """A server on a free port, with an event loop on a thread of its own."""
+
+    def __init__(self, engine: EngineConfig, server: ServerConfig, predictor: Predictor | None) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="server")
+        self._thread.start()
+        self.server: TargetServer = self.call(_make(engine, server, predictor))
+        self.address: str = self.call(self.server.start())
+        self.channel = grpc.insecure_channel(self.address)
+        self.stub = GenerationServiceStub(self.channel)
+
+    @property
+    def engine(self) -> TargetEngine:
+        """The engine, once the model is loaded."""
+        assert self.server.engine is not None
+        return self.server.engine
+
+    def call(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
+        """Run a coroutine on the server's loop and return what it returns."""
+        return self.begin(coroutine).result(_PATIENCE_SECONDS)
+
+    def begin(self, coroutine: Coroutine[Any, Any, Result]) -> Future[Result]:
+        """Start a coroutine on the server's loop."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
+    def on_engine_thread(self, function: Callable[[], Result]) -> Result:
+        """Run a function between two steps and return what it returns."""
+        future: Future[Result] = Future()
+        self.engine._loop.post(lambda: future.set_result(function()))
+        return future.result(_PATIENCE_SECONDS)
+
+    def health(self, service: str = SERVICE) -> str:
+        """What grpc.health.v1 says of the service."""
+        answer = health_pb2_grpc.HealthStub(self.channel).Check(health_pb2.HealthCheckRequest(service=service))
+        return health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
+
+    def assert_all_free(self) -> None:
+        """Wait until no sequence is left, then check that no KV block is either."""
+        wait_until(lambda: not self.on_engine_thread(lambda: self.engine.scheduler.sequences))
+        self.on_engine_thread(self._check_blocks)
+
+    def _check_blocks(self) -> None:
+        blocks = self.engine.blocks
+        blocks.check_integrity(self.engine.scheduler.sequences)
+        assert blocks.num_free == blocks.num_blocks
+
+    def close(self) -> None:
+        """Drain and stop the server, and end its loop and thread."""
+        try:
+            self.channel.close()
+            self.call(self.server.close())
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+
+@contextlib.contextmanager
+def target_server(
+    model: Path,
+    *,
+    predictor: Predictor | None = None,
+    server: ServerConfig | None = None,
+    loads: bool = True,
+    **engine: Any,
+) -> Iterator[RunningTarget]:
+    """Serve a model; `engine` are fields of EngineConfig. Without `loads` the caller runs `server.open()` itself."""
+    settings = {"isa": resolve_isa(), "threads": 1, "kv_blocks": 64, **engine}
+    config = EngineConfig(model=model, **settings)
+    running = RunningTarget(config, server or ServerConfig(listen="127.0.0.1:0", drain_seconds=0), predictor)
+    try:
+        if loads:
+            running.call(running.server.open())
+        yield running
+    finally:
+        running.close()
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    """Poll until the condition holds; raises TimeoutError after a time that only a fault can take."""
+    end = time.monotonic() + _PATIENCE_SECONDS
+    while not condition():
+        if time.monotonic() > end:
+            raise TimeoutError("the condition never came true")
+        time.sleep(_POLL_SECONDS)
+
+
+async def _make(engine: EngineConfig, server: ServerConfig, predictor: Predictor | None) -> TargetServer:
+    return TargetServer(engine, server, predictor=predictor)

@@ -1,0 +1,77 @@
+"""Sequences made of single bytes: token id n is the byte n, and END is the one special token."""
+
+import functools
+import json
+from collections.abc import Iterable
+
+from services.engine.events import TokenRecord
+from services.engine.output_text import OutputText
+from services.engine.request import Request, SamplingParams, SpeculationPolicy, StopConditions
+from services.engine.sequence import Sequence
+from services.engine.token_stream import TokenStream
+from services.engine.tokenizer import Tokenizer
+
+END = 256
+VOCAB_SIZE = 257
+AUTO = SpeculationPolicy()
+
+
+@functools.cache
+def byte_tokenizer() -> Tokenizer:
+    """Return a tokenizer whose ids are the bytes, and END."""
+    end = {"id": END, "content": "<end>", "special": True}
+    flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+    vocabulary = {f"<0x{byte:02X}>": byte for byte in range(256)}
+    description = {
+        "added_tokens": [end | flags],
+        "model": {"type": "BPE", "byte_fallback": True, "vocab": vocabulary, "merges": []},
+        "decoder": {"type": "ByteFallback"},
+    }
+    return Tokenizer(json.dumps(description))
+
+
+def make_request(
+    prompt: Iterable[int] = b"Hello",
+    *,
+    received: Iterable[int] = (),
+    speculation: SpeculationPolicy = AUTO,
+    deadline: float | None = None,
+    temperature: float = 0.0,
+    max_tokens: int = 100,
+    min_tokens: int = 0,
+    stop_ids: Iterable[int] = (END,),
+    stop_strings: Iterable[str] = (),
+) -> Request:
+    """Return a request with what the tests vary."""
+    return Request(
+        request_id="test",
+        prompt=tuple(prompt),
+        received=tuple(received),
+        sampling=SamplingParams(seed=1, temperature=temperature),
+        stops=StopConditions(
+            max_tokens=max_tokens,
+            min_tokens=min_tokens,
+            token_ids=frozenset(stop_ids),
+            strings=tuple(stop_strings),
+        ),
+        speculation=speculation,
+        deadline=deadline,
+    )
+
+
+def make_sequence(
+    request: Request, stream: TokenStream | None = None, *, capacity: int = 1 << 20, context_length: int = 1 << 20
+) -> Sequence:
+    """Return the sequence of a request, whose events go to `stream`; needs a running event loop."""
+    text = OutputText(byte_tokenizer(), request.stops.strings, min_tokens=request.stops.min_tokens)
+    return Sequence(request, text, stream or make_stream(capacity), context_length=context_length)
+
+
+def make_stream(capacity: int = 1 << 20) -> TokenStream:
+    """Return a stream for which nobody needs to be told that it has room again."""
+    return TokenStream(capacity=capacity, on_drained=lambda: None)
+
+
+def records_of(tokens: Iterable[int], num_predicted: int = 0) -> list[TokenRecord]:
+    """Return the records of drawn tokens, the first `num_predicted` of which had been predicted."""
+    return [TokenRecord(token_id, predicted=i < num_predicted) for i, token_id in enumerate(tokens)]

@@ -1,0 +1,118 @@
+"""EngineConfig: what cannot be served is refused by name, and sizes fit the memory."""
+
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+
+from services.engine.config import ConfigError, EngineConfig, resolve_isa, resolve_threads
+from services.engine.fingerprint import Fingerprint
+from services.engine.model_config import Activation, ModelConfig, Rope
+from services.engine.native import BLOCK_SIZE, isas
+
+MODEL = ModelConfig(
+    architecture="LlamaForCausalLM",
+    num_layers=2,
+    hidden_size=64,
+    intermediate_size=128,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=16,
+    vocab_size=100,
+    max_position=16 * BLOCK_SIZE,
+    norm_eps=1e-5,
+    activation=Activation.SILU,
+    query_scale=0.25,
+    windows=(0, 0),
+    ropes=(Rope(frequencies=(1.0,) * 8),),
+    rope_of_layer=(0, 0),
+    tied_embeddings=True,
+)
+BLOCK_BYTES = 2 * 2 * 2 * 16 * BLOCK_SIZE * 2  # keys and values, layers, heads, their size, positions, bytes of bf16
+
+
+def make_config(**changes) -> EngineConfig:
+    return EngineConfig(**{"model": Path("model"), "isa": isas()[0], "threads": 1} | changes)
+
+
+@pytest.mark.parametrize(
+    "field",
+    ["threads", "kv_memory", "kv_blocks", "context_length", "prefill_chunk", "max_sequences", "stream_capacity"],
+)
+@pytest.mark.parametrize("value", [0, -3])
+def test_a_count_below_one_is_refused(field, value):
+    with pytest.raises(ConfigError, match=f"^{field} is {value}; it must be at least 1$"):
+        make_config(**{field: value})
+
+
+@pytest.mark.parametrize("field", ["weights", "kv"])
+def test_an_unknown_format_is_refused(field):
+    with pytest.raises(ConfigError, match=f"^{field} is 'int3'; it must be one of bf16, f32$"):
+        make_config(**{field: "int3"})
+
+
+def test_an_isa_that_this_machine_cannot_run_is_refused():
+    with pytest.raises(ConfigError, match=f"^isa is 'mmx'; it must be one of {', '.join(isas())}$"):
+        make_config(isa="mmx")
+
+
+def test_a_pass_must_hold_a_row_of_every_sequence():
+    with pytest.raises(ConfigError, match=r"^max_rows is 7; it must be at least max_sequences \(8\)$"):
+        make_config(max_rows=7, max_sequences=8)
+    assert make_config(max_rows=8, max_sequences=8).max_rows == 8
+
+
+def test_the_environment_forces_the_isa_else_the_best_is_taken():
+    assert resolve_isa({}) == isas()[0]
+    assert resolve_isa({"OUTRIDER_ISA": ""}) == isas()[0]
+    assert resolve_isa({"OUTRIDER_ISA": "portable"}) == "portable"
+    with pytest.raises(ConfigError, match="isa is 'mmx'"):
+        make_config(isa=resolve_isa({"OUTRIDER_ISA": "mmx"}))
+
+
+def test_the_environment_is_read_anew(monkeypatch):
+    monkeypatch.setenv("OUTRIDER_ISA", "portable")
+    assert resolve_isa() == "portable"
+
+
+def test_threads_default_to_the_cores_that_may_be_used(monkeypatch):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {1, 4, 5})
+    assert resolve_threads() == 3
+    assert resolve_threads(7) == 7
+
+
+def test_with_memory_to_spare_there_are_blocks_for_all_sequences_at_full_length():
+    assert make_config(max_sequences=3).num_blocks(MODEL) == 3 * 16
+    assert make_config(max_sequences=3, context_length=BLOCK_SIZE + 1).num_blocks(MODEL) == 3 * 2
+
+
+@pytest.mark.parametrize(("kv", "num_blocks"), [("bf16", 5), ("f32", 2)])
+def test_blocks_stay_within_the_memory(kv, num_blocks):
+    config = make_config(kv=kv, kv_memory=6 * BLOCK_BYTES - 1)
+    assert config.num_blocks(MODEL) == num_blocks
+    assert config.resolve_context_length(MODEL) == num_blocks * BLOCK_SIZE
+
+
+def test_memory_without_room_for_one_block_is_refused():
+    message = f"^kv_memory is {BLOCK_BYTES - 1} bytes; it must be at least {BLOCK_BYTES}, one KV block$"
+    with pytest.raises(ConfigError, match=message):
+        make_config(kv_memory=BLOCK_BYTES - 1).num_blocks(MODEL)
+
+
+def test_blocks_may_be_counted_instead_of_bytes():
+    config = make_config(kv_blocks=3, kv_memory=1)
+    assert config.num_blocks(MODEL) == 3
+    assert config.resolve_context_length(MODEL) == 3 * BLOCK_SIZE
+
+
+@pytest.mark.parametrize(("asked", "resolved"), [(None, 16 * BLOCK_SIZE), (9, 9), (1 << 20, 16 * BLOCK_SIZE)])
+def test_the_context_is_no_longer_than_the_model_was_made_for(asked, resolved):
+    assert make_config(context_length=asked).resolve_context_length(MODEL) == resolved
+
+
+def test_a_fingerprint_depends_on_each_of_its_parts():
+    parts = {field.name: field.type(1) for field in fields(Fingerprint)}
+    fingerprint = Fingerprint(**parts)
+    changed = [replace(fingerprint, **{name: type(value)(2)}) for name, value in parts.items()]
+    assert len({str(fingerprint), *map(str, changed)}) == len(parts) + 1
+    assert str(fingerprint) == str(Fingerprint(**parts))

@@ -1,0 +1,181 @@
+"""EngineLoop: one thread for all model state, which sleeps without work and never leaves anybody waiting."""
+
+import threading
+import time
+from functools import partial
+
+import pytest
+
+from services.engine.loop import EngineLoop
+
+pytestmark = pytest.mark.timeout(60)
+
+
+class Countdown:
+    """A worker that has a number of steps to do, and breaks in the step that it is told to break in."""
+
+    def __init__(self, num_steps: int = 0, broken_step: int | None = None) -> None:
+        self.num_left = num_steps
+        self.broken_step = broken_step
+        self.is_idle = threading.Event()
+        self.history: list[tuple[str, str]] = []  # what happened, and on which thread
+
+    def note(self, what: str) -> None:
+        self.history.append((what, threading.current_thread().name))
+
+    def step(self) -> bool:
+        if self.num_left == 0:
+            self.is_idle.set()
+            return False
+        if self.num_left == self.broken_step:
+            raise ArithmeticError("broken on purpose")
+        self.num_left -= 1
+        self.note("step")
+        return True
+
+    def abandon(self, message: str) -> None:
+        self.note(message)
+
+    def happened(self) -> list[str]:
+        return [what for what, _ in self.history]
+
+
+class Gated(Countdown):
+    """A worker whose step lasts until it may go on."""
+
+    def __init__(self) -> None:
+        super().__init__(num_steps=1)
+        self.is_busy, self.may_go_on = threading.Event(), threading.Event()
+
+    def step(self) -> bool:
+        self.is_busy.set()
+        self.may_go_on.wait()
+        return super().step()
+
+
+def start(worker: Countdown) -> EngineLoop:
+    loop = EngineLoop(worker, on_failure=lambda: worker.note("on_failure"))
+    loop.start()
+    return loop
+
+
+def run(loop: EngineLoop, command=lambda: None) -> None:
+    """Have the loop run a command and return when it has."""
+    done = threading.Event()
+    loop.post(lambda: (command(), done.set()))
+    done.wait()
+
+
+def wait_until_told(worker: Countdown, *, after: str) -> None:
+    """Wait until everybody has been told of the failure once more after something happened."""
+    while "the engine has failed" not in "".join(worker.happened()).partition(after)[2]:
+        time.sleep(0.001)
+
+
+def test_all_steps_and_commands_run_on_its_own_thread():
+    worker = Countdown(num_steps=3)
+    loop = start(worker)
+    worker.is_idle.wait()
+    run(loop, lambda: worker.note("command"))
+    loop.stop("bye")
+    own, caller = "engine", threading.current_thread().name
+    assert worker.history == [*[("step", own)] * 3, ("command", own), ("bye", caller)]
+
+
+def test_commands_from_many_threads_each_run_once_and_in_order():
+    worker = Countdown(num_steps=200)
+    loop = start(worker)
+    ran: list[tuple[int, int]] = []
+
+    def post_all(thread: int) -> None:
+        for number in range(100):
+            loop.post(partial(ran.append, (thread, number)))
+
+    threads = [threading.Thread(target=post_all, args=[thread]) for thread in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    run(loop)
+    loop.stop()
+    for thread in range(4):
+        assert [number for of, number in ran if of == thread] == list(range(100))
+    assert len(ran) == 400
+
+
+def test_a_sleeping_loop_does_the_work_that_a_command_brings():
+    worker = Countdown()
+    loop = start(worker)
+    worker.is_idle.wait()
+    worker.is_idle.clear()
+    loop.post(lambda: setattr(worker, "num_left", 2))
+    worker.is_idle.wait()
+    loop.stop("bye")
+    assert worker.happened() == ["step", "step", "bye"]
+
+
+def test_a_woken_loop_looks_for_work():
+    worker = Countdown()
+    loop = start(worker)
+    worker.is_idle.wait()
+    worker.is_idle.clear()
+    worker.num_left = 1
+    loop.wake()
+    worker.is_idle.wait()
+    loop.stop("bye")
+    assert worker.happened() == ["step", "bye"]
+
+
+@pytest.mark.parametrize("num_steps", [0, 1 << 60])
+def test_it_stops_asleep_or_busy(num_steps):
+    worker = Countdown(num_steps)
+    loop = start(worker)
+    if num_steps == 0:
+        worker.is_idle.wait()
+    loop.stop("bye")
+    assert worker.happened().count("bye") == 1
+    assert worker.happened()[-1] == "bye"
+    assert "engine" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_a_command_that_comes_with_the_stop_is_run_before_all_are_abandoned():
+    """Otherwise the consumer of a sequence that it adds would wait for ever."""
+    worker = Gated()
+    loop = start(worker)
+    worker.is_busy.wait()
+    stopper = threading.Thread(target=loop.stop, args=["bye"])
+    stopper.start()
+    while not loop._stopping:
+        time.sleep(0.001)
+    loop.post(lambda: worker.note("late"))
+    worker.may_go_on.set()
+    stopper.join()
+    assert worker.happened() == ["step", "late", "bye"]
+
+
+@pytest.mark.parametrize("culprit", ["step", "command"])
+def test_after_a_failure_everybody_is_told_those_who_come_later_too(culprit, caplog):
+    worker = Countdown(num_steps=5, broken_step=2 if culprit == "step" else None)
+    loop = start(worker)
+    if culprit == "command":
+        worker.is_idle.wait()
+        loop.post(lambda: 1 // 0)
+    wait_until_told(worker, after="on_failure")
+    run(loop, lambda: worker.note("latecomer"))
+    wait_until_told(worker, after="latecomer")
+    loop.stop("bye")
+    happened = worker.happened()
+    assert happened.count("on_failure") == 1
+    assert happened.index("on_failure") < happened.index("the engine has failed")
+    assert happened.count("step") == (3 if culprit == "step" else 5)  # none after the failure
+    assert happened[-1] == "bye"
+    assert {thread for what, thread in worker.history if what != "bye"} == {"engine"}
+    assert ("broken on purpose" if culprit == "step" else "ZeroDivisionError") in caplog.text
+
+
+def test_it_can_be_stopped_twice():
+    worker = Countdown()
+    loop = start(worker)
+    loop.stop("bye")
+    loop.stop("bye again")
+    assert worker.happened() == ["bye", "bye again"]

@@ -1,0 +1,97 @@
+"""Sampler: of the tokens drawn beside predictions, those that the history really leads to are kept."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from services.engine.events import FinishReason, TokenRecord
+from services.engine.native import Device, Logits
+from services.engine.request import OutputOptions, Request
+from services.engine.sampler import Drawn, Sampler
+from services.engine.scheduler import ScheduledRows
+from tests.unit.sequences import VOCAB_SIZE, make_request, make_sequence, records_of
+
+DEVICE = Device.cpu("portable", 1)
+NAN, MASKED = -1, -2  # in place of a token that a row leads to: a row of NaN, and one of minus infinity
+
+
+def draw(*sequences: tuple[str | list[int], str], request: Request | None = None) -> list[Drawn]:
+    """Draw for sequences, each given by the tokens that its rows lead to and its predictions."""
+    scheduled = [
+        ScheduledRows(make_sequence(request or make_request()), 1, draws=True, predictions=[*predictions.encode()])
+        for _, predictions in sequences
+    ]
+    rows = [_logits(token) for tokens, _ in sequences for token in _ids(tokens)]
+    return Sampler(DEVICE).sample(Logits.from_numpy(DEVICE, np.stack(rows)), scheduled)
+
+
+def _ids(tokens: str | list[int]) -> list[int]:
+    return [*tokens.encode()] if isinstance(tokens, str) else tokens
+
+
+def _logits(token: int) -> np.ndarray:
+    filled = {NAN: np.nan, MASKED: -np.inf}.get(token, 0.0)
+    row = np.full(VOCAB_SIZE, filled, dtype=np.float32)
+    if token >= 0:
+        row[token] = 5.0
+    return row
+
+
+@pytest.mark.parametrize(
+    ("tokens", "predictions", "kept", "num_predicted"),
+    [
+        ("a", "", "a", 0),
+        ("ab", "x", "a", 0),
+        ("ab", "a", "ab", 1),
+        ("abcd", "abc", "abcd", 3),
+        ("abcd", "abx", "abc", 2),
+        ("abcd", "axc", "ab", 1),  # the third prediction would be right, but on a history that did not come true
+        ("abcd", "xbc", "a", 0),
+        ("aaaa", "aaa", "aaaa", 3),
+    ],
+)
+async def test_the_run_ends_with_the_first_token_that_was_not_predicted(tokens, predictions, kept, num_predicted):
+    (drawn,) = draw((tokens, predictions))
+    assert drawn == Drawn(records_of(kept.encode(), num_predicted), None)
+
+
+async def test_each_sequence_has_its_own_rows():
+    runs = draw(("abc", "ab"), ("x", ""), ("pqr", "pz"))
+    assert [bytes(record.token_id for record in drawn.records) for drawn in runs] == [b"abc", b"x", b"pq"]
+
+
+@pytest.mark.parametrize(("bad", "failure"), [(NAN, FinishReason.INVALID_LOGITS), (MASKED, FinishReason.NO_CANDIDATES)])
+async def test_a_row_without_a_token_ends_its_own_sequence_only(bad, failure):
+    runs = draw(([bad], ""), ("ab", "a"))
+    assert runs == [Drawn([], failure), Drawn(records_of(b"ab", 1), None)]
+
+
+@pytest.mark.parametrize(("bad", "failure"), [(NAN, FinishReason.INVALID_LOGITS), (MASKED, FinishReason.NO_CANDIDATES)])
+async def test_tokens_before_a_row_without_one_are_kept(bad, failure):
+    assert draw(([97, bad, 99], "ab")) == [Drawn(records_of(b"a", 1), failure)]
+
+
+async def test_a_bad_row_behind_a_wrong_prediction_does_not_count():
+    assert draw(([97, NAN], "x")) == [Drawn(records_of(b"a"), None)]
+
+
+async def test_nothing_drawn_is_nothing_asked():
+    logits = Logits.from_numpy(DEVICE, np.zeros((0, VOCAB_SIZE), dtype=np.float32))
+    assert Sampler(DEVICE).sample(logits, []) == []
+
+
+async def test_logprobs_and_candidates_are_told_where_asked():
+    request = replace(make_request(), output=OutputOptions(logprobs=True, num_candidates=2))
+    (drawn,) = draw(("ab", "a"), request=request)
+    expected = np.log(np.exp(5.0) / (np.exp(5.0) + VOCAB_SIZE - 1))
+    for record in drawn.records:
+        assert record.raw_logprob == pytest.approx(expected, abs=1e-5)
+        assert record.logprob == pytest.approx(expected, abs=1e-5)
+        assert [candidate.token_id for candidate in record.candidates] == [record.token_id, 0]
+        assert record.candidates[0].raw_logprob == record.raw_logprob
+        assert record.candidates[0].logprob == record.logprob
+
+
+async def test_nothing_is_told_where_not_asked():
+    assert draw(("a", "")) == [Drawn([TokenRecord(97)], None)]

@@ -1,0 +1,156 @@
+"""Speculation: predictions go behind decoding rows where there is room, and their fate is counted."""
+
+from collections.abc import Iterable
+
+import pytest
+
+from services.engine.block_manager import BlockManager
+from services.engine.events import SpeculationStats
+from services.engine.request import SpeculationMode, SpeculationPolicy
+from services.engine.scheduler import ScheduledRows, Scheduler, SchedulerConfig
+from services.engine.sequence import Sequence
+from services.target.speculation import Speculation
+from tests.unit.sequences import VOCAB_SIZE, make_request, make_sequence, records_of
+
+
+class Reciter:
+    """Predicts the same tokens always, whatever it is asked for, and notes what it is told."""
+
+    def __init__(self, tokens: Iterable[int]) -> None:
+        self._tokens = [*tokens]
+        self.asked: list[int] = []
+        self.told: list[tuple[str, Sequence]] = []
+
+    def predict(self, sequence: Sequence, limit: int) -> list[int]:
+        self.asked.append(limit)
+        return self._tokens
+
+    def commit(self, sequence: Sequence) -> None:
+        self.told.append((f"commit {len(sequence.tokens)}", sequence))
+
+    def close(self, sequence: Sequence) -> None:
+        self.told.append(("close", sequence))
+
+
+def make_scheduler(num_blocks: int = 64) -> Scheduler:
+    config = SchedulerConfig(max_rows=64, prefill_chunk=16, max_sequences=8)
+    return Scheduler(config, BlockManager(num_blocks=num_blocks, block_size=4))
+
+
+def policy(num_predictions: int, mode: SpeculationMode = SpeculationMode.ALWAYS) -> SpeculationPolicy:
+    return SpeculationPolicy(mode=mode, num_predictions=num_predictions)
+
+
+def add_decoding(scheduler: Scheduler, **options) -> Sequence:
+    """Add a sequence whose last token alone is to be computed next."""
+    sequence = make_sequence(make_request(b"x", **options))
+    scheduler.add(sequence)
+    return sequence
+
+
+def extend(predictor: Reciter, scheduler: Scheduler, *, max_rows: int = 64) -> list[ScheduledRows]:
+    batch = scheduler.schedule()
+    Speculation(predictor, vocab_size=VOCAB_SIZE).extend(batch, scheduler, max_rows=max_rows)
+    return batch
+
+
+def predictions(batch: list[ScheduledRows]) -> list[bytes]:
+    return [bytes(rows.predictions) for rows in batch]
+
+
+@pytest.mark.parametrize("mode", [SpeculationMode.AUTO, SpeculationMode.ALWAYS])
+@pytest.mark.parametrize(("num_predictions", "added"), [(0, b""), (1, b"a"), (3, b"abc"), (9, b"abcdefg")])
+async def test_no_more_is_added_than_the_request_allows(mode, num_predictions, added):
+    scheduler = make_scheduler()
+    add_decoding(scheduler, speculation=policy(num_predictions, mode))
+    predictor = Reciter(b"abcdefg")
+    assert predictions(extend(predictor, scheduler)) == [added]
+    assert predictor.asked == [num_predictions] * (num_predictions > 0)
+
+
+@pytest.mark.parametrize(("max_tokens", "added"), [(1, b""), (2, b"a"), (4, b"abc")])
+async def test_the_last_token_of_all_is_never_a_prediction(max_tokens, added):
+    scheduler = make_scheduler()
+    add_decoding(scheduler, speculation=policy(5), max_tokens=max_tokens)
+    assert predictions(extend(Reciter(b"abcdefg"), scheduler)) == [added]
+
+
+async def test_prompts_get_no_predictions():
+    scheduler = make_scheduler()
+    for length in (2, 16, 40):
+        scheduler.add(make_sequence(make_request(b"x" * length)))
+    predictor = Reciter(b"abc")
+    assert predictions(extend(predictor, scheduler)) == [b"", b"", b""]
+    assert predictor.asked == []
+
+
+async def test_the_pass_keeps_to_its_rows_and_the_oldest_comes_first():
+    scheduler = make_scheduler()
+    for _ in range(3):
+        add_decoding(scheduler, speculation=policy(4))
+    batch = extend(Reciter(b"abcdefg"), scheduler, max_rows=9)
+    assert predictions(batch) == [b"abcd", b"ab", b""]
+    assert sum(rows.num_rows for rows in batch) == 9
+
+
+async def test_predictions_wait_for_free_blocks():
+    scheduler = make_scheduler(num_blocks=2)
+    add_decoding(scheduler, speculation=policy(5))
+    add_decoding(scheduler, speculation=policy(5))
+    assert predictions(extend(Reciter(b"abcdefg"), scheduler)) == [b"abc", b"abc"]  # the rest of their own blocks
+
+
+@pytest.mark.parametrize("bad", [VOCAB_SIZE, -1, 1 << 40])
+async def test_what_follows_an_id_that_is_no_token_is_left_out(bad):
+    scheduler = make_scheduler()
+    add_decoding(scheduler, speculation=policy(5))
+    (rows,) = extend(Reciter([0, VOCAB_SIZE - 1, bad, 98]), scheduler)
+    assert rows.predictions == [0, VOCAB_SIZE - 1]
+
+
+async def test_without_a_predictor_nothing_is_added_and_the_reason_is_told():
+    scheduler = make_scheduler()
+    sequence = add_decoding(scheduler, speculation=policy(5))
+    speculation = Speculation(None, vocab_size=VOCAB_SIZE)
+    speculation.open(sequence)
+    batch = scheduler.schedule()
+    speculation.extend(batch, scheduler, max_rows=64)
+    assert predictions(batch) == [b""]
+    assert sequence.speculation.why_not == "no draft is configured"
+
+
+async def test_a_request_that_forbids_predictions_is_never_shown_to_the_predictor():
+    scheduler = make_scheduler()
+    sequence = add_decoding(scheduler, speculation=policy(5, SpeculationMode.NEVER))
+    predictor = Reciter(b"abc")
+    speculation = Speculation(predictor, vocab_size=VOCAB_SIZE)
+    speculation.open(sequence)
+    (rows,) = batch = scheduler.schedule()
+    speculation.extend(batch, scheduler, max_rows=64)
+    speculation.settle(rows, records_of(b"y"))
+    speculation.close(sequence)
+    assert (rows.predictions, predictor.asked, predictor.told) == ([], [], [])
+    assert sequence.speculation.why_not == "the request forbids it"
+
+
+async def test_the_predictor_is_told_of_every_commit():
+    scheduler = make_scheduler()
+    sequence = add_decoding(scheduler, speculation=policy(3))
+    predictor = Reciter(b"abc")
+    speculation = Speculation(predictor, vocab_size=VOCAB_SIZE)
+    speculation.open(sequence)
+    (rows,) = batch = scheduler.schedule()
+    speculation.extend(batch, scheduler, max_rows=64)
+    drawn = records_of(b"abz", num_predicted=2)
+    scheduler.settle(rows, sequence.commit(drawn))
+    speculation.settle(rows, drawn)
+    speculation.close(sequence)
+    assert predictor.told == [("commit 1", sequence), ("commit 4", sequence), ("close", sequence)]
+    assert sequence.speculation == SpeculationStats(passes=1, offered=[1, 1, 1], accepted=[1, 1, 0])
+
+
+def test_acceptance_is_counted_by_position():
+    stats = SpeculationStats()
+    for num_offered, num_accepted in [(2, 2), (0, 0), (4, 1), (1, 0)]:
+        stats.count(num_offered, num_accepted)
+    assert stats == SpeculationStats(passes=4, offered=[3, 2, 1, 1], accepted=[2, 1, 0, 0])

@@ -1,0 +1,136 @@
+"""TokenStream: what the engine thread puts in comes out once, in order and whole, however slowly it is read."""
+
+import asyncio
+import threading
+
+import pytest
+
+from services.engine.events import Chunk, Failed, Finished, FinishReason, Progress, SpeculationStats, Timings
+from services.engine.token_stream import TokenStream
+from tests.unit.sequences import make_stream, records_of
+
+FINISHED = Finished(
+    reason=FinishReason.MAX_TOKENS,
+    stop_token_id=None,
+    stop_string=None,
+    prompt_tokens=1,
+    completion_tokens=1,
+    cached_tokens=0,
+    preemptions=0,
+    timings=Timings(),
+    speculation=SpeculationStats(),
+)
+
+
+def chunk(text: str) -> Chunk:
+    return Chunk(text, tuple(records_of(text.encode())))
+
+
+async def read(stream: TokenStream) -> list:
+    return [event async for event in stream]
+
+
+async def test_events_come_in_order_and_the_end_is_the_last():
+    stream = make_stream()
+    events = [Progress(1, 2), chunk("a"), FINISHED]
+    for event in events:
+        stream.put(event)
+    assert await read(stream) == events
+
+
+@pytest.mark.parametrize("end", [FINISHED, Failed("the engine has failed")])
+async def test_nothing_follows_the_end(end):
+    stream = make_stream()
+    for event in [chunk("a"), end, chunk("b")]:
+        stream.put(event)
+    assert await read(stream) == [chunk("a"), end]
+
+
+async def test_waiting_chunks_become_one():
+    stream = make_stream()
+    for event in [chunk("ab"), Chunk("", chunk("c").records), chunk("cd"), FINISHED]:
+        stream.put(event)
+    merged, _ = await read(stream)
+    assert merged == Chunk("abcd", chunk("abccd").records)
+
+
+async def test_of_waiting_progress_the_newest_is_kept():
+    stream = make_stream()
+    for event in [Progress(1, 9), Progress(5, 9), chunk("a"), FINISHED]:
+        stream.put(event)
+    assert await read(stream) == [Progress(5, 9), chunk("a"), FINISHED]
+
+
+async def test_a_reader_who_came_first_is_woken():
+    stream = make_stream()
+    reader = asyncio.create_task(read(stream))
+    await asyncio.sleep(0)
+    for event in [chunk("a"), FINISHED]:
+        thread = threading.Thread(target=stream.put, args=[event])
+        thread.start()
+        thread.join()
+        await asyncio.sleep(0)
+    assert await reader == [chunk("a"), FINISHED]
+
+
+async def test_a_cancelled_read_takes_nothing_away():
+    stream = make_stream()
+    reader = asyncio.create_task(anext(aiter(stream)))
+    await asyncio.sleep(0)
+    reader.cancel()
+    stream.put(chunk("a"))
+    stream.put(FINISHED)
+    with pytest.raises(asyncio.CancelledError):
+        await reader
+    assert await read(stream) == [chunk("a"), FINISHED]
+
+
+async def test_it_is_full_while_as_many_tokens_wait_as_may():
+    num_drained = 0
+
+    def on_drained() -> None:
+        nonlocal num_drained
+        num_drained += 1
+
+    stream = TokenStream(capacity=3, on_drained=on_drained)
+    reader = aiter(stream)
+    stream.put(Progress(1, 1))
+    stream.put(chunk("ab"))
+    assert not stream.is_full
+    stream.put(chunk("c"))
+    assert stream.is_full
+    assert isinstance(await anext(reader), Progress)
+    assert (stream.is_full, num_drained) == (True, 0)
+    await anext(reader)
+    assert (stream.is_full, num_drained) == (False, 1)
+    stream.put(chunk("d"))
+    await anext(reader)
+    assert num_drained == 1  # it had not been full
+
+
+@pytest.mark.parametrize("capacity", [1, 7, 1000])
+async def test_a_producer_that_heeds_the_bound_delivers_everything(capacity):
+    """The producer runs as the engine does: it stops at a full stream, and goes on when told that there is room."""
+    has_room = threading.Event()
+    stream = TokenStream(capacity=capacity, on_drained=has_room.set)
+    text = "".join(chr(ord("a") + i % 26) for i in range(3000))
+
+    def produce() -> None:
+        for start in range(0, len(text), 3):
+            while stream.is_full:
+                has_room.wait()
+                has_room.clear()
+            stream.put(chunk(text[start : start + 3]))
+        stream.put(FINISHED)
+
+    producer = threading.Thread(target=produce)
+    producer.start()
+    chunks = []
+    async for event in stream:
+        if isinstance(event, Chunk):
+            chunks.append(event)
+            await asyncio.sleep(0 if len(chunks) % 5 else 0.001)
+    producer.join()
+    assert "".join(part.text for part in chunks) == text
+    assert [record for part in chunks for record in part.records] == records_of(text.encode())
+    assert max(len(part.records) for part in chunks) <= capacity + 2

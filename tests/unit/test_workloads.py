@@ -1,0 +1,249 @@
+"""Random workloads: whatever comes together, everybody gets what they would have got alone, and everything ends."""
+
+import asyncio
+from random import Random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.engine.block_manager import BlockManager
+from services.engine.events import Chunk, Event, Finished, Progress
+from services.engine.request import Request, SpeculationMode, SpeculationPolicy
+from services.engine.sampler import Sampler
+from services.engine.scheduler import Scheduler, SchedulerConfig
+from services.engine.sequence import Sequence
+from services.target.speculation import Speculation
+from services.target.step import TargetStep
+from tests.unit.sequences import END, VOCAB_SIZE, make_request, make_sequence, make_stream
+from tests.unit.toy_model import DEVICE, Answer, ToyModel, answer_of, generate_alone, next_token
+
+BLOCK_SIZE = 4
+
+
+class RandomPredictor:
+    """Predicts right, wrong, too much, nothing, or what is no token; and knows whom it was told to follow."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self.followed: dict[Sequence, int] = {}  # and how many tokens it has been told of
+
+    def predict(self, sequence: Sequence, limit: int) -> list[int]:
+        assert self.followed[sequence] == len(sequence.tokens)
+        history = [*sequence.tokens]
+        for _ in range(self._random.randint(0, limit + 2)):
+            history.append(next_token(history))
+            if self._random.random() < 0.2:
+                history[-1] = self._random.choice([*b"xyz", END, VOCAB_SIZE, -5])
+        return history[len(sequence.tokens) :]
+
+    def commit(self, sequence: Sequence) -> None:
+        self.followed[sequence] = len(sequence.tokens)
+
+    def close(self, sequence: Sequence) -> None:
+        del self.followed[sequence]
+
+
+class Client:
+    """One request and what has been read of its answer so far."""
+
+    def __init__(self, request: Request, random: Random, *, capacity: int, context_length: int) -> None:
+        self.speed = random.choice([0.05, 0.5, 1.0])
+        self.impatience = random.choice([0.0, 0.0, 0.02])
+        self.stream = make_stream(capacity)
+        self.sequence = make_sequence(request, self.stream, context_length=context_length)
+        self.events: list[Event] = []
+        self.is_cancelled = False
+        self._reader = aiter(self.stream)
+        self._reading: asyncio.Task[Event] | None = None
+
+    @property
+    def is_done(self) -> bool:
+        return self.is_cancelled or (bool(self.events) and isinstance(self.events[-1], Finished))
+
+    async def read(self) -> None:
+        """Take the next event, if there is one."""
+        self._reading = self._reading or asyncio.create_task(anext(self._reader))
+        for _ in range(4):
+            await asyncio.sleep(0)
+        if self._reading.done():
+            self.events.append(self._reading.result())
+            self._reading = None
+
+    async def leave(self) -> None:
+        """Stop reading."""
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait([self._reading])
+
+
+class Target:
+    """A target with a toy model, and what must hold after each of its steps."""
+
+    def __init__(self, limits: SchedulerConfig, *, num_blocks: int, random: Random) -> None:
+        self.limits = limits
+        self.blocks = BlockManager(num_blocks=num_blocks, block_size=BLOCK_SIZE)
+        self.scheduler = Scheduler(limits, self.blocks)
+        self.model = ToyModel(self.blocks)
+        self.predictor = RandomPredictor(random)
+        self.num_pauses = 0
+        speculation = Speculation(self.predictor, vocab_size=VOCAB_SIZE)
+        self.driver = TargetStep(self.scheduler, self.model, Sampler(DEVICE), speculation, max_rows=limits.max_rows)
+
+    def step(self) -> None:
+        has_work = any(not sequence.is_paused for sequence in self.scheduler.sequences)
+        assert self.driver.step() == has_work
+        self.check_blocks()
+        if has_work:
+            self._check_batch()
+        self.num_pauses += any(sequence.is_paused for sequence in self.scheduler.sequences)
+
+    def drop(self, sequence: Sequence) -> None:
+        self.driver.drop(sequence)
+        assert sequence.blocks == []
+        self.check_blocks()
+
+    def check_blocks(self) -> None:
+        self.blocks.check_integrity(self.scheduler.sequences)
+        self.model.poison_free_blocks(self.scheduler.sequences)
+        assert all(not sequence.blocks for sequence in self.scheduler.waiting)
+        for sequence in self.scheduler.running:
+            assert len(sequence.blocks) <= self.blocks.blocks_for(len(sequence.tokens))
+
+    def _check_batch(self) -> None:
+        batch = self.model.batch
+        computed = [rows.sequence for rows in batch]
+        assert sum(rows.num_rows for rows in batch) <= self.limits.max_rows
+        assert len(computed) == len(set(computed)) <= self.limits.max_sequences
+        assert all(rows.num_tokens <= self.limits.prefill_chunk for rows in batch)
+        assert all(rows.sequence.num_pending == 1 for rows in batch if rows.draws and not rows.sequence.is_finished)
+        ready = [sequence for sequence in self.scheduler.running if not sequence.is_paused]
+        assert all(batch[0].sequence.timings.arrived <= sequence.timings.arrived for sequence in ready)
+        assert all(sequence in computed or sequence.num_pending > 1 for sequence in ready)
+
+
+async def serve(target: Target, clients: list[Client], random: Random) -> None:
+    """Run until all clients are done; they come at random times, read at random speeds, and some leave early."""
+    coming, present = [*clients], []
+    num_steps = 0
+    while coming or not all(client.is_done for client in present):
+        if coming and random.random() < 0.3:
+            client = coming.pop()
+            target.driver.add(client.sequence)
+            present.append(client)
+        target.step()
+        for client in present:
+            if not client.is_done and random.random() < client.speed:
+                await client.read()
+            if not client.is_done and random.random() < client.impatience:
+                target.drop(client.sequence)
+                client.is_cancelled = True
+        num_steps += 1
+        assert num_steps < 10_000, "no end in sight"
+    for client in clients:
+        await client.leave()
+
+
+async def make_client(options: dict, random: Random, *, capacity: int, context_length: int) -> Client:
+    """Return a client; `cut` of the tokens of its answer have reached it before."""
+    cut = options.pop("cut")
+    prompt = options.pop("prompt")[: context_length - 1]
+    whole = await generate_alone(make_request(prompt, **options), context_length=context_length)
+    request = make_request(prompt, received=whole.ids[: min(cut, len(whole.ids) - 1)], **options)
+    return Client(request, random, capacity=capacity, context_length=context_length)
+
+
+async def run_workload(
+    limits: SchedulerConfig, num_blocks: int, capacity: int, requests: list[dict], seed: int
+) -> tuple[Target, list[Client]]:
+    """Serve the requests, and check every answer against the one that it would have been alone."""
+    random = Random(seed)
+    target = Target(limits, num_blocks=num_blocks, random=random)
+    context_length = min(num_blocks * BLOCK_SIZE, 48)
+    clients = [
+        await make_client({**options}, random, capacity=capacity, context_length=context_length) for options in requests
+    ]
+    await serve(target, clients, random)
+    for client in clients:
+        check_answer(client, await generate_alone(client.sequence.request, context_length=context_length))
+    assert target.scheduler.sequences == []
+    assert target.blocks.num_free == num_blocks
+    assert target.predictor.followed == {}
+    return target, clients
+
+
+def check_answer(client: Client, expected: Answer) -> None:
+    if client.is_cancelled:
+        return
+    assert answer_of(client.events) == expected
+    kinds = [type(event) for event in client.events]
+    assert kinds == sorted(kinds, key=[Progress, Chunk, Finished].index)
+    records = [record for event in client.events if isinstance(event, Chunk) for record in event.records]
+    end = client.events[-1]
+    assert end.preemptions == client.sequence.num_preemptions
+    assert sum(end.speculation.accepted) == sum(record.predicted for record in records)
+    assert end.speculation.offered == sorted(end.speculation.offered, reverse=True)
+
+
+REQUESTS = st.fixed_dictionaries(
+    {
+        "prompt": st.binary(min_size=1, max_size=24),
+        "max_tokens": st.integers(1, 24),
+        "stop_strings": st.sampled_from([[], [], ["o"], ["th", "qu"]]),
+        "cut": st.integers(0, 6),
+        "speculation": st.builds(
+            SpeculationPolicy, mode=st.sampled_from(SpeculationMode), num_predictions=st.integers(0, 6)
+        ),
+    }
+)
+
+
+@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@given(
+    max_sequences=st.integers(1, 4),
+    spare_rows=st.integers(0, 10),
+    prefill_chunk=st.integers(1, 12),
+    num_blocks=st.integers(1, 20),
+    capacity=st.integers(1, 8),
+    requests=st.lists(REQUESTS, min_size=1, max_size=7),
+    seed=st.integers(0, 2**32),
+)
+def test_everybody_gets_what_they_would_have_got_alone(
+    max_sequences, spare_rows, prefill_chunk, num_blocks, capacity, requests, seed
+):
+    limits = SchedulerConfig(
+        max_rows=max_sequences + spare_rows, prefill_chunk=prefill_chunk, max_sequences=max_sequences
+    )
+    asyncio.run(run_workload(limits, num_blocks, capacity, requests, seed))
+
+
+def test_the_workloads_do_what_they_are_meant_to():
+    """A crowd on few blocks: there are preemptions, pauses, and predictions right and wrong."""
+    policy = SpeculationPolicy(mode=SpeculationMode.ALWAYS, num_predictions=4)
+    options = {"max_tokens": 24, "stop_strings": [], "cut": 2, "speculation": policy}
+    requests = [{"prompt": bytes([i]) * 12, **options} for i in range(12)]
+    limits = SchedulerConfig(max_rows=12, prefill_chunk=5, max_sequences=4)
+    target, clients = asyncio.run(run_workload(limits, 14, 4, requests, seed=1))
+    ends = [client.events[-1] for client in clients if not client.is_cancelled]
+    assert target.scheduler.num_preemptions > 0
+    assert target.num_pauses > 0
+    assert any(client.is_cancelled for client in clients)
+    assert sum(sum(end.speculation.offered) for end in ends) > sum(sum(end.speculation.accepted) for end in ends) > 0
+
+
+def test_readers_who_never_read_keep_nobody_else_waiting():
+    async def serve_one_reader() -> None:
+        target = Target(SchedulerConfig(max_rows=8, prefill_chunk=4, max_sequences=2), num_blocks=12, random=Random(1))
+        idle = [make_sequence(make_request(bytes([i]) * 9), make_stream(capacity=1)) for i in range(5)]
+        for sequence in idle:
+            target.driver.add(sequence)
+        for _ in range(40):
+            target.step()
+        assert all(sequence.is_paused for sequence in idle)
+        options = {"prompt": b"Hello", "max_tokens": 20, "cut": 0}
+        client = await make_client(options, Random(1), capacity=1 << 20, context_length=48)
+        target.driver.add(client.sequence)
+        while not client.sequence.is_finished:
+            target.step()
+        assert target.scheduler.num_preemptions > 0
+
+    asyncio.run(serve_one_reader())

@@ -1,0 +1,97 @@
+"""A model whose next token depends on every token before it, read from a paged cache as a real model reads it.
+
+A block that two sequences share, a row computed twice or never, a prediction left in the history: each changes what it
+says, and a block that is read after it was given back stops it.
+"""
+
+import zlib
+from collections.abc import Iterable
+from collections.abc import Sequence as Tokens
+from typing import NamedTuple
+
+import numpy as np
+
+from services.engine.block_manager import BlockManager
+from services.engine.events import Chunk, Event, FinishReason
+from services.engine.native import Device, Logits
+from services.engine.request import Request
+from services.engine.scheduler import ScheduledRows
+from services.engine.sequence import Sequence
+from tests.unit.sequences import END, VOCAB_SIZE, make_sequence, make_stream, records_of
+
+DEVICE = Device.cpu("portable", 1)
+_WORDS = [END, *"the quick brown fox, 東京 🚀 é jumps over the lazy dog; and then?".encode()]
+_POISON = -1
+
+
+class Answer(NamedTuple):
+    """All that may not depend on what else is going on."""
+
+    ids: list[int]
+    text: str
+    reason: FinishReason
+
+
+def next_token(history: Tokens[int]) -> int:
+    """Return the token that follows a history."""
+    return _WORDS[zlib.crc32(np.asarray(history, dtype=np.int32).tobytes()) % len(_WORDS)]
+
+
+async def generate_alone(request: Request, *, context_length: int) -> Answer:
+    """Return the answer to a request, drawn token by token with nothing else around."""
+    stream = make_stream()
+    sequence = make_sequence(request, stream, context_length=context_length)
+    while not sequence.is_finished:
+        sequence.commit(records_of([next_token(sequence.tokens)]))
+    sequence.deliver_end()
+    return answer_of([event async for event in stream])
+
+
+def answer_of(events: Iterable[Event]) -> Answer:
+    """Return what a consumer makes of a whole stream of events."""
+    *_, end = events = [*events]
+    chunks = [event for event in events if isinstance(event, Chunk)]
+    ids = [record.token_id for chunk in chunks for record in chunk.records]
+    return Answer(ids, "".join(chunk.text for chunk in chunks), end.reason)
+
+
+class ToyModel:
+    """Takes the place of the model runner; the logits it leaves are meant for greedy sampling."""
+
+    def __init__(self, blocks: BlockManager) -> None:
+        self._block_size = blocks.block_size
+        self._cells = [_POISON] * (blocks.num_blocks * blocks.block_size)
+        self.batch: list[ScheduledRows] = []  # the latest
+
+    def forward(self, scheduled: Iterable[ScheduledRows]) -> Logits:
+        """Write every row into the cache, then read what each drawing row sees."""
+        self.batch = [*scheduled]
+        for rows in self.batch:
+            self._write(rows)
+        histories = [history for rows in self.batch for history in self._histories(rows)]
+        values = np.zeros((len(histories), VOCAB_SIZE), dtype=np.float32)
+        for row, history in enumerate(histories):
+            values[row, next_token(history)] = 1.0
+        return Logits.from_numpy(DEVICE, values)
+
+    def poison_free_blocks(self, sequences: Iterable[Sequence]) -> None:
+        """Make whatever no sequence owns unreadable."""
+        owned = {block for sequence in sequences for block in sequence.blocks}
+        for cell in range(len(self._cells)):
+            if cell // self._block_size not in owned:
+                self._cells[cell] = _POISON
+
+    def _write(self, rows: ScheduledRows) -> None:
+        start = rows.sequence.num_computed
+        tokens = rows.sequence.tokens[start : start + rows.num_tokens] + rows.predictions
+        for position, token_id in enumerate(tokens, start):
+            self._cells[self._cell(rows.sequence, position)] = token_id
+
+    def _histories(self, rows: ScheduledRows) -> list[list[int]]:
+        end = rows.sequence.num_computed + rows.num_rows
+        cells = [self._cells[self._cell(rows.sequence, position)] for position in range(end)]
+        assert _POISON not in cells, "a free block was read"
+        return [cells[:length] for length in range(end - rows.num_draws + 1, end + 1)]
+
+    def _cell(self, sequence: Sequence, position: int) -> int:
+        return sequence.blocks[position // self._block_size] * self._block_size + position % self._block_size
