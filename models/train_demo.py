@@ -1,0 +1,223 @@
+"""Train the demo models: `python models/train_demo.py all`, or one stage by name.
+
+tokenizer   learn the byte-level BPE from the standard library
+target      train the target on the library and its tests
+lengthen    go on with long windows until the learning rate is zero
+draft       let the target write text, then teach the draft to predict the target
+losses      measure both models on text that was trained on and on the held-out files
+acceptance  measure how often the draft is right on the held-out files
+verify      compare both checkpoints with the transformers package (which must be installed)
+"""
+
+import argparse
+import json
+import math
+import platform
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+import torch
+from demo_acceptance import Pair, measure
+from demo_checkpoint import (
+    TOKENIZER,
+    difference_from_transformers,
+    load_checkpoint,
+    load_tokenizer,
+    save_checkpoint,
+)
+from demo_corpus import VOCAB_SIZE, Corpus, encode_documents, load_corpus, mixed_batches, train_tokenizer
+from demo_model import Llama, Shape
+from demo_training import (
+    Plan,
+    continuations,
+    distillation_loss,
+    fit,
+    mean_loss,
+    next_token_loss,
+    start_from,
+)
+from tokenizers import Tokenizer
+from torch import Tensor
+
+DEFAULT_FOLDER = Path(__file__).parent / "demo"
+TARGET = Shape(hidden=384, layers=4, heads=6, kv_heads=2, intermediate=1024, vocab=VOCAB_SIZE)
+DRAFT = Shape(hidden=128, layers=3, heads=4, kv_heads=2, intermediate=384, vocab=VOCAB_SIZE)
+TARGET_PLAN = Plan(steps=1600, rows=8, length=512, muon_rate=0.02, adam_rate=0.003, warmup=40, steps_to_zero=1760)
+LENGTHEN_PLAN = Plan(steps=90, rows=4, length=1024, muon_rate=0.0025, adam_rate=0.0004, warmup=10, steps_to_zero=90)
+DRAFT_PLAN = Plan(steps=700, rows=8, length=512, muon_rate=0.02, adam_rate=0.003, warmup=40, steps_to_zero=700)
+TESTS_WEIGHT = 0.2  # of every batch; the library has the rest
+HARDNESS = 0.5
+WRITTEN_WEIGHT = 0.6  # the share of the draft's batches that the target wrote
+SAMPLING_TEMPERATURE = 0.7
+LOGIT_TOLERANCE = 1e-3
+WRITTEN_PROMPTS = 1536  # for each temperature
+WRITTEN_TEMPERATURES = (0.0, SAMPLING_TEMPERATURE)
+WRITTEN_PROMPT_TOKENS, WRITTEN_NEW_TOKENS = 64, 192
+EVALUATION_LENGTH = 512
+
+
+class Workshop:
+    """One run of the script: where the models go, what they learn from, and what is known about them."""
+
+    def __init__(self, folder: Path, seed: int, scale: float) -> None:
+        self.folder, self.seed, self.scale = folder, seed, scale
+        self.corpus: Corpus = load_corpus()
+        self.generator = torch.Generator().manual_seed(seed)
+        torch.manual_seed(seed)
+
+    def tokenizer(self) -> Tokenizer:
+        """The shared tokenizer, which the first stage made."""
+        return load_tokenizer(self.folder / "target")
+
+    def streams(self) -> list[tuple[Tensor, float]]:
+        """The training text as token ids, with weights."""
+        tokenizer = self.tokenizer()
+        return [
+            (encode_documents(tokenizer, self.corpus.library), 1 - TESTS_WEIGHT),
+            (encode_documents(tokenizer, self.corpus.tests), TESTS_WEIGHT),
+        ]
+
+    def batches(self, sources: list[tuple[Tensor, float]], plan: Plan) -> Iterator[Tensor]:
+        """The batches that a plan asks for."""
+        return mixed_batches(sources, plan.rows, plan.length, self.generator)
+
+    def note(self, stage: str, facts: dict[str, object]) -> None:
+        """Write what a stage found to training.json, beside what the other stages found."""
+        path = self.folder / "training.json"
+        known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+        known[stage] = {"python": platform.python_version(), "torch": torch.__version__, "seed": self.seed} | facts
+        path.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+        print(stage, json.dumps(facts)[:400], flush=True)
+
+
+def make_tokenizer(shop: Workshop) -> None:
+    """Stage `tokenizer`."""
+    path = shop.folder / "target" / TOKENIZER
+    path.parent.mkdir(parents=True, exist_ok=True)
+    train_tokenizer(shop.corpus).save(str(path), pretty=False)
+
+
+def train_target(shop: Workshop) -> None:
+    """Stage `target`."""
+    fit_target(shop, "target", Llama(TARGET), TARGET_PLAN.scaled(shop.scale))
+
+
+def lengthen_target(shop: Workshop) -> None:
+    """Stage `lengthen`."""
+    fit_target(shop, "lengthen", load_checkpoint(shop.folder / "target"), LENGTHEN_PLAN.scaled(shop.scale))
+
+
+def fit_target(shop: Workshop, stage: str, model: Llama, plan: Plan) -> None:
+    """Train the target by one plan, with new optimizers, and write it down."""
+    started = time.monotonic()
+    save = partial(save_checkpoint, model, shop.tokenizer(), shop.folder / "target")
+    sources = shop.streams()
+    loss = fit(model, plan, shop.batches(sources, plan), next_token_loss, save)
+    sizes = {"library_tokens": len(sources[0][0]), "tests_tokens": len(sources[1][0])}
+    shop.note(stage, work_done(plan, started, loss) | sizes)
+
+
+def work_done(plan: Plan, started: float, loss: float) -> dict[str, object]:
+    """The facts of one training stage."""
+    minutes = round((time.monotonic() - started) / 60, 1)
+    return {"steps": plan.steps, "tokens": plan.tokens, "minutes": minutes, "last_training_loss": loss}
+
+
+def train_draft(shop: Workshop) -> None:
+    """Stage `draft`."""
+    started = time.monotonic()
+    target, sources = load_checkpoint(shop.folder / "target"), shop.streams()
+    written = target_texts(shop, target, sources[0][0])
+    sources = [(stream, weight * (1 - WRITTEN_WEIGHT)) for stream, weight in sources]
+    sources += [(stream, WRITTEN_WEIGHT / len(written)) for stream in written]
+    draft, plan = Llama(DRAFT), DRAFT_PLAN.scaled(shop.scale)
+    start_from(target, draft)
+    save = partial(save_checkpoint, draft, shop.tokenizer(), shop.folder / "draft")
+    loss = fit(draft, plan, shop.batches(sources, plan), distillation_loss(target, HARDNESS), save)
+    shop.note("draft", work_done(plan, started, loss) | {"written_tokens": sum(map(len, written))})
+
+
+def target_texts(shop: Workshop, target: Llama, library: Tensor) -> list[Tensor]:
+    """What the target writes at each temperature behind prompts from the library."""
+    count = max(64, round(WRITTEN_PROMPTS * shop.scale))
+    texts = []
+    for temperature in WRITTEN_TEMPERATURES:
+        batches = mixed_batches([(library, 1.0)], count, WRITTEN_PROMPT_TOKENS - 1, shop.generator)
+        texts.append(continuations(target, next(batches), WRITTEN_NEW_TOKENS, temperature, shop.generator))
+        print(f"wrote {len(texts[-1])} tokens at temperature {temperature}", flush=True)
+    return texts
+
+
+def measure_losses(shop: Workshop) -> None:
+    """Stage `losses`."""
+    texts = {"heldout": shop.corpus.heldout, "trained": trained_sample(shop.corpus)}
+    for name in ("target", "draft"):
+        model = load_checkpoint(shop.folder / name)
+        facts: dict[str, object] = {"parameters": sum(weight.numel() for weight in model.parameters())}
+        for kind, documents in texts.items():
+            stream = encode_documents(shop.tokenizer(), documents)
+            loss = mean_loss(model, stream, EVALUATION_LENGTH)
+            facts[kind] = {"loss": loss, "bits_per_byte": bits_per_byte(loss, stream, documents)}
+        shop.note(f"losses_{name}", facts)
+
+
+def trained_sample(corpus: Corpus) -> dict[str, str]:
+    """Every 24th file of the library that was trained on."""
+    return dict(list(corpus.library.items())[::24])
+
+
+def bits_per_byte(loss: float, stream: Tensor, documents: dict[str, str]) -> float:
+    """A loss in nats per token as bits per byte of text."""
+    size = sum(len(text.encode()) for text in documents.values())
+    return loss * len(stream) / size / math.log(2)
+
+
+def measure_acceptance(shop: Workshop) -> None:
+    """Stage `acceptance`."""
+    pair = Pair(load_checkpoint(shop.folder / "target"), load_checkpoint(shop.folder / "draft"), shop.tokenizer())
+    for stage, temperature in (("acceptance_greedy", 0.0), ("acceptance_sampled", SAMPLING_TEMPERATURE)):
+        shop.note(stage, measure(pair, shop.corpus.heldout, temperature, shop.seed))
+
+
+def verify(shop: Workshop) -> None:
+    """Stage `verify`."""
+    text = shop.corpus.heldout["heapq.py"]
+    ids = torch.tensor([shop.tokenizer().encode(text).ids[:EVALUATION_LENGTH]])
+    for name in ("target", "draft"):
+        difference = difference_from_transformers(shop.folder / name, ids)
+        print(f"{name}: largest difference of a logit {difference:.2g}")
+        if difference > LOGIT_TOLERANCE:
+            raise SystemExit(f"{name} does not compute what transformers computes")
+
+
+STAGES: dict[str, Callable[[Workshop], None]] = {
+    "tokenizer": make_tokenizer,
+    "target": train_target,
+    "lengthen": lengthen_target,
+    "draft": train_draft,
+    "losses": measure_losses,
+    "acceptance": measure_acceptance,
+    "verify": verify,
+}
+NOT_IN_ALL = frozenset({"verify"})
+
+
+def main() -> None:
+    """Run the stages that the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("stage", choices=["all", *STAGES])
+    parser.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, help="where target/ and draft/ are")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=1, help="another number gives slightly other weights")
+    parser.add_argument("--scale", type=float, default=1.0, help="train this part of the steps only")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    names = [name for name in STAGES if name not in NOT_IN_ALL] if arguments.stage == "all" else [arguments.stage]
+    for name in names:
+        STAGES[name](Workshop(arguments.folder, arguments.seed, arguments.scale))
+
+
+if __name__ == "__main__":
+    main()
