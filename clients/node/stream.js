@@ -1,0 +1,126 @@
+#!/usr/bin/env node
+// Continues a prompt and prints the text as it streams, then what it cost.
+import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
+
+import grpc from '@grpc/grpc-js';
+import protoLoader from '@grpc/proto-loader';
+
+const USAGE = 'usage: node stream.js [--address HOST:PORT] [--max-tokens N] [--temperature X] [--seed N] PROMPT';
+const FAILED = 1;
+const WRONG_USAGE = 2;
+const INTERRUPTED = 130; // as shells report a process that SIGINT ended
+
+const protos = protoLoader.loadSync(['outrider/v1/generation.proto', 'outrider/v1/errors.proto'], {
+  includeDirs: [fileURLToPath(new URL('../../protos', import.meta.url))],
+  keepCase: true,
+  longs: String,
+  enums: String,
+  defaults: true, // without it, fields that are zero would be undefined
+  oneofs: true,
+});
+const { GenerationService } = grpc.loadPackageDefinition(protos).outrider.v1;
+
+function readArguments() {
+  const string = { type: 'string' };
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
+    options: {
+      address: { ...string, default: 'localhost:50051' },
+      'max-tokens': string,
+      temperature: string,
+      seed: string,
+    },
+  });
+  if (positionals.length !== 1) throw new Error('exactly one prompt is needed');
+  const number = (name, pattern) => {
+    const text = values[name];
+    if (text !== undefined && !pattern.test(text)) throw new Error(`--${name} cannot be ${JSON.stringify(text)}`);
+    return text;
+  };
+  return {
+    address: values.address,
+    // What is left out is undefined, and a field that is undefined is not sent: the server's default holds.
+    request: {
+      prompt: { text: positionals[0] },
+      sampling: {
+        temperature: number('temperature', /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i),
+        seed: number('seed', /^\d+$/), // a string, since a JavaScript number holds only 53 of the 64 bits
+      },
+      stop: { max_tokens: number('max-tokens', /^-?\d+$/) },
+    },
+  };
+}
+
+/** Prints the text of a call as it arrives and returns the last message; throws the call's ServiceError. */
+async function printText(call) {
+  let finished;
+  let hasText = false;
+  try {
+    for await (const response of call) {
+      if (response.event === 'chunk') {
+        process.stdout.write(response.chunk.text);
+        hasText ||= response.chunk.text !== '';
+      } else if (response.event === 'finished') {
+        finished = response.finished;
+      }
+    }
+  } finally {
+    if (hasText) process.stdout.write('\n');
+  }
+  if (!finished) throw new Error('the server ended the stream early');
+  return finished;
+}
+
+/** Tokens, their rate, the time to the first one, what speculation did, and why the text ended, in one line. */
+function figures({ reason, usage, timings, speculation }) {
+  const seconds = (duration) => (duration ? Number(duration.seconds) + duration.nanos / 1e9 : 0);
+  const count = usage.completion_tokens;
+  const decode = seconds(timings.decode);
+  const parts = [`${count} token${count === 1 ? '' : 's'}`];
+  if (count > 1 && decode > 0) parts.push(`${((count - 1) / decode).toFixed(1)} tokens/s`);
+  if (timings.first_token) parts.push(`first token after ${(seconds(timings.first_token) * 1000).toFixed(0)} ms`);
+  if (speculation.passes > 0) parts.push(`${speculation.tokens_per_pass.toFixed(2)} tokens per pass`);
+  const acceptance = (100 * speculation.accepted) / speculation.predicted;
+  parts.push(speculation.predicted > 0 ? `${acceptance.toFixed(0)} % accepted` : 'no predictions');
+  parts.push(`ended by ${String(reason).replace('FINISH_REASON_', '').replaceAll('_', ' ').toLowerCase()}`);
+  return parts.join(' · ');
+}
+
+/** The lines that tell a person what is wrong: one per bad field, or else the status. */
+function explain(error) {
+  if (!(error.metadata instanceof grpc.Metadata)) return [error.message];
+  const violations = error.metadata
+    .get('grpc-status-details-bin')
+    .flatMap((bytes) => protos['outrider.v1.ErrorStatus'].deserialize(bytes).details)
+    .filter((detail) => detail.type_url.endsWith('/google.rpc.BadRequest'))
+    .flatMap((detail) => protos['outrider.v1.BadRequestDetail'].deserialize(detail.value).field_violations);
+  if (violations.length === 0) return [`${grpc.status[error.code]}: ${error.details}`];
+  return violations.map(({ field, description }) => `${field}: ${description}`);
+}
+
+async function main() {
+  let client;
+  let call;
+  try {
+    const { address, request } = readArguments();
+    client = new GenerationService(address, grpc.credentials.createInsecure());
+    call = client.StreamGenerate(request);
+  } catch (error) {
+    console.error(`${error.message}\n${USAGE}`);
+    return WRONG_USAGE;
+  }
+  process.once('SIGINT', () => call.cancel());
+  try {
+    console.error(figures(await printText(call)));
+    return 0;
+  } catch (error) {
+    if (error.code === grpc.status.CANCELLED) return INTERRUPTED;
+    for (const line of explain(error)) console.error(line);
+    return FAILED;
+  } finally {
+    client.close();
+  }
+}
+
+process.exitCode = await main();

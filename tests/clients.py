@@ -1,0 +1,111 @@
+"""The example clients of other languages: how each is built from a copy of its folder."""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.e2e.models import ROOT
+
+_BUILD_SECONDS = 280
+_DEBIAN_GO_PACKAGES = Path("/usr/share/gocode")
+_GO_IMPORTS = ("grpc", "genproto/googleapis/rpc/errdetails", "protobuf/proto")
+_NO_NETWORK = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT")  # as npm names it
+_NO_CPP_LIBRARY = ('configuration file provided by "gRPC"', "Could NOT find Protobuf")  # as CMake says it
+
+
+class MissingToolError(Exception):
+    """This machine lacks something that a client is built with; the message says what."""
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """What a language needs: its programs, how they come, and what turns a copied folder into a command."""
+
+    programs: tuple[str, ...]
+    install: str
+    build: Callable[[Path], list[str]]
+
+
+def build_client(language: str, folder: Path) -> list[str]:
+    """Copy the client and the protos into an empty folder, build it there, and return the command that runs it.
+
+    Raises MissingToolError if the machine lacks a tool, and AssertionError with the build's output if it fails.
+    """
+    toolchain = TOOLCHAINS[language]
+    for program in toolchain.programs:
+        if shutil.which(program) is None:
+            raise MissingToolError(program)
+    client = folder / "clients" / language
+    leftovers = shutil.ignore_patterns("node_modules", "build", "v1", "stream")
+    shutil.copytree(ROOT / "clients" / language, client, ignore=leftovers)
+    shutil.copytree(ROOT / "protos", folder / "protos")
+    return toolchain.build(client)
+
+
+def _build_node(folder: Path) -> list[str]:
+    installed = _run(["npm", "install", "--no-audit", "--no-fund"], folder)
+    if any(f"code {code}" in installed.stdout for code in _NO_NETWORK):
+        raise MissingToolError(f"a registry that npm can reach; it said:\n{installed.stdout}")
+    _check(installed)
+    return ["node", str(folder / "stream.js")]
+
+
+def _build_go(folder: Path) -> list[str]:
+    """Build with the distribution's packages, which needs no module proxy."""
+    for name in _GO_IMPORTS:
+        if not (_DEBIAN_GO_PACKAGES / "src" / "google.golang.org" / name).is_dir():
+            raise MissingToolError(f"the package google.golang.org/{name}")
+    workspace = folder.parents[1] / "go"
+    (workspace / "src").mkdir(parents=True)
+    (workspace / "src" / "outrider").symlink_to(folder)
+    offline = {"GO111MODULE": "off", "GOPATH": f"{workspace}:{_DEBIAN_GO_PACKAGES}", "GOFLAGS": ""}
+    _check(_run(["go", "generate"], folder, offline))
+    _check(_run(["go", "build", "-p", "2", "-o", "stream", "outrider"], folder, offline))
+    return [str(folder / "stream")]
+
+
+def _build_cpp(folder: Path) -> list[str]:
+    configured = _run(["cmake", "-S", ".", "-B", "build", "-DCMAKE_BUILD_TYPE=Debug"], folder)
+    if any(words in configured.stdout for words in _NO_CPP_LIBRARY):
+        raise MissingToolError(f"gRPC for C++; CMake said:\n{configured.stdout}")
+    _check(configured)
+    _check(_run(["cmake", "--build", "build", "--parallel", "2"], folder))
+    return [str(folder / "build" / "stream")]
+
+
+def _run(
+    command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None
+) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env={**os.environ, **(environment or {})},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=_BUILD_SECONDS,
+        check=False,
+    )
+
+
+def _check(finished: "subprocess.CompletedProcess[str]") -> None:
+    assert finished.returncode == 0, f"{finished.args} ended with {finished.returncode}:\n{finished.stdout}"
+
+
+TOOLCHAINS = {
+    "node": Toolchain(("node", "npm"), "Node 18.3 or later, with npm", _build_node),
+    "go": Toolchain(
+        ("go", "protoc", "protoc-gen-go", "protoc-gen-go-grpc"),
+        "apt install golang-go protobuf-compiler protoc-gen-go protoc-gen-go-grpc golang-google-grpc-dev "
+        "golang-google-genproto-dev golang-google-protobuf-dev golang-github-golang-protobuf-1-5-dev",
+        _build_go,
+    ),
+    "cpp": Toolchain(
+        ("cmake", "c++", "protoc", "grpc_cpp_plugin"),
+        "apt install g++ cmake libgrpc++-dev protobuf-compiler protobuf-compiler-grpc",
+        _build_cpp,
+    ),
+}
