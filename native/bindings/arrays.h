@@ -35,7 +35,8 @@ struct SourceArray {
 
     /// Throws std::invalid_argument, naming the weight, for any other dtype.
     SourceArray(const std::string& name, const pybind11::array& array)
-        : values(pybind11::array::ensure(array, pybind11::array::c_style)), type(type_of(name, array.dtype())) {}
+        : values(pybind11::array::ensure(array, pybind11::array::c_style)),
+          type(type_of(name, array.dtype())) {}
 
   private:
     static SourceType type_of(const std::string& name, const pybind11::dtype& dtype) {
@@ -48,7 +49,8 @@ struct SourceArray {
         if (dtype.kind() == 'u' && dtype.itemsize() == 2) {
             return SourceType::bf16;
         }
-        throw std::invalid_argument("weight \"" + name + "\" has dtype " + pybind11::str(dtype).cast<std::string>() +
+        throw std::invalid_argument("weight \"" + name + "\" has dtype " +
+                                    pybind11::str(dtype).cast<std::string>() +
                                     "; it must be float32, float16, or uint16 (the bits of bfloat16)");
     }
 };

@@ -9,7 +9,7 @@ PYBIND11_MODULE(_native, module) {
     outrider::register_device(module);
     outrider::register_batch(module);
     outrider::register_logits(module);
-    outrider::register_decoder(module);
     outrider::register_sampling(module);
+    outrider::register_decoder(module);
     outrider::register_operations(module);
 }

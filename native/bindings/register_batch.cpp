@@ -14,7 +14,7 @@ py::array_t<int32_t> view(const py::object& owner, std::vector<int32_t>& values)
     return py::array_t<int32_t>(static_cast<py::ssize_t>(values.size()), values.data(), owner);
 }
 
-auto view_of(std::vector<int32_t> Batch::*member) {
+auto view_of(std::vector<int32_t> Batch::* member) {
     return [member](const py::object& self) { return view(self, self.cast<Batch&>().*member); };
 }
 

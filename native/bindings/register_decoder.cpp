@@ -8,13 +8,15 @@
 #include "arrays.h"
 #include "bindings.h"
 #include "outrider/decoder.h"
+#include "outrider/run_ahead.h"
 
 namespace py = pybind11;
 
 namespace outrider {
 namespace {
 
-std::vector<RotaryTable> rotary_tables(const std::vector<FloatArray>& frequencies, const std::vector<float>& scales) {
+std::vector<RotaryTable> rotary_tables(const std::vector<FloatArray>& frequencies,
+                                       const std::vector<float>& scales) {
     if (frequencies.size() != scales.size()) {
         throw std::invalid_argument("rope_scales has " + std::to_string(scales.size()) +
                                     " entries; it must have one for each of the " +
@@ -28,13 +30,14 @@ std::vector<RotaryTable> rotary_tables(const std::vector<FloatArray>& frequencie
     return tables;
 }
 
-DecoderConfig make_config(int num_layers, int hidden_size, int intermediate_size, int num_heads, int num_kv_heads,
-                          int head_dim, int vocab_size, int max_position, float norm_eps,
+DecoderConfig make_config(int num_layers, int hidden_size, int intermediate_size, int num_heads,
+                          int num_kv_heads, int head_dim, int vocab_size, int max_position, float norm_eps,
                           const std::string& activation, float query_scale, float attention_softcap,
                           float logit_softcap, float embedding_scale, std::vector<int> windows,
-                          const std::vector<FloatArray>& rope_frequencies, const std::vector<float>& rope_scales,
-                          std::vector<int> rope_of_layer, const std::string& qk_norm, bool pre_norm, bool post_norm,
-                          bool attention_bias, bool tied_embeddings) {
+                          const std::vector<FloatArray>& rope_frequencies,
+                          const std::vector<float>& rope_scales, std::vector<int> rope_of_layer,
+                          const std::string& qk_norm, bool pre_norm, bool post_norm, bool attention_bias,
+                          bool tied_embeddings) {
     DecoderConfig config;
     config.num_layers = num_layers;
     config.hidden_size = hidden_size;
@@ -68,9 +71,9 @@ void register_config(py::module_& module) {
              py::arg("intermediate_size"), py::arg("num_heads"), py::arg("num_kv_heads"), py::arg("head_dim"),
              py::arg("vocab_size"), py::arg("max_position"), py::arg("norm_eps"), py::arg("activation"),
              py::arg("query_scale"), py::arg("attention_softcap"), py::arg("logit_softcap"),
-             py::arg("embedding_scale"), py::arg("windows"), py::arg("rope_frequencies"), py::arg("rope_scales"),
-             py::arg("rope_of_layer"), py::arg("qk_norm"), py::arg("pre_norm"), py::arg("post_norm"),
-             py::arg("attention_bias"), py::arg("tied_embeddings"));
+             py::arg("embedding_scale"), py::arg("windows"), py::arg("rope_frequencies"),
+             py::arg("rope_scales"), py::arg("rope_of_layer"), py::arg("qk_norm"), py::arg("pre_norm"),
+             py::arg("post_norm"), py::arg("attention_bias"), py::arg("tied_embeddings"));
 }
 
 std::unique_ptr<Decoder> make_decoder(std::shared_ptr<Device> device, const DecoderConfig& config,
@@ -89,6 +92,31 @@ void load(Decoder& decoder, const std::string& name, const py::array& values) {
     decoder.weights().load(name, shape, data, source.type);
 }
 
+void require_one_per_state(const char* field, size_t size, size_t num_states) {
+    if (size != num_states) {
+        throw std::invalid_argument(std::string(field) + " has " + std::to_string(size) +
+                                    " entries; it must have one for each of the " +
+                                    std::to_string(num_states) + " states");
+    }
+}
+
+std::vector<std::vector<int32_t>> extend(Decoder& decoder, const Batch& batch, Sampler& sampler,
+                                         const std::vector<const SamplingState*>& states,
+                                         const std::vector<std::vector<int32_t>>& chains,
+                                         const std::vector<int>& counts) {
+    require_one_per_state("chains", chains.size(), states.size());
+    require_one_per_state("counts", counts.size(), states.size());
+    std::vector<RunAhead> runs;
+    for (size_t i = 0; i < states.size(); ++i) {
+        if (states[i] == nullptr) {
+            throw std::invalid_argument("states: must not hold None");
+        }
+        runs.push_back({states[i], chains[i], counts[i]});
+    }
+    const py::gil_scoped_release release;
+    return run_ahead(decoder, batch, sampler, runs);
+}
+
 }  // namespace
 
 void register_decoder(py::module_& module) {
@@ -99,6 +127,8 @@ void register_decoder(py::module_& module) {
         .def("load", &load, py::arg("name"), py::arg("values"))
         .def("missing_weights", [](const Decoder& decoder) { return decoder.weights().missing(); })
         .def("forward", &Decoder::forward, py::arg("batch"), py::call_guard<py::gil_scoped_release>())
+        .def("extend", &extend, py::arg("batch"), py::arg("sampler"), py::arg("states"), py::arg("chains"),
+             py::arg("counts"))
         .def(
             "poison",
             [](Decoder& decoder, const std::vector<int>& blocks) {
@@ -108,7 +138,8 @@ void register_decoder(py::module_& module) {
             },
             py::arg("blocks"))
         .def_property_readonly("num_blocks", [](Decoder& decoder) { return decoder.cache().num_blocks(); })
-        .def_property_readonly("weight_bytes", [](const Decoder& decoder) { return decoder.weights().bytes(); })
+        .def_property_readonly("weight_bytes",
+                               [](const Decoder& decoder) { return decoder.weights().bytes(); })
         .def_property_readonly("kv_bytes_per_token", &Decoder::kv_bytes_per_token);
 }
 

@@ -1,18 +1,12 @@
 #include "outrider/batch.h"
 
 #include <algorithm>
-#include <stdexcept>
 #include <string>
+
+#include "require_range.h"
 
 namespace outrider {
 namespace {
-
-void require_range(const std::string& what, int64_t value, int64_t low, int64_t high) {
-    if (value < low || value > high) {
-        throw std::invalid_argument(what + " is " + std::to_string(value) + "; it must be in " + std::to_string(low) +
-                                    " ... " + std::to_string(high));
-    }
-}
 
 /// Checked row by row in every pass, so the text is made only when it is needed.
 void require_entry(const char* field, int index, int64_t value, int64_t low, int64_t high) {
@@ -21,7 +15,8 @@ void require_entry(const char* field, int index, int64_t value, int64_t low, int
     }
 }
 
-/// Positions further back than every layer's window are never read, so their blocks may be gone; -1: all are read.
+/// Positions further back than every layer's window are never read, so their blocks may be gone; -1: all are
+/// read.
 int longest_window(const DecoderConfig& config) {
     const bool unbounded = std::find(config.windows.begin(), config.windows.end(), 0) != config.windows.end();
     return unbounded ? -1 : *std::max_element(config.windows.begin(), config.windows.end());
@@ -86,8 +81,8 @@ void Batch::validate_blocks(const DecoderConfig& config, int num_blocks) const {
         for (int block = oldest / kBlockSize; block <= last[sequence] / kBlockSize; ++block) {
             const int32_t id = block_tables[static_cast<size_t>(sequence) * max_blocks + block];
             if (id < 0 || id >= num_blocks) {
-                require_range("block_tables[" + std::to_string(sequence) + ", " + std::to_string(block) + "]", id, 0,
-                              num_blocks - 1);
+                require_range("block_tables[" + std::to_string(sequence) + ", " + std::to_string(block) + "]",
+                              id, 0, num_blocks - 1);
             }
         }
     }

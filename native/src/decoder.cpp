@@ -9,8 +9,9 @@ namespace {
 DecoderConfig validated(DecoderConfig config, const Device& device) {
     config.validate();
     if (config.head_dim > device.max_head_dim()) {
-        throw std::invalid_argument("head_dim is " + std::to_string(config.head_dim) + "; device " + device.name() +
-                                    " handles at most " + std::to_string(device.max_head_dim()));
+        throw std::invalid_argument("head_dim is " + std::to_string(config.head_dim) + "; device " +
+                                    device.name() + " handles at most " +
+                                    std::to_string(device.max_head_dim()));
     }
     return config;
 }
@@ -28,7 +29,8 @@ std::vector<DeviceBuffer<float>> upload_frequencies(const std::shared_ptr<Device
 
 }  // namespace
 
-Decoder::Decoder(std::shared_ptr<Device> device, DecoderConfig config, Format weights, Format kv, int num_blocks)
+Decoder::Decoder(std::shared_ptr<Device> device, DecoderConfig config, Format weights, Format kv,
+                 int num_blocks)
     : device_(std::move(device)),
       config_(validated(std::move(config), *device_)),
       frequencies_(upload_frequencies(device_, config_)),

@@ -52,16 +52,17 @@ void DecoderConfig::validate() const {
     require_positive("head_dim", head_dim);
     require_positive("vocab_size", vocab_size);
     require_positive("max_position", max_position);
-    require(num_heads % num_kv_heads == 0, "num_heads is " + std::to_string(num_heads) +
-                                               "; it must be a multiple of num_kv_heads = " +
-                                               std::to_string(num_kv_heads));
+    require(num_heads % num_kv_heads == 0,
+            "num_heads is " + std::to_string(num_heads) +
+                "; it must be a multiple of num_kv_heads = " + std::to_string(num_kv_heads));
     require_not_negative("norm_eps", norm_eps);
     require_not_negative("attention_softcap", attention_softcap);
     require_not_negative("logit_softcap", logit_softcap);
     require_length("windows", windows.size(), num_layers);
     require_length("rope_of_layer", rope_of_layer.size(), num_layers);
     for (const int window : windows) {
-        require(window >= 0, "windows has " + std::to_string(window) + "; a window is positive, or 0 for none");
+        require(window >= 0,
+                "windows has " + std::to_string(window) + "; a window is positive, or 0 for none");
     }
     validate_rotary(*this);
 }

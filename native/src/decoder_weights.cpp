@@ -17,7 +17,8 @@ std::string text_of(const std::vector<int64_t>& shape) {
 
 }  // namespace
 
-DecoderWeights::DecoderWeights(const std::shared_ptr<Device>& device, const DecoderConfig& config, Format format)
+DecoderWeights::DecoderWeights(const std::shared_ptr<Device>& device, const DecoderConfig& config,
+                               Format format)
     : device_(device), format_(format), layers_(config.num_layers) {
     embedding_ = make(config.vocab_size, config.hidden_size);
     add_part("embedding", *embedding_, 0, config.vocab_size);
@@ -50,7 +51,8 @@ void DecoderWeights::add_layer(const DecoderConfig& config, int index) {
     }
 }
 
-void DecoderWeights::add_attention(const DecoderConfig& config, LayerWeights& layer, const std::string& prefix) {
+void DecoderWeights::add_attention(const DecoderConfig& config, LayerWeights& layer,
+                                   const std::string& prefix) {
     const int q_size = config.q_size();
     const int kv_size = config.kv_size();
     layer.qkv = make(config.qkv_size(), config.hidden_size);

@@ -9,8 +9,8 @@
 
 namespace outrider {
 
-/// Round to nearest, subnormals kept, no traps, for as long as it lives. The caller's own state, which another library
-/// may have changed (flush to zero is popular), would otherwise decide bits.
+/// Round to nearest, subnormals kept, no traps, for as long as it lives. The caller's own state, which
+/// another library may have changed (flush to zero is popular), would otherwise decide bits.
 class FloatEnvironment {
   public:
     FloatEnvironment(const FloatEnvironment&) = delete;

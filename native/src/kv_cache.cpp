@@ -5,7 +5,8 @@
 
 namespace outrider {
 
-KvCache::KvCache(const std::shared_ptr<Device>& device, const DecoderConfig& config, Format format, int num_blocks)
+KvCache::KvCache(const std::shared_ptr<Device>& device, const DecoderConfig& config, Format format,
+                 int num_blocks)
     : device_(device),
       format_(format),
       num_kv_heads_(config.num_kv_heads),
@@ -13,7 +14,8 @@ KvCache::KvCache(const std::shared_ptr<Device>& device, const DecoderConfig& con
       num_blocks_(num_blocks),
       block_bytes_(device->kv_block_bytes(format, config.num_kv_heads, config.head_dim)) {
     if (num_blocks < 1) {
-        throw std::invalid_argument("num_blocks is " + std::to_string(num_blocks) + "; it must be at least 1");
+        throw std::invalid_argument("num_blocks is " + std::to_string(num_blocks) +
+                                    "; it must be at least 1");
     }
     layers_.reserve(config.num_layers);
     for (int layer = 0; layer < config.num_layers; ++layer) {
@@ -21,7 +23,9 @@ KvCache::KvCache(const std::shared_ptr<Device>& device, const DecoderConfig& con
     }
 }
 
-KvLayer KvCache::layer(int index) const { return {layers_[index].data(), format_, num_kv_heads_, head_dim_}; }
+KvLayer KvCache::layer(int index) const {
+    return {layers_[index].data(), format_, num_kv_heads_, head_dim_};
+}
 
 void KvCache::poison(int block) {
     if (block < 0 || block >= num_blocks_) {

@@ -35,7 +35,8 @@ std::vector<float> to_float32(const void* values, SourceType type, int64_t first
     for (int64_t index = 0; index < count; ++index) {
         uint16_t bits;
         std::memcpy(&bits, bytes + index * sizeof(bits), sizeof(bits));
-        result[index] = type == SourceType::f16 ? from_half(bits) : from_bits(static_cast<uint32_t>(bits) << 16);
+        result[index] =
+            type == SourceType::f16 ? from_half(bits) : from_bits(static_cast<uint32_t>(bits) << 16);
     }
     return result;
 }

@@ -40,7 +40,9 @@ bool spin_until(const Condition& condition) {
     return condition();
 }
 
-bool is_open(uint64_t generation) { return generation % 2 == 0; }
+bool is_open(uint64_t generation) {
+    return generation % 2 == 0;
+}
 
 }  // namespace
 
@@ -82,15 +84,18 @@ void ThreadPool::run(int64_t count, Invoke invoke, const void* context) {
     }
 }
 
-// A worker joins by raising active_ and then reading generation_; the caller retires a job by making generation_ odd
-// and then reading active_. Both in sequential consistency: either the worker sees that the job is closed, or the
-// caller sees the worker and waits. So a worker that was late, or never woke up, holds nobody up.
+// A worker joins by raising active_ and then reading generation_; the caller retires a job by making
+// generation_ odd and then reading active_. Both in sequential consistency: either the worker sees that the
+// job is closed, or the caller sees the worker and waits. So a worker that was late, or never woke up, holds
+// nobody up.
 void ThreadPool::publish(const Job& job) {
     job_ = job;
     next_.store(0, std::memory_order_relaxed);
     generation_.fetch_add(1);
     if (sleepers_.load() > 0) {
-        { std::lock_guard<std::mutex> lock(mutex_); }
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+        }
         wake_.notify_all();
     }
 }

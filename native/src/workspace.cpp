@@ -5,7 +5,8 @@
 namespace outrider {
 namespace {
 
-void refill(const std::shared_ptr<Device>& device, DeviceBuffer<int32_t>& to, const int32_t* from, size_t size) {
+void refill(const std::shared_ptr<Device>& device, DeviceBuffer<int32_t>& to, const int32_t* from,
+            size_t size) {
     to.reserve(device, std::max<size_t>(size, 1));
     device->upload(to.data(), from, size * sizeof(int32_t));
 }
@@ -59,7 +60,8 @@ void Workspace::reserve(const std::shared_ptr<Device>& device, const DecoderConf
     asked.reserve(device, num_logits);
     const size_t logits_size = static_cast<size_t>(num_logits) * config.vocab_size;
     if (!logits || logits->size() < logits_size) {
-        logits = std::make_shared<DeviceBuffer<float>>(device, logits_size);  // older handles keep the old memory
+        logits =
+            std::make_shared<DeviceBuffer<float>>(device, logits_size);  // older handles keep the old memory
     }
 }
 

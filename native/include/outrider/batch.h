@@ -8,8 +8,8 @@
 
 namespace outrider {
 
-/// Flat arrays in host memory, allocated once and refilled each step. The rows of one sequence are in the order of their
-/// positions, without gaps; rows of several sequences may be mixed in any way.
+/// Flat arrays in host memory, allocated once and refilled each step. The rows of one sequence are in the
+/// order of their positions, without gaps; rows of several sequences may be mixed in any way.
 struct Batch {
     /// Throws std::invalid_argument for sizes below 1.
     Batch(int max_rows, int max_sequences, int max_blocks);
@@ -26,7 +26,8 @@ struct Batch {
     int num_sequences = 0;
     int num_logits = 0;
 
-    /// Throws std::invalid_argument, naming the field and the row, for anything that a pass would read out of bounds.
+    /// Throws std::invalid_argument, naming the field and the row, for anything that a pass would read out of
+    /// bounds.
     void validate(const DecoderConfig& config, int num_blocks) const;
 
   private:

@@ -17,20 +17,24 @@
 
 namespace outrider {
 
-/// Decoder-only transformers of one shape: normalise, attend, add, normalise, gate, add. The residual stream, the norms
-/// and the softmax are float32; the inputs of matrix products are rounded to the weights' format.
+/// Decoder-only transformers of one shape: normalise, attend, add, normalise, gate, add. The residual stream,
+/// the norms and the softmax are float32; the inputs of matrix products are rounded to the weights' format.
 class Decoder {
   public:
     /// Throws std::invalid_argument, naming the field, for a configuration that cannot be.
     Decoder(std::shared_ptr<Device> device, DecoderConfig config, Format weights, Format kv, int num_blocks);
 
+    const std::shared_ptr<Device>& device() const { return device_; }
+    const DecoderConfig& config() const { return config_; }
     DecoderWeights& weights() { return weights_; }
     const DecoderWeights& weights() const { return weights_; }
     KvCache& cache() { return cache_; }
+    const KvCache& cache() const { return cache_; }
     int64_t kv_bytes_per_token() const;
 
-    /// Writes the keys and values of the batch's rows and returns the asked rows' logits. Throws std::invalid_argument
-    /// for a batch that would read out of bounds, std::runtime_error while weights are missing.
+    /// Writes the keys and values of the batch's rows and returns the asked rows' logits. Throws
+    /// std::invalid_argument for a batch that would read out of bounds, std::runtime_error while weights are
+    /// missing.
     Logits forward(const Batch& batch);
 
   private:

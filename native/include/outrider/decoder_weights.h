@@ -33,9 +33,10 @@ class DecoderWeights {
     DecoderWeights(const DecoderWeights&) = delete;
     DecoderWeights& operator=(const DecoderWeights&) = delete;
 
-    /// Packs one weight; `values` is host memory of that shape. Throws std::invalid_argument for an unknown name or
-    /// another shape than the configuration's.
-    void load(const std::string& name, const std::vector<int64_t>& shape, const void* values, SourceType type);
+    /// Packs one weight; `values` is host memory of that shape. Throws std::invalid_argument for an unknown
+    /// name or another shape than the configuration's.
+    void load(const std::string& name, const std::vector<int64_t>& shape, const void* values,
+              SourceType type);
 
     /// Canonical names not loaded yet, in the order of the pass.
     std::vector<std::string> missing() const;

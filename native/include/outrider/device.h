@@ -14,9 +14,9 @@
 
 namespace outrider {
 
-/// Operations are enqueued in order and need not be finished when they return; only `download` waits for them.
-/// Every output row is computed by the same sequence of floating-point operations whatever the other rows are, however
-/// many there are, and however many threads run.
+/// Operations are enqueued in order and need not be finished when they return; only `download` waits for
+/// them. Every output row is computed by the same sequence of floating-point operations whatever the other
+/// rows are, however many there are, and however many threads run.
 class Device {
   public:
     virtual ~Device() = default;

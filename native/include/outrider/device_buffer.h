@@ -14,7 +14,9 @@ class DeviceBuffer {
   public:
     DeviceBuffer() = default;
     DeviceBuffer(std::shared_ptr<Device> device, size_t size)
-        : device_(std::move(device)), data_(static_cast<T*>(device_->allocate(size * sizeof(T)))), size_(size) {}
+        : device_(std::move(device)),
+          data_(static_cast<T*>(device_->allocate(size * sizeof(T)))),
+          size_(size) {}
     ~DeviceBuffer() {
         if (data_) {
             device_->release(data_);

@@ -13,7 +13,8 @@ namespace outrider {
 class KvCache {
   public:
     /// Throws std::invalid_argument when num_blocks < 1.
-    KvCache(const std::shared_ptr<Device>& device, const DecoderConfig& config, Format format, int num_blocks);
+    KvCache(const std::shared_ptr<Device>& device, const DecoderConfig& config, Format format,
+            int num_blocks);
 
     KvLayer layer(int index) const;
     Format format() const { return format_; }

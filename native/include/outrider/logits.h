@@ -12,8 +12,12 @@ namespace outrider {
 /// A light handle; copies share the memory, which the decoder's next forward overwrites.
 class Logits {
   public:
-    Logits(std::shared_ptr<Device> device, std::shared_ptr<DeviceBuffer<float>> values, int num_rows, int vocab_size)
-        : device_(std::move(device)), values_(std::move(values)), num_rows_(num_rows), vocab_size_(vocab_size) {}
+    Logits(std::shared_ptr<Device> device, std::shared_ptr<DeviceBuffer<float>> values, int num_rows,
+           int vocab_size)
+        : device_(std::move(device)),
+          values_(std::move(values)),
+          num_rows_(num_rows),
+          vocab_size_(vocab_size) {}
 
     int num_rows() const { return num_rows_; }
     int vocab_size() const { return vocab_size_; }

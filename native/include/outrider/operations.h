@@ -12,7 +12,8 @@ class PackedWeight;
 /// Positions per KV block, and per attention chunk.
 constexpr int kBlockSize = 32;
 
-/// Activation rows are stored with a stride that is a multiple of this many elements, zero beyond their width.
+/// Activation rows are stored with a stride that is a multiple of this many elements, zero beyond their
+/// width.
 constexpr int kActivationAlignment = 32;
 
 enum class Activation { silu, gelu_tanh };
@@ -51,7 +52,8 @@ struct Embed {
     int rows = 0;
 };
 
-/// Cosine and sine of position * frequency, both times scale: the angle is rounded to float32 as the models' authors do.
+/// Cosine and sine of position * frequency, both times scale: the angle is rounded to float32 as the models'
+/// authors do.
 struct RotaryAngles {
     const int32_t* positions = nullptr;  // [rows]
     const float* frequencies = nullptr;  // [half_dim]
@@ -83,8 +85,8 @@ struct Product {
     int rows = 0;
 };
 
-/// Normalises (where asked) and rotates queries and keys, scales the queries in place, and stores keys and values as the
-/// cache's format has them.
+/// Normalises (where asked) and rotates queries and keys, scales the queries in place, and stores keys and
+/// values as the cache's format has them.
 struct RotateAndStore {
     float* qkv = nullptr;  // [rows, (num_heads + 2 * num_kv_heads) * head_dim]
     RowPlaces places;
@@ -101,7 +103,8 @@ struct RotateAndStore {
 
 /// Each row attends to the stored positions of its sequence up to its own, at most `window` of them (0: all).
 struct Attention {
-    const float* qkv = nullptr;  // [rows, (num_heads + 2 * num_kv_heads) * head_dim]; only the queries are read
+    const float* qkv =
+        nullptr;  // [rows, (num_heads + 2 * num_kv_heads) * head_dim]; only the queries are read
     RowPlaces places;
     int num_heads = 0;
     int window = 0;

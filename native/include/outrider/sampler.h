@@ -57,11 +57,14 @@ struct Samples {
     std::vector<std::vector<Candidate>> candidates;
 };
 
-/// The rows of one sequence: 1 + num_predictions of them, row j seeing the first j predictions as history.
+/// The rows of one sequence, row j seeing the first j predictions as history: first_row ... num_predictions.
 struct SequenceRows {
     const SamplingState* state;
     const int32_t* predictions;
     int num_predictions;
+    int first_row = 0;
+
+    int num_rows() const { return num_predictions + 1 - first_row; }
 };
 
 /// A row's result depends on its own logits, state and predictions only, to the bit.
@@ -70,8 +73,11 @@ class Sampler {
     explicit Sampler(std::shared_ptr<Device> device);
     ~Sampler();
 
+    const std::shared_ptr<Device>& device() const { return device_; }
+
     /// Throws std::invalid_argument where the rows of the sequences are not as many as those of the logits, a
-    /// token id is outside the vocabulary, or the logits are another device's.
+    /// first row is not one of its sequence, a token id is outside the vocabulary, or the logits are another
+    /// device's.
     Samples sample(const Logits& logits, const std::vector<SequenceRows>& sequences);
 
   private:

@@ -13,8 +13,9 @@
 
 namespace outrider {
 
-/// A caller and `size() - 1` workers. Which thread runs which task is left to chance, so a task must compute the
-/// same bits wherever it runs: every thread, the caller included, works under the same floating-point environment.
+/// A caller and `size() - 1` workers. Which thread runs which task is left to chance, so a task must compute
+/// the same bits wherever it runs: every thread, the caller included, works under the same floating-point
+/// environment.
 class ThreadPool {
   public:
     /// Throws std::invalid_argument when threads < 1.
@@ -26,12 +27,14 @@ class ThreadPool {
     /// Threads that take part in a loop, the caller included.
     int size() const { return static_cast<int>(workers_.size()) + 1; }
 
-    /// Calls body(0) ... body(count - 1), each once, in any order and on any thread; returns when all are done.
-    /// Rethrows the first exception of a body. Not to be called from within a body.
+    /// Calls body(0) ... body(count - 1), each once, in any order and on any thread; returns when all are
+    /// done. Rethrows the first exception of a body. Not to be called from within a body.
     template <typename Body>
     void parallel_for(int64_t count, const Body& body) {
         static_assert(std::is_invocable_v<const Body&, int64_t>, "body takes the index of a task");
-        run(count, [](const void* context, int64_t index) { (*static_cast<const Body*>(context))(index); }, &body);
+        run(
+            count, [](const void* context, int64_t index) { (*static_cast<const Body*>(context))(index); },
+            &body);
     }
 
   private:

@@ -55,18 +55,19 @@ struct Workspace {
     Workspace(const DecoderConfig& config, Format format);
 
     /// Makes room for a batch.
-    void reserve(const std::shared_ptr<Device>& device, const DecoderConfig& config, int num_rows, int num_logits);
+    void reserve(const std::shared_ptr<Device>& device, const DecoderConfig& config, int num_rows,
+                 int num_logits);
 
     DeviceRows rows;
-    DeviceBuffer<float> residual;             // [rows, hidden]
-    DeviceBuffer<float> delta;                // [rows, hidden], what a sublayer adds to the residual
-    DeviceBuffer<float> qkv;                  // [rows, qkv]
-    DeviceBuffer<float> gate_up;              // [rows, 2 * intermediate]
-    std::vector<DeviceBuffer<float>> angles;  // for each rotary table: [rows, 2, half_dim]
-    ActivationBuffer normed;                  // [rows, hidden]
-    ActivationBuffer attended;                // [rows, q]
-    ActivationBuffer gated;                   // [rows, intermediate]
-    ActivationBuffer asked;                   // [logits, hidden]
+    DeviceBuffer<float> residual;                 // [rows, hidden]
+    DeviceBuffer<float> delta;                    // [rows, hidden], what a sublayer adds to the residual
+    DeviceBuffer<float> qkv;                      // [rows, qkv]
+    DeviceBuffer<float> gate_up;                  // [rows, 2 * intermediate]
+    std::vector<DeviceBuffer<float>> angles;      // for each rotary table: [rows, 2, half_dim]
+    ActivationBuffer normed;                      // [rows, hidden]
+    ActivationBuffer attended;                    // [rows, q]
+    ActivationBuffer gated;                       // [rows, intermediate]
+    ActivationBuffer asked;                       // [logits, hidden]
     std::shared_ptr<DeviceBuffer<float>> logits;  // [logits, vocab]
 };
 

@@ -1,6 +1,6 @@
-// The bf16 matrix product on AMX tiles: a tile instruction multiplies up to sixteen rows by sixteen output features,
-// thirty-two steps of K at a time. It computes each row by itself, always in the same order, and rounds without regard
-// to MXCSR, so the number of rows in a tile cannot be seen in a row's bits.
+// The bf16 matrix product on AMX tiles: a tile instruction multiplies up to sixteen rows by sixteen output
+// features, thirty-two steps of K at a time. It computes each row by itself, always in the same order, and
+// rounds without regard to MXCSR, so the number of rows in a tile cannot be seen in a row's bits.
 #pragma once
 
 #include "cpu/kernels.h"
@@ -8,7 +8,8 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-/// Packed as [panel][step of K][tile of sixteen features][pair of K][feature][2], K and features padded with zeros.
+/// Packed as [panel][step of K][tile of sixteen features][pair of K][feature][2], K and features padded with
+/// zeros.
 struct AmxProduct {
     static constexpr int64_t kStep = 32;  // of K
     static constexpr int kTileRows = 16;
@@ -71,7 +72,8 @@ struct AmxProduct {
             config.row_bytes[tile] = 64;
             config.rows[tile] = static_cast<uint8_t>(tile <= 4 ? rows : kTileRows);
         }
-        // The compiler believes that the instruction reads eight bytes; without this it drops the other stores.
+        // The compiler believes that the instruction reads eight bytes; without this it drops the other
+        // stores.
         asm volatile("" : : "r"(&config) : "memory");
         _tile_loadconfig(&config);
     }

@@ -1,8 +1,8 @@
 // Paged attention with a running softmax (Milakov, Gimelshein, arXiv 1805.02867), chunk by chunk.
 //
-// A chunk is one KV block, so chunks begin at absolute multiples of kBlockSize whatever the window. Several queries (the
-// heads of a group, and neighbouring rows of one sequence) go through the chunks side by side to share the loads; each
-// keeps its own chain of operations, which depends on its own position alone.
+// A chunk is one KV block, so chunks begin at absolute multiples of kBlockSize whatever the window. Several
+// queries (the heads of a group, and neighbouring rows of one sequence) go through the chunks side by side to
+// share the loads; each keeps its own chain of operations, which depends on its own position alone.
 #pragma once
 
 #include "cpu/elementary.h"
@@ -22,14 +22,14 @@ static_assert(kBlockSize % kPair == 0, "a chunk is whole pairs of vectors");
 
 /// One head of one row, and its running softmax over the chunks so far.
 struct Query {
-    const float* values;      // [head_dim]
-    int64_t first_position;   // of those that it attends to
-    int64_t last_position;    // its own
+    const float* values;     // [head_dim]
+    int64_t first_position;  // of those that it attends to
+    int64_t last_position;   // its own
     int64_t row;
     int64_t head;
     float maximum;
     float sum;
-    int64_t low;              // the slots of the present chunk that it attends to: low ... high - 1
+    int64_t low;  // the slots of the present chunk that it attends to: low ... high - 1
     int64_t high;
     float weights[kBlockSize];  // scores, then e^(score - maximum)
     float* total;               // [value_stride], sum of weight * value
@@ -56,8 +56,8 @@ inline void score_chunk(Query* queries, const KvBlock<T>& block) {
     }
 }
 
-/// Caps the chunk's scores and returns their maximum. Slots outside the query's range hold anything, NaN included, so
-/// their scores are replaced.
+/// Caps the chunk's scores and returns their maximum. Slots outside the query's range hold anything, NaN
+/// included, so their scores are replaced.
 inline float mask_scores(Query& query, float softcap) {
     const Vec nothing = splat(-__builtin_inff());
     Vec highest = nothing;
@@ -67,7 +67,8 @@ inline float mask_scores(Query& query, float softcap) {
             scores = soft_capped(scores, softcap);
         }
         const IntVec slots = lane_indices() + slot;
-        const IntVec valid = (slots >= static_cast<int32_t>(query.low)) & (slots < static_cast<int32_t>(query.high));
+        const IntVec valid =
+            (slots >= static_cast<int32_t>(query.low)) & (slots < static_cast<int32_t>(query.high));
         scores = choose(valid, scores, nothing);
         store(query.weights + slot, scores);
         highest = maximum(highest, scores);
@@ -93,9 +94,11 @@ inline void weigh_chunk(Query& query, float softcap, int64_t value_stride) {
     }
 }
 
-/// total += weights[low ... high - 1] * values, in the order of the slots, for kVectors vectors of dimensions.
+/// total += weights[low ... high - 1] * values, in the order of the slots, for kVectors vectors of
+/// dimensions.
 template <int kCount, int kVectors, typename T>
-OUTRIDER_INLINE void add_dimensions(Query* queries, const KvBlock<T>& block, int64_t dim, int64_t low, int64_t high) {
+OUTRIDER_INLINE void add_dimensions(Query* queries, const KvBlock<T>& block, int64_t dim, int64_t low,
+                                    int64_t high) {
     Vec totals[kCount][kVectors];
     for (int query = 0; query < kCount; ++query) {
         for (int vector = 0; vector < kVectors; ++vector) {
@@ -129,7 +132,8 @@ inline void add_values(Query* queries, const KvBlock<T>& block, int64_t low, int
     }
 }
 
-/// The slots that all queries attend to are read once for all; what one attends to alone comes before and after them.
+/// The slots that all queries attend to are read once for all; what one attends to alone comes before and
+/// after them.
 template <int kCount, typename T>
 inline void add_chunk(Query* queries, const KvBlock<T>& block) {
     int64_t low = 0;
@@ -189,7 +193,8 @@ inline void attend(Query* queries, const Attention& op, const int32_t* table, in
 
 /// attend() with `count` as a constant of the compiler's, so that sums stay in registers.
 template <typename T, int kCount = kMaxQueries>
-inline void attend_all(Query* queries, int count, const Attention& op, const int32_t* table, int64_t kv_head) {
+inline void attend_all(Query* queries, int count, const Attention& op, const int32_t* table,
+                       int64_t kv_head) {
     if (count == kCount) {
         attend<kCount, T>(queries, op, table, kv_head);
     } else if constexpr (kCount > 1) {

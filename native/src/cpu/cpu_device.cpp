@@ -19,7 +19,9 @@ constexpr int64_t kInputBytesPerPass = int64_t{1} << 20;
 constexpr int64_t kMinRowsPerPass = 16;
 constexpr int64_t kValuesPerTask = 4096;
 
-int64_t tasks_of(int64_t count, int64_t per_task) { return (count + per_task - 1) / per_task; }
+int64_t tasks_of(int64_t count, int64_t per_task) {
+    return (count + per_task - 1) / per_task;
+}
 
 class CpuDevice final : public Device {
   public:
@@ -35,7 +37,8 @@ class CpuDevice final : public Device {
     void fill(void* to, uint8_t byte, size_t bytes) override { std::memset(to, byte, bytes); }
 
     std::unique_ptr<PackedWeight> make_weight(Format format, int out_features, int in_features) override {
-        return std::make_unique<CpuWeight>(kernels_.product(format), pool_, format, out_features, in_features);
+        return std::make_unique<CpuWeight>(kernels_.product(format), pool_, format, out_features,
+                                           in_features);
     }
 
     size_t kv_block_bytes(Format format, int num_kv_heads, int head_dim) const override {

@@ -14,7 +14,9 @@ namespace {
 constexpr size_t kCacheLine = 64;
 constexpr size_t kHugePage = size_t{2} << 20;
 
-size_t round_up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
+size_t round_up(size_t bytes, size_t unit) {
+    return (bytes + unit - 1) / unit * unit;
+}
 
 }  // namespace
 
@@ -34,6 +36,8 @@ void* allocate(size_t bytes) {
     return memory;
 }
 
-void release(void* memory) noexcept { std::free(memory); }
+void release(void* memory) noexcept {
+    std::free(memory);
+}
 
 }  // namespace outrider::cpu

@@ -7,12 +7,15 @@
 
 namespace outrider::cpu {
 
-CpuWeight::CpuWeight(const ProductKernel& kernel, ThreadPool& pool, Format format, int out_features, int in_features)
+CpuWeight::CpuWeight(const ProductKernel& kernel, ThreadPool& pool, Format format, int out_features,
+                     int in_features)
     : PackedWeight(format, out_features, in_features), kernel_(kernel), pool_(pool) {
     view_ = {allocate(panels() * kernel.panel_bytes(in_features)), out_features, in_features};
 }
 
-CpuWeight::~CpuWeight() { release(view_.data); }
+CpuWeight::~CpuWeight() {
+    release(view_.data);
+}
 
 void CpuWeight::store(int first_row, int rows, const void* values, SourceType type) {
     pool_.parallel_for(rows, [&](int64_t row) {

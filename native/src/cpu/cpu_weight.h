@@ -9,7 +9,8 @@ namespace outrider::cpu {
 
 class CpuWeight final : public PackedWeight {
   public:
-    CpuWeight(const ProductKernel& kernel, ThreadPool& pool, Format format, int out_features, int in_features);
+    CpuWeight(const ProductKernel& kernel, ThreadPool& pool, Format format, int out_features,
+              int in_features);
     ~CpuWeight() override;
 
     void store(int first_row, int rows, const void* values, SourceType type) override;

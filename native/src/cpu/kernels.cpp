@@ -1,4 +1,5 @@
-// One instruction set's kernels: this file is compiled once for each, with OUTRIDER_ISA as the name of its namespace.
+// One instruction set's kernels: this file is compiled once for each, with OUTRIDER_ISA as the name of its
+// namespace.
 #include "cpu/kernels.h"
 
 #include "cpu/attention.h"

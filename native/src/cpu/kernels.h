@@ -1,5 +1,5 @@
-// Kernels: what one instruction set offers to the CPU device. Each function does one task of an operation; the device
-// shares the tasks among its threads.
+// Kernels: what one instruction set offers to the CPU device. Each function does one task of an operation;
+// the device shares the tasks among its threads.
 #pragma once
 
 #include <cstddef>
@@ -56,7 +56,8 @@ struct Kernels {
     void (*rotate_and_store)(const RotateAndStore& op, int64_t row);
     /// Rows from first_row to end_row for one group of query heads.
     void (*attention)(const Attention& op, int64_t kv_head, int64_t first_row, int64_t end_row);
-    void (*gated_activation)(const GatedActivation& op, int64_t row, int64_t first_column, int64_t end_column);
+    void (*gated_activation)(const GatedActivation& op, int64_t row, int64_t first_column,
+                             int64_t end_column);
     void (*soft_cap)(const SoftCap& op, int64_t first, int64_t end);
 
     const ProductKernel& product(Format format) const {

@@ -6,8 +6,8 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-/// Keys have their positions side by side, so that a query's scores fill a vector without sums across lanes; values have
-/// their dimensions side by side, padded to whole vectors.
+/// Keys have their positions side by side, so that a query's scores fill a vector without sums across lanes;
+/// values have their dimensions side by side, padded to whole vectors.
 template <typename T>
 struct KvBlock {
     T* keys;    // [head_dim, kBlockSize]
@@ -16,7 +16,9 @@ struct KvBlock {
     int64_t value_stride;
 };
 
-OUTRIDER_INLINE int64_t whole_vectors(int64_t width) { return (width + kLanes - 1) / kLanes * kLanes; }
+OUTRIDER_INLINE int64_t whole_vectors(int64_t width) {
+    return (width + kLanes - 1) / kLanes * kLanes;
+}
 
 inline int64_t kv_block_values(int num_kv_heads, int head_dim) {
     return num_kv_heads * kBlockSize * (head_dim + whole_vectors(head_dim));
@@ -24,7 +26,8 @@ inline int64_t kv_block_values(int num_kv_heads, int head_dim) {
 
 template <typename T>
 OUTRIDER_INLINE KvBlock<T> find_block(const KvLayer& cache, int64_t block, int64_t head) {
-    T* keys = static_cast<T*>(cache.data) + (block * cache.num_kv_heads + head) * kv_block_values(1, cache.head_dim);
+    T* keys = static_cast<T*>(cache.data) +
+              (block * cache.num_kv_heads + head) * kv_block_values(1, cache.head_dim);
     return {keys, keys + kBlockSize * cache.head_dim, cache.head_dim, whole_vectors(cache.head_dim)};
 }
 

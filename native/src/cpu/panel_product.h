@@ -1,5 +1,5 @@
-// The matrix product on vector units. Each lane of a vector is one output feature, and a row's sum runs along K in order
-// in its own lane, so neither the other rows nor the register block can be seen in its bits.
+// The matrix product on vector units. Each lane of a vector is one output feature, and a row's sum runs along
+// K in order in its own lane, so neither the other rows nor the register block can be seen in its bits.
 #pragma once
 
 #include "cpu/kernels.h"
@@ -18,7 +18,8 @@ struct PanelProduct {
     static constexpr int kRowBlock = 2;  // 8 of 16 registers hold sums
 #endif
     static constexpr int64_t kRowsPerPass = 16;
-    static constexpr int64_t kSlice = 256;  // of K: what is widened to float32 at a time, to stay in the nearest cache
+    static constexpr int64_t kSlice =
+        256;  // of K: what is widened to float32 at a time, to stay in the nearest cache
     static_assert(kPanelColumns % kStrip == 0, "a panel is whole strips");
 
     static size_t panel_bytes(int in_features) {
@@ -126,8 +127,8 @@ struct PanelProduct {
         slice.input_stride = kSlice;
     }
 
-    static void multiply_strip(const WeightView& weight, const ProductRows& rows, int64_t strip, int64_t first,
-                               int64_t count) {
+    static void multiply_strip(const WeightView& weight, const ProductRows& rows, int64_t strip,
+                               int64_t first, int64_t count) {
         float sums[kRowsPerPass * kStrip] = {};
         float wide_weights[kSlice * kStrip];
         float wide_input[kRowsPerPass * kSlice];
@@ -144,8 +145,8 @@ struct PanelProduct {
         write_sums(weight, rows, strip * kStrip, first, count, sums);
     }
 
-    static void write_sums(const WeightView& weight, const ProductRows& rows, int64_t first_column, int64_t first,
-                           int64_t count, const float* sums) {
+    static void write_sums(const WeightView& weight, const ProductRows& rows, int64_t first_column,
+                           int64_t first, int64_t count, const float* sums) {
         const int64_t end = smaller(first_column + kStrip, weight.out_features);
         for (int64_t row = 0; row < count; ++row) {
             float* out = rows.out + (first + row) * weight.out_features;
@@ -161,7 +162,8 @@ struct PanelProduct {
 
     static void multiply_panel(const WeightView& weight, const ProductRows& rows, int64_t panel) {
         const int64_t first_strip = panel * kPanelColumns / kStrip;
-        const int64_t end_strip = smaller((panel + 1) * kPanelColumns, weight.out_features + kStrip - 1) / kStrip;
+        const int64_t end_strip =
+            smaller((panel + 1) * kPanelColumns, weight.out_features + kStrip - 1) / kStrip;
         for (int64_t strip = first_strip; strip < end_strip; ++strip) {
             for (int64_t first = rows.first_row; first < rows.end_row; first += kRowsPerPass) {
                 multiply_strip(weight, rows, strip, first, smaller(kRowsPerPass, rows.end_row - first));

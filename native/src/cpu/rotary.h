@@ -61,7 +61,8 @@ inline void store_position(const KvBlock<T>& block, int64_t slot, const float* k
 template <typename T>
 inline void store_row(const RotateAndStore& op, int64_t row, const float* keys, const float* values) {
     const int64_t position = op.places.positions[row];
-    const int32_t* table = op.places.block_tables + op.places.sequences[row] * static_cast<int64_t>(op.places.max_blocks);
+    const int32_t* table =
+        op.places.block_tables + op.places.sequences[row] * static_cast<int64_t>(op.places.max_blocks);
     const int64_t block = table[position / kBlockSize];
     for (int head = 0; head < op.cache.num_kv_heads; ++head) {
         const int64_t at = static_cast<int64_t>(head) * op.cache.head_dim;

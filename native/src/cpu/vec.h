@@ -1,6 +1,6 @@
-// Vec: as many floats as a register of the instruction set holds. Included only by files that are compiled once per
-// instruction set; everything lives in a namespace of that set's name, so that the linker never merges two versions of
-// one function. For the same reason nothing here uses the standard library.
+// Vec: as many floats as a register of the instruction set holds. Included only by files that are compiled
+// once per instruction set; everything lives in a namespace of that set's name, so that the linker never
+// merges two versions of one function. For the same reason nothing here uses the standard library.
 #pragma once
 
 #include <cstdint>
@@ -37,10 +37,16 @@ OUTRIDER_INLINE To bit_cast(const From& from) {
     return to;
 }
 
-OUTRIDER_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
-OUTRIDER_INLINE int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+OUTRIDER_INLINE int64_t smaller(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+OUTRIDER_INLINE int64_t larger(int64_t a, int64_t b) {
+    return a > b ? a : b;
+}
 
-OUTRIDER_INLINE Vec splat(float value) { return value - Vec{}; }
+OUTRIDER_INLINE Vec splat(float value) {
+    return value - Vec{};
+}
 OUTRIDER_INLINE IntVec lane_indices() {
 #if defined(__AVX512F__)
     return IntVec{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
@@ -49,10 +55,15 @@ OUTRIDER_INLINE IntVec lane_indices() {
 #endif
 }
 
-OUTRIDER_INLINE Vec choose(IntVec mask, Vec yes, Vec no) { return mask ? yes : no; }
-OUTRIDER_INLINE Vec maximum(Vec a, Vec b) { return choose(a > b, a, b); }
+OUTRIDER_INLINE Vec choose(IntVec mask, Vec yes, Vec no) {
+    return mask ? yes : no;
+}
+OUTRIDER_INLINE Vec maximum(Vec a, Vec b) {
+    return choose(a > b, a, b);
+}
 
-/// a * b + c: fused where the instruction set fuses, rounded twice where it does not, and never left to the compiler.
+/// a * b + c: fused where the instruction set fuses, rounded twice where it does not, and never left to the
+/// compiler.
 OUTRIDER_INLINE Vec multiply_add(Vec a, Vec b, Vec c) {
 #if defined(__AVX512F__)
     return (Vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
@@ -61,7 +72,9 @@ OUTRIDER_INLINE Vec multiply_add(Vec a, Vec b, Vec c) {
 #endif
 }
 
-OUTRIDER_INLINE Vec widen(HalfVec half) { return bit_cast<Vec>(__builtin_convertvector(half, BitsVec) << 16); }
+OUTRIDER_INLINE Vec widen(HalfVec half) {
+    return bit_cast<Vec>(__builtin_convertvector(half, BitsVec) << 16);
+}
 
 /// Rounds to nearest even; NaN stays NaN.
 OUTRIDER_INLINE HalfVec narrow(Vec value) {
@@ -87,7 +100,9 @@ OUTRIDER_INLINE Vec load(const BFloat16* from) {
     return widen(half);
 }
 
-OUTRIDER_INLINE void store(float* to, Vec value) { __builtin_memcpy(to, &value, sizeof(value)); }
+OUTRIDER_INLINE void store(float* to, Vec value) {
+    __builtin_memcpy(to, &value, sizeof(value));
+}
 
 OUTRIDER_INLINE void store(BFloat16* to, Vec value) {
     const HalfVec half = narrow(value);
@@ -143,7 +158,11 @@ OUTRIDER_INLINE float max_lanes(Vec value) {
     return lanes[0];
 }
 
-OUTRIDER_INLINE float to_float(float value) { return value; }
-OUTRIDER_INLINE float to_float(BFloat16 value) { return bit_cast<float>(static_cast<uint32_t>(value.bits) << 16); }
+OUTRIDER_INLINE float to_float(float value) {
+    return value;
+}
+OUTRIDER_INLINE float to_float(BFloat16 value) {
+    return bit_cast<float>(static_cast<uint32_t>(value.bits) << 16);
+}
 
 }  // namespace outrider::cpu::OUTRIDER_ISA

@@ -6,7 +6,8 @@
 namespace outrider {
 
 std::shared_ptr<Device> make_cuda_device(int) {
-    throw std::runtime_error("device \"cuda\" is not available: this build of the native module has no CUDA; use \"cpu\"");
+    throw std::runtime_error(
+        "device \"cuda\" is not available: this build of the native module has no CUDA; use \"cpu\"");
 }
 
 }  // namespace outrider

@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "require_range.h"
 #include "sampling_row.h"
 
 namespace outrider {
@@ -19,6 +20,7 @@ void require_in_vocabulary(int32_t id, int vocab_size, const char* where) {
 }
 
 void require_valid(const SequenceRows& sequence, int vocab_size) {
+    require_range("first_row", sequence.first_row, 0, sequence.num_predictions);
     if (sequence.state->largest_id() >= 0) {
         require_in_vocabulary(sequence.state->largest_id(), vocab_size, "state");
     }
@@ -31,7 +33,7 @@ std::vector<SamplingRow> make_rows(const Logits& logits, const std::vector<Seque
     int64_t wanted = 0;
     for (const SequenceRows& sequence : sequences) {
         require_valid(sequence, logits.vocab_size());
-        wanted += 1 + sequence.num_predictions;
+        wanted += sequence.num_rows();
     }
     if (wanted != logits.num_rows()) {
         throw std::invalid_argument("logits: have " + std::to_string(logits.num_rows()) +
@@ -39,7 +41,7 @@ std::vector<SamplingRow> make_rows(const Logits& logits, const std::vector<Seque
                                     std::to_string(wanted));
     }
     for (const SequenceRows& sequence : sequences) {
-        for (int j = 0; j <= sequence.num_predictions; ++j) {
+        for (int j = sequence.first_row; j <= sequence.num_predictions; ++j) {
             const float* values = logits.row(static_cast<int>(rows.size()));
             rows.push_back({values, logits.vocab_size(), sequence.state, sequence.predictions, j});
         }

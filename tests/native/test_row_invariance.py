@@ -1,0 +1,276 @@
+"""Each row's bits are its own: whatever the other rows are, in whatever number and order, on however many threads."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from services.engine.native import Device, KvLayer, Operations, PackedWeight
+from tests.native.random_models import MODELS, PLAIN, PagedDecoder, Row, random_tokens
+
+COUNTS = [*range(1, 34), 257]
+THREADS = [1, 2, 3]
+NUM_ROWS = max(COUNTS)
+
+
+def same_bits(left: np.ndarray, right: np.ndarray) -> bool:
+    return np.array_equal(np.ascontiguousarray(left).view(np.uint8), np.ascontiguousarray(right).view(np.uint8))
+
+
+def assert_row_invariant(isa: str, operation: Callable[[Device, np.ndarray], np.ndarray], seed: int = 0) -> None:
+    """`operation` computes the chosen ones of NUM_ROWS rows.  # [chosen, ...]"""
+    lone = Device.cpu(isa, threads=1)
+    alone = np.concatenate([operation(lone, np.array([row])) for row in range(NUM_ROWS)])
+    assert len({row.tobytes() for row in alone}) > NUM_ROWS // 2, "rows that are all alike prove nothing"
+    rng = np.random.default_rng(seed)
+    for threads in THREADS:
+        device = Device.cpu(isa, threads)
+        for count in COUNTS:
+            chosen = rng.permutation(NUM_ROWS)[:count]
+            assert same_bits(operation(device, chosen), alone[chosen]), f"{count} rows on {threads} threads"
+
+
+def normal(*shape: int, seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def test_the_check_sees_one_unit_in_the_last_place_that_depends_on_the_number_of_rows(isa):
+    values = normal(NUM_ROWS, 40)
+    with pytest.raises(AssertionError, match="2 rows on 1 threads"):
+        assert_row_invariant(isa, lambda _, chosen: np.nextafter(values[chosen], np.float32(len(chosen) > 1)))
+
+
+@pytest.mark.parametrize(("outputs", "inputs"), [(1, 1), (64, 32), (33, 257), (100, 70), (130, 600)])
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_product(isa, number_format, outputs, inputs, has_bias):
+    matrix, values = normal(outputs, inputs), normal(NUM_ROWS, inputs, seed=1)
+    bias = normal(outputs, seed=2) if has_bias else None
+
+    def multiply(device: Device, chosen: np.ndarray) -> np.ndarray:
+        weight = PackedWeight(device, number_format, outputs, inputs)
+        weight.store(0, matrix)
+        return weight.multiply(values[chosen], bias)
+
+    assert_row_invariant(isa, multiply)
+
+
+def test_embedding(isa, number_format):
+    matrix = normal(NUM_ROWS, 45)
+
+    def embed(device: Device, chosen: np.ndarray) -> np.ndarray:
+        weight = PackedWeight(device, number_format, *matrix.shape)
+        weight.store(0, matrix)
+        return weight.embed(chosen, 1.7)
+
+    assert_row_invariant(isa, embed)
+
+
+@pytest.mark.parametrize("width", [16, 70, 301])
+@pytest.mark.parametrize("has_delta_norm", [False, True])
+def test_residual_norm(isa, number_format, width, has_delta_norm):
+    residual, delta = normal(NUM_ROWS, width), normal(NUM_ROWS, width, seed=1)
+    norm, delta_norm = normal(width, seed=2), normal(width, seed=3) if has_delta_norm else None
+
+    def add_and_normalise(device: Device, chosen: np.ndarray) -> np.ndarray:
+        both = Operations.residual_norm(
+            device, residual[chosen], delta[chosen], delta_norm, norm, eps=1e-6, format=number_format
+        )
+        return np.stack(both, axis=1)
+
+    assert_row_invariant(isa, add_and_normalise)
+
+
+@pytest.mark.parametrize("activation", ["silu", "gelu_tanh"])
+@pytest.mark.parametrize("width", [1, 70, 1100])
+def test_gated_activation(isa, number_format, activation, width):
+    gate_up = 4.0 * normal(NUM_ROWS, 2 * width)
+    assert_row_invariant(
+        isa,
+        lambda device, chosen: Operations.gated_activation(device, gate_up[chosen], activation, format=number_format),
+    )
+
+
+def test_soft_cap(isa):
+    values = 10.0 * normal(NUM_ROWS, 83)
+    assert_row_invariant(isa, lambda device, chosen: Operations.soft_cap(device, values[chosen], 5.0))
+
+
+def test_rotary_angles(isa):
+    positions = np.random.default_rng(0).integers(0, 100_000, NUM_ROWS, dtype=np.int32)
+    frequencies = np.float32(1e4) ** (-np.arange(19, dtype=np.float32) / 19)
+    assert_row_invariant(
+        isa, lambda device, chosen: Operations.rotary_angles(device, positions[chosen], frequencies, 1.1)
+    )
+
+
+@dataclass
+class AttentionRows:
+    """NUM_ROWS rows of three sequences, whose blocks lie scattered among poisoned ones."""
+
+    head_dim: int
+    group: int
+    window: int
+    softcap: float
+    LENGTHS = (150, 70, 37)
+    NUM_BLOCKS = 30
+
+    def __post_init__(self) -> None:
+        assert sum(self.LENGTHS) == NUM_ROWS
+        self.sequences = np.repeat(np.arange(3), self.LENGTHS).astype(np.int32)
+        self.positions = np.concatenate([np.arange(length) for length in self.LENGTHS]).astype(np.int32)
+        self.block_tables = np.random.default_rng(1).permutation(self.NUM_BLOCKS)[:15].reshape(3, 5).astype(np.int32)
+        self.qkv = 2.0 * normal(NUM_ROWS, 2 * (self.group + 2) * self.head_dim)
+
+    def cache(self, device: Device, number_format: str) -> KvLayer:
+        return KvLayer(device, number_format, num_blocks=self.NUM_BLOCKS, num_kv_heads=2, head_dim=self.head_dim)
+
+    def store(self, device: Device, cache: KvLayer, chosen: np.ndarray) -> np.ndarray:
+        frequencies = np.float32(100.0) ** (-np.arange(self.head_dim // 2, dtype=np.float32) * 2 / self.head_dim)
+        return cache.rotate_and_store(
+            self.qkv[chosen],
+            *self.places(chosen),
+            angles=Operations.rotary_angles(device, self.positions[chosen], frequencies, 1.0),
+            qk_norm="head",
+            q_norm=normal(self.head_dim, seed=4),
+            k_norm=normal(self.head_dim, seed=5),
+            eps=1e-6,
+            query_scale=self.head_dim**-0.5,
+        )
+
+    def attend(self, cache: KvLayer, rotated: np.ndarray, chosen: np.ndarray, number_format: str) -> np.ndarray:
+        return cache.attention(
+            rotated, *self.places(chosen), window=self.window, softcap=self.softcap, format=number_format
+        )
+
+    def places(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return self.positions[chosen], self.sequences[chosen], self.block_tables
+
+
+@pytest.fixture(
+    params=[(16, 1, 0, 0.0), (32, 2, 5, 0.0), (64, 4, 40, 3.0), (80, 8, 0, 3.0), (128, 2, 64, 0.0), (20, 3, 33, 0.0)],
+    ids=lambda param: "head_dim {} group {} window {} softcap {}".format(*param),
+)
+def attention_rows(request) -> AttentionRows:
+    return AttentionRows(*request.param)
+
+
+def test_rotate_and_store(isa, number_format, attention_rows):
+    def store(device: Device, chosen: np.ndarray) -> np.ndarray:
+        return attention_rows.store(device, attention_rows.cache(device, number_format), chosen)
+
+    assert_row_invariant(isa, store)
+
+
+def test_attention(isa, number_format, attention_rows):
+    stored: dict[Device, tuple[KvLayer, np.ndarray]] = {}
+
+    def attend(device: Device, chosen: np.ndarray) -> np.ndarray:
+        if device not in stored:
+            cache = attention_rows.cache(device, number_format)
+            stored[device] = cache, attention_rows.store(device, cache, np.arange(NUM_ROWS))
+        cache, rotated = stored[device]
+        return attention_rows.attend(cache, rotated[chosen], chosen, number_format)
+
+    assert_row_invariant(isa, attend)
+
+
+def test_attention_sees_no_later_position(isa, number_format, attention_rows):
+    """Decoding, where later slots still hold NaN, gives the bits of a prefill, where they hold the future."""
+    device, rows = Device.cpu(isa, threads=1), attention_rows
+    every = np.arange(NUM_ROWS)
+    whole = rows.cache(device, number_format)
+    prefilled = rows.attend(whole, rows.store(device, whole, every), every, number_format)
+    growing = rows.cache(device, number_format)
+    for row in every[:, None]:
+        decoded = rows.attend(growing, rows.store(device, growing, row), row, number_format)
+        assert same_bits(decoded, prefilled[row]), f"row {row}"
+
+
+@pytest.fixture(params=MODELS)
+def model(request):
+    return MODELS[request.param]
+
+
+def prefill(decoder: PagedDecoder, chunk: int, sequence: int = 0) -> np.ndarray:
+    """All logits of one sequence, computed in chunks.  # [positions, vocab]"""
+    rows = [(sequence, position) for position in range(decoder.tokens.shape[1])]
+    return np.concatenate([decoder.forward(rows[first : first + chunk]) for first in range(0, len(rows), chunk)])
+
+
+def test_every_chunking_gives_the_same_logits(isa, number_format):
+    tokens = random_tokens(PLAIN, 1, NUM_ROWS)
+    decoded = prefill(PagedDecoder(PLAIN, Device.cpu(isa, threads=1), number_format, tokens=tokens), chunk=1)
+    assert np.isfinite(decoded).all()
+    for chunk in COUNTS[1:]:
+        decoder = PagedDecoder(PLAIN, Device.cpu(isa, threads=1), number_format, tokens=tokens, seed=chunk)
+        assert same_bits(prefill(decoder, chunk), decoded), f"chunks of {chunk}"
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_every_model_gives_the_same_logits_in_any_chunks(isa, number_format, model, threads):
+    tokens = random_tokens(model, 1, 110)
+    decoded = prefill(PagedDecoder(model, Device.cpu(isa, threads=1), number_format, tokens=tokens), chunk=1)
+    assert np.isfinite(decoded).all()
+    for chunk in (110, 7, 16, 33):
+        decoder = PagedDecoder(model, Device.cpu(isa, threads), number_format, tokens=tokens, seed=chunk)
+        assert same_bits(prefill(decoder, chunk), decoded), f"chunks of {chunk}"
+
+
+def random_passes(rng: np.random.Generator, num_sequences: int, length: int) -> list[list[Row]]:
+    """Passes that bring every sequence from 0 to `length`, in pieces of any size, their rows shuffled together."""
+    reached, passes = [0] * num_sequences, []
+    while min(reached) < length:
+        ends = [min(length, start + int(rng.integers(0, 30))) for start in reached]
+        pending = [list(range(start, end)) for start, end in zip(reached, ends, strict=True)]
+        rows = []
+        while any(pending):
+            sequence = int(rng.choice([index for index, positions in enumerate(pending) if positions]))
+            rows.append((sequence, pending[sequence].pop(0)))
+        reached = ends
+        passes += [rows] if rows else []
+    return passes
+
+
+@pytest.mark.parametrize("threads", THREADS)
+def test_sequences_mixed_in_any_order_give_the_logits_of_each_alone(isa, number_format, model, threads):
+    tokens = random_tokens(model, 5, 90)
+    lone = PagedDecoder(model, Device.cpu(isa, threads=1), number_format, tokens=tokens)
+    alone = np.stack([prefill(lone, 90, sequence) for sequence in range(5)])
+    mixed = PagedDecoder(model, Device.cpu(isa, threads), number_format, tokens=tokens, seed=threads)
+    for rows in random_passes(np.random.default_rng(threads), 5, 90):
+        for row, logits in zip(rows, mixed.forward(rows), strict=True):
+            assert same_bits(logits, alone[row]), f"sequence and position {row}"
+
+
+def test_rejected_predictions_leave_no_trace(isa, number_format):
+    """Rows written for wrong predictions are overwritten; what was beyond the commit is never read."""
+    tokens = random_tokens(PLAIN, 1, 80)
+    expected = prefill(PagedDecoder(PLAIN, Device.cpu(isa, threads=1), number_format, tokens=tokens), chunk=80)
+    decoder = PagedDecoder(PLAIN, Device.cpu(isa, threads=1), number_format, tokens=tokens.copy())
+    for position in range(72):
+        decoder.tokens[0, position + 1 : position + 8] = (tokens[0, position + 1 : position + 8] + 1) % 150
+        verified = decoder.forward([(0, ahead) for ahead in range(position, position + 8)])
+        assert same_bits(verified[0], expected[position])
+        assert not same_bits(verified[1], expected[position + 1])
+        decoder.tokens[0, position + 1] = tokens[0, position + 1]
+
+
+def test_what_a_row_does_depend_on_changes_its_bits(isa, number_format):
+    """Its own token, its position, an earlier token, and the blocks that hold its past."""
+    tokens = random_tokens(PLAIN, 1, 50)
+
+    def last_logits(changed: np.ndarray, *, poison: bool = False) -> np.ndarray:
+        decoder = PagedDecoder(PLAIN, Device.cpu(isa, threads=1), number_format, tokens=changed)
+        prefill(decoder, chunk=50)
+        if poison:
+            decoder.decoder.poison([int(decoder.batch.block_tables[0, 0])])
+        return decoder.forward([(0, 49)])
+
+    expected = last_logits(tokens)
+    for position in (0, 31, 32, 49):
+        changed = tokens.copy()
+        changed[0, position] = (changed[0, position] + 1) % 150
+        assert not same_bits(last_logits(changed), expected)
+    assert not same_bits(last_logits(tokens[:, [1, 0, *range(2, 50)]]), expected)
+    assert np.isnan(last_logits(tokens, poison=True)).all()
