@@ -11,7 +11,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
 PACKAGING := pyproject.toml constraints.txt
 NATIVE := $(shell find native -type f)
-CPP := $(shell find native clients -name '*.cpp' -o -name '*.h' | grep -v node_modules)
+CPP := $(shell find native clients \( -name build -o -name node_modules \) -prune -o \( -name '*.cpp' -o -name '*.h' \) -print)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo build test matrix lint format protos bench clean

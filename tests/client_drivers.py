@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-import outrider
 import pytest
-from outrider import Chunk, Result
 
+import outrider
+from outrider import Chunk, Result
 from tests.scripted_server import DRAWN_SEED, answer, text_of
 
 PROMPT = "def quicksort"

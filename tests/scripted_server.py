@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 import grpc
+
 from outrider.v1 import common_pb2, generation_pb2
 from outrider.v1.generation_pb2_grpc import GenerationServiceServicer, add_GenerationServiceServicer_to_server
 

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
-from outrider.v1.generation_pb2_grpc import GenerationServiceStub
 
+from outrider.v1.generation_pb2_grpc import GenerationServiceStub
 from services.engine.config import EngineConfig, resolve_isa
 from services.engine.predictor import Predictor
 from services.rpc.server_config import ServerConfig

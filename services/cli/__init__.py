@@ -10,6 +10,7 @@ _COMMANDS = {
     "demo": ("services.cli.demo", "start the demo model, watch it write, stop it"),
     "target": ("services.target.command", "run the target service"),
     "generate": ("services.cli.generate", "continue a prompt and print the text as it streams"),
+    "bench": ("services.cli.bench", "measure the decoder: decode, prefill, and the cost of verifying rows"),
 }
 
 

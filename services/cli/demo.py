@@ -5,7 +5,6 @@ import sys
 import tempfile
 
 from outrider import Client, OutriderError
-
 from services.cli.figures import figures
 from services.cli.target_process import TargetFailedError, TargetProcess, demo_model
 from services.cli.terminal import Terminal

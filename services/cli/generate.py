@@ -3,14 +3,15 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import cast
 
 import grpc
-from outrider import Client, GenerateOptions, InvalidArgument, Message, OutriderError, Prompt, Result, Token
 
+from outrider import Client, GenerateOptions, InvalidArgument, Message, OutriderError, Prompt, Result, Token
 from services.cli.figures import figures
 from services.cli.terminal import Terminal
 
-_INTERRUPTED = 130  # as shells report a process that SIGINT ended
+_INTERRUPTED, _UNREAD = 130, 141  # as shells report a process that SIGINT or SIGPIPE ended
 _OPTIONS = ("max_tokens", "min_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "ignore_eos", "logprobs")
 _RETRIES = 5  # of an address that does not answer, about three seconds
 
@@ -44,6 +45,9 @@ def run(arguments: argparse.Namespace) -> int:
         if not error.violations:
             err.error(str(error))
         return 1
+    except BrokenPipeError:
+        out.discard()
+        return _UNREAD
     except (OutriderError, OSError, ValueError) as error:
         err.error(f"outrider generate: {error}")
         return 1
@@ -77,7 +81,7 @@ def _prompt(arguments: argparse.Namespace) -> Prompt:
 
 def _options(arguments: argparse.Namespace) -> GenerateOptions:
     options = {name: getattr(arguments, name) for name in _OPTIONS}
-    return GenerateOptions(stop=arguments.stop, **options)  # type: ignore[typeddict-item]
+    return cast(GenerateOptions, {"stop": arguments.stop, **options})
 
 
 def _describe(token: Token) -> str:

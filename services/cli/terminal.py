@@ -1,5 +1,6 @@
 """Terminal: where a command writes, with colour only where somebody looks."""
 
+import os
 from typing import TextIO
 
 _BOLD, _DIM, _RED, _PLAIN = "\033[1m", "\033[2m", "\033[31m", "\033[0m"
@@ -28,6 +29,12 @@ class Terminal:
     def error(self, text: str) -> None:
         """Write a line that tells of a failure."""
         self._line(_RED, text)
+
+    def discard(self) -> None:
+        """Send what is still buffered nowhere: nobody reads any more, and Python's last flush would complain."""
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._stream.fileno())
+        os.close(nowhere)
 
     def _line(self, style: str, text: str) -> None:
         self.text(f"{style}{text}{_PLAIN}\n" if self._is_coloured else f"{text}\n")

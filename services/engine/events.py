@@ -65,17 +65,29 @@ class Timings:
     finished: float = 0.0
 
 
+class NoSpeculation(Enum):
+    """Why a generation ran without predictions."""
+
+    FORBIDDEN = auto()
+    NO_PREDICTOR = auto()
+    UNAVAILABLE = auto()
+    SLOWER = auto()
+
+
 @dataclass(slots=True)
 class SpeculationStats:
     """How the predictions of one sequence fared; position i counts the i-th prediction of each pass."""
 
-    passes: int = 0
+    passes: int = 0  # that drew at least one token
     offered: list[int] = field(default_factory=list)
     accepted: list[int] = field(default_factory=list)
-    why_not: str = ""
+    why_not: NoSpeculation | None = None  # the latest reason; it matters where nothing was offered
+    detail: str = ""
+    losses: int = 0  # of the draft, while it followed the sequence
+    returns: int = 0
 
     def count(self, num_offered: int, num_accepted: int) -> None:
-        """Add one pass over a sequence's decode row with its predictions."""
+        """Add one pass that drew, with its predictions."""
         self.passes += 1
         missing = num_offered - len(self.offered)
         self.offered.extend([0] * missing)

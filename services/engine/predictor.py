@@ -9,11 +9,15 @@ from services.engine.sequence import Sequence
 class Predictor(Protocol):
     """Predicts a sequence's next tokens. It reads sequences and never changes one; wrong predictions cost speed only.
 
-    All methods are called by the engine thread and return at once.
+    All methods are called by the engine thread; `predict` may wait for predictions that are under way, the others
+    return at once.
     """
 
+    absence: str
+    """Why it predicts nothing at present; empty where it does."""
+
     def predict(self, sequence: Sequence, limit: int) -> Tokens[int]:
-        """At most `limit` token ids that may follow `sequence.tokens`; empty where there is no prediction."""
+        """At most `limit` ids that may follow `sequence.tokens`; a limit of 0 says that none are wanted for now."""
 
     def commit(self, sequence: Sequence) -> None:
         """The sequence's tokens have grown, or it is new."""

@@ -10,7 +10,6 @@ from typing import TypeVar
 
 from outrider.v1 import generation_pb2
 from outrider.v1.generation_pb2_grpc import add_GenerationServiceServicer_to_server
-
 from services.engine.chat_template import ChatTemplate
 from services.engine.config import EngineConfig
 from services.engine.events import Failed
@@ -93,12 +92,13 @@ class TargetServer:
 
     def _load(self) -> TargetEngine:
         def on_failure() -> None:
-            self._loop.call_soon_threadsafe(self._fail)
+            asyncio.run_coroutine_threadsafe(self._fail(), self._loop)
 
         return TargetEngine.open(self._config, predictor=self._predictor, on_failure=on_failure)
 
-    def _fail(self) -> None:
+    async def _fail(self) -> None:
         self._servicer.close("the engine has failed")
+        await self._server.set_serving(False)
         self._failed.set()
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from grpc import aio
+
 from outrider.v1 import generation_pb2
 from outrider.v1.generation_pb2_grpc import GenerationServiceServicer
-
 from services.engine.events import Failed
 from services.engine.request import Request
 from services.engine.sequence import Sequence

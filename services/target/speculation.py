@@ -1,12 +1,14 @@
 """Speculation: which predictions are verified beside each sequence's own row, and how they fared."""
 
+import time
 from collections.abc import Iterable
 
-from services.engine.events import TokenRecord
+from services.engine.events import NoSpeculation, TokenRecord
 from services.engine.predictor import Predictor
 from services.engine.request import SpeculationMode
 from services.engine.scheduler import ScheduledRows, Scheduler
 from services.engine.sequence import Sequence
+from services.target.controller import Controller
 
 
 class Speculation:
@@ -15,49 +17,55 @@ class Speculation:
     def __init__(self, predictor: Predictor | None, *, vocab_size: int) -> None:
         self._predictor = predictor
         self._vocab_size = vocab_size
+        self._controller = Controller()
+        self._step_began = 0.0
 
     def open(self, sequence: Sequence) -> None:
         """Begin to follow a new sequence."""
-        if sequence.request.speculation.mode is SpeculationMode.NEVER:
-            sequence.speculation.why_not = "the request forbids it"
+        if not _is_allowed(sequence):
+            _explain(sequence, NoSpeculation.FORBIDDEN, "the request forbids it")
         elif self._predictor is None:
-            sequence.speculation.why_not = "no draft is configured"
+            _explain(sequence, NoSpeculation.NO_PREDICTOR, "no draft is configured")
         else:
             self._predictor.commit(sequence)
 
     def extend(self, batch: Iterable[ScheduledRows], scheduler: Scheduler, *, max_rows: int) -> None:
         """Add predictions to the decoding rows, within what is left of the pass's row budget."""
+        self._step_began = time.monotonic()
         if self._predictor is None:
             return
         spare_rows = max_rows - sum(rows.num_rows for rows in batch)
         for rows in batch:
-            if not rows.is_decode or not self._follows(rows.sequence):
-                continue
-            limit = min(self._limit(rows.sequence), spare_rows)
-            if limit > 0:
-                scheduler.add_predictions(rows, self._valid(self._predictor.predict(rows.sequence, limit))[:limit])
+            if rows.is_decode and _is_allowed(rows.sequence):
+                limit = max(0, min(self._controller.limit(rows.sequence), spare_rows))
+                scheduler.add_predictions(rows, self._predict(self._predictor, rows.sequence, limit))
                 spare_rows -= len(rows.predictions)
 
     def settle(self, rows: ScheduledRows, committed: Iterable[TokenRecord]) -> None:
         """Count a sequence's pass, and tell the predictor what was committed."""
         sequence = rows.sequence
-        if rows.is_decode:
-            num_accepted = sum(record.predicted for record in committed)
-            sequence.speculation.count(len(rows.predictions), num_accepted)
-        if self._predictor is not None and self._follows(sequence):
+        num_accepted = sum(record.predicted for record in committed)
+        sequence.speculation.count(len(rows.predictions), num_accepted)
+        if self._predictor is not None and _is_allowed(sequence):
             self._predictor.commit(sequence)
+
+    def observe(self, batch: Iterable[ScheduledRows], num_committed: int) -> None:
+        """A step has ended: let the controller learn from it, if it was of its making."""
+        if self._predictor is not None and all(rows.is_decode and _is_automatic(rows.sequence) for rows in batch):
+            self._controller.observe(time.monotonic() - self._step_began, num_committed)
 
     def close(self, sequence: Sequence) -> None:
         """Forget a sequence that has ended or was dropped."""
-        if self._predictor is not None and self._follows(sequence):
+        if self._predictor is not None and _is_allowed(sequence):
             self._predictor.close(sequence)
 
-    def _follows(self, sequence: Sequence) -> bool:
-        return sequence.request.speculation.mode is not SpeculationMode.NEVER
-
-    def _limit(self, sequence: Sequence) -> int:
-        """Predictions that can still become tokens: one place of what remains is the target's own."""
-        return min(sequence.request.speculation.num_predictions, sequence.num_remaining - 1)
+    def _predict(self, predictor: Predictor, sequence: Sequence, limit: int) -> list[int]:
+        predictions = self._valid(predictor.predict(sequence, limit))[:limit]
+        if not predictions and _is_automatic(sequence) and not self._controller.speculates:
+            _explain(sequence, NoSpeculation.SLOWER, self._controller.detail)
+        elif not predictions and limit:
+            _explain(sequence, NoSpeculation.UNAVAILABLE, predictor.absence or "no prediction came in time")
+        return predictions
 
     def _valid(self, predictions: Iterable[int]) -> list[int]:
         """The predictions up to the first that is no token id."""
@@ -67,3 +75,15 @@ class Speculation:
                 break
             valid.append(token_id)
         return valid
+
+
+def _is_allowed(sequence: Sequence) -> bool:
+    return sequence.request.speculation.mode is not SpeculationMode.NEVER
+
+
+def _is_automatic(sequence: Sequence) -> bool:
+    return sequence.request.speculation.mode is SpeculationMode.AUTO
+
+
+def _explain(sequence: Sequence, why_not: NoSpeculation, detail: str) -> None:
+    sequence.speculation.why_not, sequence.speculation.detail = why_not, detail

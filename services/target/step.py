@@ -58,14 +58,16 @@ class TargetStep:
 
     def _settle(self, batch: list[ScheduledRows], drawn: list[Drawn]) -> None:
         results = iter(drawn)
+        num_committed = 0
         for rows in batch:
             if rows.draws:
-                self._commit(rows, next(results))
+                num_committed += self._commit(rows, next(results))
             else:
                 self._scheduler.settle(rows, 0)
                 rows.sequence.report_progress()
+        self._speculation.observe(batch, num_committed)
 
-    def _commit(self, rows: ScheduledRows, drawn: Drawn) -> None:
+    def _commit(self, rows: ScheduledRows, drawn: Drawn) -> int:
         sequence = rows.sequence
         num_committed = sequence.commit(drawn.records) if drawn.records else 0
         if drawn.failure is not None and not sequence.is_finished:
@@ -74,6 +76,7 @@ class TargetStep:
         self._speculation.settle(rows, drawn.records[:num_committed])
         if sequence.is_finished:
             self._end(sequence)
+        return num_committed
 
     def _end(self, sequence: Sequence) -> None:
         self.drop(sequence)

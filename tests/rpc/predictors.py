@@ -10,6 +10,8 @@ from services.engine.sequence import Sequence
 class _NoPredictions:
     """Predicts nothing."""
 
+    absence = "there is nothing to say"
+
     def predict(self, sequence: Sequence, limit: int) -> Tokens[int]:
         return []
 

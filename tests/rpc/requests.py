@@ -8,8 +8,8 @@ import grpc
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
-from outrider.v1 import common_pb2, generation_pb2
 
+from outrider.v1 import common_pb2, generation_pb2
 from tests.server import RunningTarget
 
 PROMPT = "import os\nimport sys\n\ndef main(argv):\n"

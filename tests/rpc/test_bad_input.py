@@ -5,8 +5,8 @@ from typing import Any
 
 import grpc
 import pytest
-from outrider.v1 import generation_pb2
 
+from outrider.v1 import generation_pb2
 from tests.checkpoints import CONTEXT_LENGTH, VOCAB_SIZE
 from tests.rpc.requests import PROMPT, as_unary, stream, stream_request, violations
 from tests.server import RunningTarget

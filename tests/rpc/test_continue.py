@@ -7,8 +7,8 @@ from typing import Any
 import grpc
 import pytest
 from google.rpc import error_details_pb2
-from outrider.v1.generation_pb2 import StreamGenerateRequest
 
+from outrider.v1.generation_pb2 import StreamGenerateRequest
 from tests.rpc.requests import Streamed, detail, stop_string_in, stream, stream_request, violations
 from tests.server import RunningTarget, target_server
 

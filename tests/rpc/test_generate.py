@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from outrider.v1 import common_pb2, generation_pb2
 
+from outrider.v1 import common_pb2, generation_pb2
 from tests.checkpoints import CHAT_TEMPLATE, CONTEXT_LENGTH, SPECIAL_TOKENS, VOCAB_SIZE, byte_level_tokenizer
 from tests.rpc.requests import PROMPT, as_unary, stop_string_in, stream, stream_request
 from tests.server import RunningTarget, target_server
@@ -34,7 +34,7 @@ def test_events_come_in_order_and_progress_only_before_text(chunked: RunningTarg
     assert whole.kinds.index("finished") == last
     done = [prefill.done_tokens for prefill in whole.prefills]
     assert done == sorted(set(done))
-    assert done[0] == 16
+    assert {count % 16 for count in done} == {0}
     assert {prefill.total_tokens for prefill in whole.prefills} == {100}
 
 
@@ -162,7 +162,7 @@ def test_the_final_event_says_where_the_time_went_and_why_nothing_was_predicted(
     assert sum(span.ToNanoseconds() for span in spans) == pytest.approx(timings.total.ToNanoseconds(), abs=3)
     assert 0 < timings.first_token.ToNanoseconds() <= timings.total.ToNanoseconds()
     stats = finished.speculation
-    assert (stats.passes, stats.predicted, stats.accepted, stats.tokens_per_pass) == (23, 0, 0, 1.0)
+    assert (stats.passes, stats.predicted, stats.accepted, stats.tokens_per_pass) == (24, 0, 0, 1.0)
     assert stats.no_speculation_reason == common_pb2.NO_SPECULATION_REASON_NO_PREDICTOR
     forbidden = stream(target, stream_request(speculation={"mode": common_pb2.SPECULATION_MODE_NEVER}))
     assert forbidden.finished.speculation.no_speculation_reason == common_pb2.NO_SPECULATION_REASON_FORBIDDEN

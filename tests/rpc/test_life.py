@@ -11,9 +11,9 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
+
 from outrider.v1.generation_pb2 import GetModelInfoRequest
 from outrider.v1.generation_pb2_grpc import GenerationServiceStub
-
 from services.engine.checkpoint_error import CheckpointError
 from services.engine.config import ConfigError
 from services.rpc.server_config import ServerConfig

@@ -4,9 +4,9 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
-import outrider
 import pytest
 
+import outrider
 from tests.client_drivers import PROMPT, WHOLE
 from tests.scripted_server import EOS, Fault, ScriptedServer, text_of
 

@@ -5,9 +5,9 @@
 import asyncio
 import threading
 
-import outrider
 import pytest
 
+import outrider
 from tests.client_drivers import PROMPT, WHOLE, Collect, with_both_clients
 from tests.scripted_server import Fault, ScriptedServer
 

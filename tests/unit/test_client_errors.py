@@ -3,14 +3,14 @@
 from collections.abc import Iterator
 
 import grpc
-import outrider
 import pytest
 from google.protobuf import any_pb2
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 from grpc_status import rpc_status
+
+import outrider
 from outrider import Violation
 from outrider.errors import as_error
-
 from tests.client_drivers import Collect, with_both_clients
 from tests.scripted_server import Event, Request, ScriptedServer, ScriptedServicer
 

@@ -1,9 +1,10 @@
 """What the caller says is what is sent: what is left out stays unset, and what cannot be sent is named."""
 
 import numpy as np
-import outrider
 import pytest
 from google.protobuf.json_format import MessageToDict
+
+import outrider
 from outrider.request import GenerateOptions, build_detokenize_request, build_stream_request, build_tokenize_request
 from outrider.v1 import common_pb2, generation_pb2
 

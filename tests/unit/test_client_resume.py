@@ -1,10 +1,10 @@
 """A stream goes on with the same bytes, whatever happens to the servers behind it."""
 
 import grpc
-import outrider
 import pytest
-from outrider import Chunk
 
+import outrider
+from outrider import Chunk
 from tests.client_drivers import PROMPT, WHOLE, Collect, check_whole, collect_sync, with_both_clients
 from tests.cutting_proxy import CuttingProxy
 from tests.scripted_server import DRAWN_SEED, Fault, Request, ScriptedServer, ScriptedServicer, text_of

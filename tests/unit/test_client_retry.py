@@ -1,6 +1,7 @@
 """Retries go round the addresses, slow down, and end."""
 
 import pytest
+
 from outrider.errors import (
     Cancelled,
     DeadlineExceeded,

@@ -1,7 +1,6 @@
 """A stream gives the answer in order, chunk by chunk, and its result at the end."""
 
 from outrider import FinishReason, NoSpeculationReason
-
 from tests.client_drivers import PROMPT, WHOLE, Collect, check_whole, with_both_clients
 from tests.scripted_server import DRAWN_SEED, EOS, Fault, ScriptedServer
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 
 from services.engine.block_manager import BlockManager
-from services.engine.events import SpeculationStats
+from services.engine.events import NoSpeculation, SpeculationStats
 from services.engine.request import SpeculationMode, SpeculationPolicy
 from services.engine.scheduler import ScheduledRows, Scheduler, SchedulerConfig
 from services.engine.sequence import Sequence
@@ -15,6 +15,8 @@ from tests.unit.sequences import VOCAB_SIZE, make_request, make_sequence, record
 
 class Reciter:
     """Predicts the same tokens always, whatever it is asked for, and notes what it is told."""
+
+    absence = ""
 
     def __init__(self, tokens: Iterable[int]) -> None:
         self._tokens = [*tokens]
@@ -65,7 +67,7 @@ async def test_no_more_is_added_than_the_request_allows(mode, num_predictions, a
     add_decoding(scheduler, speculation=policy(num_predictions, mode))
     predictor = Reciter(b"abcdefg")
     assert predictions(extend(predictor, scheduler)) == [added]
-    assert predictor.asked == [num_predictions] * (num_predictions > 0)
+    assert predictor.asked == [num_predictions]
 
 
 @pytest.mark.parametrize(("max_tokens", "added"), [(1, b""), (2, b"a"), (4, b"abc")])
@@ -116,7 +118,7 @@ async def test_without_a_predictor_nothing_is_added_and_the_reason_is_told():
     batch = scheduler.schedule()
     speculation.extend(batch, scheduler, max_rows=64)
     assert predictions(batch) == [b""]
-    assert sequence.speculation.why_not == "no draft is configured"
+    assert sequence.speculation.why_not is NoSpeculation.NO_PREDICTOR
 
 
 async def test_a_request_that_forbids_predictions_is_never_shown_to_the_predictor():
@@ -130,7 +132,7 @@ async def test_a_request_that_forbids_predictions_is_never_shown_to_the_predicto
     speculation.settle(rows, records_of(b"y"))
     speculation.close(sequence)
     assert (rows.predictions, predictor.asked, predictor.told) == ([], [], [])
-    assert sequence.speculation.why_not == "the request forbids it"
+    assert sequence.speculation.why_not is NoSpeculation.FORBIDDEN
 
 
 async def test_the_predictor_is_told_of_every_commit():

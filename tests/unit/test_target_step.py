@@ -21,6 +21,8 @@ NUM_BLOCKS = 32
 class Foresight:
     """Predicts what will be drawn, and knows whom it follows."""
 
+    absence = ""
+
     def __init__(self) -> None:
         self.followed: set[Sequence] = set()
 
@@ -100,7 +102,7 @@ async def test_when_the_end_is_told_all_is_counted_and_given_back():
         pass
     chunk, end = await read(stream)
     assert [record.predicted for record in chunk.records] == [False, *[True] * 3, False, *[True] * 2, False]
-    assert end.speculation == SpeculationStats(passes=2, offered=[2, 2, 1], accepted=[2, 2, 1])
+    assert end.speculation == SpeculationStats(passes=3, offered=[2, 2, 1], accepted=[2, 2, 1])
     assert snapshots == [(end.speculation, True)]
 
 

@@ -23,6 +23,8 @@ BLOCK_SIZE = 4
 class RandomPredictor:
     """Predicts right, wrong, too much, nothing, or what is no token; and knows whom it was told to follow."""
 
+    absence = ""
+
     def __init__(self, random: Random) -> None:
         self._random = random
         self.followed: dict[Sequence, int] = {}  # and how many tokens it has been told of

@@ -34,6 +34,8 @@ _FINISH_REASONS: dict[int, FinishReason] = {
 _NO_SPECULATION_REASONS: dict[int, NoSpeculationReason] = {
     common_pb2.NO_SPECULATION_REASON_FORBIDDEN: NoSpeculationReason.FORBIDDEN,
     common_pb2.NO_SPECULATION_REASON_NO_PREDICTOR: NoSpeculationReason.NO_PREDICTOR,
+    common_pb2.NO_SPECULATION_REASON_UNAVAILABLE: NoSpeculationReason.UNAVAILABLE,
+    common_pb2.NO_SPECULATION_REASON_SLOWER: NoSpeculationReason.SLOWER,
 }
 
 
@@ -111,6 +113,8 @@ def parse_speculation(message: common_pb2.SpeculationStats) -> Speculation:
         by_position=tuple(PositionAcceptance(entry.offered, entry.accepted) for entry in message.by_position),
         no_speculation_reason=_no_speculation_reason(message.no_speculation_reason),
         no_speculation_detail=message.no_speculation_detail,
+        draft_losses=message.draft_losses,
+        draft_returns=message.draft_returns,
     )
 
 

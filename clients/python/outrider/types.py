@@ -23,6 +23,8 @@ class NoSpeculationReason(StrEnum):
 
     FORBIDDEN = "forbidden"
     NO_PREDICTOR = "no_predictor"
+    UNAVAILABLE = "unavailable"
+    SLOWER = "slower"
     UNKNOWN = "unknown"
     """The server gave a reason that this version of the client does not know."""
 
@@ -131,6 +133,8 @@ class Speculation:
     no_speculation_reason: NoSpeculationReason | None
     """None if predictions were verified."""
     no_speculation_detail: str
+    draft_losses: int
+    draft_returns: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 
 from outrider.v1 import common_pb2, generation_pb2
-
 from services.engine.chat_template import ChatTemplateError
 from services.rpc.served_model import ServedModel
 from services.rpc.validation import Violations

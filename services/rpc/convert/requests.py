@@ -6,8 +6,8 @@ from typing import TypeVar
 from uuid import uuid4
 
 from google.protobuf.message import Message
-from outrider.v1 import common_pb2, generation_pb2
 
+from outrider.v1 import common_pb2, generation_pb2
 from services.engine.request import (
     OutputOptions,
     Request,

@@ -3,19 +3,20 @@
 from collections.abc import Iterable, Sequence
 
 from google.protobuf.duration_pb2 import Duration
-from outrider.v1 import common_pb2, generation_pb2
 
+from outrider.v1 import common_pb2, generation_pb2
 from services.engine.events import (
     Candidate,
     Chunk,
     Finished,
     FinishReason,
+    NoSpeculation,
     Progress,
     SpeculationStats,
     Timings,
     TokenRecord,
 )
-from services.engine.request import Request, SpeculationMode
+from services.engine.request import Request
 from services.engine.tokenizer import Tokenizer
 from services.rpc.limits import LIMITS
 from services.rpc.served_model import ServedModel
@@ -28,6 +29,12 @@ _REASONS = {
     FinishReason.DEADLINE: common_pb2.FINISH_REASON_DEADLINE,
     FinishReason.NO_CANDIDATES: common_pb2.FINISH_REASON_NO_CANDIDATES,
     FinishReason.INVALID_LOGITS: common_pb2.FINISH_REASON_INVALID_LOGITS,
+}
+_NO_SPECULATION = {
+    NoSpeculation.FORBIDDEN: common_pb2.NO_SPECULATION_REASON_FORBIDDEN,
+    NoSpeculation.NO_PREDICTOR: common_pb2.NO_SPECULATION_REASON_NO_PREDICTOR,
+    NoSpeculation.UNAVAILABLE: common_pb2.NO_SPECULATION_REASON_UNAVAILABLE,
+    NoSpeculation.SLOWER: common_pb2.NO_SPECULATION_REASON_SLOWER,
 }
 
 
@@ -56,7 +63,7 @@ def write_event(
         case Chunk():
             return response(chunk=_write_chunk(event, tokenizer, with_records=request.output.records))
         case Finished():
-            return response(finished=_write_finished(event, request))
+            return response(finished=_write_finished(event))
 
 
 def write_whole(responses: Iterable[generation_pb2.StreamGenerateResponse]) -> generation_pb2.GenerateResponse:
@@ -131,7 +138,7 @@ def _write_chunk(chunk: Chunk, tokenizer: Tokenizer, *, with_records: bool) -> g
     )
 
 
-def _write_finished(finished: Finished, request: Request) -> generation_pb2.Finished:
+def _write_finished(finished: Finished) -> generation_pb2.Finished:
     message = generation_pb2.Finished(
         reason=_REASONS[finished.reason],
         usage=common_pb2.Usage(
@@ -140,7 +147,7 @@ def _write_finished(finished: Finished, request: Request) -> generation_pb2.Fini
             cached_tokens=finished.cached_tokens,
         ),
         timings=_write_timings(finished.timings),
-        speculation=_write_speculation(finished.speculation, request.speculation.mode),
+        speculation=_write_speculation(finished.speculation),
     )
     if finished.stop_string is not None:
         message.stop_string = finished.stop_string
@@ -190,9 +197,9 @@ def _duration(seconds: float) -> Duration:
     return duration
 
 
-def _write_speculation(stats: SpeculationStats, mode: SpeculationMode) -> common_pb2.SpeculationStats:
+def _write_speculation(stats: SpeculationStats) -> common_pb2.SpeculationStats:
     accepted = sum(stats.accepted)
-    return common_pb2.SpeculationStats(
+    message = common_pb2.SpeculationStats(
         passes=stats.passes,
         predicted=sum(stats.offered),
         accepted=accepted,
@@ -201,14 +208,10 @@ def _write_speculation(stats: SpeculationStats, mode: SpeculationMode) -> common
             common_pb2.PositionAcceptance(offered=offered, accepted=accepted)
             for offered, accepted in zip(stats.offered, stats.accepted, strict=True)
         ],
-        no_speculation_reason=_why_not(stats, mode),
-        no_speculation_detail=stats.why_not,
+        draft_losses=stats.losses,
+        draft_returns=stats.returns,
     )
-
-
-def _why_not(stats: SpeculationStats, mode: SpeculationMode) -> common_pb2.NoSpeculationReason.ValueType:
-    if not stats.why_not:
-        return common_pb2.NO_SPECULATION_REASON_UNSPECIFIED
-    if mode is SpeculationMode.NEVER:
-        return common_pb2.NO_SPECULATION_REASON_FORBIDDEN
-    return common_pb2.NO_SPECULATION_REASON_NO_PREDICTOR
+    if not stats.offered and stats.why_not is not None:
+        message.no_speculation_reason = _NO_SPECULATION[stats.why_not]
+        message.no_speculation_detail = stats.detail
+    return message

@@ -109,6 +109,10 @@ class _NoSpeculationReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_N
     """The request forbade it."""
     NO_SPECULATION_REASON_NO_PREDICTOR: _NoSpeculationReason.ValueType  # 2
     """The server has no source of predictions."""
+    NO_SPECULATION_REASON_UNAVAILABLE: _NoSpeculationReason.ValueType  # 3
+    """The source could not be reached, or its predictions came too late."""
+    NO_SPECULATION_REASON_SLOWER: _NoSpeculationReason.ValueType  # 4
+    """The server measured that it would be slower."""
 
 class NoSpeculationReason(_NoSpeculationReason, metaclass=_NoSpeculationReasonEnumTypeWrapper):
     """Why a generation ran without predictions."""
@@ -119,6 +123,10 @@ NO_SPECULATION_REASON_FORBIDDEN: NoSpeculationReason.ValueType  # 1
 """The request forbade it."""
 NO_SPECULATION_REASON_NO_PREDICTOR: NoSpeculationReason.ValueType  # 2
 """The server has no source of predictions."""
+NO_SPECULATION_REASON_UNAVAILABLE: NoSpeculationReason.ValueType  # 3
+"""The source could not be reached, or its predictions came too late."""
+NO_SPECULATION_REASON_SLOWER: NoSpeculationReason.ValueType  # 4
+"""The server measured that it would be slower."""
 Global___NoSpeculationReason: _TypeAlias = NoSpeculationReason  # noqa: Y015
 
 @_typing.final
@@ -570,8 +578,8 @@ class TokenRecord(_message.Message):
     """Whether the token had been predicted before the model was run on it."""
     @_builtins.property
     def candidates(self) -> _containers.RepeatedCompositeFieldContainer[Global___Candidate]:
-        """The most likely candidates at this position by raw log-probability, best first, the lower id first among equals.
-        As many as `OutputOptions.top_candidates` says.
+        """The candidates with the best logits after penalties and bias, best first, the lower id first among equals. As many
+        as `OutputOptions.top_candidates` says, less the forbidden ones.
         """
 
     def __init__(
@@ -729,6 +737,8 @@ class SpeculationStats(_message.Message):
     BY_POSITION_FIELD_NUMBER: _builtins.int
     NO_SPECULATION_REASON_FIELD_NUMBER: _builtins.int
     NO_SPECULATION_DETAIL_FIELD_NUMBER: _builtins.int
+    DRAFT_LOSSES_FIELD_NUMBER: _builtins.int
+    DRAFT_RETURNS_FIELD_NUMBER: _builtins.int
     passes: _builtins.int
     """Passes of the model that gave this generation at least one token."""
     predicted: _builtins.int
@@ -741,6 +751,10 @@ class SpeculationStats(_message.Message):
     """Why nothing was predicted. Unspecified if something was."""
     no_speculation_detail: _builtins.str
     """The same for a person to read. Empty if something was predicted."""
+    draft_losses: _builtins.int
+    """Times that the draft was lost while it followed this generation."""
+    draft_returns: _builtins.int
+    """Times that a draft took it up again."""
     @_builtins.property
     def by_position(self) -> _containers.RepeatedCompositeFieldContainer[Global___PositionAcceptance]:
         """Acceptance by position: the first entry counts the first prediction of each pass, and so on."""
@@ -755,10 +769,12 @@ class SpeculationStats(_message.Message):
         by_position: _abc.Iterable[Global___PositionAcceptance] | None = ...,
         no_speculation_reason: Global___NoSpeculationReason.ValueType = ...,
         no_speculation_detail: _builtins.str = ...,
+        draft_losses: _builtins.int = ...,
+        draft_returns: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "by_position", b"by_position", "no_speculation_detail", b"no_speculation_detail", "no_speculation_reason", b"no_speculation_reason", "passes", b"passes", "predicted", b"predicted", "tokens_per_pass", b"tokens_per_pass"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "by_position", b"by_position", "draft_losses", b"draft_losses", "draft_returns", b"draft_returns", "no_speculation_detail", b"no_speculation_detail", "no_speculation_reason", b"no_speculation_reason", "passes", b"passes", "predicted", b"predicted", "tokens_per_pass", b"tokens_per_pass"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

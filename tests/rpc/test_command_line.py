@@ -1,0 +1,255 @@
+"""The `outrider` command, as a shell runs it."""
+
+import contextlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+import outrider
+from tests.checkpoints import CONTEXT_LENGTH
+from tests.rpc.predictors import SlowPredictor
+from tests.rpc.requests import PROMPT
+from tests.server import RunningTarget, target_server
+
+OUTRIDER = str(Path(sys.executable).with_name("outrider"))
+SMALL = ["--kv-blocks", "64", "--threads", "1"]
+FIGURES = re.compile(
+    r"24 tokens · [\d.]+ tokens/s · first token after \d+ ms · 1\.00 tokens per pass · ended by max tokens\n"
+)
+
+
+def outrider_run(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end."""
+    return subprocess.run([OUTRIDER, *arguments], capture_output=True, text=True, timeout=120, check=False, **options)
+
+
+@contextlib.contextmanager
+def outrider_begin(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """Start a command in a process group of its own, as a shell does; all of it is dead at the end of the block."""
+    with subprocess.Popen(
+        [OUTRIDER, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        try:
+            yield process
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def generate(target: RunningTarget, *arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+    limits = ["--max-tokens", "24", "--seed", "5"]
+    return outrider_run("generate", "--address", target.address, *limits, *arguments, **options)
+
+
+@pytest.fixture(scope="module")
+def slow_target(model: Path) -> Iterator[RunningTarget]:
+    """A server that takes seconds for a long generation."""
+    with target_server(model, predictor=SlowPredictor()) as running:
+        yield running
+
+
+@pytest.fixture
+def long_generate(slow_target: RunningTarget) -> Iterator[subprocess.Popen[str]]:
+    """A generation in the middle of its text; after the test the server has dropped it."""
+    arguments = ["--address", slow_target.address, "--max-tokens", str(CONTEXT_LENGTH), "--ignore-eos", PROMPT]
+    with outrider_begin("generate", *arguments) as process:
+        assert process.stdout is not None
+        assert process.stdout.read(5)
+        assert slow_target.engine.scheduler.running
+        yield process
+        slow_target.assert_all_free()
+
+
+def test_generate_prints_the_text_and_then_the_figures(target: RunningTarget) -> None:
+    with outrider.Client(target.address) as client:
+        expected = client.generate(PROMPT, max_tokens=24, seed=5, ignore_eos=True)
+    done = generate(target, "--ignore-eos", PROMPT)
+    assert (done.returncode, done.stdout) == (0, expected.text + "\n")
+    assert FIGURES.fullmatch(done.stderr)
+    piped = generate(target, "--ignore-eos", "-", input=PROMPT)
+    assert piped.stdout == done.stdout
+
+
+def test_generate_lists_tokens_with_their_probabilities(target: RunningTarget) -> None:
+    done = generate(target, "--ignore-eos", "--logprobs", PROMPT)
+    assert done.returncode == 0
+    rows = re.findall(r"^ *\d+ +-?\d+\.\d{4} +-?\d+\.\d{4}  '.*'$|^ *\d+ .*\"$", done.stdout, re.MULTILINE)
+    assert len(rows) == 24
+
+
+def test_generate_sends_a_conversation(target: RunningTarget) -> None:
+    with outrider.Client(target.address) as client:
+        expected = client.generate([outrider.Message("user", "hello")], max_tokens=24, seed=5)
+    assert generate(target, "--chat", "hello").stdout == expected.text + "\n"
+
+
+def test_generate_names_what_is_wrong(target: RunningTarget) -> None:
+    done = generate(target, "--temperature", "-1", "--top-p", "2", "")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines() == [
+        "prompt.text is empty; allowed: at least one character",
+        "sampling.temperature is -1; allowed: at least 0, finite",
+        "sampling.top_p is 2; allowed: above 0, at most 1",
+    ]
+
+
+def test_generate_says_so_when_nobody_answers() -> None:
+    done = outrider_run("generate", "--address", "127.0.0.1:1", "a")
+    assert done.returncode == 1
+    assert done.stderr.startswith("outrider generate: ")
+    assert "Traceback" not in done.stderr
+
+
+def test_interrupting_generate_makes_the_server_drop_the_sequence(long_generate: subprocess.Popen[str]) -> None:
+    long_generate.send_signal(signal.SIGINT)
+    _, errors = long_generate.communicate(timeout=60)
+    assert (long_generate.returncode, errors) == (130, "")
+
+
+def test_a_reader_that_closes_the_pipe_ends_generate_quietly(long_generate: subprocess.Popen[str]) -> None:
+    assert long_generate.stdout is not None
+    assert long_generate.stderr is not None
+    long_generate.stdout.close()
+    assert long_generate.stderr.read() == ""
+    assert long_generate.wait(60) == 141
+
+
+def press_ctrl_c(process: subprocess.Popen[str]) -> None:
+    """What a terminal does: the signal goes to the command and to all that it started."""
+    os.killpg(process.pid, signal.SIGINT)
+
+
+@pytest.mark.parametrize("end", [press_ctrl_c, subprocess.Popen.terminate])
+def test_up_starts_a_service_and_stops_it(model: Path, end: Callable[[subprocess.Popen[str]], None]) -> None:
+    with outrider_begin("up", "--model", str(model), "--listen", "127.0.0.1:0", "--", *SMALL) as process:
+        assert process.stdout is not None
+        found = re.fullmatch(r"outrider is up on (\S+); Ctrl-C stops it.*\n", process.stdout.readline())
+        assert found is not None
+        assert found[1] in process.stdout.readline()
+        with outrider.Client(found[1], max_retries=0) as client:
+            assert len(client.generate(PROMPT, max_tokens=24, ignore_eos=True).token_ids) == 24
+            end(process)
+            rest, log = process.communicate(timeout=60)
+            assert (process.returncode, rest) == (0, "outrider is down\n")
+            assert "serving" in log
+            assert PROMPT not in log
+            with pytest.raises(outrider.Unavailable):
+                client.generate(PROMPT)
+
+
+def test_up_says_why_the_target_did_not_start(tmp_path: Path) -> None:
+    done = outrider_run("up", "--model", str(tmp_path / "nowhere"), "--listen", "127.0.0.1:0")
+    assert done.returncode == 1
+    assert "outrider target: " in done.stderr
+    assert "nowhere" in done.stderr
+    assert "outrider up: the target ended with code 1" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--model", "{folder}"], "config.json"),
+        (["--model", "{model}", "--threads", "0"], "threads is 0"),
+        (["--model", "{model}", "--tls-key", "k.pem"], "only one of tls_certificate and tls_key"),
+        (["--model", "{model}", "--listen", "256.0.0.1:0"], "cannot listen on 256.0.0.1:0"),
+    ],
+)
+def test_target_ends_with_one_clear_line(model: Path, tmp_path: Path, options: list[str], said: str) -> None:
+    filled = [option.format(folder=tmp_path, model=model) for option in options]
+    listen = [] if "--listen" in options else ["--listen", "127.0.0.1:0"]
+    done = outrider_run("target", *filled, *listen)
+    assert done.returncode == 1
+    errors = [line for line in done.stderr.splitlines() if line.startswith("outrider target: ")]
+    assert len(errors) == 1
+    assert said in errors[0]
+    assert "Traceback" not in done.stderr
+    assert "serving" not in done.stderr
+
+
+def test_a_target_whose_engine_fails_ends_with_an_error(model: Path) -> None:
+    script = """
+        import sys
+        from services.cli import main
+        from services.target.step import TargetStep
+
+        step, counted = TargetStep.step, []
+
+        def break_down(self):
+            counted.append(self)
+            if len(counted) > 50:
+                raise RuntimeError("broken on purpose")
+            return step(self)
+
+        TargetStep.step = break_down
+        sys.exit(main(sys.argv[1:]))
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), "target", "--model", str(model), *SMALL]
+    with subprocess.Popen(
+        [*command, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().removeprefix("listening on ").strip()
+        with outrider.Client(address, max_retries=20, max_backoff=0.5) as client:
+            client.model_info()
+        with outrider.Client(address, max_retries=0) as client, pytest.raises(outrider.Unavailable) as failure:
+            client.generate(PROMPT, max_tokens=200, ignore_eos=True)
+        assert failure.value.received is not None
+        assert failure.value.received.token_ids
+        _, log = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "broken on purpose" in log
+
+
+def test_a_target_that_is_told_to_stop_while_loading_stops(model: Path) -> None:
+    script = """
+        import sys, time
+        from services.cli import main
+        from services.target.engine import TargetEngine
+
+        TargetEngine.open = lambda *arguments, **options: time.sleep(600)
+        sys.exit(main(sys.argv[1:]))
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), "target", "--model", str(model), *SMALL]
+    with subprocess.Popen(
+        [*command, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("listening on ")
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
+def test_demo_writes_live_and_leaves_nothing_behind() -> None:
+    done = outrider_run("demo", "--max-tokens", "24", cwd=Path(__file__).parents[2])
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "def quicksort" in done.stdout
+    assert len(re.findall(r"^\d+ tokens · .* ended by \w+", done.stdout, re.MULTILINE)) == 3
+    served = re.search(r"served on (\S+)$", done.stdout, re.MULTILINE)
+    assert served is not None
+    with grpc.insecure_channel(served[1]) as channel, pytest.raises(grpc.FutureTimeoutError):
+        grpc.channel_ready_future(channel).result(timeout=1)
+
+
+def test_a_stranger_s_client_streams_by_reflection(target: RunningTarget) -> None:
+    buf = Path(__file__).parents[2] / "node_modules" / ".bin" / "buf"
+    if not buf.exists() or shutil.which("node") is None:
+        pytest.skip("NO BUF: `npm install` FIRST; THAT A STRANGER'S CLIENT CAN STREAM IS NOT TESTED")
+    url = f"http://{target.address}/outrider.v1.GenerationService/StreamGenerate"
+    data = '{"prompt": {"text": "import os"}, "stop": {"maxTokens": 5, "ignoreEos": true}, "sampling": {"seed": "7"}}'
+    command = [str(buf), "curl", "--protocol", "grpc", "--http2-prior-knowledge", "--data", data, url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [done.stdout.count(f'"{event}":') for event in ("started", "finished")] == [1, 1]
+    assert '"seed": "7"' in done.stdout or '"seed":"7"' in done.stdout
+    assert "FINISH_REASON_MAX_TOKENS" in done.stdout
