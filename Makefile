@@ -35,6 +35,7 @@ test: $(VENV)/.dev
 	$(BIN)/pytest
 
 matrix: $(VENV)/.dev
+	$(BIN)/pytest -m exhaustive
 	$(BIN)/python -m tests.e2e.matrix
 
 bench: $(VENV)/.runtime

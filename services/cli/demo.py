@@ -9,10 +9,17 @@ from services.cli.figures import figures
 from services.cli.target_process import TargetFailedError, TargetProcess, demo_model
 from services.cli.terminal import Terminal
 
+_STACK = '''class Stack:
+    """A last-in, first-out stack."""
+
+    def __init__(self):
+        self._items = []
+
+'''
 _PROMPTS = (
-    ("greedy", "def quicksort(items):\n", 0.0),
-    ("greedy", "class Stack:\n    def __init__(self):\n", 0.0),
-    ("drawn at temperature 0.7", "import os\nimport sys\n\ndef main(argv=None):\n", 0.7),
+    ("drawn at temperature 0.7", _STACK, 0.7),
+    ("greedy", "import argparse\nimport sys\n\n\ndef main(argv=None):\n", 0.0),
+    ("drawn at temperature 0.7", "def read_config(path):\n", 0.7),
 )
 _MAX_TOKENS = 120
 _SEED = 7

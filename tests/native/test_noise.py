@@ -146,7 +146,7 @@ def test_the_mean_over_all_words_is_that_of_the_gumbel_distribution():
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("rows", [1000, pytest.param(100_000, marks=pytest.mark.matrix)])
+@pytest.mark.parametrize("rows", [1000, pytest.param(100_000, marks=pytest.mark.exhaustive)])
 def test_noise_of_large_rows_is_finite_and_has_the_gumbel_moments(rows):
     total = np.zeros(3)
     for position in range(rows):

@@ -233,8 +233,9 @@ def test_a_target_that_is_told_to_stop_while_loading_stops(model: Path) -> None:
 def test_demo_writes_live_and_leaves_nothing_behind() -> None:
     done = outrider_run("demo", "--max-tokens", "24", cwd=Path(__file__).parents[2])
     assert (done.returncode, done.stderr) == (0, "")
-    assert "def quicksort" in done.stdout
-    assert len(re.findall(r"^\d+ tokens · .* ended by \w+", done.stdout, re.MULTILINE)) == 3
+    headings = re.findall(r"^── .+ ──$", done.stdout, re.MULTILINE)
+    ends = re.findall(r"^\d+ tokens · .* ended by \w+", done.stdout, re.MULTILINE)
+    assert len(headings) == len(ends) >= 2
     served = re.search(r"served on (\S+)$", done.stdout, re.MULTILINE)
     assert served is not None
     with grpc.insecure_channel(served[1]) as channel, pytest.raises(grpc.FutureTimeoutError):

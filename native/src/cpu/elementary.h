@@ -53,8 +53,8 @@ OUTRIDER_INLINE Vec silu(Vec x) {
     return x / (1.0f + exponential(-x));
 }
 
-/// The tanh form of GELU (Hendrycks, Gimpel, arXiv 1606.08415), with 0.5 * (1 + tanh y) = 1 / (1 + e^-2y), which does not
-/// cancel for negative x.
+/// The tanh form of GELU (Hendrycks, Gimpel, arXiv 1606.08415), with 0.5 * (1 + tanh y) = 1 / (1 + e^-2y),
+/// which does not cancel for negative x.
 OUTRIDER_INLINE Vec gelu_tanh(Vec x) {
     const Vec cubic = multiply_add(x * x * x, splat(0.044715f), x);
     return x / (1.0f + exponential(cubic * -1.5957691216f));  // 2 * sqrt(2 / pi)
@@ -79,21 +79,20 @@ OUTRIDER_INLINE SineCosine sine_cosine(double angle) {
     const int64_t quadrant = bit_cast<int64_t>(shifted) & 3;
     const double x = (angle - quarters * 1.57079632673412561417) - quarters * 6.07710050650619224932e-11;
     const double z = x * x;
-    const double s =
-        x + x * z *
-                (-1.66666666666666324348e-01 +
-                 z * (8.33333333332248946124e-03 +
-                      z * (-1.98412698298579493134e-04 +
-                           z * (2.75573137070700676789e-06 +
-                                z * (-2.50507602534068634195e-08 + z * 1.58969099521155010221e-10)))));
-    const double c =
-        1.0 - 0.5 * z +
-        z * z *
-            (4.16666666666666019037e-02 +
-             z * (-1.38888888888741095749e-03 +
-                  z * (2.48015872894767294178e-05 +
-                       z * (-2.75573143513906633035e-07 +
-                            z * (2.08757232129817482790e-09 + z * -1.13596475577881948265e-11)))));
+    double s = 1.58969099521155010221e-10;
+    s = s * z - 2.50507602534068634195e-08;
+    s = s * z + 2.75573137070700676789e-06;
+    s = s * z - 1.98412698298579493134e-04;
+    s = s * z + 8.33333333332248946124e-03;
+    s = s * z - 1.66666666666666324348e-01;
+    s = x + x * z * s;
+    double c = -1.13596475577881948265e-11;
+    c = c * z + 2.08757232129817482790e-09;
+    c = c * z - 2.75573143513906633035e-07;
+    c = c * z + 2.48015872894767294178e-05;
+    c = c * z - 1.38888888888741095749e-03;
+    c = c * z + 4.16666666666666019037e-02;
+    c = 1.0 - 0.5 * z + z * z * c;
     switch (quadrant) {
         case 0:
             return {s, c};

@@ -1,0 +1,74 @@
+// Python bindings of PackedWeight: one matrix and its products, which the tests compare bit by bit.
+#include <pybind11/stl.h>
+
+#include <string>
+#include <utility>
+
+#include "bindings.h"
+#include "device_arrays.h"
+
+namespace py = pybind11;
+
+namespace outrider {
+namespace {
+
+/// A packed matrix together with its device.
+class BoundWeight {
+  public:
+    BoundWeight(DevicePointer device, const std::string& format, int out_features, int in_features)
+        : device_(std::move(device)),
+          matrix_(device_->make_weight(parse_format("format", format), out_features, in_features)) {}
+
+    void store(int first_row, const py::array& values) {
+        require_dimensions("values", values, 2);
+        require_shape("values", values, {rows_of(values), matrix_->in_features()});
+        if (first_row < 0 || first_row + values.shape(0) > matrix_->out_features()) {
+            throw std::invalid_argument("values reach beyond the weight");
+        }
+        const SourceArray source("values", values);
+        matrix_->store(first_row, rows_of(values), source.values.data(), source.type);
+    }
+
+    FloatArray embed(const IntArray& token_ids, float scale) const {
+        require_dimensions("token_ids", token_ids, 1);
+        require_range("token_ids", token_ids, matrix_->out_features());
+        const int rows = rows_of(token_ids);
+        const DeviceBuffer<int32_t> ids = upload<int32_t>(device_, token_ids);
+        const DeviceBuffer<float> residual(device_, static_cast<size_t>(rows) * matrix_->in_features());
+        device_->embed({matrix_.get(), ids.data(), scale, residual.data(), rows});
+        return download(device_, residual, {rows, matrix_->in_features()});
+    }
+
+    FloatArray multiply(const FloatArray& input, const OptionalArray& bias) const {
+        require_dimensions("input", input, 2);
+        const int rows = rows_of(input);
+        const int width = matrix_->in_features();
+        require_shape("input", input, {rows, width});
+        require_shape("bias", bias, {matrix_->out_features()});
+        ActivationBuffer rounded(matrix_->format(), width);
+        rounded.reserve(device_, rows);
+        const DeviceBuffer<float> values = upload<float>(device_, input);
+        device_->residual_norm({values.data(), nullptr, nullptr, nullptr, 0.0f, rounded.view(), rows, width});
+        const DeviceBuffer<float> addend = upload(device_, bias);
+        const DeviceBuffer<float> out(device_, static_cast<size_t>(rows) * matrix_->out_features());
+        device_->product({rounded.view(), matrix_.get(), addend.data(), out.data(), rows});
+        return download(device_, out, {rows, matrix_->out_features()});
+    }
+
+  private:
+    DevicePointer device_;
+    std::unique_ptr<PackedWeight> matrix_;
+};
+
+}  // namespace
+
+void register_packed_weight(py::module_& module) {
+    py::class_<BoundWeight>(module, "PackedWeight", py::is_final())
+        .def(py::init<DevicePointer, const std::string&, int, int>(), py::arg("device"), py::arg("format"),
+             py::arg("out_features"), py::arg("in_features"))
+        .def("store", &BoundWeight::store, py::arg("first_row"), py::arg("values"))
+        .def("embed", &BoundWeight::embed, py::arg("token_ids"), py::arg("scale"))
+        .def("multiply", &BoundWeight::multiply, py::arg("input"), py::arg("bias") = py::none());
+}
+
+}  // namespace outrider

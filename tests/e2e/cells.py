@@ -1,0 +1,110 @@
+"""Cell: one way to run a model that must not change a byte; all cells, and a subset that covers every pair."""
+
+import itertools
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+
+MODELS = ("demo", "llama", "qwen3", "gemma2")
+SETTINGS = ("greedy", "nucleus", "truncated", "penalised", "stopped")
+
+
+@dataclass(frozen=True, slots=True, order=True, kw_only=True)
+class Setup:
+    """What a server process is started with."""
+
+    model: str
+    isa: str
+    prefill: str = "whole"  # or "chunks", of 16 tokens
+    threads: int = 1
+    blocks: str = "plenty"  # or "few": so few that sequences are preempted
+
+    @property
+    def name(self) -> str:
+        """For file names and progress."""
+        return "-".join(str(getattr(self, field.name)) for field in fields(self))
+
+
+@dataclass(frozen=True, slots=True, order=True, kw_only=True)
+class Cell:
+    """Eight streams under one combination of circumstances; the defaults are the plainest.
+
+    Alone, the streams run one after the other, all with the cell's setting. With seven others, they run at once, the
+    first with the cell's setting and the rest with the settings that follow it in turn: between them the cells of all
+    settings hold every stream once. Alone on few blocks, an older stream runs beside and takes the blocks until it
+    ends: a sequence that has the cache to itself is never preempted.
+    """
+
+    setup: Setup
+    setting: str
+    company: str = "alone"  # or "others"
+    fate: str = "spared"  # or "killed": the server gets SIGKILL in mid stream and is started again
+    predictions: str = "none"  # or "right", "wrong", "mixed"
+
+    @property
+    def name(self) -> str:
+        """For file names, progress and test ids."""
+        return f"{self.setup.name}-{self.setting}-{self.company}-{self.fate}-{self.predictions}"
+
+    @property
+    def circumstances(self) -> tuple[str, ...]:
+        """The value on every axis, with the axis' name."""
+        setup = (f"{field.name}={getattr(self.setup, field.name)}" for field in fields(Setup))
+        own = (f"{name}={getattr(self, name)}" for name in ("setting", "company", "fate", "predictions"))
+        return (*setup, *own)
+
+
+def all_cells(isas: Sequence[str]) -> list[Cell]:
+    """The whole matrix, the cells of one setup next to each other, each model's plainest setup first.
+
+    Without predictions every combination there is; with predictions every combination on one thread that is spared,
+    and with mixed predictions those on two threads that are killed.
+    """
+    setups = [
+        Setup(model=model, isa=isa, prefill=prefill, threads=threads, blocks=blocks)
+        for model, isa, prefill, threads, blocks in itertools.product(
+            MODELS, isas, ("whole", "chunks"), (1, 2), ("plenty", "few")
+        )
+    ]
+    cells = [
+        Cell(setup=setup, setting=setting, company=company, fate=fate, predictions=predictions)
+        for setup, company, setting, fate, predictions in itertools.product(
+            setups, ("alone", "others"), SETTINGS, ("spared", "killed"), ("none", "right", "wrong", "mixed")
+        )
+    ]
+    return [cell for cell in cells if _is_wanted(cell)]
+
+
+def _is_wanted(cell: Cell) -> bool:
+    if cell.predictions == "none":
+        return True
+    if cell.fate == "spared":
+        return cell.setup.threads == 1
+    return cell.predictions == "mixed" and cell.setup.threads == 2
+
+
+def covering_subset(cells: Sequence[Cell]) -> list[Cell]:
+    """Few cells in which every pair of values on two axes occurs that occurs in `cells` (greedy, and repeatable)."""
+    pairs_of = {cell: _pairs(cell) for cell in cells}
+    missing = set().union(*pairs_of.values())
+    candidates = random.Random(0).sample(cells, len(cells))
+    chosen: list[Cell] = []
+    while missing:
+        best = max(candidates, key=lambda cell: len(pairs_of[cell] & missing))
+        missing -= pairs_of[best]
+        chosen.append(best)
+    return sorted(chosen, key=cells.index)
+
+
+def _pairs(cell: Cell) -> set[tuple[str, str]]:
+    return set(itertools.combinations(cell.circumstances, 2))
+
+
+def by_setup(cells: Iterable[Cell]) -> list[tuple[Setup, list[Cell]]]:
+    """Neighbouring cells with the same setup, which can share a server."""
+    return [(setup, list(group)) for setup, group in itertools.groupby(cells, key=lambda cell: cell.setup)]
+
+
+def plainest(setup: Setup) -> Setup:
+    """The setup of the reference runs that a setup is compared with."""
+    return replace(setup, prefill="whole", threads=1, blocks="plenty")

@@ -1,0 +1,101 @@
+"""The matrix of equality: `python -m tests.e2e.matrix` runs every cell that has not passed yet for this build.
+
+Results are kept in `.matrix`, in a folder for this build, so that a run that was interrupted goes on where it was. Two
+cells run at a time: the bytes do not depend on what else the machine does.
+"""
+
+import argparse
+import multiprocessing
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+
+from services.engine.native import isas
+from tests.e2e.cells import MODELS, Cell, all_cells, by_setup
+from tests.e2e.models import folder
+from tests.e2e.rig import Rig
+from tests.e2e.store import CellResult, Store, store_of_this_build
+from tests.e2e.streams import StreamKey, streams_of
+
+
+def main() -> int:
+    """Run the cells that are asked for; returns the exit code."""
+    arguments = _arguments()
+    for model in MODELS:
+        folder(model)  # written once, before the workers need it
+    store = store_of_this_build(MODELS)
+    cells = [cell for cell in all_cells(arguments.isa) if arguments.only in cell.name]
+    missing = [cell for cell in cells if not _has_passed(store, cell)]
+    print(f"matrix: {len(cells)} cells, {len(cells) - len(missing)} passed before, in {store.root}", flush=True)
+    _run(store, missing, arguments.workers)
+    return _summarise(store, cells)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.e2e.matrix", description="Run the matrix of equality.")
+    parser.add_argument("--workers", type=int, default=2, metavar="N", help="cells to run at a time (default: 2)")
+    parser.add_argument("--isa", action="append", choices=isas(), help="only this instruction set (default: all)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only cells whose name has this in it")
+    arguments = parser.parse_args()
+    arguments.isa = arguments.isa or isas()
+    return arguments
+
+
+def _has_passed(store: Store, cell: Cell) -> bool:
+    result = store.result(cell)
+    return result is not None and not result.problems
+
+
+def _run(store: Store, cells: Sequence[Cell], workers: int) -> None:
+    """Make all references first, then run the cells of one setup after those of another, the slowest ISA first."""
+    started = time.monotonic()
+    keys = dict.fromkeys(key for cell in cells for key in streams_of(cell))
+    owners = dict.fromkeys((key.model, key.isa) for key in keys)
+    parts = [[key for key in keys if (key.model, key.isa) == owner] for owner in owners]
+    groups = sorted(by_setup(cells), key=lambda group: -isas().index(group[0].isa))
+    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+        _wait([pool.submit(_make_references, store, part) for part in reversed(parts)])
+        _wait([pool.submit(_run_cells, store, group) for _, group in groups])
+    print(f"matrix: {len(cells)} cells in {(time.monotonic() - started) / 60:.1f} minutes", flush=True)
+
+
+def _wait(futures: Sequence[Future[None]]) -> None:
+    for future in as_completed(futures):
+        future.result()
+
+
+def _make_references(store: Store, keys: Sequence[StreamKey]) -> None:
+    with Rig(store) as rig:
+        rig.make_references(keys)
+
+
+def _run_cells(store: Store, cells: Sequence[Cell]) -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    with Rig(store) as rig:
+        for cell in cells:
+            if parent.is_alive():
+                _report(rig.run(cell))
+
+
+def _report(result: CellResult) -> None:
+    lines = [f"{'FAILED' if result.problems else 'passed'} {result.seconds:6.1f} s  {result.name}", *result.problems]
+    print("\n    ".join(lines), flush=True)
+
+
+def _summarise(store: Store, cells: Sequence[Cell]) -> int:
+    passed = {cell: _has_passed(store, cell) for cell in cells}
+    for isa, count in Counter(cell.setup.isa for cell in cells).items():
+        print(f"matrix: {isa}: {sum(ok for cell, ok in passed.items() if cell.setup.isa == isa)} of {count} passed")
+    for cell in cells:
+        if not passed[cell]:
+            print(f"matrix: failed: {cell.name}")
+    failed = len(cells) - sum(passed.values())
+    print(f"matrix: {len(cells)} cells, {len(cells) - failed} passed, {failed} failed")
+    return 1 if failed or not cells else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

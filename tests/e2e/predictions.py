@@ -1,0 +1,50 @@
+"""ScriptedPredictor: predictions that are right, wrong or a mixture, since the answer is known beforehand."""
+
+import random
+from collections.abc import Callable
+from collections.abc import Sequence as Tokens
+
+from services.engine.sequence import Sequence
+
+KINDS = ("right", "wrong", "mixed")
+_SHARE_RIGHT = 0.7
+
+
+class ScriptedPredictor:
+    """Predicts from the generated tokens that `script_of` knows for a request id, and so only while they come true.
+
+    It has no state of its own: a sequence that is preempted, or taken up again after a crash, gets the same
+    predictions.
+    """
+
+    absence = ""
+
+    def __init__(self, script_of: Callable[[str], tuple[str, Tokens[int]] | None], *, vocab_size: int) -> None:
+        """`script_of` gives the kind of predictions and the right tokens, or None where nothing is predicted."""
+        self._script_of = script_of
+        self._vocab_size = vocab_size
+
+    def predict(self, sequence: Sequence, limit: int) -> Tokens[int]:
+        """What follows in the script, right or not according to its kind."""
+        script = self._script_of(sequence.request.request_id)
+        if script is None:
+            return []
+        kind, tokens = script
+        first = sequence.num_generated
+        name = sequence.request.request_id
+        return [
+            token_id if _is_right(kind, name, first + offset) else (token_id + 1) % self._vocab_size
+            for offset, token_id in enumerate(tokens[first : first + limit])
+        ]
+
+    def commit(self, sequence: Sequence) -> None:
+        """Nothing to keep."""
+
+    def close(self, sequence: Sequence) -> None:
+        """Nothing to forget."""
+
+
+def _is_right(kind: str, name: str, position: int) -> bool:
+    if kind == "mixed":
+        return random.Random(f"{name} {position}").random() < _SHARE_RIGHT
+    return kind == "right"

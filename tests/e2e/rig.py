@@ -1,0 +1,105 @@
+"""Rig: runs cells one after the other, with one server process at a time, and keeps what came of them."""
+
+import asyncio
+import time
+import traceback
+from collections.abc import Iterable
+
+from outrider import AsyncClient, OutriderError
+from tests.e2e.cells import Cell, Setup, plainest
+from tests.e2e.run import CellRun, connect, run_reference
+from tests.e2e.server_process import ServerProcess
+from tests.e2e.store import CellResult, Store
+from tests.e2e.streams import NEW_TOKENS, StreamKey, stop_string, streams_of
+from tests.e2e.transcript import Transcript
+from tests.e2e.verdict import problems_of
+
+_VARIED = ("truncated", "penalised")  # settings under which no model repeats itself for long
+_FEW_TOKENS = 32  # of 128 in a varied answer: with no more different ones it would say little about sampling
+
+
+class Rig:
+    """Holds the server of the setup that was last asked for; neighbouring cells of one setup share it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._setup: Setup | None = None
+        self._server: ServerProcess | None = None
+
+    def __enter__(self) -> "Rig":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End the server."""
+        if self._server is not None:
+            self._server.stop()
+        self._setup = self._server = None
+
+    def run(self, cell: Cell) -> CellResult:
+        """Run one cell and keep its result; whatever goes wrong is a problem of the cell."""
+        started = time.monotonic()
+        try:
+            problems = asyncio.run(self._run(cell))
+        except (OutriderError, TimeoutError, RuntimeError, ValueError):
+            problems = [traceback.format_exc(limit=-3)]
+            self.stop()
+        result = CellResult(cell.name, problems, time.monotonic() - started)
+        self._store.save_result(result)
+        return result
+
+    def make_references(self, keys: Iterable[StreamKey]) -> None:
+        """Run the plainest run of every stream that has no transcript yet."""
+        missing = [key for key in keys if self._store.reference(key) is None]
+        if missing:
+            asyncio.run(self._make_references(missing))
+
+    async def _run(self, cell: Cell) -> list[str]:
+        references = {key: self._reference(key) for key in streams_of(cell)}
+        server = await self._serve(cell.setup)
+        outcome = await CellRun(cell, server, references).run()
+        return problems_of(cell, outcome, references)
+
+    async def _make_references(self, missing: list[StreamKey]) -> None:
+        for key in missing:
+            server = await self._serve(plainest(Setup(model=key.model, isa=key.isa)))
+            async with connect(server) as client:
+                await self._make_reference(client, key)
+
+    async def _make_reference(self, client: AsyncClient, key: StreamKey) -> Transcript:
+        whole = stop = None
+        if key.setting == "stopped":
+            whole = self._store.reference(key.unstopped) or await self._make_reference(client, key.unstopped)
+            stop = stop_string(whole.text)
+        transcript = await run_reference(client, key, stop)
+        if not (_is_stopped(transcript, whole, stop) if whole and stop else _is_long(transcript, key)):
+            raise ValueError(
+                f"{key.name}: the reference ends by {transcript.reason} and is no use: {transcript.text!r}"
+            )
+        self._store.save_reference(key, transcript)
+        return transcript
+
+    def _reference(self, key: StreamKey) -> Transcript:
+        transcript = self._store.reference(key)
+        if transcript is None:
+            raise ValueError(f"{key.name} has no reference")
+        return transcript
+
+    async def _serve(self, setup: Setup) -> ServerProcess:
+        if self._server is None or self._setup != setup:
+            self.stop()
+            self._setup = setup
+            self._server = ServerProcess(setup, self._store.root)
+        await self._server.wait_until_serving()
+        return self._server
+
+
+def _is_stopped(transcript: Transcript, whole: Transcript, stop: str) -> bool:
+    return transcript.stop == stop and transcript.text == whole.text[: whole.text.index(stop)]
+
+
+def _is_long(transcript: Transcript, key: StreamKey) -> bool:
+    is_whole = (transcript.reason, len(transcript.token_ids)) == ("max_tokens", NEW_TOKENS)
+    return is_whole and (key.setting not in _VARIED or len(set(transcript.token_ids)) > _FEW_TOKENS)

@@ -1,0 +1,94 @@
+"""ServerProcess: a target service in a process of its own, which can be killed and started again."""
+
+import asyncio
+import json
+import random
+import socket
+import subprocess
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from tests.e2e.cells import Setup
+from tests.e2e.models import ROOT
+from tests.e2e.probe import Probe
+
+_START_SECONDS = 90
+_POLL_SECONDS = 0.02
+
+
+class ServerProcess:
+    """Starts the server of one setup, always on the same port.
+
+    The server ends when its standard input does: it does not outlive the tests, however they end.
+    """
+
+    def __init__(self, setup: Setup, store: Path) -> None:
+        """`store` is the folder of the references, and where the log and the probe's file go."""
+        self.address = f"127.0.0.1:{free_port()}"
+        self._probe_file = store / "servers" / f"{setup.name}.probe"
+        self.probe = Probe(self._probe_file)
+        self._log = (store / "servers" / f"{setup.name}.log").open("w")
+        files = {"store": str(store), "probe": str(self._probe_file)}
+        arguments = {"setup": asdict(setup), "address": self.address, **files}
+        self._command = [sys.executable, "-m", "tests.e2e.target_process", json.dumps(arguments)]
+        self._process = self._spawn()
+
+    def __enter__(self) -> "ServerProcess":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stop()
+
+    async def wait_until_serving(self) -> None:
+        """Return once the server is healthy; raises RuntimeError if it ends or takes too long."""
+        async with asyncio.timeout(_START_SECONDS):
+            while not await self._is_serving():
+                if self._process.poll() is not None:
+                    raise RuntimeError(f"the server ended with {self._process.returncode}: see {self._log.name}")
+                await asyncio.sleep(_POLL_SECONDS)
+
+    def kill_and_start_again(self) -> None:
+        """SIGKILL, in the middle of whatever it does, and a new process on the same port."""
+        self._end()
+        self._process = self._spawn()
+
+    def stop(self) -> None:
+        """End the process and leave its log."""
+        self._end()
+        self._log.close()
+        self.probe.close()
+        self._probe_file.unlink()
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            self._command, cwd=ROOT, stdin=subprocess.PIPE, stdout=self._log, stderr=subprocess.STDOUT
+        )
+
+    def _end(self) -> None:
+        assert self._process.stdin is not None
+        self._process.kill()
+        self._process.wait()
+        self._process.stdin.close()
+
+    async def _is_serving(self) -> bool:
+        async with grpc.aio.insecure_channel(self.address) as channel:
+            try:
+                answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=1)
+            except grpc.RpcError:
+                return False
+            return answer.status == health_pb2.HealthCheckResponse.SERVING
+
+
+def free_port() -> int:
+    """A port that no outgoing connection takes while its server is down: one below those that systems hand out."""
+    while True:
+        with socket.socket() as attempt:
+            try:
+                attempt.bind(("127.0.0.1", port := random.randrange(20_000, 32_000)))
+            except OSError:
+                continue
+            return port

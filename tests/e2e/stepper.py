@@ -1,0 +1,181 @@
+"""Stepper: the target's engine without its thread: one pass at a time, with every free block full of NaN."""
+
+from collections.abc import Sequence as Tokens
+from dataclasses import dataclass, field
+from typing import Any
+
+from services.engine.block_manager import BlockManager
+from services.engine.checkpoint import load_checkpoint
+from services.engine.events import Chunk, Event, Finished
+from services.engine.model_loader import load_decoder
+from services.engine.model_runner import ModelRunner
+from services.engine.native import BLOCK_SIZE, Device, isas
+from services.engine.output_text import OutputText
+from services.engine.predictor import Predictor
+from services.engine.request import (
+    OutputOptions,
+    Request,
+    SamplingParams,
+    SpeculationMode,
+    SpeculationPolicy,
+    StopConditions,
+)
+from services.engine.sampler import Sampler
+from services.engine.scheduler import Scheduler, SchedulerConfig
+from services.engine.sequence import Sequence
+from services.engine.token_stream import TokenStream
+from services.engine.tokenizer import Tokenizer
+from services.target.speculation import Speculation
+from services.target.step import TargetStep
+from tests.e2e.models import folder
+from tests.e2e.transcript import Transcript
+
+_MAX_ROWS = 4096
+_MAX_STEPS = 20_000
+
+
+@dataclass(slots=True)
+class Generation:
+    """One sequence and its consumer, who reads only when told to."""
+
+    sequence: Sequence
+    stream: TokenStream
+    events: list[Event] = field(default_factory=list)
+
+    async def read(self) -> list[Event]:
+        """Read to the end, which must have been reached."""
+        self.events.extend([event async for event in self.stream])
+        return self.events
+
+    async def transcript(self) -> Transcript:
+        """Read to the end, and return all that must be the same to the byte."""
+        return Transcript.of_events(await self.read())
+
+    @property
+    def end(self) -> Finished:
+        """The last event, once it has been read."""
+        end = self.events[-1]
+        assert isinstance(end, Finished)
+        return end
+
+    def boundaries(self) -> dict[int, str]:
+        """The text released so far after so many tokens, wherever a chunk that was read ended."""
+        texts, num_tokens, text = {0: ""}, 0, ""
+        for event in self.events:
+            if isinstance(event, Chunk):
+                num_tokens, text = num_tokens + len(event.records), text + event.text
+                texts[num_tokens] = text
+        return texts
+
+
+class Stepper:
+    """Builds the engine's parts as the target does; needs a running event loop. Checks every block after every step."""
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        predictor: Predictor | None = None,
+        isa: str | None = None,
+        num_blocks: int = 64,
+        prefill_chunk: int = _MAX_ROWS,
+        stream_capacity: int = 1 << 20,
+    ) -> None:
+        checkpoint = load_checkpoint(folder(model))
+        device = Device.cpu(isa or isas()[0], 1)
+        self.model = model
+        self.tokenizer = Tokenizer.from_folder(folder(model))
+        self.vocab_size = checkpoint.config.vocab_size
+        self.blocks = BlockManager(num_blocks=num_blocks, block_size=BLOCK_SIZE)
+        limits = SchedulerConfig(max_rows=_MAX_ROWS, prefill_chunk=prefill_chunk, max_sequences=16)
+        self.scheduler = Scheduler(limits, self.blocks)
+        self.most_sequences = 0
+        self._stream_capacity = stream_capacity
+        self._decoder = load_decoder(checkpoint, device, weights="bf16", kv="bf16", num_blocks=num_blocks)
+        runner = ModelRunner(self._decoder, max_rows=_MAX_ROWS, max_sequences=16, max_blocks=num_blocks)
+        speculation = Speculation(predictor, vocab_size=self.vocab_size)
+        self._step = TargetStep(self.scheduler, runner, Sampler(device), speculation, max_rows=_MAX_ROWS)
+
+    def submit(self, request: Request) -> Generation:
+        """Begin a generation; raises ValueError where the received tokens go on beyond its end."""
+        stream = TokenStream(capacity=self._stream_capacity, on_drained=_nothing)
+        text = OutputText(
+            self.tokenizer,
+            request.stops.strings,
+            show_special=request.output.show_special_tokens,
+            min_tokens=request.stops.min_tokens,
+        )
+        context_length = self.blocks.num_blocks * BLOCK_SIZE
+        sequence = Sequence(request, text, stream, context_length=context_length)
+        if sequence.is_finished:
+            sequence.deliver_end()
+        else:
+            self._step.add(sequence)
+        return Generation(sequence, stream)
+
+    def step(self) -> bool:
+        """One pass; False if no sequence has work."""
+        self._poison_free_blocks()
+        did_work = self._step.step()
+        self.blocks.check_integrity(self.scheduler.sequences)
+        self.most_sequences = max(self.most_sequences, len(self.scheduler.running))
+        return did_work
+
+    def run(self) -> None:
+        """Step until no sequence has work."""
+        for _ in range(_MAX_STEPS):
+            if not self.step():
+                return
+        raise AssertionError(f"there is still work after {_MAX_STEPS} steps")
+
+    def drop(self, generation: Generation) -> None:
+        """Cancel a generation."""
+        self._step.drop(generation.sequence)
+
+    async def complete(self, request: Request) -> Transcript:
+        """Run one request, and everything else there is, to the end."""
+        generation = self.submit(request)
+        self.run()
+        return await generation.transcript()
+
+    async def one_by_one(self, request: Request) -> tuple[Transcript, Generation]:
+        """Run one request and read after every step, so that what each of them committed has a chunk of its own."""
+        generation = self.submit(request)
+        events = aiter(generation.stream)
+        while not generation.sequence.is_finished:
+            before = generation.sequence.num_generated
+            self.step()
+            if generation.sequence.num_generated > before:
+                generation.events.append(await anext(events))
+        generation.events.extend([event async for event in events])
+        return Transcript.of_events(generation.events), generation
+
+    def _poison_free_blocks(self) -> None:
+        owned = {block for sequence in self.scheduler.sequences for block in sequence.blocks}
+        self._decoder.poison([block for block in range(self.blocks.num_blocks) if block not in owned])
+
+
+def request(prompt: Tokens[int], **fields: Any) -> Request:
+    """A request with everything recorded; keyword arguments go where the request keeps the field of that name."""
+    parts: dict[str, dict[str, Any]] = {"sampling": {"seed": 1}, "stops": {"max_tokens": 40}, "speculation": {}}
+    owners = {
+        **dict.fromkeys(SamplingParams.__dataclass_fields__, "sampling"),
+        **dict.fromkeys(StopConditions.__dataclass_fields__, "stops"),
+    }
+    top = {name: fields.pop(name) for name in ("received", "deadline", "request_id") if name in fields}
+    if predictions := fields.pop("num_predictions", 0):
+        parts["speculation"] = {"mode": SpeculationMode.ALWAYS, "num_predictions": predictions}
+    for name, value in fields.items():
+        parts[owners[name]][name] = value
+    return Request(
+        **{"request_id": "test", **top},
+        prompt=tuple(prompt),
+        sampling=SamplingParams(**parts["sampling"]),
+        stops=StopConditions(**parts["stops"]),
+        output=OutputOptions(records=True, logprobs=True, num_candidates=4),
+        speculation=SpeculationPolicy(**parts["speculation"]),
+    )
+
+
+def _nothing() -> None:
+    pass

@@ -1,0 +1,141 @@
+"""StreamKey: one stream of the matrix; what it asks for, under which setting, and from which prompt."""
+
+import functools
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from services.engine.tokenizer import Tokenizer
+from tests.e2e.cells import SETTINGS, Cell
+from tests.e2e.models import folder
+
+NUM_PROMPTS = 8
+NEW_TOKENS = 128
+NUM_CANDIDATES = 4
+INTRUDER = "intruder"
+_PROMPT_LENGTHS = (5, 9, 16, 17, 33, 48, 64, 90)
+_INTRUDER_PROMPT, _INTRUDER_TOKENS = 300, 100
+_STOP_CHARACTERS = 3
+_VOCABULARY = range(4, 500)  # of the random checkpoints, less control tokens and padding
+
+_SAMPLING: dict[str, dict[str, Any]] = {
+    "greedy": {"temperature": 0.0},
+    "nucleus": {"temperature": 0.7, "top_p": 0.9},
+    "truncated": {"temperature": 1.0, "top_k": 40, "min_p": 0.02, "repetition_penalty": 1.15},
+    "penalised": {
+        "temperature": 1.3,
+        "frequency_penalty": 0.6,
+        "presence_penalty": 0.4,
+        "logit_bias": {20: 2.0, 45: -3.0, 46: float("-inf"), 300: 1.5},
+    },
+}
+_SAMPLING["stopped"] = _SAMPLING["nucleus"]  # with a stop string out of what "nucleus" says
+
+_SOURCE = '''"""Shapes of the plane."""
+
+import math
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Circle:
+    """All points at one distance from a centre."""
+
+    x: float
+    y: float
+    radius: float
+
+    def area(self):
+        """Return the area."""
+        return math.pi * self.radius ** 2
+
+    def contains(self, x, y):
+        """Return whether a point lies inside."""
+        return math.hypot(x - self.x, y - self.y) <= self.radius
+
+
+def read_shapes(path, encoding="utf-8"):
+    """Read one shape per line from a file, and skip empty lines and comments."""
+    shapes = []
+    with open(path, encoding=encoding) as file:
+        for number, line in enumerate(file, start=1):
+            line = line.strip()
+            if not line or line.startswith("#"):
+                continue
+            try:
+                shapes.append(Circle(*map(float, line.split(","))))
+            except ValueError as error:
+                raise ValueError(f"line {number}: {error}") from error
+    return shapes
+'''
+
+
+@dataclass(frozen=True, slots=True)
+class StreamKey:
+    """Names one stream: the same key always asks for the same bytes."""
+
+    model: str
+    isa: str
+    setting: str
+    prompt: int
+
+    @property
+    def name(self) -> str:
+        """For file names and request ids."""
+        return f"{self.model}-{self.isa}-{self.setting}-{self.prompt}"
+
+    @property
+    def unstopped(self) -> "StreamKey":
+        """The stream that draws the same tokens, but is not ended by a stop string."""
+        return StreamKey(self.model, self.isa, "nucleus", self.prompt)
+
+    def prompt_ids(self) -> list[int]:
+        """The prompt as token ids."""
+        return prompt_of(self.model, self.prompt)
+
+    def options(self) -> dict[str, Any]:
+        """The client's options, less the stop string and what concerns predictions."""
+        return {
+            **_SAMPLING[self.setting],
+            "seed": 1000 * (SETTINGS.index(self.setting) % 4 or 1) + self.prompt,
+            "max_tokens": NEW_TOKENS,
+            "ignore_eos": True,
+            "top_candidates": NUM_CANDIDATES,
+        }
+
+
+def streams_of(cell: Cell) -> list[StreamKey]:
+    """The eight streams of a cell."""
+    first = SETTINGS.index(cell.setting)
+    step = cell.company == "others"
+    settings = [SETTINGS[(first + step * prompt) % len(SETTINGS)] for prompt in range(NUM_PROMPTS)]
+    return [StreamKey(cell.setup.model, cell.setup.isa, setting, prompt) for prompt, setting in enumerate(settings)]
+
+
+def prompt_of(model: str, index: int) -> list[int]:
+    """The ids of one prompt; -1 is the intruder's."""
+    length = _INTRUDER_PROMPT if index < 0 else _PROMPT_LENGTHS[index]
+    if model == "demo" and index >= 0:
+        start = 11 * index
+        return _source_ids()[start : start + length]
+    return random.Random(f"{model} {index}").choices(_VOCABULARY, k=length)
+
+
+def intruder_options() -> dict[str, Any]:
+    """What the older stream asks for that takes the blocks of one that is otherwise alone."""
+    return {"temperature": 0.0, "max_tokens": _INTRUDER_TOKENS, "ignore_eos": True}
+
+
+def stop_string(text: str) -> str:
+    """A few characters from beyond the middle of a text, with no replacement character among them."""
+    for length in range(_STOP_CHARACTERS, 0, -1):
+        for start in range(len(text) * 3 // 5, len(text) - length):
+            candidate = text[start : start + length]
+            if "\ufffd" not in candidate:
+                return candidate
+    raise ValueError(f"no stop string can be cut out of {text!r}")
+
+
+@functools.cache
+def _source_ids() -> list[int]:
+    return Tokenizer.from_folder(folder("demo")).encode(_SOURCE)

@@ -1,0 +1,79 @@
+"""A target service with scripted predictions and a probe: what `ServerProcess` starts."""
+
+import asyncio
+import functools
+import json
+import sys
+from collections.abc import Sequence as Tokens
+from pathlib import Path
+from typing import Any
+
+from services.engine.checkpoint import load_checkpoint
+from services.engine.config import EngineConfig
+from services.rpc.server_config import ServerConfig
+from services.target.server import TargetServer
+from tests.e2e.cells import Setup
+from tests.e2e.models import folder
+from tests.e2e.predictions import KINDS, ScriptedPredictor
+from tests.e2e.probe import Probe
+from tests.e2e.store import read_reference
+
+_CHUNK, _WHOLE = 16, 4096
+_FEW_BLOCKS, _MANY_BLOCKS = 14, 112
+_STREAM_CAPACITY = 8  # tokens: the engine is never far ahead of the client, so that a kill hits a stream that runs
+_SWITCH_INTERVAL = 0.0002
+
+
+def engine_config(setup: Setup) -> EngineConfig:
+    """The settings that a setup stands for."""
+    return EngineConfig(
+        model=folder(setup.model),
+        isa=setup.isa,
+        threads=setup.threads,
+        kv_blocks=_FEW_BLOCKS if setup.blocks == "few" else _MANY_BLOCKS,
+        prefill_chunk=_CHUNK if setup.prefill == "chunks" else _WHOLE,
+        max_rows=_WHOLE,
+        max_sequences=16,
+        stream_capacity=_STREAM_CAPACITY,
+    )
+
+
+def script_finder(store: Path) -> Any:
+    """A function from a request id, which ends in a slash and a kind of predictions, to kind and right tokens."""
+
+    @functools.cache
+    def find(request_id: str) -> tuple[str, Tokens[int]] | None:
+        name, _, kind = request_id.rpartition("/")
+        reference = read_reference(store, name) if kind in KINDS else None
+        return None if reference is None else (kind, reference.token_ids)
+
+    return find
+
+
+async def _serve(setup: Setup, store: Path, address: str, probe: Probe) -> None:
+    parent_has_ended = asyncio.Event()
+    asyncio.get_running_loop().add_reader(sys.stdin, parent_has_ended.set)
+    config = engine_config(setup)
+    vocab_size = load_checkpoint(config.model).config.vocab_size
+    predictor = ScriptedPredictor(script_finder(store), vocab_size=vocab_size)
+    server = TargetServer(config, ServerConfig(listen=address, drain_seconds=0), predictor=predictor)
+    await server.start()
+    try:
+        await server.open()
+        assert server.engine is not None
+        probe.watch(server.engine)
+        await parent_has_ended.wait()
+    finally:
+        await server.close()
+
+
+def main() -> None:
+    """Serve until standard input ends; the one argument is a JSON object."""
+    sys.setswitchinterval(_SWITCH_INTERVAL)
+    arguments = json.loads(sys.argv[1])
+    probe = Probe(Path(arguments["probe"]))
+    asyncio.run(_serve(Setup(**arguments["setup"]), Path(arguments["store"]), arguments["address"], probe))
+
+
+if __name__ == "__main__":
+    main()

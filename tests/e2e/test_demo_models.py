@@ -1,0 +1,60 @@
+"""The models that come with Outrider: small, a pair, and the draft worth asking."""
+
+import numpy as np
+
+from services.engine.checkpoint import load_checkpoint
+from services.engine.model_loader import load_decoder
+from services.engine.native import BLOCK_SIZE, Batch, Device, isas
+from services.engine.tokenizer import Tokenizer
+from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
+from tests.e2e.stepper import Stepper, request
+from tests.e2e.streams import prompt_of
+
+MOST_BYTES = 24 * 10**6
+LEAST_ACCEPTANCE = 0.5
+NEW_TOKENS = 96
+
+
+def test_both_models_together_stay_small():
+    files = [path for path in DEMO_TARGET.parent.rglob("*") if path.is_file()]
+    assert sum(path.stat().st_size for path in files) <= MOST_BYTES
+
+
+def test_target_and_draft_share_one_vocabulary():
+    target, draft = Tokenizer.from_folder(DEMO_TARGET), Tokenizer.from_folder(DEMO_DRAFT)
+    assert target.fingerprint() == draft.fingerprint()
+    assert load_checkpoint(DEMO_TARGET).config.vocab_size == load_checkpoint(DEMO_DRAFT).config.vocab_size
+
+
+async def test_the_draft_foretells_most_of_what_the_target_says():
+    stepper = Stepper("demo")
+    agreed: list[bool] = []
+    for index in range(2, 8):
+        prompt = prompt_of("demo", index)
+        answer = await stepper.complete(request(prompt, temperature=0.0, max_tokens=NEW_TOKENS))
+        foretold = draft_choices([*prompt, *answer.token_ids])
+        agreed += [int(foretold[i]) == token_id for i, token_id in enumerate(answer.token_ids, start=len(prompt) - 1)]
+    assert sum(agreed) / len(agreed) >= LEAST_ACCEPTANCE
+
+
+async def test_the_target_writes_something_that_looks_like_python():
+    stepper = Stepper("demo")
+    prompt = stepper.tokenizer.encode("def read(self, path):\n")
+    answer = await stepper.complete(request(prompt, temperature=0.0, max_tokens=NEW_TOKENS))
+    assert "    " in answer.text
+    assert any(word in answer.text for word in ("return", "self", "with open", '"""'))
+
+
+def draft_choices(tokens: list[int]) -> np.ndarray:
+    """The draft's likeliest next token behind every token.  # [tokens]"""
+    num_blocks = -(-len(tokens) // BLOCK_SIZE)
+    device = Device.cpu(isas()[0], 1)
+    decoder = load_decoder(load_checkpoint(DEMO_DRAFT), device, weights="bf16", kv="bf16", num_blocks=num_blocks)
+    batch = Batch(max_rows=len(tokens), max_sequences=1, max_blocks=num_blocks)
+    batch.num_rows = batch.num_logits = len(tokens)
+    batch.num_sequences = 1
+    batch.token_ids[:] = tokens
+    batch.positions[:] = batch.logit_rows[:] = np.arange(len(tokens))
+    batch.sequences[:] = 0
+    batch.block_tables[0] = np.arange(num_blocks)
+    return decoder.forward(batch).numpy().argmax(axis=1)

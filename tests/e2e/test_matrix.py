@@ -1,0 +1,35 @@
+"""A subset of the matrix of equality in which every pair of circumstances occurs: the same bytes in every cell."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from services.engine.native import isas
+from tests.e2e.cells import MODELS, Cell, all_cells, covering_subset
+from tests.e2e.rig import Rig
+from tests.e2e.store import store_of_this_build
+from tests.e2e.streams import streams_of
+
+CELLS = all_cells(isas())
+SUBSET = covering_subset(CELLS)
+
+
+@pytest.fixture(scope="module")
+def rig() -> Iterator[Rig]:
+    with Rig(store_of_this_build(MODELS)) as rig:
+        rig.make_references(dict.fromkeys(key for cell in SUBSET for key in streams_of(cell)))
+        yield rig
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize("cell", SUBSET, ids=lambda cell: cell.name)
+def test_every_circumstance_gives_the_same_bytes(cell: Cell, rig: Rig):
+    assert rig.run(cell).problems == []
+
+
+def test_the_subset_has_every_value_of_every_axis_with_every_model_and_instruction_set():
+    for axis in ("model", "isa"):
+        for value in {getattr(cell.setup, axis) for cell in CELLS}:
+            everywhere = {value for cell in CELLS for value in cell.circumstances if not value.startswith(f"{axis}=")}
+            here = [cell for cell in SUBSET if getattr(cell.setup, axis) == value]
+            assert everywhere <= {value for cell in here for value in cell.circumstances}

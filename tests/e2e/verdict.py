@@ -1,0 +1,65 @@
+"""The verdict on a cell: its streams gave the reference's bytes, and it did what it names."""
+
+from collections.abc import Iterator
+
+from tests.e2e.cells import Cell
+from tests.e2e.run import Outcome
+from tests.e2e.streams import StreamKey, streams_of
+from tests.e2e.transcript import Transcript
+
+
+def problems_of(cell: Cell, outcome: Outcome, references: dict[StreamKey, Transcript]) -> list[str]:
+    """Everything that is wrong; empty if the cell passed."""
+    differences = (_difference(key, outcome, references[key]) for key in streams_of(cell))
+    return [*filter(None, differences), *_not_done(cell, outcome)]
+
+
+def _difference(key: StreamKey, outcome: Outcome, reference: Transcript) -> str | None:
+    if key not in outcome.results:
+        return f"{key.name}: no result"
+    difference = Transcript.of(outcome.results[key]).difference(reference)
+    return f"{key.name}: {difference}" if difference else None
+
+
+def _not_done(cell: Cell, outcome: Outcome) -> Iterator[str]:
+    """What the cell names but did not do."""
+    counts = outcome.counts
+    if outcome.device != f"cpu-{cell.setup.isa}":
+        yield f"on {outcome.device}"
+    yield from _company_not_kept(cell, counts["most_sequences"])
+    if (counts["partial_prefills"] > 0) != (cell.setup.prefill == "chunks"):
+        yield f"prefill {cell.setup.prefill}, but {counts['partial_prefills']} passes held a part of a prompt only"
+    if (counts["preemptions"] > 0) != (cell.setup.blocks == "few"):
+        yield f"{cell.setup.blocks} blocks, but {counts['preemptions']} preemptions"
+    yield from _not_killed(cell, outcome)
+    yield from _not_predicted(cell, outcome)
+
+
+def _company_not_kept(cell: Cell, most_sequences: int) -> Iterator[str]:
+    intruders = cell.setup.blocks == "few"
+    is_kept = most_sequences > 1 if cell.company == "others" else most_sequences == 1 + intruders
+    if not is_kept:
+        yield f"{cell.company}, but up to {most_sequences} sequences in one pass"
+
+
+def _not_killed(cell: Cell, outcome: Outcome) -> Iterator[str]:
+    resumed = sum(result.resumed for result in outcome.results.values())
+    counts = outcome.counts
+    if cell.fate == "spared":
+        if outcome.kills_in_stream or resumed or counts["resumed_streams"]:
+            yield f"spared, but {resumed} streams were resumed"
+    elif not (outcome.kills_in_stream and resumed and counts["resumed_tokens"]):
+        yield (
+            f"killed, but {outcome.kills_in_stream} kills were in mid stream, {resumed} streams were resumed, "
+            f"with {counts['resumed_tokens']} tokens"
+        )
+
+
+def _not_predicted(cell: Cell, outcome: Outcome) -> Iterator[str]:
+    """What was accepted is counted from the records, which know of every server that a stream has been on."""
+    results = outcome.results.values()
+    accepted = sum(token.predicted for result in results for token in result.tokens)
+    rejected = sum(result.speculation.predicted - result.speculation.accepted for result in results)
+    wanted = {"none": (False, False), "right": (True, False), "wrong": (False, True), "mixed": (True, True)}
+    if (accepted > 0, rejected > 0) != wanted[cell.predictions]:
+        yield f"predictions {cell.predictions}, but {accepted} were accepted and {rejected} rejected"
