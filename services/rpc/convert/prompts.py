@@ -27,6 +27,8 @@ def read_prompt(message: common_pb2.Prompt, model: ServedModel, found: Violation
         return ()
     if not ids:
         found.add(field, "is empty", "at least one token")
+    elif field != "prompt.token_ids.ids" and max(ids) >= model.config.vocab_size:
+        found.add(field, f"holds token {max(ids)}", f"tokens of the model, all below {model.config.vocab_size}")
     elif len(ids) >= model.context_length:
         room = f"at most {model.context_length - 1}, so that the context has room for one more"
         found.add(field, f"is {len(ids)} tokens long", room)
