@@ -1,0 +1,1 @@
+"""The draft service: rides ahead of its targets and predicts their next tokens."""

@@ -1,0 +1,103 @@
+"""DraftedSequence: a target's sequence as the draft follows it, and the chain predicted beyond it."""
+
+from collections.abc import Sequence as Tokens
+
+import numpy as np
+
+from services.engine.native import SamplingState
+from services.engine.request import SamplingParams
+
+
+class DraftedSequence:
+    """What the target committed, then the draft's own chain; `window` is how long the chain may become.
+
+    Predictions of one epoch continue one another. A commit that contradicts the chain, or that runs past its end,
+    begins a new epoch.
+    """
+
+    def __init__(self, sampling: SamplingParams, *, num_prompt: int, min_tokens: int, masked_ids: Tokens[int]) -> None:
+        self.tokens: list[int] = []  # committed, then predicted
+        self.num_committed = 0
+        self.num_computed = 0  # leading tokens whose keys and values are in the cache
+        self.blocks: list[int] = []
+        self.window = 0
+        self.epoch = 1
+        self._params = sampling
+        self._num_prompt = num_prompt
+        self._min_tokens = min_tokens
+        self._masked_ids = masked_ids
+        self._sampling: SamplingState | None = None
+
+    @property
+    def num_pending(self) -> int:
+        """Tokens that must be computed before the next one can be drawn."""
+        return len(self.tokens) - self.num_computed
+
+    @property
+    def chain(self) -> list[int]:
+        """The predictions that the target has not decided on yet."""
+        return self.tokens[self.num_committed :]
+
+    @property
+    def credit(self) -> int:
+        """How many more tokens may be predicted now; none before the whole prompt is known."""
+        if self.num_committed < self._num_prompt:
+            return 0
+        return max(0, self.num_committed + self.window - len(self.tokens))
+
+    @property
+    def sampling(self) -> SamplingState:
+        """The target's way of drawing, with the committed tokens as history."""
+        if self._sampling is None:
+            self._sampling = self._new_sampling()
+            self._sampling.commit(self.tokens[self._num_prompt : self.num_committed])
+        return self._sampling
+
+    def commit(self, position: int, token_ids: Tokens[int]) -> None:
+        """Truncate what was committed to `position` and append; raises ValueError for a gap before it."""
+        if position > self.num_committed:
+            raise ValueError(f"a commit at {position} leaves a gap: {self.num_committed} tokens are committed")
+        end = position + len(token_ids)
+        agreed = position + _common_length(self.tokens[position:end], token_ids)
+        is_rewound = end < self.num_committed or agreed < min(end, self.num_committed)
+        if is_rewound or agreed < end:
+            del self.tokens[agreed:]
+            self.tokens.extend(token_ids[agreed - position :])
+            self.num_computed = min(self.num_computed, agreed)
+            self.epoch += 1
+        if is_rewound:
+            del self.tokens[end:]
+            self._sampling = None
+        elif self._sampling is not None:
+            self._sampling.commit(self.tokens[self.num_committed : end])
+        self.num_committed = end
+
+    def predicted(self, token_ids: Tokens[int]) -> None:
+        """Append predictions to the chain."""
+        self.tokens.extend(token_ids)
+
+    def _new_sampling(self) -> SamplingState:
+        params = self._params
+        return SamplingState(
+            prompt=np.asarray(self.tokens[: self._num_prompt], dtype=np.int32),
+            seed=params.seed,
+            temperature=params.temperature,
+            top_k=params.top_k,
+            top_p=params.top_p,
+            min_p=params.min_p,
+            repetition_penalty=params.repetition_penalty,
+            frequency_penalty=params.frequency_penalty,
+            presence_penalty=params.presence_penalty,
+            logit_bias=sorted(params.logit_bias.items()),
+            min_tokens=self._min_tokens,
+            stop_ids=list(self._masked_ids),
+            logprobs=False,
+            num_candidates=0,
+        )
+
+
+def _common_length(ours: Tokens[int], theirs: Tokens[int]) -> int:
+    for index, (our_token, their_token) in enumerate(zip(ours, theirs, strict=False)):
+        if our_token != their_token:
+            return index
+    return min(len(ours), len(theirs))

@@ -1,0 +1,143 @@
+"""Drafter: runs ahead of every target's sequences, as far as their windows allow."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from services.draft.drafted_sequence import DraftedSequence
+from services.draft.link import DraftLink, Prediction, Release, ReleaseReason
+from services.engine.block_manager import BlockManager
+from services.engine.run_ahead import RunAhead, Stretch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrafterConfig:
+    """Limits of one step."""
+
+    context_length: int
+    max_rows: int
+    prefill_chunk: int
+    max_run: int  # tokens predicted between two looks at the inbox
+
+
+@dataclass(frozen=True, slots=True)
+class _Follower:
+    link: DraftLink
+    sequence_id: int
+    sequence: DraftedSequence
+
+
+class Drafter:
+    """All methods run on the engine thread; the links' messages are handled between two steps."""
+
+    def __init__(self, config: DrafterConfig, run_ahead: RunAhead, blocks: BlockManager) -> None:
+        self._config = config
+        self._run_ahead = run_ahead
+        self._blocks = blocks
+        self._links: list[DraftLink] = []
+
+    def join(self, link: DraftLink) -> None:
+        """Begin to serve a link."""
+        self._links.append(link)
+
+    def leave(self, link: DraftLink) -> None:
+        """Forget a link and free what its sequences hold."""
+        self._links.remove(link)
+        for sequence_id in list(link.sequences):
+            self.close(link, sequence_id)
+
+    def open(self, link: DraftLink, sequence_id: int, sequence: DraftedSequence) -> None:
+        """Begin to follow a sequence, unless the link has as many as it may have."""
+        if len(link.sequences) >= link.quotas.max_sequences:
+            link.send(Release(sequence_id, ReleaseReason.REFUSED))
+        else:
+            link.sequences[sequence_id] = sequence
+
+    def commit(self, link: DraftLink, sequence_id: int, position: int, token_ids: list[int]) -> None:
+        """The target committed tokens; a sequence that is not followed (any more) is left alone."""
+        if (sequence := link.sequences.get(sequence_id)) is None:
+            return
+        if position + len(token_ids) > self._config.context_length:
+            self._release(link, sequence_id, ReleaseReason.TOO_LONG)
+            return
+        try:
+            sequence.commit(position, token_ids)
+        except ValueError:
+            self._release(link, sequence_id, ReleaseReason.REFUSED)
+        else:
+            self._blocks.shrink(sequence, len(sequence.tokens))
+
+    def window(self, link: DraftLink, sequence_id: int, tokens: int) -> None:
+        """The target grants a sequence credit."""
+        if sequence := link.sequences.get(sequence_id):
+            sequence.window = tokens
+
+    def close(self, link: DraftLink, sequence_id: int) -> None:
+        """Forget a sequence and free what it holds."""
+        if sequence := link.sequences.pop(sequence_id, None):
+            self._blocks.shrink(sequence, 0)
+
+    def step(self) -> bool:
+        """Compute what is pending and predict one run for each sequence with credit; False if idle."""
+        followers = self._choose()
+        if not followers:
+            return False
+        drawn = self._run_ahead.extend([stretch for _, stretch in followers])
+        for (follower, stretch), token_ids in zip(followers, drawn, strict=True):
+            self._settle(follower, stretch, token_ids)
+        return True
+
+    def abandon(self, message: str) -> None:  # noqa: ARG002 - the links end with the server
+        """Free everything."""
+        for link in list(self._links):
+            self.leave(link)
+
+    def _choose(self) -> list[tuple[_Follower, Stretch]]:
+        """The stretches of the next step: those whose target waits soonest first, that is, with the shortest chain."""
+        budget = self._config.max_rows
+        chosen: list[tuple[_Follower, Stretch]] = []
+        for follower in sorted(self._followers(), key=lambda follower: len(follower.sequence.chain)):
+            stretch = self._stretch(follower.sequence, budget)
+            if stretch is not None and self._make_room(follower, stretch):
+                chosen.append((follower, stretch))
+                budget -= stretch.num_tokens
+        return chosen
+
+    def _followers(self) -> Iterator[_Follower]:
+        for link in self._links:
+            for sequence_id, sequence in list(link.sequences.items()):
+                if sequence.window > 0:
+                    yield _Follower(link, sequence_id, sequence)
+
+    def _stretch(self, sequence: DraftedSequence, budget: int) -> Stretch | None:
+        num_tokens = min(sequence.num_pending, self._config.prefill_chunk, budget)
+        room = self._config.context_length - len(sequence.tokens)
+        draws = min(sequence.credit, self._config.max_run, room) if num_tokens == sequence.num_pending else 0
+        is_idle = num_tokens == 0 or (num_tokens == sequence.num_pending == 1 and draws == 0)
+        return None if is_idle else Stretch(sequence, num_tokens, draws)
+
+    def _make_room(self, follower: _Follower, stretch: Stretch) -> bool:
+        sequence = follower.sequence
+        wanted = sequence.num_computed + stretch.num_tokens + max(stretch.num_draws - 1, 0)
+        grown = follower.link.num_cached_tokens + wanted - sequence.num_computed
+        if grown > follower.link.quotas.max_cached_tokens or not self._blocks.can_grow(sequence, wanted):
+            self._release(follower.link, follower.sequence_id, ReleaseReason.OUT_OF_MEMORY)
+            return False
+        self._blocks.grow(sequence, wanted)
+        return True
+
+    def _settle(self, follower: _Follower, stretch: Stretch, token_ids: list[int]) -> None:
+        sequence = follower.sequence
+        position = len(sequence.tokens)
+        sequence.num_computed += stretch.num_tokens + max(len(token_ids) - 1, 0)
+        sequence.predicted(token_ids)
+        if token_ids:
+            follower.link.send(Prediction(follower.sequence_id, sequence.epoch, position, tuple(token_ids)))
+
+    def _release(self, link: DraftLink, sequence_id: int, reason: ReleaseReason) -> None:
+        self.close(link, sequence_id)
+        link.send(Release(sequence_id, reason))
+
+
+def owned_sequences(links: Iterable[DraftLink]) -> list[DraftedSequence]:
+    """Every sequence that may hold KV blocks."""
+    return [sequence for link in links for sequence in link.sequences.values()]

@@ -1,0 +1,73 @@
+"""DraftEngine: a model made ready to run ahead, behind calls that any thread may make."""
+
+from collections.abc import Callable
+
+from services.draft.drafted_sequence import DraftedSequence
+from services.draft.drafter import Drafter, DrafterConfig
+from services.draft.link import DraftLink
+from services.engine.config import EngineConfig
+from services.engine.loaded_model import LoadedModel
+from services.engine.loop import EngineLoop
+from services.engine.native import Sampler
+from services.engine.run_ahead import RunAhead
+
+
+class DraftEngine:
+    """Owns the model, its KV cache and the engine thread; made by `open`, ended by `close`."""
+
+    def __init__(
+        self, model: LoadedModel, config: EngineConfig, *, max_run: int, on_failure: Callable[[], None]
+    ) -> None:
+        """`max_run` is how many tokens are predicted between two looks at what the targets say."""
+        self.model = model
+        self.config = config
+        run_ahead = RunAhead(
+            model.decoder,
+            Sampler(model.device),
+            max_rows=config.max_rows,
+            max_sequences=config.max_rows,
+            max_blocks=model.max_blocks,
+        )
+        limits = DrafterConfig(
+            context_length=model.context_length,
+            max_rows=config.max_rows,
+            prefill_chunk=config.prefill_chunk,
+            max_run=max_run,
+        )
+        self._drafter = Drafter(limits, run_ahead, model.blocks)
+        self._loop = EngineLoop(self._drafter, on_failure=on_failure)
+
+    @classmethod
+    def open(cls, config: EngineConfig, *, max_run: int, on_failure: Callable[[], None]) -> "DraftEngine":
+        """Load the configured model, which takes long, and start the engine thread; raises CheckpointError."""
+        engine = cls(LoadedModel.load(config), config, max_run=max_run, on_failure=on_failure)
+        engine._loop.start()
+        return engine
+
+    def join(self, link: DraftLink) -> None:
+        """Begin to serve a link."""
+        self._loop.post(lambda: self._drafter.join(link))
+
+    def leave(self, link: DraftLink) -> None:
+        """Forget a link and free what its sequences hold."""
+        self._loop.post(lambda: self._drafter.leave(link))
+
+    def begin(self, link: DraftLink, sequence_id: int, sequence: DraftedSequence) -> None:
+        """Begin to follow a sequence."""
+        self._loop.post(lambda: self._drafter.open(link, sequence_id, sequence))
+
+    def commit(self, link: DraftLink, sequence_id: int, position: int, token_ids: list[int]) -> None:
+        """The target committed tokens."""
+        self._loop.post(lambda: self._drafter.commit(link, sequence_id, position, token_ids))
+
+    def window(self, link: DraftLink, sequence_id: int, tokens: int) -> None:
+        """The target grants a sequence credit."""
+        self._loop.post(lambda: self._drafter.window(link, sequence_id, tokens))
+
+    def end(self, link: DraftLink, sequence_id: int) -> None:
+        """A sequence has ended."""
+        self._loop.post(lambda: self._drafter.close(link, sequence_id))
+
+    def close(self) -> None:
+        """Stop the engine thread."""
+        self._loop.stop()

@@ -1,0 +1,74 @@
+"""DraftLink: one target's stream as the draft sees it: its sequences, its quotas, and what is to be told to it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from services.draft.drafted_sequence import DraftedSequence
+
+
+class ReleaseReason(Enum):
+    """Why the draft no longer follows a sequence."""
+
+    OUT_OF_MEMORY = auto()
+    TOO_LONG = auto()
+    REFUSED = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """A run of predicted tokens; within an epoch the runs continue one another."""
+
+    sequence_id: int
+    epoch: int
+    position: int
+    token_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """The draft has dropped a sequence."""
+
+    sequence_id: int
+    reason: ReleaseReason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quotas:
+    """What one link may hold."""
+
+    max_sequences: int
+    max_cached_tokens: int
+
+
+class LinkOverflowError(RuntimeError):
+    """The target does not read what it is told: the link is to be closed, and opened again."""
+
+
+class DraftLink:
+    """Sequences belong to the engine thread; `send` is called there, `messages` is read on the event loop."""
+
+    def __init__(self, quotas: Quotas, *, capacity: int) -> None:
+        """`capacity` bounds the messages that wait to be sent; call this on the event loop that reads them."""
+        self.quotas = quotas
+        self.sequences: dict[int, DraftedSequence] = {}
+        self._capacity = capacity
+        self._loop = asyncio.get_running_loop()
+        self._outbox: asyncio.Queue[Prediction | Release] = asyncio.Queue()
+
+    @property
+    def num_cached_tokens(self) -> int:
+        """Tokens of all sequences that are in the cache."""
+        return sum(sequence.num_computed for sequence in self.sequences.values())
+
+    def send(self, message: Prediction | Release) -> None:
+        """Queue a message; called by the engine thread."""
+        self._loop.call_soon_threadsafe(self._outbox.put_nowait, message)
+
+    async def messages(self) -> AsyncIterator[Prediction | Release]:
+        """What is to be told, in order, without end; raises LinkOverflowError when too much waits."""
+        while True:
+            yield await self._outbox.get()
+            if self._outbox.qsize() > self._capacity:
+                raise LinkOverflowError(f"more than {self._capacity} messages wait for a target that does not read")

@@ -1,0 +1,148 @@
+"""DraftServicer: the Draft call: a target's messages to the engine, and its predictions back."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+
+import grpc
+from grpc import aio
+
+from outrider.v1 import draft_pb2
+from outrider.v1.draft_pb2_grpc import DraftServiceServicer
+from services.draft.drafted_sequence import DraftedSequence
+from services.draft.engine import DraftEngine
+from services.draft.link import DraftLink, LinkOverflowError, Prediction, Quotas, Release, ReleaseReason
+from services.engine.native import NOISE_VERSION
+from services.rpc.convert.drafting import read_sampling
+from services.rpc.draft_protocol import PROTOCOL_VERSION
+
+logger = logging.getLogger(__name__)
+
+_CAPACITY = 4096  # messages that may wait for a target that does not read
+_REASONS = {
+    ReleaseReason.OUT_OF_MEMORY: draft_pb2.RELEASE_REASON_OUT_OF_MEMORY,
+    ReleaseReason.TOO_LONG: draft_pb2.RELEASE_REASON_TOO_LONG,
+    ReleaseReason.REFUSED: draft_pb2.RELEASE_REASON_REFUSED,
+}
+_Context = aio.ServicerContext[draft_pb2.DraftRequest, draft_pb2.DraftResponse]
+
+
+class DraftServicer(DraftServiceServicer):
+    """Serves any number of targets, each on a link of its own; UNAVAILABLE until `open` is called."""
+
+    def __init__(self) -> None:
+        self._engine: DraftEngine | None = None
+        self._name = ""
+        self._quotas = Quotas(max_sequences=0, max_cached_tokens=0)
+
+    def open(self, engine: DraftEngine, name: str, quotas: Quotas) -> None:
+        """Begin to serve; each link gets these quotas."""
+        self._engine, self._name, self._quotas = engine, name, quotas
+
+    async def Draft(  # noqa: N802 - the name of the RPC
+        self, request_iterator: AsyncIterator[draft_pb2.DraftRequest], context: _Context
+    ) -> AsyncIterator[draft_pb2.DraftResponse]:
+        """One target's link, for as long as it lasts."""
+        if (engine := self._engine) is None:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "the model is still being loaded")
+        await self._check_hello(await anext(request_iterator, None), engine, context)
+        yield draft_pb2.DraftResponse(hello=self._hello(engine))
+        link = DraftLink(self._quotas, capacity=_CAPACITY)
+        engine.join(link)
+        reader = asyncio.create_task(_read(request_iterator, engine, link))
+        try:
+            async for message in _until(reader, link):
+                yield _response(message)
+        except LinkOverflowError as error:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
+        except _ProtocolError as error:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        finally:
+            reader.cancel()
+            engine.leave(link)
+
+    def _hello(self, engine: DraftEngine) -> draft_pb2.DraftHello:
+        return draft_pb2.DraftHello(
+            protocol_version=PROTOCOL_VERSION,
+            model=self._name,
+            context_length=engine.model.context_length,
+            max_sequences=self._quotas.max_sequences,
+            max_cached_tokens=self._quotas.max_cached_tokens,
+        )
+
+    async def _check_hello(
+        self, request: draft_pb2.DraftRequest | None, engine: DraftEngine, context: _Context
+    ) -> None:
+        if request is None or request.WhichOneof("message") != "hello":
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the first message of a link must be a hello")
+        if reason := _mismatch(request.hello, engine.model.tokenizer.fingerprint()):
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, reason)
+
+
+class _ProtocolError(RuntimeError):
+    """A message that has no place."""
+
+
+def _mismatch(hello: draft_pb2.TargetHello, vocabulary: str) -> str:
+    """Why the two cannot work together; empty if they can."""
+    oldest, newest = hello.min_protocol_version, hello.max_protocol_version
+    if not oldest <= PROTOCOL_VERSION <= newest:
+        return f"the target speaks protocols {oldest} to {newest}; this draft speaks {PROTOCOL_VERSION}"
+    if hello.noise_version != NOISE_VERSION:
+        return f"the target draws with noise version {hello.noise_version}; this draft with {NOISE_VERSION}"
+    if hello.vocabulary_fingerprint != vocabulary:
+        return "the target's vocabulary is another one than the draft's"
+    return ""
+
+
+async def _read(requests: AsyncIterator[draft_pb2.DraftRequest], engine: DraftEngine, link: DraftLink) -> None:
+    async for request in requests:
+        match request.WhichOneof("message"):
+            case "open":
+                engine.begin(link, request.open.sequence_id, _sequence(request.open))
+            case "commit":
+                commit = request.commit
+                engine.commit(link, commit.sequence_id, commit.position, [*commit.token_ids])
+            case "window":
+                engine.window(link, request.window.sequence_id, request.window.tokens)
+            case "close":
+                engine.end(link, request.close.sequence_id)
+            case other:
+                raise _ProtocolError(f"{other} has no place behind the hello")
+
+
+async def _until(reader: asyncio.Task[None], link: DraftLink) -> AsyncIterator[Prediction | Release]:
+    """What the link has to say until the target has ended it; raises what the reader raised."""
+    messages = link.messages()
+    while True:
+        message = asyncio.ensure_future(anext(messages))
+        await asyncio.wait([message, reader], return_when=asyncio.FIRST_COMPLETED)
+        if reader.done():
+            message.cancel()
+            reader.result()
+            return
+        yield message.result()
+
+
+def _sequence(message: draft_pb2.Open) -> DraftedSequence:
+    return DraftedSequence(
+        read_sampling(message.sampling),
+        num_prompt=message.prompt_tokens,
+        min_tokens=message.min_tokens,
+        masked_ids=[*message.masked_token_ids],
+    )
+
+
+def _response(message: Prediction | Release) -> draft_pb2.DraftResponse:
+    match message:
+        case Prediction():
+            predict = draft_pb2.Predict(
+                sequence_id=message.sequence_id,
+                epoch=message.epoch,
+                position=message.position,
+                token_ids=message.token_ids,
+            )
+            return draft_pb2.DraftResponse(predict=predict)
+        case Release():
+            released = draft_pb2.Released(sequence_id=message.sequence_id, reason=_REASONS[message.reason])
+            return draft_pb2.DraftResponse(released=released)

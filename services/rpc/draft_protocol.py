@@ -1,0 +1,3 @@
+"""The version of the draft protocol that this release speaks (protos/outrider/v1/draft.proto)."""
+
+PROTOCOL_VERSION = 1

@@ -1,0 +1,42 @@
+"""What a target tells a draft (protos/outrider/v1/draft.proto), before it becomes a message of the protocol."""
+
+from dataclasses import dataclass
+
+from services.engine.sequence import Sequence
+
+MAX_COMMIT = 8192  # token ids in one message
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """A sequence begins."""
+
+    sequence_id: int
+    sequence: Sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Commit:
+    """Truncate the sequence to `position`, then append."""
+
+    sequence_id: int
+    position: int
+    token_ids: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """How far beyond the last commit the draft may run."""
+
+    sequence_id: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """A sequence ends."""
+
+    sequence_id: int
+
+
+Outgoing = Open | Commit | Window | Close

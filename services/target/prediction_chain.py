@@ -1,0 +1,41 @@
+"""PredictionChain: what a draft has predicted beyond one sequence's committed tokens."""
+
+from collections.abc import Sequence as Tokens
+
+
+class PredictionChain:
+    """The runs of the newest epoch, as far as they continue the committed tokens.
+
+    A chain that the committed tokens contradict is dead: nothing more of its epoch is of use.
+    """
+
+    def __init__(self) -> None:
+        self.tokens: list[int] = []  # predicted, from the first token that is not committed on
+        self._epoch = 0
+        self._end = 0  # position behind the last run received
+        self._alive = False
+
+    def receive(self, *, epoch: int, position: int, token_ids: Tokens[int], committed: Tokens[int]) -> bool:
+        """Add a run; False if it is of no use: an old epoch, a gap, or at odds with the committed tokens."""
+        if epoch > self._epoch:
+            self._epoch, self._end, self._alive = epoch, position, position <= len(committed)
+            self.tokens.clear()
+        if epoch < self._epoch or not self._alive or position != self._end:
+            return False
+        self._end += len(token_ids)
+        overlap = max(0, min(len(committed), self._end) - position)
+        self._alive = list(committed[position : position + overlap]) == list(token_ids[:overlap])
+        if self._alive:
+            self.tokens.extend(token_ids[overlap:])
+        return self._alive
+
+    def commit(self, token_ids: Tokens[int]) -> None:
+        """Follow the committed tokens' growth."""
+        agreed = 0
+        while agreed < min(len(self.tokens), len(token_ids)) and self.tokens[agreed] == token_ids[agreed]:
+            agreed += 1
+        if agreed < min(len(self.tokens), len(token_ids)):
+            self._alive = False
+            self.tokens.clear()
+        else:
+            del self.tokens[:agreed]

@@ -1,0 +1,186 @@
+"""RemotePredictor: the predictions of a draft service, between the engine thread and the link."""
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from services.engine.sequence import Sequence
+from services.target.draft_messages import MAX_COMMIT, Close, Commit, Open, Outgoing, Window
+from services.target.patience import Patience
+from services.target.prediction_chain import PredictionChain
+
+
+@dataclass(slots=True)
+class _Followed:
+    """A live sequence: what the draft was told of it, and what it has predicted."""
+
+    sequence: Sequence
+    sequence_id: int
+    num_committed: int = 0
+    committed_at: float = 0.0
+    window: int = 0
+    num_sent: int = 0
+    window_sent: int = 0
+    is_open: bool = False
+    is_released: bool = False
+    chain: PredictionChain = field(default_factory=PredictionChain)
+
+
+class RemotePredictor:
+    """A Predictor to the engine thread; to the link, what is to be sent and where to put what arrives.
+
+    All that waits to be sent is one mark per sequence: messages are made when they are sent, so commits merge and
+    nothing piles up behind a slow link.
+    """
+
+    def __init__(self, *, run_ahead: int, patience: Patience, on_outgoing: Callable[[], None]) -> None:
+        """`run_ahead` is the credit beyond what the next pass can verify; `on_outgoing` is called on any thread."""
+        self._run_ahead = run_ahead
+        self._patience = patience
+        self._on_outgoing = on_outgoing
+        self._changed = threading.Condition()
+        self._followed: dict[Sequence, _Followed] = {}
+        self._by_id: dict[int, _Followed] = {}
+        self._news: dict[int, _Followed] = {}
+        self._closed: list[int] = []
+        self._next_id = 1
+        self._connected = False
+        self.absence = "the draft has not been reached yet"  # why there are no predictions; empty while there are
+        self.num_useless = 0  # runs that came too late, or made no sense
+
+    def commit(self, sequence: Sequence) -> None:
+        """The sequence's tokens have grown, or it is new; called by the engine thread."""
+        with self._changed:
+            followed = self._followed.get(sequence) or self._follow(sequence)
+            followed.chain.commit(sequence.tokens[followed.num_committed :])
+            followed.num_committed = len(sequence.tokens)
+            followed.committed_at = time.monotonic()
+            self._mark(followed)
+
+    def predict(self, sequence: Sequence, limit: int) -> list[int]:
+        """At most `limit` predictions, after a wait that ends when they are there or patience does."""
+        with self._changed:
+            followed = self._followed[sequence]
+            self._grant(followed, limit + self._run_ahead if limit else 0)
+            if limit and self._is_followed(followed):
+                self._wait(followed, limit)
+            return followed.chain.tokens[:limit]
+
+    def close(self, sequence: Sequence) -> None:
+        """The sequence has ended or was dropped; called by the engine thread."""
+        with self._changed:
+            followed = self._followed.pop(sequence)
+            del self._by_id[followed.sequence_id]
+            self._news.pop(followed.sequence_id, None)
+            if followed.is_open:
+                self._closed.append(followed.sequence_id)
+                self._on_outgoing()
+
+    def connected(self) -> None:
+        """The draft is there: every live sequence is opened; called by the link, as all below."""
+        with self._changed:
+            self._connected, self.absence = True, ""
+            for followed in self._followed.values():
+                self._mark(followed)
+
+    def disconnected(self, reason: str) -> None:
+        """The draft is gone: what it knew and said is forgotten, and nobody waits any longer."""
+        with self._changed:
+            self._connected, self.absence = False, reason
+            self._news.clear()
+            self._closed.clear()
+            for followed in self._followed.values():
+                self._reset(followed)
+            self._changed.notify_all()
+
+    def outgoing(self) -> Iterator[Outgoing]:
+        """The messages that bring the draft up to date; each counts as sent once it is taken."""
+        while (message := self._take()) is not None:
+            yield message
+
+    def predicted(self, sequence_id: int, *, epoch: int, position: int, token_ids: list[int]) -> None:
+        """A run of predictions has arrived."""
+        with self._changed:
+            if (followed := self._by_id.get(sequence_id)) is None:
+                return  # of a sequence that has just ended
+            committed = followed.sequence.tokens[: followed.num_committed]
+            if followed.chain.receive(epoch=epoch, position=position, token_ids=token_ids, committed=committed):
+                self._patience.arrived(time.monotonic() - followed.committed_at)
+                self._changed.notify_all()
+            else:
+                self.num_useless += 1
+
+    def released(self, sequence_id: int, reason: str) -> None:
+        """The draft has dropped a sequence: it goes on alone until another link takes it up."""
+        with self._changed:
+            if followed := self._by_id.get(sequence_id):
+                followed.is_released = True
+                followed.chain = PredictionChain()
+                followed.sequence.speculation.detail = f"the draft dropped the sequence: {reason}"
+                self._changed.notify_all()
+
+    def _is_followed(self, followed: _Followed) -> bool:
+        return self._connected and not followed.is_released
+
+    def _wait(self, followed: _Followed, limit: int) -> None:
+        def is_over() -> bool:
+            return len(followed.chain.tokens) >= limit or not self._is_followed(followed)
+
+        left = followed.committed_at + self._patience.seconds - time.monotonic()
+        if left > 0 and not self._changed.wait_for(is_over, left):
+            self._patience.missed()
+
+    def _follow(self, sequence: Sequence) -> _Followed:
+        followed = _Followed(sequence, self._next_id)
+        followed.window = sequence.request.speculation.num_predictions + self._run_ahead
+        self._next_id += 1
+        self._followed[sequence] = self._by_id[followed.sequence_id] = followed
+        return followed
+
+    def _reset(self, followed: _Followed) -> None:
+        """Follow the sequence anew, under an id that no link has seen."""
+        followed.sequence.speculation.losses += followed.is_open
+        del self._by_id[followed.sequence_id]
+        followed.sequence_id, self._next_id = self._next_id, self._next_id + 1
+        self._by_id[followed.sequence_id] = followed
+        followed.num_sent = followed.window_sent = 0
+        followed.is_open = followed.is_released = False
+        followed.chain = PredictionChain()
+
+    def _grant(self, followed: _Followed, window: int) -> None:
+        if followed.window != window:
+            followed.window = window
+            self._mark(followed)
+
+    def _mark(self, followed: _Followed) -> None:
+        if self._is_followed(followed):
+            self._news[followed.sequence_id] = followed
+            self._on_outgoing()
+
+    def _take(self) -> Outgoing | None:
+        with self._changed:
+            if self._closed:
+                return Close(self._closed.pop())
+            while self._news:
+                sequence_id = next(iter(self._news))
+                followed = self._news.pop(sequence_id)
+                if (message := _next_message(followed)) is not None:
+                    self._news[sequence_id] = followed  # at the end: the sequences take turns
+                    return message
+            return None
+
+
+def _next_message(followed: _Followed) -> Outgoing | None:
+    if not followed.is_open:
+        followed.is_open = True
+        stats = followed.sequence.speculation
+        stats.returns += stats.losses > stats.returns
+        return Open(followed.sequence_id, followed.sequence)
+    if (position := followed.num_sent) < followed.num_committed:
+        followed.num_sent = min(position + MAX_COMMIT, followed.num_committed)
+        return Commit(followed.sequence_id, position, followed.sequence.tokens[position : followed.num_sent])
+    if followed.window_sent != followed.window:
+        followed.window_sent = followed.window
+        return Window(followed.sequence_id, followed.window)
+    return None
