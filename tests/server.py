@@ -29,10 +29,14 @@ class RunningTarget:
 
     def __init__(self, engine: EngineConfig, server: ServerConfig, predictor: Predictor | None) -> None:
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="server")
+        self._thread = threading.Thread(target=self._loop.run_forever, name="server", daemon=True)
         self._thread.start()
-        self.server: TargetServer = self.call(_make(engine, server, predictor))
-        self.address: str = self.call(self.server.start())
+        try:
+            self.server: TargetServer = self.call(_make(engine, server, predictor))
+            self.address: str = self.call(self.server.start())
+        except BaseException:
+            self._end_loop()
+            raise
         self.channel = grpc.insecure_channel(self.address)
         self.stub = GenerationServiceStub(self.channel)
 
@@ -77,9 +81,12 @@ class RunningTarget:
             self.channel.close()
             self.call(self.server.close())
         finally:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-            self._loop.close()
+            self._end_loop()
+
+    def _end_loop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
 
 @contextlib.contextmanager

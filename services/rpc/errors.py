@@ -106,3 +106,7 @@ class InternalError(RpcError):
     """A fault of the server; its log has the particulars."""
 
     code = code_pb2.INTERNAL
+
+
+class EngineFailedError(RuntimeError):
+    """The engine thread has died: nothing can be computed any more."""

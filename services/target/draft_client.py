@@ -13,12 +13,15 @@ from services.engine.native import NOISE_VERSION
 from services.rpc.convert.drafting import write_sampling
 from services.rpc.draft_protocol import PROTOCOL_VERSION
 from services.target.draft_messages import Close, Commit, Open, Outgoing, Window
+from services.target.patience import Patience
 from services.target.remote_predictor import RemotePredictor
 
 logger = logging.getLogger(__name__)
 
 _HELLO_SECONDS = 5.0
 _FIRST_BACKOFF, _LONGEST_BACKOFF = 0.1, 2.0  # seconds
+_LONGEST_WAIT = 0.05  # seconds that a step may wait for predictions under way
+_RUN_AHEAD = 8  # tokens of credit beyond what the next pass can verify
 _OPTIONS = (
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
@@ -31,33 +34,49 @@ _Call = aio.StreamStreamCall[draft_pb2.DraftRequest, draft_pb2.DraftResponse]
 class DraftClient:
     """Tries the addresses in turn, for ever: a draft that is not there costs speed, never an error."""
 
-    def __init__(
-        self, addresses: Sequence[str], predictor: RemotePredictor, *, vocabulary: str, news: asyncio.Event
-    ) -> None:
-        """`news` is set whenever the predictor has something to send."""
+    def __init__(self, addresses: Sequence[str]) -> None:
+        """Call this on the event loop that `start` is called on."""
         self._addresses = addresses
-        self._predictor = predictor
-        self._vocabulary = vocabulary
-        self._news = news
+        self._news = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self.predictor = RemotePredictor(
+            run_ahead=_RUN_AHEAD,
+            patience=Patience(longest=_LONGEST_WAIT),
+            on_outgoing=self._wake,
+        )
+        self._vocabulary = ""
+        self._task: asyncio.Task[None] | None = None
 
-    async def run(self) -> None:
-        """Keep the link up until cancelled."""
+    def start(self, *, vocabulary: str) -> None:
+        """Begin to keep a link up; `vocabulary` is the target's, which the draft must share."""
+        self._vocabulary = vocabulary
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Give the link up."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def _wake(self) -> None:
+        self._loop.call_soon_threadsafe(self._news.set)
+
+    async def _run(self) -> None:
         backoff = _FIRST_BACKOFF
         for address in itertools.cycle(self._addresses):
             try:
                 async with aio.insecure_channel(address, options=_OPTIONS) as channel:
                     await self._serve(address, draft_pb2_grpc.DraftServiceStub(channel).Draft())
             except (aio.AioRpcError, TimeoutError, _BrokenLinkError) as error:
-                was_connected = not self._predictor.absence
-                self._predictor.disconnected(f"the draft at {address} is gone: {_reason(error)}")
-                logger.warning("%s", self._predictor.absence)
-            backoff = _FIRST_BACKOFF if was_connected else min(2 * backoff, _LONGEST_BACKOFF)
+                backoff = min(2 * backoff, _LONGEST_BACKOFF) if self.predictor.absence else _FIRST_BACKOFF
+                self.predictor.disconnected(f"the draft at {address} is not there: {_reason(error)}")
+                logger.warning("%s", self.predictor.absence)
             await asyncio.sleep(backoff * random.uniform(0.5, 1.0))
 
     async def _serve(self, address: str, call: _Call) -> None:
         hello = await asyncio.wait_for(self._greet(call), _HELLO_SECONDS)
         logger.info("the draft at %s is there: %s, context of %s", address, hello.model, hello.context_length)
-        self._predictor.connected()
+        self.predictor.connected()
         writer = asyncio.create_task(self._write(call))
         try:
             await self._read(call)
@@ -82,7 +101,7 @@ class DraftClient:
         while True:
             await self._news.wait()
             self._news.clear()
-            for message in self._predictor.outgoing():
+            for message in self.predictor.outgoing():
                 await call.write(_request(message))
 
     async def _read(self, call: _Call) -> None:
@@ -90,12 +109,12 @@ class DraftClient:
             match response.WhichOneof("message"):
                 case "predict":
                     run = response.predict
-                    self._predictor.predicted(
+                    self.predictor.predicted(
                         run.sequence_id, epoch=run.epoch, position=run.position, token_ids=[*run.token_ids]
                     )
                 case "released":
                     reason = draft_pb2.ReleaseReason.Name(response.released.reason)
-                    self._predictor.released(response.released.sequence_id, reason)
+                    self.predictor.released(response.released.sequence_id, reason)
                 case other:
                     raise _BrokenLinkError(f"it sent {other} where that has no place")
         raise _BrokenLinkError("it ended the stream")

@@ -2,11 +2,8 @@
 
 import asyncio
 import logging
-import threading
-from collections.abc import Callable
-from concurrent.futures import Future
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
 
 from outrider.v1 import generation_pb2
 from outrider.v1.generation_pb2_grpc import add_GenerationServiceServicer_to_server
@@ -16,34 +13,41 @@ from services.engine.events import Failed
 from services.engine.predictor import Predictor
 from services.engine.request import Request, SamplingParams, StopConditions
 from services.rpc.admission import Admission
+from services.rpc.errors import EngineFailedError
+from services.rpc.loading import in_thread
 from services.rpc.served_model import ServedModel
 from services.rpc.server import RpcServer
 from services.rpc.server_config import ServerConfig
+from services.target.draft_client import DraftClient
 from services.target.engine import TargetEngine
 from services.target.servicer import GenerationServicer
 
 logger = logging.getLogger(__name__)
 
-Result = TypeVar("Result")
 SERVICE: str = generation_pb2.DESCRIPTOR.services_by_name["GenerationService"].full_name
 _WARM_UP_TOKENS = 4
-
-
-class EngineFailedError(RuntimeError):
-    """The engine thread has died: nothing can be generated any more."""
 
 
 class TargetServer:
     """Call `start`, then `open`, in the end `close`; all on one event loop."""
 
     def __init__(
-        self, engine: EngineConfig, server: ServerConfig, *, name: str | None = None, predictor: Predictor | None = None
+        self,
+        engine: EngineConfig,
+        server: ServerConfig,
+        *,
+        name: str | None = None,
+        predictor: Predictor | None = None,
+        drafts: Sequence[str] = (),
     ) -> None:
-        """`name` is what clients see as the model's name, by default that of its folder."""
+        """`name` is what clients see as the model's name, by default that of its folder; `drafts` are addresses of
+        draft services, tried in turn, which predict unless there is another predictor.
+        """
         self._config = engine
         self._drain_seconds = server.drain_seconds
         self._name = name or engine.model.resolve().name
-        self._predictor = predictor
+        self._draft = DraftClient(drafts) if drafts and predictor is None else None
+        self._predictor = self._draft.predictor if self._draft else predictor
         self._loop = asyncio.get_running_loop()
         self._failed = asyncio.Event()
         self._admission = Admission(engine.max_sequences + server.max_queue)
@@ -60,11 +64,13 @@ class TargetServer:
     async def open(self) -> None:
         """Load the model on a thread, warm it up and serve; raises CheckpointError, ConfigError, EngineFailedError."""
         logger.info("loading %s", self._config.model)
-        engine = await _in_thread(self._load)
+        engine = await in_thread(self._load)
         self.engine = engine
         await _warm_up(engine)
         model = _served_model(engine, self._name)
         self._servicer.open(engine, model)
+        if self._draft is not None:
+            self._draft.start(vocabulary=engine.model.tokenizer.fingerprint())
         await self._server.set_serving(True)
         logger.info(
             "serving %s: isa %s, %s threads, context of %s tokens, %s KV blocks, fingerprint %s",
@@ -87,6 +93,8 @@ class TargetServer:
         if not await self._admission.wait_until_idle(self._drain_seconds):
             logger.warning("streams still run after %s s; they are cut", self._drain_seconds)
         await self._server.stop()
+        if self._draft is not None:
+            await self._draft.stop()
         if self.engine is not None:
             await asyncio.to_thread(self.engine.close)
 
@@ -124,17 +132,3 @@ def _served_model(engine: TargetEngine, name: str) -> ServedModel:
         chat_template=ChatTemplate.from_folder(Path(checkpoint.folder)),
         fingerprint=engine.fingerprint,
     )
-
-
-async def _in_thread(function: Callable[[], Result]) -> Result:
-    """Run a function on a daemon thread: unlike an executor's, it does not hold up the end of the process."""
-    future: Future[Result] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(function())
-        except BaseException as error:
-            future.set_exception(error)
-
-    threading.Thread(target=run, name="load", daemon=True).start()
-    return await asyncio.wrap_future(future)

@@ -1,4 +1,4 @@
-"""The target's command-line options, and the configurations that they stand for."""
+"""The command-line options that both services have, and the configurations that they stand for."""
 
 import argparse
 from collections.abc import Callable, Iterable

@@ -1,0 +1,23 @@
+"""The draft command: its options, and its process."""
+
+import argparse
+
+from services.draft.server import DraftServer
+from services.rpc.options import add_options as add_service_options
+from services.rpc.options import engine_config, server_config
+from services.rpc.service_process import run_service
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add all options."""
+    add_service_options(parser)
+    parser.set_defaults(listen="127.0.0.1:50052")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until SIGTERM or SIGINT; returns the exit code."""
+
+    def make() -> DraftServer:
+        return DraftServer(engine_config(arguments), server_config(arguments), name=arguments.name)
+
+    return run_service("draft", make)
