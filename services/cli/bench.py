@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from services.cli.target_process import demo_model
+from services.cli.service_pair import ModelPair, demo_models
 from services.cli.terminal import Terminal
 from services.engine.batch_writer import BatchWriter
 from services.engine.checkpoint_error import CheckpointError
@@ -30,14 +30,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the figures; returns the exit code."""
     out, err = Terminal(sys.stdout), Terminal(sys.stderr)
-    folder = arguments.model or demo_model()
-    if folder is None:
+    models = ModelPair(arguments.model, None) if arguments.model else demo_models()
+    if models is None:
         err.error("outrider bench: there is no demo model here; name a model folder with --model")
         return 1
+    threads = resolve_threads(arguments.threads)
     try:
-        config = EngineConfig(
-            model=folder, isa=resolve_isa(), threads=resolve_threads(arguments.threads), weights=arguments.weights
-        )
+        config = EngineConfig(model=models.target, isa=resolve_isa(), threads=threads, weights=arguments.weights)
         model = LoadedModel.load(config)
     except (CheckpointError, ConfigError) as error:
         err.error(f"outrider bench: {error}")

@@ -4,9 +4,10 @@ import argparse
 import sys
 import tempfile
 
-from outrider import Client, OutriderError
+from outrider import Chunk, Client, GenerateOptions, OutriderError
 from services.cli.figures import figures
-from services.cli.target_process import TargetFailedError, TargetProcess, demo_model
+from services.cli.service_pair import demo_models, running_pair
+from services.cli.service_process import ServiceFailedError
 from services.cli.terminal import Terminal
 
 _STACK = '''class Stack:
@@ -23,6 +24,7 @@ _PROMPTS = (
 )
 _MAX_TOKENS = 120
 _SEED = 7
+_NUM_PREDICTIONS = 4
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -33,16 +35,15 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Start the demo model, let it continue a few prompts, stop it; returns the exit code."""
     out, err = Terminal(sys.stdout), Terminal(sys.stderr)
-    model = demo_model()
-    if model is None:
-        err.error("outrider demo: there is no models/demo/target here; run it in a checkout")
+    models = demo_models()
+    if models is None:
+        err.error("outrider demo: there is no models/demo here; run it in a checkout")
         return 1
     with tempfile.TemporaryFile("w+") as log:
         try:
-            with TargetProcess(["--model", str(model), "--listen", "127.0.0.1:0"], log=log) as target:
-                target.wait_until_serving()
+            with running_pair(models, listen="127.0.0.1:0", log=log) as target:
                 _show(target.address, out, arguments.max_tokens)
-        except (TargetFailedError, OutriderError) as error:
+        except (ServiceFailedError, OutriderError) as error:
             log.seek(0)
             err.text(log.read())
             err.error(f"outrider demo: {error}")
@@ -59,8 +60,28 @@ def _show(address: str, out: Terminal, max_tokens: int) -> None:
             out.text("\n")
             out.heading(f"── {prompt.splitlines()[0]} … {how} ──")
             out.text(prompt)
-            with client.stream(prompt, max_tokens=max_tokens, temperature=temperature, seed=_SEED) as stream:
+            options = GenerateOptions(
+                max_tokens=max_tokens,
+                temperature=temperature,
+                seed=_SEED,
+                speculation="always",
+                num_predictions=_NUM_PREDICTIONS,
+                token_records=True,
+            )
+            with client.stream(prompt, **options) as stream:
                 for chunk in stream:
-                    out.text(chunk.text)
+                    _write(chunk, out)
             out.text("\n")
             out.note(figures(stream.result))
+
+
+def _write(chunk: Chunk, out: Terminal) -> None:
+    """Write a chunk's text, what had been predicted in colour; text that was held back in part has no colour."""
+    if "".join(token.text for token in chunk.tokens) != chunk.text:
+        out.text(chunk.text)
+        return
+    for token in chunk.tokens:
+        if token.predicted:
+            out.predicted(token.text)
+        else:
+            out.text(token.text)

@@ -13,6 +13,8 @@ def figures(result: Result) -> str:
         parts.append(f"first token after {result.timings.first_token * 1000:.0f} ms")
     if result.speculation.passes:
         parts.append(f"{result.speculation.tokens_per_pass:.2f} tokens per pass")
+    if result.speculation.predicted:
+        parts.append(f"{result.speculation.accepted / result.speculation.predicted:.0%} accepted")
     parts.append(f"ended by {result.finish_reason.replace('_', ' ')}")
     if result.resumed:
         parts.append(f"resumed {result.resumed} time{'s' * (result.resumed != 1)}")

@@ -3,7 +3,7 @@
 import os
 from typing import TextIO
 
-_BOLD, _DIM, _RED, _PLAIN = "\033[1m", "\033[2m", "\033[31m", "\033[0m"
+_BOLD, _DIM, _RED, _GREEN, _PLAIN = "\033[1m", "\033[2m", "\033[31m", "\033[32m", "\033[0m"
 
 
 class Terminal:
@@ -17,6 +17,10 @@ class Terminal:
         """Write text as it is."""
         self._stream.write(text)
         self._stream.flush()
+
+    def predicted(self, text: str) -> None:
+        """Write text that had been predicted."""
+        self.text(f"{_GREEN}{text}{_PLAIN}" if self._is_coloured else text)
 
     def heading(self, text: str) -> None:
         """Write a line that stands out."""

@@ -5,13 +5,15 @@ import signal
 import sys
 from pathlib import Path
 
-from services.cli.target_process import TargetFailedError, TargetProcess, demo_model
+from services.cli.service_pair import ModelPair, demo_models, running_pair
+from services.cli.service_process import ServiceFailedError
 from services.cli.terminal import Terminal
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options."""
     parser.add_argument("--model", type=Path, metavar="DIR", help="a model folder (default: the demo model)")
+    parser.add_argument("--draft", type=Path, metavar="DIR", help="a draft's model folder, with --model")
     parser.add_argument("--listen", default="127.0.0.1:50051", metavar="ADDRESS", help="HOST:PORT (%(default)s)")
     parser.add_argument("options", nargs="*", metavar="-- OPTION", help="further options of `outrider target`")
 
@@ -19,18 +21,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Start the service and stay until it ends, or until SIGINT or SIGTERM stops it; returns the exit code."""
     out = Terminal(sys.stdout)
-    model = arguments.model or demo_model()
-    if model is None:
+    models = ModelPair(arguments.model, arguments.draft) if arguments.model else demo_models()
+    if models is None:
         Terminal(sys.stderr).error("outrider up: there is no demo model here; name a model folder with --model")
         return 1
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with TargetProcess(["--model", str(model), "--listen", arguments.listen, *arguments.options]) as target:
-            target.wait_until_serving()
+        with running_pair(models, listen=arguments.listen, options=arguments.options) as target:
             out.heading(f"outrider is up on {target.address}; Ctrl-C stops it. In another terminal:")
             out.text(f'  outrider generate "def quicksort" --max-tokens 100 --address {target.address}\n')
             return target.wait()
-    except TargetFailedError as error:
+    except ServiceFailedError as error:
         Terminal(sys.stderr).error(f"outrider up: {error}")
         return 1
     except KeyboardInterrupt:

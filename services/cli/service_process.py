@@ -1,11 +1,11 @@
-"""TargetProcess: a target service as a child process."""
+"""ServiceProcess: a target or a draft service as a child process."""
 
+import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Collection, Sequence
 from types import TracebackType
 from typing import IO, Self
 
@@ -17,17 +17,21 @@ _STOP_SECONDS = 60.0  # beyond any drain that makes sense for a child on this ma
 _LISTENING = "listening on "
 
 
-class TargetFailedError(RuntimeError):
-    """The target ended before it could serve; its own last words say why."""
+class ServiceFailedError(RuntimeError):
+    """A service ended before it could serve; its own last words say why."""
 
 
-class TargetProcess:
-    """A running target; leaving the `with` block stops it and waits for its end."""
+class ServiceProcess:
+    """A running service; leaving the `with` block stops it and waits for its end."""
 
-    def __init__(self, options: Sequence[str], *, log: IO[str] | None = None) -> None:
-        """Start it with the options of `outrider target`; its log goes to `log`, or where ours goes."""
-        command = [sys.executable, "-m", "services.target", *options]
+    def __init__(
+        self, name: str, options: Sequence[str], *, cores: Collection[int], log: IO[str] | None = None
+    ) -> None:
+        """Start `outrider NAME` with these options on these cores; its log goes to `log`, or where ours goes."""
+        self._name = name
+        command = [sys.executable, "-m", f"services.{name}", *options]
         self._child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        os.sched_setaffinity(self._child.pid, cores)
         self.address = ""
 
     def __enter__(self) -> Self:
@@ -44,17 +48,17 @@ class TargetProcess:
         return self._child.pid
 
     def wait_until_serving(self) -> None:
-        """Return when health says SERVING; raises TargetFailedError where the process ends instead."""
+        """Return when health says SERVING; raises ServiceFailedError where the process ends instead."""
         assert self._child.stdout is not None
         line = self._child.stdout.readline().strip()
         if not line.startswith(_LISTENING):
-            raise TargetFailedError(f"the target did not start; it ended with code {self._child.wait()}")
+            raise ServiceFailedError(f"the {self._name} did not start; it ended with code {self._child.wait()}")
         self.address = line.removeprefix(_LISTENING)
         with grpc.insecure_channel(self.address) as channel:
             health = health_pb2_grpc.HealthStub(channel)  # type: ignore[no-untyped-call]
             while not _is_serving(health):
                 if self._child.poll() is not None:
-                    raise TargetFailedError(f"the target ended with code {self._child.returncode}")
+                    raise ServiceFailedError(f"the {self._name} ended with code {self._child.returncode}")
                 time.sleep(_POLL_SECONDS)
 
     def wait(self) -> int:
@@ -72,14 +76,6 @@ class TargetProcess:
             self._child.wait()
             assert self._child.stdout is not None
             self._child.stdout.close()
-
-
-def demo_model() -> Path | None:
-    """The demo model of the checkout that we run in or from, if there is one."""
-    for root in (Path.cwd(), Path(__file__).parents[2]):
-        if (folder := root / "models" / "demo" / "target").is_dir():
-            return folder
-    return None
 
 
 def _is_serving(health: health_pb2_grpc.HealthStub) -> bool:
