@@ -58,7 +58,7 @@ protos: $(VENV)/.dev
 	scripts/protos.sh stubs
 
 clean:
-	rm -rf build $(VENV) node_modules
+	rm -rf build $(VENV) node_modules .matrix
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

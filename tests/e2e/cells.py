@@ -57,8 +57,8 @@ class Cell:
 def all_cells(isas: Sequence[str]) -> list[Cell]:
     """The whole matrix, the cells of one setup next to each other, each model's plainest setup first.
 
-    Without predictions every combination there is; with predictions every combination on one thread that is spared,
-    and with mixed predictions those on two threads that are killed.
+    Without predictions every combination there is. With predictions every setting alone and in company, on plenty of
+    blocks after a whole prefill and on few after one in chunks: spared on one thread, and mixed ones killed on two.
     """
     setups = [
         Setup(model=model, isa=isa, prefill=prefill, threads=threads, blocks=blocks)
@@ -78,6 +78,8 @@ def all_cells(isas: Sequence[str]) -> list[Cell]:
 def _is_wanted(cell: Cell) -> bool:
     if cell.predictions == "none":
         return True
+    if (cell.setup.prefill == "whole") != (cell.setup.blocks == "plenty"):
+        return False
     if cell.fate == "spared":
         return cell.setup.threads == 1
     return cell.predictions == "mixed" and cell.setup.threads == 2

@@ -6,7 +6,9 @@ cells run at a time: the bytes do not depend on what else the machine does.
 
 import argparse
 import multiprocessing
+import os
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -55,7 +57,8 @@ def _run(store: Store, cells: Sequence[Cell], workers: int) -> None:
     owners = dict.fromkeys((key.model, key.isa) for key in keys)
     parts = [[key for key in keys if (key.model, key.isa) == owner] for owner in owners]
     groups = sorted(by_setup(cells), key=lambda group: -isas().index(group[0].isa))
-    with ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_end_with_parent) as pool:
         _wait([pool.submit(_make_references, store, part) for part in reversed(parts)])
         _wait([pool.submit(_run_cells, store, group) for _, group in groups])
     print(f"matrix: {len(cells)} cells in {(time.monotonic() - started) / 60:.1f} minutes", flush=True)
@@ -72,12 +75,21 @@ def _make_references(store: Store, keys: Sequence[StreamKey]) -> None:
 
 
 def _run_cells(store: Store, cells: Sequence[Cell]) -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
     with Rig(store) as rig:
         for cell in cells:
-            if parent.is_alive():
-                _report(rig.run(cell))
+            _report(rig.run(cell))
+
+
+def _end_with_parent() -> None:
+    """However the run ends: its workers go with it, and with them their servers."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _report(result: CellResult) -> None:

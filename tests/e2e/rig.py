@@ -44,7 +44,7 @@ class Rig:
         try:
             problems = asyncio.run(self._run(cell))
         except (OutriderError, TimeoutError, RuntimeError, ValueError):
-            problems = [traceback.format_exc(limit=-3)]
+            problems = [traceback.format_exc(limit=-1), f"the server's exit code is {self._exit_code()}"]
             self.stop()
         result = CellResult(cell.name, problems, time.monotonic() - started)
         self._store.save_result(result)
@@ -55,6 +55,9 @@ class Rig:
         missing = [key for key in keys if self._store.reference(key) is None]
         if missing:
             asyncio.run(self._make_references(missing))
+
+    def _exit_code(self) -> int | None:
+        return None if self._server is None else self._server.exit_code
 
     async def _run(self, cell: Cell) -> list[str]:
         references = {key: self._reference(key) for key in streams_of(cell)}

@@ -43,12 +43,17 @@ class ServerProcess:
     def __exit__(self, *error: object) -> None:
         self.stop()
 
+    @property
+    def exit_code(self) -> int | None:
+        """None while the process runs; the signal's number, negated, if one ended it."""
+        return self._process.poll()
+
     async def wait_until_serving(self) -> None:
         """Return once the server is healthy; raises RuntimeError if it ends or takes too long."""
         async with asyncio.timeout(_START_SECONDS):
             while not await self._is_serving():
-                if self._process.poll() is not None:
-                    raise RuntimeError(f"the server ended with {self._process.returncode}: see {self._log.name}")
+                if self.exit_code is not None:
+                    raise RuntimeError(f"the server ended with {self.exit_code}: see {self._log.name}")
                 await asyncio.sleep(_POLL_SECONDS)
 
     def kill_and_start_again(self) -> None:

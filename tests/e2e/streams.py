@@ -14,7 +14,7 @@ NEW_TOKENS = 128
 NUM_CANDIDATES = 4
 INTRUDER = "intruder"
 _PROMPT_LENGTHS = (5, 9, 16, 17, 33, 48, 64, 90)
-_INTRUDER_PROMPT, _INTRUDER_TOKENS = 300, 100
+_INTRUDER_PROMPT, _INTRUDER_TOKENS = 150, 100
 _STOP_CHARACTERS = 3
 _VOCABULARY = range(4, 500)  # of the random checkpoints, less control tokens and padding
 
@@ -118,7 +118,12 @@ def prompt_of(model: str, index: int) -> list[int]:
     if model == "demo" and index >= 0:
         start = 11 * index
         return _source_ids()[start : start + length]
-    return random.Random(f"{model} {index}").choices(_VOCABULARY, k=length)
+    return random_prompt(f"{model} {index}", length)
+
+
+def random_prompt(name: str, length: int) -> list[int]:
+    """Ids that any of the models knows, the same ones for the same name."""
+    return random.Random(name).choices(_VOCABULARY, k=length)
 
 
 def intruder_options() -> dict[str, Any]:

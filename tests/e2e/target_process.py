@@ -19,7 +19,7 @@ from tests.e2e.probe import Probe
 from tests.e2e.store import read_reference
 
 _CHUNK, _WHOLE = 16, 4096
-_FEW_BLOCKS, _MANY_BLOCKS = 14, 112
+_FEW_BLOCKS, _MANY_BLOCKS = 10, 112
 _STREAM_CAPACITY = 8  # tokens: the engine is never far ahead of the client, so that a kill hits a stream that runs
 _SWITCH_INTERVAL = 0.0002
 

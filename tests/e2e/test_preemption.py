@@ -7,11 +7,12 @@ from services.engine.request import Request
 from tests.e2e.models import folder
 from tests.e2e.predictions import ScriptedPredictor
 from tests.e2e.stepper import Generation, Stepper, request
-from tests.e2e.streams import prompt_of
+from tests.e2e.streams import prompt_of, random_prompt
 from tests.e2e.transcript import Transcript
 from tests.server import RunningTarget, target_server
 
 MODEL = "gemma2"
+LONG_PROMPT = random_prompt("long", 300)
 CAPACITY = 8  # tokens that a consumer may fall behind
 MOST_PREDICTIONS = 5
 FEW_BLOCKS = 12
@@ -75,7 +76,7 @@ async def test_who_does_not_read_is_paused_within_bounds_and_goes_on_with_the_sa
 
 
 async def test_a_slow_reader_that_holds_most_blocks_gives_them_up_and_stops_nobody():
-    slow_request = request(prompt_of(MODEL, -1), seed=70, temperature=0.9, max_tokens=60)  # ten of twelve blocks
+    slow_request = request(LONG_PROMPT, seed=70, temperature=0.9, max_tokens=60)  # ten of twelve blocks
     wanted = eight_requests()
     alone = await each_alone([slow_request, *wanted])
     stepper = Stepper(MODEL, num_blocks=FEW_BLOCKS, stream_capacity=CAPACITY)
@@ -98,8 +99,8 @@ async def test_over_the_wire_one_client_stops_reading_and_seven_finish():
     options = {"max_tokens": 700, "seed": 70, "ignore_eos": True, "top_candidates": 20}
     with target_server(folder(MODEL), kv_blocks=36, stream_capacity=CAPACITY) as target:
         async with AsyncClient(target.address, channel_arguments=channel) as client, asyncio.timeout(PATIENCE_SECONDS):
-            whole = await client.generate(prompt_of(MODEL, -1), **options)
-            slow = client.stream(prompt_of(MODEL, -1), **options)
+            whole = await client.generate(LONG_PROMPT, **options)
+            slow = client.stream(LONG_PROMPT, **options)
             chunks = aiter(slow)
             await anext(chunks)
             answers = await asyncio.gather(*(_answer(client, index) for index in range(7)))
