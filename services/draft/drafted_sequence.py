@@ -67,10 +67,17 @@ class DraftedSequence:
             self.epoch += 1
         if is_rewound:
             del self.tokens[end:]
+            self.num_computed = min(self.num_computed, max(end - 1, 0))  # the next draw needs the last token's row
             self._sampling = None
         elif self._sampling is not None:
             self._sampling.commit(self.tokens[self.num_committed : end])
         self.num_committed = end
+
+    def check(self, vocab_size: int) -> None:
+        """Raise ValueError where no token of such a vocabulary can be drawn this way."""
+        if any(token_id >= vocab_size for token_id in [*self._masked_ids, *self._params.logit_bias]):
+            raise ValueError(f"token ids must be below {vocab_size}")
+        self._new_sampling()  # the sampler checks the rest
 
     def predicted(self, token_ids: Tokens[int]) -> None:
         """Append predictions to the chain."""

@@ -1,6 +1,6 @@
 """Drafter: runs ahead of every target's sequences, as far as their windows allow."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from services.draft.drafted_sequence import DraftedSequence
@@ -14,9 +14,11 @@ class DrafterConfig:
     """Limits of one step."""
 
     context_length: int
+    vocab_size: int
     max_rows: int
     prefill_chunk: int
     max_run: int  # tokens predicted between two looks at the inbox
+    max_window: int  # of a sequence, whatever its target grants
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,15 +42,21 @@ class Drafter:
         self._links.append(link)
 
     def leave(self, link: DraftLink) -> None:
-        """Forget a link and free what its sequences hold."""
-        self._links.remove(link)
+        """Forget a link and free what its sequences hold; nothing if it is forgotten already."""
+        if link in self._links:
+            self._links.remove(link)
         for sequence_id in list(link.sequences):
             self.close(link, sequence_id)
 
     def open(self, link: DraftLink, sequence_id: int, sequence: DraftedSequence) -> None:
-        """Begin to follow a sequence, unless the link has as many as it may have."""
-        if len(link.sequences) >= link.quotas.max_sequences:
-            link.send(Release(sequence_id, ReleaseReason.REFUSED))
+        """Begin to follow a sequence, unless the link has as many as it may have or no token can be drawn for it."""
+        if sequence_id in link.sequences or len(link.sequences) >= link.quotas.max_sequences:
+            self._release(link, sequence_id, ReleaseReason.REFUSED)
+            return
+        try:
+            sequence.check(self._config.vocab_size)
+        except ValueError:
+            self._release(link, sequence_id, ReleaseReason.REFUSED)
         else:
             link.sequences[sequence_id] = sequence
 
@@ -58,6 +66,9 @@ class Drafter:
             return
         if position + len(token_ids) > self._config.context_length:
             self._release(link, sequence_id, ReleaseReason.TOO_LONG)
+            return
+        if any(token_id >= self._config.vocab_size for token_id in token_ids):
+            self._release(link, sequence_id, ReleaseReason.REFUSED)
             return
         try:
             sequence.commit(position, token_ids)
@@ -69,7 +80,7 @@ class Drafter:
     def window(self, link: DraftLink, sequence_id: int, tokens: int) -> None:
         """The target grants a sequence credit."""
         if sequence := link.sequences.get(sequence_id):
-            sequence.window = tokens
+            sequence.window = min(tokens, self._config.max_window)
 
     def close(self, link: DraftLink, sequence_id: int) -> None:
         """Forget a sequence and free what it holds."""
@@ -118,8 +129,9 @@ class Drafter:
     def _make_room(self, follower: _Follower, stretch: Stretch) -> bool:
         sequence = follower.sequence
         wanted = sequence.num_computed + stretch.num_tokens + max(stretch.num_draws - 1, 0)
-        grown = follower.link.num_cached_tokens + wanted - sequence.num_computed
-        if grown > follower.link.quotas.max_cached_tokens or not self._blocks.can_grow(sequence, wanted):
+        others = follower.link.num_blocks - len(sequence.blocks)
+        quota = self._blocks.blocks_for(follower.link.quotas.max_cached_tokens) - others
+        if self._blocks.blocks_for(wanted) > quota or not self._blocks.can_grow(sequence, wanted):
             self._release(follower.link, follower.sequence_id, ReleaseReason.OUT_OF_MEMORY)
             return False
         self._blocks.grow(sequence, wanted)
@@ -136,8 +148,3 @@ class Drafter:
     def _release(self, link: DraftLink, sequence_id: int, reason: ReleaseReason) -> None:
         self.close(link, sequence_id)
         link.send(Release(sequence_id, reason))
-
-
-def owned_sequences(links: Iterable[DraftLink]) -> list[DraftedSequence]:
-    """Every sequence that may hold KV blocks."""
-    return [sequence for link in links for sequence in link.sequences.values()]

@@ -11,6 +11,8 @@ from services.engine.loop import EngineLoop
 from services.engine.native import Sampler
 from services.engine.run_ahead import RunAhead
 
+_MAX_WINDOW = 64  # tokens: what lies further ahead is not worth its time
+
 
 class DraftEngine:
     """Owns the model, its KV cache and the engine thread; made by `open`, ended by `close`."""
@@ -30,9 +32,11 @@ class DraftEngine:
         )
         limits = DrafterConfig(
             context_length=model.context_length,
+            vocab_size=model.checkpoint.config.vocab_size,
             max_rows=config.max_rows,
             prefill_chunk=config.prefill_chunk,
             max_run=max_run,
+            max_window=_MAX_WINDOW,
         )
         self._drafter = Drafter(limits, run_ahead, model.blocks)
         self._loop = EngineLoop(self._drafter, on_failure=on_failure)

@@ -39,7 +39,7 @@ class Quotas:
     """What one link may hold."""
 
     max_sequences: int
-    max_cached_tokens: int
+    max_cached_tokens: int  # in whole KV blocks
 
 
 class LinkOverflowError(RuntimeError):
@@ -55,20 +55,31 @@ class DraftLink:
         self.sequences: dict[int, DraftedSequence] = {}
         self._capacity = capacity
         self._loop = asyncio.get_running_loop()
-        self._outbox: asyncio.Queue[Prediction | Release] = asyncio.Queue()
+        self._outbox: asyncio.Queue[Prediction | Release | None] = asyncio.Queue()
+        self._has_overflowed = False
 
     @property
-    def num_cached_tokens(self) -> int:
-        """Tokens of all sequences that are in the cache."""
-        return sum(sequence.num_computed for sequence in self.sequences.values())
+    def num_blocks(self) -> int:
+        """KV blocks of all sequences."""
+        return sum(len(sequence.blocks) for sequence in self.sequences.values())
 
     def send(self, message: Prediction | Release) -> None:
         """Queue a message; called by the engine thread."""
-        self._loop.call_soon_threadsafe(self._outbox.put_nowait, message)
+        self._loop.call_soon_threadsafe(self._put, message)
+
+    def hang_up(self) -> None:
+        """End `messages` behind those that wait; called on the event loop."""
+        self._outbox.put_nowait(None)
 
     async def messages(self) -> AsyncIterator[Prediction | Release]:
-        """What is to be told, in order, without end; raises LinkOverflowError when too much waits."""
-        while True:
-            yield await self._outbox.get()
-            if self._outbox.qsize() > self._capacity:
+        """What is to be told, in order; raises LinkOverflowError when too much has waited."""
+        while (message := await self._outbox.get()) is not None:
+            if self._has_overflowed:
                 raise LinkOverflowError(f"more than {self._capacity} messages wait for a target that does not read")
+            yield message
+
+    def _put(self, message: Prediction | Release) -> None:
+        if self._outbox.qsize() < self._capacity:
+            self._outbox.put_nowait(message)
+        else:
+            self._has_overflowed = True  # the reader may be stuck in sending: it is told when it comes back

@@ -39,20 +39,22 @@ class DraftServicer(DraftServiceServicer):
         """Begin to serve; each link gets these quotas."""
         self._engine, self._name, self._quotas = engine, name, quotas
 
-    async def Draft(  # noqa: N802 - the name of the RPC
+    async def Draft(  # type: ignore[override]  # noqa: N802 - it writes to the context, so that a cut is seen here
         self, request_iterator: AsyncIterator[draft_pb2.DraftRequest], context: _Context
-    ) -> AsyncIterator[draft_pb2.DraftResponse]:
+    ) -> None:
         """One target's link, for as long as it lasts."""
         if (engine := self._engine) is None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the model is still being loaded")
         await self._check_hello(await anext(request_iterator, None), engine, context)
-        yield draft_pb2.DraftResponse(hello=self._hello(engine))
+        await context.write(draft_pb2.DraftResponse(hello=self._hello(engine)))
         link = DraftLink(self._quotas, capacity=_CAPACITY)
         engine.join(link)
         reader = asyncio.create_task(_read(request_iterator, engine, link))
+        reader.add_done_callback(lambda _: link.hang_up())
         try:
-            async for message in _until(reader, link):
-                yield _response(message)
+            async for message in link.messages():
+                await context.write(_response(message))
+            await reader
         except LinkOverflowError as error:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
         except _ProtocolError as error:
@@ -109,19 +111,6 @@ async def _read(requests: AsyncIterator[draft_pb2.DraftRequest], engine: DraftEn
                 engine.end(link, request.close.sequence_id)
             case other:
                 raise _ProtocolError(f"{other} has no place behind the hello")
-
-
-async def _until(reader: asyncio.Task[None], link: DraftLink) -> AsyncIterator[Prediction | Release]:
-    """What the link has to say until the target has ended it; raises what the reader raised."""
-    messages = link.messages()
-    while True:
-        message = asyncio.ensure_future(anext(messages))
-        await asyncio.wait([message, reader], return_when=asyncio.FIRST_COMPLETED)
-        if reader.done():
-            message.cancel()
-            reader.result()
-            return
-        yield message.result()
 
 
 def _sequence(message: draft_pb2.Open) -> DraftedSequence:

@@ -83,6 +83,7 @@ class SpeculationStats:
     accepted: list[int] = field(default_factory=list)
     why_not: NoSpeculation | None = None  # the latest reason; it matters where nothing was offered
     detail: str = ""
+    dropped: str = ""  # why the draft follows the sequence no longer; empty while it does
     losses: int = 0  # of the draft, while it followed the sequence
     returns: int = 0
 

@@ -6,6 +6,7 @@ import logging
 import random
 from collections.abc import Sequence
 
+import grpc
 from grpc import aio
 
 from outrider.v1 import draft_pb2, draft_pb2_grpc
@@ -20,6 +21,7 @@ logger = logging.getLogger(__name__)
 
 _HELLO_SECONDS = 5.0
 _FIRST_BACKOFF, _LONGEST_BACKOFF = 0.1, 2.0  # seconds
+_LONGEST_REFUSED_BACKOFF = 30.0  # where every draft has said that it cannot work with this target
 _LONGEST_WAIT = 0.05  # seconds that a step may wait for predictions under way
 _RUN_AHEAD = 8  # tokens of credit beyond what the next pass can verify
 _OPTIONS = (
@@ -45,6 +47,8 @@ class DraftClient:
             on_outgoing=self._wake,
         )
         self._vocabulary = ""
+        self._complaints: dict[str, str] = {}  # the latest of each address that is not there
+        self._refused: set[str] = set()
         self._task: asyncio.Task[None] | None = None
 
     def start(self, *, vocabulary: str) -> None:
@@ -67,21 +71,38 @@ class DraftClient:
             try:
                 async with aio.insecure_channel(address, options=_OPTIONS) as channel:
                     await self._serve(address, draft_pb2_grpc.DraftServiceStub(channel).Draft())
-            except (aio.AioRpcError, TimeoutError, _BrokenLinkError) as error:
-                backoff = min(2 * backoff, _LONGEST_BACKOFF) if self.predictor.absence else _FIRST_BACKOFF
-                self.predictor.disconnected(f"the draft at {address} is not there: {_reason(error)}")
-                logger.warning("%s", self.predictor.absence)
+            except Exception as error:  # whatever a draft says or does must not end this task
+                longest = self._longest_backoff(address, error)
+                backoff = min(2 * backoff, longest) if self.predictor.absence else _FIRST_BACKOFF
+                self._lose(address, error)
             await asyncio.sleep(backoff * random.uniform(0.5, 1.0))
+
+    def _longest_backoff(self, address: str, error: Exception) -> float:
+        is_refusal = isinstance(error, aio.AioRpcError) and error.code() is grpc.StatusCode.FAILED_PRECONDITION
+        self._refused = self._refused | {address} if is_refusal else self._refused - {address}
+        return _LONGEST_REFUSED_BACKOFF if self._refused.issuperset(self._addresses) else _LONGEST_BACKOFF
+
+    def _lose(self, address: str, error: Exception) -> None:
+        complaint = f"the draft at {address} is not there: {_reason(error)}"
+        self.predictor.disconnected(complaint)
+        if self._complaints.get(address) != complaint:  # once, not at every try
+            is_ours = not isinstance(error, (aio.AioRpcError, TimeoutError, _BrokenLinkError))
+            logger.warning("%s", complaint, exc_info=is_ours)
+        self._complaints[address] = complaint
 
     async def _serve(self, address: str, call: _Call) -> None:
         hello = await asyncio.wait_for(self._greet(call), _HELLO_SECONDS)
         logger.info("the draft at %s is there: %s, context of %s", address, hello.model, hello.context_length)
+        self._complaints.pop(address, None)
         self.predictor.connected()
-        writer = asyncio.create_task(self._write(call))
+        tasks = [asyncio.create_task(self._read(call)), asyncio.create_task(self._write(call))]
         try:
-            await self._read(call)
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                task.result()
         finally:
-            writer.cancel()
+            for task in tasks:
+                task.cancel()
             call.cancel()
 
     async def _greet(self, call: _Call) -> draft_pb2.DraftHello:
@@ -113,8 +134,7 @@ class DraftClient:
                         run.sequence_id, epoch=run.epoch, position=run.position, token_ids=[*run.token_ids]
                     )
                 case "released":
-                    reason = draft_pb2.ReleaseReason.Name(response.released.reason)
-                    self.predictor.released(response.released.sequence_id, reason)
+                    self.predictor.released(response.released.sequence_id, _release_reason(response.released))
                 case other:
                     raise _BrokenLinkError(f"it sent {other} where that has no place")
         raise _BrokenLinkError("it ended the stream")
@@ -149,6 +169,11 @@ def _open(message: Open) -> draft_pb2.Open:
         min_tokens=request.stops.min_tokens,
         masked_token_ids=sorted(request.stops.token_ids),
     )
+
+
+def _release_reason(message: draft_pb2.Released) -> str:
+    known = draft_pb2.ReleaseReason.DESCRIPTOR.values_by_number
+    return known[message.reason].name if message.reason in known else f"reason {message.reason}"
 
 
 def _reason(error: Exception) -> str:

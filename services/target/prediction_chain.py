@@ -6,17 +6,19 @@ from collections.abc import Sequence as Tokens
 class PredictionChain:
     """The runs of the newest epoch, as far as they continue the committed tokens.
 
-    A chain that the committed tokens contradict is dead: nothing more of its epoch is of use.
+    A chain that the committed tokens contradict is dead: nothing more of its epoch is of use. So is one that becomes
+    longer than the draft was ever allowed to run ahead.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, longest: int) -> None:
+        self._longest = longest
         self.tokens: list[int] = []  # predicted, from the first token that is not committed on
         self._epoch = 0
         self._end = 0  # position behind the last run received
         self._alive = False
 
     def receive(self, *, epoch: int, position: int, token_ids: Tokens[int], committed: Tokens[int]) -> bool:
-        """Add a run; False if it is of no use: an old epoch, a gap, or at odds with the committed tokens."""
+        """Add a run; False if it is of no use: an old epoch, a gap, at odds with the committed tokens, or late."""
         if epoch > self._epoch:
             self._epoch, self._end, self._alive = epoch, position, position <= len(committed)
             self.tokens.clear()
@@ -24,10 +26,13 @@ class PredictionChain:
             return False
         self._end += len(token_ids)
         overlap = max(0, min(len(committed), self._end) - position)
-        self._alive = list(committed[position : position + overlap]) == list(token_ids[:overlap])
-        if self._alive:
-            self.tokens.extend(token_ids[overlap:])
-        return self._alive
+        agrees = list(committed[position : position + overlap]) == list(token_ids[:overlap])
+        self._alive = agrees and self._end - len(committed) <= self._longest
+        if not self._alive:
+            self.tokens.clear()
+            return False
+        self.tokens.extend(token_ids[overlap:])
+        return overlap < len(token_ids)
 
     def commit(self, token_ids: Tokens[int]) -> None:
         """Follow the committed tokens' growth."""

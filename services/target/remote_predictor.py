@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from services.engine.sequence import Sequence
 from services.target.draft_messages import MAX_COMMIT, Close, Commit, Open, Outgoing, Window
@@ -17,6 +17,7 @@ class _Followed:
 
     sequence: Sequence
     sequence_id: int
+    chain: PredictionChain
     num_committed: int = 0
     committed_at: float = 0.0
     window: int = 0
@@ -24,7 +25,6 @@ class _Followed:
     window_sent: int = 0
     is_open: bool = False
     is_released: bool = False
-    chain: PredictionChain = field(default_factory=PredictionChain)
 
 
 class RemotePredictor:
@@ -116,8 +116,8 @@ class RemotePredictor:
         with self._changed:
             if followed := self._by_id.get(sequence_id):
                 followed.is_released = True
-                followed.chain = PredictionChain()
-                followed.sequence.speculation.detail = f"the draft dropped the sequence: {reason}"
+                followed.chain = self._new_chain(followed.sequence)
+                followed.sequence.speculation.dropped = f"the draft dropped the sequence: {reason}"
                 self._changed.notify_all()
 
     def _is_followed(self, followed: _Followed) -> bool:
@@ -132,8 +132,8 @@ class RemotePredictor:
             self._patience.missed()
 
     def _follow(self, sequence: Sequence) -> _Followed:
-        followed = _Followed(sequence, self._next_id)
-        followed.window = sequence.request.speculation.num_predictions + self._run_ahead
+        followed = _Followed(sequence, self._next_id, self._new_chain(sequence))
+        followed.window = self._longest_window(sequence)
         self._next_id += 1
         self._followed[sequence] = self._by_id[followed.sequence_id] = followed
         return followed
@@ -146,7 +146,14 @@ class RemotePredictor:
         self._by_id[followed.sequence_id] = followed
         followed.num_sent = followed.window_sent = 0
         followed.is_open = followed.is_released = False
-        followed.chain = PredictionChain()
+        followed.sequence.speculation.dropped = ""
+        followed.chain = self._new_chain(followed.sequence)
+
+    def _new_chain(self, sequence: Sequence) -> PredictionChain:
+        return PredictionChain(longest=self._longest_window(sequence))
+
+    def _longest_window(self, sequence: Sequence) -> int:
+        return sequence.request.speculation.num_predictions + self._run_ahead
 
     def _grant(self, followed: _Followed, window: int) -> None:
         if followed.window != window:

@@ -64,7 +64,8 @@ class Speculation:
         if not predictions and _is_automatic(sequence) and not self._controller.speculates:
             _explain(sequence, NoSpeculation.SLOWER, self._controller.detail)
         elif not predictions and limit:
-            _explain(sequence, NoSpeculation.UNAVAILABLE, predictor.absence or "no prediction came in time")
+            detail = predictor.absence or sequence.speculation.dropped or "no prediction came in time"
+            _explain(sequence, NoSpeculation.UNAVAILABLE, detail)
         return predictions
 
     def _valid(self, predictions: Iterable[int]) -> list[int]:

@@ -8,10 +8,10 @@ from tests.e2e.streams import StreamKey, streams_of
 from tests.e2e.transcript import Transcript
 
 
-def problems_of(cell: Cell, outcome: Outcome, references: dict[StreamKey, Transcript]) -> list[str]:
-    """Everything that is wrong; empty if the cell passed."""
+def differences_of(cell: Cell, outcome: Outcome, references: dict[StreamKey, Transcript]) -> list[str]:
+    """Where the streams did not give the reference's bytes."""
     differences = (_difference(key, outcome, references[key]) for key in streams_of(cell))
-    return [*filter(None, differences), *_not_done(cell, outcome)]
+    return [*filter(None, differences)]
 
 
 def _difference(key: StreamKey, outcome: Outcome, reference: Transcript) -> str | None:
@@ -21,8 +21,12 @@ def _difference(key: StreamKey, outcome: Outcome, reference: Transcript) -> str 
     return f"{key.name}: {difference}" if difference else None
 
 
-def _not_done(cell: Cell, outcome: Outcome) -> Iterator[str]:
+def undone_of(cell: Cell, outcome: Outcome) -> list[str]:
     """What the cell names but did not do."""
+    return [*_undone(cell, outcome)]
+
+
+def _undone(cell: Cell, outcome: Outcome) -> Iterator[str]:
     counts = outcome.counts
     if outcome.device != f"cpu-{cell.setup.isa}":
         yield f"on {outcome.device}"

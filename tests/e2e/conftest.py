@@ -1,0 +1,24 @@
+"""Fixtures of the tests that link the demo target with drafts."""
+
+import asyncio
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.draft_rig import DraftedTarget, Service
+from tests.e2e.models import DEMO_TARGET
+from tests.e2e.server_process import free_port
+
+
+@pytest.fixture(scope="session")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DraftedTarget]:
+    """The demo target in a process of its own, which looks for a draft at an address where there is none yet."""
+    draft_address = f"127.0.0.1:{free_port()}"
+    options = ("--draft", draft_address, "--stream-capacity", "8")
+    service = Service("target", DEMO_TARGET, tmp_path_factory.mktemp("target"), *options)
+    service.start()
+    try:
+        asyncio.run(service.logs("serving target"))
+        yield DraftedTarget(service, draft_address)
+    finally:
+        service.kill()

@@ -1,0 +1,175 @@
+"""What the tests of a drafted target are made of: the services' processes, and streams beside the same ones alone."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from outrider import AsyncClient, Result
+from outrider.types import Token
+from tests.e2e.link_proxy import LinkProxy
+from tests.e2e.models import ROOT
+from tests.e2e.server_process import free_port
+
+PATIENCE_SECONDS = 30
+_POLL_SECONDS = 0.01
+
+Options = dict[str, Any]
+Action = Callable[[], Awaitable[None]]
+
+PROMPT = 'class Stack:\n    """A last-in, first-out stack."""\n\n    def __init__(self):\n        self._items = []\n\n'
+GREEDY: Options = {"temperature": 0.0, "seed": 7, "ignore_eos": True, "top_candidates": 2}
+SAMPLED: Options = {**GREEDY, "temperature": 0.7}
+
+
+class Service:
+    """`python -m services.NAME` in a process of its own, on one port, and what it logs."""
+
+    def __init__(self, name: str, model: Path, logs: Path, *options: str, address: str | None = None) -> None:
+        self.address = address or f"127.0.0.1:{free_port()}"
+        self._log = logs / f"{name}.log"
+        common = ["--model", str(model), "--listen", self.address, "--threads", "1"]
+        self._command = [sys.executable, "-m", f"services.{name}", *common, *options]
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start the process; it adds to the log of those before it."""
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self._command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log
+            )
+
+    def kill(self) -> None:
+        """SIGKILL, in the middle of whatever it does; nothing if it does not run."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        self._running.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._running.send_signal(signal.SIGCONT)
+
+    @property
+    def resident_bytes(self) -> int:
+        """Memory that it holds."""
+        status = Path(f"/proc/{self._running.pid}/status").read_text()
+        return 1024 * next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
+
+    @property
+    def log_size(self) -> int:
+        """Where the log ends now, to look for what comes behind."""
+        return self._log.stat().st_size
+
+    def log(self, since: int = 0) -> str:
+        """What it has logged, from a place in the log on."""
+        return self._log.read_bytes()[since:].decode()
+
+    async def logs(self, text: str, since: int = 0) -> None:
+        """Return once it has logged this; raises TimeoutError."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while text not in self.log(since):
+                assert self._running.poll() is None, self.log(since)
+                await asyncio.sleep(_POLL_SECONDS)
+
+    @property
+    def _running(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None
+        return self._process
+
+
+class DraftedTarget:
+    """The demo target, which looks for a draft at one address, and what it says to requests that forbid one."""
+
+    LINKED, UNLINKED = "is there: ", "is not there: "
+
+    def __init__(self, service: Service, draft_address: str) -> None:
+        self.service = service
+        self.draft_address = draft_address
+        self._alone: dict[str, Result] = {}
+
+    def connect(self) -> AsyncClient:
+        """A client that sees every failure, and that reads little ahead of its caller."""
+        reads_little = (("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 1024))
+        return AsyncClient(self.service.address, max_retries=0, channel_arguments=reads_little)
+
+    async def start_draft(self, draft: Service) -> None:
+        """Return once the target is linked with it."""
+        since = self.service.log_size
+        draft.start()
+        await self.service.logs(self.LINKED, since)
+
+    async def kill_draft(self, draft: Service) -> None:
+        """Return once the target has noticed."""
+        since = self.service.log_size
+        draft.kill()
+        await self.service.logs(self.UNLINKED, since)
+
+    @asynccontextmanager
+    async def linked_through_proxy(self, draft: Service, *, delay: float = 0.0) -> AsyncIterator[LinkProxy]:
+        """Link with a draft at another address; the proxy stands where the target looks for it."""
+        since = self.service.log_size
+        draft.start()
+        await draft.logs("drafting with")
+        async with LinkProxy(self.draft_address, draft.address, delay=delay) as proxy:
+            await self.service.logs(self.LINKED, since)
+            yield proxy
+
+    async def generate(self, options: Options, at: Mapping[int, Action] | None = None, prompt: str = PROMPT) -> Result:
+        """A stream with predictions, which must be what it is without; `at` so many tokens, act before reading on."""
+        alone = await self._generate_alone(prompt, options)
+        async with self.connect() as client:
+            result = await _read(client, prompt, {"speculation": "always", "num_predictions": 4, **options}, at or {})
+        assert_same(result, alone)
+        return result
+
+    async def _generate_alone(self, prompt: str, options: Options) -> Result:
+        options = {**options, "speculation": "never"}
+        options.pop("num_predictions", None)
+        key = repr((prompt, sorted(options.items())))
+        if key not in self._alone:
+            async with self.connect() as client:
+                self._alone[key] = await client.generate(prompt, timeout=PATIENCE_SECONDS, **options)
+        assert self._alone[key].speculation.predicted == 0
+        return self._alone[key]
+
+
+async def _read(client: AsyncClient, prompt: str, options: Options, at: Mapping[int, Action]) -> Result:
+    planned = sorted(at.items())
+    num_tokens = 0
+    async with client.stream(prompt, timeout=PATIENCE_SECONDS, **options) as stream:
+        async for chunk in stream:
+            num_tokens += len(chunk.token_ids)
+            while planned and num_tokens >= planned[0][0]:
+                await planned.pop(0)[1]()
+        assert not planned
+        return stream.result
+
+
+def assert_same(result: Result, alone: Result) -> None:
+    """All that a client may rely on: ids, bits of log-probabilities, text, and why it ended."""
+    assert result.token_ids == alone.token_ids
+    assert [_unpredicted(token) for token in result.tokens] == [_unpredicted(token) for token in alone.tokens]
+    assert result.text == alone.text
+    assert result.finish_reason == alone.finish_reason
+    assert (result.stop_string, result.stop_token_id) == (alone.stop_string, alone.stop_token_id)
+    assert result.usage.completion_tokens == alone.usage.completion_tokens
+    assert result.resumed == 0
+
+
+def accepted_behind(result: Result, num_tokens: int) -> int:
+    """Accepted predictions behind the first tokens."""
+    return sum(token.predicted for token in result.tokens[num_tokens:])
+
+
+def _unpredicted(token: Token) -> Token:
+    return replace(token, predicted=False)

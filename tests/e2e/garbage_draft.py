@@ -1,0 +1,181 @@
+"""GarbageDraft: speaks the draft protocol, as far as its behaviour lets it, to no good purpose."""
+
+import asyncio
+import itertools
+import random
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from typing import Self
+
+import grpc
+from grpc import aio
+
+from outrider.v1.draft_pb2 import (
+    Alternate,
+    Commit,
+    DraftHello,
+    DraftRequest,
+    DraftResponse,
+    Predict,
+    Released,
+)
+
+Garbage = DraftResponse | bytes | grpc.StatusCode  # a message, what is no message, or the end of the link
+Behaviour = Callable[[AsyncIterator[DraftRequest]], AsyncIterator[Garbage]]
+Reply = Callable[[Commit, int], Iterable[Garbage]]
+
+_FLOOD, _LONG_RUN = 20_000, 8192  # messages; tokens in one
+_HELLO = DraftResponse(hello=DraftHello(protocol_version=1, model="garbage", context_length=2048))
+_VOCABULARY = range(4, 8192)
+_LARGEST = 2**32 - 1
+
+
+class GarbageDraft:
+    """A server on the test's event loop; counts the links that it was given and the messages that it sent."""
+
+    def __init__(self, address: str, behaviour: Behaviour) -> None:
+        self.num_links = self.num_sent = 0
+        self._behaviour = behaviour
+        self._server = aio.server()
+        handler = grpc.stream_stream_rpc_method_handler(
+            self._draft, request_deserializer=DraftRequest.FromString, response_serializer=_serialize
+        )
+        service = grpc.method_handlers_generic_handler("outrider.v1.DraftService", {"Draft": handler})
+        self._server.add_generic_rpc_handlers((service,))
+        self._server.add_insecure_port(address)
+
+    async def __aenter__(self) -> Self:
+        await self._server.start()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._server.stop(grace=None)
+
+    async def _draft(
+        self, requests: AsyncIterator[DraftRequest], context: aio.ServicerContext[DraftRequest, Garbage]
+    ) -> AsyncIterator[Garbage]:
+        self.num_links += 1
+        async for message in self._behaviour(requests):
+            self.num_sent += 1
+            if isinstance(message, grpc.StatusCode):
+                await context.abort(message, "garbage")
+            yield message
+
+
+def replying(reply: Reply) -> Behaviour:
+    """Says hello, then answers each commit; the reply is told how many there have been."""
+
+    async def behaviour(requests: AsyncIterator[DraftRequest]) -> AsyncIterator[Garbage]:
+        yield _HELLO
+        counter = itertools.count(1)
+        async for request in requests:
+            if request.WhichOneof("message") == "commit":
+                for message in reply(request.commit, next(counter)):
+                    yield message
+
+    return behaviour
+
+
+async def silence(requests: AsyncIterator[DraftRequest]) -> AsyncIterator[Garbage]:
+    """Never says a word."""
+    async for _ in requests:
+        pass
+    return
+    yield
+
+
+async def no_hello(requests: AsyncIterator[DraftRequest]) -> AsyncIterator[Garbage]:
+    """Predicts without having said who it is."""
+    yield _run(1, epoch=1, position=0, token_ids=[5])
+
+
+async def flood_of_long_runs(requests: AsyncIterator[DraftRequest]) -> AsyncIterator[Garbage]:
+    """Runs ahead of its first sequence without regard to the window, by more tokens than memory should hold."""
+    yield _HELLO
+    commit = await anext(request.commit async for request in requests if request.WhichOneof("message") == "commit")
+    for number in range(_FLOOD // 20):
+        position = _end(commit) + number * _LONG_RUN
+        yield _run(commit.sequence_id, epoch=1, position=position, token_ids=[*range(5000, 5000 + _LONG_RUN)])
+    await asyncio.Event().wait()
+
+
+def wrong_tokens(commit: Commit, count: int) -> Iterator[Garbage]:
+    """What a draft would send, but for the tokens."""
+    token_ids = random.Random(count).sample(_VOCABULARY, 4)
+    yield _run(commit.sequence_id, epoch=count, position=_end(commit), token_ids=token_ids)
+
+
+def ids_out_of_range(commit: Commit, count: int) -> Iterator[Garbage]:
+    """Tokens that are none."""
+    token_ids = [8192, _LARGEST, 2**31, 2**31 - 1]
+    yield _run(commit.sequence_id, epoch=count, position=_end(commit), token_ids=token_ids)
+
+
+def stale_epochs(commit: Commit, count: int) -> Iterator[Garbage]:
+    """Epochs that count down."""
+    yield _run(commit.sequence_id, epoch=_LARGEST - count, position=_end(commit), token_ids=[5, 6])
+
+
+def wrong_positions(commit: Commit, count: int) -> Iterator[Garbage]:
+    """Runs far ahead, far behind and with gaps."""
+    for offset, position in enumerate((0, _LARGEST, _end(commit) + 100, max(0, _end(commit) - 2))):
+        yield _run(commit.sequence_id, epoch=4 * count + offset, position=position, token_ids=[5, 6, 7])
+
+
+def unknown_sequences(commit: Commit, count: int) -> Iterator[Garbage]:
+    """Runs and releases of sequences that were never opened."""
+    for sequence_id in (0, commit.sequence_id + 1_000_000, 2**64 - 1):
+        yield _run(sequence_id, epoch=count, position=_end(commit), token_ids=[5, 6])
+        yield DraftResponse(released=Released(sequence_id=sequence_id, reason="RELEASE_REASON_REFUSED"))
+
+
+def unasked_alternates(commit: Commit, count: int) -> Iterator[Garbage]:
+    """Alternates to tokens that were never predicted, and no run."""
+    alternates = [Alternate(position=_LARGEST, token_id=_LARGEST, token_ids=[_LARGEST] * 4, epoch=_LARGEST)] * 8
+    yield DraftResponse(predict=Predict(sequence_id=commit.sequence_id, epoch=count, alternates=alternates))
+
+
+def unknown_reasons(commit: Commit, count: int) -> Iterator[Garbage]:
+    """Releases the sequence for a reason that the protocol does not know."""
+    yield DraftResponse(released=Released(sequence_id=commit.sequence_id, reason=99))
+
+
+def flood_of_stale_runs(commit: Commit, count: int) -> Iterator[Garbage]:
+    """Says the same useless thing over and over."""
+    if count == 1:
+        yield from (_run(commit.sequence_id, epoch=1, position=5, token_ids=[5]) for _ in range(_FLOOD))
+
+
+def empty_messages(commit: Commit, count: int) -> Iterator[Garbage]:
+    """A message with nothing in it."""
+    yield DraftResponse()
+
+
+def second_hello(commit: Commit, count: int) -> Iterator[Garbage]:
+    """Introduces itself again."""
+    yield _HELLO
+
+
+def half_a_message(commit: Commit, count: int) -> Iterator[Garbage]:
+    """The first half of a message as if it were a whole one, then nothing more."""
+    whole = _run(commit.sequence_id, epoch=count, position=_end(commit), token_ids=[5, 6, 7, 8]).SerializeToString()
+    yield whole[: len(whole) // 2]
+    yield grpc.StatusCode.DATA_LOSS
+
+
+def cancelled(commit: Commit, count: int) -> Iterator[Garbage]:
+    """Ends the link as if the target had wanted it."""
+    yield grpc.StatusCode.CANCELLED
+
+
+def _run(sequence_id: int, *, epoch: int, position: int, token_ids: list[int]) -> DraftResponse:
+    position = min(position, _LARGEST)
+    run = Predict(sequence_id=sequence_id, epoch=epoch % 2**32, position=position, token_ids=token_ids)
+    return DraftResponse(predict=run)
+
+
+def _end(commit: Commit) -> int:
+    return commit.position + len(commit.token_ids)
+
+
+def _serialize(message: DraftResponse | bytes) -> bytes:
+    return message if isinstance(message, bytes) else message.SerializeToString()

@@ -1,0 +1,105 @@
+"""A draft that does not keep to the protocol costs the client nothing, and the target no memory."""
+
+import asyncio
+
+import pytest
+
+from tests.e2e import garbage_draft
+from tests.e2e.draft_rig import GREEDY, PATIENCE_SECONDS, SAMPLED, DraftedTarget, Service
+from tests.e2e.garbage_draft import Behaviour, GarbageDraft, Reply, replying
+from tests.e2e.models import DEMO_DRAFT
+
+_FEW_BYTES = 64 << 20
+
+
+async def test_wrong_tokens_are_rejected(target: DraftedTarget):
+    since = target.service.log_size
+    async with GarbageDraft(target.draft_address, replying(garbage_draft.wrong_tokens)):
+        await target.service.logs(target.LINKED, since)
+        for options in (GREEDY, SAMPLED):
+            speculation = (await target.generate({**options, "max_tokens": 300})).speculation
+            assert speculation.predicted >= 50
+            assert speculation.accepted < speculation.predicted / 20
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        garbage_draft.ids_out_of_range,
+        garbage_draft.stale_epochs,
+        garbage_draft.wrong_positions,
+        garbage_draft.unknown_sequences,
+        garbage_draft.unasked_alternates,
+        garbage_draft.unknown_reasons,
+        garbage_draft.flood_of_stale_runs,
+    ],
+)
+async def test_nonsense_is_dropped(target: DraftedTarget, reply: Reply):
+    since = target.service.log_size
+    async with GarbageDraft(target.draft_address, replying(reply)) as draft:
+        await target.service.logs(target.LINKED, since)
+        for options in (GREEDY, SAMPLED):
+            num_sent = draft.num_sent
+            result = await target.generate({**options, "max_tokens": 200})
+            assert draft.num_sent > num_sent
+            assert result.speculation.accepted == 0
+        assert draft.num_links == 1
+        assert target.UNLINKED not in target.service.log(since)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "told"),
+    [
+        (garbage_draft.no_hello, "it does not say hello"),
+        (replying(garbage_draft.empty_messages), "it sent None where that has no place"),
+        (replying(garbage_draft.second_hello), "it sent hello where that has no place"),
+        (replying(garbage_draft.half_a_message), "it ended the stream"),
+        (replying(garbage_draft.cancelled), "CANCELLED garbage"),
+    ],
+    ids=["no_hello", "empty_messages", "second_hello", "half_a_message", "cancelled"],
+)
+async def test_a_broken_link_is_told_and_opened_again(target: DraftedTarget, behaviour: Behaviour, told: str):
+    since = target.service.log_size
+    async with GarbageDraft(target.draft_address, behaviour) as draft:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not draft.num_links:
+                await asyncio.sleep(0.01)
+        for options in (GREEDY, SAMPLED):
+            await target.generate({**options, "max_tokens": 200})
+        await target.service.logs(told, since)
+        num_links = draft.num_links
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while draft.num_links == num_links:  # with nothing to follow, a link may well last
+                await target.generate({**GREEDY, "max_tokens": 50})
+
+
+async def test_a_silent_draft_is_given_up(target: DraftedTarget):
+    since = target.service.log_size
+    async with GarbageDraft(target.draft_address, garbage_draft.silence):
+        await target.generate({**SAMPLED, "max_tokens": 200})
+        await target.service.logs("it does not answer", since)
+
+
+async def test_a_flood_of_predictions_is_not_kept(target: DraftedTarget):
+    since = target.service.log_size
+    async with GarbageDraft(target.draft_address, garbage_draft.flood_of_long_runs) as draft:
+        await target.service.logs(target.LINKED, since)
+        before = target.service.resident_bytes
+
+        async def wait_for_flood() -> None:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while draft.num_sent < 1000:
+                    await asyncio.sleep(0.01)
+
+        result = await target.generate({**GREEDY, "max_tokens": 200}, at={50: wait_for_flood})
+        assert target.service.resident_bytes < before + _FEW_BYTES
+        assert result.speculation.accepted == 0
+
+
+async def test_after_all_garbage_a_good_draft_is_used(target: DraftedTarget, tmp_path):
+    draft = Service("draft", DEMO_DRAFT, tmp_path, address=target.draft_address)
+    try:
+        await target.start_draft(draft)
+        assert (await target.generate({**SAMPLED, "max_tokens": 300})).speculation.accepted > 0
+    finally:
+        draft.kill()

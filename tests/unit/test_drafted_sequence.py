@@ -1,0 +1,132 @@
+"""DraftedSequence: what a commit keeps of the draft's chain, and when the draft may go on."""
+
+import pytest
+
+from services.draft.drafted_sequence import DraftedSequence
+from services.engine.request import SamplingParams
+
+PROMPT = [1, 2, 3]
+
+
+def make_sequence(*, num_prompt: int = len(PROMPT), masked_ids=(), **sampling) -> DraftedSequence:
+    params = SamplingParams(seed=1, **sampling)
+    return DraftedSequence(params, num_prompt=num_prompt, min_tokens=0, masked_ids=masked_ids)
+
+
+def with_chain(chain: list[int], *, window: int = 8) -> DraftedSequence:
+    """A sequence whose prompt is committed and whose chain is drawn: all but the last token are computed."""
+    sequence = make_sequence()
+    sequence.window = window
+    sequence.commit(0, PROMPT)
+    sequence.predicted(chain)
+    sequence.num_computed = len(sequence.tokens) - 1
+    return sequence
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_a_commit_that_agrees_keeps_the_chain_and_its_epoch(size):
+    sequence = with_chain([4, 5, 6])
+    epoch = sequence.epoch
+    sequence.commit(3, [4, 5, 6][:size])
+    assert (sequence.tokens, sequence.epoch, sequence.num_pending) == ([*PROMPT, 4, 5, 6], epoch, 1)
+    assert sequence.chain == [4, 5, 6][size:]
+
+
+@pytest.mark.parametrize(
+    ("token_ids", "num_computed"), [([9], 3), ([4, 9], 4), ([4, 5, 9], 5), ([4, 5, 6, 7], 5), ([4, 5, 6, 7, 8], 5)]
+)
+def test_a_commit_that_differs_or_runs_past_the_end_begins_an_epoch_there(token_ids, num_computed):
+    sequence = with_chain([4, 5, 6])
+    epoch = sequence.epoch
+    sequence.commit(3, token_ids)
+    assert (sequence.tokens, sequence.chain) == ([*PROMPT, *token_ids], [])
+    assert (sequence.epoch, sequence.num_computed) == (epoch + 1, num_computed)
+
+
+def test_saying_a_commit_twice_changes_nothing():
+    sequence = with_chain([4, 5, 6])
+    sequence.commit(3, [4])
+    before = (list(sequence.tokens), sequence.epoch, sequence.num_computed, sequence.chain)
+    sequence.commit(3, [4])
+    sequence.commit(0, [*PROMPT, 4])
+    assert (sequence.tokens, sequence.epoch, sequence.num_computed, sequence.chain) == before
+
+
+@pytest.mark.parametrize(
+    ("position", "token_ids", "tokens"),
+    [
+        (4, [], [1, 2, 3, 4]),
+        (0, [], []),
+        (2, [7], [1, 2, 7]),
+        (2, [3, 4], [1, 2, 3, 4]),
+        (3, [9, 9, 9, 9], [1, 2, 3, 9, 9, 9, 9]),
+    ],
+)
+def test_a_rewind_forgets_what_lay_behind(position, token_ids, tokens):
+    sequence = with_chain([4, 5, 6, 7])
+    sequence.commit(3, [4, 5, 6])
+    epoch, history = sequence.epoch, sequence.sampling
+    sequence.commit(position, token_ids)
+    assert (sequence.tokens, sequence.num_committed, sequence.chain) == (tokens, len(tokens), [])
+    assert sequence.epoch == epoch + 1
+    assert not tokens or sequence.num_pending >= 1, "the next token is drawn from the last one's row"
+    if len(tokens) >= len(PROMPT):
+        assert sequence.sampling is not history
+        assert sequence.sampling.num_generated == len(tokens) - len(PROMPT)
+
+
+def test_the_history_follows_the_commits_and_leaves_the_chain_out():
+    sequence = with_chain([4, 5, 6])
+    assert sequence.sampling.num_generated == 0
+    sequence.commit(3, [4, 5])
+    assert sequence.sampling.num_generated == 2
+    sequence.commit(5, [9])
+    assert sequence.sampling.num_generated == 3
+
+
+def test_a_gap_is_refused_and_changes_nothing():
+    sequence = with_chain([4, 5])
+    with pytest.raises(ValueError, match="a commit at 4 leaves a gap: 3 tokens are committed"):
+        sequence.commit(4, [6])
+    assert sequence.tokens == [*PROMPT, 4, 5]
+
+
+def test_there_is_no_credit_before_the_whole_prompt_is_there():
+    sequence = make_sequence()
+    sequence.window = 5
+    credits = [sequence.credit]
+    for position, token_id in enumerate(PROMPT):
+        sequence.commit(position, [token_id])
+        credits.append(sequence.credit)
+    assert credits == [0, 0, 0, 5]
+
+
+@pytest.mark.parametrize(("window", "credit"), [(0, 0), (1, 0), (2, 0), (3, 1), (10, 8)])
+def test_credit_is_what_the_window_leaves_beyond_the_chain(window, credit):
+    assert with_chain([4, 5], window=window).credit == credit
+
+
+@pytest.mark.parametrize(
+    "sampling",
+    [
+        {"temperature": float("nan")},
+        {"temperature": -1.0},
+        {"temperature": 1e300},
+        {"top_k": -1},
+        {"top_p": 0.0},
+        {"min_p": 2.0},
+        {"repetition_penalty": 0.0},
+        {"frequency_penalty": float("inf")},
+        {"presence_penalty": float("nan")},
+        {"logit_bias": {10: 1.0}},
+        {"logit_bias": {2**32 - 1: 1.0}},
+        {"logit_bias": {1: float("inf")}},
+        {"masked_ids": [10]},
+        {"masked_ids": [2**32 - 1]},
+    ],
+    ids=str,
+)
+def test_a_way_of_drawing_that_no_vocabulary_allows_is_found_at_once(sampling):
+    make_sequence(masked_ids=[9], logit_bias={9: float("-inf")}).check(vocab_size=10)
+    with pytest.raises(ValueError, match=r".+"):
+        make_sequence(**sampling).check(vocab_size=10)

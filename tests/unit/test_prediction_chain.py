@@ -1,0 +1,128 @@
+"""PredictionChain: which of the runs that a draft sends continue what is committed."""
+
+import pytest
+
+from services.target.prediction_chain import PredictionChain
+
+PROMPT = [1, 2, 3]
+
+
+class Chain:
+    """A chain beside the committed tokens that it follows."""
+
+    def __init__(self, *, longest: int = 100) -> None:
+        self.chain = PredictionChain(longest=longest)
+        self.committed = [*PROMPT]
+
+    def receive(self, epoch: int, position: int, token_ids: list[int]) -> bool:
+        return self.chain.receive(epoch=epoch, position=position, token_ids=token_ids, committed=self.committed)
+
+    def commit(self, *token_ids: int) -> None:
+        self.committed += token_ids
+        self.chain.commit(token_ids)
+
+    @property
+    def tokens(self) -> list[int]:
+        return self.chain.tokens
+
+
+def test_runs_of_an_epoch_continue_one_another():
+    chain = Chain()
+    assert chain.receive(1, 3, [4, 5])
+    assert chain.receive(1, 5, [6])
+    assert chain.tokens == [4, 5, 6]
+
+
+def test_committed_tokens_leave_the_chain():
+    chain = Chain()
+    chain.receive(1, 3, [4, 5, 6])
+    chain.commit(4, 5)
+    assert chain.tokens == [6]
+    chain.commit(6, 7)
+    assert chain.tokens == []
+
+
+def test_a_contradicted_epoch_is_dead_until_the_next_one():
+    chain = Chain()
+    chain.receive(1, 3, [4, 5, 6])
+    chain.commit(4, 9)
+    assert chain.tokens == []
+    assert not chain.receive(1, 6, [7])
+    assert chain.receive(2, 5, [10])
+    assert chain.tokens == [10]
+
+
+def test_an_epoch_that_is_over_says_nothing_more():
+    chain = Chain()
+    chain.receive(2, 3, [4])
+    assert not chain.receive(1, 4, [5])
+    assert chain.tokens == [4]
+
+
+@pytest.mark.parametrize("position", [3, 5, 2**32 - 1])
+def test_a_run_that_does_not_follow_the_last_one_is_left_out(position):
+    chain = Chain()
+    chain.receive(1, 3, [4])
+    assert not chain.receive(1, position, [4])
+    assert chain.tokens == [4]
+
+
+@pytest.mark.parametrize("position", [4, 2**32 - 1])
+def test_an_epoch_that_begins_beyond_what_is_committed_is_useless(position):
+    chain = Chain()
+    assert not chain.receive(1, position, [5])
+    chain.commit(4)
+    assert not chain.receive(1, position + 1, [6])
+    assert chain.tokens == []
+
+
+def test_a_run_that_the_commits_have_overtaken_counts_as_far_as_it_goes_on():
+    chain = Chain()
+    chain.receive(1, 3, [4])
+    chain.commit(4, 5, 6)
+    assert chain.receive(1, 4, [5, 6, 7, 8])
+    assert chain.tokens == [7, 8]
+
+
+def test_a_late_run_is_of_no_use_but_the_one_behind_it_is():
+    chain = Chain()
+    chain.receive(1, 3, [4])
+    chain.commit(4, 5, 6)
+    assert not chain.receive(1, 4, [5, 6])
+    assert chain.receive(1, 6, [7])
+    assert chain.tokens == [7]
+
+
+@pytest.mark.parametrize("run", [[9, 6, 7], [5, 9, 7], [5, 9], [9]])
+def test_a_late_run_at_odds_with_the_commits_kills_its_epoch(run):
+    chain = Chain()
+    chain.receive(1, 3, [4])
+    chain.commit(4, 5, 6)
+    assert not chain.receive(1, 4, run)
+    assert not chain.receive(1, 4 + len(run), [7, 8])
+    assert chain.tokens == []
+
+
+def test_an_epoch_may_begin_long_before_the_end_of_what_is_committed():
+    chain = Chain()
+    assert chain.receive(1, 0, [1, 2, 3, 4])
+    assert chain.tokens == [4]
+
+
+def test_a_flood_takes_no_more_room_than_the_credit_ever_given():
+    chain = Chain(longest=4)
+    assert chain.receive(1, 3, [4, 5, 6, 7])
+    for position in range(7, 100):
+        assert not chain.receive(1, position, [0])
+    assert chain.tokens == []
+    assert not chain.receive(2, 3, [0] * 1000)
+    assert chain.tokens == []
+    assert chain.receive(3, 3, [4])
+    assert chain.tokens == [4]
+
+
+def test_an_empty_run_is_of_no_use_and_does_no_harm():
+    chain = Chain()
+    assert not chain.receive(1, 3, [])
+    assert chain.receive(1, 3, [4])
+    assert chain.tokens == [4]
