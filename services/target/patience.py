@@ -2,13 +2,15 @@
 
 
 class Patience:
-    """Follows the draft's delay: a little more than it usually takes, and nothing once it has stopped answering.
+    """Follows the draft's delay: a little more than it usually takes, and nothing where that is too long or where it has
+    stopped answering.
 
-    Times are in seconds from a sequence's last commit.
+    Times are in seconds, delays from the commit that left a sequence without predictions.
     """
 
     _MARGIN = 1.5
     _WEIGHT = 0.1  # of a new observation
+    _LARGEST = 4.0  # observation, in longest waits: one long silence says little about the next delay
     _MISSES = 3  # in a row, until nobody waits any more
 
     def __init__(self, *, longest: float) -> None:
@@ -19,12 +21,14 @@ class Patience:
     @property
     def seconds(self) -> float:
         """How long to wait now."""
-        return 0.0 if self._misses >= self._MISSES else min(self._longest, self._delay * self._MARGIN)
+        if self._misses >= self._MISSES or self._delay > self._longest:
+            return 0.0
+        return min(self._longest, self._delay * self._MARGIN)
 
     def arrived(self, delay: float) -> None:
         """Predictions came after this time, waited for or not."""
         self._misses = 0
-        self._delay += self._WEIGHT * (min(delay, self._longest) - self._delay)
+        self._delay += self._WEIGHT * (min(delay, self._LARGEST * self._longest) - self._delay)
 
     def missed(self) -> None:
         """A wait has ended without them."""

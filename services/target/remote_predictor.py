@@ -20,6 +20,7 @@ class _Followed:
     chain: PredictionChain
     num_committed: int = 0
     committed_at: float = 0.0
+    empty_since: float | None = None  # when the commit was that left no prediction, unless there are any
     window: int = 0
     num_sent: int = 0
     window_sent: int = 0
@@ -56,6 +57,10 @@ class RemotePredictor:
             followed.chain.commit(sequence.tokens[followed.num_committed :])
             followed.num_committed = len(sequence.tokens)
             followed.committed_at = time.monotonic()
+            if followed.chain.tokens:
+                followed.empty_since = None
+            elif followed.empty_since is None:
+                followed.empty_since = followed.committed_at
             self._mark(followed)
 
     def predict(self, sequence: Sequence, limit: int) -> list[int]:
@@ -106,7 +111,9 @@ class RemotePredictor:
                 return  # of a sequence that has just ended
             committed = followed.sequence.tokens[: followed.num_committed]
             if followed.chain.receive(epoch=epoch, position=position, token_ids=token_ids, committed=committed):
-                self._patience.arrived(time.monotonic() - followed.committed_at)
+                if followed.empty_since is not None:
+                    self._patience.arrived(time.monotonic() - followed.empty_since)
+                    followed.empty_since = None
                 self._changed.notify_all()
             else:
                 self.num_useless += 1

@@ -14,11 +14,22 @@ def test_it_comes_down_to_a_little_more_than_the_usual_delay():
     assert 0.01 < patience.seconds < 0.02
 
 
-def test_no_delay_makes_it_longer_than_the_longest_wait():
+def test_a_draft_that_takes_longer_than_the_longest_wait_is_not_waited_for():
     patience = Patience(longest=0.5)
     for _ in range(100):
-        patience.arrived(1e6)
-    assert patience.seconds == 0.5
+        patience.arrived(0.6)
+    assert patience.seconds == 0
+    for _ in range(100):
+        patience.arrived(0.01)
+    assert 0.01 < patience.seconds < 0.02
+
+
+def test_one_long_silence_changes_little():
+    patience = Patience(longest=0.5)
+    for _ in range(100):
+        patience.arrived(0.01)
+    patience.arrived(1e6)
+    assert 0 < patience.seconds < 0.5
 
 
 def test_a_miss_makes_the_next_wait_longer():
