@@ -2,8 +2,8 @@
 
 
 class Patience:
-    """Follows the draft's delay: a little more than it usually takes, and nothing where that is too long or where it has
-    stopped answering.
+    """Follows the draft's delay: a little more than it usually takes, and nothing where that is too long or where the
+    draft has stopped answering.
 
     Times are in seconds, delays from the commit that left a sequence without predictions.
     """

@@ -51,7 +51,8 @@ class Speculation:
 
     def observe(self, batch: Iterable[ScheduledRows], num_committed: int) -> None:
         """A step has ended: let the controller learn from it, if it was of its making."""
-        if self._predictor is not None and all(rows.is_decode and _is_automatic(rows.sequence) for rows in batch):
+        is_there = self._predictor is not None and not self._predictor.absence
+        if is_there and all(rows.is_decode and _is_automatic(rows.sequence) for rows in batch):
             self._controller.observe(time.monotonic() - self._step_began, num_committed)
 
     def close(self, sequence: Sequence) -> None:

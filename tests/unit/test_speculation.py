@@ -151,6 +151,21 @@ async def test_the_predictor_is_told_of_every_commit():
     assert sequence.speculation == SpeculationStats(passes=1, offered=[1, 1, 1], accepted=[1, 1, 0])
 
 
+async def test_while_the_draft_is_away_nothing_is_learned_of_its_worth():
+    scheduler = make_scheduler()
+    sequence = add_decoding(scheduler, speculation=policy(3, SpeculationMode.AUTO))
+    predictor = Reciter(b"")
+    predictor.absence = "it has gone"
+    speculation = Speculation(predictor, vocab_size=VOCAB_SIZE)
+    batch = scheduler.schedule()
+    for _ in range(100):  # far more steps than the controller's trials take
+        speculation.extend(batch, scheduler, max_rows=64)
+        speculation.observe(batch, 1)
+    stats = sequence.speculation
+    assert (stats.why_not, stats.detail) == (NoSpeculation.UNAVAILABLE, "it has gone")
+    assert set(predictor.asked) == {3}
+
+
 def test_acceptance_is_counted_by_position():
     stats = SpeculationStats()
     for num_offered, num_accepted in [(2, 2), (0, 0), (4, 1), (1, 0)]:
