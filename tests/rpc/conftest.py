@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.checkpoints import Kind, random_checkpoint
+from tests.rpc.draft_link import PROMPT, Link, RunningDraft, hello_of
 from tests.server import RunningTarget, target_server
 
 
@@ -27,3 +28,32 @@ def target(shared_target: RunningTarget) -> Iterator[RunningTarget]:
     """The shared server; after the test no sequence and no KV block is left in it."""
     yield shared_target
     shared_target.assert_all_free()
+
+
+@pytest.fixture(scope="module")
+def shared_draft(model: Path) -> Iterator[RunningDraft]:
+    running = RunningDraft(model)
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def draft(shared_draft: RunningDraft) -> Iterator[RunningDraft]:
+    """The shared service; after the test it holds no KV block, and it still predicts."""
+    yield shared_draft
+    shared_draft.assert_all_free()
+    link = Link(shared_draft, **hello_of(shared_draft))
+    link.next()
+    link.begin(PROMPT, 2)
+    link.predictions(2, position=len(PROMPT))
+    link.close()
+    shared_draft.assert_all_free()
+
+
+@pytest.fixture
+def link(draft: RunningDraft) -> Iterator[Link]:
+    """A link behind its hellos."""
+    opened = Link(draft, **hello_of(draft))
+    opened.next()
+    yield opened
+    opened.close()
