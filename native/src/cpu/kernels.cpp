@@ -11,6 +11,8 @@
 
 #if defined(__AMX_BF16__)
 #include "cpu/amx_product.h"
+#elif defined(__AVX512BF16__)
+#include "cpu/pair_product.h"
 #endif
 
 #define OUTRIDER_TEXT_OF(name) #name
@@ -20,6 +22,8 @@ namespace outrider::cpu::OUTRIDER_ISA {
 
 #if defined(__AMX_BF16__)
 using ProductBf16 = AmxProduct;
+#elif defined(__AVX512BF16__)
+using ProductBf16 = PairProduct;
 #else
 using ProductBf16 = PanelProduct<BFloat16>;
 #endif

@@ -71,6 +71,12 @@ const Kernels* find_kernels(const char* isa);
 namespace portable {
 const Kernels& kernels();
 }
+namespace avx2 {
+const Kernels& kernels();
+}
+namespace avx512 {
+const Kernels& kernels();
+}
 namespace amx {
 const Kernels& kernels();
 }

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#if defined(__AVX512F__)
+#if defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
@@ -15,6 +15,8 @@ namespace outrider::cpu::OUTRIDER_ISA {
 
 #if defined(__AVX512F__)
 constexpr int kLanes = 16;
+#elif defined(__AVX2__)
+constexpr int kLanes = 8;
 #else
 constexpr int kLanes = 4;  // 128 bits, which every vector unit has
 #endif
@@ -50,6 +52,8 @@ OUTRIDER_INLINE Vec splat(float value) {
 OUTRIDER_INLINE IntVec lane_indices() {
 #if defined(__AVX512F__)
     return IntVec{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+#elif defined(__AVX2__)
+    return IntVec{0, 1, 2, 3, 4, 5, 6, 7};
 #else
     return IntVec{0, 1, 2, 3};
 #endif
@@ -67,6 +71,8 @@ OUTRIDER_INLINE Vec maximum(Vec a, Vec b) {
 OUTRIDER_INLINE Vec multiply_add(Vec a, Vec b, Vec c) {
 #if defined(__AVX512F__)
     return (Vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__FMA__)
+    return (Vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
 #else
     return a * b + c;
 #endif
