@@ -12,7 +12,7 @@ from services.cli.service_pair import ModelPair, demo_models
 from services.cli.terminal import Terminal
 from services.engine.batch_writer import BatchWriter
 from services.engine.checkpoint_error import CheckpointError
-from services.engine.config import FORMATS, ConfigError, EngineConfig, resolve_isa, resolve_threads
+from services.engine.config import WEIGHT_FORMATS, ConfigError, EngineConfig, resolve_isa, resolve_threads
 from services.engine.loaded_model import LoadedModel
 
 _ROWS = (1, 2, 4, 8, 16, 32)
@@ -23,7 +23,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options."""
     parser.add_argument("--model", type=Path, metavar="DIR", help="a model folder (default: the demo model)")
     parser.add_argument("--threads", type=int, metavar="N", help="compute threads (default: one per core)")
-    parser.add_argument("--weights", choices=list(FORMATS), default="bf16", help="how weights are held (%(default)s)")
+    parser.add_argument("--weights", choices=WEIGHT_FORMATS, default="bf16", help="how weights are held (%(default)s)")
     parser.add_argument("--runs", type=int, default=100, metavar="N", help="timings of each figure (%(default)s)")
 
 

@@ -29,7 +29,7 @@ struct Activations {
 /// One layer's paged keys and values.  # [num_blocks, Device::kv_block_bytes]
 struct KvLayer {
     void* data = nullptr;
-    Format format = Format::f32;
+    KvFormat format = KvFormat::f32;
     int num_kv_heads = 0;
     int head_dim = 0;
 };

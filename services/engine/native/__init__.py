@@ -20,6 +20,7 @@ try:
         gumbel,
         gumbel_noise,
         isas,
+        kv_bytes,
         philox4x32,
     )
 except ModuleNotFoundError as error:
@@ -46,5 +47,6 @@ __all__ = [
     "gumbel",
     "gumbel_noise",
     "isas",
+    "kv_bytes",
     "philox4x32",
 ]

@@ -13,6 +13,9 @@ BUILD_ID: str
 NOISE_VERSION: int
 """Version of the layout of the sampling noise and of its known answers."""
 
+def kv_bytes(format: str, head_dim: int) -> int:
+    """Bytes of one head's key or value, its scale included."""
+
 def isas() -> list[str]:
     """The instruction sets that this machine and this build can run, best first, e.g. ["amx", "portable"]."""
 
@@ -107,7 +110,7 @@ class Decoder:
     """The transformer with its weights and its paged KV cache."""
 
     def __init__(self, device: Device, config: DecoderConfig, *, weights: str, kv: str, num_blocks: int) -> None:
-        """`weights` and `kv` are "bf16" or "f32"."""
+        """`weights` is "bf16", "f32", "int8" or "int4", and `kv` is "bf16", "f32" or "int8"."""
 
     def load(self, name: str, values: NDArray[np.generic]) -> None:
         """Pack one weight under its canonical name.
