@@ -47,6 +47,7 @@ class Device {
     virtual void gated_activation(const GatedActivation& op) = 0;
     virtual void gather_rows(const GatherRows& op) = 0;
     virtual void soft_cap(const SoftCap& op) = 0;
+    virtual void read(const Read& op) = 0;
 };
 
 /// Instruction sets that this machine and this build can run, best first.

@@ -125,6 +125,16 @@ class CpuDevice final : public Device {
         });
     }
 
+    void read(const Read& op) override {
+        const auto units = static_cast<int64_t>(op.bytes / kReadUnit);
+        const int64_t tasks = op.in_stripes ? units : std::min<int64_t>(pool_.size(), units);
+        pool_.parallel_for(tasks, [&](int64_t task) {
+            const int64_t first = units * task / tasks;
+            const int64_t end = units * (task + 1) / tasks;
+            kernels_.read(op.from + first * kReadUnit, (end - first) * kReadUnit);
+        });
+    }
+
   private:
     void multiply(const Product& op, const CpuWeight& weight, const char* input, int64_t row_bytes) {
         const int64_t fitting = kInputBytesPerPass / row_bytes / kMinRowsPerPass * kMinRowsPerPass;

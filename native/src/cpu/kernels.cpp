@@ -9,6 +9,7 @@
 #include "cpu/kv_block.h"
 #include "cpu/normalise.h"
 #include "cpu/panel_product.h"
+#include "cpu/read.h"
 #include "cpu/rotary.h"
 
 #if defined(__AMX_BF16__)
@@ -44,6 +45,7 @@ const Kernels& kernels() {
         attention,
         gated_activation,
         soft_cap,
+        read,
     };
     return table;
 }

@@ -65,6 +65,8 @@ struct Kernels {
     void (*gated_activation)(const GatedActivation& op, int64_t row, int64_t first_column,
                              int64_t end_column);
     void (*soft_cap)(const SoftCap& op, int64_t first, int64_t end);
+    /// Loads each byte once.  # bytes: a multiple of kReadUnit
+    void (*read)(const char* from, int64_t bytes);
 
     const ProductKernel& product(WeightFormat format) const {
         switch (format) {

@@ -203,6 +203,18 @@ class Sampler:
     def sample(self, logits: Logits, states: Sequence[SamplingState], predictions: Sequence[Sequence[int]]) -> Samples:
         """Row j of a state (it has 1 + len(its predictions) rows, in order) sees its first j predictions as history."""
 
+@final
+class ReadProbe:
+    """Memory of a device, to be read as fast as it goes."""
+
+    def __init__(self, device: Device, bytes: int) -> None: ...
+    @property
+    def bytes(self) -> int:
+        """As asked, rounded up."""
+
+    def read(self, in_stripes: bool) -> None:
+        """Load every byte once, by small stripes or by one stretch for each thread."""
+
 # Single operations, for tests that compare them bit by bit. Arrays go to the device and come back; `format` is that of
 # the activations that an operation writes, "bf16" or "f32". A wrong shape or an index out of range is a ValueError.
 
