@@ -2,6 +2,7 @@
 
 import pytest
 
+from services.engine.config import KV_FORMATS, WEIGHT_FORMATS
 from services.engine.native import isas
 
 
@@ -12,4 +13,15 @@ def isa(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(params=["f32", "bf16"])
 def number_format(request: pytest.FixtureRequest) -> str:
+    """Of activations."""
+    return str(request.param)
+
+
+@pytest.fixture(params=WEIGHT_FORMATS)
+def weight_format(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(params=KV_FORMATS)
+def kv_format(request: pytest.FixtureRequest) -> str:
     return str(request.param)

@@ -20,11 +20,13 @@ def norm_error(values: np.ndarray, truth: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("config", MODELS.values(), ids=MODELS)
-@pytest.mark.parametrize(("number_format", "tolerance"), [("f32", 1e-5), ("bf16", 2e-2)])
-def test_logits_are_those_of_the_reference(isa, config, number_format, tolerance):
+@pytest.mark.parametrize(
+    ("weight_format", "tolerance"), [("f32", 1e-5), ("bf16", 2e-2), ("int8", 8e-2), ("int4", 5e-1)]
+)
+def test_logits_are_those_of_the_reference(isa, config, weight_format, tolerance):
     tokens = random_tokens(config, 1, 100)
     expected = ReferenceDecoder(config, random_weights(config).items()).logits(tokens[0].tolist()).numpy()
-    decoder = PagedDecoder(config, Device.cpu(isa, threads=2), number_format, tokens=tokens)
+    decoder = PagedDecoder(config, Device.cpu(isa, threads=2), weight_format, tokens=tokens)
     assert norm_error(decoder.forward([(0, position) for position in range(100)]), expected) < tolerance
 
 
@@ -208,11 +210,11 @@ def test_impossible_configurations_are_refused(changes, message):
 
 def test_unknown_words_are_refused():
     device, config = Device.cpu(isas()[0], threads=1), decoder_config(PLAIN)
-    with pytest.raises(ValueError, match='weights is "int8"; it must be "bf16" or "f32"'):
-        Decoder(device, config, weights="int8", kv="f32", num_blocks=1)
-    with pytest.raises(ValueError, match='kv is "f16"; it must be "bf16" or "f32"'):
+    with pytest.raises(ValueError, match='weights is "int3"; it must be one of "bf16", "f32", "int8", "int4"'):
+        Decoder(device, config, weights="int3", kv="f32", num_blocks=1)
+    with pytest.raises(ValueError, match='kv is "f16"; it must be one of "bf16", "f32", "int8"'):
         Decoder(device, config, weights="f32", kv="f16", num_blocks=1)
-    with pytest.raises(ValueError, match='activation is "relu"; it must be "silu" or "gelu_tanh"'):
+    with pytest.raises(ValueError, match='activation is "relu"; it must be one of "silu", "gelu_tanh"'):
         decoder_config(replace(PLAIN, activation="relu"))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match='qk_norm is "layer"'):
         decoder_config(replace(PLAIN, qk_norm="layer"))  # type: ignore[arg-type]

@@ -4,15 +4,17 @@
 #pragma once
 
 #include "cpu/kernels.h"
-#include "cpu/pair_packing.h"
 #include "cpu/vec.h"
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
+/// Packed as [panel][step of K][tile of sixteen features][pair of K][feature][2], K and features padded with
+/// zeros.
 struct AmxProduct {
-    static constexpr int64_t kStep = 32;  // of K, to a tile
+    static constexpr int64_t kStep = 32;  // of K
     static constexpr int kTileRows = 16;
-    using Packing = PairPacking<kStep>;
+    static constexpr int64_t kTileValues = 512;  // 1 KiB
+    static constexpr int kTiles = kPanelColumns / kLanes;
 
     struct alignas(64) TileConfig {
         uint8_t palette = 1;
@@ -22,6 +24,46 @@ struct AmxProduct {
         uint8_t rows[16] = {};
     };
     static_assert(sizeof(TileConfig) == 64, "as the instruction reads it");
+
+    static int64_t steps(int in_features) { return (in_features + kStep - 1) / kStep; }
+
+    static size_t panel_bytes(int in_features) {
+        return static_cast<size_t>(steps(in_features)) * kTiles * kTileValues * sizeof(BFloat16);
+    }
+
+    static BFloat16* panel_data(const WeightView& weight, int64_t panel) {
+        return static_cast<BFloat16*>(weight.data) + panel * steps(weight.in_features) * kTiles * kTileValues;
+    }
+
+    /// Where an output feature's pairs are in the tile of its panel's first step.
+    static BFloat16* row_data(const WeightView& weight, int64_t row) {
+        const int64_t column = row % kPanelColumns;
+        return panel_data(weight, row / kPanelColumns) + column / kLanes * kTileValues + column % kLanes * 2;
+    }
+
+    /// Offset of one k from row_data.
+    static int64_t offset(int64_t k) {
+        return k / kStep * kTiles * kTileValues + k % kStep / 2 * (2 * kLanes) + k % 2;
+    }
+
+    static void store_row(const WeightView& weight, int64_t row, const float* values) {
+        BFloat16* to = row_data(weight, row);
+        for (int64_t k = 0; k < weight.in_features; k += kLanes) {
+            const int64_t count = smaller(kLanes, weight.in_features - k);
+            BFloat16 rounded[kLanes];
+            store(rounded, load_first(values + k, count));
+            for (int64_t lane = 0; lane < count; ++lane) {
+                to[offset(k + lane)] = rounded[lane];
+            }
+        }
+    }
+
+    static void load_row(const WeightView& weight, int64_t row, float scale, float* out) {
+        const BFloat16* from = row_data(weight, row);
+        for (int64_t k = 0; k < weight.in_features; ++k) {
+            out[k] = to_float(from[offset(k)]) * scale;
+        }
+    }
 
     // Tiles 0 ... 3 hold the sums, 4 the rows of the input, 5 ... 7 the weights in turn.
     static void configure(int rows) {
@@ -36,21 +78,21 @@ struct AmxProduct {
         _tile_loadconfig(&config);
     }
 
-    static void multiply_tiles(const BFloat16* input, int64_t stride, const BFloat16* weights, int64_t steps,
-                               float* out, int64_t out_stride) {
+    static void multiply_tiles(const BFloat16* input, int64_t stride_bytes, const BFloat16* weights,
+                               int64_t steps, float* out, int64_t out_stride) {
         _tile_zero(0);
         _tile_zero(1);
         _tile_zero(2);
         _tile_zero(3);
-        for (int64_t step = 0; step < steps; ++step, input += kStep, weights += Packing::kStepValues) {
-            _tile_loadd(4, input, stride * sizeof(BFloat16));
+        for (int64_t step = 0; step < steps; ++step, input += kStep, weights += kTiles * kTileValues) {
+            _tile_loadd(4, input, stride_bytes);
             _tile_loadd(5, weights, 64);
             _tile_dpbf16ps(0, 4, 5);
-            _tile_loadd(6, weights + Packing::kTileValues, 64);
+            _tile_loadd(6, weights + kTileValues, 64);
             _tile_dpbf16ps(1, 4, 6);
-            _tile_loadd(7, weights + 2 * Packing::kTileValues, 64);
+            _tile_loadd(7, weights + 2 * kTileValues, 64);
             _tile_dpbf16ps(2, 4, 7);
-            _tile_loadd(5, weights + 3 * Packing::kTileValues, 64);
+            _tile_loadd(5, weights + 3 * kTileValues, 64);
             _tile_dpbf16ps(3, 4, 5);
         }
         _tile_stored(0, out, out_stride * sizeof(float));
@@ -76,10 +118,10 @@ struct AmxProduct {
     }
 
     static void multiply_panel(const WeightView& weight, const ProductRows& rows, int64_t panel) {
-        const BFloat16* weights = Packing::panel_data(weight, panel);
+        const BFloat16* weights = panel_data(weight, panel);
         const int64_t first_column = panel * kPanelColumns;
         const int64_t columns = smaller(kPanelColumns, weight.out_features - first_column);
-        const int64_t depth = Packing::steps(weight.in_features);
+        const int64_t depth = steps(weight.in_features);
         alignas(64) float partial[kTileRows * kPanelColumns];
         int configured = 0;
         for (int64_t first = rows.first_row; first < rows.end_row; first += kTileRows) {
@@ -88,7 +130,8 @@ struct AmxProduct {
                 configure(count);
                 configured = count;
             }
-            const BFloat16* input = static_cast<const BFloat16*>(rows.input) + first * rows.input_stride;
+            const auto* input = reinterpret_cast<const BFloat16*>(static_cast<const char*>(rows.input) +
+                                                                  first * rows.input_stride);
             float* out = rows.out + first * weight.out_features + first_column;
             if (columns == kPanelColumns) {
                 multiply_tiles(input, rows.input_stride, weights, depth, out, weight.out_features);
@@ -104,7 +147,7 @@ struct AmxProduct {
     }
 
     static constexpr ProductKernel kernel() {
-        return {Packing::panel_bytes, Packing::store_row, Packing::load_row, multiply_panel};
+        return {panel_bytes, store_row, load_row, nullptr, nullptr, multiply_panel};
     }
 };
 

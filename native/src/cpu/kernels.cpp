@@ -4,9 +4,12 @@
 
 #include "cpu/attention.h"
 #include "cpu/elementwise.h"
+#include "cpu/int4_product.h"
+#include "cpu/int8_product.h"
 #include "cpu/kv_block.h"
 #include "cpu/normalise.h"
 #include "cpu/panel_product.h"
+#include "cpu/read.h"
 #include "cpu/rotary.h"
 
 #if defined(__AMX_BF16__)
@@ -33,13 +36,16 @@ const Kernels& kernels() {
         OUTRIDER_TEXT(OUTRIDER_ISA),
         PanelProduct<float>::kernel(),
         ProductBf16::kernel(),
-        kv_block_values,
+        Int8Product::kernel(),
+        Int4Product::kernel(),
+        kv_block_bytes,
         rotary_angles,
         residual_norm,
         rotate_and_store,
         attention,
         gated_activation,
         soft_cap,
+        read,
     };
     return table;
 }

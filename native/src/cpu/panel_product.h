@@ -141,14 +141,15 @@ struct PanelProduct {
                                int64_t first, int64_t count) {
         float sums[kRowsPerPass * kStrip] = {};
         float wide_input[kRowsPerPass * kSlice];
-        const T* input = static_cast<const T*>(rows.input) + first * rows.input_stride;
+        const int64_t stride = rows.input_stride / static_cast<int64_t>(sizeof(T));
+        const T* input = static_cast<const T*>(rows.input) + first * stride;
         const T* weights = strip_data(weight, strip);
         for (int64_t k = 0; k < weight.in_features; k += kSlice) {
             Slice<T> slice{};
             slice.weights = weights + k * kStrip;
             slice.depth = smaller(kSlice, weight.in_features - k);
             slice.sums = sums;
-            set_input(slice, input + k, rows.input_stride, count, wide_input);
+            set_input(slice, input + k, stride, count, wide_input);
             multiply_slice(slice, count);
         }
         write_sums<kStrip>(weight, rows, strip * kStrip, first, count, sums);
@@ -165,7 +166,9 @@ struct PanelProduct {
         }
     }
 
-    static constexpr ProductKernel kernel() { return {panel_bytes, store_row, load_row, multiply_panel}; }
+    static constexpr ProductKernel kernel() {
+        return {panel_bytes, store_row, load_row, nullptr, nullptr, multiply_panel};
+    }
 };
 
 }  // namespace outrider::cpu::OUTRIDER_ISA

@@ -13,6 +13,7 @@ try:
         Logits,
         Operations,
         PackedWeight,
+        ReadProbe,
         Sampler,
         Samples,
         SamplingState,
@@ -20,6 +21,7 @@ try:
         gumbel,
         gumbel_noise,
         isas,
+        kv_bytes,
         philox4x32,
     )
 except ModuleNotFoundError as error:
@@ -39,6 +41,7 @@ __all__ = [
     "Logits",
     "Operations",
     "PackedWeight",
+    "ReadProbe",
     "Sampler",
     "Samples",
     "SamplingState",
@@ -46,5 +49,6 @@ __all__ = [
     "gumbel",
     "gumbel_noise",
     "isas",
+    "kv_bytes",
     "philox4x32",
 ]
