@@ -12,6 +12,7 @@ from typing import Any
 
 from outrider import AsyncClient, Result
 from outrider.types import Token
+from tests.e2e.block_gauge import BlockGauge
 from tests.e2e.link_proxy import LinkProxy
 from tests.e2e.models import ROOT
 from tests.e2e.server_process import free_port
@@ -25,31 +26,36 @@ Action = Callable[[], Awaitable[None]]
 PROMPT = 'class Stack:\n    """A last-in, first-out stack."""\n\n    def __init__(self):\n        self._items = []\n\n'
 GREEDY: Options = {"temperature": 0.0, "seed": 7, "ignore_eos": True, "top_candidates": 2}
 SAMPLED: Options = {**GREEDY, "temperature": 0.7}
+READ_AHEAD = 40  # tokens that may be generated before it shows that their reader has paused
 
 
 class Service:
-    """`python -m services.NAME` in a process of its own, on one port, and what it logs."""
+    """`python -m services.NAME` in a process of its own, on one port, and what it logs; it ends when the test does."""
 
     def __init__(self, name: str, model: Path, logs: Path, *options: str, address: str | None = None) -> None:
         self.address = address or f"127.0.0.1:{free_port()}"
         self._log = logs / f"{name}.log"
-        common = ["--model", str(model), "--listen", self.address, "--threads", "1"]
-        self._command = [sys.executable, "-m", f"services.{name}", *common, *options]
+        self._gauge = BlockGauge(logs / f"{name}.blocks")
+        leash = [sys.executable, "-m", "tests.e2e.leash", name, str(logs / f"{name}.blocks")]
+        self._command = [*leash, "--model", str(model), "--listen", self.address, "--threads", "1", *options]
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start the process; it adds to the log of those before it."""
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                self._command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log
+                self._command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=log
             )
 
     def kill(self) -> None:
         """SIGKILL, in the middle of whatever it does; nothing if it does not run."""
         if self._process is not None:
+            assert self._process.stdin is not None
             self._process.kill()
             self._process.wait()
+            self._process.stdin.close()
             self._process = None
+            self._gauge.reset()
 
     def pause(self) -> None:
         """SIGSTOP."""
@@ -66,6 +72,11 @@ class Service:
         return 1024 * next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
 
     @property
+    def num_used_blocks(self) -> int:
+        """KV blocks that its sequences hold."""
+        return self._gauge.num_used
+
+    @property
     def log_size(self) -> int:
         """Where the log ends now, to look for what comes behind."""
         return self._log.stat().st_size
@@ -76,15 +87,20 @@ class Service:
 
     async def logs(self, text: str, since: int = 0) -> None:
         """Return once it has logged this; raises TimeoutError."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while text not in self.log(since):
-                assert self._running.poll() is None, self.log(since)
-                await asyncio.sleep(_POLL_SECONDS)
+
+        def has_logged() -> bool:
+            assert self._running.poll() is None, self.log(since)
+            return text in self.log(since)
+
+        await until(has_logged)
 
     @property
     def _running(self) -> subprocess.Popen[bytes]:
         assert self._process is not None
         return self._process
+
+
+MakeDraft = Callable[..., Service]
 
 
 class DraftedTarget:
@@ -155,6 +171,13 @@ async def _read(client: AsyncClient, prompt: str, options: Options, at: Mapping[
         return stream.result
 
 
+async def until(condition: Callable[[], bool]) -> None:
+    """Return once it holds; raises TimeoutError."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not condition():
+            await asyncio.sleep(_POLL_SECONDS)
+
+
 def assert_same(result: Result, alone: Result) -> None:
     """All that a client may rely on: ids, bits of log-probabilities, text, and why it ended."""
     assert result.token_ids == alone.token_ids
@@ -164,6 +187,13 @@ def assert_same(result: Result, alone: Result) -> None:
     assert (result.stop_string, result.stop_token_id) == (alone.stop_string, alone.stop_token_id)
     assert result.usage.completion_tokens == alone.usage.completion_tokens
     assert result.resumed == 0
+
+
+def assert_counts(result: Result) -> None:
+    """There were enough predictions for the equality to mean something, right ones and wrong ones."""
+    assert result.speculation.predicted >= 50
+    assert 0 < result.speculation.accepted < result.speculation.predicted
+    assert result.speculation.no_speculation_reason is None
 
 
 def accepted_behind(result: Result, num_tokens: int) -> int:

@@ -3,7 +3,7 @@
 import asyncio
 import itertools
 import random
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
 from typing import Self
 
 import grpc
@@ -26,6 +26,7 @@ Reply = Callable[[Commit, int], Iterable[Garbage]]
 _FLOOD, _LONG_RUN = 20_000, 8192  # messages; tokens in one
 _HELLO = DraftResponse(hello=DraftHello(protocol_version=1, model="garbage", context_length=2048))
 _VOCABULARY = range(4, 8192)
+_SMALL_VOCABULARY = range(4, 500)  # of the random checkpoints
 _LARGEST = 2**32 - 1
 
 
@@ -83,6 +84,11 @@ async def silence(requests: AsyncIterator[DraftRequest]) -> AsyncIterator[Garbag
     yield
 
 
+async def hanging_up(requests: AsyncIterator[DraftRequest]) -> AsyncIterator[Garbage]:
+    """Says hello and goodbye."""
+    yield _HELLO
+
+
 async def no_hello(requests: AsyncIterator[DraftRequest]) -> AsyncIterator[Garbage]:
     """Predicts without having said who it is."""
     yield _run(1, epoch=1, position=0, token_ids=[5])
@@ -96,6 +102,24 @@ async def flood_of_long_runs(requests: AsyncIterator[DraftRequest]) -> AsyncIter
         position = _end(commit) + number * _LONG_RUN
         yield _run(commit.sequence_id, epoch=1, position=position, token_ids=[*range(5000, 5000 + _LONG_RUN)])
     await asyncio.Event().wait()
+
+
+def never_right(said: Mapping[int, Collection[int]]) -> Behaviour:
+    """Predicts, at every position, tokens other than those said there, and some nonsense besides."""
+
+    def reply(commit: Commit, count: int) -> Iterator[Garbage]:
+        chance = random.Random(count)
+        positions = range(_end(commit), _end(commit) + chance.randrange(1, 9))
+        token_ids = [_one_but(said.get(position, ()), chance) for position in positions]
+        yield _run(commit.sequence_id, epoch=2 * count, position=_end(commit), token_ids=token_ids)
+        if count % 4 == 0:
+            yield from chance.choice(_NONSENSE)(commit, count)
+
+    return replying(reply)
+
+
+def _one_but(said: Collection[int], chance: random.Random) -> int:
+    return chance.choice([token_id for token_id in _SMALL_VOCABULARY if token_id not in said])
 
 
 def wrong_tokens(commit: Commit, count: int) -> Iterator[Garbage]:
@@ -145,6 +169,12 @@ def flood_of_stale_runs(commit: Commit, count: int) -> Iterator[Garbage]:
         yield from (_run(commit.sequence_id, epoch=1, position=5, token_ids=[5]) for _ in range(_FLOOD))
 
 
+def flood_of_ids_out_of_range(commit: Commit, count: int) -> Iterator[Garbage]:
+    """Says over and over what no token is."""
+    for epoch in range(100 * count, 100 * count + 100):
+        yield _run(commit.sequence_id, epoch=epoch, position=_end(commit), token_ids=[8192])
+
+
 def empty_messages(commit: Commit, count: int) -> Iterator[Garbage]:
     """A message with nothing in it."""
     yield DraftResponse()
@@ -165,6 +195,9 @@ def half_a_message(commit: Commit, count: int) -> Iterator[Garbage]:
 def cancelled(commit: Commit, count: int) -> Iterator[Garbage]:
     """Ends the link as if the target had wanted it."""
     yield grpc.StatusCode.CANCELLED
+
+
+_NONSENSE: tuple[Reply, ...] = (ids_out_of_range, wrong_positions, unknown_sequences, unasked_alternates)
 
 
 def _run(sequence_id: int, *, epoch: int, position: int, token_ids: list[int]) -> DraftResponse:

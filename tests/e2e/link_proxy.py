@@ -35,6 +35,10 @@ class LinkProxy:
         return self
 
     async def __aexit__(self, *error: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Reset every connection, and take no new ones."""
         self._server.close()
         self.cut()
         for task in self._tasks:

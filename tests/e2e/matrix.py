@@ -16,7 +16,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 
 from services.engine.native import isas
 from tests.e2e.cells import MODELS, Cell, all_cells, by_setup
-from tests.e2e.models import folder
+from tests.e2e.models import draft_folder, folder
 from tests.e2e.rig import Rig
 from tests.e2e.store import CellResult, Store, store_of_this_build
 from tests.e2e.streams import StreamKey, streams_of
@@ -27,6 +27,8 @@ def main() -> int:
     arguments = _arguments()
     for model in MODELS:
         folder(model)  # written once, before the workers need it
+        for kind in ("good", "random"):
+            draft_folder(model, kind)
     store = store_of_this_build(MODELS)
     cells = [cell for cell in all_cells(arguments.isa) if arguments.only in cell.name]
     missing = [cell for cell in cells if not _has_passed(store, cell)]

@@ -6,7 +6,6 @@ from collections.abc import Sequence as Tokens
 
 from services.engine.sequence import Sequence
 
-KINDS = ("right", "wrong", "mixed")
 _SHARE_RIGHT = 0.7
 
 
@@ -18,6 +17,7 @@ class ScriptedPredictor:
     """
 
     absence = ""
+    num_arrivals = 0
 
     def __init__(self, script_of: Callable[[str], tuple[str, Tokens[int]] | None], *, vocab_size: int) -> None:
         """`script_of` gives the kind of predictions and the right tokens, or None where nothing is predicted."""

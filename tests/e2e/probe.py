@@ -2,38 +2,46 @@
 
 import mmap
 import struct
+import threading
 from pathlib import Path
 from typing import Any
 
 from services.engine.request import Request
 from services.engine.scheduler import ScheduledRows
 from services.target.engine import TargetEngine
+from services.target.remote_predictor import RemotePredictor
 from tests.e2e.streams import INTRUDER
 
-_COUNTERS = ("most_sequences", "partial_prefills", "preemptions", "resumed_streams", "resumed_tokens")
-_FORMAT = f"<{len(_COUNTERS)}q"
+_COUNTERS = ("most_sequences", "partial_prefills", "preemptions", "resumed_streams", "resumed_tokens", "useful_runs")
+_COUNTERS += (_LASTING := ("links", "lost_links"))
+_COUNT = struct.Struct("<q")
 
 
 class Probe:
     """Counts shared between the server that does things and the test that asks what was done.
 
     `most_sequences` is the most that one pass held, `preemptions` the most that live sequences had been through; the
-    others are sums. A stream that only keeps another company counts as a sequence and for nothing else.
+    others are sums. The last two are not reset: they tell whether the target is linked with a draft. A stream that
+    only keeps another company counts as a sequence and for nothing else.
     """
 
     def __init__(self, path: Path) -> None:
         if not path.exists():
-            path.write_bytes(bytes(struct.calcsize(_FORMAT)))
+            path.write_bytes(bytes(len(_COUNTERS) * _COUNT.size))
         with path.open("r+b") as file:
             self._memory = mmap.mmap(file.fileno(), 0)
+        self._adding = threading.Lock()  # the engine thread and the event loop both count
 
     def read(self) -> dict[str, int]:
         """The counts by name."""
-        return dict(zip(_COUNTERS, struct.unpack(_FORMAT, self._memory[:]), strict=True))
+        counts = (count for (count,) in _COUNT.iter_unpack(self._memory[:]))
+        return dict(zip(_COUNTERS, counts, strict=True))
 
     def reset(self) -> None:
-        """All counts to 0."""
-        self._memory[:] = bytes(len(self._memory))
+        """All counts that do not last to 0."""
+        for index, name in enumerate(_COUNTERS):
+            if name not in _LASTING:
+                _COUNT.pack_into(self._memory, index * _COUNT.size, 0)
 
     def close(self) -> None:
         """Unmap the file."""
@@ -57,6 +65,30 @@ class Probe:
         scheduler.schedule = watched_schedule  # type: ignore[method-assign]
         engine.submit = watched_submit  # type: ignore[method-assign]
 
+    def watch_link(self, predictor: RemotePredictor) -> None:
+        """Count from now on when a target's link to its draft comes and goes, and what it brings; there is none yet."""
+        connected, disconnected, predicted = predictor.connected, predictor.disconnected, predictor.predicted
+        counts = self.read()
+        self._add(lost_links=counts["links"] - counts["lost_links"])  # those of a process that was killed
+
+        def watched_connected() -> None:
+            connected()
+            self._add(links=1)
+
+        def watched_disconnected(reason: str) -> None:
+            was_linked = not predictor.absence
+            disconnected(reason)
+            self._add(lost_links=was_linked)
+
+        def watched_predicted(sequence_id: int, **run: Any) -> bool:
+            is_useful = predicted(sequence_id, **run)
+            self._add(useful_runs=is_useful)
+            return is_useful
+
+        predictor.predicted = watched_predicted  # type: ignore[method-assign]
+        predictor.connected = watched_connected  # type: ignore[method-assign]
+        predictor.disconnected = watched_disconnected  # type: ignore[method-assign]
+
     def _saw(self, batch: list[ScheduledRows], preemptions: int) -> None:
         counts = self.read()
         self._add(
@@ -66,9 +98,10 @@ class Probe:
         )
 
     def _add(self, **amounts: int) -> None:
-        if any(amounts.values()):
-            counts = self.read()
-            self._memory[:] = struct.pack(_FORMAT, *(counts[name] + amounts.get(name, 0) for name in _COUNTERS))
+        with self._adding:
+            for name, amount in amounts.items():
+                offset = _COUNTERS.index(name) * _COUNT.size
+                _COUNT.pack_into(self._memory, offset, _COUNT.unpack_from(self._memory, offset)[0] + amount)
 
 
 def _counts(request: Request) -> bool:

@@ -9,6 +9,7 @@ from outrider import AsyncClient, OutriderError
 from tests.e2e.cells import Cell, Setup, plainest
 from tests.e2e.run import CellRun, connect, run_reference
 from tests.e2e.server_process import ServerProcess
+from tests.e2e.stage import Stage
 from tests.e2e.store import CellResult, Store
 from tests.e2e.streams import NEW_TOKENS, StreamKey, stop_string, streams_of
 from tests.e2e.transcript import Transcript
@@ -26,6 +27,7 @@ class Rig:
         self._store = store
         self._setup: Setup | None = None
         self._server: ServerProcess | None = None
+        self._stage: Stage | None = None
 
     def __enter__(self) -> "Rig":
         return self
@@ -34,10 +36,12 @@ class Rig:
         self.stop()
 
     def stop(self) -> None:
-        """End the server."""
+        """End the server and its draft."""
+        if self._stage is not None:
+            self._stage.clear()
         if self._server is not None:
             self._server.stop()
-        self._setup = self._server = None
+        self._setup = self._server = self._stage = None
 
     def run(self, cell: Cell) -> CellResult:
         """Run one cell and keep its result; whatever goes wrong is a problem of the cell."""
@@ -63,9 +67,13 @@ class Rig:
     async def _run(self, cell: Cell) -> list[str]:
         references = {key: self._reference(key) for key in streams_of(cell)}
         server = await self._serve(cell.setup)
+        assert self._stage is not None
+        if cell.setup.source == "draft":  # what it has learned of another draft's pace is no part of this cell
+            server.kill_and_start_again()
+            await server.wait_until_serving()
         undone: list[str] = []
-        for _ in range(_TRIES):
-            outcome = await CellRun(cell, server, references).run()
+        for attempt in range(_TRIES):
+            outcome = await CellRun(cell, server, self._stage, references, attempt).run()
             undone = undone_of(cell, outcome)
             if (differences := differences_of(cell, outcome, references)) or not undone:
                 return [*differences, *undone]
@@ -101,6 +109,7 @@ class Rig:
             self.stop()
             self._setup = setup
             self._server = ServerProcess(setup, self._store.root)
+            self._stage = Stage(self._server.draft_address, self._server.probe, self._server.logs)
         await self._server.wait_until_serving()
         return self._server
 

@@ -1,21 +1,30 @@
-"""Runs one cell's streams against its server, and kills the server where the cell says so."""
+"""Runs one cell's streams against its server, and disturbs the server or its draft where the cell says so."""
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from outrider import AsyncClient, Chunk, Result
 from tests.e2e.cells import Cell
 from tests.e2e.server_process import ServerProcess
+from tests.e2e.stage import Stage
 from tests.e2e.streams import INTRUDER, NUM_PROMPTS, StreamKey, intruder_options, prompt_of, streams_of
 from tests.e2e.transcript import Transcript
 
 _CELL_SECONDS = 180
 _REFERENCE_SECONDS = 60
-_KILLS = 2
-_CHANNEL = (("grpc.initial_reconnect_backoff_ms", 100), ("grpc.max_reconnect_backoff_ms", 100))
+_CHANNEL = (
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 100),
+    ("grpc.http2.bdp_probe", 0),  # reads little ahead of its caller, so that what is disturbed still runs
+    ("grpc.http2.lookahead_bytes", 1024),
+)
+_GRACE = 8  # tokens that a reader takes without the draft before it waits for it, or lets it go on
+_REST_EVERY = 16  # tokens: a target as tiny as ours outruns its draft unless its reader lets the draft catch up
+_REST_POLLS, _POLL_SECONDS = 30, 0.01
 
 
 @dataclass(slots=True)
@@ -25,34 +34,48 @@ class Outcome:
     results: dict[StreamKey, Result] = field(default_factory=dict)
     device: str = ""
     kills_in_stream: int = 0
+    draft_was_back: dict[StreamKey, int] = field(default_factory=dict)  # behind so many tokens of a stream
     counts: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
-class _Kill:
-    """When the server is to be killed: as soon as a stream has received so many tokens."""
+class _Blow:
+    """What is to be done as soon as a stream has received so many tokens."""
 
     key: StreamKey
     position: int
-    is_done: bool = False
+    strike: Callable[[StreamKey], Awaitable[None]]
 
 
 class CellRun:
     """One run of one cell."""
 
-    def __init__(self, cell: Cell, server: ServerProcess, references: dict[StreamKey, Transcript]) -> None:
-        """`references` are those of all the cell's streams."""
+    def __init__(
+        self, cell: Cell, server: ServerProcess, stage: Stage, references: dict[StreamKey, Transcript], attempt: int
+    ) -> None:
+        """`references` are those of all the cell's streams; each attempt comes at other moments."""
         self._cell = cell
         self._server = server
+        self._stage = stage
         self._references = references
-        self._kills = _plan_kills(cell, references)
+        self._chance = random.Random(f"{cell.name} {attempt}")
+        self._blows = self._plan()
+        self._num_received: dict[StreamKey, int] = {}
+        self._num_links = 0
         self._outcome = Outcome()
 
     async def run(self) -> Outcome:
         """Run all streams to their end; raises OutriderError or TimeoutError if one does not get there."""
+        async with asyncio.timeout(_CELL_SECONDS):
+            if self._cell.setup.source == "script":
+                return await self._run()
+            async with self._stage.set(self._cell, self._said()):
+                return await self._run()
+
+    async def _run(self) -> Outcome:
         self._server.probe.reset()
         keys = streams_of(self._cell)
-        async with connect(self._server) as client, asyncio.timeout(_CELL_SECONDS):
+        async with connect(self._server) as client:
             self._outcome.device = (await client.model_info()).fingerprint_parts.device
             if self._cell.company == "alone":
                 for key in keys:
@@ -70,11 +93,13 @@ class CellRun:
             await self._run_stream(client, key)
 
     async def _run_stream(self, client: AsyncClient, key: StreamKey) -> None:
+        self._num_received[key] = 0
         async with client.stream(key.prompt_ids(), **self._options(key)) as stream:
-            num_received = 0
             async for chunk in stream:
-                num_received += len(chunk.token_ids)
-                self._kill_at(key, num_received)
+                self._num_received[key] += len(chunk.token_ids)
+                await self._strike(key)
+                if self._num_received[key] % _REST_EVERY < len(chunk.token_ids):
+                    await self._rest()
             self._outcome.results[key] = stream.result
 
     def _options(self, key: StreamKey) -> dict[str, object]:
@@ -86,20 +111,69 @@ class CellRun:
             return {**options, "speculation": "never"}
         return {**options, "speculation": "always", "num_predictions": 1 + key.prompt % NUM_PROMPTS}
 
-    def _kill_at(self, key: StreamKey, num_received: int) -> None:
-        for kill in self._kills:
-            if kill.key == key and not kill.is_done and num_received >= kill.position:
-                kill.is_done = True
-                self._server.kill_and_start_again()
-                self._outcome.kills_in_stream += num_received < len(self._references[key].token_ids)
+    def _said(self) -> dict[int, set[int]]:
+        """What the streams have at every position."""
+        said: dict[int, set[int]] = defaultdict(set)
+        for key, reference in self._references.items():
+            for position, token_id in enumerate(reference.token_ids, start=len(key.prompt_ids())):
+                said[position].add(token_id)
+        return said
 
+    def _plan(self) -> list[_Blow]:
+        """The server is killed in two of the streams; its draft is struck in two that run alone, or in one of many."""
+        names = sorted(self._references, key=lambda key: key.name)
+        if self._cell.fate == "killed":
+            return [_Blow(key, self._position(key, 3 / 4), self._kill_server) for key in self._chance.sample(names, 2)]
+        blows = {"killed": (self._kill_draft, self._await_draft), "paused": (self._pause_draft, self._resume_draft)}
+        if self._cell.predictions not in blows:
+            return []
+        first, second = blows[self._cell.predictions]
+        keys = self._chance.sample(names, 2 if self._cell.company == "alone" else 1)
+        early = {key: self._position(key, 1 / 3) for key in keys}
+        return [
+            blow
+            for key, position in early.items()
+            for blow in (_Blow(key, position, first), _Blow(key, position + _GRACE, second))
+        ]
 
-def _plan_kills(cell: Cell, references: dict[StreamKey, Transcript]) -> list[_Kill]:
-    if cell.fate != "killed":
-        return []
-    chance = random.Random(cell.name)
-    keys = chance.sample(sorted(references, key=lambda key: key.name), _KILLS)
-    return [_Kill(key, chance.randrange(1, max(2, len(references[key].token_ids) * 3 // 4))) for key in keys]
+    def _position(self, key: StreamKey, latest: float) -> int:
+        """A random position in a stream, at most this share of it behind its beginning."""
+        return self._chance.randrange(1, max(2, int(len(self._references[key].token_ids) * latest)))
+
+    async def _strike(self, key: StreamKey) -> None:
+        while due := [blow for blow in self._blows if blow.key == key and self._num_received[key] >= blow.position]:
+            self._blows.remove(due[0])
+            await due[0].strike(key)
+
+    async def _rest(self) -> None:
+        """Read no further until the draft has predicted something that the target does not have yet, or for a while."""
+        if self._cell.setup.source != "draft" or self._cell.predictions == "absent":
+            return
+        num_runs = self._server.probe.read()["useful_runs"]
+        for _ in range(_REST_POLLS):
+            await asyncio.sleep(_POLL_SECONDS)
+            if self._server.probe.read()["useful_runs"] > num_runs:
+                return
+
+    async def _kill_server(self, key: StreamKey) -> None:
+        self._server.kill_and_start_again()
+        self._outcome.kills_in_stream += self._num_received[key] < len(self._references[key].token_ids)
+
+    async def _kill_draft(self, key: StreamKey) -> None:
+        self._num_links = self._stage.kill_and_start_again()
+
+    async def _await_draft(self, key: StreamKey) -> None:
+        await self._stage.linked(after=self._num_links)
+        self._outcome.draft_was_back[key] = self._num_received[key]
+        await self._rest()
+
+    async def _pause_draft(self, key: StreamKey) -> None:
+        self._stage.pause()
+
+    async def _resume_draft(self, key: StreamKey) -> None:
+        self._stage.resume()
+        self._outcome.draft_was_back[key] = self._num_received[key]
+        await self._rest()
 
 
 def connect(server: ServerProcess) -> AsyncClient:
@@ -110,7 +184,7 @@ def connect(server: ServerProcess) -> AsyncClient:
 @asynccontextmanager
 async def intruder(client: AsyncClient, key: StreamKey) -> AsyncIterator[None]:
     """An older stream that takes blocks while it lasts."""
-    options = {**intruder_options(), "request_id": f"{INTRUDER}/{key.name}"}
+    options = {**intruder_options(), "speculation": "never", "request_id": f"{INTRUDER}/{key.name}"}
     async with client.stream(prompt_of(key.model, -1), **options) as stream:
         chunks = aiter(stream)
         await anext(chunks)

@@ -29,11 +29,15 @@ class ServerProcess:
     def __init__(self, setup: Setup, store: Path) -> None:
         """`store` is the folder of the references, and where the log and the probe's file go."""
         self.address = f"127.0.0.1:{free_port()}"
-        self._probe_file = store / "servers" / f"{setup.name}.probe"
+        self.draft_address = f"127.0.0.1:{free_port()}"
+        self.logs = store / "servers" / setup.name
+        self.logs.mkdir(exist_ok=True)
+        self._probe_file = self.logs / "probe"
         self.probe = Probe(self._probe_file)
-        self._log = (store / "servers" / f"{setup.name}.log").open("w")
+        self._log = (self.logs / "target.log").open("w")
         files = {"store": str(store), "probe": str(self._probe_file)}
-        arguments = {"setup": asdict(setup), "address": self.address, **files}
+        addresses = {"address": self.address, "draft_address": self.draft_address}
+        arguments = {"setup": asdict(setup), **addresses, **files}
         self._command = [sys.executable, "-m", "tests.e2e.target_process", json.dumps(arguments)]
         self._process = self._spawn()
 

@@ -116,9 +116,13 @@ def prompt_of(model: str, index: int) -> list[int]:
     """The ids of one prompt; -1 is the intruder's."""
     length = _INTRUDER_PROMPT if index < 0 else _PROMPT_LENGTHS[index]
     if model == "demo" and index >= 0:
-        start = 11 * index
-        return _source_ids()[start : start + length]
+        return source_prompt(11 * index, length)
     return random_prompt(f"{model} {index}", length)
+
+
+def source_prompt(start: int, length: int) -> list[int]:
+    """Ids of a piece of source code, as the demo model knows it."""
+    return _source_ids()[start : start + length]
 
 
 def random_prompt(name: str, length: int) -> list[int]:
@@ -132,12 +136,12 @@ def intruder_options() -> dict[str, Any]:
 
 
 def stop_string(text: str) -> str:
-    """A few characters from beyond the middle of a text, with no replacement character among them."""
-    for length in range(_STOP_CHARACTERS, 0, -1):
-        for start in range(len(text) * 3 // 5, len(text) - length):
-            candidate = text[start : start + length]
-            if "\ufffd" not in candidate:
-                return candidate
+    """A few characters that a text has for the first time about behind its middle, none a replacement character."""
+    starts = sorted(range(len(text) - _STOP_CHARACTERS), key=lambda start: abs(start - len(text) * 3 // 5))
+    for start in starts:
+        candidate = text[start : start + _STOP_CHARACTERS]
+        if "\ufffd" not in candidate and text.index(candidate) == start:
+            return candidate
     raise ValueError(f"no stop string can be cut out of {text!r}")
 
 

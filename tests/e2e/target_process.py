@@ -1,9 +1,10 @@
-"""A target service with scripted predictions and a probe: what `ServerProcess` starts."""
+"""A target service with a probe, and with scripted predictions or a draft: what `ServerProcess` starts."""
 
 import asyncio
 import functools
 import json
 import sys
+from collections.abc import Callable
 from collections.abc import Sequence as Tokens
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,11 @@ from typing import Any
 from services.engine.checkpoint import load_checkpoint
 from services.engine.config import EngineConfig
 from services.rpc.server_config import ServerConfig
+from services.target.remote_predictor import RemotePredictor
 from services.target.server import TargetServer
-from tests.e2e.cells import Setup
+from tests.e2e.cells import SCRIPTED, Setup
 from tests.e2e.models import folder
-from tests.e2e.predictions import KINDS, ScriptedPredictor
+from tests.e2e.predictions import ScriptedPredictor
 from tests.e2e.probe import Probe
 from tests.e2e.store import read_reference
 
@@ -44,19 +46,26 @@ def script_finder(store: Path) -> Any:
     @functools.cache
     def find(request_id: str) -> tuple[str, Tokens[int]] | None:
         name, _, kind = request_id.rpartition("/")
-        reference = read_reference(store, name) if kind in KINDS else None
+        reference = read_reference(store, name) if kind in SCRIPTED else None
         return None if reference is None else (kind, reference.token_ids)
 
     return find
 
 
-async def _serve(setup: Setup, store: Path, address: str, probe: Probe) -> None:
+def _make_server(setup: Setup, store: Path, address: str, draft_address: str) -> TargetServer:
+    engine, server = engine_config(setup), ServerConfig(listen=address, drain_seconds=0)
+    if setup.source == "draft":
+        return TargetServer(engine, server, drafts=[draft_address])
+    vocab_size = load_checkpoint(engine.model).config.vocab_size
+    return TargetServer(engine, server, predictor=ScriptedPredictor(script_finder(store), vocab_size=vocab_size))
+
+
+async def _serve(make: Callable[[], TargetServer], probe: Probe) -> None:
     parent_has_ended = asyncio.Event()
     asyncio.get_running_loop().add_reader(sys.stdin, parent_has_ended.set)
-    config = engine_config(setup)
-    vocab_size = load_checkpoint(config.model).config.vocab_size
-    predictor = ScriptedPredictor(script_finder(store), vocab_size=vocab_size)
-    server = TargetServer(config, ServerConfig(listen=address, drain_seconds=0), predictor=predictor)
+    server = make()
+    if isinstance(server._predictor, RemotePredictor):
+        probe.watch_link(server._predictor)
     await server.start()
     try:
         await server.open()
@@ -71,8 +80,12 @@ def main() -> None:
     """Serve until standard input ends; the one argument is a JSON object."""
     sys.setswitchinterval(_SWITCH_INTERVAL)
     arguments = json.loads(sys.argv[1])
-    probe = Probe(Path(arguments["probe"]))
-    asyncio.run(_serve(Setup(**arguments["setup"]), Path(arguments["store"]), arguments["address"], probe))
+    setup, store = Setup(**arguments["setup"]), Path(arguments["store"])
+
+    def make() -> TargetServer:
+        return _make_server(setup, store, arguments["address"], arguments["draft_address"])
+
+    asyncio.run(_serve(make, Probe(Path(arguments["probe"]))))
 
 
 if __name__ == "__main__":

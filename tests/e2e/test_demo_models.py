@@ -1,11 +1,8 @@
 """The models that come with Outrider: small, a pair, and the draft worth asking."""
 
-import numpy as np
-
 from services.engine.checkpoint import load_checkpoint
-from services.engine.model_loader import load_decoder
-from services.engine.native import BLOCK_SIZE, Batch, Device, isas
 from services.engine.tokenizer import Tokenizer
+from tests.e2e.acceptance import OfflineDraft
 from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
 from tests.e2e.stepper import Stepper, request
 from tests.e2e.streams import prompt_of
@@ -28,12 +25,12 @@ def test_target_and_draft_share_one_vocabulary():
 
 async def test_the_draft_foretells_most_of_what_the_target_says():
     stepper = Stepper("demo")
+    draft = OfflineDraft()
     agreed: list[bool] = []
     for index in range(2, 8):
-        prompt = prompt_of("demo", index)
-        answer = await stepper.complete(request(prompt, temperature=0.0, max_tokens=NEW_TOKENS))
-        foretold = draft_choices([*prompt, *answer.token_ids])
-        agreed += [int(foretold[i]) == token_id for i, token_id in enumerate(answer.token_ids, start=len(prompt) - 1)]
+        asked = request(prompt_of("demo", index), temperature=0.0, max_tokens=NEW_TOKENS)
+        answer = await stepper.complete(asked)
+        agreed += draft.agreement(asked.prompt, answer.token_ids, asked.sampling)
     assert sum(agreed) / len(agreed) >= LEAST_ACCEPTANCE
 
 
@@ -43,18 +40,3 @@ async def test_the_target_writes_something_that_looks_like_python():
     answer = await stepper.complete(request(prompt, temperature=0.0, max_tokens=NEW_TOKENS))
     assert "    " in answer.text
     assert any(word in answer.text for word in ("return", "self", "with open", '"""'))
-
-
-def draft_choices(tokens: list[int]) -> np.ndarray:
-    """The draft's likeliest next token behind every token.  # [tokens]"""
-    num_blocks = -(-len(tokens) // BLOCK_SIZE)
-    device = Device.cpu(isas()[0], 1)
-    decoder = load_decoder(load_checkpoint(DEMO_DRAFT), device, weights="bf16", kv="bf16", num_blocks=num_blocks)
-    batch = Batch(max_rows=len(tokens), max_sequences=1, max_blocks=num_blocks)
-    batch.num_rows = batch.num_logits = len(tokens)
-    batch.num_sequences = 1
-    batch.token_ids[:] = tokens
-    batch.positions[:] = batch.logit_rows[:] = np.arange(len(tokens))
-    batch.sequences[:] = 0
-    batch.block_tables[0] = np.arange(num_blocks)
-    return decoder.forward(batch).numpy().argmax(axis=1)

@@ -2,41 +2,24 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 
 import pytest
-import torch
 
 from outrider import FinishReason, NoSpeculationReason, Result
 from outrider.types import Token
-from tests.checkpoints import copy_of, edit_weights
-from tests.e2e.draft_rig import GREEDY, PROMPT, SAMPLED, Action, DraftedTarget, Options, Service, accepted_behind
-from tests.e2e.models import DEMO_DRAFT, folder
-
-MakeDraft = Callable[..., Service]
-_READ_AHEAD = 40  # tokens that may be generated before it shows that their reader has paused
-
-
-@pytest.fixture
-def make_draft(target: DraftedTarget, tmp_path: Path) -> Iterator[MakeDraft]:
-    """Drafts, not started yet: the near one is where the target looks for it."""
-    made: list[Service] = []
-
-    def make(*options: str, model: Path = DEMO_DRAFT, near: bool = True) -> Service:
-        made.append(Service("draft", model, tmp_path, *options, address=target.draft_address if near else None))
-        return made[-1]
-
-    yield make
-    for draft in made:
-        draft.kill()
-
-
-def assert_counts(result: Result) -> None:
-    """There were enough predictions for the equality to mean something, right ones and wrong ones."""
-    assert result.speculation.predicted >= 50
-    assert 0 < result.speculation.accepted < result.speculation.predicted
-    assert result.speculation.no_speculation_reason is None
+from tests.e2e.draft_rig import (
+    GREEDY,
+    PROMPT,
+    READ_AHEAD,
+    SAMPLED,
+    Action,
+    DraftedTarget,
+    MakeDraft,
+    Options,
+    accepted_behind,
+    assert_counts,
+)
 
 
 @pytest.mark.parametrize("options", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
@@ -68,7 +51,7 @@ async def test_a_killed_draft_is_used_again_when_it_is_back(
     assert_counts(result)
     assert (result.speculation.draft_losses, result.speculation.draft_returns) == (1, 1)
     assert 0 < accepted_behind(result, 250) < result.speculation.accepted
-    assert not any(token.predicted for token in result.tokens[100 + _READ_AHEAD : 250])
+    assert not any(token.predicted for token in result.tokens[100 + READ_AHEAD : 250])
 
 
 async def test_a_stopped_draft_is_used_again_when_it_goes_on(target: DraftedTarget, make_draft: MakeDraft):
@@ -84,62 +67,30 @@ async def test_a_stopped_draft_is_used_again_when_it_goes_on(target: DraftedTarg
     result = await target.generate({**SAMPLED, "max_tokens": 600}, at={100: stop, 300: go_on})
     assert_counts(result)
     assert accepted_behind(result, 300) > 0
-    assert not any(token.predicted for token in result.tokens[100 + _READ_AHEAD : 300])
+    assert not any(token.predicted for token in result.tokens[100 + READ_AHEAD : 300])
     assert result.speculation.draft_losses == 0
 
 
-async def test_a_draft_with_another_vocabulary_is_refused(target: DraftedTarget, make_draft: MakeDraft):
-    since = target.service.log_size
-    make_draft(model=folder("qwen3")).start()
-    await target.service.logs("FAILED_PRECONDITION", since)
-    speculation = (await target.generate({**GREEDY, "max_tokens": 100})).speculation
-    assert (speculation.predicted, speculation.no_speculation_reason) == (0, NoSpeculationReason.UNAVAILABLE)
-    assert "the target's vocabulary is another one than the draft's" in speculation.no_speculation_detail
-
-
-async def test_a_sequence_outgrows_the_drafts_context(target: DraftedTarget, make_draft: MakeDraft):
-    await target.start_draft(make_draft("--context", "128"))
-    result = await target.generate({**GREEDY, "max_tokens": 300})
-    assert_counts(result)
-    num_prompt = result.usage.prompt_tokens
-    assert accepted_behind(result, 128 - num_prompt - 32) > 0  # until shortly before it
-    assert accepted_behind(result, 129 - num_prompt) == 0
-    later = await target.generate({**SAMPLED, "max_tokens": 80, "num_predictions": 8})
-    assert later.speculation.accepted > 0  # the draft is still there
-
-
-async def test_a_prompt_that_the_draft_cannot_hold(target: DraftedTarget, make_draft: MakeDraft):
-    await target.start_draft(make_draft("--context", "16"))
-    speculation = (await target.generate({**GREEDY, "max_tokens": 100})).speculation
-    assert (speculation.predicted, speculation.no_speculation_reason) == (0, NoSpeculationReason.UNAVAILABLE)
-    assert "the draft dropped the sequence: RELEASE_REASON_TOO_LONG" in speculation.no_speculation_detail
-
-
-async def test_a_draft_without_memory_for_two_drops_one_and_serves_the_next(
+async def test_a_draft_that_is_stopped_for_long_is_given_up_and_used_again_when_it_goes_on(
     target: DraftedTarget, make_draft: MakeDraft
 ):
-    await target.start_draft(make_draft("--kv-blocks", "4"))
-    options: Options = {"max_tokens": 95, "num_predictions": 8}
-    both = await asyncio.gather(target.generate({**GREEDY, **options}), target.generate({**SAMPLED, **options}))
-    assert sum(result.speculation.accepted for result in both) > 0
-    for _ in range(2):  # what the dropped one held is free again
-        assert_counts(await target.generate({**SAMPLED, **options}))
+    draft = make_draft()
+    await target.start_draft(draft)
 
+    async def stop_until_it_is_given_up() -> None:
+        since = target.service.log_size
+        draft.pause()
+        await target.service.logs(target.UNLINKED, since)
 
-async def test_a_draft_of_random_weights_is_only_wrong(target: DraftedTarget, make_draft: MakeDraft, tmp_path: Path):
-    def shuffle(tensors: dict[str, torch.Tensor]) -> None:
-        generator = torch.Generator().manual_seed(11)
-        for name, tensor in tensors.items():
-            order = torch.randperm(tensor.numel(), generator=generator)
-            tensors[name] = tensor.flatten()[order].reshape(tensor.shape)
+    async def go_on() -> None:
+        since = target.service.log_size
+        draft.resume()
+        await target.service.logs(target.LINKED, since)
 
-    model = copy_of(DEMO_DRAFT, tmp_path)
-    edit_weights(model, shuffle)
-    await target.start_draft(make_draft(model=model))
-    for options in (GREEDY, SAMPLED):
-        speculation = (await target.generate({**options, "max_tokens": 300})).speculation
-        assert speculation.predicted >= 50
-        assert speculation.accepted < speculation.predicted / 10
+    result = await target.generate({**SAMPLED, "max_tokens": 600}, at={100: stop_until_it_is_given_up, 300: go_on})
+    assert_counts(result)
+    assert accepted_behind(result, 300) > 0
+    assert (result.speculation.draft_losses, result.speculation.draft_returns) == (1, 1)
 
 
 async def test_a_link_that_delays(target: DraftedTarget, make_draft: MakeDraft):
@@ -162,7 +113,7 @@ async def test_a_link_that_stalls(target: DraftedTarget, make_draft: MakeDraft):
         result = await target.generate({**SAMPLED, "max_tokens": 600}, at={100: stall, 300: flow})
     assert_counts(result)
     assert accepted_behind(result, 300) > 0
-    assert not any(token.predicted for token in result.tokens[100 + _READ_AHEAD : 300])
+    assert not any(token.predicted for token in result.tokens[100 + READ_AHEAD : 300])
 
 
 async def test_a_link_that_is_cut(target: DraftedTarget, make_draft: MakeDraft):

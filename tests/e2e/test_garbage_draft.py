@@ -1,6 +1,7 @@
 """A draft that does not keep to the protocol costs the client nothing, and the target no memory."""
 
 import asyncio
+import re
 
 import pytest
 
@@ -52,12 +53,13 @@ async def test_nonsense_is_dropped(target: DraftedTarget, reply: Reply):
     ("behaviour", "told"),
     [
         (garbage_draft.no_hello, "it does not say hello"),
+        (garbage_draft.hanging_up, "it ended the stream"),
         (replying(garbage_draft.empty_messages), "it sent None where that has no place"),
         (replying(garbage_draft.second_hello), "it sent hello where that has no place"),
         (replying(garbage_draft.half_a_message), "it ended the stream"),
         (replying(garbage_draft.cancelled), "CANCELLED garbage"),
     ],
-    ids=["no_hello", "empty_messages", "second_hello", "half_a_message", "cancelled"],
+    ids=["no_hello", "hanging_up", "empty_messages", "second_hello", "half_a_message", "cancelled"],
 )
 async def test_a_broken_link_is_told_and_opened_again(target: DraftedTarget, behaviour: Behaviour, told: str):
     since = target.service.log_size
@@ -72,6 +74,25 @@ async def test_a_broken_link_is_told_and_opened_again(target: DraftedTarget, beh
         async with asyncio.timeout(PATIENCE_SECONDS):
             while draft.num_links == num_links:  # with nothing to follow, a link may well last
                 await target.generate({**GREEDY, "max_tokens": 50})
+
+
+@pytest.mark.parametrize("reply", [garbage_draft.flood_of_stale_runs, garbage_draft.flood_of_ids_out_of_range])
+async def test_a_draft_of_no_use_at_all_is_told_of_once(target: DraftedTarget, reply: Reply):
+    since = target.service.log_size
+    async with GarbageDraft(target.draft_address, replying(reply)):
+        await target.service.logs(target.LINKED, since)
+        linked = target.service.log_size
+        for options in (GREEDY, SAMPLED):
+            await target.generate({**options, "max_tokens": 200})
+        await target.service.logs("what the draft predicts is of no use", linked)
+    await target.service.logs("has sent", linked)
+    log = target.service.log(linked)
+    assert log.count("what the draft predicts is of no use") == 1
+    counts = re.search(r"has sent (\d+) runs, (\d+) of no use, (\d+) with ids out of range", log)
+    assert counts is not None
+    num_runs, num_useless, num_out_of_range = map(int, counts.groups())
+    assert num_useless == num_runs > 256
+    assert num_out_of_range == (num_runs if reply is garbage_draft.flood_of_ids_out_of_range else 0)
 
 
 async def test_a_silent_draft_is_given_up(target: DraftedTarget):

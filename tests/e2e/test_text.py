@@ -6,14 +6,15 @@ from math import ceil
 
 import pytest
 
-from tests.e2e.predictions import KINDS, ScriptedPredictor
+from tests.e2e.cells import SCRIPTED
+from tests.e2e.predictions import ScriptedPredictor
 from tests.e2e.stepper import Stepper, request
 from tests.e2e.streams import prompt_of
 
 MODELS = ("llama", "qwen3", "gemma2")
 PROMPT = prompt_of("llama", 3)
 RANDOM_TEXT = {"temperature": 1.0, "seed": 3, "max_tokens": 60}
-PREDICTIONS = ("none", *KINDS)
+PREDICTIONS = ("none", *SCRIPTED)
 
 
 def predicting(model: str, kind: str, script: tuple[int, ...]) -> Stepper:
@@ -61,7 +62,7 @@ async def test_the_text_after_some_tokens_depends_on_these_tokens_alone(model: s
     alone, generation = await Stepper(model).one_by_one(wanted)
     texts = generation.boundaries()
     assert len(texts) == len(alone.token_ids) + 1
-    for kind in KINDS:
+    for kind in SCRIPTED:
         transcript, generation = await predicting(model, kind, alone.token_ids).one_by_one(wanted)
         assert transcript == alone
         assert generation.boundaries().items() <= texts.items()

@@ -28,6 +28,11 @@ class Transcript:
         return cls(result.token_ids, records, result.text, str(result.finish_reason), result.stop_string)
 
     @classmethod
+    def of_part(cls, tokens: Sequence[Token], text: str) -> "Transcript":
+        """What a client was given that has not seen the end."""
+        return cls(tuple(token.id for token in tokens), tuple(map(_bits_of_token, tokens)), text, "", None)
+
+    @classmethod
     def of_events(cls, events: Sequence[Event]) -> "Transcript":
         """What the engine told a consumer, from any point to the end."""
         chunks = [event for event in events if isinstance(event, Chunk)]
@@ -49,6 +54,10 @@ class Transcript:
     def to_json(self) -> dict[str, Any]:
         """Plain values that JSON can hold."""
         return asdict(self)
+
+    def cut(self, num_tokens: int, num_characters: int) -> "Transcript":
+        """The beginning of it, without an end."""
+        return Transcript(self.token_ids[:num_tokens], self.records[:num_tokens], self.text[:num_characters], "", None)
 
     def difference(self, other: "Transcript") -> str | None:
         """The first difference in words; None if there is none."""

@@ -2,10 +2,14 @@
 
 from collections.abc import Iterator
 
+from outrider import NoSpeculationReason
 from tests.e2e.cells import Cell
 from tests.e2e.run import Outcome
 from tests.e2e.streams import StreamKey, streams_of
 from tests.e2e.transcript import Transcript
+
+_MIN_PREDICTED = 50
+_READ_AHEAD = 24  # tokens that may be generated before it shows that their reader has paused
 
 
 def differences_of(cell: Cell, outcome: Outcome, references: dict[StreamKey, Transcript]) -> list[str]:
@@ -36,7 +40,13 @@ def _undone(cell: Cell, outcome: Outcome) -> Iterator[str]:
     if (counts["preemptions"] > 0) != (cell.setup.blocks == "few"):
         yield f"{cell.setup.blocks} blocks, but {counts['preemptions']} preemptions"
     yield from _not_killed(cell, outcome)
-    yield from _not_predicted(cell, outcome)
+    if cell.setup.source == "script":
+        yield from _not_predicted(cell, outcome)
+    elif cell.predictions == "absent":
+        yield from _not_absent(outcome)
+    else:
+        yield from _not_drafted(cell, outcome)
+        yield from _not_back(cell, outcome)
 
 
 def _company_not_kept(cell: Cell, most_sequences: int) -> Iterator[str]:
@@ -57,6 +67,39 @@ def _not_killed(cell: Cell, outcome: Outcome) -> Iterator[str]:
             f"killed, but {outcome.kills_in_stream} kills were in mid stream, {resumed} streams were resumed, "
             f"with {counts['resumed_tokens']} tokens"
         )
+
+
+def _not_absent(outcome: Outcome) -> Iterator[str]:
+    for key, result in outcome.results.items():
+        figures = result.speculation
+        if figures.predicted or figures.no_speculation_reason is not NoSpeculationReason.UNAVAILABLE:
+            yield f"{key.name}: no draft, but {figures}"
+
+
+def _not_drafted(cell: Cell, outcome: Outcome) -> Iterator[str]:
+    """A server that was killed has taken its count with it: that of the records has the rest."""
+    predicted = sum(result.speculation.predicted for result in outcome.results.values())
+    rejected = predicted - sum(result.speculation.accepted for result in outcome.results.values())
+    accepted = sum(token.predicted for result in outcome.results.values() for token in result.tokens)
+    is_tested = predicted >= _MIN_PREDICTED and rejected > 0
+    is_of_its_kind = {"garbage": accepted == 0, "random": accepted < rejected}.get(cell.predictions, accepted > 0)
+    if not (is_tested and is_of_its_kind):
+        yield f"{cell.predictions} draft, but of {predicted} verified predictions {accepted} were accepted"
+
+
+def _not_back(cell: Cell, outcome: Outcome) -> Iterator[str]:
+    """What was on its way may be accepted a little longer; what is accepted behind that is of a draft that is back."""
+    if cell.predictions not in {"paused", "killed"}:
+        return
+    used_again = 0
+    for key, position in outcome.draft_was_back.items():
+        result = outcome.results[key]
+        used_again += sum(token.predicted for token in result.tokens[position + _READ_AHEAD :])
+        counts = (result.speculation.draft_losses, result.speculation.draft_returns)
+        if counts != ((1, 1) if cell.predictions == "killed" else (0, 0)):
+            yield f"{key.name}: draft {cell.predictions}, but it has losses and returns of {counts}"
+    if not used_again:
+        yield f"draft {cell.predictions}, but it was of no use again in {[*outcome.draft_was_back.values()]}"
 
 
 def _not_predicted(cell: Cell, outcome: Outcome) -> Iterator[str]:

@@ -1,0 +1,44 @@
+"""BlockGauge: how many KV blocks a service uses, for whoever does not live in its process."""
+
+import mmap
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+from services.engine.block_manager import BlockManager, BlockOwner
+
+_FORMAT = "<q"
+
+
+class BlockGauge:
+    """One number in a file that the service and the test share; 0 where there is no file yet."""
+
+    def __init__(self, path: Path) -> None:
+        if not path.exists():
+            path.write_bytes(bytes(struct.calcsize(_FORMAT)))
+        with path.open("r+b") as file:
+            self._memory = mmap.mmap(file.fileno(), 0)
+
+    @property
+    def num_used(self) -> int:
+        """Blocks that sequences own."""
+        (num_used,) = struct.unpack(_FORMAT, self._memory[:])
+        return num_used
+
+    def reset(self) -> None:
+        """The process is gone, and its blocks with it."""
+        self._memory[:] = struct.pack(_FORMAT, 0)
+
+    def watch(self) -> None:
+        """Follow every block manager of this process from now on; a service has one."""
+        BlockManager.grow = self._watched(BlockManager.grow)  # type: ignore[method-assign]
+        BlockManager.shrink = self._watched(BlockManager.shrink)  # type: ignore[method-assign]
+
+    def _watched(
+        self, change: Callable[[BlockManager, BlockOwner, int], None]
+    ) -> Callable[[BlockManager, BlockOwner, int], None]:
+        def watched(blocks: BlockManager, sequence: BlockOwner, num_tokens: int) -> None:
+            change(blocks, sequence, num_tokens)
+            self._memory[:] = struct.pack(_FORMAT, blocks.num_blocks - blocks.num_free)
+
+        return watched
