@@ -12,8 +12,11 @@ namespace outrider {
 
 void register_device(py::module_& module) {
     module.def("isas", &cpu_isas);
+    module.def("cuda_devices", &cuda_devices);
+    module.def("cuda_problem", &cuda_problem);
     py::class_<Device, std::shared_ptr<Device>>(module, "Device", py::is_final())
         .def_static("cpu", &make_cpu_device, py::arg("isa"), py::arg("threads"))
+        .def_static("cuda", &make_cuda_device, py::arg("index"), py::arg("threads"))
         .def_property_readonly("name", &Device::name)
         .def_property_readonly("threads", [](Device& device) { return device.pool().size(); });
 }

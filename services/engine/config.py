@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from services.engine.model_config import ModelConfig
-from services.engine.native import BLOCK_SIZE, isas
+from services.engine.native import BLOCK_SIZE, Device, cuda_devices, cuda_problem, isas
 
 FORMATS = {"bf16": 2, "f32": 4}  # bytes of one value
 ISA_VARIABLE = "OUTRIDER_ISA"
+CPU = "cpu"
 _COUNTS = ("threads", "kv_memory", "kv_blocks", "context_length", "prefill_chunk", "max_sequences", "stream_capacity")
 
 
@@ -24,6 +25,7 @@ class EngineConfig:
     model: Path
     isa: str
     threads: int
+    device: str = CPU  # or "cuda:0", "cuda:1", …
     weights: str = "bf16"
     kv: str = "bf16"
     kv_memory: int = 2 << 30  # bytes, an upper bound
@@ -36,6 +38,7 @@ class EngineConfig:
 
     def __post_init__(self) -> None:
         _check_choice("isa", self.isa, isas())
+        _check_device(self.device)
         _check_choice("weights", self.weights, FORMATS)
         _check_choice("kv", self.kv, FORMATS)
         for name in _COUNTS:
@@ -43,6 +46,12 @@ class EngineConfig:
                 raise ConfigError(f"{name} is {value}; it must be at least 1")
         if self.max_rows < self.max_sequences:
             raise ConfigError(f"max_rows is {self.max_rows}; it must be at least max_sequences ({self.max_sequences})")
+
+    def open_device(self) -> Device:
+        """The device that computes; raises RuntimeError where a GPU cannot be used after all."""
+        if self.device == CPU:
+            return Device.cpu(self.isa, self.threads)
+        return Device.cuda(_gpus().index(self.device), self.threads)
 
     def num_blocks(self, model: ModelConfig) -> int:
         """KV blocks to allocate: all that the sequences could ever fill, within the memory allowed.
@@ -73,6 +82,16 @@ def resolve_isa(environment: Mapping[str, str] = os.environ) -> str:
 def resolve_threads(threads: int | None = None) -> int:
     """The number of threads asked for, else one for each core that this process may use."""
     return threads if threads is not None else len(os.sched_getaffinity(0))
+
+
+def _gpus() -> list[str]:
+    return [f"cuda:{index}" for index in range(len(cuda_devices()))]
+
+
+def _check_device(device: str) -> None:
+    if device not in (allowed := [CPU, *_gpus()]):
+        reason = f" (no GPU: {problem})" if (problem := cuda_problem()) else ""
+        raise ConfigError(f"device is {device!r}; it must be one of {', '.join(allowed)}{reason}")
 
 
 def _check_choice(name: str, value: str, allowed: Collection[str]) -> None:

@@ -25,7 +25,7 @@ class LoadedModel:
     def load(cls, config: EngineConfig) -> "LoadedModel":
         """Read the configured checkpoint, which takes long; raises CheckpointError where it is not as it should be."""
         checkpoint = load_checkpoint(config.model, context_length=config.context_length)
-        device = Device.cpu(config.isa, config.threads)
+        device = config.open_device()
         num_blocks = config.num_blocks(checkpoint.config)
         return cls(
             checkpoint=checkpoint,

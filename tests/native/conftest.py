@@ -1,12 +1,12 @@
-"""Fixtures of the native tests: every instruction set of this machine, every storage format."""
+"""Fixtures of the native tests: every device of this machine, every storage format."""
 
 import pytest
 
-from services.engine.native import isas
+from tests.native.devices import DEVICES
 
 
-@pytest.fixture(params=isas())
-def isa(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=DEVICES)
+def device_name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 

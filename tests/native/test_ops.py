@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from services.engine.native import BLOCK_SIZE, Device, KvLayer, Operations, PackedWeight
+from tests.native.devices import make_device
 
 RNG = np.random.default_rng(11)
 FRESH_STATE = RNG.bit_generator.state
@@ -29,8 +30,8 @@ def bits(values: np.ndarray) -> np.ndarray:
 
 
 @pytest.fixture
-def device(isa: str) -> Device:
-    return Device.cpu(isa, threads=2)
+def device(device_name: str) -> Device:
+    return make_device(device_name, threads=2)
 
 
 def packed(device: Device, number_format: str, matrix: np.ndarray) -> PackedWeight:
@@ -264,9 +265,9 @@ def test_stored_positions_are_all_that_attention_reads(device):
 
 
 @pytest.mark.parametrize("flush", [False, True])
-def test_the_callers_floating_point_state_changes_nothing(isa, flush):
+def test_the_callers_floating_point_state_changes_nothing(device_name, flush):
     """A library that flushes subnormals to zero in the calling thread must not decide our bits."""
-    device = Device.cpu(isa, threads=1)
+    device = make_device(device_name, threads=1)
     values = np.full((1, 40), 1e-40, dtype=np.float32)
     torch.set_flush_denormal(flush)
     try:

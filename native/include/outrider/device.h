@@ -14,9 +14,9 @@
 
 namespace outrider {
 
-/// Operations are enqueued in order and need not be finished when they return; only `download` waits for
-/// them. Every output row is computed by the same sequence of floating-point operations whatever the other
-/// rows are, however many there are, and however many threads run.
+/// Operations are enqueued in order and need not be finished when they return; only `download` is sure to
+/// wait for them. Every output row is computed by the same sequence of floating-point operations whatever the
+/// other rows are, however many there are, and however many threads run.
 class Device {
   public:
     virtual ~Device() = default;
@@ -30,6 +30,8 @@ class Device {
     virtual void upload(void* to, const void* from, size_t bytes) = 0;
     virtual void download(void* to, const void* from, size_t bytes) = 0;
     virtual void fill(void* to, uint8_t byte, size_t bytes) = 0;
+    /// Whether the host can read this device's memory as it is, as soon as an operation returns.
+    virtual bool host_reads() const { return true; }
 
     virtual std::unique_ptr<PackedWeight> make_weight(Format format, int out_features, int in_features) = 0;
     /// Bytes of one block of one layer, keys and values of all heads.
@@ -54,7 +56,14 @@ std::vector<std::string> cpu_isas();
 /// Throws std::invalid_argument for an ISA that cannot run here, or threads < 1.
 std::shared_ptr<Device> make_cpu_device(const std::string& isa, int threads);
 
-/// Throws std::runtime_error in a build without CUDA.
-std::shared_ptr<Device> make_cuda_device(int index);
+/// The names of the CUDA devices that this process can use, in the order of their indices, e.g. "cuda-sm_90".
+std::vector<std::string> cuda_devices();
+
+/// Why there are none; empty where there are.
+std::string cuda_problem();
+
+/// Throws std::runtime_error where there is no such device or this build has no CUDA, std::invalid_argument
+/// for threads < 1.
+std::shared_ptr<Device> make_cuda_device(int index, int threads);
 
 }  // namespace outrider

@@ -81,8 +81,11 @@ class Sampler {
     Samples sample(const Logits& logits, const std::vector<SequenceRows>& sequences);
 
   private:
+    const float* on_host(const Logits& logits);
+
     std::shared_ptr<Device> device_;
-    std::mutex callers_;               // one call at a time: the scratch is shared
+    std::mutex callers_;               // one call at a time: what follows is shared
+    std::vector<float> downloaded_;    // [rows, vocab_size], where the host cannot read the device's memory
     std::vector<RowScratch> scratch_;  // one per thread
 };
 

@@ -5,9 +5,16 @@
 
 namespace outrider {
 
-std::shared_ptr<Device> make_cuda_device(int) {
-    throw std::runtime_error(
-        "device \"cuda\" is not available: this build of the native module has no CUDA; use \"cpu\"");
+std::vector<std::string> cuda_devices() {
+    return {};
+}
+
+std::string cuda_problem() {
+    return "this build of the native module has no CUDA";
+}
+
+std::shared_ptr<Device> make_cuda_device(int, int) {
+    throw std::runtime_error(cuda_problem());
 }
 
 }  // namespace outrider

@@ -28,8 +28,7 @@ void require_valid(const SequenceRows& sequence, int vocab_size) {
                   [&](int32_t id) { require_in_vocabulary(id, vocab_size, "predictions"); });
 }
 
-std::vector<SamplingRow> make_rows(const Logits& logits, const std::vector<SequenceRows>& sequences) {
-    std::vector<SamplingRow> rows;
+void require_valid(const Logits& logits, const std::vector<SequenceRows>& sequences) {
     int64_t wanted = 0;
     for (const SequenceRows& sequence : sequences) {
         require_valid(sequence, logits.vocab_size());
@@ -40,10 +39,16 @@ std::vector<SamplingRow> make_rows(const Logits& logits, const std::vector<Seque
                                     " rows, but the states with their predictions need " +
                                     std::to_string(wanted));
     }
+}
+
+/// `logits` is memory of the host.  # [rows, vocab_size]
+std::vector<SamplingRow> make_rows(const float* logits, int vocab_size,
+                                   const std::vector<SequenceRows>& sequences) {
+    std::vector<SamplingRow> rows;
     for (const SequenceRows& sequence : sequences) {
         for (int j = sequence.first_row; j <= sequence.num_predictions; ++j) {
-            const float* values = logits.row(static_cast<int>(rows.size()));
-            rows.push_back({values, logits.vocab_size(), sequence.state, sequence.predictions, j});
+            rows.push_back({logits, vocab_size, sequence.state, sequence.predictions, j});
+            logits += vocab_size;
         }
     }
     return rows;
@@ -73,8 +78,9 @@ Samples Sampler::sample(const Logits& logits, const std::vector<SequenceRows>& s
     if (logits.device() != device_) {
         throw std::invalid_argument("logits: are on another device than the sampler");
     }
+    require_valid(logits, sequences);
     const std::lock_guard<std::mutex> guard(callers_);
-    const std::vector<SamplingRow> rows = make_rows(logits, sequences);
+    const std::vector<SamplingRow> rows = make_rows(on_host(logits), logits.vocab_size(), sequences);
     Samples samples = make_samples(rows.size());
     std::atomic<size_t> next{0};
     // One task per scratch, each taking rows until none is left.
@@ -85,6 +91,15 @@ Samples Sampler::sample(const Logits& logits, const std::vector<SequenceRows>& s
                                      }
                                  });
     return samples;
+}
+
+const float* Sampler::on_host(const Logits& logits) {
+    if (device_->host_reads()) {
+        return logits.data();
+    }
+    downloaded_.resize(static_cast<size_t>(logits.num_rows()) * logits.vocab_size());
+    device_->download(downloaded_.data(), logits.data(), downloaded_.size() * sizeof(float));
+    return downloaded_.data();
 }
 
 }  // namespace outrider

@@ -16,6 +16,12 @@ NOISE_VERSION: int
 def isas() -> list[str]:
     """The instruction sets that this machine and this build can run, best first, e.g. ["amx", "portable"]."""
 
+def cuda_devices() -> list[str]:
+    """The names of the CUDA devices that this process can use, in the order of their indices, e.g. ["cuda-sm_90"]."""
+
+def cuda_problem() -> str:
+    """Why there are no CUDA devices; empty where there are."""
+
 def philox4x32(counter: Sequence[int], key: Sequence[int]) -> tuple[int, int, int, int]:
     """One call of Philox4x32-10 (Salmon et al., SC'11): counter of four words, key of two."""
 
@@ -30,11 +36,18 @@ def derive_seed(seed: int, sample: int) -> int:
 
 @final
 class Device:
-    """Where tensors live and operations run: one instruction set and its own pool of threads."""
+    """Where tensors live and operations run: one instruction set or GPU, and its own pool of threads."""
 
     @staticmethod
     def cpu(isa: str, threads: int) -> Device:
         """Raises ValueError for an ISA that this machine cannot run, or threads < 1."""
+
+    @staticmethod
+    def cuda(index: int, threads: int) -> Device:
+        """A GPU, with host threads for what is done there (sampling).
+
+        Raises RuntimeError where there is no such GPU or this build has no CUDA, ValueError for threads < 1.
+        """
 
     @property
     def name(self) -> str: ...

@@ -1,0 +1,52 @@
+#include "cuda/cuda_weight.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "cuda/transpose.h"
+#include "source_values.h"
+
+namespace outrider::cuda {
+namespace {
+
+constexpr int64_t kStagedValues = int64_t{1} << 24;  // 64 MiB of float32 on their way to their places
+
+class Staging {
+  public:
+    Staging(Stream& stream, int64_t values)
+        : stream_(stream), data_(static_cast<float*>(stream.allocate(values * sizeof(float)))) {}
+    ~Staging() { stream_.release(data_); }
+    Staging(const Staging&) = delete;
+    Staging& operator=(const Staging&) = delete;
+
+    float* data() const { return data_; }
+
+  private:
+    Stream& stream_;
+    float* data_;
+};
+
+}  // namespace
+
+CudaWeight::CudaWeight(Stream& stream, Format format, int out_features, int in_features)
+    : PackedWeight(format, out_features, in_features),
+      stream_(stream),
+      view_{stream.allocate(bytes()), format, out_features, in_features} {}
+
+CudaWeight::~CudaWeight() {
+    stream_.release(view_.data);
+}
+
+void CudaWeight::store(int first_row, int rows, const void* values, SourceType type) {
+    const int64_t rows_at_once = std::clamp<int64_t>(kStagedValues / in_features(), 1, std::max(rows, 1));
+    const Staging staging(stream_, rows_at_once * in_features());
+    for (int64_t first = 0; first < rows; first += rows_at_once) {
+        const int64_t count = std::min<int64_t>(rows_at_once, rows - first);
+        const std::vector<float> converted =
+            to_float32(values, type, first * in_features(), count * in_features());
+        stream_.upload(staging.data(), converted.data(), converted.size() * sizeof(float));
+        transpose(stream_, staging.data(), count, view_, first_row + first);
+    }
+}
+
+}  // namespace outrider::cuda

@@ -1,0 +1,24 @@
+// CudaWeight: a matrix in a CUDA device's memory.
+#pragma once
+
+#include "cuda/stream.h"
+#include "cuda/weight_view.h"
+#include "outrider/packed_weight.h"
+
+namespace outrider::cuda {
+
+class CudaWeight final : public PackedWeight {
+  public:
+    CudaWeight(Stream& stream, Format format, int out_features, int in_features);
+    ~CudaWeight() override;
+
+    void store(int first_row, int rows, const void* values, SourceType type) override;
+
+    const WeightView& view() const { return view_; }
+
+  private:
+    Stream& stream_;
+    WeightView view_;
+};
+
+}  // namespace outrider::cuda
