@@ -14,6 +14,8 @@
 
 namespace outrider {
 
+class RowSampler;
+
 /// Operations are enqueued in order and need not be finished when they return; only `download` is sure to
 /// wait for them. Every output row is computed by the same sequence of floating-point operations whatever the
 /// other rows are, however many there are, and however many threads run.
@@ -30,14 +32,15 @@ class Device {
     virtual void upload(void* to, const void* from, size_t bytes) = 0;
     virtual void download(void* to, const void* from, size_t bytes) = 0;
     virtual void fill(void* to, uint8_t byte, size_t bytes) = 0;
-    /// Whether the host can read this device's memory as it is, as soon as an operation returns.
-    virtual bool host_reads() const { return true; }
 
     virtual std::unique_ptr<PackedWeight> make_weight(Format format, int out_features, int in_features) = 0;
     /// Bytes of one block of one layer, keys and values of all heads.
     virtual size_t kv_block_bytes(Format format, int num_kv_heads, int head_dim) const = 0;
 
     virtual int max_head_dim() const = 0;
+
+    /// What draws from logits in this device's memory; the device must outlive it.
+    virtual std::unique_ptr<RowSampler> make_row_sampler() = 0;
 
     virtual void embed(const Embed& op) = 0;
     virtual void rotary_angles(const RotaryAngles& op) = 0;
@@ -62,7 +65,7 @@ std::vector<std::string> cuda_devices();
 /// Why there are none; empty where there are.
 std::string cuda_problem();
 
-/// Throws std::runtime_error where there is no such device or this build has no CUDA, std::invalid_argument
+/// Throws DeviceError where there is no such device or this build has no CUDA, std::invalid_argument
 /// for threads < 1.
 std::shared_ptr<Device> make_cuda_device(int index, int threads);
 

@@ -33,7 +33,7 @@
 
 namespace outrider {
 
-struct RowScratch;
+class RowSampler;
 
 enum class SampleStatus : uint8_t {
     drawn = 0,
@@ -81,12 +81,9 @@ class Sampler {
     Samples sample(const Logits& logits, const std::vector<SequenceRows>& sequences);
 
   private:
-    const float* on_host(const Logits& logits);
-
     std::shared_ptr<Device> device_;
-    std::mutex callers_;               // one call at a time: what follows is shared
-    std::vector<float> downloaded_;    // [rows, vocab_size], where the host cannot read the device's memory
-    std::vector<RowScratch> scratch_;  // one per thread
+    std::mutex callers_;  // one call at a time: the row sampler's scratch is shared
+    std::unique_ptr<RowSampler> row_sampler_;
 };
 
 }  // namespace outrider

@@ -9,6 +9,7 @@
 #include "cuda/product.h"
 #include "cuda/residual_norm.h"
 #include "cuda/rotary.h"
+#include "cuda/sampling/cuda_row_sampler.h"
 #include "cuda/stream.h"
 #include "outrider/device.h"
 
@@ -32,7 +33,6 @@ class CudaDevice final : public Device {
     void upload(void* to, const void* from, size_t bytes) override { stream_.upload(to, from, bytes); }
     void download(void* to, const void* from, size_t bytes) override { stream_.download(to, from, bytes); }
     void fill(void* to, uint8_t byte, size_t bytes) override { stream_.fill(to, byte, bytes); }
-    bool host_reads() const override { return false; }
 
     std::unique_ptr<PackedWeight> make_weight(Format format, int out_features, int in_features) override {
         return std::make_unique<CudaWeight>(stream_, format, out_features, in_features);
@@ -43,6 +43,10 @@ class CudaDevice final : public Device {
     }
 
     int max_head_dim() const override { return std::numeric_limits<int>::max(); }
+
+    std::unique_ptr<RowSampler> make_row_sampler() override {
+        return std::make_unique<CudaRowSampler>(stream_);
+    }
 
     void embed(const Embed& op) override { cuda::embed(stream_, op, view_of(op.table)); }
     void rotary_angles(const RotaryAngles& op) override { cuda::rotary_angles(stream_, op); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "cuda/memory.h"
 #include "cuda/transpose.h"
 #include "source_values.h"
 
@@ -10,21 +11,6 @@ namespace outrider::cuda {
 namespace {
 
 constexpr int64_t kStagedValues = int64_t{1} << 24;  // 64 MiB of float32 on their way to their places
-
-class Staging {
-  public:
-    Staging(Stream& stream, int64_t values)
-        : stream_(stream), data_(static_cast<float*>(stream.allocate(values * sizeof(float)))) {}
-    ~Staging() { stream_.release(data_); }
-    Staging(const Staging&) = delete;
-    Staging& operator=(const Staging&) = delete;
-
-    float* data() const { return data_; }
-
-  private:
-    Stream& stream_;
-    float* data_;
-};
 
 }  // namespace
 
@@ -39,13 +25,12 @@ CudaWeight::~CudaWeight() {
 
 void CudaWeight::store(int first_row, int rows, const void* values, SourceType type) {
     const int64_t rows_at_once = std::clamp<int64_t>(kStagedValues / in_features(), 1, std::max(rows, 1));
-    const Staging staging(stream_, rows_at_once * in_features());
+    Memory<float> staging(stream_);
     for (int64_t first = 0; first < rows; first += rows_at_once) {
         const int64_t count = std::min<int64_t>(rows_at_once, rows - first);
         const std::vector<float> converted =
             to_float32(values, type, first * in_features(), count * in_features());
-        stream_.upload(staging.data(), converted.data(), converted.size() * sizeof(float));
-        transpose(stream_, staging.data(), count, view_, first_row + first);
+        transpose(stream_, staging.upload(converted), count, view_, first_row + first);
     }
 }
 

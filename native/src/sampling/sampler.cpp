@@ -1,13 +1,12 @@
 #include "outrider/sampler.h"
 
 #include <algorithm>
-#include <atomic>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "require_range.h"
-#include "sampling_row.h"
+#include "row_sampler.h"
 
 namespace outrider {
 namespace {
@@ -28,7 +27,8 @@ void require_valid(const SequenceRows& sequence, int vocab_size) {
                   [&](int32_t id) { require_in_vocabulary(id, vocab_size, "predictions"); });
 }
 
-void require_valid(const Logits& logits, const std::vector<SequenceRows>& sequences) {
+std::vector<SamplingRow> make_rows(const Logits& logits, const std::vector<SequenceRows>& sequences) {
+    std::vector<SamplingRow> rows;
     int64_t wanted = 0;
     for (const SequenceRows& sequence : sequences) {
         require_valid(sequence, logits.vocab_size());
@@ -39,38 +39,31 @@ void require_valid(const Logits& logits, const std::vector<SequenceRows>& sequen
                                     " rows, but the states with their predictions need " +
                                     std::to_string(wanted));
     }
-}
-
-/// `logits` is memory of the host.  # [rows, vocab_size]
-std::vector<SamplingRow> make_rows(const float* logits, int vocab_size,
-                                   const std::vector<SequenceRows>& sequences) {
-    std::vector<SamplingRow> rows;
     for (const SequenceRows& sequence : sequences) {
         for (int j = sequence.first_row; j <= sequence.num_predictions; ++j) {
-            rows.push_back({logits, vocab_size, sequence.state, sequence.predictions, j});
-            logits += vocab_size;
+            const float* values = logits.row(static_cast<int>(rows.size()));
+            rows.push_back({values, logits.vocab_size(), sequence.state, sequence.predictions, j});
         }
     }
     return rows;
 }
 
-Samples make_samples(size_t rows) {
-    return {std::vector<int32_t>(rows), std::vector<SampleStatus>(rows), std::vector<float>(rows),
-            std::vector<float>(rows), std::vector<std::vector<Candidate>>(rows)};
-}
-
-void store(RowSample sample, size_t row, Samples* samples) {
-    samples->token_ids[row] = sample.token_id;
-    samples->status[row] = sample.status;
-    samples->raw_logprobs[row] = sample.raw_logprob;
-    samples->logprobs[row] = sample.logprob;
-    samples->candidates[row] = std::move(sample.candidates);
+Samples gather(std::vector<RowSample> rows) {
+    Samples samples;
+    for (RowSample& row : rows) {
+        samples.token_ids.push_back(row.token_id);
+        samples.status.push_back(row.status);
+        samples.raw_logprobs.push_back(row.raw_logprob);
+        samples.logprobs.push_back(row.logprob);
+        samples.candidates.push_back(std::move(row.candidates));
+    }
+    return samples;
 }
 
 }  // namespace
 
 Sampler::Sampler(std::shared_ptr<Device> device)
-    : device_(std::move(device)), scratch_(device_->pool().size()) {}
+    : device_(std::move(device)), row_sampler_(device_->make_row_sampler()) {}
 
 Sampler::~Sampler() = default;
 
@@ -78,28 +71,9 @@ Samples Sampler::sample(const Logits& logits, const std::vector<SequenceRows>& s
     if (logits.device() != device_) {
         throw std::invalid_argument("logits: are on another device than the sampler");
     }
-    require_valid(logits, sequences);
     const std::lock_guard<std::mutex> guard(callers_);
-    const std::vector<SamplingRow> rows = make_rows(on_host(logits), logits.vocab_size(), sequences);
-    Samples samples = make_samples(rows.size());
-    std::atomic<size_t> next{0};
-    // One task per scratch, each taking rows until none is left.
-    device_->pool().parallel_for(static_cast<int64_t>(std::min(scratch_.size(), rows.size())),
-                                 [&](int64_t task) {
-                                     for (size_t row = next++; row < rows.size(); row = next++) {
-                                         store(sample_row(rows[row], &scratch_[task]), row, &samples);
-                                     }
-                                 });
-    return samples;
-}
-
-const float* Sampler::on_host(const Logits& logits) {
-    if (device_->host_reads()) {
-        return logits.data();
-    }
-    downloaded_.resize(static_cast<size_t>(logits.num_rows()) * logits.vocab_size());
-    device_->download(downloaded_.data(), logits.data(), downloaded_.size() * sizeof(float));
-    return downloaded_.data();
+    const std::vector<SamplingRow> rows = make_rows(logits, sequences);
+    return gather(row_sampler_->sample(rows));
 }
 
 }  // namespace outrider
