@@ -5,12 +5,14 @@
 
 #include "bindings.h"
 #include "outrider/device.h"
+#include "outrider/device_error.h"
 
 namespace py = pybind11;
 
 namespace outrider {
 
 void register_device(py::module_& module) {
+    py::register_exception<DeviceError>(module, "DeviceError", PyExc_RuntimeError);
     module.def("isas", &cpu_isas);
     module.def("cuda_devices", &cuda_devices);
     module.def("cuda_problem", &cuda_problem);

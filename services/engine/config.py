@@ -48,7 +48,7 @@ class EngineConfig:
             raise ConfigError(f"max_rows is {self.max_rows}; it must be at least max_sequences ({self.max_sequences})")
 
     def open_device(self) -> Device:
-        """The device that computes; raises RuntimeError where a GPU cannot be used after all."""
+        """The device that computes; raises DeviceError where a GPU cannot be used after all."""
         if self.device == CPU:
             return Device.cpu(self.isa, self.threads)
         return Device.cuda(_gpus().index(self.device), self.threads)

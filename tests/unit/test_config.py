@@ -8,7 +8,7 @@ import pytest
 from services.engine.config import ConfigError, EngineConfig, resolve_isa, resolve_threads
 from services.engine.fingerprint import Fingerprint
 from services.engine.model_config import Activation, ModelConfig, Rope
-from services.engine.native import BLOCK_SIZE, isas
+from services.engine.native import BLOCK_SIZE, cuda_devices, cuda_problem, isas
 
 MODEL = ModelConfig(
     architecture="LlamaForCausalLM",
@@ -54,6 +54,15 @@ def test_an_unknown_format_is_refused(field):
 def test_an_isa_that_this_machine_cannot_run_is_refused():
     with pytest.raises(ConfigError, match=f"^isa is 'mmx'; it must be one of {', '.join(isas())}$"):
         make_config(isa="mmx")
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda", "cuda:99", "cuda-emulated"])
+def test_a_device_that_is_not_there_is_refused(device):
+    allowed = ", ".join(["cpu", *(f"cuda:{index}" for index in range(len(cuda_devices())))])
+    with pytest.raises(ConfigError) as refusal:
+        make_config(device=device)
+    reason = "" if cuda_devices() else f" (no GPU: {cuda_problem()})"
+    assert str(refusal.value) == f"device is {device!r}; it must be one of {allowed}{reason}"
 
 
 def test_a_pass_must_hold_a_row_of_every_sequence():

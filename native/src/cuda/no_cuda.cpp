@@ -1,7 +1,6 @@
 // Stands in for the CUDA device in a build without it.
-#include <stdexcept>
-
 #include "outrider/device.h"
+#include "outrider/device_error.h"
 
 namespace outrider {
 
@@ -14,7 +13,7 @@ std::string cuda_problem() {
 }
 
 std::shared_ptr<Device> make_cuda_device(int, int) {
-    throw std::runtime_error(cuda_problem());
+    throw DeviceError(cuda_problem());
 }
 
 }  // namespace outrider

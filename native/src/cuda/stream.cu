@@ -1,10 +1,10 @@
 #include <cuda_runtime.h>
 
 #include <cstdio>
-#include <stdexcept>
 
 #include "cuda/launch.cuh"
 #include "cuda/stream.h"
+#include "outrider/device_error.h"
 
 namespace outrider::cuda {
 namespace {
@@ -12,8 +12,8 @@ namespace {
 void require(cudaError_t status, const char* call, int device) {
     if (status != cudaSuccess) {
         cudaGetLastError();  // or it would be reported once more by the next call that looks
-        throw std::runtime_error(std::string(call) + " failed on CUDA device " + std::to_string(device) +
-                                 ": " + cudaGetErrorString(status));
+        throw DeviceError(std::string(call) + " failed on CUDA device " + std::to_string(device) + ": " +
+                          cudaGetErrorString(status));
     }
 }
 
@@ -70,7 +70,7 @@ void* Stream::allocate(size_t bytes) {
     const cudaError_t status = cudaMalloc(&memory, bytes > 0 ? bytes : 1);
     if (status == cudaErrorMemoryAllocation) {
         cudaGetLastError();
-        throw std::runtime_error(memory_shortage(bytes, device_));
+        throw DeviceError(memory_shortage(bytes, device_));
     }
     require(status, "cudaMalloc", device_);
     fill(memory, 0, bytes);

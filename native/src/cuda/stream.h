@@ -10,11 +10,11 @@ struct CUstream_st;
 namespace outrider::cuda {
 
 /// Copies, fills and kernels run in the order in which they are enqueued; only copies from and to the host
-/// wait for them. Any thread may call. Every failure is a std::runtime_error that names the call and the
+/// wait for them. Any thread may call. Every failure is a DeviceError that names the call and the
 /// device; one of a kernel may come with a later call.
 class Stream {
   public:
-    /// Throws std::runtime_error where there is no such device, or where this build has no kernels for it.
+    /// Throws DeviceError where there is no such device, or where this build has no kernels for it.
     explicit Stream(int device);
     ~Stream();
     Stream(const Stream&) = delete;
@@ -23,7 +23,7 @@ class Stream {
     /// What kind of device it is, e.g. "cuda-sm_90".
     std::string device_name() const;
 
-    /// Zeroed. Throws std::runtime_error, with the memory asked for and free, where there is too little.
+    /// Zeroed. Throws DeviceError, with the memory asked for and free, where there is too little.
     void* allocate(size_t bytes);
     void release(void* memory) noexcept;
     void upload(void* to, const void* from, size_t bytes);
@@ -32,7 +32,7 @@ class Stream {
 
     /// Makes the device the calling thread's own, as every call of the CUDA runtime needs it.
     void select() const;
-    /// Throws std::runtime_error where a kernel could not be enqueued.
+    /// Throws DeviceError where a kernel could not be enqueued.
     void check_launch() const;
     CUstream_st* handle() const { return handle_; }
 

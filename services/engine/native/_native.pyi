@@ -34,6 +34,9 @@ def gumbel_noise(seed: int, position: int, stream: int, count: int) -> NDArray[n
 def derive_seed(seed: int, sample: int) -> int:
     """The seed of the n-th sample of one prompt; sample 0 keeps the seed itself."""
 
+class DeviceError(RuntimeError):
+    """A device that is not there, has too little memory, or has failed."""
+
 @final
 class Device:
     """Where tensors live and operations run: one instruction set or GPU, and its own pool of threads."""
@@ -46,7 +49,7 @@ class Device:
     def cuda(index: int, threads: int) -> Device:
         """A GPU, with host threads for what is done there (sampling).
 
-        Raises RuntimeError where there is no such GPU or this build has no CUDA, ValueError for threads < 1.
+        Raises DeviceError where there is no such GPU or this build has no CUDA, ValueError for threads < 1.
         """
 
     @property
