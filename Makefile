@@ -68,5 +68,5 @@ $(VENV)/.runtime: $(BIN)/python $(PACKAGING) $(NATIVE)
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/python $(PACKAGING) $(NATIVE)
-	$(BIN)/pip install -q -e ".[dev]" -C cmake.define.OUTRIDER_CUDA_EMULATION=ON
+	$(BIN)/pip install -q -e ".[dev]" --config-settings=cmake.define.OUTRIDER_CUDA_EMULATION=ON
 	@touch $@ $(VENV)/.runtime
