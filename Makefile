@@ -14,17 +14,20 @@ NATIVE := $(shell find native -type f)
 CPP := $(shell find native clients \( -name build -o -name node_modules \) -prune -o \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -print)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test matrix lint format protos bench clean
+.PHONY: help demo build test matrix soak acceptance lint format protos bench compose-smoke compose-smoke-deps clean
 
 help:
 	@echo "make demo     stream text from the demo model"
 	@echo "make test     build, and run the tests"
 	@echo "make matrix   run the whole matrix of equality (long; takes up where it left off)"
+	@echo "make soak     stream for ten minutes while the draft is killed over and over"
+	@echo "make acceptance   measure how often the demo draft is right, offline and over gRPC"
 	@echo "make lint     check style, types, imports and protos"
 	@echo "make build    build and install into .venv, in place"
 	@echo "make format   put code into its style"
 	@echo "make protos   generate the Python stubs from the protos"
 	@echo "make bench    measure speed on the demo model"
+	@echo "make compose-smoke   build the images, and run and kill them under podman (root)"
 
 demo: $(VENV)/.runtime
 	$(BIN)/outrider demo
@@ -38,8 +41,21 @@ matrix: $(VENV)/.dev
 	$(BIN)/pytest -m exhaustive
 	$(BIN)/python -m tests.e2e.matrix
 
+soak: $(VENV)/.dev
+	$(BIN)/python -m tests.e2e.soak --minutes 10
+
+acceptance: $(VENV)/.dev
+	$(BIN)/python -m tests.e2e.acceptance
+
 bench: $(VENV)/.runtime
 	$(BIN)/outrider bench
+
+compose-smoke: $(VENV)/.dev
+	$(BIN)/pytest -m containers -v tests/containers
+
+compose-smoke-deps:
+	apt-get update
+	apt-get install -y --no-install-recommends $$(cat tests/containers/apt-packages.txt)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -1,10 +1,8 @@
 """RunningTarget: a target server inside the test's own process, with its engine open to inspection."""
 
-import asyncio
 import contextlib
-import threading
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,24 +16,24 @@ from services.engine.predictor import Predictor
 from services.rpc.server_config import ServerConfig
 from services.target.engine import TargetEngine
 from services.target.server import SERVICE, TargetServer
+from tests.loop_thread import PATIENCE_SECONDS, LoopThread
 
 Result = TypeVar("Result")
-_PATIENCE_SECONDS = 60
 _POLL_SECONDS = 0.005
 
 
 class RunningTarget:
     """A server on a free port, with an event loop on a thread of its own."""
 
-    def __init__(self, engine: EngineConfig, server: ServerConfig, predictor: Predictor | None) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="server", daemon=True)
-        self._thread.start()
+    def __init__(
+        self, engine: EngineConfig, server: ServerConfig, predictor: Predictor | None, drafts: Sequence[str]
+    ) -> None:
+        self._thread = LoopThread()
         try:
-            self.server: TargetServer = self.call(_make(engine, server, predictor))
+            self.server: TargetServer = self.call(_make(engine, server, predictor, drafts))
             self.address: str = self.call(self.server.start())
         except BaseException:
-            self._end_loop()
+            self._thread.close()
             raise
         self.channel = grpc.insecure_channel(self.address)
         self.stub = GenerationServiceStub(self.channel)
@@ -48,17 +46,17 @@ class RunningTarget:
 
     def call(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         """Run a coroutine on the server's loop and return what it returns."""
-        return self.begin(coroutine).result(_PATIENCE_SECONDS)
+        return self._thread.call(coroutine)
 
     def begin(self, coroutine: Coroutine[Any, Any, Result]) -> Future[Result]:
         """Start a coroutine on the server's loop."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        return self._thread.begin(coroutine)
 
     def on_engine_thread(self, function: Callable[[], Result]) -> Result:
         """Run a function between two steps and return what it returns."""
         future: Future[Result] = Future()
         self.engine._loop.post(lambda: future.set_result(function()))
-        return future.result(_PATIENCE_SECONDS)
+        return future.result(PATIENCE_SECONDS)
 
     def health(self, service: str = SERVICE) -> str:
         """What grpc.health.v1 says of the service."""
@@ -81,12 +79,7 @@ class RunningTarget:
             self.channel.close()
             self.call(self.server.close())
         finally:
-            self._end_loop()
-
-    def _end_loop(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+            self._thread.close()
 
 
 @contextlib.contextmanager
@@ -94,6 +87,7 @@ def target_server(
     model: Path,
     *,
     predictor: Predictor | None = None,
+    drafts: Sequence[str] = (),
     server: ServerConfig | None = None,
     loads: bool = True,
     **engine: Any,
@@ -101,7 +95,7 @@ def target_server(
     """Serve a model; `engine` are fields of EngineConfig. Without `loads` the caller runs `server.open()` itself."""
     settings = {"isa": resolve_isa(), "threads": 1, "kv_blocks": 64, **engine}
     config = EngineConfig(model=model, **settings)
-    running = RunningTarget(config, server or ServerConfig(listen="127.0.0.1:0", drain_seconds=0), predictor)
+    running = RunningTarget(config, server or ServerConfig(listen="127.0.0.1:0", drain_seconds=0), predictor, drafts)
     try:
         if loads:
             running.call(running.server.open())
@@ -112,12 +106,14 @@ def target_server(
 
 def wait_until(condition: Callable[[], object]) -> None:
     """Poll until the condition holds; raises TimeoutError after a time that only a fault can take."""
-    end = time.monotonic() + _PATIENCE_SECONDS
+    end = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         if time.monotonic() > end:
             raise TimeoutError("the condition never came true")
         time.sleep(_POLL_SECONDS)
 
 
-async def _make(engine: EngineConfig, server: ServerConfig, predictor: Predictor | None) -> TargetServer:
-    return TargetServer(engine, server, predictor=predictor)
+async def _make(
+    engine: EngineConfig, server: ServerConfig, predictor: Predictor | None, drafts: Sequence[str]
+) -> TargetServer:
+    return TargetServer(engine, server, predictor=predictor, drafts=drafts)

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "outrider/format.h"
@@ -55,38 +56,31 @@ struct SourceArray {
     }
 };
 
-/// "f32" or "bf16"; throws std::invalid_argument, naming the field, for anything else.
-inline Format parse_format(const char* field, const std::string& text) {
-    if (text == "f32") {
-        return Format::f32;
+template <typename T>
+using Names = std::vector<std::pair<const char*, T>>;
+
+inline const Names<Format> kFormats{{"bf16", Format::bf16}, {"f32", Format::f32}};
+inline const Names<WeightFormat> kWeightFormats{{"bf16", WeightFormat::bf16},
+                                                {"f32", WeightFormat::f32},
+                                                {"int8", WeightFormat::int8},
+                                                {"int4", WeightFormat::int4}};
+inline const Names<KvFormat> kKvFormats{
+    {"bf16", KvFormat::bf16}, {"f32", KvFormat::f32}, {"int8", KvFormat::int8}};
+
+/// Throws std::invalid_argument, naming the field and the names, for a text that is none of them.
+template <typename T>
+T parse(const char* field, const std::string& text, const Names<T>& names) {
+    std::string allowed;
+    for (const auto& [name, value] : names) {
+        if (text == name) {
+            return value;
+        }
+        allowed += (allowed.empty() ? "\"" : ", \"") + std::string(name) + "\"";
     }
-    if (text == "bf16") {
-        return Format::bf16;
-    }
-    throw std::invalid_argument(std::string(field) + " is \"" + text + "\"; it must be \"bf16\" or \"f32\"");
+    throw std::invalid_argument(std::string(field) + " is \"" + text + "\"; it must be one of " + allowed);
 }
 
-inline Activation parse_activation(const std::string& text) {
-    if (text == "silu") {
-        return Activation::silu;
-    }
-    if (text == "gelu_tanh") {
-        return Activation::gelu_tanh;
-    }
-    throw std::invalid_argument("activation is \"" + text + "\"; it must be \"silu\" or \"gelu_tanh\"");
-}
-
-inline QkNorm parse_qk_norm(const std::string& text) {
-    if (text == "none") {
-        return QkNorm::none;
-    }
-    if (text == "head") {
-        return QkNorm::head;
-    }
-    if (text == "full") {
-        return QkNorm::full;
-    }
-    throw std::invalid_argument("qk_norm is \"" + text + "\"; it must be \"none\", \"head\" or \"full\"");
-}
+inline const Names<Activation> kActivations{{"silu", Activation::silu}, {"gelu_tanh", Activation::gelu_tanh}};
+inline const Names<QkNorm> kQkNorms{{"none", QkNorm::none}, {"head", QkNorm::head}, {"full", QkNorm::full}};
 
 }  // namespace outrider

@@ -12,6 +12,7 @@ void register_decoder(pybind11::module_& module);
 void register_packed_weight(pybind11::module_& module);
 void register_kv_layer(pybind11::module_& module);
 void register_operations(pybind11::module_& module);
+void register_read_probe(pybind11::module_& module);
 void register_sampling(pybind11::module_& module);
 
 }  // namespace outrider

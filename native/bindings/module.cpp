@@ -14,4 +14,5 @@ PYBIND11_MODULE(_native, module) {
     outrider::register_packed_weight(module);
     outrider::register_kv_layer(module);
     outrider::register_operations(module);
+    outrider::register_read_probe(module);
 }

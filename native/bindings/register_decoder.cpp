@@ -48,7 +48,7 @@ DecoderConfig make_config(int num_layers, int hidden_size, int intermediate_size
     config.vocab_size = vocab_size;
     config.max_position = max_position;
     config.norm_eps = norm_eps;
-    config.activation = parse_activation(activation);
+    config.activation = parse("activation", activation, kActivations);
     config.query_scale = query_scale;
     config.attention_softcap = attention_softcap;
     config.logit_softcap = logit_softcap;
@@ -56,7 +56,7 @@ DecoderConfig make_config(int num_layers, int hidden_size, int intermediate_size
     config.windows = std::move(windows);
     config.rotary_tables = rotary_tables(rope_frequencies, rope_scales);
     config.rope_of_layer = std::move(rope_of_layer);
-    config.qk_norm = parse_qk_norm(qk_norm);
+    config.qk_norm = parse("qk_norm", qk_norm, kQkNorms);
     config.pre_norm = pre_norm;
     config.post_norm = post_norm;
     config.attention_bias = attention_bias;
@@ -78,8 +78,8 @@ void register_config(py::module_& module) {
 
 std::unique_ptr<Decoder> make_decoder(std::shared_ptr<Device> device, const DecoderConfig& config,
                                       const std::string& weights, const std::string& kv, int num_blocks) {
-    const Format weight_format = parse_format("weights", weights);
-    const Format kv_format = parse_format("kv", kv);
+    const WeightFormat weight_format = parse("weights", weights, kWeightFormats);
+    const KvFormat kv_format = parse("kv", kv, kKvFormats);
     const py::gil_scoped_release release;
     return std::make_unique<Decoder>(std::move(device), config, weight_format, kv_format, num_blocks);
 }

@@ -44,7 +44,7 @@ class BoundCache {
     BoundCache(DevicePointer device, const std::string& format, int num_blocks, int num_kv_heads,
                int head_dim)
         : device_(std::move(device)),
-          format_(parse_format("format", format)),
+          format_(parse("format", format, kKvFormats)),
           num_blocks_(num_blocks),
           num_kv_heads_(num_kv_heads),
           head_dim_(head_dim),
@@ -59,7 +59,7 @@ class BoundCache {
         const int heads = num_heads(qkv, positions);
         require_dimensions("angles", angles, 3);
         require_shape("angles", angles, {rows_of(qkv), 2, std::min<int64_t>(angles.shape(2), head_dim_ / 2)});
-        const QkNorm norm = parse_qk_norm(qk_norm);
+        const QkNorm norm = parse("qk_norm", qk_norm, kQkNorms);
         const bool full = norm == QkNorm::full;
         require_shape("q_norm", q_norm, {full ? heads * head_dim_ : head_dim_});
         require_shape("k_norm", k_norm, {full ? num_kv_heads_ * head_dim_ : head_dim_});
@@ -79,7 +79,7 @@ class BoundCache {
         const int heads = num_heads(qkv, positions);
         const BoundRows rows(device_, positions, sequences, block_tables, num_blocks_);
         const DeviceBuffer<float> values = upload<float>(device_, qkv);
-        ActivationBuffer out(parse_format("format", format), heads * head_dim_);
+        ActivationBuffer out(parse("format", format, kFormats), heads * head_dim_);
         out.reserve(device_, rows_of(qkv));
         device_->attention({values.data(), rows.places(), heads, window, softcap, layer(), out.view()});
         return download(device_, out.view(), rows_of(qkv), heads * head_dim_);
@@ -99,7 +99,7 @@ class BoundCache {
     KvLayer layer() const { return {bytes_.data(), format_, num_kv_heads_, head_dim_}; }
 
     DevicePointer device_;
-    Format format_;
+    KvFormat format_;
     int num_blocks_;
     int num_kv_heads_;
     int head_dim_;
@@ -109,6 +109,12 @@ class BoundCache {
 }  // namespace
 
 void register_kv_layer(py::module_& module) {
+    module.def(
+        "kv_bytes",
+        [](const std::string& format, int64_t head_dim) {
+            return kv_bytes(parse("format", format, kKvFormats), head_dim);
+        },
+        py::arg("format"), py::arg("head_dim"));
     py::class_<BoundCache>(module, "KvLayer", py::is_final())
         .def(py::init<DevicePointer, const std::string&, int, int, int>(), py::arg("device"),
              py::arg("format"), py::kw_only(), py::arg("num_blocks"), py::arg("num_kv_heads"),

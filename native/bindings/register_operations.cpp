@@ -28,7 +28,7 @@ struct Operations {
         const DeviceBuffer<float> addend = upload(device, delta);
         const DeviceBuffer<float> addend_weight = upload(device, delta_norm);
         const DeviceBuffer<float> weight = upload(device, norm);
-        ActivationBuffer out(parse_format("format", format), width);
+        ActivationBuffer out(parse("format", format, kFormats), width);
         out.reserve(device, rows);
         device->residual_norm({values.data(), addend.data(), addend_weight.data(), weight.data(), eps,
                                out.view(), rows, width});
@@ -42,9 +42,10 @@ struct Operations {
         const int width = width_of(gate_up) / 2;
         require_shape("gate_up", gate_up, {rows, 2 * width});
         const DeviceBuffer<float> values = upload<float>(device, gate_up);
-        ActivationBuffer out(parse_format("format", format), width);
+        ActivationBuffer out(parse("format", format, kFormats), width);
         out.reserve(device, rows);
-        device->gated_activation({values.data(), parse_activation(activation), out.view(), rows, width});
+        device->gated_activation(
+            {values.data(), parse("activation", activation, kActivations), out.view(), rows, width});
         return download(device, out.view(), rows, width);
     }
 

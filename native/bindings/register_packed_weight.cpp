@@ -17,7 +17,7 @@ class BoundWeight {
   public:
     BoundWeight(DevicePointer device, const std::string& format, int out_features, int in_features)
         : device_(std::move(device)),
-          matrix_(device_->make_weight(parse_format("format", format), out_features, in_features)) {}
+          matrix_(device_->make_weight(parse("format", format, kWeightFormats), out_features, in_features)) {}
 
     void store(int first_row, const py::array& values) {
         require_dimensions("values", values, 2);
@@ -45,7 +45,7 @@ class BoundWeight {
         const int width = matrix_->in_features();
         require_shape("input", input, {rows, width});
         require_shape("bias", bias, {matrix_->out_features()});
-        ActivationBuffer rounded(matrix_->format(), width);
+        ActivationBuffer rounded(activation_format(matrix_->format()), width);
         rounded.reserve(device_, rows);
         const DeviceBuffer<float> values = upload<float>(device_, input);
         device_->residual_norm({values.data(), nullptr, nullptr, nullptr, 0.0f, rounded.view(), rows, width});

@@ -29,14 +29,14 @@ std::vector<DeviceBuffer<float>> upload_frequencies(const std::shared_ptr<Device
 
 }  // namespace
 
-Decoder::Decoder(std::shared_ptr<Device> device, DecoderConfig config, Format weights, Format kv,
+Decoder::Decoder(std::shared_ptr<Device> device, DecoderConfig config, WeightFormat weights, KvFormat kv,
                  int num_blocks)
     : device_(std::move(device)),
       config_(validated(std::move(config), *device_)),
       frequencies_(upload_frequencies(device_, config_)),
       weights_(device_, config_, weights),
       cache_(device_, config_, kv, num_blocks),
-      workspace_(config_, weights) {}
+      workspace_(config_, activation_format(weights)) {}
 
 Logits Decoder::forward(const Batch& batch) {
     require_weights();
@@ -194,7 +194,8 @@ void Decoder::multiply(const Activations& input, const PackedWeight& weight, con
 }
 
 int64_t Decoder::kv_bytes_per_token() const {
-    return int64_t{2} * config_.num_layers * config_.kv_size() * size_of(cache_.format());
+    return int64_t{2} * config_.num_layers * config_.num_kv_heads *
+           kv_bytes(cache_.format(), config_.head_dim);
 }
 
 }  // namespace outrider

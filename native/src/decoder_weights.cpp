@@ -15,19 +15,30 @@ std::string text_of(const std::vector<int64_t>& shape) {
     return text + "]";
 }
 
+/// The last product decides between neighbouring tokens: it keeps more than four bits.
+WeightFormat head_format(WeightFormat format) {
+    return format == WeightFormat::int4 ? WeightFormat::int8 : format;
+}
+
+/// A pass reads one row a token of a table that is no lm_head too: nothing is won by rounding it.
+WeightFormat table_format(WeightFormat format) {
+    return format == WeightFormat::f32 ? format : WeightFormat::bf16;
+}
+
 }  // namespace
 
 DecoderWeights::DecoderWeights(const std::shared_ptr<Device>& device, const DecoderConfig& config,
-                               Format format)
+                               WeightFormat format)
     : device_(device), format_(format), layers_(config.num_layers) {
-    embedding_ = make(config.vocab_size, config.hidden_size);
+    const WeightFormat table = config.tied_embeddings ? head_format(format) : table_format(format);
+    embedding_ = device->make_weight(table, config.vocab_size, config.hidden_size);
     add_part("embedding", *embedding_, 0, config.vocab_size);
     for (int index = 0; index < config.num_layers; ++index) {
         add_layer(config, index);
     }
     add_norm("final_norm", final_norm_, config.hidden_size);
     if (!config.tied_embeddings) {
-        lm_head_ = make(config.vocab_size, config.hidden_size);
+        lm_head_ = device->make_weight(head_format(format), config.vocab_size, config.hidden_size);
         add_part("lm_head", *lm_head_, 0, config.vocab_size);
     }
 }
@@ -82,7 +93,7 @@ void DecoderWeights::add_mlp(const DecoderConfig& config, LayerWeights& layer, c
     add_part(prefix + "down", *layer.down, 0, config.hidden_size);
 }
 
-std::unique_ptr<PackedWeight> DecoderWeights::make(int out_features, int in_features) {
+std::unique_ptr<PackedWeight> DecoderWeights::make(int out_features, int in_features) const {
     return device_->make_weight(format_, out_features, in_features);
 }
 

@@ -5,7 +5,7 @@
 
 namespace outrider {
 
-KvCache::KvCache(const std::shared_ptr<Device>& device, const DecoderConfig& config, Format format,
+KvCache::KvCache(const std::shared_ptr<Device>& device, const DecoderConfig& config, KvFormat format,
                  int num_blocks)
     : device_(device),
       format_(format),

@@ -11,6 +11,7 @@ _COMMANDS = {
     "target": ("services.target.command", "run the target service"),
     "draft": ("services.draft.command", "run the draft service"),
     "generate": ("services.cli.generate", "continue a prompt and print the text as it streams"),
+    "health": ("services.cli.health", "say whether a service is ready"),
     "bench": ("services.cli.bench", "measure the decoder: decode, prefill, and the cost of verifying rows"),
 }
 

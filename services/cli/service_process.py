@@ -10,7 +10,8 @@ from types import TracebackType
 from typing import IO, Self
 
 import grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from services.cli.health import is_serving
 
 _POLL_SECONDS = 0.05
 _STOP_SECONDS = 60.0  # beyond any drain that makes sense for a child on this machine
@@ -55,8 +56,7 @@ class ServiceProcess:
             raise ServiceFailedError(f"the {self._name} did not start; it ended with code {self._child.wait()}")
         self.address = line.removeprefix(_LISTENING)
         with grpc.insecure_channel(self.address) as channel:
-            health = health_pb2_grpc.HealthStub(channel)  # type: ignore[no-untyped-call]
-            while not _is_serving(health):
+            while not is_serving(channel):
                 if self._child.poll() is not None:
                     raise ServiceFailedError(f"the {self._name} ended with code {self._child.returncode}")
                 time.sleep(_POLL_SECONDS)
@@ -76,11 +76,3 @@ class ServiceProcess:
             self._child.wait()
             assert self._child.stdout is not None
             self._child.stdout.close()
-
-
-def _is_serving(health: health_pb2_grpc.HealthStub) -> bool:
-    try:
-        answer = health.Check(health_pb2.HealthCheckRequest(), timeout=1.0)
-    except grpc.RpcError:
-        return False
-    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)

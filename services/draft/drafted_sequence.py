@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence as Tokens
 
-import numpy as np
-
 from services.engine.native import SamplingState
 from services.engine.request import SamplingParams
+from services.engine.sampling_state import new_sampling_state
 
 
 class DraftedSequence:
@@ -84,22 +83,11 @@ class DraftedSequence:
         self.tokens.extend(token_ids)
 
     def _new_sampling(self) -> SamplingState:
-        params = self._params
-        return SamplingState(
-            prompt=np.asarray(self.tokens[: self._num_prompt], dtype=np.int32),
-            seed=params.seed,
-            temperature=params.temperature,
-            top_k=params.top_k,
-            top_p=params.top_p,
-            min_p=params.min_p,
-            repetition_penalty=params.repetition_penalty,
-            frequency_penalty=params.frequency_penalty,
-            presence_penalty=params.presence_penalty,
-            logit_bias=sorted(params.logit_bias.items()),
+        return new_sampling_state(
+            self._params,
+            prompt=self.tokens[: self._num_prompt],
             min_tokens=self._min_tokens,
-            stop_ids=list(self._masked_ids),
-            logprobs=False,
-            num_candidates=0,
+            masked_ids=self._masked_ids,
         )
 
 

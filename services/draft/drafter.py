@@ -1,7 +1,7 @@
 """Drafter: runs ahead of every target's sequences, as far as their windows allow."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from services.draft.drafted_sequence import DraftedSequence
 from services.draft.link import DraftLink, Prediction, Release, ReleaseReason
@@ -27,9 +27,17 @@ class _Follower:
     sequence_id: int
     sequence: DraftedSequence
 
+    @property
+    def is_live(self) -> bool:
+        return self.link.sequences.get(self.sequence_id) is self.sequence
+
 
 class Drafter:
-    """All methods run on the engine thread; the links' messages are handled between two steps."""
+    """All methods run on the engine thread; the links' messages are handled between two steps.
+
+    A link may use what the others leave of the KV cache. When blocks run out, one that holds no more than an equal
+    share gets its tokens' blocks from the link that holds most.
+    """
 
     def __init__(self, config: DrafterConfig, run_ahead: RunAhead, blocks: BlockManager) -> None:
         self._config = config
@@ -107,11 +115,11 @@ class Drafter:
         budget = self._config.max_rows
         chosen: list[tuple[_Follower, Stretch]] = []
         for follower in sorted(self._followers(), key=lambda follower: len(follower.sequence.chain)):
-            stretch = self._stretch(follower.sequence, budget)
-            if stretch is not None and self._make_room(follower, stretch):
+            stretch = self._stretch(follower.sequence, budget) if follower.is_live else None
+            if stretch is not None and (stretch := self._make_room(follower, stretch)):
                 chosen.append((follower, stretch))
                 budget -= stretch.num_tokens
-        return chosen
+        return [(follower, stretch) for follower, stretch in chosen if follower.is_live]  # some may have made way
 
     def _followers(self) -> Iterator[_Follower]:
         for link in self._links:
@@ -126,16 +134,38 @@ class Drafter:
         is_idle = num_tokens == 0 or (num_tokens == sequence.num_pending == 1 and draws == 0)
         return None if is_idle else Stretch(sequence, num_tokens, draws)
 
-    def _make_room(self, follower: _Follower, stretch: Stretch) -> bool:
+    def _make_room(self, follower: _Follower, stretch: Stretch) -> Stretch | None:
+        """Get blocks for a stretch, with fewer draws where they are short.
+
+        Where they do not even hold its tokens, a sequence that has predictions waits for the verdict on them; for any
+        other, some of another link's may have to go, or else itself.
+        """
         sequence = follower.sequence
-        wanted = sequence.num_computed + stretch.num_tokens + max(stretch.num_draws - 1, 0)
-        others = follower.link.num_blocks - len(sequence.blocks)
-        quota = self._blocks.blocks_for(follower.link.quotas.max_cached_tokens) - others
-        if self._blocks.blocks_for(wanted) > quota or not self._blocks.can_grow(sequence, wanted):
-            self._release(follower.link, follower.sequence_id, ReleaseReason.OUT_OF_MEMORY)
-            return False
-        self._blocks.grow(sequence, wanted)
-        return True
+        end = sequence.num_computed + stretch.num_tokens
+        if not sequence.chain:
+            self._reclaim(follower.link, self._blocks.blocks_for(end) - len(sequence.blocks))
+        room = self._room(follower)
+        if end > room:
+            if not sequence.chain:
+                self._release(follower.link, follower.sequence_id, ReleaseReason.OUT_OF_MEMORY)
+            return None
+        num_draws = min(stretch.num_draws, room - end + 1)
+        self._blocks.grow(sequence, end + max(num_draws - 1, 0))
+        return replace(stretch, num_draws=num_draws)
+
+    def _reclaim(self, link: DraftLink, num_blocks: int) -> None:
+        """Make blocks free for a link that stays within its share with them."""
+        share = self._blocks.num_blocks // len(self._links)
+        while self._blocks.num_free < num_blocks and link.num_blocks + num_blocks <= share:
+            richest = max(self._links, key=lambda link: link.num_blocks)  # it has more than a share
+            largest = max(richest.sequences, key=lambda sequence_id: len(richest.sequences[sequence_id].blocks))
+            self._release(richest, largest, ReleaseReason.OUT_OF_MEMORY)
+
+    def _room(self, follower: _Follower) -> int:
+        """Tokens that a sequence's blocks can come to hold."""
+        link, blocks = follower.link, self._blocks
+        quota = blocks.blocks_for(link.quotas.max_cached_tokens) - link.num_blocks
+        return (len(follower.sequence.blocks) + max(0, min(quota, blocks.num_free))) * blocks.block_size
 
     def _settle(self, follower: _Follower, stretch: Stretch, token_ids: list[int]) -> None:
         sequence = follower.sequence

@@ -1,5 +1,6 @@
 """DraftEngine: a model made ready to run ahead, behind calls that any thread may make."""
 
+import asyncio
 from collections.abc import Callable
 
 from services.draft.drafted_sequence import DraftedSequence
@@ -71,6 +72,16 @@ class DraftEngine:
     def end(self, link: DraftLink, sequence_id: int) -> None:
         """A sequence has ended."""
         self._loop.post(lambda: self._drafter.close(link, sequence_id))
+
+    async def heard(self) -> None:
+        """Return once the engine thread has heard all that was said before, between two steps."""
+        loop, is_heard = asyncio.get_running_loop(), asyncio.Event()
+
+        def answer() -> None:
+            loop.call_soon_threadsafe(is_heard.set)
+
+        self._loop.post(answer)
+        await is_heard.wait()
 
     def close(self) -> None:
         """Stop the engine thread."""

@@ -1,7 +1,7 @@
 """DraftServer: the life of the draft service: listen, load, serve, end."""
 
-import asyncio
 import logging
+from collections.abc import Callable
 
 from outrider.v1 import draft_pb2
 from outrider.v1.draft_pb2_grpc import add_DraftServiceServicer_to_server
@@ -9,7 +9,7 @@ from services.draft.engine import DraftEngine
 from services.draft.link import Quotas
 from services.draft.servicer import DraftServicer
 from services.engine.config import EngineConfig
-from services.rpc.loading import in_thread
+from services.rpc.engine_host import EngineHost
 from services.rpc.server import RpcServer
 from services.rpc.server_config import ServerConfig
 
@@ -26,11 +26,14 @@ class DraftServer:
         """`name` is what targets see as the model's name, by default that of its folder."""
         self._config = engine
         self._name = name or engine.model.resolve().name
-        self._loop = asyncio.get_running_loop()
-        self._failed = asyncio.Event()
+        self._host = EngineHost(self._open_engine)
         self._servicer = DraftServicer()
         self._server = RpcServer(server, SERVICE, lambda rpc: add_DraftServiceServicer_to_server(self._servicer, rpc))
-        self.engine: DraftEngine | None = None
+
+    @property
+    def engine(self) -> DraftEngine | None:
+        """The engine, once the model is loaded."""
+        return self._host.engine
 
     async def start(self) -> str:
         """Listen, and return the address; links get UNAVAILABLE until the model is loaded."""
@@ -39,11 +42,11 @@ class DraftServer:
     async def open(self) -> None:
         """Load the model on a thread and serve; raises CheckpointError and ConfigError."""
         logger.info("loading %s", self._config.model)
-        self.engine = await in_thread(self._load)
-        model = self.engine.model
+        engine = await self._host.open()
+        model = engine.model
         num_tokens = model.blocks.num_blocks * model.blocks.block_size
         quotas = Quotas(max_sequences=self._config.max_sequences, max_cached_tokens=num_tokens)
-        self._servicer.open(self.engine, self._name, quotas)
+        self._servicer.open(engine, self._name, quotas)
         await self._server.set_serving(True)
         logger.info(
             "drafting with %s: device %s, %s threads, context of %s tokens, %s KV blocks",
@@ -56,17 +59,13 @@ class DraftServer:
 
     async def wait_failed(self) -> None:
         """Return when the engine thread has died."""
-        await self._failed.wait()
+        await self._host.wait_failed()
 
     async def close(self) -> None:
         """Cut the links, which costs the targets speed only, and end the engine."""
         await self._server.set_serving(False)
         await self._server.stop()
-        if self.engine is not None:
-            await asyncio.to_thread(self.engine.close)
+        await self._host.close()
 
-    def _load(self) -> DraftEngine:
-        def on_failure() -> None:
-            self._loop.call_soon_threadsafe(self._failed.set)
-
+    def _open_engine(self, on_failure: Callable[[], None]) -> DraftEngine:
         return DraftEngine.open(self._config, max_run=_MAX_RUN, on_failure=on_failure)

@@ -14,11 +14,13 @@ from services.draft.engine import DraftEngine
 from services.draft.link import DraftLink, LinkOverflowError, Prediction, Quotas, Release, ReleaseReason
 from services.engine.native import NOISE_VERSION
 from services.rpc.convert.drafting import read_sampling
-from services.rpc.draft_protocol import PROTOCOL_VERSION
+from services.rpc.draft_protocol import MAX_COMMIT, PROTOCOL_VERSION
 
 logger = logging.getLogger(__name__)
 
 _CAPACITY = 4096  # messages that may wait for a target that does not read
+_MOST_UNHEARD = 1024  # messages of one target that may wait for the engine
+_IDS_OF_A_MESSAGE = 32  # that weigh as much as the message
 _REASONS = {
     ReleaseReason.OUT_OF_MEMORY: draft_pb2.RELEASE_REASON_OUT_OF_MEMORY,
     ReleaseReason.TOO_LONG: draft_pb2.RELEASE_REASON_TOO_LONG,
@@ -98,19 +100,31 @@ def _mismatch(hello: draft_pb2.TargetHello, vocabulary: str) -> str:
 
 
 async def _read(requests: AsyncIterator[draft_pb2.DraftRequest], engine: DraftEngine, link: DraftLink) -> None:
+    """Read no faster than the engine hears, so that a target that floods is held back."""
+    num_unheard = 0
     async for request in requests:
-        match request.WhichOneof("message"):
-            case "open":
-                engine.begin(link, request.open.sequence_id, _sequence(request.open))
-            case "commit":
-                commit = request.commit
-                engine.commit(link, commit.sequence_id, commit.position, [*commit.token_ids])
-            case "window":
-                engine.window(link, request.window.sequence_id, request.window.tokens)
-            case "close":
-                engine.end(link, request.close.sequence_id)
-            case other:
-                raise _ProtocolError(f"{other} has no place behind the hello")
+        _tell(engine, link, request)
+        num_unheard += 1 + len(request.commit.token_ids) // _IDS_OF_A_MESSAGE
+        if num_unheard >= _MOST_UNHEARD:
+            await engine.heard()
+            num_unheard = 0
+
+
+def _tell(engine: DraftEngine, link: DraftLink, request: draft_pb2.DraftRequest) -> None:
+    match request.WhichOneof("message"):
+        case "open":
+            engine.begin(link, request.open.sequence_id, _sequence(request.open))
+        case "commit":
+            commit = request.commit
+            if (size := len(commit.token_ids)) > MAX_COMMIT:
+                raise _ProtocolError(f"a commit has {size} token ids; at most {MAX_COMMIT} are allowed")
+            engine.commit(link, commit.sequence_id, commit.position, [*commit.token_ids])
+        case "window":
+            engine.window(link, request.window.sequence_id, request.window.tokens)
+        case "close":
+            engine.end(link, request.close.sequence_id)
+        case other:
+            raise _ProtocolError(f"{other} has no place behind the hello")
 
 
 def _sequence(message: draft_pb2.Open) -> DraftedSequence:

@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from services.engine.model_config import ModelConfig
-from services.engine.native import BLOCK_SIZE, Device, cuda_devices, cuda_problem, isas
+from services.engine.native import BLOCK_SIZE, Device, cuda_devices, cuda_problem, isas, kv_bytes
 
-FORMATS = {"bf16": 2, "f32": 4}  # bytes of one value
+WEIGHT_FORMATS = ("bf16", "f32", "int8", "int4")
+KV_FORMATS = ("bf16", "f32", "int8")
+CUDA_FORMATS = ("bf16", "f32")  # of weights, keys and values on a GPU
 ISA_VARIABLE = "OUTRIDER_ISA"
 CPU = "cpu"
 _COUNTS = ("threads", "kv_memory", "kv_blocks", "context_length", "prefill_chunk", "max_sequences", "stream_capacity")
@@ -39,8 +41,9 @@ class EngineConfig:
     def __post_init__(self) -> None:
         _check_choice("isa", self.isa, isas())
         _check_device(self.device)
-        _check_choice("weights", self.weights, FORMATS)
-        _check_choice("kv", self.kv, FORMATS)
+        on_cpu = self.device == CPU
+        _check_choice("weights", self.weights, WEIGHT_FORMATS if on_cpu else CUDA_FORMATS)
+        _check_choice("kv", self.kv, KV_FORMATS if on_cpu else CUDA_FORMATS)
         for name in _COUNTS:
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ConfigError(f"{name} is {value}; it must be at least 1")
@@ -62,8 +65,7 @@ class EngineConfig:
             return self.kv_blocks
         context = min(self.context_length or model.max_position, model.max_position)
         wanted = self.max_sequences * -(-context // BLOCK_SIZE)
-        values = 2 * model.num_layers * model.num_kv_heads * model.head_dim * BLOCK_SIZE
-        block_bytes = values * FORMATS[self.kv]
+        block_bytes = 2 * model.num_layers * model.num_kv_heads * kv_bytes(self.kv, model.head_dim) * BLOCK_SIZE
         if self.kv_memory < block_bytes:
             raise ConfigError(f"kv_memory is {self.kv_memory} bytes; it must be at least {block_bytes}, one KV block")
         return min(wanted, self.kv_memory // block_bytes)

@@ -84,7 +84,7 @@ class SpeculationStats:
     why_not: NoSpeculation | None = None  # the latest reason; it matters where nothing was offered
     detail: str = ""
     dropped: str = ""  # why the draft follows the sequence no longer; empty while it does
-    losses: int = 0  # of the draft, while it followed the sequence
+    losses: int = 0  # of the draft, while it followed the sequence, or of the sequence by the draft
     returns: int = 0
 
     def count(self, num_offered: int, num_accepted: int) -> None:

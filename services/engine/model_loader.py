@@ -16,7 +16,7 @@ def load_decoder(
     kv: str,
     num_blocks: int,
 ) -> Decoder:
-    """Build a decoder and pack every weight into it; `weights` and `kv` are "bf16" or "f32".
+    """Build a decoder and pack every weight into it; `weights` and `kv` are formats that the configuration allows.
 
     Raises CheckpointError for a configuration or weight that the decoder refuses, and for a weight that it misses.
     """

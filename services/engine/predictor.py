@@ -16,6 +16,9 @@ class Predictor(Protocol):
     absence: str
     """Why it predicts nothing at present; empty where it does."""
 
+    num_arrivals: int
+    """How often what it predicts with has come, or come back: what was measured of it before that is void."""
+
     def predict(self, sequence: Sequence, limit: int) -> Tokens[int]:
         """At most `limit` ids that may follow `sequence.tokens`; a limit of 0 says that none are wanted for now."""
 

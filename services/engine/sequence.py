@@ -3,8 +3,6 @@
 import time
 from collections.abc import Iterable
 
-import numpy as np
-
 from services.engine.events import (
     Chunk,
     Failed,
@@ -15,9 +13,9 @@ from services.engine.events import (
     Timings,
     TokenRecord,
 )
-from services.engine.native import SamplingState
 from services.engine.output_text import OutputText
 from services.engine.request import Request
+from services.engine.sampling_state import new_sampling_state
 from services.engine.token_stream import TokenStream
 
 
@@ -34,7 +32,14 @@ class Sequence:
         self.num_computed = 0  # leading tokens whose keys and values are in the cache
         self.blocks: list[int] = []
         self.num_preemptions = 0
-        self.sampling = _sampling_state(request)
+        self.sampling = new_sampling_state(
+            request.sampling,
+            prompt=request.prompt,
+            min_tokens=request.stops.min_tokens,
+            masked_ids=request.stops.token_ids,
+            logprobs=request.output.logprobs,
+            num_candidates=request.output.num_candidates,
+        )
         self.timings = Timings(arrived=time.monotonic())
         self.speculation = SpeculationStats()
         self.finish_reason: FinishReason | None = None
@@ -150,23 +155,3 @@ class Sequence:
             timings=self.timings,
             speculation=self.speculation,
         )
-
-
-def _sampling_state(request: Request) -> SamplingState:
-    sampling, stops = request.sampling, request.stops
-    return SamplingState(
-        prompt=np.asarray(request.prompt, dtype=np.int32),
-        seed=sampling.seed,
-        temperature=sampling.temperature,
-        top_k=sampling.top_k,
-        top_p=sampling.top_p,
-        min_p=sampling.min_p,
-        repetition_penalty=sampling.repetition_penalty,
-        frequency_penalty=sampling.frequency_penalty,
-        presence_penalty=sampling.presence_penalty,
-        logit_bias=sorted(sampling.logit_bias.items()),
-        min_tokens=stops.min_tokens,
-        stop_ids=sorted(stops.token_ids),
-        logprobs=request.output.logprobs,
-        num_candidates=request.output.num_candidates,
-    )

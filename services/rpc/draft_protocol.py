@@ -1,3 +1,4 @@
-"""The version of the draft protocol that this release speaks (protos/outrider/v1/draft.proto)."""
+"""What both ends of a draft link know of its protocol beside the messages."""
 
 PROTOCOL_VERSION = 1
+MAX_COMMIT = 8192  # token ids in one commit

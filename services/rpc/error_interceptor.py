@@ -1,5 +1,7 @@
 """ErrorInterceptor: the one place where exceptions become gRPC statuses."""
 
+import asyncio
+import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn, TypeAlias, TypeVar, cast
@@ -21,7 +23,7 @@ MethodHandler: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | None"
 class ErrorInterceptor(aio.ServerInterceptor):
     """Ends a call with the status of the RpcError that its handler raised, or with INTERNAL after any other error.
 
-    It wraps unary handlers and handlers that stream by `context.write`; those that read a stream pass unchanged.
+    It wraps handlers that are coroutines, which stream by `context.write`; those that yield pass unchanged.
     """
 
     async def intercept_service(
@@ -31,15 +33,22 @@ class ErrorInterceptor(aio.ServerInterceptor):
     ) -> MethodHandler:
         """Wrap the handler of one call."""
         handler = await continuation(handler_call_details)
-        if handler is None or handler.request_streaming:
+        if handler is None:
+            return None
+        shape = "_".join(
+            "stream" if streams else "unary" for streams in (handler.request_streaming, handler.response_streaming)
+        )
+        inner = getattr(handler, shape)
+        if not inspect.iscoroutinefunction(inner):
             return handler
-        streams = handler.response_streaming
-        make = grpc.unary_stream_rpc_method_handler if streams else grpc.unary_unary_rpc_method_handler
-        inner = cast(Handler[Any, Any], handler.unary_stream if streams else handler.unary_unary)
-        return make(
-            cast(Any, _answering_errors(inner, handler_call_details.method)),
-            request_deserializer=handler.request_deserializer,
-            response_serializer=handler.response_serializer,
+        make = getattr(grpc, f"{shape}_rpc_method_handler")
+        return cast(
+            MethodHandler,
+            make(
+                _answering_errors(inner, handler_call_details.method),
+                request_deserializer=handler.request_deserializer,
+                response_serializer=handler.response_serializer,
+            ),
         )
 
 
@@ -49,6 +58,8 @@ def _answering_errors(handler: Handler[RequestT, ResponseT], method: str) -> Han
             return await handler(request, context)
         except aio.AbortError:
             raise
+        except aio.InternalError as error:  # a message could not be sent: its reader left before we were told
+            raise asyncio.CancelledError from error
         except RpcError as error:
             await _abort(context, error)
         except Exception:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields
 from pathlib import Path
 
-from services.engine.config import FORMATS, EngineConfig, resolve_isa, resolve_threads
+from services.engine.config import KV_FORMATS, WEIGHT_FORMATS, EngineConfig, resolve_isa, resolve_threads
 from services.engine.native import isas
 from services.rpc.server_config import ServerConfig
 
@@ -38,8 +38,8 @@ def _add_engine_options(group: "argparse._ArgumentGroup") -> None:
     _add(group, "device", "what computes: cpu, or cuda:N for the GPU of that number")
     _add(group, "isa", "instruction set", shown="OUTRIDER_ISA, or else the best", choices=isas())
     _add(group, "threads", "compute threads of the host", shown="one per core", read=int)
-    _add(group, "weights", "how weights are held", choices=FORMATS)
-    _add(group, "kv", "how keys and values are held", choices=FORMATS)
+    _add(group, "weights", "how weights are held", choices=WEIGHT_FORMATS)
+    _add(group, "kv", "how keys and values are held", choices=KV_FORMATS)
     _add(group, "kv_memory", "most memory of the KV cache, in GiB", shown="2", read=_gibibytes)
     _add(group, "kv_blocks", "blocks of the KV cache", shown="what --kv-memory holds", read=int)
     _add(group, "context_length", "tokens of prompt and answer", shown="the model's", flag="--context", read=int)

@@ -61,6 +61,11 @@ class Controller:
         if self._steps_left == 0:
             self._choose()
 
+    def look_again(self) -> None:
+        """Try predictions now: what was measured with them says nothing of a draft that has just come."""
+        self._paces[True] = Pace()
+        self._speculates, self._steps_left = True, self._TRIAL
+
     def _choose(self) -> None:
         other = self._paces[not self._speculates]
         if other.num_steps < self._TRIAL:

@@ -3,8 +3,9 @@
 import asyncio
 import itertools
 import logging
-import random
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 
 import grpc
 from grpc import aio
@@ -13,9 +14,11 @@ from outrider.v1 import draft_pb2, draft_pb2_grpc
 from services.engine.native import NOISE_VERSION
 from services.rpc.convert.drafting import write_sampling
 from services.rpc.draft_protocol import PROTOCOL_VERSION
+from services.target.backoff import Backoff
 from services.target.draft_messages import Close, Commit, Open, Outgoing, Window
 from services.target.patience import Patience
 from services.target.remote_predictor import RemotePredictor
+from services.target.run_count import RunCount
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +29,7 @@ _LONGEST_WAIT = 0.05  # seconds that a step may wait for predictions under way
 _RUN_AHEAD = 8  # tokens of credit beyond what the next pass can verify
 _OPTIONS = (
     ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.ping_timeout_ms", 5_000),  # of every ping; by default a draft that hangs is held for a minute
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1_000),
 )
@@ -47,13 +50,15 @@ class DraftClient:
             on_outgoing=self._wake,
         )
         self._vocabulary = ""
+        self._vocab_size = 0
+        self._linked_at = 0.0
         self._complaints: dict[str, str] = {}  # the latest of each address that is not there
         self._refused: set[str] = set()
         self._task: asyncio.Task[None] | None = None
 
-    def start(self, *, vocabulary: str) -> None:
-        """Begin to keep a link up; `vocabulary` is the target's, which the draft must share."""
-        self._vocabulary = vocabulary
+    def start(self, *, vocabulary: str, vocab_size: int) -> None:
+        """Begin to keep a link up; `vocabulary` is the fingerprint of the target's, which the draft must share."""
+        self._vocabulary, self._vocab_size = vocabulary, vocab_size
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
@@ -66,16 +71,15 @@ class DraftClient:
         self._loop.call_soon_threadsafe(self._news.set)
 
     async def _run(self) -> None:
-        backoff = _FIRST_BACKOFF
+        backoff = Backoff(first=_FIRST_BACKOFF)
         for address in itertools.cycle(self._addresses):
             try:
                 async with aio.insecure_channel(address, options=_OPTIONS) as channel:
                     await self._serve(address, draft_pb2_grpc.DraftServiceStub(channel).Draft())
             except Exception as error:  # whatever a draft says or does must not end this task
-                longest = self._longest_backoff(address, error)
-                backoff = min(2 * backoff, longest) if self.predictor.absence else _FIRST_BACKOFF
+                link_seconds = 0.0 if self.predictor.absence else time.monotonic() - self._linked_at
                 self._lose(address, error)
-            await asyncio.sleep(backoff * random.uniform(0.5, 1.0))
+                await asyncio.sleep(backoff.after(link_seconds, longest=self._longest_backoff(address, error)))
 
     def _longest_backoff(self, address: str, error: Exception) -> float:
         is_refusal = isinstance(error, aio.AioRpcError) and error.code() is grpc.StatusCode.FAILED_PRECONDITION
@@ -94,16 +98,17 @@ class DraftClient:
         hello = await asyncio.wait_for(self._greet(call), _HELLO_SECONDS)
         logger.info("the draft at %s is there: %s, context of %s", address, hello.model, hello.context_length)
         self._complaints.pop(address, None)
+        self._linked_at = time.monotonic()
         self.predictor.connected()
-        tasks = [asyncio.create_task(self._read(call)), asyncio.create_task(self._write(call))]
+        runs = RunCount()
+        tasks = [asyncio.create_task(self._read(call, runs)), asyncio.create_task(self._write(call))]
         try:
-            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in ended:
-                task.result()
+            await asyncio.gather(*tasks)
         finally:
             for task in tasks:
                 task.cancel()
             call.cancel()
+            logger.info("the draft at %s has sent %s", address, runs)
 
     async def _greet(self, call: _Call) -> draft_pb2.DraftHello:
         hello = draft_pb2.TargetHello(
@@ -119,25 +124,34 @@ class DraftClient:
         return answer.hello
 
     async def _write(self, call: _Call) -> None:
-        while True:
-            await self._news.wait()
-            self._news.clear()
-            for message in self.predictor.outgoing():
-                await call.write(_request(message))
+        """Write until the stream has ended: why it has, the reading side hears."""
+        with suppress(asyncio.InvalidStateError):
+            while True:
+                await self._news.wait()
+                self._news.clear()
+                for message in self.predictor.outgoing():
+                    await call.write(_request(message))
 
-    async def _read(self, call: _Call) -> None:
+    async def _read(self, call: _Call, runs: RunCount) -> None:
         while isinstance(response := await call.read(), draft_pb2.DraftResponse):
             match response.WhichOneof("message"):
                 case "predict":
-                    run = response.predict
-                    self.predictor.predicted(
-                        run.sequence_id, epoch=run.epoch, position=run.position, token_ids=[*run.token_ids]
-                    )
+                    self._take(response.predict, runs)
                 case "released":
                     self.predictor.released(response.released.sequence_id, _release_reason(response.released))
                 case other:
                     raise _BrokenLinkError(f"it sent {other} where that has no place")
         raise _BrokenLinkError("it ended the stream")
+
+    def _take(self, run: draft_pb2.Predict, runs: RunCount) -> None:
+        token_ids = [*run.token_ids]
+        is_in_range = max(token_ids, default=0) < self._vocab_size
+        is_useful = is_in_range and self.predictor.predicted(
+            run.sequence_id, epoch=run.epoch, position=run.position, token_ids=token_ids
+        )
+        runs.add(is_useful=is_useful, is_in_range=is_in_range)
+        if runs.notice():
+            logger.warning("what the draft predicts is of no use, it comes too late or makes no sense: %s", runs)
 
 
 class _BrokenLinkError(RuntimeError):

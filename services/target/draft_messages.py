@@ -4,8 +4,6 @@ from dataclasses import dataclass
 
 from services.engine.sequence import Sequence
 
-MAX_COMMIT = 8192  # token ids in one message
-
 
 @dataclass(frozen=True, slots=True)
 class Open:

@@ -17,17 +17,22 @@ class PredictionChain:
         self._end = 0  # position behind the last run received
         self._alive = False
 
-    def receive(self, *, epoch: int, position: int, token_ids: Tokens[int], committed: Tokens[int]) -> bool:
-        """Add a run; False if it is of no use: an old epoch, a gap, at odds with the committed tokens, or late."""
+    def receive(
+        self, *, epoch: int, position: int, token_ids: Tokens[int], tokens: Tokens[int], num_committed: int
+    ) -> bool:
+        """Add a run; False if it is of no use: an old epoch, a gap, at odds with the committed tokens, or late.
+
+        The first `num_committed` of the sequence's `tokens` are committed; the others are not looked at.
+        """
         if epoch > self._epoch:
-            self._epoch, self._end, self._alive = epoch, position, position <= len(committed)
+            self._epoch, self._end, self._alive = epoch, position, position <= num_committed
             self.tokens.clear()
         if epoch < self._epoch or not self._alive or position != self._end:
             return False
         self._end += len(token_ids)
-        overlap = max(0, min(len(committed), self._end) - position)
-        agrees = list(committed[position : position + overlap]) == list(token_ids[:overlap])
-        self._alive = agrees and self._end - len(committed) <= self._longest
+        overlap = max(0, min(num_committed, self._end) - position)
+        agrees = list(tokens[position : position + overlap]) == list(token_ids[:overlap])
+        self._alive = agrees and self._end - num_committed <= self._longest
         if not self._alive:
             self.tokens.clear()
             return False

@@ -1,14 +1,18 @@
 """RemotePredictor: the predictions of a draft service, between the engine thread and the link."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from services.engine.sequence import Sequence
-from services.target.draft_messages import MAX_COMMIT, Close, Commit, Open, Outgoing, Window
+from services.rpc.draft_protocol import MAX_COMMIT
+from services.target.draft_messages import Close, Commit, Open, Outgoing, Window
 from services.target.patience import Patience
 from services.target.prediction_chain import PredictionChain
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -48,7 +52,7 @@ class RemotePredictor:
         self._next_id = 1
         self._connected = False
         self.absence = "the draft has not been reached yet"  # why there are no predictions; empty while there are
-        self.num_useless = 0  # runs that came too late, or made no sense
+        self.num_arrivals = 0
 
     def commit(self, sequence: Sequence) -> None:
         """The sequence's tokens have grown, or it is new; called by the engine thread."""
@@ -86,6 +90,7 @@ class RemotePredictor:
         """The draft is there: every live sequence is opened; called by the link, as all below."""
         with self._changed:
             self._connected, self.absence = True, ""
+            self.num_arrivals += 1
             for followed in self._followed.values():
                 self._mark(followed)
 
@@ -104,28 +109,38 @@ class RemotePredictor:
         while (message := self._take()) is not None:
             yield message
 
-    def predicted(self, sequence_id: int, *, epoch: int, position: int, token_ids: list[int]) -> None:
-        """A run of predictions has arrived."""
+    def predicted(self, sequence_id: int, *, epoch: int, position: int, token_ids: list[int]) -> bool:
+        """A run of predictions has arrived; False if it is of no use, as all are of a sequence that has ended."""
         with self._changed:
             if (followed := self._by_id.get(sequence_id)) is None:
-                return  # of a sequence that has just ended
-            committed = followed.sequence.tokens[: followed.num_committed]
-            if followed.chain.receive(epoch=epoch, position=position, token_ids=token_ids, committed=committed):
+                return False
+            is_useful = followed.chain.receive(
+                epoch=epoch,
+                position=position,
+                token_ids=token_ids,
+                tokens=followed.sequence.tokens,  # which the engine thread may be adding to
+                num_committed=followed.num_committed,
+            )
+            if is_useful:
                 if followed.empty_since is not None:
                     self._patience.arrived(time.monotonic() - followed.empty_since)
                     followed.empty_since = None
                 self._changed.notify_all()
-            else:
-                self.num_useless += 1
+            return is_useful
 
     def released(self, sequence_id: int, reason: str) -> None:
         """The draft has dropped a sequence: it goes on alone until another link takes it up."""
         with self._changed:
-            if followed := self._by_id.get(sequence_id):
-                followed.is_released = True
-                followed.chain = self._new_chain(followed.sequence)
-                followed.sequence.speculation.dropped = f"the draft dropped the sequence: {reason}"
-                self._changed.notify_all()
+            followed = self._by_id.get(sequence_id)
+            if followed is None or followed.is_released:
+                return
+            followed.sequence.speculation.losses += followed.is_open
+            followed.is_open, followed.is_released = False, True
+            self._news.pop(sequence_id, None)
+            followed.chain = self._new_chain(followed.sequence)
+            followed.sequence.speculation.dropped = f"the draft dropped the sequence: {reason}"
+            self._changed.notify_all()
+        logger.info("request %s: the draft dropped it: %s", followed.sequence.request.request_id, reason)
 
     def _is_followed(self, followed: _Followed) -> bool:
         return self._connected and not followed.is_released

@@ -1,8 +1,7 @@
 """TargetServer: the life of the target service: listen, load, warm up, serve, drain."""
 
-import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from outrider.v1 import generation_pb2
@@ -13,8 +12,8 @@ from services.engine.events import Failed
 from services.engine.predictor import Predictor
 from services.engine.request import Request, SamplingParams, StopConditions
 from services.rpc.admission import Admission
+from services.rpc.engine_host import EngineHost
 from services.rpc.errors import EngineFailedError
-from services.rpc.loading import in_thread
 from services.rpc.served_model import ServedModel
 from services.rpc.server import RpcServer
 from services.rpc.server_config import ServerConfig
@@ -48,14 +47,17 @@ class TargetServer:
         self._name = name or engine.model.resolve().name
         self._draft = DraftClient(drafts) if drafts and predictor is None else None
         self._predictor = self._draft.predictor if self._draft else predictor
-        self._loop = asyncio.get_running_loop()
-        self._failed = asyncio.Event()
+        self._host = EngineHost(self._open_engine)
         self._admission = Admission(engine.max_sequences + server.max_queue)
         self._servicer = GenerationServicer(self._admission)
         self._server = RpcServer(
             server, SERVICE, lambda rpc: add_GenerationServiceServicer_to_server(self._servicer, rpc)
         )
-        self.engine: TargetEngine | None = None
+
+    @property
+    def engine(self) -> TargetEngine | None:
+        """The engine, once the model is loaded."""
+        return self._host.engine
 
     async def start(self) -> str:
         """Listen, and return the address; requests get UNAVAILABLE until the model is loaded."""
@@ -64,13 +66,12 @@ class TargetServer:
     async def open(self) -> None:
         """Load the model on a thread, warm it up and serve; raises CheckpointError, ConfigError, EngineFailedError."""
         logger.info("loading %s", self._config.model)
-        engine = await in_thread(self._load)
-        self.engine = engine
+        engine = await self._host.open()
         await _warm_up(engine)
         model = _served_model(engine, self._name)
         self._servicer.open(engine, model)
         if self._draft is not None:
-            self._draft.start(vocabulary=engine.model.tokenizer.fingerprint())
+            self._draft.start(vocabulary=engine.model.tokenizer.fingerprint(), vocab_size=model.config.vocab_size)
         await self._server.set_serving(True)
         logger.info(
             "serving %s: device %s, %s threads, context of %s tokens, %s KV blocks, fingerprint %s",
@@ -83,8 +84,10 @@ class TargetServer:
         )
 
     async def wait_failed(self) -> None:
-        """Return when the engine thread has died; its sequences have been told."""
-        await self._failed.wait()
+        """Return when the engine thread has died; its sequences have been told, and new requests are refused."""
+        await self._host.wait_failed()
+        self._servicer.close("the engine has failed")
+        await self._server.set_serving(False)
 
     async def close(self) -> None:
         """Drain: refuse new requests, let the running ones finish for a while, cut the rest, end the engine."""
@@ -95,19 +98,10 @@ class TargetServer:
         await self._server.stop()
         if self._draft is not None:
             await self._draft.stop()
-        if self.engine is not None:
-            await asyncio.to_thread(self.engine.close)
+        await self._host.close()
 
-    def _load(self) -> TargetEngine:
-        def on_failure() -> None:
-            asyncio.run_coroutine_threadsafe(self._fail(), self._loop)
-
+    def _open_engine(self, on_failure: Callable[[], None]) -> TargetEngine:
         return TargetEngine.open(self._config, predictor=self._predictor, on_failure=on_failure)
-
-    async def _fail(self) -> None:
-        self._servicer.close("the engine has failed")
-        await self._server.set_serving(False)
-        self._failed.set()
 
 
 async def _warm_up(engine: TargetEngine) -> None:

@@ -18,6 +18,7 @@ class Speculation:
         self._predictor = predictor
         self._vocab_size = vocab_size
         self._controller = Controller()
+        self._num_arrivals = 0  # of the draft, that the controller knows of
         self._step_began = 0.0
 
     def open(self, sequence: Sequence) -> None:
@@ -34,6 +35,9 @@ class Speculation:
         self._step_began = time.monotonic()
         if self._predictor is None:
             return
+        if self._predictor.num_arrivals != self._num_arrivals:
+            self._num_arrivals = self._predictor.num_arrivals
+            self._controller.look_again()
         spare_rows = max_rows - sum(rows.num_rows for rows in batch)
         for rows in batch:
             if rows.is_decode and _is_allowed(rows.sequence):

@@ -2,6 +2,9 @@
 
 import importlib.util
 
+import pytest
+
+from services.engine.config import CUDA_FORMATS
 from services.engine.native import Device, cuda_devices, isas
 
 EMULATION, GPU = "cuda-emulated", "cuda"
@@ -21,3 +24,9 @@ def make_device(name: str, threads: int) -> Device:
         emulated: Device = importlib.import_module(_EMULATION_MODULE).device(threads)
         return emulated
     return Device.cuda(0, threads) if name == GPU else Device.cpu(name, threads)
+
+
+def skip_unless_held(name: str, number_format: str) -> None:
+    """Skip the test where a device has no such format of weights, or of keys and values."""
+    if name.startswith("cuda") and number_format not in CUDA_FORMATS:
+        pytest.skip(f"no CUDA device holds {number_format}")

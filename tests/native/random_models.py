@@ -89,11 +89,14 @@ def random_weights(config: ModelConfig, seed: int = 0) -> dict[str, NDArray[Any]
     return weights
 
 
+_KV_FORMATS = {"f32": "f32", "bf16": "bf16", "int8": "int8", "int4": "bf16"}  # beside weights of each format
+
+
 class PagedDecoder:
     """A decoder whose sequences lie in scattered blocks, every free one of them poisoned with NaN."""
 
     def __init__(
-        self, config: ModelConfig, device: Device, number_format: str, *, tokens: NDArray[np.int32], seed: int = 0
+        self, config: ModelConfig, device: Device, weight_format: str, *, tokens: NDArray[np.int32], seed: int = 0
     ) -> None:
         """`tokens` are those of all sequences.  # [sequences, positions]"""
         self.tokens = tokens
@@ -101,7 +104,7 @@ class PagedDecoder:
         blocks_each = -(-length // BLOCK_SIZE)
         num_blocks = 2 * num_sequences * blocks_each
         self.decoder = Decoder(
-            device, decoder_config(config), weights=number_format, kv=number_format, num_blocks=num_blocks
+            device, decoder_config(config), weights=weight_format, kv=_KV_FORMATS[weight_format], num_blocks=num_blocks
         )
         for name, values in random_weights(config).items():
             self.decoder.load(name, values)

@@ -12,7 +12,7 @@ from services.engine.model_loader import decoder_config
 from services.engine.native import BLOCK_SIZE, BUILD_ID, Batch, Decoder, Device, Logits, isas
 from services.engine.reference import ReferenceDecoder
 from services.engine.weight_shapes import weight_shapes
-from tests.native.devices import make_device
+from tests.native.devices import make_device, skip_unless_held
 from tests.native.random_models import MODELS, PLAIN, PagedDecoder, random_tokens, random_weights
 
 
@@ -21,11 +21,14 @@ def norm_error(values: np.ndarray, truth: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("config", MODELS.values(), ids=MODELS)
-@pytest.mark.parametrize(("number_format", "tolerance"), [("f32", 1e-5), ("bf16", 2e-2)])
-def test_logits_are_those_of_the_reference(device_name, config, number_format, tolerance):
+@pytest.mark.parametrize(
+    ("weight_format", "tolerance"), [("f32", 1e-5), ("bf16", 2e-2), ("int8", 8e-2), ("int4", 5e-1)]
+)
+def test_logits_are_those_of_the_reference(device_name, config, weight_format, tolerance):
+    skip_unless_held(device_name, weight_format)
     tokens = random_tokens(config, 1, 100)
     expected = ReferenceDecoder(config, random_weights(config).items()).logits(tokens[0].tolist()).numpy()
-    decoder = PagedDecoder(config, make_device(device_name, threads=2), number_format, tokens=tokens)
+    decoder = PagedDecoder(config, make_device(device_name, threads=2), weight_format, tokens=tokens)
     assert norm_error(decoder.forward([(0, position) for position in range(100)]), expected) < tolerance
 
 
@@ -197,7 +200,7 @@ def test_positions_end_at_the_context_length():
         ({"windows": (0, -1)}, "windows has -1"),
         ({"rope_of_layer": (0, 1)}, "rope_of_layer names table 1; there are 1"),
         ({"head_dim": 14}, "rope_frequencies has a table of 8 entries; it must have at most half of head_dim = 14"),
-        ({"head_dim": 1024}, "head_dim is 1024; device cpu-[a-z]+ handles at most 512"),
+        ({"head_dim": 1024}, r"head_dim is 1024; device cpu-\w+ handles at most 512"),
         ({"norm_eps": float("nan")}, "norm_eps is nan"),
         ({"logit_softcap": -1.0}, "logit_softcap is -1"),
     ],
@@ -209,11 +212,11 @@ def test_impossible_configurations_are_refused(changes, message):
 
 def test_unknown_words_are_refused():
     device, config = Device.cpu(isas()[0], threads=1), decoder_config(PLAIN)
-    with pytest.raises(ValueError, match='weights is "int8"; it must be "bf16" or "f32"'):
-        Decoder(device, config, weights="int8", kv="f32", num_blocks=1)
-    with pytest.raises(ValueError, match='kv is "f16"; it must be "bf16" or "f32"'):
+    with pytest.raises(ValueError, match='weights is "int3"; it must be one of "bf16", "f32", "int8", "int4"'):
+        Decoder(device, config, weights="int3", kv="f32", num_blocks=1)
+    with pytest.raises(ValueError, match='kv is "f16"; it must be one of "bf16", "f32", "int8"'):
         Decoder(device, config, weights="f32", kv="f16", num_blocks=1)
-    with pytest.raises(ValueError, match='activation is "relu"; it must be "silu" or "gelu_tanh"'):
+    with pytest.raises(ValueError, match='activation is "relu"; it must be one of "silu", "gelu_tanh"'):
         decoder_config(replace(PLAIN, activation="relu"))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match='qk_norm is "layer"'):
         decoder_config(replace(PLAIN, qk_norm="layer"))  # type: ignore[arg-type]

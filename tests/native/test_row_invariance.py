@@ -46,23 +46,23 @@ def test_the_check_sees_one_unit_in_the_last_place_that_depends_on_the_number_of
 
 @pytest.mark.parametrize(("outputs", "inputs"), [(1, 1), (64, 32), (33, 257), (100, 70), (130, 600), (20, 9000)])
 @pytest.mark.parametrize("has_bias", [False, True])
-def test_product(device_name, number_format, outputs, inputs, has_bias):
+def test_product(device_name, weight_format, outputs, inputs, has_bias):
     matrix, values = normal(outputs, inputs), normal(NUM_ROWS, inputs, seed=1)
     bias = normal(outputs, seed=2) if has_bias else None
 
     def multiply(device: Device, chosen: np.ndarray) -> np.ndarray:
-        weight = PackedWeight(device, number_format, outputs, inputs)
+        weight = PackedWeight(device, weight_format, outputs, inputs)
         weight.store(0, matrix)
         return weight.multiply(values[chosen], bias)
 
     assert_row_invariant(device_name, multiply)
 
 
-def test_embedding(device_name, number_format):
+def test_embedding(device_name, weight_format):
     matrix = normal(NUM_ROWS, 45)
 
     def embed(device: Device, chosen: np.ndarray) -> np.ndarray:
-        weight = PackedWeight(device, number_format, *matrix.shape)
+        weight = PackedWeight(device, weight_format, *matrix.shape)
         weight.store(0, matrix)
         return weight.embed(chosen, 1.7)
 
@@ -125,8 +125,8 @@ class AttentionRows:
         self.block_tables = np.random.default_rng(1).permutation(self.NUM_BLOCKS)[:15].reshape(3, 5).astype(np.int32)
         self.qkv = 2.0 * normal(NUM_ROWS, 2 * (self.group + 2) * self.head_dim)
 
-    def cache(self, device: Device, number_format: str) -> KvLayer:
-        return KvLayer(device, number_format, num_blocks=self.NUM_BLOCKS, num_kv_heads=2, head_dim=self.head_dim)
+    def cache(self, device: Device, kv_format: str) -> KvLayer:
+        return KvLayer(device, kv_format, num_blocks=self.NUM_BLOCKS, num_kv_heads=2, head_dim=self.head_dim)
 
     def store(self, device: Device, cache: KvLayer, chosen: np.ndarray) -> np.ndarray:
         frequencies = np.float32(100.0) ** (-np.arange(self.head_dim // 2, dtype=np.float32) * 2 / self.head_dim)
@@ -158,35 +158,35 @@ def attention_rows(request) -> AttentionRows:
     return AttentionRows(*request.param)
 
 
-def test_rotate_and_store(device_name, number_format, attention_rows):
+def test_rotate_and_store(device_name, kv_format, attention_rows):
     def store(device: Device, chosen: np.ndarray) -> np.ndarray:
-        return attention_rows.store(device, attention_rows.cache(device, number_format), chosen)
+        return attention_rows.store(device, attention_rows.cache(device, kv_format), chosen)
 
     assert_row_invariant(device_name, store)
 
 
-def test_attention(device_name, number_format, attention_rows):
+def test_attention(device_name, kv_format, attention_rows):
     stored: dict[Device, tuple[KvLayer, np.ndarray]] = {}
 
     def attend(device: Device, chosen: np.ndarray) -> np.ndarray:
         if device not in stored:
-            cache = attention_rows.cache(device, number_format)
+            cache = attention_rows.cache(device, kv_format)
             stored[device] = cache, attention_rows.store(device, cache, np.arange(NUM_ROWS))
         cache, rotated = stored[device]
-        return attention_rows.attend(cache, rotated[chosen], chosen, number_format)
+        return attention_rows.attend(cache, rotated[chosen], chosen, "f32")
 
     assert_row_invariant(device_name, attend)
 
 
-def test_attention_sees_no_later_position(device_name, number_format, attention_rows):
+def test_attention_sees_no_later_position(device_name, kv_format, attention_rows):
     """Decoding, where later slots still hold NaN, gives the bits of a prefill, where they hold the future."""
     device, rows = make_device(device_name, threads=1), attention_rows
     every = np.arange(NUM_ROWS)
-    whole = rows.cache(device, number_format)
-    prefilled = rows.attend(whole, rows.store(device, whole, every), every, number_format)
-    growing = rows.cache(device, number_format)
+    whole = rows.cache(device, kv_format)
+    prefilled = rows.attend(whole, rows.store(device, whole, every), every, "bf16")
+    growing = rows.cache(device, kv_format)
     for row in every[:, None]:
-        decoded = rows.attend(growing, rows.store(device, growing, row), row, number_format)
+        decoded = rows.attend(growing, rows.store(device, growing, row), row, "bf16")
         assert same_bits(decoded, prefilled[row]), f"row {row}"
 
 
@@ -201,22 +201,22 @@ def prefill(decoder: PagedDecoder, chunk: int, sequence: int = 0) -> np.ndarray:
     return np.concatenate([decoder.forward(rows[first : first + chunk]) for first in range(0, len(rows), chunk)])
 
 
-def test_every_chunking_gives_the_same_logits(device_name, number_format):
+def test_every_chunking_gives_the_same_logits(device_name, weight_format):
     tokens = random_tokens(PLAIN, 1, NUM_ROWS)
-    decoded = prefill(PagedDecoder(PLAIN, make_device(device_name, threads=1), number_format, tokens=tokens), chunk=1)
+    decoded = prefill(PagedDecoder(PLAIN, make_device(device_name, threads=1), weight_format, tokens=tokens), chunk=1)
     assert np.isfinite(decoded).all()
     for chunk in COUNTS[1:]:
-        decoder = PagedDecoder(PLAIN, make_device(device_name, threads=1), number_format, tokens=tokens, seed=chunk)
+        decoder = PagedDecoder(PLAIN, make_device(device_name, threads=1), weight_format, tokens=tokens, seed=chunk)
         assert same_bits(prefill(decoder, chunk), decoded), f"chunks of {chunk}"
 
 
 @pytest.mark.parametrize("threads", THREADS)
-def test_every_model_gives_the_same_logits_in_any_chunks(device_name, number_format, model, threads):
+def test_every_model_gives_the_same_logits_in_any_chunks(device_name, weight_format, model, threads):
     tokens = random_tokens(model, 1, 110)
-    decoded = prefill(PagedDecoder(model, make_device(device_name, threads=1), number_format, tokens=tokens), chunk=1)
+    decoded = prefill(PagedDecoder(model, make_device(device_name, threads=1), weight_format, tokens=tokens), chunk=1)
     assert np.isfinite(decoded).all()
     for chunk in (110, 7, 16, 33):
-        decoder = PagedDecoder(model, make_device(device_name, threads), number_format, tokens=tokens, seed=chunk)
+        decoder = PagedDecoder(model, make_device(device_name, threads), weight_format, tokens=tokens, seed=chunk)
         assert same_bits(prefill(decoder, chunk), decoded), f"chunks of {chunk}"
 
 
@@ -236,21 +236,21 @@ def random_passes(rng: np.random.Generator, num_sequences: int, length: int) -> 
 
 
 @pytest.mark.parametrize("threads", THREADS)
-def test_sequences_mixed_in_any_order_give_the_logits_of_each_alone(device_name, number_format, model, threads):
+def test_sequences_mixed_in_any_order_give_the_logits_of_each_alone(device_name, weight_format, model, threads):
     tokens = random_tokens(model, 5, 90)
-    lone = PagedDecoder(model, make_device(device_name, threads=1), number_format, tokens=tokens)
+    lone = PagedDecoder(model, make_device(device_name, threads=1), weight_format, tokens=tokens)
     alone = np.stack([prefill(lone, 90, sequence) for sequence in range(5)])
-    mixed = PagedDecoder(model, make_device(device_name, threads), number_format, tokens=tokens, seed=threads)
+    mixed = PagedDecoder(model, make_device(device_name, threads), weight_format, tokens=tokens, seed=threads)
     for rows in random_passes(np.random.default_rng(threads), 5, 90):
         for row, logits in zip(rows, mixed.forward(rows), strict=True):
             assert same_bits(logits, alone[row]), f"sequence and position {row}"
 
 
-def test_rejected_predictions_leave_no_trace(device_name, number_format):
+def test_rejected_predictions_leave_no_trace(device_name, weight_format):
     """Rows written for wrong predictions are overwritten; what was beyond the commit is never read."""
     tokens = random_tokens(PLAIN, 1, 80)
-    expected = prefill(PagedDecoder(PLAIN, make_device(device_name, threads=1), number_format, tokens=tokens), chunk=80)
-    decoder = PagedDecoder(PLAIN, make_device(device_name, threads=1), number_format, tokens=tokens.copy())
+    expected = prefill(PagedDecoder(PLAIN, make_device(device_name, threads=1), weight_format, tokens=tokens), chunk=80)
+    decoder = PagedDecoder(PLAIN, make_device(device_name, threads=1), weight_format, tokens=tokens.copy())
     for position in range(72):
         decoder.tokens[0, position + 1 : position + 8] = (tokens[0, position + 1 : position + 8] + 1) % 150
         verified = decoder.forward([(0, ahead) for ahead in range(position, position + 8)])
@@ -259,12 +259,12 @@ def test_rejected_predictions_leave_no_trace(device_name, number_format):
         decoder.tokens[0, position + 1] = tokens[0, position + 1]
 
 
-def test_what_a_row_does_depend_on_changes_its_bits(device_name, number_format):
+def test_what_a_row_does_depend_on_changes_its_bits(device_name, weight_format):
     """Its own token, its position, an earlier token, and the blocks that hold its past."""
     tokens = random_tokens(PLAIN, 1, 50)
 
     def last_logits(changed: np.ndarray, *, poison: bool = False) -> np.ndarray:
-        decoder = PagedDecoder(PLAIN, make_device(device_name, threads=1), number_format, tokens=changed)
+        decoder = PagedDecoder(PLAIN, make_device(device_name, threads=1), weight_format, tokens=changed)
         prefill(decoder, chunk=50)
         if poison:
             decoder.decoder.poison([int(decoder.batch.block_tables[0, 0])])

@@ -1,9 +1,9 @@
 """A draft service inside the test's own process, and a link to it that says what a test wants said."""
 
-import asyncio
 import queue
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from services.engine.config import EngineConfig, resolve_isa
 from services.engine.native import NOISE_VERSION
 from services.rpc.draft_protocol import PROTOCOL_VERSION
 from services.rpc.server_config import ServerConfig
+from tests.loop_thread import LoopThread
 from tests.rpc.requests import stream, stream_request
 from tests.server import RunningTarget, wait_until
 
@@ -35,20 +36,27 @@ class RunningDraft:
     """A draft service on a free port, with an event loop on a thread of its own."""
 
     def __init__(self, model: Path) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
-        self.server: DraftServer = self.call(self._make(model))
-        self.address: str = self.call(self.server.start())
-        self.call(self.server.open())
+        self._thread = LoopThread()
+        self.server: DraftServer = self._thread.call(self._make(model))
+        self.address: str = self._thread.call(self.server.start())
+        self._thread.call(self.server.open())
 
     @property
     def engine(self) -> DraftEngine:
         assert self.server.engine is not None
         return self.server.engine
 
-    def call(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result(60)
+    @contextmanager
+    def held(self) -> Iterator[Callable[[], int]]:
+        """Hold the engine between two steps; the function tells how many messages wait for it."""
+        is_held, may_go_on = threading.Event(), threading.Event()
+        loop = self.engine._loop
+        loop.post(lambda: (is_held.set(), may_go_on.wait()))
+        is_held.wait()
+        try:
+            yield lambda: len(loop._commands)
+        finally:
+            may_go_on.set()
 
     def assert_all_free(self) -> None:
         """Wait until every KV block is free, and see that the engine still works."""
@@ -57,10 +65,8 @@ class RunningDraft:
         blocks.check_integrity([])
 
     def close(self) -> None:
-        self.call(self.server.close())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
+        self._thread.call(self.server.close())
+        self._thread.close()
 
     async def _make(self, model: Path) -> DraftServer:
         config = EngineConfig(

@@ -11,6 +11,7 @@ class _NoPredictions:
     """Predicts nothing."""
 
     absence = "there is nothing to say"
+    num_arrivals = 0
 
     def predict(self, sequence: Sequence, limit: int) -> Tokens[int]:
         return []

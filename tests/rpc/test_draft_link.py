@@ -75,8 +75,11 @@ def test_the_draft_runs_ahead_up_to_the_window_and_not_beyond(link: Link, window
     link.begin(PROMPT, window)
     first = link.predictions(window, position=len(PROMPT))
     link.assert_silent()
+    link.window(window + 5)
+    link.predictions(5, position=len(PROMPT) + window)
+    link.assert_silent()
     link.commit(len(PROMPT), first[:1])
-    link.predictions(1, position=len(PROMPT) + window)
+    link.predictions(1, position=len(PROMPT) + window + 5)
     link.assert_silent()
 
 

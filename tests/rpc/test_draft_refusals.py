@@ -6,6 +6,7 @@ import grpc
 import pytest
 
 from services.engine.native import BLOCK_SIZE
+from services.rpc.draft_protocol import MAX_COMMIT
 from tests.checkpoints import CONTEXT_LENGTH, VOCAB_SIZE
 from tests.rpc.draft_link import (
     GREEDY,
@@ -19,6 +20,7 @@ from tests.rpc.draft_link import (
     RunningDraft,
     hello_of,
 )
+from tests.server import wait_until
 
 
 def test_a_link_has_no_more_sequences_than_it_may(link: Link) -> None:
@@ -116,7 +118,11 @@ def test_a_closed_sequence_is_silent(link: Link) -> None:
     link.assert_silent()
 
 
-@pytest.mark.parametrize("message", [{"hello": {}}, {}], ids=["a second hello", "an empty message"])
+@pytest.mark.parametrize(
+    "message",
+    [{"hello": {}}, {}, {"commit": {"sequence_id": 1, "token_ids": [3] * (MAX_COMMIT + 1)}}],
+    ids=["a second hello", "an empty message", "a commit that is too long"],
+)
 def test_a_message_that_has_no_place_ends_its_link_and_no_other(
     draft: RunningDraft, link: Link, message: dict[str, Any]
 ) -> None:
@@ -127,6 +133,38 @@ def test_a_message_that_has_no_place_ends_its_link_and_no_other(
     bad.close()
     link.begin(PROMPT, 4)
     link.predictions(4, position=len(PROMPT))
+
+
+def test_a_target_that_floods_is_held_back_until_it_is_heard(draft: RunningDraft, link: Link) -> None:
+    link.begin(PROMPT, 4)
+    chain = link.predictions(4, position=len(PROMPT))
+    with draft.held() as num_unheard:
+        for number in range(50_000):
+            link.window(number % 4)
+        wait_until(lambda: num_unheard() >= 1000)
+        other = Link(draft, **hello_of(draft))
+        other.next()  # the others are not held back
+        assert num_unheard() <= 1024 + 3  # with the question whether all is heard, and what the other link brings
+    other.begin(PROMPT, 4)
+    assert other.predictions(4, position=len(PROMPT)) == chain
+    other.close()
+    link.window(6)
+    link.predictions(2, position=len(PROMPT) + 4)
+
+
+def test_a_target_that_leaves_while_it_is_held_back_is_forgotten(draft: RunningDraft) -> None:
+    link = Link(draft, **hello_of(draft))
+    link.next()
+    link.begin(PROMPT, 4)
+    link.predictions(4, position=len(PROMPT))
+    with draft.held() as num_unheard:
+        for _ in range(50_000):
+            link.window(1)
+        full = 1024 - 3 + 1  # without those that began it, and with the question whether all is heard
+        wait_until(lambda: num_unheard() == full)
+        link.close()
+        wait_until(lambda: num_unheard() == full + 1)
+    draft.assert_all_free()
 
 
 def test_a_link_that_says_no_more_ends_in_order_and_frees_all(draft: RunningDraft, link: Link) -> None:

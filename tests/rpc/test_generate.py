@@ -3,11 +3,13 @@
 import json
 import shutil
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
 from outrider.v1 import common_pb2, generation_pb2
+from services.rpc.limits import LIMITS
 from tests.checkpoints import CHAT_TEMPLATE, CONTEXT_LENGTH, SPECIAL_TOKENS, VOCAB_SIZE, byte_level_tokenizer
 from tests.rpc.requests import PROMPT, as_unary, stop_string_in, stream, stream_request
 from tests.server import RunningTarget, target_server
@@ -174,7 +176,7 @@ def test_model_info_describes_the_model_and_the_limits(target: RunningTarget, mo
     assert (info.context_length, info.vocab_size) == (CONTEXT_LENGTH, VOCAB_SIZE)
     assert list(info.eos_token_ids) == [1]
     assert info.has_chat_template
-    assert info.limits.max_stop_strings == 16
+    assert {field.name: value for field, value in info.limits.ListFields()} == asdict(LIMITS)
     assert info.fingerprint_parts.kv_type == "bf16"
 
 

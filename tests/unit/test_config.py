@@ -45,9 +45,9 @@ def test_a_count_below_one_is_refused(field, value):
         make_config(**{field: value})
 
 
-@pytest.mark.parametrize("field", ["weights", "kv"])
-def test_an_unknown_format_is_refused(field):
-    with pytest.raises(ConfigError, match=f"^{field} is 'int3'; it must be one of bf16, f32$"):
+@pytest.mark.parametrize(("field", "allowed"), [("weights", "bf16, f32, int8, int4"), ("kv", "bf16, f32, int8")])
+def test_an_unknown_format_is_refused(field, allowed):
+    with pytest.raises(ConfigError, match=f"^{field} is 'int3'; it must be one of {allowed}$"):
         make_config(**{field: "int3"})
 
 
@@ -95,7 +95,7 @@ def test_with_memory_to_spare_there_are_blocks_for_all_sequences_at_full_length(
     assert make_config(max_sequences=3, context_length=BLOCK_SIZE + 1).num_blocks(MODEL) == 3 * 2
 
 
-@pytest.mark.parametrize(("kv", "num_blocks"), [("bf16", 5), ("f32", 2)])
+@pytest.mark.parametrize(("kv", "num_blocks"), [("bf16", 5), ("f32", 2), ("int8", 9)])
 def test_blocks_stay_within_the_memory(kv, num_blocks):
     config = make_config(kv=kv, kv_memory=6 * BLOCK_BYTES - 1)
     assert config.num_blocks(MODEL) == num_blocks

@@ -40,6 +40,15 @@ def test_a_change_is_noticed():
     assert kinds[MANY // 2 :].count(True) > 0.9 * MANY / 2
 
 
+def test_a_draft_that_has_just_come_is_tried_at_once():
+    controller = Controller()
+    kinds = run(controller, with_predictions=2.0, without=1.0, num_steps=100)
+    assert not kinds[-1]
+    controller.look_again()
+    kinds = run(controller, with_predictions=0.5, without=1.0, num_steps=100)
+    assert all(kinds), "what was measured with the draft before it is forgotten"
+
+
 def test_the_cost_of_a_step_is_shared_by_its_tokens():
     controller = Controller()
     for _ in range(MANY):

@@ -1,95 +1,10 @@
-"""Drafter: whose turn it is, how far each runs, what is freed, and what is refused."""
-
-from collections.abc import Iterable
-from itertools import groupby
+"""Drafter: whose turn it is, how far each runs, and what is refused."""
 
 import pytest
 
-from services.draft.drafted_sequence import DraftedSequence
-from services.draft.drafter import Drafter, DrafterConfig
-from services.draft.link import DraftLink, LinkOverflowError, Prediction, Quotas, Release, ReleaseReason
-from services.engine.block_manager import BlockManager
-from services.engine.request import SamplingParams
-from services.engine.run_ahead import Stretch
+from services.draft.link import LinkOverflowError, Release, ReleaseReason
 from tests.unit.sequences import VOCAB_SIZE
-from tests.unit.toy_model import next_token
-
-CONTEXT_LENGTH = 64
-PROMPT = [*b"Hello"]
-
-
-class ToyRunAhead:
-    """Draws what the toy model draws, and keeps what it was asked for."""
-
-    def __init__(self) -> None:
-        self.asked: list[list[Stretch]] = []
-
-    def extend(self, stretches: list[Stretch]) -> list[list[int]]:
-        self.asked.append(stretches)
-        return [self._extend(stretch) for stretch in stretches]
-
-    def _extend(self, stretch: Stretch) -> list[int]:
-        history = [*stretch.sequence.tokens]
-        end = stretch.sequence.num_computed + stretch.num_tokens
-        assert end == len(history) or not stretch.num_draws
-        assert len(stretch.sequence.blocks) * 4 >= end + max(stretch.num_draws - 1, 0)
-        for _ in range(stretch.num_draws):
-            history.append(next_token(history))
-        return history[len(stretch.sequence.tokens) :]
-
-
-class Draft:
-    """A drafter on a toy model."""
-
-    def __init__(self, *, num_blocks: int = 64, **limits: int) -> None:
-        defaults = {"max_rows": 32, "prefill_chunk": 16, "max_run": 4, "max_window": 32}
-        config = DrafterConfig(context_length=CONTEXT_LENGTH, vocab_size=VOCAB_SIZE, **{**defaults, **limits})
-        self.blocks = BlockManager(num_blocks=num_blocks, block_size=4)
-        self.run_ahead = ToyRunAhead()
-        self.drafter = Drafter(config, self.run_ahead, self.blocks)
-
-    def join(self, *, max_sequences: int = 8, max_cached_tokens: int = 1000, capacity: int = 1000) -> DraftLink:
-        quotas = Quotas(max_sequences=max_sequences, max_cached_tokens=max_cached_tokens)
-        link = DraftLink(quotas, capacity=capacity)
-        self.drafter.join(link)
-        return link
-
-    def begin(self, link: DraftLink, sequence_id: int = 1, *, window: int = 6, prompt: Iterable[int] = PROMPT) -> None:
-        prompt = [*prompt]
-        self.drafter.open(link, sequence_id, new_sequence(num_prompt=len(prompt)))
-        self.drafter.commit(link, sequence_id, 0, prompt)
-        self.drafter.window(link, sequence_id, window)
-
-    def run(self) -> None:
-        while self.drafter.step():
-            pass
-
-
-def new_sequence(*, num_prompt: int = len(PROMPT), **sampling) -> DraftedSequence:
-    params = SamplingParams(**{"seed": 1, "temperature": 0.0, **sampling})
-    return DraftedSequence(params, num_prompt=num_prompt, min_tokens=0, masked_ids=[])
-
-
-def toy_tokens(prompt: Iterable[int], count: int) -> list[int]:
-    history = [*prompt]
-    for _ in range(count):
-        history.append(next_token(history))
-    return history[-count:]
-
-
-async def told(link: DraftLink) -> list[Prediction | Release]:
-    """What the link has to say by now."""
-    link._loop.call_soon(link.hang_up)
-    return [message async for message in link.messages()]
-
-
-async def predicted(link: DraftLink) -> dict[int, list[int]]:
-    """The predictions that wait to be sent, by sequence; there may be nothing else."""
-    runs = sorted(await told(link), key=lambda run: (run.sequence_id, run.position))
-    return {
-        sequence_id: [token_id for run in group for token_id in run.token_ids]
-        for sequence_id, group in groupby(runs, lambda run: run.sequence_id)
-    }
+from tests.unit.toy_draft import CONTEXT_LENGTH, PROMPT, Draft, new_sequence, predicted, told, toy_tokens
 
 
 async def test_without_credit_nothing_is_done():
@@ -162,22 +77,6 @@ async def test_after_a_rewind_the_chain_is_drawn_anew():
     assert runs[0].position == len(PROMPT) + 2
 
 
-async def test_blocks_follow_the_tokens_and_all_come_back():
-    draft = Draft()
-    link = draft.join()
-    draft.begin(link, window=20)
-    draft.run()
-    held = draft.blocks.num_blocks - draft.blocks.num_free
-    draft.drafter.commit(link, 1, len(PROMPT), [0])
-    assert draft.blocks.num_blocks - draft.blocks.num_free < held
-    draft.begin(link, 2)
-    draft.run()
-    draft.blocks.check_integrity(link.sequences.values())
-    draft.drafter.close(link, 1)
-    draft.drafter.leave(link)
-    draft.blocks.check_integrity([])
-
-
 async def test_a_link_that_left_may_be_told_to_leave_again():
     draft = Draft()
     link = draft.join()
@@ -186,37 +85,6 @@ async def test_a_link_that_left_may_be_told_to_leave_again():
     draft.drafter.abandon("the engine has failed")
     draft.drafter.leave(link)
     draft.blocks.check_integrity([])
-
-
-async def test_what_the_cache_cannot_hold_is_released_and_the_rest_goes_on():
-    draft = Draft(num_blocks=6)
-    link = draft.join()
-    draft.begin(link, 1, window=4)
-    draft.run()
-    draft.begin(link, 2, prompt=range(40))
-    draft.run()
-    draft.drafter.window(link, 1, 6)
-    draft.run()
-    messages = await told(link)
-    assert [message for message in messages if isinstance(message, Release)] == [
-        Release(2, ReleaseReason.OUT_OF_MEMORY)
-    ]
-    drawn = [token_id for run in messages if isinstance(run, Prediction) for token_id in run.token_ids]
-    assert drawn == toy_tokens(PROMPT, 6)
-    draft.blocks.check_integrity(link.sequences.values())
-
-
-async def test_one_links_quota_is_kept_within_a_single_step_and_is_no_other_links():
-    draft = Draft(max_rows=64)
-    links = [draft.join(max_cached_tokens=16), draft.join(max_cached_tokens=16)]
-    for link in links:
-        for sequence_id in (1, 2, 3):
-            draft.begin(link, sequence_id, window=4)
-    draft.run()
-    for link in links:
-        assert link.num_blocks <= 4
-        releases = [message for message in await told(link) if isinstance(message, Release)]
-        assert releases == [Release(sequence_id, ReleaseReason.OUT_OF_MEMORY) for sequence_id in (3,)]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,11 @@ class Chain:
         self.committed = [*PROMPT]
 
     def receive(self, epoch: int, position: int, token_ids: list[int]) -> bool:
-        return self.chain.receive(epoch=epoch, position=position, token_ids=token_ids, committed=self.committed)
+        tokens = [*self.committed, 0, 0]  # of which the last ones were drawn just now and are not told of yet
+        num_committed = len(self.committed)
+        return self.chain.receive(
+            epoch=epoch, position=position, token_ids=token_ids, tokens=tokens, num_committed=num_committed
+        )
 
     def commit(self, *token_ids: int) -> None:
         self.committed += token_ids

@@ -6,7 +6,8 @@ import pytest
 
 from services.engine.request import SpeculationPolicy
 from services.engine.sequence import Sequence
-from services.target.draft_messages import MAX_COMMIT, Close, Commit, Open, Outgoing, Window
+from services.rpc.draft_protocol import MAX_COMMIT
+from services.target.draft_messages import Close, Commit, Open, Outgoing, Window
 from services.target.patience import Patience
 from services.target.remote_predictor import RemotePredictor
 from tests.unit.sequences import make_request, make_sequence, records_of
@@ -41,8 +42,8 @@ class Predictor:
     def sent(self) -> list[Outgoing]:
         return [*self.remote.outgoing()]
 
-    def hear(self, position: int, tokens: bytes, *, epoch: int = 1, sequence_id: int = 1) -> None:
-        self.remote.predicted(sequence_id, epoch=epoch, position=position, token_ids=[*tokens])
+    def hear(self, position: int, tokens: bytes, *, epoch: int = 1, sequence_id: int = 1) -> bool:
+        return self.remote.predicted(sequence_id, epoch=epoch, position=position, token_ids=[*tokens])
 
 
 async def test_a_sequence_is_opened_with_its_tokens_and_a_window():
@@ -104,7 +105,7 @@ async def test_a_closed_sequence_is_told_and_what_is_still_said_of_it_is_ignored
     predictor.sent()
     predictor.remote.close(sequence)
     assert predictor.sent() == [Close(1)]
-    predictor.hear(5, b"abc")
+    assert not predictor.hear(5, b"abc")
     predictor.remote.released(1, "why not")
     assert sequence.speculation.dropped == ""
 
@@ -133,7 +134,7 @@ async def test_a_new_link_opens_every_live_sequence_under_another_id():
     assert predictor.remote.absence == "it is gone"
     assert predictor.remote.predict(sequences[0], 4) == []
     predictor.remote.connected()
-    assert predictor.remote.absence == ""
+    assert (predictor.remote.absence, predictor.remote.num_arrivals) == ("", 2)
     messages = predictor.sent()
     ids = [message.sequence_id for message in messages if isinstance(message, Open)]
     assert len(set(ids)) == 2
@@ -146,19 +147,33 @@ async def test_a_new_link_opens_every_live_sequence_under_another_id():
     assert [(s.speculation.losses, s.speculation.returns) for s in sequences] == [(1, 1), (1, 1)]
 
 
-async def test_a_released_sequence_goes_on_alone_until_there_is_another_link():
+async def test_a_released_sequence_goes_on_alone_until_there_is_another_link(caplog):
+    caplog.set_level("INFO")
     predictor = Predictor(longest_wait=1e6)
     sequence = predictor.add()
     predictor.sent()
     predictor.hear(5, b"abc")
-    predictor.remote.released(1, "OUT_OF_MEMORY")
+    for _ in range(3):
+        predictor.remote.released(1, "OUT_OF_MEMORY")
     assert "OUT_OF_MEMORY" in sequence.speculation.dropped
+    assert caplog.messages == ["request test: the draft dropped it: OUT_OF_MEMORY"], "saying it again is no news"
     assert predictor.remote.predict(sequence, 4) == []
     predictor.draw(sequence, b"a")
     assert predictor.sent() == []
+    assert (sequence.speculation.losses, sequence.speculation.returns) == (1, 0)
     predictor.remote.disconnected("it is gone")
     predictor.remote.connected()
     assert isinstance(predictor.sent()[0], Open)
+    assert (sequence.speculation.losses, sequence.speculation.returns) == (1, 1)
+
+
+async def test_a_sequence_that_is_released_before_all_is_told_of_it_is_told_of_no_more():
+    predictor = Predictor()
+    predictor.add(bytes(2 * MAX_COMMIT))
+    outgoing = predictor.remote.outgoing()
+    assert [type(next(outgoing)) for _ in range(2)] == [Open, Commit]
+    predictor.remote.released(1, "TOO_LONG")
+    assert [*outgoing] == []
 
 
 async def test_a_step_waits_for_predictions_that_are_under_way():
@@ -191,24 +206,22 @@ async def test_predictions_that_never_come_are_not_waited_for_for_ever():
         assert predictor.remote.predict(sequence, 4) == []
 
 
-async def test_a_flood_takes_no_room_and_is_counted():
+async def test_a_flood_takes_no_room():
     predictor = Predictor()
     sequence = predictor.add()
-    predictor.hear(5, b"z" * (4 + RUN_AHEAD))
+    assert predictor.hear(5, b"z" * (4 + RUN_AHEAD))
     for position in range(5 + 4 + RUN_AHEAD, 200):
-        predictor.hear(position, b"z")
+        assert not predictor.hear(position, b"z")
     assert predictor.remote.predict(sequence, 1000) == []
-    assert predictor.remote.num_useless == 200 - (5 + 4 + RUN_AHEAD)
-    predictor.hear(5, b"y", epoch=2)
+    assert predictor.hear(5, b"y", epoch=2)
     assert predictor.remote.predict(sequence, 4) == [*b"y"]
 
 
 @pytest.mark.parametrize(
     ("epoch", "position", "tokens"), [(0, 5, b"a"), (1, 6, b"a"), (1, 2**32 - 1, b"a"), (1, 4, b"xa"), (1, 5, b"")]
 )
-async def test_a_run_that_makes_no_sense_is_counted_and_left_out(epoch, position, tokens):
+async def test_a_run_that_makes_no_sense_is_left_out(epoch, position, tokens):
     predictor = Predictor()
     sequence = predictor.add()
-    predictor.hear(position, tokens, epoch=epoch)
+    assert not predictor.hear(position, tokens, epoch=epoch)
     assert predictor.remote.predict(sequence, 4) == []
-    assert predictor.remote.num_useless == 1

@@ -17,6 +17,7 @@ class Reciter:
     """Predicts the same tokens always, whatever it is asked for, and notes what it is told."""
 
     absence = ""
+    num_arrivals = 0
 
     def __init__(self, tokens: Iterable[int]) -> None:
         self._tokens = [*tokens]
@@ -164,6 +165,20 @@ async def test_while_the_draft_is_away_nothing_is_learned_of_its_worth():
     stats = sequence.speculation
     assert (stats.why_not, stats.detail) == (NoSpeculation.UNAVAILABLE, "it has gone")
     assert set(predictor.asked) == {3}
+
+
+async def test_a_draft_that_comes_back_is_asked_again_where_the_one_before_it_did_not_pay():
+    scheduler = make_scheduler()
+    add_decoding(scheduler, speculation=policy(3, SpeculationMode.AUTO))
+    predictor = Reciter(b"")
+    speculation = Speculation(predictor, vocab_size=VOCAB_SIZE)
+    batch = scheduler.schedule()
+    while predictor.asked[-1:] != [0]:  # until the controller tries what it is like without
+        speculation.extend(batch, scheduler, max_rows=64)
+        speculation.observe(batch, 1)
+    predictor.num_arrivals += 1
+    speculation.extend(batch, scheduler, max_rows=64)
+    assert predictor.asked[-1] == 3
 
 
 def test_acceptance_is_counted_by_position():

@@ -22,6 +22,7 @@ class Foresight:
     """Predicts what will be drawn, and knows whom it follows."""
 
     absence = ""
+    num_arrivals = 0
 
     def __init__(self) -> None:
         self.followed: set[Sequence] = set()

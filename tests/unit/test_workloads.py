@@ -24,6 +24,7 @@ class RandomPredictor:
     """Predicts right, wrong, too much, nothing, or what is no token; and knows whom it was told to follow."""
 
     absence = ""
+    num_arrivals = 0
 
     def __init__(self, random: Random) -> None:
         self._random = random

@@ -159,6 +159,7 @@ def parse_model_info(message: generation_pb2.GetModelInfoResponse) -> ModelInfo:
             max_logit_biases=limits.max_logit_biases,
             max_top_candidates=limits.max_top_candidates,
             max_predictions=limits.max_predictions,
+            max_request_id_bytes=limits.max_request_id_bytes,
         ),
         has_chat_template=message.has_chat_template,
     )

@@ -205,6 +205,7 @@ class Limits:
     max_logit_biases: int
     max_top_candidates: int
     max_predictions: int
+    max_request_id_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,8 @@ namespace outrider {
 class Decoder {
   public:
     /// Throws std::invalid_argument, naming the field, for a configuration that cannot be.
-    Decoder(std::shared_ptr<Device> device, DecoderConfig config, Format weights, Format kv, int num_blocks);
+    Decoder(std::shared_ptr<Device> device, DecoderConfig config, WeightFormat weights, KvFormat kv,
+            int num_blocks);
 
     const std::shared_ptr<Device>& device() const { return device_; }
     const DecoderConfig& config() const { return config_; }

@@ -29,7 +29,7 @@ struct LayerWeights {
 
 class DecoderWeights {
   public:
-    DecoderWeights(const std::shared_ptr<Device>& device, const DecoderConfig& config, Format format);
+    DecoderWeights(const std::shared_ptr<Device>& device, const DecoderConfig& config, WeightFormat format);
     DecoderWeights(const DecoderWeights&) = delete;
     DecoderWeights& operator=(const DecoderWeights&) = delete;
 
@@ -65,11 +65,11 @@ class DecoderWeights {
     void add_norm(const std::string& name, DeviceBuffer<float>& buffer, int size);
     void add_part(const std::string& name, PackedWeight& matrix, int first_row, int rows);
     void add_vector(const std::string& name, float* to, int size);
-    std::unique_ptr<PackedWeight> make(int out_features, int in_features);
+    std::unique_ptr<PackedWeight> make(int out_features, int in_features) const;
     Slot& find(const std::string& name);
 
     std::shared_ptr<Device> device_;
-    Format format_;
+    WeightFormat format_;
     std::unique_ptr<PackedWeight> embedding_;
     std::unique_ptr<PackedWeight> lm_head_;
     DeviceBuffer<float> final_norm_;

@@ -33,9 +33,10 @@ class Device {
     virtual void download(void* to, const void* from, size_t bytes) = 0;
     virtual void fill(void* to, uint8_t byte, size_t bytes) = 0;
 
-    virtual std::unique_ptr<PackedWeight> make_weight(Format format, int out_features, int in_features) = 0;
+    virtual std::unique_ptr<PackedWeight> make_weight(WeightFormat format, int out_features,
+                                                      int in_features) = 0;
     /// Bytes of one block of one layer, keys and values of all heads.
-    virtual size_t kv_block_bytes(Format format, int num_kv_heads, int head_dim) const = 0;
+    virtual size_t kv_block_bytes(KvFormat format, int num_kv_heads, int head_dim) const = 0;
 
     virtual int max_head_dim() const = 0;
 
@@ -51,6 +52,7 @@ class Device {
     virtual void gated_activation(const GatedActivation& op) = 0;
     virtual void gather_rows(const GatherRows& op) = 0;
     virtual void soft_cap(const SoftCap& op) = 0;
+    virtual void read(const Read& op) = 0;
 };
 
 /// Instruction sets that this machine and this build can run, best first.

@@ -1,20 +1,56 @@
-// Format: how numbers are stored in weights, activations and the KV cache.
+// Formats: how numbers are stored in activations, weights and the KV cache.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace outrider {
 
+/// Of activations, and of whatever needs no scale.
 enum class Format { f32, bf16 };
+
+/// int8 has a float32 scale for each output feature, int4 a bf16 one for each kInt4Group inputs of one.
+enum class WeightFormat { f32, bf16, int8, int4 };
+
+/// int8 has a float32 scale for each token and head.
+enum class KvFormat { f32, bf16, int8 };
 
 /// What a weight's values look like before they are packed.
 enum class SourceType { f32, f16, bf16 };
+
+constexpr int kInt4Group = 32;
 
 constexpr size_t size_of(Format format) {
     return format == Format::f32 ? 4 : 2;
 }
 constexpr size_t size_of(SourceType type) {
     return type == SourceType::f32 ? 4 : 2;
+}
+
+/// The format of the rows that a product with such a weight reads: where it rounds them itself, they come
+/// unrounded.
+constexpr Format activation_format(WeightFormat weight) {
+    return weight == WeightFormat::bf16 ? Format::bf16 : Format::f32;
+}
+
+/// Bytes of a matrix and its scales, without padding.
+constexpr int64_t weight_bytes(WeightFormat format, int64_t out_features, int64_t in_features) {
+    const int64_t groups = (in_features + kInt4Group - 1) / kInt4Group;
+    switch (format) {
+        case WeightFormat::f32:
+            return out_features * in_features * 4;
+        case WeightFormat::bf16:
+            return out_features * in_features * 2;
+        case WeightFormat::int8:
+            return out_features * (in_features + 4);
+        default:
+            return out_features * (groups * (kInt4Group / 2 + 2));
+    }
+}
+
+/// Bytes of one head's key or value.
+constexpr int64_t kv_bytes(KvFormat format, int64_t head_dim) {
+    return format == KvFormat::int8 ? head_dim + 4 : head_dim * (format == KvFormat::f32 ? 4 : 2);
 }
 
 }  // namespace outrider

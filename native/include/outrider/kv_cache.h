@@ -13,18 +13,18 @@ namespace outrider {
 class KvCache {
   public:
     /// Throws std::invalid_argument when num_blocks < 1.
-    KvCache(const std::shared_ptr<Device>& device, const DecoderConfig& config, Format format,
+    KvCache(const std::shared_ptr<Device>& device, const DecoderConfig& config, KvFormat format,
             int num_blocks);
 
     KvLayer layer(int index) const;
-    Format format() const { return format_; }
+    KvFormat format() const { return format_; }
     int num_blocks() const { return num_blocks_; }
     /// Fills a block of every layer with NaN. Throws std::invalid_argument for a block that is not there.
     void poison(int block);
 
   private:
     std::shared_ptr<Device> device_;
-    Format format_;
+    KvFormat format_;
     int num_kv_heads_;
     int head_dim_;
     int num_blocks_;

@@ -1,6 +1,7 @@
 // The arguments of a device's coarse operations: raw pointers into device memory, and sizes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "outrider/format.h"
@@ -29,7 +30,7 @@ struct Activations {
 /// One layer's paged keys and values.  # [num_blocks, Device::kv_block_bytes]
 struct KvLayer {
     void* data = nullptr;
-    Format format = Format::f32;
+    KvFormat format = KvFormat::f32;
     int num_kv_heads = 0;
     int head_dim = 0;
 };
@@ -136,6 +137,16 @@ struct SoftCap {
     float* values = nullptr;
     float cap = 0.0f;
     int64_t count = 0;
+};
+
+/// Bytes that one task of a Read takes, and a multiple of which it reads.
+constexpr size_t kReadUnit = size_t{1} << 16;
+
+/// Loads every byte of some memory once, by stripes of kReadUnit or by one stretch for each thread.
+struct Read {
+    const char* from = nullptr;
+    size_t bytes = 0;
+    bool in_stripes = false;
 };
 
 }  // namespace outrider

@@ -11,7 +11,7 @@ namespace outrider {
 /// row range by row range.
 class PackedWeight {
   public:
-    PackedWeight(Format format, int out_features, int in_features)
+    PackedWeight(WeightFormat format, int out_features, int in_features)
         : format_(format), out_features_(out_features), in_features_(in_features) {}
     virtual ~PackedWeight() = default;
     PackedWeight(const PackedWeight&) = delete;
@@ -20,14 +20,14 @@ class PackedWeight {
     /// Packs `rows` output features from `first_row` on; `values` is host memory.  # [rows, in_features]
     virtual void store(int first_row, int rows, const void* values, SourceType type) = 0;
 
-    Format format() const { return format_; }
+    WeightFormat format() const { return format_; }
     int out_features() const { return out_features_; }
     int in_features() const { return in_features_; }
     /// Bytes that one product must read, without padding.
-    int64_t bytes() const { return static_cast<int64_t>(out_features_) * in_features_ * size_of(format_); }
+    int64_t bytes() const { return weight_bytes(format_, out_features_, in_features_); }
 
   private:
-    Format format_;
+    WeightFormat format_;
     int out_features_;
     int in_features_;
 };

@@ -78,14 +78,14 @@ struct AmxProduct {
         _tile_loadconfig(&config);
     }
 
-    static void multiply_tiles(const BFloat16* input, int64_t stride, const BFloat16* weights, int64_t steps,
-                               float* out, int64_t out_stride) {
+    static void multiply_tiles(const BFloat16* input, int64_t stride_bytes, const BFloat16* weights,
+                               int64_t steps, float* out, int64_t out_stride) {
         _tile_zero(0);
         _tile_zero(1);
         _tile_zero(2);
         _tile_zero(3);
         for (int64_t step = 0; step < steps; ++step, input += kStep, weights += kTiles * kTileValues) {
-            _tile_loadd(4, input, stride * sizeof(BFloat16));
+            _tile_loadd(4, input, stride_bytes);
             _tile_loadd(5, weights, 64);
             _tile_dpbf16ps(0, 4, 5);
             _tile_loadd(6, weights + kTileValues, 64);
@@ -130,7 +130,8 @@ struct AmxProduct {
                 configure(count);
                 configured = count;
             }
-            const BFloat16* input = static_cast<const BFloat16*>(rows.input) + first * rows.input_stride;
+            const auto* input = reinterpret_cast<const BFloat16*>(static_cast<const char*>(rows.input) +
+                                                                  first * rows.input_stride);
             float* out = rows.out + first * weight.out_features + first_column;
             if (columns == kPanelColumns) {
                 multiply_tiles(input, rows.input_stride, weights, depth, out, weight.out_features);
@@ -145,7 +146,9 @@ struct AmxProduct {
         _tile_release();
     }
 
-    static constexpr ProductKernel kernel() { return {panel_bytes, store_row, load_row, multiply_panel}; }
+    static constexpr ProductKernel kernel() {
+        return {panel_bytes, store_row, load_row, nullptr, nullptr, multiply_panel};
+    }
 };
 
 }  // namespace outrider::cpu::OUTRIDER_ISA

@@ -35,6 +35,14 @@ struct Query {
     float* total;               // [value_stride], sum of weight * value
 };
 
+template <typename T>
+OUTRIDER_INLINE void store_scores(float* to, Vec scores, const KvBlock<T>& block, int64_t slot) {
+    if constexpr (kHasScales<T>) {
+        scores = scores * load(block.key_scales + slot);
+    }
+    store(to, scores);
+}
+
 template <int kCount, typename T>
 inline void score_chunk(Query* queries, const KvBlock<T>& block) {
     for (int64_t slot = 0; slot < kBlockSize; slot += kPair) {
@@ -50,8 +58,8 @@ inline void score_chunk(Query* queries, const KvBlock<T>& block) {
             }
         }
         for (int query = 0; query < kCount; ++query) {
-            store(queries[query].weights + slot, left[query]);
-            store(queries[query].weights + slot + kLanes, right[query]);
+            store_scores(queries[query].weights + slot, left[query], block, slot);
+            store_scores(queries[query].weights + slot + kLanes, right[query], block, slot + kLanes);
         }
     }
 }
@@ -76,20 +84,24 @@ inline float mask_scores(Query& query, float softcap) {
     return max_lanes(highest);
 }
 
-/// Turns the chunk's scores into weights and brings the running sums to the new maximum.
-inline void weigh_chunk(Query& query, float softcap, int64_t value_stride) {
+/// Turns the chunk's scores into weights of its stored values and brings the running sums to the new maximum.
+template <typename T>
+inline void weigh_chunk(Query& query, float softcap, const KvBlock<T>& block) {
     const float chunk_maximum = mask_scores(query, softcap);
     const float raised = query.maximum > chunk_maximum ? query.maximum : chunk_maximum;
     const Vec shrink = exponential(splat(query.maximum - raised));
     Vec sums = {};
     for (int slot = 0; slot < kBlockSize; slot += kLanes) {
-        const Vec weights = exponential(load(query.weights + slot) - raised);
-        store(query.weights + slot, weights);
+        Vec weights = exponential(load(query.weights + slot) - raised);
         sums += weights;
+        if constexpr (kHasScales<T>) {
+            weights = weights * load(block.value_scales + slot);
+        }
+        store(query.weights + slot, weights);
     }
     query.sum = query.sum * shrink[0] + sum_lanes(sums);
     query.maximum = raised;
-    for (int64_t dim = 0; dim < value_stride; dim += kLanes) {
+    for (int64_t dim = 0; dim < block.value_stride; dim += kLanes) {
         store(query.total + dim, load(query.total + dim) * shrink);
     }
 }
@@ -169,7 +181,6 @@ inline void write_output(const Query& query, const Attention& op) {
 /// kCount queries of one sequence and one group of heads, over all their chunks.
 template <int kCount, typename T>
 inline void attend(Query* queries, const Attention& op, const int32_t* table, int64_t kv_head) {
-    const int64_t value_stride = whole_vectors(op.cache.head_dim);
     int64_t first_position = queries[0].first_position;
     int64_t last_position = queries[0].last_position;
     for (int query = 1; query < kCount; ++query) {
@@ -184,7 +195,7 @@ inline void attend(Query* queries, const Attention& op, const int32_t* table, in
             query.low = larger(query.first_position - chunk * kBlockSize, 0);
             query.high = smaller(query.last_position + 1 - chunk * kBlockSize, kBlockSize);
             if (query.low < query.high) {
-                weigh_chunk(query, op.softcap, value_stride);
+                weigh_chunk(query, op.softcap, block);
             }
         }
         add_chunk<kCount>(queries, block);
@@ -233,10 +244,16 @@ class QueryBlock {
         }
         const int64_t sequence = op_.places.sequences[queries_[0].row];
         const int32_t* table = op_.places.block_tables + sequence * op_.places.max_blocks;
-        if (op_.cache.format == Format::bf16) {
-            attend_all<BFloat16>(queries_, count_, op_, table, kv_head_);
-        } else {
-            attend_all<float>(queries_, count_, op_, table, kv_head_);
+        switch (op_.cache.format) {
+            case KvFormat::f32:
+                attend_all<float>(queries_, count_, op_, table, kv_head_);
+                break;
+            case KvFormat::bf16:
+                attend_all<BFloat16>(queries_, count_, op_, table, kv_head_);
+                break;
+            case KvFormat::int8:
+                attend_all<int8_t>(queries_, count_, op_, table, kv_head_);
+                break;
         }
         for (int query = 0; query < count_; ++query) {
             if (op_.out.format == Format::bf16) {

@@ -1,7 +1,9 @@
 // The CPU device: shares the tasks of each operation among the threads of its pool.
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <stdexcept>
+#include <vector>
 
 #include "cpu/cpu_memory.h"
 #include "cpu/cpu_weight.h"
@@ -37,13 +39,14 @@ class CpuDevice final : public Device {
     void download(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
     void fill(void* to, uint8_t byte, size_t bytes) override { std::memset(to, byte, bytes); }
 
-    std::unique_ptr<PackedWeight> make_weight(Format format, int out_features, int in_features) override {
+    std::unique_ptr<PackedWeight> make_weight(WeightFormat format, int out_features,
+                                              int in_features) override {
         return std::make_unique<CpuWeight>(kernels_.product(format), pool_, format, out_features,
                                            in_features);
     }
 
-    size_t kv_block_bytes(Format format, int num_kv_heads, int head_dim) const override {
-        return kernels_.kv_block_values(num_kv_heads, head_dim) * size_of(format);
+    size_t kv_block_bytes(KvFormat format, int num_kv_heads, int head_dim) const override {
+        return kernels_.kv_block_bytes(format, num_kv_heads, head_dim);
     }
 
     int max_head_dim() const override { return kMaxHeadDim; }
@@ -68,16 +71,20 @@ class CpuDevice final : public Device {
 
     void product(const Product& op) override {
         const auto& weight = static_cast<const CpuWeight&>(*op.weight);
-        const int64_t row_bytes = op.input.stride * size_of(op.input.format);
-        const int64_t fitting = kInputBytesPerPass / row_bytes / kMinRowsPerPass * kMinRowsPerPass;
-        const int64_t rows_per_pass = std::max(kMinRowsPerPass, fitting);
-        for (int64_t first = 0; first < op.rows; first += rows_per_pass) {
-            const int64_t end = std::min<int64_t>(op.rows, first + rows_per_pass);
-            const ProductRows rows{op.input.data, op.input.stride, op.bias, op.out, first, end};
-            pool_.parallel_for(weight.panels(), [&](int64_t panel) {
-                weight.kernel().multiply_panel(weight.view(), rows, panel);
-            });
+        const auto row_bytes = static_cast<int64_t>(op.input.stride * size_of(op.input.format));
+        if (!weight.kernel().prepare_row) {
+            multiply(op, weight, static_cast<const char*>(op.input.data), row_bytes);
+            return;
         }
+        const std::lock_guard<std::mutex> guard(preparing_);
+        const auto prepared_bytes = static_cast<int64_t>(weight.kernel().input_bytes(weight.in_features()));
+        prepared_.resize(std::max<size_t>(prepared_.size(), op.rows * prepared_bytes));
+        pool_.parallel_for(op.rows, [&](int64_t row) {
+            const float* values = static_cast<const float*>(op.input.data) + row * op.input.stride;
+            weight.kernel().prepare_row(values, weight.in_features(),
+                                        prepared_.data() + row * prepared_bytes);
+        });
+        multiply(op, weight, prepared_.data(), prepared_bytes);
     }
 
     void rotate_and_store(const RotateAndStore& op) override {
@@ -121,9 +128,33 @@ class CpuDevice final : public Device {
         });
     }
 
+    void read(const Read& op) override {
+        const auto units = static_cast<int64_t>(op.bytes / kReadUnit);
+        const int64_t tasks = op.in_stripes ? units : std::min<int64_t>(pool_.size(), units);
+        pool_.parallel_for(tasks, [&](int64_t task) {
+            const int64_t first = units * task / tasks;
+            const int64_t end = units * (task + 1) / tasks;
+            kernels_.read(op.from + first * kReadUnit, (end - first) * kReadUnit);
+        });
+    }
+
   private:
+    void multiply(const Product& op, const CpuWeight& weight, const char* input, int64_t row_bytes) {
+        const int64_t fitting = kInputBytesPerPass / row_bytes / kMinRowsPerPass * kMinRowsPerPass;
+        const int64_t rows_per_pass = std::max(kMinRowsPerPass, fitting);
+        for (int64_t first = 0; first < op.rows; first += rows_per_pass) {
+            const int64_t end = std::min<int64_t>(op.rows, first + rows_per_pass);
+            const ProductRows rows{input, row_bytes, op.bias, op.out, first, end};
+            pool_.parallel_for(weight.panels(), [&](int64_t panel) {
+                weight.kernel().multiply_panel(weight.view(), rows, panel);
+            });
+        }
+    }
+
     const Kernels& kernels_;
     ThreadPool pool_;
+    std::mutex preparing_;        // one product at a time where rows are prepared: the memory is shared
+    std::vector<char> prepared_;  // [rows, ProductKernel::input_bytes]
 };
 
 std::string joined(const std::vector<std::string>& names) {

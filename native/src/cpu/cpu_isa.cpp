@@ -20,6 +20,22 @@ struct Isa {
     const Kernels& (*kernels)();
 };
 
+#if defined(OUTRIDER_HAS_avx2)
+bool runs_avx2() {
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+}
+#endif
+
+#if defined(OUTRIDER_HAS_avx512)
+bool runs_avx512() {
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
+}
+#endif
+
 #if defined(OUTRIDER_HAS_amx)
 bool cpu_has_amx_bf16() {
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
@@ -35,10 +51,7 @@ bool may_use_tiles() {
 }
 
 bool runs_amx() {
-    __builtin_cpu_init();
-    static const bool runs = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                             __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-                             __builtin_cpu_supports("avx512bf16") && cpu_has_amx_bf16() && may_use_tiles();
+    static const bool runs = runs_avx512() && cpu_has_amx_bf16() && may_use_tiles();
     return runs;
 }
 #endif
@@ -46,6 +59,12 @@ bool runs_amx() {
 constexpr Isa kIsas[] = {
 #if defined(OUTRIDER_HAS_amx)
     {"amx", runs_amx, amx::kernels},
+#endif
+#if defined(OUTRIDER_HAS_avx512)
+    {"avx512", runs_avx512, avx512::kernels},
+#endif
+#if defined(OUTRIDER_HAS_avx2)
+    {"avx2", runs_avx2, avx2::kernels},
 #endif
     {"portable", [] { return true; }, portable::kernels},
 };

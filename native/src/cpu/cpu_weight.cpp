@@ -7,7 +7,7 @@
 
 namespace outrider::cpu {
 
-CpuWeight::CpuWeight(const ProductKernel& kernel, ThreadPool& pool, Format format, int out_features,
+CpuWeight::CpuWeight(const ProductKernel& kernel, ThreadPool& pool, WeightFormat format, int out_features,
                      int in_features)
     : PackedWeight(format, out_features, in_features), kernel_(kernel), pool_(pool) {
     view_ = {allocate(panels() * kernel.panel_bytes(in_features)), out_features, in_features};

@@ -9,7 +9,7 @@ namespace outrider::cpu {
 
 class CpuWeight final : public PackedWeight {
   public:
-    CpuWeight(const ProductKernel& kernel, ThreadPool& pool, Format format, int out_features,
+    CpuWeight(const ProductKernel& kernel, ThreadPool& pool, WeightFormat format, int out_features,
               int in_features);
     ~CpuWeight() override;
 

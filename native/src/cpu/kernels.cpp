@@ -4,13 +4,18 @@
 
 #include "cpu/attention.h"
 #include "cpu/elementwise.h"
+#include "cpu/int4_product.h"
+#include "cpu/int8_product.h"
 #include "cpu/kv_block.h"
 #include "cpu/normalise.h"
 #include "cpu/panel_product.h"
+#include "cpu/read.h"
 #include "cpu/rotary.h"
 
 #if defined(__AMX_BF16__)
 #include "cpu/amx_product.h"
+#elif defined(__AVX512BF16__)
+#include "cpu/pair_product.h"
 #endif
 
 #define OUTRIDER_TEXT_OF(name) #name
@@ -20,6 +25,8 @@ namespace outrider::cpu::OUTRIDER_ISA {
 
 #if defined(__AMX_BF16__)
 using ProductBf16 = AmxProduct;
+#elif defined(__AVX512BF16__)
+using ProductBf16 = PairProduct;
 #else
 using ProductBf16 = PanelProduct<BFloat16>;
 #endif
@@ -29,13 +36,16 @@ const Kernels& kernels() {
         OUTRIDER_TEXT(OUTRIDER_ISA),
         PanelProduct<float>::kernel(),
         ProductBf16::kernel(),
-        kv_block_values,
+        Int8Product::kernel(),
+        Int4Product::kernel(),
+        kv_block_bytes,
         rotary_angles,
         residual_norm,
         rotate_and_store,
         attention,
         gated_activation,
         soft_cap,
+        read,
     };
     return table;
 }

@@ -28,7 +28,7 @@ struct WeightView {
 /// Part of a product: all rows from first_row to end_row, for the output features of one panel.
 struct ProductRows {
     const void* input = nullptr;
-    int64_t input_stride = 0;  // elements
+    int64_t input_stride = 0;  // bytes
     const float* bias = nullptr;
     float* out = nullptr;  // [rows, out_features]
     int64_t first_row = 0;
@@ -42,6 +42,10 @@ struct ProductKernel {
     void (*store_row)(const WeightView& weight, int64_t row, const float* values);
     /// out = scale * one row of the weight.
     void (*load_row)(const WeightView& weight, int64_t row, float scale, float* out);
+    /// Where the product reads its input in a form of its own: the bytes of one row in it, and what makes
+    /// them of a row that is zero beyond its width. Else null.
+    size_t (*input_bytes)(int in_features);
+    void (*prepare_row)(const float* values, int in_features, void* to);
     void (*multiply_panel)(const WeightView& weight, const ProductRows& rows, int64_t panel);
 };
 
@@ -49,8 +53,10 @@ struct Kernels {
     const char* name;
     ProductKernel product_f32;
     ProductKernel product_bf16;
-    /// Values of one block, keys and values of all heads.
-    int64_t (*kv_block_values)(int num_kv_heads, int head_dim);
+    ProductKernel product_int8;
+    ProductKernel product_int4;
+    /// Bytes of one block, keys and values of all heads.
+    int64_t (*kv_block_bytes)(KvFormat format, int num_kv_heads, int head_dim);
     void (*rotary_angles)(const RotaryAngles& op, int64_t row);
     void (*residual_norm)(const ResidualNorm& op, int64_t row);
     void (*rotate_and_store)(const RotateAndStore& op, int64_t row);
@@ -59,9 +65,20 @@ struct Kernels {
     void (*gated_activation)(const GatedActivation& op, int64_t row, int64_t first_column,
                              int64_t end_column);
     void (*soft_cap)(const SoftCap& op, int64_t first, int64_t end);
+    /// Loads each byte once.  # bytes: a multiple of kReadUnit
+    void (*read)(const char* from, int64_t bytes);
 
-    const ProductKernel& product(Format format) const {
-        return format == Format::f32 ? product_f32 : product_bf16;
+    const ProductKernel& product(WeightFormat format) const {
+        switch (format) {
+            case WeightFormat::f32:
+                return product_f32;
+            case WeightFormat::bf16:
+                return product_bf16;
+            case WeightFormat::int8:
+                return product_int8;
+            default:
+                return product_int4;
+        }
     }
 };
 
@@ -69,6 +86,12 @@ struct Kernels {
 const Kernels* find_kernels(const char* isa);
 
 namespace portable {
+const Kernels& kernels();
+}
+namespace avx2 {
+const Kernels& kernels();
+}
+namespace avx512 {
 const Kernels& kernels();
 }
 namespace amx {

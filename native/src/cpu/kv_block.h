@@ -10,25 +10,50 @@ namespace outrider::cpu::OUTRIDER_ISA {
 /// values have their dimensions side by side, padded to whole vectors.
 template <typename T>
 struct KvBlock {
-    T* keys;    // [head_dim, kBlockSize]
-    T* values;  // [kBlockSize, value_stride]
+    T* keys;              // [head_dim, kBlockSize]
+    T* values;            // [kBlockSize, value_stride]
+    float* key_scales;    // [kBlockSize], of int8
+    float* value_scales;  // [kBlockSize], of int8
     int64_t head_dim;
     int64_t value_stride;
 };
+
+template <typename T>
+constexpr bool kHasScales = false;
+template <>
+constexpr bool kHasScales<int8_t> = true;
 
 OUTRIDER_INLINE int64_t whole_vectors(int64_t width) {
     return (width + kLanes - 1) / kLanes * kLanes;
 }
 
-inline int64_t kv_block_values(int num_kv_heads, int head_dim) {
-    return num_kv_heads * kBlockSize * (head_dim + whole_vectors(head_dim));
+/// Bytes of one head's block.
+template <typename T>
+OUTRIDER_INLINE int64_t head_bytes(int64_t head_dim) {
+    const int64_t scales = kHasScales<T> ? 2 * kBlockSize : 0;
+    return kBlockSize * (head_dim + whole_vectors(head_dim)) * static_cast<int64_t>(sizeof(T)) +
+           scales * static_cast<int64_t>(sizeof(float));
+}
+
+inline int64_t kv_block_bytes(KvFormat format, int num_kv_heads, int head_dim) {
+    switch (format) {
+        case KvFormat::f32:
+            return num_kv_heads * head_bytes<float>(head_dim);
+        case KvFormat::bf16:
+            return num_kv_heads * head_bytes<BFloat16>(head_dim);
+        default:
+            return num_kv_heads * head_bytes<int8_t>(head_dim);
+    }
 }
 
 template <typename T>
 OUTRIDER_INLINE KvBlock<T> find_block(const KvLayer& cache, int64_t block, int64_t head) {
-    T* keys = static_cast<T*>(cache.data) +
-              (block * cache.num_kv_heads + head) * kv_block_values(1, cache.head_dim);
-    return {keys, keys + kBlockSize * cache.head_dim, cache.head_dim, whole_vectors(cache.head_dim)};
+    const int64_t dim = cache.head_dim;
+    char* bytes = static_cast<char*>(cache.data) + (block * cache.num_kv_heads + head) * head_bytes<T>(dim);
+    T* keys = reinterpret_cast<T*>(bytes);
+    T* values = keys + kBlockSize * dim;
+    auto* scales = reinterpret_cast<float*>(values + kBlockSize * whole_vectors(dim));
+    return {keys, values, scales, scales + kBlockSize, dim, whole_vectors(dim)};
 }
 
 }  // namespace outrider::cpu::OUTRIDER_ISA

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cpu/kernels.h"
+#include "cpu/panel_sums.h"
 #include "cpu/vec.h"
 
 namespace outrider::cpu::OUTRIDER_ISA {
@@ -54,17 +55,18 @@ struct PanelProduct {
     }
 
     /// A slice of one strip's product.
+    template <typename Weight>
     struct Slice {
         const float* input;  // [rows, input_stride]
         int64_t input_stride;
-        const float* weights;  // [depth, kStrip]
+        const Weight* weights;  // [depth, kStrip]
         int64_t depth;
         float* sums;  // [rows, kStrip]
     };
 
     /// sums[row] += input[row][k] * weights[k], for each k in turn.
-    template <int kRows>
-    static void accumulate(const Slice& slice, int64_t first_row) {
+    template <int kRows, typename Weight>
+    static void accumulate(const Slice<Weight>& slice, int64_t first_row) {
         const float* input = slice.input + first_row * slice.input_stride;
         float* sums = slice.sums + first_row * kStrip;
         Vec totals[kRows][kVectors];
@@ -93,8 +95,8 @@ struct PanelProduct {
     }
 
     /// Blocks of kRows rows, then smaller ones for what is left.
-    template <int kRows>
-    static void accumulate_rows(const Slice& slice, int64_t row, int64_t end) {
+    template <int kRows, typename Weight>
+    static void accumulate_rows(const Slice<Weight>& slice, int64_t row, int64_t end) {
         for (; row + kRows <= end; row += kRows) {
             accumulate<kRows>(slice, row);
         }
@@ -109,17 +111,25 @@ struct PanelProduct {
         }
     }
 
-    static void set_weights(Slice& slice, const float* weights, float*) { slice.weights = weights; }
-    static void set_weights(Slice& slice, const BFloat16* weights, float* widened) {
-        widen(weights, slice.depth * kStrip, widened);
-        slice.weights = widened;
+    static void multiply_slice(const Slice<float>& slice, int64_t rows) {
+        accumulate_rows<kRowBlock>(slice, 0, rows);
+    }
+    static void multiply_slice(const Slice<BFloat16>& slice, int64_t rows) {
+        if (rows <= kRowBlock) {  // every weight is used once: it is widened on its way into a register
+            accumulate_rows<kRowBlock>(slice, 0, rows);
+            return;
+        }
+        float widened[kSlice * kStrip];
+        widen(slice.weights, slice.depth * kStrip, widened);
+        multiply_slice(Slice<float>{slice.input, slice.input_stride, widened, slice.depth, slice.sums}, rows);
     }
 
-    static void set_input(Slice& slice, const float* input, int64_t stride, int64_t, float*) {
+    static void set_input(Slice<T>& slice, const float* input, int64_t stride, int64_t, float*) {
         slice.input = input;
         slice.input_stride = stride;
     }
-    static void set_input(Slice& slice, const BFloat16* input, int64_t stride, int64_t rows, float* widened) {
+    static void set_input(Slice<T>& slice, const BFloat16* input, int64_t stride, int64_t rows,
+                          float* widened) {
         for (int64_t row = 0; row < rows; ++row) {
             widen(input + row * stride, slice.depth, widened + row * kSlice);
         }
@@ -130,34 +140,19 @@ struct PanelProduct {
     static void multiply_strip(const WeightView& weight, const ProductRows& rows, int64_t strip,
                                int64_t first, int64_t count) {
         float sums[kRowsPerPass * kStrip] = {};
-        float wide_weights[kSlice * kStrip];
         float wide_input[kRowsPerPass * kSlice];
-        const T* input = static_cast<const T*>(rows.input) + first * rows.input_stride;
+        const int64_t stride = rows.input_stride / static_cast<int64_t>(sizeof(T));
+        const T* input = static_cast<const T*>(rows.input) + first * stride;
         const T* weights = strip_data(weight, strip);
         for (int64_t k = 0; k < weight.in_features; k += kSlice) {
-            Slice slice{};
+            Slice<T> slice{};
+            slice.weights = weights + k * kStrip;
             slice.depth = smaller(kSlice, weight.in_features - k);
             slice.sums = sums;
-            set_weights(slice, weights + k * kStrip, wide_weights);
-            set_input(slice, input + k, rows.input_stride, count, wide_input);
-            accumulate_rows<kRowBlock>(slice, 0, count);
+            set_input(slice, input + k, stride, count, wide_input);
+            multiply_slice(slice, count);
         }
-        write_sums(weight, rows, strip * kStrip, first, count, sums);
-    }
-
-    static void write_sums(const WeightView& weight, const ProductRows& rows, int64_t first_column,
-                           int64_t first, int64_t count, const float* sums) {
-        const int64_t end = smaller(first_column + kStrip, weight.out_features);
-        for (int64_t row = 0; row < count; ++row) {
-            float* out = rows.out + (first + row) * weight.out_features;
-            for (int64_t column = first_column; column < end; column += kLanes) {
-                Vec sum = load(sums + row * kStrip + column - first_column);
-                if (rows.bias) {
-                    sum += load_first(rows.bias + column, end - column);
-                }
-                store_first(out + column, sum, end - column);
-            }
-        }
+        write_sums<kStrip>(weight, rows, strip * kStrip, first, count, sums);
     }
 
     static void multiply_panel(const WeightView& weight, const ProductRows& rows, int64_t panel) {
@@ -171,7 +166,9 @@ struct PanelProduct {
         }
     }
 
-    static constexpr ProductKernel kernel() { return {panel_bytes, store_row, load_row, multiply_panel}; }
+    static constexpr ProductKernel kernel() {
+        return {panel_bytes, store_row, load_row, nullptr, nullptr, multiply_panel};
+    }
 };
 
 }  // namespace outrider::cpu::OUTRIDER_ISA

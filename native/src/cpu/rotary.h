@@ -4,6 +4,7 @@
 #include "cpu/elementary.h"
 #include "cpu/kv_block.h"
 #include "cpu/normalise.h"
+#include "cpu/quantised_row.h"
 #include "cpu/vec.h"
 #include "outrider/operations.h"
 
@@ -58,6 +59,23 @@ inline void store_position(const KvBlock<T>& block, int64_t slot, const float* k
     }
 }
 
+/// Rounds one head's key or value; the padding is zero.
+/// # to: [whole_vectors(head_dim)]
+OUTRIDER_INLINE float quantise_head(const float* values, int64_t head_dim, int8_t* to) {
+    float padded[kMaxHeadDim] = {};
+    __builtin_memcpy(padded, values, head_dim * sizeof(float));
+    return quantise_group(padded, whole_vectors(head_dim), to).scale;
+}
+
+inline void store_position(const KvBlock<int8_t>& block, int64_t slot, const float* key, const float* value) {
+    int8_t rounded[kMaxHeadDim];
+    block.key_scales[slot] = quantise_head(key, block.head_dim, rounded);
+    for (int64_t dim = 0; dim < block.head_dim; ++dim) {
+        block.keys[dim * kBlockSize + slot] = rounded[dim];
+    }
+    block.value_scales[slot] = quantise_head(value, block.head_dim, block.values + slot * block.value_stride);
+}
+
 template <typename T>
 inline void store_row(const RotateAndStore& op, int64_t row, const float* keys, const float* values) {
     const int64_t position = op.places.positions[row];
@@ -87,10 +105,16 @@ inline void rotate_and_store(const RotateAndStore& op, int64_t row) {
         const int64_t count = op.num_heads * head_dim - at;
         store_first(queries + at, load_first(queries + at, count) * op.query_scale, count);
     }
-    if (op.cache.format == Format::bf16) {
-        store_row<BFloat16>(op, row, keys, values);
-    } else {
-        store_row<float>(op, row, keys, values);
+    switch (op.cache.format) {
+        case KvFormat::f32:
+            store_row<float>(op, row, keys, values);
+            break;
+        case KvFormat::bf16:
+            store_row<BFloat16>(op, row, keys, values);
+            break;
+        case KvFormat::int8:
+            store_row<int8_t>(op, row, keys, values);
+            break;
     }
 }
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#if defined(__AVX512F__)
+#if defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
@@ -15,6 +15,8 @@ namespace outrider::cpu::OUTRIDER_ISA {
 
 #if defined(__AVX512F__)
 constexpr int kLanes = 16;
+#elif defined(__AVX2__)
+constexpr int kLanes = 8;
 #else
 constexpr int kLanes = 4;  // 128 bits, which every vector unit has
 #endif
@@ -23,6 +25,8 @@ typedef float Vec __attribute__((vector_size(4 * kLanes)));
 typedef int32_t IntVec __attribute__((vector_size(4 * kLanes)));
 typedef uint32_t BitsVec __attribute__((vector_size(4 * kLanes)));
 typedef uint16_t HalfVec __attribute__((vector_size(2 * kLanes)));
+typedef uint8_t ByteVec __attribute__((vector_size(4 * kLanes)));  // four to a lane
+typedef int8_t SmallVec __attribute__((vector_size(kLanes)));
 
 /// The upper half of a float32.
 struct BFloat16 {
@@ -35,6 +39,13 @@ OUTRIDER_INLINE To bit_cast(const From& from) {
     To to;
     __builtin_memcpy(&to, &from, sizeof(To));
     return to;
+}
+
+template <typename T>
+OUTRIDER_INLINE T load_as(const void* from) {
+    T value;
+    __builtin_memcpy(&value, from, sizeof(value));
+    return value;
 }
 
 OUTRIDER_INLINE int64_t smaller(int64_t a, int64_t b) {
@@ -50,6 +61,8 @@ OUTRIDER_INLINE Vec splat(float value) {
 OUTRIDER_INLINE IntVec lane_indices() {
 #if defined(__AVX512F__)
     return IntVec{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+#elif defined(__AVX2__)
+    return IntVec{0, 1, 2, 3, 4, 5, 6, 7};
 #else
     return IntVec{0, 1, 2, 3};
 #endif
@@ -61,12 +74,17 @@ OUTRIDER_INLINE Vec choose(IntVec mask, Vec yes, Vec no) {
 OUTRIDER_INLINE Vec maximum(Vec a, Vec b) {
     return choose(a > b, a, b);
 }
+OUTRIDER_INLINE Vec absolute(Vec value) {
+    return bit_cast<Vec>(bit_cast<BitsVec>(value) & 0x7FFFFFFF);
+}
 
 /// a * b + c: fused where the instruction set fuses, rounded twice where it does not, and never left to the
 /// compiler.
 OUTRIDER_INLINE Vec multiply_add(Vec a, Vec b, Vec c) {
 #if defined(__AVX512F__)
     return (Vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__FMA__)
+    return (Vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
 #else
     return a * b + c;
 #endif
@@ -98,6 +116,12 @@ OUTRIDER_INLINE Vec load(const BFloat16* from) {
     HalfVec half;
     __builtin_memcpy(&half, from, sizeof(half));
     return widen(half);
+}
+
+OUTRIDER_INLINE Vec load(const int8_t* from) {
+    SmallVec small;
+    __builtin_memcpy(&small, from, sizeof(small));
+    return __builtin_convertvector(__builtin_convertvector(small, IntVec), Vec);
 }
 
 OUTRIDER_INLINE void store(float* to, Vec value) {
@@ -145,6 +169,14 @@ OUTRIDER_INLINE float sum_lanes(Vec value) {
         }
     }
     return lanes[0];
+}
+
+OUTRIDER_INLINE int32_t sum_lanes(IntVec value) {
+    int32_t sum = 0;
+    for (int lane = 0; lane < kLanes; ++lane) {
+        sum += value[lane];
+    }
+    return sum;
 }
 
 OUTRIDER_INLINE float max_lanes(Vec value) {

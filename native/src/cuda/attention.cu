@@ -51,7 +51,7 @@ struct AttentionValue {
             for (int64_t slot = slots.first; slot < slots.end; ++slot) {
                 const float weight = exponential(scores[slot] - maximum);
                 sum += weight;
-                total = fmaf(weight, load(op.cache.data, op.cache.format, block.value(slot, dim)), total);
+                total = fmaf(weight, load(op.cache.data, format_of(op.cache), block.value(slot, dim)), total);
             }
         }
         return total / sum;
@@ -64,7 +64,7 @@ struct AttentionValue {
         }
         for (int64_t dim = 0; dim < op.cache.head_dim; ++dim) {
             for (int slot = 0; slot < kBlockSize; ++slot) {
-                const float key = load(op.cache.data, op.cache.format, block.key(slot, dim));
+                const float key = load(op.cache.data, format_of(op.cache), block.key(slot, dim));
                 scores[slot] = fmaf(query[dim], key, scores[slot]);
             }
         }

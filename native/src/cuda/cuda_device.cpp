@@ -1,5 +1,6 @@
 // The CUDA device: enqueues each operation's kernels on its stream.
 #include <limits>
+#include <stdexcept>
 #include <string>
 
 #include "cuda/attention.h"
@@ -34,12 +35,16 @@ class CudaDevice final : public Device {
     void download(void* to, const void* from, size_t bytes) override { stream_.download(to, from, bytes); }
     void fill(void* to, uint8_t byte, size_t bytes) override { stream_.fill(to, byte, bytes); }
 
-    std::unique_ptr<PackedWeight> make_weight(Format format, int out_features, int in_features) override {
+    std::unique_ptr<PackedWeight> make_weight(WeightFormat format, int out_features,
+                                              int in_features) override {
         return std::make_unique<CudaWeight>(stream_, format, out_features, in_features);
     }
 
-    size_t kv_block_bytes(Format format, int num_kv_heads, int head_dim) const override {
-        return size_t{2} * num_kv_heads * kBlockSize * head_dim * size_of(format);
+    size_t kv_block_bytes(KvFormat format, int num_kv_heads, int head_dim) const override {
+        if (format == KvFormat::int8) {
+            throw std::invalid_argument("kv: a CUDA device holds it as \"bf16\" or \"f32\" only");
+        }
+        return size_t{2} * num_kv_heads * kBlockSize * kv_bytes(format, head_dim);
     }
 
     int max_head_dim() const override { return std::numeric_limits<int>::max(); }
@@ -57,6 +62,7 @@ class CudaDevice final : public Device {
     void gated_activation(const GatedActivation& op) override { cuda::gated_activation(stream_, op); }
     void gather_rows(const GatherRows& op) override { cuda::gather_rows(stream_, op); }
     void soft_cap(const SoftCap& op) override { cuda::soft_cap(stream_, op); }
+    void read(const Read& op) override { cuda::read(stream_, op); }
 
   private:
     Stream stream_;

@@ -1,6 +1,7 @@
 #include "cuda/cuda_weight.h"
 
 #include <algorithm>
+#include <stdexcept>
 #include <vector>
 
 #include "cuda/memory.h"
@@ -12,12 +13,21 @@ namespace {
 
 constexpr int64_t kStagedValues = int64_t{1} << 24;  // 64 MiB of float32 on their way to their places
 
+Format plain(WeightFormat format) {
+    if (format != WeightFormat::f32 && format != WeightFormat::bf16) {
+        throw std::invalid_argument("weights: a CUDA device holds them as \"bf16\" or \"f32\" only");
+    }
+    return format == WeightFormat::f32 ? Format::f32 : Format::bf16;
+}
+
 }  // namespace
 
-CudaWeight::CudaWeight(Stream& stream, Format format, int out_features, int in_features)
+CudaWeight::CudaWeight(Stream& stream, WeightFormat format, int out_features, int in_features)
     : PackedWeight(format, out_features, in_features),
       stream_(stream),
-      view_{stream.allocate(bytes()), format, out_features, in_features} {}
+      view_{nullptr, plain(format), out_features, in_features} {
+    view_.data = stream.allocate(bytes());
+}
 
 CudaWeight::~CudaWeight() {
     stream_.release(view_.data);

@@ -7,9 +7,10 @@
 
 namespace outrider::cuda {
 
+/// In float32 or bf16; the constructor throws std::invalid_argument for another format.
 class CudaWeight final : public PackedWeight {
   public:
-    CudaWeight(Stream& stream, Format format, int out_features, int in_features);
+    CudaWeight(Stream& stream, WeightFormat format, int out_features, int in_features);
     ~CudaWeight() override;
 
     void store(int first_row, int rows, const void* values, SourceType type) override;

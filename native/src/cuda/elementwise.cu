@@ -37,6 +37,15 @@ struct CapValue {
     }
 };
 
+struct ReadWord {
+    const volatile uint64_t* from;  // volatile: or nothing would be read, as nothing is made of it
+
+    __device__ void operator()(int64_t index) const {
+        const uint64_t word = from[index];
+        static_cast<void>(word);
+    }
+};
+
 }  // namespace
 
 void gated_activation(const Stream& stream, const GatedActivation& op) {
@@ -49,6 +58,12 @@ void gather_rows(const Stream& stream, const GatherRows& op) {
 
 void soft_cap(const Stream& stream, const SoftCap& op) {
     for_each(stream, op.count, CapValue{op});
+}
+
+/// Neighbouring threads read neighbouring words, so that all of it is stripes.
+void read(const Stream& stream, const Read& op) {
+    const auto* words = reinterpret_cast<const volatile uint64_t*>(op.from);
+    for_each(stream, static_cast<int64_t>(op.bytes / sizeof(uint64_t)), ReadWord{words});
 }
 
 }  // namespace outrider::cuda

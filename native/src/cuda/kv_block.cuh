@@ -23,6 +23,11 @@ __device__ inline KvBlock find_block(const KvLayer& cache, int64_t block, int64_
     return {(block * cache.num_kv_heads + head) * 2 * kBlockSize * cache.head_dim, cache.head_dim};
 }
 
+/// Of the two that a CUDA device holds.
+__device__ inline Format format_of(const KvLayer& cache) {
+    return cache.format == KvFormat::f32 ? Format::f32 : Format::bf16;
+}
+
 /// The blocks of a row's sequence.  # [max_blocks]
 __device__ inline const int32_t* table_of(const RowPlaces& places, int64_t row) {
     return places.block_tables + static_cast<int64_t>(places.sequences[row]) * places.max_blocks;

@@ -86,7 +86,8 @@ struct RotateAndStoreValue {
         const KvBlock block = find_block(op.cache, table_of(op.places, row)[position / kBlockSize], kv_head);
         const bool is_key = head < op.num_heads + op.cache.num_kv_heads;
         const int64_t slot = position % kBlockSize;
-        store(op.cache.data, op.cache.format, is_key ? block.key(slot, dim) : block.value(slot, dim), value);
+        store(op.cache.data, format_of(op.cache), is_key ? block.key(slot, dim) : block.value(slot, dim),
+              value);
     }
 };
 

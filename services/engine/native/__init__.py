@@ -14,6 +14,7 @@ try:
         Logits,
         Operations,
         PackedWeight,
+        ReadProbe,
         Sampler,
         Samples,
         SamplingState,
@@ -23,6 +24,7 @@ try:
         gumbel,
         gumbel_noise,
         isas,
+        kv_bytes,
         philox4x32,
     )
 except ModuleNotFoundError as error:
@@ -43,6 +45,7 @@ __all__ = [
     "Logits",
     "Operations",
     "PackedWeight",
+    "ReadProbe",
     "Sampler",
     "Samples",
     "SamplingState",
@@ -52,5 +55,6 @@ __all__ = [
     "gumbel",
     "gumbel_noise",
     "isas",
+    "kv_bytes",
     "philox4x32",
 ]

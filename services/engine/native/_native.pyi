@@ -13,6 +13,9 @@ BUILD_ID: str
 NOISE_VERSION: int
 """Version of the layout of the sampling noise and of its known answers."""
 
+def kv_bytes(format: str, head_dim: int) -> int:
+    """Bytes of one head's key or value, its scale included."""
+
 def isas() -> list[str]:
     """The instruction sets that this machine and this build can run, best first, e.g. ["amx", "portable"]."""
 
@@ -123,7 +126,7 @@ class Decoder:
     """The transformer with its weights and its paged KV cache."""
 
     def __init__(self, device: Device, config: DecoderConfig, *, weights: str, kv: str, num_blocks: int) -> None:
-        """`weights` and `kv` are "bf16" or "f32"."""
+        """`weights` is "bf16", "f32", "int8" or "int4", and `kv` is "bf16", "f32" or "int8"."""
 
     def load(self, name: str, values: NDArray[np.generic]) -> None:
         """Pack one weight under its canonical name.
@@ -215,6 +218,18 @@ class Sampler:
     def __init__(self, device: Device) -> None: ...
     def sample(self, logits: Logits, states: Sequence[SamplingState], predictions: Sequence[Sequence[int]]) -> Samples:
         """Row j of a state (it has 1 + len(its predictions) rows, in order) sees its first j predictions as history."""
+
+@final
+class ReadProbe:
+    """Memory of a device, to be read as fast as it goes."""
+
+    def __init__(self, device: Device, bytes: int) -> None: ...
+    @property
+    def bytes(self) -> int:
+        """As asked, rounded up."""
+
+    def read(self, in_stripes: bool) -> None:
+        """Load every byte once, by small stripes or by one stretch for each thread."""
 
 # Single operations, for tests that compare them bit by bit. Arrays go to the device and come back; `format` is that of
 # the activations that an operation writes, "bf16" or "f32". A wrong shape or an index out of range is a ValueError.

@@ -1,6 +1,7 @@
 """Responses: from what the engine tells to messages."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 
 from google.protobuf.duration_pb2 import Duration
 
@@ -118,14 +119,7 @@ def write_model_info(model: ServedModel) -> generation_pb2.GetModelInfoResponse:
             kv_type=parts.kv_type,
             noise_version=parts.noise_version,
         ),
-        limits=generation_pb2.Limits(
-            max_stop_strings=LIMITS.max_stop_strings,
-            max_stop_string_bytes=LIMITS.max_stop_string_bytes,
-            max_stop_token_ids=LIMITS.max_stop_token_ids,
-            max_logit_biases=LIMITS.max_logit_biases,
-            max_top_candidates=LIMITS.max_top_candidates,
-            max_predictions=LIMITS.max_predictions,
-        ),
+        limits=generation_pb2.Limits(**asdict(LIMITS)),
         has_chat_template=model.chat_template.exists,
     )
 

@@ -752,7 +752,7 @@ class SpeculationStats(_message.Message):
     no_speculation_detail: _builtins.str
     """The same for a person to read. Empty if something was predicted."""
     draft_losses: _builtins.int
-    """Times that the draft was lost while it followed this generation."""
+    """Times that the draft was lost, or dropped this generation, while it followed it."""
     draft_returns: _builtins.int
     """Times that a draft took it up again."""
     @_builtins.property

@@ -658,6 +658,7 @@ class Limits(_message.Message):
     MAX_LOGIT_BIASES_FIELD_NUMBER: _builtins.int
     MAX_TOP_CANDIDATES_FIELD_NUMBER: _builtins.int
     MAX_PREDICTIONS_FIELD_NUMBER: _builtins.int
+    MAX_REQUEST_ID_BYTES_FIELD_NUMBER: _builtins.int
     max_stop_strings: _builtins.int
     """Entries of `StopConditions.strings`."""
     max_stop_string_bytes: _builtins.int
@@ -670,6 +671,8 @@ class Limits(_message.Message):
     """`OutputOptions.top_candidates`."""
     max_predictions: _builtins.int
     """`SpeculationPolicy.num_predictions`."""
+    max_request_id_bytes: _builtins.int
+    """Bytes of a `request_id`."""
     def __init__(
         self,
         *,
@@ -679,10 +682,11 @@ class Limits(_message.Message):
         max_logit_biases: _builtins.int = ...,
         max_top_candidates: _builtins.int = ...,
         max_predictions: _builtins.int = ...,
+        max_request_id_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_logit_biases", b"max_logit_biases", "max_predictions", b"max_predictions", "max_stop_string_bytes", b"max_stop_string_bytes", "max_stop_strings", b"max_stop_strings", "max_stop_token_ids", b"max_stop_token_ids", "max_top_candidates", b"max_top_candidates"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_logit_biases", b"max_logit_biases", "max_predictions", b"max_predictions", "max_request_id_bytes", b"max_request_id_bytes", "max_stop_string_bytes", b"max_stop_string_bytes", "max_stop_strings", b"max_stop_strings", "max_stop_token_ids", b"max_stop_token_ids", "max_top_candidates", b"max_top_candidates"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,1 @@
+"""What prints the project's figures: `python -m benchmarks.NAME --help`."""

@@ -1,0 +1,36 @@
+// Python bindings of ReadProbe: memory of a device, to be read as fast as it goes.
+#include <memory>
+#include <utility>
+
+#include "bindings.h"
+#include "outrider/device.h"
+#include "outrider/device_buffer.h"
+
+namespace py = pybind11;
+
+namespace outrider {
+namespace {
+
+class ReadProbe {
+  public:
+    ReadProbe(std::shared_ptr<Device> device, size_t bytes)
+        : device_(std::move(device)), memory_(device_, (bytes + kReadUnit - 1) / kReadUnit * kReadUnit) {}
+
+    size_t bytes() const { return memory_.size(); }
+    void read(bool in_stripes) { device_->read({memory_.data(), memory_.size(), in_stripes}); }
+
+  private:
+    std::shared_ptr<Device> device_;
+    DeviceBuffer<char> memory_;
+};
+
+}  // namespace
+
+void register_read_probe(py::module_& module) {
+    py::class_<ReadProbe>(module, "ReadProbe", py::is_final())
+        .def(py::init<std::shared_ptr<Device>, size_t>(), py::arg("device"), py::arg("bytes"))
+        .def_property_readonly("bytes", &ReadProbe::bytes)
+        .def("read", &ReadProbe::read, py::arg("in_stripes"), py::call_guard<py::gil_scoped_release>());
+}
+
+}  // namespace outrider

@@ -1,0 +1,86 @@
+"""DecoderFigures: the speed of passes over one sequence, beside the speed at which this machine reads memory."""
+
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from services.engine.batch_writer import BatchWriter
+from services.engine.config import ConfigError
+from services.engine.loaded_model import LoadedModel
+from services.engine.native import ReadProbe
+
+ROWS = (1, 2, 4, 6, 8, 9, 12, 16, 24, 32)
+_PREFILLS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderFigures:
+    """Medians of timings taken in turn; rates are per second, sizes in bytes."""
+
+    context: int  # tokens before the rows
+    step_bytes: int  # weights, keys and values that a pass over one row must read
+    read_rate: float  # the best of several ways to read a buffer as large
+    prefill_rate: float  # tokens of the context
+    pass_seconds: dict[int, float]  # by the number of rows, each with its logits
+
+    @property
+    def bandwidth_fraction(self) -> float:
+        """How near a plain decode step is to the speed of memory; above 1 something was measured wrongly."""
+        return self.step_bytes / self.pass_seconds[1] / self.read_rate
+
+
+def measure_decoder(model: LoadedModel, *, context: int, runs: int) -> DecoderFigures:
+    """Time passes over one sequence with `context` tokens in its cache; raises ConfigError where they do not fit."""
+    if not 1 <= context <= model.context_length - ROWS[-1]:
+        raise ConfigError(f"context is {context}; it must be in 1 ... {model.context_length - ROWS[-1]}")
+    passes = _Passes(model, context)
+    step_bytes = model.decoder.weight_bytes + context * model.decoder.kv_bytes_per_token
+    probe = ReadProbe(model.device, step_bytes)
+    reads: list[Callable[[], float]] = [partial(_timed, partial(probe.read, stripes)) for stripes in (True, False)]
+    times = _times_in_turn([*reads, *(partial(passes.verify, rows) for rows in ROWS)], runs)
+    medians = [statistics.median(each) for each in times[len(reads) :]]
+    return DecoderFigures(
+        context=context,
+        step_bytes=step_bytes,
+        read_rate=probe.bytes / min(statistics.median(each) for each in times[: len(reads)]),
+        prefill_rate=context / statistics.median(passes.prefill() for _ in range(_PREFILLS)),
+        pass_seconds=dict(zip(ROWS, medians, strict=True)),
+    )
+
+
+class _Passes:
+    """Passes over one sequence, whose first tokens are in the cache."""
+
+    def __init__(self, model: LoadedModel, context: int) -> None:
+        self._decoder = model.decoder
+        self._context = context
+        self._blocks = list(range(model.blocks.blocks_for(context + ROWS[-1])))
+        self._writer = BatchWriter(max_rows=max(context, ROWS[-1]), max_sequences=1, max_blocks=len(self._blocks))
+        self.prefill()
+
+    def prefill(self) -> float:
+        """Seconds to compute the context."""
+        return self._time(position=0, rows=self._context, asked=1)
+
+    def verify(self, rows: int) -> float:
+        """Seconds to compute rows behind the context, with the logits of each."""
+        return self._time(position=self._context, rows=rows, asked=rows)
+
+    def _time(self, *, position: int, rows: int, asked: int) -> float:
+        self._writer.clear()
+        token_ids = [(position + row) % 97 for row in range(rows)]
+        self._writer.append(token_ids, position=position, blocks=self._blocks, num_asked=asked)
+        return _timed(lambda: self._decoder.forward(self._writer.batch))
+
+
+def _timed(action: Callable[[], object]) -> float:
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
+
+
+def _times_in_turn(measures: list[Callable[[], float]], runs: int) -> list[tuple[float, ...]]:
+    rounds = [[measure() for measure in measures] for _ in range(runs)]
+    return list(zip(*rounds, strict=True))

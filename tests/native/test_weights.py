@@ -1,0 +1,112 @@
+"""Packed matrices: what their products compute, and how near they are to the values that were stored."""
+
+import numpy as np
+import pytest
+import torch
+
+from services.engine.native import Device, PackedWeight
+from tests.native.devices import make_device
+from tests.native.rounding import bits, rounded
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(11)
+
+
+@pytest.fixture
+def device(device_name: str) -> Device:
+    return make_device(device_name, threads=2)
+
+
+def normal(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+def packed(device: Device, weight_format: str, matrix: np.ndarray) -> PackedWeight:
+    weight = PackedWeight(device, weight_format, *matrix.shape)
+    weight.store(0, matrix)
+    return weight
+
+
+@pytest.mark.parametrize(
+    ("rows", "outputs", "inputs"), [(1, 1, 1), (3, 64, 32), (17, 100, 70), (40, 33, 257), (2, 130, 1100)]
+)
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_product(rng, device, weight_format, rows, outputs, inputs, has_bias):
+    matrix, values = normal(rng, outputs, inputs), normal(rng, rows, inputs)
+    bias = normal(rng, outputs) if has_bias else None
+    weight = packed(device, weight_format, matrix)
+    stored = weight.embed(np.arange(outputs, dtype=np.int32), 1.0)
+    exact = as_read(values, weight_format, device).astype(np.float64) @ stored.T.astype(np.float64)
+    np.testing.assert_allclose(
+        weight.multiply(values, bias), exact + (bias if has_bias else 0.0), rtol=0, atol=1e-6 * inputs**0.5 * 8
+    )
+
+
+def as_read(values: np.ndarray, weight_format: str, device: Device) -> np.ndarray:
+    """A product's input as its kernel rounds it: beside int4 weights, 32 values share a scale."""
+    is_fused = device.name != "cpu-portable"
+    if weight_format != "int4":
+        return rounded(values, weight_format, is_fused=is_fused)
+    groups = np.pad(values, [(0, 0), (0, -values.shape[1] % 32)]).reshape(len(values), -1, 32)
+    return rounded(groups, "int8", is_fused=is_fused).reshape(len(values), -1)[:, : values.shape[1]]
+
+
+def test_weights_are_rounded_to_their_format(rng, device, number_format):
+    matrix = normal(rng, 77, 45)
+    stored = packed(device, number_format, matrix).embed(np.arange(77, dtype=np.int32), 1.0)
+    assert np.array_equal(bits(stored), bits(rounded(matrix, number_format)))
+
+
+def test_int8_weights_are_within_half_a_step(rng, device):
+    matrix = normal(rng, 77, 300) * np.float32(10.0) ** rng.integers(-5, 5, (77, 1))
+    stored = packed(device, "int8", matrix.astype(np.float32)).embed(np.arange(77, dtype=np.int32), 1.0)
+    step = np.abs(matrix).max(axis=1, keepdims=True) / 127
+    assert (np.abs(stored - matrix) <= step * 0.5001).all()
+
+
+def test_int4_weights_are_nearer_than_with_the_plain_scale(rng, device):
+    matrix = normal(rng, 77, 320)
+    stored = packed(device, "int4", matrix).embed(np.arange(77, dtype=np.int32), 1.0)
+    groups = matrix.reshape(77, 10, 32)
+    plain = np.abs(groups).max(axis=-1, keepdims=True) / 7
+    plainly_rounded = (np.rint(groups / plain) * plain).reshape(matrix.shape)
+    assert np.square(stored - matrix).sum() < 0.9 * np.square(plainly_rounded - matrix).sum()
+
+
+@pytest.mark.parametrize("weight_format", ["int8", "int4"])
+def test_a_zero_row_and_a_value_that_is_not_finite(rng, device, weight_format):
+    values = normal(rng, 3, 64)
+    values[0] = 0.0
+    values[1, 5] = np.inf
+    result = packed(device, weight_format, normal(rng, 20, 64)).multiply(values)
+    assert (result[0] == 0.0).all()
+    assert np.isnan(result[1]).all()
+    assert np.isfinite(result[2]).all()
+
+
+def test_parts_of_a_fused_weight_may_begin_anywhere(rng, device, weight_format):
+    matrix, values = normal(rng, 150, 40), normal(rng, 5, 40)
+    fused = PackedWeight(device, weight_format, 150, 40)
+    for first, end in ((37, 101), (0, 37), (101, 150)):
+        fused.store(first, matrix[first:end])
+    whole = packed(device, weight_format, matrix)
+    assert np.array_equal(bits(fused.multiply(values)), bits(whole.multiply(values)))
+
+
+@pytest.mark.parametrize("source", ["float32", "float16", "bfloat16"])
+def test_every_source_type_is_packed_exactly(rng, device, source):
+    values = torch.from_numpy(normal(rng, 20, 50) * 10.0 ** rng.integers(-6, 4, (20, 50)))
+    values[0, :4] = torch.tensor([0.0, -0.0, torch.inf, 2.0**-24])  # the last is subnormal in float16
+    values = values.to(getattr(torch, source))
+    array = values.view(torch.int16).numpy().view(np.uint16) if source == "bfloat16" else values.numpy()
+    result = packed(device, "f32", array).embed(np.arange(20, dtype=np.int32), 1.0)
+    assert np.array_equal(bits(result), bits(values.float().numpy()))
+
+
+def test_embedding_reads_rows_in_any_order(rng, device, number_format):
+    matrix = normal(rng, 77, 45)
+    ids = np.array([76, 0, 3, 3, 50], dtype=np.int32)
+    result = packed(device, number_format, matrix).embed(ids, 2.5)
+    assert np.array_equal(bits(result), bits(rounded(matrix[ids], number_format) * np.float32(2.5)))

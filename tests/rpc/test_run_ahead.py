@@ -1,0 +1,92 @@
+"""Target and draft together: while a pass of the target lasts, the draft predicts on, up to its window."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from services.engine.scheduler import ScheduledRows
+from tests.rpc.draft_link import GREEDY, PROMPT, SAMPLED, RunningDraft, generate
+from tests.rpc.requests import Streamed, stream, stream_request
+from tests.server import RunningTarget, target_server, wait_until
+
+NUM_PREDICTIONS = 4
+RUN_AHEAD = 8  # tokens of the window beyond what a pass verifies
+COUNT = 60  # tokens generated
+
+
+@pytest.fixture
+def target(model: Path, draft: RunningDraft) -> Iterator[RunningTarget]:
+    """A target that is linked with the draft; both have the same model, so that every prediction is right."""
+    with target_server(model, drafts=[draft.address]) as running:
+        assert running.server._draft is not None
+        predictor = running.server._draft.predictor
+        wait_until(lambda: not predictor.absence)
+        yield running
+        running.assert_all_free()
+
+
+class Hold:
+    """Holds one pass of a target: it does not begin before it may."""
+
+    def __init__(self, target: RunningTarget) -> None:
+        self.is_held, self.may_go_on = threading.Event(), threading.Event()
+        self.num_committed = 0  # tokens, when the pass was to begin
+        self.num_verified = 0  # predictions, by the pass
+        self._runner = target.engine._step._runner
+        self._forward = self._runner.forward
+        self._runner.forward = self._hold  # type: ignore[method-assign]
+
+    def _hold(self, batch: list[ScheduledRows]) -> Any:
+        (rows,) = batch
+        if rows.is_decode and len(rows.predictions) == NUM_PREDICTIONS:  # the draft has caught up with the target
+            self._runner.forward = self._forward  # type: ignore[method-assign]
+            self.num_committed, self.num_verified = len(rows.sequence.tokens), len(rows.predictions)
+            self.is_held.set()
+            self.may_go_on.wait()
+        return self._forward(batch)
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+def test_predictions_come_before_the_verdict_up_to_the_window(
+    target: RunningTarget, draft: RunningDraft, sampling: dict[str, Any]
+) -> None:
+    alone = generate(target, PROMPT, COUNT, sampling)
+    hold = Hold(target)
+    with ThreadPoolExecutor() as threads:
+        drafted = threads.submit(_generate_drafted, target, sampling)
+        hold.is_held.wait()
+        try:
+            wait_until(lambda: len(_chain(target)) >= NUM_PREDICTIONS + RUN_AHEAD)
+            wait_until(lambda: not _credit(draft))
+            first = hold.num_committed - len(PROMPT)
+            assert _chain(target) == alone[first : first + NUM_PREDICTIONS + RUN_AHEAD]
+            assert hold.num_verified == NUM_PREDICTIONS, "what came since is beyond what the pass verifies"
+            assert not drafted.done()
+        finally:
+            hold.may_go_on.set()
+        result = drafted.result()
+    assert result.token_ids == alone
+    assert result.finished.speculation.accepted == result.finished.speculation.predicted > 0
+
+
+def _generate_drafted(target: RunningTarget, sampling: dict[str, Any]) -> Streamed:
+    stop = {"max_tokens": COUNT, "ignore_eos": True}
+    always = {"mode": "SPECULATION_MODE_ALWAYS", "num_predictions": NUM_PREDICTIONS}
+    return stream(target, stream_request(PROMPT, sampling=sampling, stop=stop, speculation=always))
+
+
+def _credit(draft: RunningDraft) -> int:
+    """How many more tokens the draft may predict now."""
+    drafter = draft.engine._drafter
+    return sum(sequence.credit for link in drafter._links for sequence in link.sequences.values())
+
+
+def _chain(target: RunningTarget) -> list[int]:
+    """What has been predicted beyond the last commit of the one sequence."""
+    assert target.server._draft is not None
+    (followed,) = target.server._draft.predictor._followed.values()
+    return list(followed.chain.tokens)

@@ -1,0 +1,95 @@
+"""A drafter on a toy model, and what its links have to say."""
+
+from collections.abc import Iterable
+from itertools import groupby
+
+from services.draft.drafted_sequence import DraftedSequence
+from services.draft.drafter import Drafter, DrafterConfig
+from services.draft.link import DraftLink, Prediction, Quotas, Release
+from services.engine.block_manager import BlockManager
+from services.engine.request import SamplingParams
+from services.engine.run_ahead import Stretch
+from tests.unit.sequences import VOCAB_SIZE
+from tests.unit.toy_model import next_token
+
+CONTEXT_LENGTH = 64
+PROMPT = [*b"Hello"]
+
+
+class ToyRunAhead:
+    """Draws what the toy model draws, and keeps what it was asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[list[Stretch]] = []
+
+    def extend(self, stretches: list[Stretch]) -> list[list[int]]:
+        self.asked.append(stretches)
+        return [self._extend(stretch) for stretch in stretches]
+
+    def _extend(self, stretch: Stretch) -> list[int]:
+        history = [*stretch.sequence.tokens]
+        end = stretch.sequence.num_computed + stretch.num_tokens
+        assert end == len(history) or not stretch.num_draws
+        assert len(stretch.sequence.blocks) * 4 >= end + max(stretch.num_draws - 1, 0)
+        for _ in range(stretch.num_draws):
+            history.append(next_token(history))
+        return history[len(stretch.sequence.tokens) :]
+
+
+class Draft:
+    """A drafter on a toy model."""
+
+    def __init__(self, *, num_blocks: int = 64, **limits: int) -> None:
+        defaults = {"max_rows": 32, "prefill_chunk": 16, "max_run": 4, "max_window": 32}
+        config = DrafterConfig(context_length=CONTEXT_LENGTH, vocab_size=VOCAB_SIZE, **{**defaults, **limits})
+        self.blocks = BlockManager(num_blocks=num_blocks, block_size=4)
+        self.run_ahead = ToyRunAhead()
+        self.drafter = Drafter(config, self.run_ahead, self.blocks)
+
+    def join(self, *, max_sequences: int = 8, max_cached_tokens: int = 1000, capacity: int = 1000) -> DraftLink:
+        """A link that is served from now on."""
+        quotas = Quotas(max_sequences=max_sequences, max_cached_tokens=max_cached_tokens)
+        link = DraftLink(quotas, capacity=capacity)
+        self.drafter.join(link)
+        return link
+
+    def begin(self, link: DraftLink, sequence_id: int = 1, *, window: int = 6, prompt: Iterable[int] = PROMPT) -> None:
+        """Open a sequence, commit its prompt and grant a window."""
+        prompt = [*prompt]
+        self.drafter.open(link, sequence_id, new_sequence(num_prompt=len(prompt)))
+        self.drafter.commit(link, sequence_id, 0, prompt)
+        self.drafter.window(link, sequence_id, window)
+
+    def run(self) -> None:
+        """Step until there is nothing to do."""
+        while self.drafter.step():
+            pass
+
+
+def new_sequence(*, num_prompt: int = len(PROMPT), **sampling) -> DraftedSequence:
+    """A sequence that is drawn greedily unless `sampling` says otherwise."""
+    params = SamplingParams(**{"seed": 1, "temperature": 0.0, **sampling})
+    return DraftedSequence(params, num_prompt=num_prompt, min_tokens=0, masked_ids=[])
+
+
+def toy_tokens(prompt: Iterable[int], count: int) -> list[int]:
+    """What the toy model says behind a prompt."""
+    history = [*prompt]
+    for _ in range(count):
+        history.append(next_token(history))
+    return history[-count:]
+
+
+async def told(link: DraftLink) -> list[Prediction | Release]:
+    """What the link has to say by now."""
+    link._loop.call_soon(link.hang_up)
+    return [message async for message in link.messages()]
+
+
+async def predicted(link: DraftLink) -> dict[int, list[int]]:
+    """The predictions that wait to be sent, by sequence; there may be nothing else."""
+    runs = sorted(await told(link), key=lambda run: (run.sequence_id, run.position))
+    return {
+        sequence_id: [token_id for run in group for token_id in run.token_ids]
+        for sequence_id, group in groupby(runs, lambda run: run.sequence_id)
+    }
