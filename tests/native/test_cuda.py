@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 
 from services.engine.model_loader import decoder_config
-from services.engine.native import Decoder, Device, DeviceError, Logits, cuda_devices, cuda_problem
+from services.engine.native import (
+    Decoder,
+    Device,
+    DeviceError,
+    KvLayer,
+    Logits,
+    PackedWeight,
+    cuda_devices,
+    cuda_problem,
+)
 from tests.native.devices import DEVICES, EMULATION, GPU, make_device
 from tests.native.random_models import MODELS, PLAIN, PagedDecoder, random_tokens
 
@@ -29,6 +38,16 @@ def test_the_emulation_is_no_gpu():
     device = make_device(EMULATION, threads=2)
     assert (device.name, device.threads) == (EMULATION, 2)
     assert EMULATION not in cuda_devices()
+
+
+@needs_emulation
+def test_formats_with_scales_are_refused():
+    device = make_device(EMULATION, threads=1)
+    for weight_format in ("int8", "int4"):
+        with pytest.raises(ValueError, match='weights: a CUDA device holds them as "bf16" or "f32" only'):
+            PackedWeight(device, weight_format, 4, 4)
+    with pytest.raises(ValueError, match='kv: a CUDA device holds it as "bf16" or "f32" only'):
+        KvLayer(device, "int8", num_blocks=1, num_kv_heads=1, head_dim=8)
 
 
 @needs_gpu

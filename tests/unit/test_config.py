@@ -65,6 +65,14 @@ def test_a_device_that_is_not_there_is_refused(device):
     assert str(refusal.value) == f"device is {device!r}; it must be one of {allowed}{reason}"
 
 
+@pytest.mark.parametrize("field", ["weights", "kv"])
+def test_a_gpu_holds_plain_formats_only(monkeypatch, field):
+    monkeypatch.setattr("services.engine.config.cuda_devices", lambda: ["cuda-sm_80", "cuda-sm_90"])
+    assert make_config(device="cuda:1", **{field: "f32"}).device == "cuda:1"
+    with pytest.raises(ConfigError, match=f"^{field} is 'int8'; it must be one of bf16, f32$"):
+        make_config(device="cuda:1", **{field: "int8"})
+
+
 def test_a_pass_must_hold_a_row_of_every_sequence():
     with pytest.raises(ConfigError, match=r"^max_rows is 7; it must be at least max_sequences \(8\)$"):
         make_config(max_rows=7, max_sequences=8)
