@@ -11,7 +11,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
 PACKAGING := pyproject.toml constraints.txt
 NATIVE := $(shell find native -type f)
-CPP := $(shell find native clients \( -name build -o -name node_modules \) -prune -o \( -name '*.cpp' -o -name '*.h' \) -print)
+CPP := $(shell find native clients \( -name build -o -name node_modules \) -prune -o \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -print)
 
 .DEFAULT_GOAL := help
 .PHONY: help demo build test matrix soak acceptance lint format protos bench compose-smoke compose-smoke-deps clean
@@ -84,5 +84,5 @@ $(VENV)/.runtime: $(BIN)/python $(PACKAGING) $(NATIVE)
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/python $(PACKAGING) $(NATIVE)
-	$(BIN)/pip install -q -e ".[dev]"
+	$(BIN)/pip install -q -e ".[dev]" --config-settings=cmake.define.OUTRIDER_CUDA_EMULATION=ON
 	@touch $@ $(VENV)/.runtime

@@ -5,15 +5,20 @@
 
 #include "bindings.h"
 #include "outrider/device.h"
+#include "outrider/device_error.h"
 
 namespace py = pybind11;
 
 namespace outrider {
 
 void register_device(py::module_& module) {
+    py::register_exception<DeviceError>(module, "DeviceError", PyExc_RuntimeError);
     module.def("isas", &cpu_isas);
+    module.def("cuda_devices", &cuda_devices);
+    module.def("cuda_problem", &cuda_problem);
     py::class_<Device, std::shared_ptr<Device>>(module, "Device", py::is_final())
         .def_static("cpu", &make_cpu_device, py::arg("isa"), py::arg("threads"))
+        .def_static("cuda", &make_cuda_device, py::arg("index"), py::arg("threads"))
         .def_property_readonly("name", &Device::name)
         .def_property_readonly("threads", [](Device& device) { return device.pool().size(); });
 }

@@ -49,9 +49,9 @@ class DraftServer:
         self._servicer.open(engine, self._name, quotas)
         await self._server.set_serving(True)
         logger.info(
-            "drafting with %s: isa %s, %s threads, context of %s tokens, %s KV blocks",
+            "drafting with %s: device %s, %s threads, context of %s tokens, %s KV blocks",
             self._name,
-            self._config.isa,
+            model.device.name,
             self._config.threads,
             model.context_length,
             model.blocks.num_blocks,

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from services.engine.model_config import ModelConfig
-from services.engine.native import BLOCK_SIZE, isas, kv_bytes
+from services.engine.native import BLOCK_SIZE, Device, cuda_devices, cuda_problem, isas, kv_bytes
 
 WEIGHT_FORMATS = ("bf16", "f32", "int8", "int4")
 KV_FORMATS = ("bf16", "f32", "int8")
+CUDA_FORMATS = ("bf16", "f32")  # of weights, keys and values on a GPU
 ISA_VARIABLE = "OUTRIDER_ISA"
+CPU = "cpu"
 _COUNTS = ("threads", "kv_memory", "kv_blocks", "context_length", "prefill_chunk", "max_sequences", "stream_capacity")
 
 
@@ -25,6 +27,7 @@ class EngineConfig:
     model: Path
     isa: str
     threads: int
+    device: str = CPU  # or "cuda:0", "cuda:1", …
     weights: str = "bf16"
     kv: str = "bf16"
     kv_memory: int = 2 << 30  # bytes, an upper bound
@@ -37,13 +40,21 @@ class EngineConfig:
 
     def __post_init__(self) -> None:
         _check_choice("isa", self.isa, isas())
-        _check_choice("weights", self.weights, WEIGHT_FORMATS)
-        _check_choice("kv", self.kv, KV_FORMATS)
+        _check_device(self.device)
+        on_cpu = self.device == CPU
+        _check_choice("weights", self.weights, WEIGHT_FORMATS if on_cpu else CUDA_FORMATS)
+        _check_choice("kv", self.kv, KV_FORMATS if on_cpu else CUDA_FORMATS)
         for name in _COUNTS:
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ConfigError(f"{name} is {value}; it must be at least 1")
         if self.max_rows < self.max_sequences:
             raise ConfigError(f"max_rows is {self.max_rows}; it must be at least max_sequences ({self.max_sequences})")
+
+    def open_device(self) -> Device:
+        """The device that computes; raises DeviceError where a GPU cannot be used after all."""
+        if self.device == CPU:
+            return Device.cpu(self.isa, self.threads)
+        return Device.cuda(_gpus().index(self.device), self.threads)
 
     def num_blocks(self, model: ModelConfig) -> int:
         """KV blocks to allocate: all that the sequences could ever fill, within the memory allowed.
@@ -73,6 +84,16 @@ def resolve_isa(environment: Mapping[str, str] = os.environ) -> str:
 def resolve_threads(threads: int | None = None) -> int:
     """The number of threads asked for, else one for each core that this process may use."""
     return threads if threads is not None else len(os.sched_getaffinity(0))
+
+
+def _gpus() -> list[str]:
+    return [f"cuda:{index}" for index in range(len(cuda_devices()))]
+
+
+def _check_device(device: str) -> None:
+    if device not in (allowed := [CPU, *_gpus()]):
+        reason = f" (no GPU: {problem})" if (problem := cuda_problem()) else ""
+        raise ConfigError(f"device is {device!r}; it must be one of {', '.join(allowed)}{reason}")
 
 
 def _check_choice(name: str, value: str, allowed: Collection[str]) -> None:

@@ -23,9 +23,12 @@ class LoadedModel:
 
     @classmethod
     def load(cls, config: EngineConfig) -> "LoadedModel":
-        """Read the configured checkpoint, which takes long; raises CheckpointError where it is not as it should be."""
+        """Read the configured checkpoint, which takes long.
+
+        Raises CheckpointError where it is not as it should be, DeviceError where the device has no room for it.
+        """
         checkpoint = load_checkpoint(config.model, context_length=config.context_length)
-        device = Device.cpu(config.isa, config.threads)
+        device = config.open_device()
         num_blocks = config.num_blocks(checkpoint.config)
         return cls(
             checkpoint=checkpoint,

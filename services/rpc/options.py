@@ -35,8 +35,9 @@ def server_config(arguments: argparse.Namespace) -> ServerConfig:
 
 
 def _add_engine_options(group: "argparse._ArgumentGroup") -> None:
+    _add(group, "device", "what computes: cpu, or cuda:N for the GPU of that number")
     _add(group, "isa", "instruction set", shown="OUTRIDER_ISA, or else the best", choices=isas())
-    _add(group, "threads", "compute threads", shown="one per core", read=int)
+    _add(group, "threads", "compute threads of the host", shown="one per core", read=int)
     _add(group, "weights", "how weights are held", choices=WEIGHT_FORMATS)
     _add(group, "kv", "how keys and values are held", choices=KV_FORMATS)
     _add(group, "kv_memory", "most memory of the KV cache, in GiB", shown="2", read=_gibibytes)

@@ -10,6 +10,7 @@ from typing import NoReturn, Protocol
 
 from services.engine.checkpoint_error import CheckpointError
 from services.engine.config import ConfigError
+from services.engine.native import DeviceError
 from services.rpc.errors import EngineFailedError
 
 _SWITCH_INTERVAL = 0.0002  # seconds; at Python's own 5 ms the engine waits that long for the GIL after each pass
@@ -37,7 +38,7 @@ def run_service(name: str, make: Callable[[], Service]) -> int:
     sys.setswitchinterval(_SWITCH_INTERVAL)
     try:
         return asyncio.run(_serve(make))
-    except (CheckpointError, ConfigError, EngineFailedError) as error:
+    except (CheckpointError, ConfigError, DeviceError, EngineFailedError) as error:
         print(f"outrider {name}: {error}", file=sys.stderr)
         return 1
 

@@ -93,7 +93,7 @@ def _fingerprint(model: LoadedModel, config: EngineConfig) -> Fingerprint:
     return Fingerprint(
         version=version("outrider"),
         build=BUILD_ID,
-        device=f"cpu-{config.isa}",
+        device=model.device.name,
         weights_hash=model.checkpoint.weights_digest(),
         vocabulary=model.tokenizer.fingerprint(),
         weight_format=config.weights,

@@ -74,9 +74,9 @@ class TargetServer:
             self._draft.start(vocabulary=engine.model.tokenizer.fingerprint(), vocab_size=model.config.vocab_size)
         await self._server.set_serving(True)
         logger.info(
-            "serving %s: isa %s, %s threads, context of %s tokens, %s KV blocks, fingerprint %s",
+            "serving %s: device %s, %s threads, context of %s tokens, %s KV blocks, fingerprint %s",
             model.name,
-            self._config.isa,
+            engine.model.device.name,
             self._config.threads,
             model.context_length,
             engine.blocks.num_blocks,

@@ -1,13 +1,13 @@
-"""Fixtures of the native tests: every instruction set of this machine, every storage format."""
+"""Fixtures of the native tests: every device of this machine, every storage format."""
 
 import pytest
 
 from services.engine.config import KV_FORMATS, WEIGHT_FORMATS
-from services.engine.native import isas
+from tests.native.devices import DEVICES, skip_unless_held
 
 
-@pytest.fixture(params=isas())
-def isa(request: pytest.FixtureRequest) -> str:
+@pytest.fixture(params=DEVICES)
+def device_name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
@@ -18,10 +18,12 @@ def number_format(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(params=WEIGHT_FORMATS)
-def weight_format(request: pytest.FixtureRequest) -> str:
+def weight_format(request: pytest.FixtureRequest, device_name: str) -> str:
+    skip_unless_held(device_name, request.param)
     return str(request.param)
 
 
 @pytest.fixture(params=KV_FORMATS)
-def kv_format(request: pytest.FixtureRequest) -> str:
+def kv_format(request: pytest.FixtureRequest, device_name: str) -> str:
+    skip_unless_held(device_name, request.param)
     return str(request.param)

@@ -12,6 +12,7 @@ from services.engine.model_loader import decoder_config
 from services.engine.native import BLOCK_SIZE, BUILD_ID, Batch, Decoder, Device, Logits, isas
 from services.engine.reference import ReferenceDecoder
 from services.engine.weight_shapes import weight_shapes
+from tests.native.devices import make_device, skip_unless_held
 from tests.native.random_models import MODELS, PLAIN, PagedDecoder, random_tokens, random_weights
 
 
@@ -23,16 +24,17 @@ def norm_error(values: np.ndarray, truth: np.ndarray) -> float:
 @pytest.mark.parametrize(
     ("weight_format", "tolerance"), [("f32", 1e-5), ("bf16", 2e-2), ("int8", 8e-2), ("int4", 5e-1)]
 )
-def test_logits_are_those_of_the_reference(isa, config, weight_format, tolerance):
+def test_logits_are_those_of_the_reference(device_name, config, weight_format, tolerance):
+    skip_unless_held(device_name, weight_format)
     tokens = random_tokens(config, 1, 100)
     expected = ReferenceDecoder(config, random_weights(config).items()).logits(tokens[0].tolist()).numpy()
-    decoder = PagedDecoder(config, Device.cpu(isa, threads=2), weight_format, tokens=tokens)
+    decoder = PagedDecoder(config, make_device(device_name, threads=2), weight_format, tokens=tokens)
     assert norm_error(decoder.forward([(0, position) for position in range(100)]), expected) < tolerance
 
 
 @pytest.mark.parametrize("asked", [[4], [0, 4, 2], [3, 3], []])
-def test_logits_come_in_the_order_asked(isa, asked):
-    decoder = PagedDecoder(PLAIN, Device.cpu(isa, threads=1), "f32", tokens=random_tokens(PLAIN, 1, 5))
+def test_logits_come_in_the_order_asked(device_name, asked):
+    decoder = PagedDecoder(PLAIN, make_device(device_name, threads=1), "f32", tokens=random_tokens(PLAIN, 1, 5))
     every = decoder.forward([(0, position) for position in range(5)])
     decoder.batch.logit_rows[: len(asked)] = asked
     decoder.batch.num_logits = len(asked)
@@ -41,19 +43,19 @@ def test_logits_come_in_the_order_asked(isa, asked):
     assert np.array_equal(logits.numpy(), every[asked])
 
 
-def test_a_copy_of_the_logits_outlives_the_next_pass(isa):
-    decoder = PagedDecoder(PLAIN, Device.cpu(isa, threads=1), "f32", tokens=random_tokens(PLAIN, 1, 5))
+def test_a_copy_of_the_logits_outlives_the_next_pass(device_name):
+    decoder = PagedDecoder(PLAIN, make_device(device_name, threads=1), "f32", tokens=random_tokens(PLAIN, 1, 5))
     first = decoder.forward([(0, 0)])
     before = first.copy()
     assert not np.array_equal(decoder.forward([(0, 1)]), first)
     assert np.array_equal(first, before)
 
 
-def test_blocks_behind_every_window_may_be_gone(isa):
+def test_blocks_behind_every_window_may_be_gone(device_name):
     """Where all layers are windowed, a table may hold anything for blocks that no layer reads any more."""
     config = replace(PLAIN, windows=(20, 33))
     tokens = random_tokens(config, 1, 120)
-    decoder = PagedDecoder(config, Device.cpu(isa, threads=1), "f32", tokens=tokens)
+    decoder = PagedDecoder(config, make_device(device_name, threads=1), "f32", tokens=tokens)
     decoder.forward([(0, position) for position in range(110)])
     expected = decoder.forward([(0, 110)])
     decoder.batch.block_tables[0, 0] = -1
@@ -101,21 +103,21 @@ def test_wrong_weights_are_refused(name, values, message):
         new_decoder().load(name, values)
 
 
-def test_weights_need_not_be_contiguous(isa):
+def test_weights_need_not_be_contiguous(device_name):
     tokens = random_tokens(PLAIN, 1, 3)
     rows = [(0, 0), (0, 1), (0, 2)]
-    decoder = PagedDecoder(PLAIN, Device.cpu(isa, threads=1), "bf16", tokens=tokens)
+    decoder = PagedDecoder(PLAIN, make_device(device_name, threads=1), "bf16", tokens=tokens)
     expected = decoder.forward(rows)
     for name, values in random_weights(PLAIN).items():
         decoder.decoder.load(name, np.asfortranarray(values))
     assert np.array_equal(decoder.forward(rows), expected)
 
 
-def test_bfloat16_bits_and_float32_make_the_same_weights(isa):
+def test_bfloat16_bits_and_float32_make_the_same_weights(device_name):
     rounded = {name: torch.from_numpy(values).bfloat16() for name, values in random_weights(PLAIN).items()}
     logits = []
     for convert in (lambda tensor: tensor.float().numpy(), lambda tensor: tensor.view(torch.uint16).numpy()):
-        decoder = PagedDecoder(PLAIN, Device.cpu(isa, threads=1), "bf16", tokens=random_tokens(PLAIN, 1, 9))
+        decoder = PagedDecoder(PLAIN, make_device(device_name, threads=1), "bf16", tokens=random_tokens(PLAIN, 1, 9))
         for name, tensor in rounded.items():
             decoder.decoder.load(name, convert(tensor))
         logits.append(decoder.forward([(0, position) for position in range(9)]))
@@ -249,9 +251,9 @@ def test_a_batch_is_views_of_its_own_memory():
         Batch(max_rows=0, max_sequences=1, max_blocks=1)
 
 
-def test_logits_from_numpy_are_those_given(isa):
+def test_logits_from_numpy_are_those_given(device_name):
     values = np.random.default_rng(0).standard_normal((3, 7)).astype(np.float32)
-    logits = Logits.from_numpy(Device.cpu(isa, threads=1), values)
+    logits = Logits.from_numpy(make_device(device_name, threads=1), values)
     assert (logits.num_rows, logits.vocab_size) == (3, 7)
     assert np.array_equal(logits.numpy(), values)
 

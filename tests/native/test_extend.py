@@ -9,8 +9,9 @@ import pytest
 
 from services.engine.checkpoint import load_checkpoint
 from services.engine.model_loader import load_decoder
-from services.engine.native import BLOCK_SIZE, Batch, Decoder, Device, Sampler, isas
+from services.engine.native import BLOCK_SIZE, Batch, Decoder, Sampler, isas
 from tests.checkpoints import VOCAB_SIZE, Kind, random_checkpoint
+from tests.native.devices import DEVICES, make_device
 from tests.native.sampling_reference import Settings
 
 NUM_BLOCKS = 24
@@ -89,8 +90,8 @@ RUNS = [  # those of one sequence in another order than its rows
 
 
 @functools.cache
-def make_decoder(kind: Kind, isa: str, threads: int) -> tuple[Decoder, Sampler]:
-    device = Device.cpu(isa, threads)
+def make_decoder(kind: Kind, device_name: str, threads: int) -> tuple[Decoder, Sampler]:
+    device = make_device(device_name, threads)
     checkpoint = load_checkpoint(random_checkpoint(kind))
     return load_decoder(checkpoint, device, weights="bf16", kv="bf16", num_blocks=NUM_BLOCKS), Sampler(device)
 
@@ -130,9 +131,9 @@ class Steps:
 
 
 @functools.cache
-def single_steps(kind: Kind, isa: str, run: Run) -> Steps:
+def single_steps(kind: Kind, device_name: str, run: Run) -> Steps:
     """The run alone: one prefill, then a pass and a draw for each token, the history committed to a fresh state."""
-    decoder, sampler = make_decoder(kind, isa, 1)
+    decoder, sampler = make_decoder(kind, device_name, 1)
     decoder.poison(range(NUM_BLOCKS))
     tokens = SEQUENCES[run.sequence].tokens[: run.end]
     batch = make_batch([run.end + run.count - 1])
@@ -174,11 +175,11 @@ def extend(decoder: Decoder, sampler: Sampler, batch: Batch, runs: Sequence[Run]
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("isa", isas())
+@pytest.mark.parametrize("device_name", DEVICES)
 @pytest.mark.parametrize("kind", [Kind.LLAMA, Kind.GEMMA2])
-def test_running_ahead_is_single_steps(kind, isa, threads):
-    decoder, sampler = make_decoder(kind, isa, threads)
-    steps = [single_steps(kind, isa, run) for run in RUNS]
+def test_running_ahead_is_single_steps(kind, device_name, threads):
+    decoder, sampler = make_decoder(kind, device_name, threads)
+    steps = [single_steps(kind, device_name, run) for run in RUNS]
     batch = prefilled_batch(decoder)
     drawn = extend(decoder, sampler, batch, RUNS)
     assert drawn == [each.drawn for each in steps]
@@ -211,12 +212,12 @@ def test_a_call_that_asks_for_nothing_is_a_pass():
     assert logits.numpy().tobytes() == expected.logits
 
 
-@pytest.mark.parametrize("isa", isas())
-def test_a_draw_that_fails_ends_its_own_run_only(isa):
+@pytest.mark.parametrize("device_name", DEVICES)
+def test_a_draw_that_fails_ends_its_own_run_only(device_name):
     """One state bans every token; another draws a token whose embedding is NaN."""
-    alone = single_steps(Kind.LLAMA, isa, RUNS[2]).drawn
+    alone = single_steps(Kind.LLAMA, device_name, RUNS[2]).drawn
     nan_id = next(token_id for token_id in range(VOCAB_SIZE) if token_id not in alone)
-    decoder, sampler = make_decoder.__wrapped__(Kind.LLAMA, isa, 1)
+    decoder, sampler = make_decoder.__wrapped__(Kind.LLAMA, device_name, 1)
     weights = load_checkpoint(random_checkpoint(Kind.LLAMA)).weights()
     name, embedding = next((name, values.copy()) for name, values in weights if "embed" in name)
     embedding[nan_id] = np.nan

@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from services.engine.native import BLOCK_SIZE, Device, KvLayer, Operations, PackedWeight
+from tests.native.devices import make_device
 from tests.native.rounding import bits, rounded
 
 RNG = np.random.default_rng(11)
@@ -21,8 +22,8 @@ def normal(*shape: int) -> np.ndarray:
 
 
 @pytest.fixture
-def device(isa: str) -> Device:
-    return Device.cpu(isa, threads=2)
+def device(device_name: str) -> Device:
+    return make_device(device_name, threads=2)
 
 
 def test_rounding_to_bfloat16_is_to_nearest_even(device):
@@ -213,9 +214,9 @@ def test_stored_positions_are_all_that_attention_reads(device, kv_format):
 
 
 @pytest.mark.parametrize("flush", [False, True])
-def test_the_callers_floating_point_state_changes_nothing(isa, flush):
+def test_the_callers_floating_point_state_changes_nothing(device_name, flush):
     """A library that flushes subnormals to zero in the calling thread must not decide our bits."""
-    device = Device.cpu(isa, threads=1)
+    device = make_device(device_name, threads=1)
     values = np.full((1, 40), 1e-40, dtype=np.float32)
     torch.set_flush_denormal(flush)
     try:

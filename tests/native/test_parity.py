@@ -12,10 +12,11 @@ import transformers
 from services.engine.checkpoint import Checkpoint, load_checkpoint
 from services.engine.model_config import ModelConfig, QkNorm, Rope
 from services.engine.model_loader import load_decoder
-from services.engine.native import BLOCK_SIZE, Batch, Device, isas
+from services.engine.native import BLOCK_SIZE, Batch
 from services.engine.reference import KvCache, ReferenceDecoder
 from services.engine.weight_shapes import weight_shapes
 from tests.checkpoints import LONGROPE_ORIGINAL, Kind, random_checkpoint
+from tests.native.devices import DEVICES, make_device
 
 NUM_PROMPT, NUM_STEPS = 96, 32
 PROMPT = np.random.default_rng(7).integers(4, 500, NUM_PROMPT).tolist()
@@ -59,9 +60,11 @@ def reference_model(checkpoint: Checkpoint, dtype: torch.dtype) -> Model:
     return lambda token_ids: decoder.logits(token_ids, cache)
 
 
-def native_model(checkpoint: Checkpoint, isa: str, dtype: str) -> Model:
+def native_model(checkpoint: Checkpoint, device_name: str, dtype: str) -> Model:
     num_blocks = -(-(NUM_PROMPT + NUM_STEPS) // BLOCK_SIZE)
-    decoder = load_decoder(checkpoint, Device.cpu(isa, threads=1), weights=dtype, kv=dtype, num_blocks=num_blocks)
+    decoder = load_decoder(
+        checkpoint, make_device(device_name, threads=1), weights=dtype, kv=dtype, num_blocks=num_blocks
+    )
     batch = Batch(max_rows=NUM_PROMPT, max_sequences=1, max_blocks=num_blocks)
     batch.block_tables[0] = np.arange(num_blocks)[::-1]
     position = 0
@@ -119,10 +122,10 @@ def test_reference_is_transformers_in_float32(kind, truth):
     assert_same_run(run_greedily(reference_model(checkpoint, torch.float32)), truth)
 
 
-@pytest.mark.parametrize("isa", isas())
-def test_native_is_transformers_in_float32(kind, isa, truth):
+@pytest.mark.parametrize("device_name", DEVICES)
+def test_native_is_transformers_in_float32(kind, device_name, truth):
     checkpoint = load_checkpoint(random_checkpoint(kind))
-    assert_same_run(run_greedily(native_model(checkpoint, isa, "f32")), truth)
+    assert_same_run(run_greedily(native_model(checkpoint, device_name, "f32")), truth)
 
 
 @dataclass(frozen=True)
@@ -154,17 +157,17 @@ def test_reference_in_bfloat16_is_as_exact_as_transformers(kind, bfloat16_truth)
     assert relative_error(logits, bfloat16_truth.logits) <= 1.5 * bfloat16_truth.error
 
 
-@pytest.mark.parametrize("isa", isas())
-def test_native_in_bfloat16_is_as_exact_as_transformers(kind, isa, bfloat16_truth):
+@pytest.mark.parametrize("device_name", DEVICES)
+def test_native_in_bfloat16_is_as_exact_as_transformers(kind, device_name, bfloat16_truth):
     checkpoint = load_checkpoint(random_checkpoint(kind, torch.bfloat16))
-    logits = forced_logits(native_model(checkpoint, isa, "bf16"), bfloat16_truth.token_ids)
+    logits = forced_logits(native_model(checkpoint, device_name, "bf16"), bfloat16_truth.token_ids)
     assert relative_error(logits, bfloat16_truth.logits) <= 1.5 * bfloat16_truth.error
 
 
-@pytest.mark.parametrize("isa", isas())
-def test_native_prefill_in_pieces_gives_the_same_bits(kind, isa):
+@pytest.mark.parametrize("device_name", DEVICES)
+def test_native_prefill_in_pieces_gives_the_same_bits(kind, device_name):
     checkpoint = load_checkpoint(random_checkpoint(kind, torch.bfloat16))
-    whole, in_pieces = (native_model(checkpoint, isa, "bf16") for _ in range(2))
+    whole, in_pieces = (native_model(checkpoint, device_name, "bf16") for _ in range(2))
     pieces = torch.cat([in_pieces(PROMPT[start : start + 13]) for start in range(0, NUM_PROMPT, 13)])
     assert torch.equal(pieces.view(torch.int32), whole(PROMPT).view(torch.int32))
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from services.engine.native import Device, KvLayer, Operations, PackedWeight
+from tests.native.devices import make_device
 from tests.native.random_models import MODELS, PLAIN, PagedDecoder, Row, random_tokens
 
 COUNTS = [*range(1, 34), 257]
@@ -18,14 +19,16 @@ def same_bits(left: np.ndarray, right: np.ndarray) -> bool:
     return np.array_equal(np.ascontiguousarray(left).view(np.uint8), np.ascontiguousarray(right).view(np.uint8))
 
 
-def assert_row_invariant(isa: str, operation: Callable[[Device, np.ndarray], np.ndarray], seed: int = 0) -> None:
+def assert_row_invariant(
+    device_name: str, operation: Callable[[Device, np.ndarray], np.ndarray], seed: int = 0
+) -> None:
     """`operation` computes the chosen ones of NUM_ROWS rows.  # [chosen, ...]"""
-    lone = Device.cpu(isa, threads=1)
+    lone = make_device(device_name, threads=1)
     alone = np.concatenate([operation(lone, np.array([row])) for row in range(NUM_ROWS)])
     assert len({row.tobytes() for row in alone}) > NUM_ROWS // 2, "rows that are all alike prove nothing"
     rng = np.random.default_rng(seed)
     for threads in THREADS:
-        device = Device.cpu(isa, threads)
+        device = make_device(device_name, threads)
         for count in COUNTS:
             chosen = rng.permutation(NUM_ROWS)[:count]
             assert same_bits(operation(device, chosen), alone[chosen]), f"{count} rows on {threads} threads"
@@ -35,15 +38,15 @@ def normal(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
 
 
-def test_the_check_sees_one_unit_in_the_last_place_that_depends_on_the_number_of_rows(isa):
+def test_the_check_sees_one_unit_in_the_last_place_that_depends_on_the_number_of_rows(device_name):
     values = normal(NUM_ROWS, 40)
     with pytest.raises(AssertionError, match="2 rows on 1 threads"):
-        assert_row_invariant(isa, lambda _, chosen: np.nextafter(values[chosen], np.float32(len(chosen) > 1)))
+        assert_row_invariant(device_name, lambda _, chosen: np.nextafter(values[chosen], np.float32(len(chosen) > 1)))
 
 
 @pytest.mark.parametrize(("outputs", "inputs"), [(1, 1), (64, 32), (33, 257), (100, 70), (130, 600), (20, 9000)])
 @pytest.mark.parametrize("has_bias", [False, True])
-def test_product(isa, weight_format, outputs, inputs, has_bias):
+def test_product(device_name, weight_format, outputs, inputs, has_bias):
     matrix, values = normal(outputs, inputs), normal(NUM_ROWS, inputs, seed=1)
     bias = normal(outputs, seed=2) if has_bias else None
 
@@ -52,10 +55,10 @@ def test_product(isa, weight_format, outputs, inputs, has_bias):
         weight.store(0, matrix)
         return weight.multiply(values[chosen], bias)
 
-    assert_row_invariant(isa, multiply)
+    assert_row_invariant(device_name, multiply)
 
 
-def test_embedding(isa, weight_format):
+def test_embedding(device_name, weight_format):
     matrix = normal(NUM_ROWS, 45)
 
     def embed(device: Device, chosen: np.ndarray) -> np.ndarray:
@@ -63,12 +66,12 @@ def test_embedding(isa, weight_format):
         weight.store(0, matrix)
         return weight.embed(chosen, 1.7)
 
-    assert_row_invariant(isa, embed)
+    assert_row_invariant(device_name, embed)
 
 
 @pytest.mark.parametrize("width", [16, 70, 301])
 @pytest.mark.parametrize("has_delta_norm", [False, True])
-def test_residual_norm(isa, number_format, width, has_delta_norm):
+def test_residual_norm(device_name, number_format, width, has_delta_norm):
     residual, delta = normal(NUM_ROWS, width), normal(NUM_ROWS, width, seed=1)
     norm, delta_norm = normal(width, seed=2), normal(width, seed=3) if has_delta_norm else None
 
@@ -78,29 +81,29 @@ def test_residual_norm(isa, number_format, width, has_delta_norm):
         )
         return np.stack(both, axis=1)
 
-    assert_row_invariant(isa, add_and_normalise)
+    assert_row_invariant(device_name, add_and_normalise)
 
 
 @pytest.mark.parametrize("activation", ["silu", "gelu_tanh"])
 @pytest.mark.parametrize("width", [1, 70, 1100])
-def test_gated_activation(isa, number_format, activation, width):
+def test_gated_activation(device_name, number_format, activation, width):
     gate_up = 4.0 * normal(NUM_ROWS, 2 * width)
     assert_row_invariant(
-        isa,
+        device_name,
         lambda device, chosen: Operations.gated_activation(device, gate_up[chosen], activation, format=number_format),
     )
 
 
-def test_soft_cap(isa):
+def test_soft_cap(device_name):
     values = 10.0 * normal(NUM_ROWS, 83)
-    assert_row_invariant(isa, lambda device, chosen: Operations.soft_cap(device, values[chosen], 5.0))
+    assert_row_invariant(device_name, lambda device, chosen: Operations.soft_cap(device, values[chosen], 5.0))
 
 
-def test_rotary_angles(isa):
+def test_rotary_angles(device_name):
     positions = np.random.default_rng(0).integers(0, 100_000, NUM_ROWS, dtype=np.int32)
     frequencies = np.float32(1e4) ** (-np.arange(19, dtype=np.float32) / 19)
     assert_row_invariant(
-        isa, lambda device, chosen: Operations.rotary_angles(device, positions[chosen], frequencies, 1.1)
+        device_name, lambda device, chosen: Operations.rotary_angles(device, positions[chosen], frequencies, 1.1)
     )
 
 
@@ -155,14 +158,14 @@ def attention_rows(request) -> AttentionRows:
     return AttentionRows(*request.param)
 
 
-def test_rotate_and_store(isa, kv_format, attention_rows):
+def test_rotate_and_store(device_name, kv_format, attention_rows):
     def store(device: Device, chosen: np.ndarray) -> np.ndarray:
         return attention_rows.store(device, attention_rows.cache(device, kv_format), chosen)
 
-    assert_row_invariant(isa, store)
+    assert_row_invariant(device_name, store)
 
 
-def test_attention(isa, kv_format, attention_rows):
+def test_attention(device_name, kv_format, attention_rows):
     stored: dict[Device, tuple[KvLayer, np.ndarray]] = {}
 
     def attend(device: Device, chosen: np.ndarray) -> np.ndarray:
@@ -172,12 +175,12 @@ def test_attention(isa, kv_format, attention_rows):
         cache, rotated = stored[device]
         return attention_rows.attend(cache, rotated[chosen], chosen, "f32")
 
-    assert_row_invariant(isa, attend)
+    assert_row_invariant(device_name, attend)
 
 
-def test_attention_sees_no_later_position(isa, kv_format, attention_rows):
+def test_attention_sees_no_later_position(device_name, kv_format, attention_rows):
     """Decoding, where later slots still hold NaN, gives the bits of a prefill, where they hold the future."""
-    device, rows = Device.cpu(isa, threads=1), attention_rows
+    device, rows = make_device(device_name, threads=1), attention_rows
     every = np.arange(NUM_ROWS)
     whole = rows.cache(device, kv_format)
     prefilled = rows.attend(whole, rows.store(device, whole, every), every, "bf16")
@@ -198,22 +201,22 @@ def prefill(decoder: PagedDecoder, chunk: int, sequence: int = 0) -> np.ndarray:
     return np.concatenate([decoder.forward(rows[first : first + chunk]) for first in range(0, len(rows), chunk)])
 
 
-def test_every_chunking_gives_the_same_logits(isa, weight_format):
+def test_every_chunking_gives_the_same_logits(device_name, weight_format):
     tokens = random_tokens(PLAIN, 1, NUM_ROWS)
-    decoded = prefill(PagedDecoder(PLAIN, Device.cpu(isa, threads=1), weight_format, tokens=tokens), chunk=1)
+    decoded = prefill(PagedDecoder(PLAIN, make_device(device_name, threads=1), weight_format, tokens=tokens), chunk=1)
     assert np.isfinite(decoded).all()
     for chunk in COUNTS[1:]:
-        decoder = PagedDecoder(PLAIN, Device.cpu(isa, threads=1), weight_format, tokens=tokens, seed=chunk)
+        decoder = PagedDecoder(PLAIN, make_device(device_name, threads=1), weight_format, tokens=tokens, seed=chunk)
         assert same_bits(prefill(decoder, chunk), decoded), f"chunks of {chunk}"
 
 
 @pytest.mark.parametrize("threads", THREADS)
-def test_every_model_gives_the_same_logits_in_any_chunks(isa, weight_format, model, threads):
+def test_every_model_gives_the_same_logits_in_any_chunks(device_name, weight_format, model, threads):
     tokens = random_tokens(model, 1, 110)
-    decoded = prefill(PagedDecoder(model, Device.cpu(isa, threads=1), weight_format, tokens=tokens), chunk=1)
+    decoded = prefill(PagedDecoder(model, make_device(device_name, threads=1), weight_format, tokens=tokens), chunk=1)
     assert np.isfinite(decoded).all()
     for chunk in (110, 7, 16, 33):
-        decoder = PagedDecoder(model, Device.cpu(isa, threads), weight_format, tokens=tokens, seed=chunk)
+        decoder = PagedDecoder(model, make_device(device_name, threads), weight_format, tokens=tokens, seed=chunk)
         assert same_bits(prefill(decoder, chunk), decoded), f"chunks of {chunk}"
 
 
@@ -233,21 +236,21 @@ def random_passes(rng: np.random.Generator, num_sequences: int, length: int) -> 
 
 
 @pytest.mark.parametrize("threads", THREADS)
-def test_sequences_mixed_in_any_order_give_the_logits_of_each_alone(isa, weight_format, model, threads):
+def test_sequences_mixed_in_any_order_give_the_logits_of_each_alone(device_name, weight_format, model, threads):
     tokens = random_tokens(model, 5, 90)
-    lone = PagedDecoder(model, Device.cpu(isa, threads=1), weight_format, tokens=tokens)
+    lone = PagedDecoder(model, make_device(device_name, threads=1), weight_format, tokens=tokens)
     alone = np.stack([prefill(lone, 90, sequence) for sequence in range(5)])
-    mixed = PagedDecoder(model, Device.cpu(isa, threads), weight_format, tokens=tokens, seed=threads)
+    mixed = PagedDecoder(model, make_device(device_name, threads), weight_format, tokens=tokens, seed=threads)
     for rows in random_passes(np.random.default_rng(threads), 5, 90):
         for row, logits in zip(rows, mixed.forward(rows), strict=True):
             assert same_bits(logits, alone[row]), f"sequence and position {row}"
 
 
-def test_rejected_predictions_leave_no_trace(isa, weight_format):
+def test_rejected_predictions_leave_no_trace(device_name, weight_format):
     """Rows written for wrong predictions are overwritten; what was beyond the commit is never read."""
     tokens = random_tokens(PLAIN, 1, 80)
-    expected = prefill(PagedDecoder(PLAIN, Device.cpu(isa, threads=1), weight_format, tokens=tokens), chunk=80)
-    decoder = PagedDecoder(PLAIN, Device.cpu(isa, threads=1), weight_format, tokens=tokens.copy())
+    expected = prefill(PagedDecoder(PLAIN, make_device(device_name, threads=1), weight_format, tokens=tokens), chunk=80)
+    decoder = PagedDecoder(PLAIN, make_device(device_name, threads=1), weight_format, tokens=tokens.copy())
     for position in range(72):
         decoder.tokens[0, position + 1 : position + 8] = (tokens[0, position + 1 : position + 8] + 1) % 150
         verified = decoder.forward([(0, ahead) for ahead in range(position, position + 8)])
@@ -256,12 +259,12 @@ def test_rejected_predictions_leave_no_trace(isa, weight_format):
         decoder.tokens[0, position + 1] = tokens[0, position + 1]
 
 
-def test_what_a_row_does_depend_on_changes_its_bits(isa, weight_format):
+def test_what_a_row_does_depend_on_changes_its_bits(device_name, weight_format):
     """Its own token, its position, an earlier token, and the blocks that hold its past."""
     tokens = random_tokens(PLAIN, 1, 50)
 
     def last_logits(changed: np.ndarray, *, poison: bool = False) -> np.ndarray:
-        decoder = PagedDecoder(PLAIN, Device.cpu(isa, threads=1), weight_format, tokens=changed)
+        decoder = PagedDecoder(PLAIN, make_device(device_name, threads=1), weight_format, tokens=changed)
         prefill(decoder, chunk=50)
         if poison:
             decoder.decoder.poison([int(decoder.batch.block_tables[0, 0])])

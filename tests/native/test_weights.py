@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from services.engine.native import Device, PackedWeight
+from tests.native.devices import make_device, skip_unless_held
 from tests.native.rounding import bits, rounded
 
 
@@ -14,8 +15,8 @@ def rng() -> np.random.Generator:
 
 
 @pytest.fixture
-def device(isa: str) -> Device:
-    return Device.cpu(isa, threads=2)
+def device(device_name: str) -> Device:
+    return make_device(device_name, threads=2)
 
 
 def normal(rng: np.random.Generator, *shape: int) -> np.ndarray:
@@ -23,6 +24,7 @@ def normal(rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 
 def packed(device: Device, weight_format: str, matrix: np.ndarray) -> PackedWeight:
+    skip_unless_held(device.name, weight_format)
     weight = PackedWeight(device, weight_format, *matrix.shape)
     weight.store(0, matrix)
     return weight

@@ -8,7 +8,7 @@ import pytest
 from services.engine.config import ConfigError, EngineConfig, resolve_isa, resolve_threads
 from services.engine.fingerprint import Fingerprint
 from services.engine.model_config import Activation, ModelConfig, Rope
-from services.engine.native import BLOCK_SIZE, isas
+from services.engine.native import BLOCK_SIZE, cuda_devices, cuda_problem, isas
 
 MODEL = ModelConfig(
     architecture="LlamaForCausalLM",
@@ -54,6 +54,23 @@ def test_an_unknown_format_is_refused(field, allowed):
 def test_an_isa_that_this_machine_cannot_run_is_refused():
     with pytest.raises(ConfigError, match=f"^isa is 'mmx'; it must be one of {', '.join(isas())}$"):
         make_config(isa="mmx")
+
+
+@pytest.mark.parametrize("device", ["gpu", "cuda", "cuda:99", "cuda-emulated"])
+def test_a_device_that_is_not_there_is_refused(device):
+    allowed = ", ".join(["cpu", *(f"cuda:{index}" for index in range(len(cuda_devices())))])
+    with pytest.raises(ConfigError) as refusal:
+        make_config(device=device)
+    reason = "" if cuda_devices() else f" (no GPU: {cuda_problem()})"
+    assert str(refusal.value) == f"device is {device!r}; it must be one of {allowed}{reason}"
+
+
+@pytest.mark.parametrize("field", ["weights", "kv"])
+def test_a_gpu_holds_plain_formats_only(monkeypatch, field):
+    monkeypatch.setattr("services.engine.config.cuda_devices", lambda: ["cuda-sm_80", "cuda-sm_90"])
+    assert make_config(device="cuda:1", **{field: "f32"}).device == "cuda:1"
+    with pytest.raises(ConfigError, match=f"^{field} is 'int8'; it must be one of bf16, f32$"):
+        make_config(device="cuda:1", **{field: "int8"})
 
 
 def test_a_pass_must_hold_a_row_of_every_sequence():

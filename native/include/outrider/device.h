@@ -14,9 +14,11 @@
 
 namespace outrider {
 
-/// Operations are enqueued in order and need not be finished when they return; only `download` waits for
-/// them. Every output row is computed by the same sequence of floating-point operations whatever the other
-/// rows are, however many there are, and however many threads run.
+class RowSampler;
+
+/// Operations are enqueued in order and need not be finished when they return; only `download` is sure to
+/// wait for them. Every output row is computed by the same sequence of floating-point operations whatever the
+/// other rows are, however many there are, and however many threads run.
 class Device {
   public:
     virtual ~Device() = default;
@@ -38,6 +40,9 @@ class Device {
 
     virtual int max_head_dim() const = 0;
 
+    /// What draws from logits in this device's memory; the device must outlive it.
+    virtual std::unique_ptr<RowSampler> make_row_sampler() = 0;
+
     virtual void embed(const Embed& op) = 0;
     virtual void rotary_angles(const RotaryAngles& op) = 0;
     virtual void residual_norm(const ResidualNorm& op) = 0;
@@ -56,7 +61,14 @@ std::vector<std::string> cpu_isas();
 /// Throws std::invalid_argument for an ISA that cannot run here, or threads < 1.
 std::shared_ptr<Device> make_cpu_device(const std::string& isa, int threads);
 
-/// Throws std::runtime_error in a build without CUDA.
-std::shared_ptr<Device> make_cuda_device(int index);
+/// The names of the CUDA devices that this process can use, in the order of their indices, e.g. "cuda-sm_90".
+std::vector<std::string> cuda_devices();
+
+/// Why there are none; empty where there are.
+std::string cuda_problem();
+
+/// Throws DeviceError where there is no such device or this build has no CUDA, std::invalid_argument
+/// for threads < 1.
+std::shared_ptr<Device> make_cuda_device(int index, int threads);
 
 }  // namespace outrider

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 
+#include "outrider/host_device.h"
 #include "outrider/philox.h"
 
 namespace outrider {
@@ -22,8 +23,10 @@ enum class NoiseStream : uint32_t {
     seed = 1,   // seeds derived for further samples of one prompt
 };
 
-/// No noise is greater: that of word 0 is 33 log 2 = 22.874 (the least, of word 2^32 - 1, is -3.130).
+/// No noise is greater, and none less: that of word 0 is 33 log 2 = 22.874 (the least, of word 2^32 - 1, is
+/// -3.130).
 constexpr float kMaxNoise = 22.875f;
+constexpr float kMinNoise = -3.131f;
 
 /// The Gumbel noise that a random word x stands for: -log(-log1p(-w)) with w = (x + 1/2) / 2^32, computed in
 /// double precision and rounded to float. It falls as x grows and is finite for every x.
@@ -43,7 +46,7 @@ struct NoiseKey {
     NoiseStream stream;
 
     /// The words of token ids 4 * group ... 4 * group + 3.
-    PhiloxCounter words(uint32_t group) const {
+    OUTRIDER_HOST_DEVICE PhiloxCounter words(uint32_t group) const {
         return philox4x32({group, static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32),
                            static_cast<uint32_t>(stream)},
                           {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)});

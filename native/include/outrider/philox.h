@@ -6,13 +6,15 @@
 #include <array>
 #include <cstdint>
 
+#include "outrider/host_device.h"
+
 namespace outrider {
 
 using PhiloxCounter = std::array<uint32_t, 4>;
 using PhiloxKey = std::array<uint32_t, 2>;
 
 /// Four random words: a pure function of the counter and the key.
-inline PhiloxCounter philox4x32(PhiloxCounter counter, PhiloxKey key) {
+OUTRIDER_HOST_DEVICE inline PhiloxCounter philox4x32(PhiloxCounter counter, PhiloxKey key) {
     for (int round = 0; round < 10; ++round) {
         const uint64_t even = uint64_t{0xD2511F53} * counter[0];
         const uint64_t odd = uint64_t{0xCD9E8D57} * counter[2];

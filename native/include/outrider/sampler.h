@@ -33,7 +33,7 @@
 
 namespace outrider {
 
-struct RowScratch;
+class RowSampler;
 
 enum class SampleStatus : uint8_t {
     drawn = 0,
@@ -82,8 +82,8 @@ class Sampler {
 
   private:
     std::shared_ptr<Device> device_;
-    std::mutex callers_;               // one call at a time: the scratch is shared
-    std::vector<RowScratch> scratch_;  // one per thread
+    std::mutex callers_;  // one call at a time: the row sampler's scratch is shared
+    std::unique_ptr<RowSampler> row_sampler_;
 };
 
 }  // namespace outrider

@@ -9,6 +9,7 @@
 #include "cpu/cpu_weight.h"
 #include "cpu/kernels.h"
 #include "outrider/device.h"
+#include "sampling/row_sampler.h"
 
 namespace outrider {
 namespace cpu {
@@ -49,6 +50,8 @@ class CpuDevice final : public Device {
     }
 
     int max_head_dim() const override { return kMaxHeadDim; }
+
+    std::unique_ptr<RowSampler> make_row_sampler() override { return make_host_row_sampler(pool_); }
 
     void embed(const Embed& op) override {
         const auto& table = static_cast<const CpuWeight&>(*op.table);

@@ -1,13 +1,19 @@
 // Stands in for the CUDA device in a build without it.
-#include <stdexcept>
-
 #include "outrider/device.h"
+#include "outrider/device_error.h"
 
 namespace outrider {
 
-std::shared_ptr<Device> make_cuda_device(int) {
-    throw std::runtime_error(
-        "device \"cuda\" is not available: this build of the native module has no CUDA; use \"cpu\"");
+std::vector<std::string> cuda_devices() {
+    return {};
+}
+
+std::string cuda_problem() {
+    return "this build of the native module has no CUDA";
+}
+
+std::shared_ptr<Device> make_cuda_device(int, int) {
+    throw DeviceError(cuda_problem());
 }
 
 }  // namespace outrider

@@ -4,20 +4,9 @@
 #include <array>
 #include <cstring>
 
-#include "portable_math.h"
+#include "gumbel.h"
 
 namespace outrider {
-namespace {
-
-template <typename Number>
-Number noise_of(Number word) {
-    const Number w = (word + 0.5) * 0x1p-32;
-    // 1 - w is exact (w is a multiple of 2^-33), so its logarithm is log1p(-w) to the last bits.
-    return -portable_log(-portable_log(1.0 - w));
-}
-
-}  // namespace
-
 float gumbel(uint32_t word) {
     return static_cast<float>(noise_of(static_cast<double>(word)));
 }

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "outrider/host_device.h"
+
 namespace outrider {
 
 /// Eight numbers side by side, in whatever registers the machine has.
@@ -19,7 +21,7 @@ typedef float Floats __attribute__((vector_size(kLanes * sizeof(float))));
 typedef uint32_t Words __attribute__((vector_size(kLanes * sizeof(uint32_t))));
 
 template <typename To, typename From>
-inline To bit_cast(const From& from) {
+OUTRIDER_HOST_DEVICE inline To bit_cast(const From& from) {
     static_assert(sizeof(To) == sizeof(From), "sizes differ");
     To to;
     std::memcpy(&to, &from, sizeof to);
@@ -47,7 +49,7 @@ constexpr double kLn2Low = 0x1.a39ef35793c76p-33;
 /// x = 2^k (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)); with s = f / (2 + f), log(1 + f) = 2 atanh(s)
 /// = f - (f^2/2 - s (f^2/2 + r)), where r = 2 (s^2/3 + s^4/5 + ...): f, exact, carries the leading bits.
 template <typename Number>
-inline Number portable_log(Number x) {
+OUTRIDER_HOST_DEVICE inline Number portable_log(Number x) {
     using Bits = typename BitsOf<Number>::Type;
     constexpr uint64_t kOne = 0x3FF0000000000000;
     constexpr uint64_t kSqrtHalf = 0x3FE6A09E667F3BCD;
@@ -80,7 +82,7 @@ inline Number portable_log(Number x) {
 ///
 /// x = n log 2 + r with |r| <= log(2)/2; e^r by its Taylor polynomial of degree 13.
 template <typename Number>
-inline Number portable_exp(Number x) {
+OUTRIDER_HOST_DEVICE inline Number portable_exp(Number x) {
     using Bits = typename BitsOf<Number>::Type;
     constexpr double kLog2E = 0x1.71547652b82fep0;
     constexpr double kRound = 0x1.8p52;  // adding it leaves the nearest integer in the low bits

@@ -1,13 +1,12 @@
 #include "outrider/sampler.h"
 
 #include <algorithm>
-#include <atomic>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "require_range.h"
-#include "sampling_row.h"
+#include "row_sampler.h"
 
 namespace outrider {
 namespace {
@@ -49,23 +48,22 @@ std::vector<SamplingRow> make_rows(const Logits& logits, const std::vector<Seque
     return rows;
 }
 
-Samples make_samples(size_t rows) {
-    return {std::vector<int32_t>(rows), std::vector<SampleStatus>(rows), std::vector<float>(rows),
-            std::vector<float>(rows), std::vector<std::vector<Candidate>>(rows)};
-}
-
-void store(RowSample sample, size_t row, Samples* samples) {
-    samples->token_ids[row] = sample.token_id;
-    samples->status[row] = sample.status;
-    samples->raw_logprobs[row] = sample.raw_logprob;
-    samples->logprobs[row] = sample.logprob;
-    samples->candidates[row] = std::move(sample.candidates);
+Samples gather(std::vector<RowSample> rows) {
+    Samples samples;
+    for (RowSample& row : rows) {
+        samples.token_ids.push_back(row.token_id);
+        samples.status.push_back(row.status);
+        samples.raw_logprobs.push_back(row.raw_logprob);
+        samples.logprobs.push_back(row.logprob);
+        samples.candidates.push_back(std::move(row.candidates));
+    }
+    return samples;
 }
 
 }  // namespace
 
 Sampler::Sampler(std::shared_ptr<Device> device)
-    : device_(std::move(device)), scratch_(device_->pool().size()) {}
+    : device_(std::move(device)), row_sampler_(device_->make_row_sampler()) {}
 
 Sampler::~Sampler() = default;
 
@@ -75,16 +73,7 @@ Samples Sampler::sample(const Logits& logits, const std::vector<SequenceRows>& s
     }
     const std::lock_guard<std::mutex> guard(callers_);
     const std::vector<SamplingRow> rows = make_rows(logits, sequences);
-    Samples samples = make_samples(rows.size());
-    std::atomic<size_t> next{0};
-    // One task per scratch, each taking rows until none is left.
-    device_->pool().parallel_for(static_cast<int64_t>(std::min(scratch_.size(), rows.size())),
-                                 [&](int64_t task) {
-                                     for (size_t row = next++; row < rows.size(); row = next++) {
-                                         store(sample_row(rows[row], &scratch_[task]), row, &samples);
-                                     }
-                                 });
-    return samples;
+    return gather(row_sampler_->sample(rows));
 }
 
 }  // namespace outrider

@@ -6,12 +6,13 @@
 #include <vector>
 
 #include "outrider/sampler.h"
+#include "penalty.h"
 #include "selection.h"
 
 namespace outrider {
 
 struct SamplingRow {
-    const float* logits;  // [vocab_size]
+    const float* logits;  // [vocab_size], memory of the sampler's device
     int vocab_size;
     const SamplingState* state;
     const int32_t* predictions;  // laid over the state's history
@@ -19,6 +20,12 @@ struct SamplingRow {
 
     const SamplingParams& params() const { return state->params(); }
     int64_t num_generated() const { return state->num_generated() + num_predictions; }
+    bool masks_stop_ids() const {
+        return num_generated() < params().min_tokens && !params().stop_ids.empty();
+    }
+    Penalties penalties() const {
+        return {params().repetition_penalty, params().frequency_penalty, params().presence_penalty};
+    }
     int64_t position() const { return state->length() + num_predictions; }
 };
 

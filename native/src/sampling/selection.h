@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "outrider/host_device.h"
+
 namespace outrider {
 
 struct Scored {
@@ -12,7 +14,7 @@ struct Scored {
 };
 
 /// The order of candidates: by value, ties by lowest id.
-inline bool is_better(const Scored& a, const Scored& b) {
+OUTRIDER_HOST_DEVICE inline bool is_better(const Scored& a, const Scored& b) {
     return a.value > b.value || (a.value == b.value && a.token_id < b.token_id);
 }
 

@@ -4,22 +4,13 @@
 #include <cstring>
 #include <limits>
 
+#include "order_key.h"
 #include "portable_math.h"
 
 namespace outrider {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-/// Integers in the order of the floats: minus infinity lowest, plus infinity greatest, NaN beyond either.
-int32_t order_key(float value) {
-    const auto bits = bit_cast<int32_t>(value);
-    return bits ^ ((bits >> 31) & 0x7FFFFFFF);
-}
-
-float value_of_key(int32_t key) {
-    return bit_cast<float>(key ^ ((key >> 31) & 0x7FFFFFFF));
-}
 
 Doubles exponentials(const float* values, float best) {
     Floats some;
@@ -62,11 +53,10 @@ int32_t first_index_of(float value, const float* values, int count) {
 }
 
 double sum_exp(const float* values, int count, float best) {
-    constexpr int kBlock = 256;
     const float floor = best - 710.0f;  // below it portable_exp gives 0
     Doubles sums{};
-    for (int first = 0; first < count; first += kBlock) {
-        const int size = std::min(kBlock, count - first);
+    for (int first = 0; first < count; first += kSumBlock) {
+        const int size = std::min(kSumBlock, count - first);
         // Most blocks of a truncated row hold nothing; passing over them changes no sum.
         if (find_maximum(values + first, size).value >= floor) {
             sums += sum_block(values + first, size, best);

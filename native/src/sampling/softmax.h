@@ -15,7 +15,10 @@ RowMaximum find_maximum(const float* values, int count);
 /// The lowest index that holds the value.
 int32_t first_index_of(float value, const float* values, int count);
 
-/// Sum of exp(value - best) in float64: eight interleaved sums over each 256 values, then over the row.
+/// Values whose sums are added up first.
+constexpr int kSumBlock = 256;
+
+/// Sum of exp(value - best) in float64: eight interleaved sums over each kSumBlock values, then over the row.
 double sum_exp(const float* values, int count, float best);
 
 /// log of the sum of exp(value), where `best` is the largest.

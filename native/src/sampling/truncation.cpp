@@ -79,10 +79,6 @@ void apply_min_p(double min_p, float best, float* values, int count) {
 
 }  // namespace
 
-bool truncates(const SamplingParams& params, int vocab_size) {
-    return (params.top_k > 0 && params.top_k < vocab_size) || params.top_p < 1 || params.min_p > 0;
-}
-
 void truncate(const SamplingParams& params, float best, float* values, int count,
               std::vector<Scored>* ranked) {
     if (params.top_k > 0 && params.top_k < count) {

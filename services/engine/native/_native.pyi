@@ -19,6 +19,12 @@ def kv_bytes(format: str, head_dim: int) -> int:
 def isas() -> list[str]:
     """The instruction sets that this machine and this build can run, best first, e.g. ["amx", "portable"]."""
 
+def cuda_devices() -> list[str]:
+    """The names of the CUDA devices that this process can use, in the order of their indices, e.g. ["cuda-sm_90"]."""
+
+def cuda_problem() -> str:
+    """Why there are no CUDA devices; empty where there are."""
+
 def philox4x32(counter: Sequence[int], key: Sequence[int]) -> tuple[int, int, int, int]:
     """One call of Philox4x32-10 (Salmon et al., SC'11): counter of four words, key of two."""
 
@@ -31,13 +37,23 @@ def gumbel_noise(seed: int, position: int, stream: int, count: int) -> NDArray[n
 def derive_seed(seed: int, sample: int) -> int:
     """The seed of the n-th sample of one prompt; sample 0 keeps the seed itself."""
 
+class DeviceError(RuntimeError):
+    """A device that is not there, has too little memory, or has failed."""
+
 @final
 class Device:
-    """Where tensors live and operations run: one instruction set and its own pool of threads."""
+    """Where tensors live and operations run: one instruction set or GPU, and its own pool of threads."""
 
     @staticmethod
     def cpu(isa: str, threads: int) -> Device:
         """Raises ValueError for an ISA that this machine cannot run, or threads < 1."""
+
+    @staticmethod
+    def cuda(index: int, threads: int) -> Device:
+        """A GPU, with host threads for what is done there (sampling).
+
+        Raises DeviceError where there is no such GPU or this build has no CUDA, ValueError for threads < 1.
+        """
 
     @property
     def name(self) -> str: ...

@@ -1,0 +1,46 @@
+# The CUDA device, or what stands in for it. OUTRIDER_CUDA: AUTO takes it where a CUDA compiler is found, ON demands
+# one, OFF leaves it out.
+set(OUTRIDER_CUDA AUTO CACHE STRING "Build the CUDA device: AUTO, ON or OFF")
+set_property(CACHE OUTRIDER_CUDA PROPERTY STRINGS AUTO ON OFF)
+if(NOT OUTRIDER_CUDA MATCHES "^(AUTO|ON|OFF)$")
+  message(FATAL_ERROR "OUTRIDER_CUDA is ${OUTRIDER_CUDA}; it must be AUTO, ON or OFF")
+endif()
+
+set(oldest_nvcc 12.0)
+set(has_cuda OFF)
+if(NOT OUTRIDER_CUDA STREQUAL OFF)
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --version OUTPUT_VARIABLE nvcc_version)
+    string(REGEX MATCH "release ([0-9.]+)" nvcc_version "${nvcc_version}")
+    if(CMAKE_MATCH_1 VERSION_GREATER_EQUAL oldest_nvcc)
+      set(has_cuda ON)
+    endif()
+  endif()
+  if(NOT has_cuda AND OUTRIDER_CUDA STREQUAL ON)
+    message(FATAL_ERROR "OUTRIDER_CUDA is ON, but there is no nvcc ${oldest_nvcc} or newer; CUDACXX may name one")
+  endif()
+endif()
+message(STATUS "CUDA device: ${has_cuda}")
+
+if(has_cuda)
+  if(NOT CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES 80 89 90)  # newer ones compile the last one's intermediate code when they load it
+  endif()
+  set(CMAKE_CUDA_RUNTIME_LIBRARY Static)  # so that the module can be imported where there is no driver
+  set(CMAKE_CUDA_STANDARD 17)
+  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+  enable_language(CUDA)
+  set(exact_cuda_arithmetic --fmad=false --ftz=false --prec-div=true --prec-sqrt=true)
+  file(GLOB cuda_sources CONFIGURE_DEPENDS src/cuda/*.cpp src/cuda/*.cu src/cuda/sampling/*.cpp src/cuda/sampling/*.cu)
+  list(FILTER cuda_sources EXCLUDE REGEX "/no_cuda\\.cpp$")
+  add_library(cuda_device STATIC ${cuda_sources})
+  target_compile_options(cuda_device PRIVATE
+                         "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;${exact_cuda_arithmetic}>")
+  set(cuda_identity "${CMAKE_CUDA_COMPILER_VERSION} ${CMAKE_CUDA_ARCHITECTURES} ${CMAKE_CUDA_FLAGS} "
+                    "${exact_cuda_arithmetic}")
+else()
+  add_library(cuda_device STATIC src/cuda/no_cuda.cpp)
+endif()
+target_include_directories(cuda_device PRIVATE include src)

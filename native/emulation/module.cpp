@@ -1,0 +1,12 @@
+// The Python module `_cuda_emulation`: the CUDA device's own code, its kernels run on the host. For tests
+// only: it shows what the kernels compute, not what a GPU makes of them.
+#include <pybind11/pybind11.h>
+
+#include "outrider/device.h"
+
+PYBIND11_MODULE(_cuda_emulation, module) {
+    pybind11::module_::import("services.engine.native");  // registers Device
+    module.def(
+        "device", [](int threads) { return outrider::make_cuda_device(0, threads); },
+        pybind11::arg("threads"));
+}

@@ -1,0 +1,13 @@
+// DeviceError: a device that is not there, has too little memory, or has failed.
+#pragma once
+
+#include <stdexcept>
+
+namespace outrider {
+
+class DeviceError : public std::runtime_error {
+  public:
+    using std::runtime_error::runtime_error;
+};
+
+}  // namespace outrider

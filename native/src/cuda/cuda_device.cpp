@@ -1,0 +1,87 @@
+// The CUDA device: enqueues each operation's kernels on its stream.
+#include <limits>
+#include <stdexcept>
+#include <string>
+
+#include "cuda/attention.h"
+#include "cuda/cuda_weight.h"
+#include "cuda/elementwise.h"
+#include "cuda/embed.h"
+#include "cuda/product.h"
+#include "cuda/residual_norm.h"
+#include "cuda/rotary.h"
+#include "cuda/sampling/cuda_row_sampler.h"
+#include "cuda/stream.h"
+#include "outrider/device.h"
+
+namespace outrider {
+namespace cuda {
+namespace {
+
+const WeightView& view_of(const PackedWeight* weight) {
+    return static_cast<const CudaWeight*>(weight)->view();
+}
+
+class CudaDevice final : public Device {
+  public:
+    CudaDevice(int index, int threads) : stream_(index), pool_(threads) {}
+
+    std::string name() const override { return stream_.device_name(); }
+    ThreadPool& pool() override { return pool_; }
+
+    void* allocate(size_t bytes) override { return stream_.allocate(bytes); }
+    void release(void* memory) noexcept override { stream_.release(memory); }
+    void upload(void* to, const void* from, size_t bytes) override { stream_.upload(to, from, bytes); }
+    void download(void* to, const void* from, size_t bytes) override { stream_.download(to, from, bytes); }
+    void fill(void* to, uint8_t byte, size_t bytes) override { stream_.fill(to, byte, bytes); }
+
+    std::unique_ptr<PackedWeight> make_weight(WeightFormat format, int out_features,
+                                              int in_features) override {
+        return std::make_unique<CudaWeight>(stream_, format, out_features, in_features);
+    }
+
+    size_t kv_block_bytes(KvFormat format, int num_kv_heads, int head_dim) const override {
+        if (format == KvFormat::int8) {
+            throw std::invalid_argument("kv: a CUDA device holds it as \"bf16\" or \"f32\" only");
+        }
+        return size_t{2} * num_kv_heads * kBlockSize * kv_bytes(format, head_dim);
+    }
+
+    int max_head_dim() const override { return std::numeric_limits<int>::max(); }
+
+    std::unique_ptr<RowSampler> make_row_sampler() override {
+        return std::make_unique<CudaRowSampler>(stream_);
+    }
+
+    void embed(const Embed& op) override { cuda::embed(stream_, op, view_of(op.table)); }
+    void rotary_angles(const RotaryAngles& op) override { cuda::rotary_angles(stream_, op); }
+    void residual_norm(const ResidualNorm& op) override { cuda::residual_norm(stream_, op); }
+    void product(const Product& op) override { cuda::product(stream_, op, view_of(op.weight)); }
+    void rotate_and_store(const RotateAndStore& op) override { cuda::rotate_and_store(stream_, op); }
+    void attention(const Attention& op) override { cuda::attention(stream_, op); }
+    void gated_activation(const GatedActivation& op) override { cuda::gated_activation(stream_, op); }
+    void gather_rows(const GatherRows& op) override { cuda::gather_rows(stream_, op); }
+    void soft_cap(const SoftCap& op) override { cuda::soft_cap(stream_, op); }
+    void read(const Read& op) override { cuda::read(stream_, op); }
+
+  private:
+    Stream stream_;
+    ThreadPool pool_;
+};
+
+}  // namespace
+}  // namespace cuda
+
+std::vector<std::string> cuda_devices() {
+    return cuda::device_names();
+}
+
+std::string cuda_problem() {
+    return cuda::device_problem();
+}
+
+std::shared_ptr<Device> make_cuda_device(int index, int threads) {
+    return std::make_shared<cuda::CudaDevice>(index, threads);
+}
+
+}  // namespace outrider

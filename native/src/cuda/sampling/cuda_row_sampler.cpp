@@ -1,0 +1,205 @@
+#include "cuda/sampling/cuda_row_sampler.h"
+
+#include <algorithm>
+#include <iterator>
+#include <unordered_map>
+
+#include "cuda/sampling/draw.h"
+#include "cuda/sampling/ranking.h"
+#include "cuda/sampling/softmax.h"
+#include "cuda/sampling/truncation.h"
+
+namespace outrider::cuda {
+namespace {
+
+constexpr int64_t kMaxRows = 16;  // at once: a row of 150000 tokens takes 6 MB beside its logits
+
+DrawRow draw_row(const SamplingRow& row) {
+    const SamplingParams& params = row.params();
+    return {row.logits,
+            params.seed,
+            row.position(),
+            params.top_k < row.vocab_size ? params.top_k : 0,
+            params.top_p,
+            params.min_p,
+            row.penalties(),
+            params.temperature,
+            params.greedy(),
+            params.logprobs,
+            std::min<int64_t>(params.num_candidates, row.vocab_size)};
+}
+
+/// The edits of one row, each token's once.
+class RowEdits {
+  public:
+    explicit RowEdits(int32_t row) : row_(row) {}
+
+    Edit& at(int32_t token_id) {
+        const auto [place, added] = index_.try_emplace(token_id, edits_.size());
+        if (added) {
+            edits_.push_back({row_, token_id});
+        }
+        return edits_[place->second];
+    }
+
+    const std::vector<Edit>& edits() const { return edits_; }
+
+  private:
+    int32_t row_;
+    std::vector<Edit> edits_;
+    std::unordered_map<int32_t, size_t> index_;
+};
+
+std::vector<Edit> edits_of(const SamplingRow& row, int32_t index) {
+    RowEdits edits(index);
+    const SamplingParams& params = row.params();
+    if (params.penalises()) {
+        for (const auto& [id, generated] : row.state->counts().entries()) {
+            edits.at(id).penalised = true;
+            edits.at(id).generated = generated;
+        }
+        std::for_each(row.predictions, row.predictions + row.num_predictions, [&](int32_t id) {
+            edits.at(id).penalised = true;
+            ++edits.at(id).generated;
+        });
+    }
+    for (const auto& [id, bias] : params.logit_bias) {
+        edits.at(id).biased = true;
+        edits.at(id).bias = bias;
+    }
+    if (row.masks_stop_ids()) {
+        for (const int32_t id : params.stop_ids) {
+            edits.at(id).masked = true;
+        }
+    }
+    return edits.edits();
+}
+
+std::vector<Edit> edits_of(const SamplingRow* rows, int64_t num_rows) {
+    std::vector<Edit> all;
+    for (int64_t row = 0; row < num_rows; ++row) {
+        const std::vector<Edit> edits = edits_of(rows[row], static_cast<int32_t>(row));
+        all.insert(all.end(), edits.begin(), edits.end());
+    }
+    return all;
+}
+
+int64_t power_of_two_from(int64_t size) {
+    int64_t power = 1;
+    while (power < size) {
+        power *= 2;
+    }
+    return power;
+}
+
+RowSample sample_of(const SamplingParams& params, const DrawnRow& drawn, const RankedToken* candidates,
+                    int64_t max_candidates) {
+    RowSample sample;
+    sample.status = drawn.status;
+    sample.token_id = drawn.token_id;
+    if (drawn.status != SampleStatus::drawn || !(params.logprobs || params.num_candidates > 0)) {
+        return sample;
+    }
+    const double raw_norm = drawn.raw.log_sum_exp();
+    const double norm = drawn.distribution.log_sum_exp();
+    if (params.logprobs) {
+        sample.raw_logprob = static_cast<float>(drawn.logit - raw_norm);
+        sample.logprob = static_cast<float>(drawn.value - norm);
+    }
+    for (int64_t i = 0; i < max_candidates && candidates[i].exists; ++i) {
+        const RankedToken& token = candidates[i];
+        sample.candidates.push_back({token.token_id, static_cast<float>(token.logit - raw_norm),
+                                     static_cast<float>(token.value - norm)});
+    }
+    return sample;
+}
+
+}  // namespace
+
+/// What some row of a batch asks for, and all go through then.
+struct CudaRowSampler::Needs {
+    explicit Needs(const std::vector<DrawRow>& rows) {
+        for (const DrawRow& row : rows) {
+            truncation = truncation || row.is_truncated();
+            sums = sums || row.logprobs || row.num_candidates > 0;
+            candidates = std::max(candidates, row.num_candidates);
+        }
+    }
+
+    bool truncation = false;
+    bool sums = false;
+    int64_t candidates = 0;  // of one row
+};
+
+CudaRowSampler::CudaRowSampler(Stream& stream)
+    : stream_(stream),
+      rows_(stream),
+      edits_(stream),
+      drawn_(stream),
+      parts_(stream),
+      processed_(stream),
+      distribution_(stream),
+      ranked_(stream),
+      weights_(stream),
+      candidates_(stream) {}
+
+std::vector<RowSample> CudaRowSampler::sample(const std::vector<SamplingRow>& rows) {
+    std::vector<RowSample> samples(rows.size());
+    const auto count = static_cast<int64_t>(rows.size());
+    for (int64_t first = 0; first < count; first += kMaxRows) {
+        sample_some(rows.data() + first, std::min(kMaxRows, count - first), samples.data() + first);
+    }
+    return samples;
+}
+
+void CudaRowSampler::sample_some(const SamplingRow* rows, int64_t num_rows, RowSample* samples) {
+    std::vector<DrawRow> params;
+    std::transform(rows, rows + num_rows, std::back_inserter(params), draw_row);
+    const Needs needs(params);
+    const DrawBatch batch = make_batch(params, rows->vocab_size, needs);
+    const std::vector<Edit> edits = edits_of(rows, num_rows);
+    process(stream_, batch, edits_.upload(edits), static_cast<int64_t>(edits.size()));
+    find_maxima(stream_, batch, Stage::logits);
+    find_maxima(stream_, batch, Stage::distribution);
+    decide_status(stream_, batch);
+    if (needs.truncation) {
+        truncate(stream_, batch);
+    }
+    draw(stream_, batch);
+    if (needs.sums) {
+        sum_exponentials(stream_, batch, Stage::logits);
+        sum_exponentials(stream_, batch, Stage::distribution);
+    }
+    if (needs.candidates > 0) {
+        rank(stream_, batch, Stage::processed);
+        list_candidates(stream_, batch, candidates_.reserve(num_rows * needs.candidates), needs.candidates);
+    }
+    const std::vector<DrawnRow> drawn = drawn_.download(num_rows);
+    const std::vector<RankedToken> candidates = candidates_.download(num_rows * needs.candidates);
+    for (int64_t row = 0; row < num_rows; ++row) {
+        samples[row] = sample_of(rows[row].params(), drawn[row], candidates.data() + row * needs.candidates,
+                                 needs.candidates);
+    }
+}
+
+DrawBatch CudaRowSampler::make_batch(const std::vector<DrawRow>& rows, int64_t vocab_size,
+                                     const Needs& needs) {
+    const auto num_rows = static_cast<int64_t>(rows.size());
+    DrawBatch batch{};
+    batch.num_rows = num_rows;
+    batch.vocab_size = vocab_size;
+    batch.num_blocks = (vocab_size + kSumBlock - 1) / kSumBlock;
+    batch.rows = rows_.upload(rows);
+    batch.drawn = drawn_.reserve(num_rows);
+    batch.parts = parts_.reserve(num_rows * batch.num_blocks);
+    batch.processed = processed_.reserve(num_rows * vocab_size);
+    batch.distribution = distribution_.reserve(num_rows * vocab_size);
+    if (needs.truncation || needs.candidates > 0) {
+        batch.ranked_size = power_of_two_from(vocab_size);
+        batch.ranked = ranked_.reserve(num_rows * batch.ranked_size);
+        batch.weights = weights_.reserve(num_rows * batch.ranked_size);
+    }
+    return batch;
+}
+
+}  // namespace outrider::cuda

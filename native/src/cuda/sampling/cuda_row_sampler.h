@@ -1,0 +1,38 @@
+// CudaRowSampler: draws from rows of logits in a CUDA device's memory.
+#pragma once
+
+#include <vector>
+
+#include "cuda/memory.h"
+#include "cuda/sampling/draw_batch.h"
+#include "cuda/sampling/processing.h"
+#include "cuda/stream.h"
+#include "sampling/row_sampler.h"
+
+namespace outrider::cuda {
+
+class CudaRowSampler final : public RowSampler {
+  public:
+    explicit CudaRowSampler(Stream& stream);
+
+    std::vector<RowSample> sample(const std::vector<SamplingRow>& rows) override;
+
+  private:
+    struct Needs;
+
+    void sample_some(const SamplingRow* rows, int64_t num_rows, RowSample* samples);
+    DrawBatch make_batch(const std::vector<DrawRow>& rows, int64_t vocab_size, const Needs& needs);
+
+    Stream& stream_;
+    Memory<DrawRow> rows_;
+    Memory<Edit> edits_;
+    Memory<DrawnRow> drawn_;
+    Memory<BlockPart> parts_;
+    Memory<float> processed_;
+    Memory<float> distribution_;
+    Memory<Scored> ranked_;
+    Memory<double> weights_;
+    Memory<RankedToken> candidates_;
+};
+
+}  // namespace outrider::cuda

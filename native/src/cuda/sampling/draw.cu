@@ -1,0 +1,112 @@
+#include "cuda/launch.cuh"
+#include "cuda/sampling/draw.h"
+#include "outrider/noise.h"
+#include "sampling/gumbel.h"
+
+namespace outrider::cuda {
+namespace {
+
+__device__ inline float noise_of_token(const DrawRow& row, uint32_t token_id) {
+    const NoiseKey key{row.seed, static_cast<uint64_t>(row.position), NoiseStream::token};
+    return static_cast<float>(noise_of(static_cast<double>(key.words(token_id / 4)[token_id % 4])));
+}
+
+struct DecideStatus {
+    DrawBatch batch;
+
+    __device__ void operator()(int64_t row) const {
+        DrawnRow& drawn = batch.drawn[row];
+        if (!drawn.raw.maximum.valid || !drawn.distribution.maximum.valid) {
+            drawn.status = SampleStatus::invalid_logits;
+        } else if (drawn.distribution.maximum.value > -kInfinity) {
+            drawn.status = SampleStatus::drawn;
+        } else {
+            drawn.status = SampleStatus::no_candidate;
+        }
+        drawn.token_id = -1;
+    }
+};
+
+/// The best of one block. Float addition is monotone, so that what cannot reach the best value with the least
+/// noise needs none.
+struct DrawBlock {
+    DrawBatch batch;
+
+    __device__ void operator()(int64_t index) const {
+        const int64_t row = index / batch.num_blocks;
+        const int64_t block = index % batch.num_blocks;
+        const DrawRow& params = batch.rows[row];
+        const float* values = batch.values(Stage::distribution, row);
+        const float reach = batch.drawn[row].distribution.maximum.value + kMinNoise;
+        Scored winner{-kInfinity, -1};
+        for (int64_t id = block * kSumBlock; id < batch.block_end(block); ++id) {
+            float score = values[id];
+            if (!params.greedy) {
+                score = score + kMaxNoise < reach ? -kInfinity : score + noise_of_token(params, id);
+            }
+            if (score > winner.value) {
+                winner = {score, static_cast<int32_t>(id)};
+            }
+        }
+        batch.parts[index].winner = winner;
+    }
+};
+
+struct DrawToken {
+    DrawBatch batch;
+
+    __device__ void operator()(int64_t row) const {
+        DrawnRow& drawn = batch.drawn[row];
+        if (!batch.is_drawn(row)) {
+            return;
+        }
+        Scored winner{-kInfinity, -1};
+        for (int64_t block = 0; block < batch.num_blocks; ++block) {
+            const Scored& challenger = batch.parts[row * batch.num_blocks + block].winner;
+            if (challenger.value > winner.value) {
+                winner = challenger;
+            }
+        }
+        drawn.token_id = winner.token_id;
+        drawn.logit = batch.rows[row].logits[winner.token_id];
+        drawn.value = batch.values(Stage::distribution, row)[winner.token_id];
+    }
+};
+
+struct ListCandidate {
+    DrawBatch batch;
+    RankedToken* candidates;
+    int64_t max_candidates;
+
+    __device__ void operator()(int64_t index) const {
+        const int64_t row = index / max_candidates;
+        const int64_t place = index % max_candidates;
+        const Scored token = batch.ranked[row * batch.ranked_size + place];
+        RankedToken& candidate = candidates[index];
+        candidate.exists =
+            batch.is_drawn(row) && place < batch.rows[row].num_candidates && token.value > -kInfinity;
+        if (candidate.exists) {
+            candidate.token_id = token.token_id;
+            candidate.logit = batch.rows[row].logits[token.token_id];
+            candidate.value = batch.values(Stage::distribution, row)[token.token_id];
+        }
+    }
+};
+
+}  // namespace
+
+void decide_status(const Stream& stream, const DrawBatch& batch) {
+    for_each(stream, batch.num_rows, DecideStatus{batch});
+}
+
+void draw(const Stream& stream, const DrawBatch& batch) {
+    for_each(stream, batch.num_rows * batch.num_blocks, DrawBlock{batch});
+    for_each(stream, batch.num_rows, DrawToken{batch});
+}
+
+void list_candidates(const Stream& stream, const DrawBatch& batch, RankedToken* candidates,
+                     int64_t max_candidates) {
+    for_each(stream, batch.num_rows * max_candidates, ListCandidate{batch, candidates, max_candidates});
+}
+
+}  // namespace outrider::cuda

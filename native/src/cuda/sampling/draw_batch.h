@@ -1,0 +1,103 @@
+// DrawBatch: rows of logits on their way to tokens, as kernels see them.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "outrider/host_device.h"
+#include "sampling/penalty.h"
+#include "sampling/portable_math.h"
+#include "sampling/sampling_row.h"
+#include "sampling/softmax.h"
+
+namespace outrider::cuda {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+/// A row's parameters.
+struct DrawRow {
+    const float* logits;  // [vocab_size]
+    uint64_t seed;
+    int64_t position;
+    int64_t top_k;  // 0: off
+    double top_p;
+    double min_p;
+    Penalties penalties;
+    float temperature;
+    bool greedy;
+    bool logprobs;
+    int64_t num_candidates;  // at most the vocabulary's
+
+    /// Whether top-k or top-p cuts it off behind a certain candidate.
+    OUTRIDER_HOST_DEVICE bool is_cut() const { return !greedy && (top_k > 0 || top_p < 1); }
+    OUTRIDER_HOST_DEVICE bool is_truncated() const { return is_cut() || (!greedy && min_p > 0); }
+};
+
+/// The steps' outcomes, by which a row's values are named too.
+enum class Stage { logits, processed, distribution };
+
+struct Weights {
+    RowMaximum maximum;
+    double sum;  // of exp(value - maximum)
+
+    double log_sum_exp() const { return static_cast<double>(maximum.value) + portable_log(sum); }
+};
+
+/// What has become of a row.
+struct DrawnRow {
+    Weights raw;
+    Weights distribution;
+    Scored cut;  // the last candidate that top-k and top-p keep
+    SampleStatus status;
+    int32_t token_id;
+    float logit;  // the token's
+    float value;  // the token's, in the distribution
+};
+
+/// A candidate, whose log-probabilities need only the sums yet.
+struct RankedToken {
+    int32_t token_id;
+    float logit;
+    float value;  // in the distribution
+    bool exists;
+};
+
+/// What a block of kSumBlock values adds to its row.
+struct BlockPart {
+    int32_t greatest;  // order keys
+    int32_t least;
+    Scored winner;
+    double sums[8];
+};
+
+/// Memory of the device.
+struct DrawBatch {
+    const DrawRow* rows;  // [num_rows]
+    DrawnRow* drawn;      // [num_rows]
+    BlockPart* parts;     // [num_rows, num_blocks]
+    float* processed;     // [num_rows, vocab_size]
+    float* distribution;  // [num_rows, vocab_size]
+    Scored* ranked;       // [num_rows, ranked_size], in the order of candidates
+    double* weights;      // [num_rows, ranked_size], of the ranked
+    int64_t num_rows;
+    int64_t vocab_size;
+    int64_t ranked_size;  // a power of two
+    int64_t num_blocks;
+
+    OUTRIDER_HOST_DEVICE const float* values(Stage stage, int64_t row) const {
+        if (stage == Stage::logits) {
+            return rows[row].logits;
+        }
+        return (stage == Stage::processed ? processed : distribution) + row * vocab_size;
+    }
+    OUTRIDER_HOST_DEVICE Weights& of(Stage stage, int64_t row) const {
+        return stage == Stage::logits ? drawn[row].raw : drawn[row].distribution;
+    }
+    OUTRIDER_HOST_DEVICE int64_t block_end(int64_t block) const {
+        const int64_t end = (block + 1) * kSumBlock;
+        return end < vocab_size ? end : vocab_size;
+    }
+    OUTRIDER_HOST_DEVICE bool is_drawn(int64_t row) const { return drawn[row].status == SampleStatus::drawn; }
+};
+
+}  // namespace outrider::cuda

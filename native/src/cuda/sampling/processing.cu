@@ -1,0 +1,53 @@
+#include "cuda/launch.cuh"
+#include "cuda/sampling/processing.h"
+
+namespace outrider::cuda {
+namespace {
+
+struct CopyLogit {
+    DrawBatch batch;
+
+    __device__ void operator()(int64_t index) const {
+        const int64_t row = index / batch.vocab_size;
+        batch.processed[index] = batch.rows[row].logits[index % batch.vocab_size];
+    }
+};
+
+struct EditLogit {
+    DrawBatch batch;
+    const Edit* edits;
+
+    __device__ void operator()(int64_t index) const {
+        const Edit& edit = edits[index];
+        float& logit = batch.processed[edit.row * batch.vocab_size + edit.token_id];
+        if (edit.penalised) {
+            logit = penalised(logit, edit.generated, batch.rows[edit.row].penalties);
+        }
+        if (edit.biased) {
+            logit += edit.bias;
+        }
+        if (edit.masked) {
+            logit = -kInfinity;
+        }
+    }
+};
+
+struct ScaleLogit {
+    DrawBatch batch;
+
+    __device__ void operator()(int64_t index) const {
+        const DrawRow& row = batch.rows[index / batch.vocab_size];
+        const float logit = batch.processed[index];
+        batch.distribution[index] = row.greedy ? logit : logit / row.temperature;
+    }
+};
+
+}  // namespace
+
+void process(const Stream& stream, const DrawBatch& batch, const Edit* edits, int64_t num_edits) {
+    for_each(stream, batch.num_rows * batch.vocab_size, CopyLogit{batch});
+    for_each(stream, num_edits, EditLogit{batch, edits});
+    for_each(stream, batch.num_rows * batch.vocab_size, ScaleLogit{batch});
+}
+
+}  // namespace outrider::cuda

@@ -1,0 +1,95 @@
+#include "cuda/launch.cuh"
+#include "cuda/sampling/softmax.h"
+#include "sampling/order_key.h"
+
+namespace outrider::cuda {
+namespace {
+
+constexpr int64_t kLanesOfSum = 8;
+
+struct FindBlockMaximum {
+    DrawBatch batch;
+    Stage stage;
+
+    __device__ void operator()(int64_t index) const {
+        const int64_t block = index % batch.num_blocks;
+        const float* values = batch.values(stage, index / batch.num_blocks);
+        int32_t greatest = order_key(-kInfinity);
+        int32_t least = order_key(kInfinity);
+        for (int64_t i = block * kSumBlock; i < batch.block_end(block); ++i) {
+            const int32_t key = order_key(values[i]);
+            greatest = key > greatest ? key : greatest;
+            least = key < least ? key : least;
+        }
+        batch.parts[index].greatest = greatest;
+        batch.parts[index].least = least;
+    }
+};
+
+struct FindMaximum {
+    DrawBatch batch;
+    Stage stage;
+
+    __device__ void operator()(int64_t row) const {
+        const BlockPart* parts = batch.parts + row * batch.num_blocks;
+        int32_t greatest = order_key(-kInfinity);
+        int32_t least = order_key(kInfinity);
+        for (int64_t block = 0; block < batch.num_blocks; ++block) {
+            greatest = parts[block].greatest > greatest ? parts[block].greatest : greatest;
+            least = parts[block].least < least ? parts[block].least : least;
+        }
+        const bool valid = greatest < order_key(kInfinity) && least >= order_key(-kInfinity);
+        batch.of(stage, row).maximum = {value_of_key(greatest), valid};
+    }
+};
+
+/// One of the interleaved sums of one block.
+struct SumBlockLane {
+    DrawBatch batch;
+    Stage stage;
+
+    __device__ void operator()(int64_t index) const {
+        const int64_t lane = index % kLanesOfSum;
+        const int64_t part = index / kLanesOfSum;
+        const int64_t row = part / batch.num_blocks;
+        const int64_t block = part % batch.num_blocks;
+        const auto best = static_cast<double>(batch.of(stage, row).maximum.value);
+        const float* values = batch.values(stage, row);
+        double sum = 0.0;
+        for (int64_t i = block * kSumBlock + lane; i < batch.block_end(block); i += kLanesOfSum) {
+            sum += portable_exp(static_cast<double>(values[i]) - best);
+        }
+        batch.parts[part].sums[lane] = sum;
+    }
+};
+
+struct SumRow {
+    DrawBatch batch;
+    Stage stage;
+
+    __device__ void operator()(int64_t row) const {
+        const BlockPart* parts = batch.parts + row * batch.num_blocks;
+        double sums[kLanesOfSum] = {};
+        for (int64_t block = 0; block < batch.num_blocks; ++block) {
+            for (int64_t lane = 0; lane < kLanesOfSum; ++lane) {
+                sums[lane] += parts[block].sums[lane];
+            }
+        }
+        batch.of(stage, row).sum =
+            ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+    }
+};
+
+}  // namespace
+
+void find_maxima(const Stream& stream, const DrawBatch& batch, Stage stage) {
+    for_each(stream, batch.num_rows * batch.num_blocks, FindBlockMaximum{batch, stage});
+    for_each(stream, batch.num_rows, FindMaximum{batch, stage});
+}
+
+void sum_exponentials(const Stream& stream, const DrawBatch& batch, Stage stage) {
+    for_each(stream, batch.num_rows * batch.num_blocks * kLanesOfSum, SumBlockLane{batch, stage});
+    for_each(stream, batch.num_rows, SumRow{batch, stage});
+}
+
+}  // namespace outrider::cuda

@@ -1,0 +1,14 @@
+// Softmax: maxima and float64 sums over rows, in the order that all devices have.
+#pragma once
+
+#include "cuda/sampling/draw_batch.h"
+#include "cuda/stream.h"
+
+namespace outrider::cuda {
+
+void find_maxima(const Stream& stream, const DrawBatch& batch, Stage stage);
+
+/// Of exp(value - maximum); needs the maxima.
+void sum_exponentials(const Stream& stream, const DrawBatch& batch, Stage stage);
+
+}  // namespace outrider::cuda

@@ -1,0 +1,52 @@
+// Stream: one CUDA device's memory and the queue of work on it.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+struct CUstream_st;
+
+namespace outrider::cuda {
+
+/// Copies, fills and kernels run in the order in which they are enqueued; only copies from and to the host
+/// wait for them. Any thread may call. Every failure is a DeviceError that names the call and the
+/// device; one of a kernel may come with a later call.
+class Stream {
+  public:
+    /// Throws DeviceError where there is no such device, or where this build has no kernels for it.
+    explicit Stream(int device);
+    ~Stream();
+    Stream(const Stream&) = delete;
+    Stream& operator=(const Stream&) = delete;
+
+    /// What kind of device it is, e.g. "cuda-sm_90".
+    std::string device_name() const;
+
+    /// Zeroed. Throws DeviceError, with the memory asked for and free, where there is too little.
+    void* allocate(size_t bytes);
+    void release(void* memory) noexcept;
+    void upload(void* to, const void* from, size_t bytes);
+    void download(void* to, const void* from, size_t bytes);
+    void fill(void* to, unsigned char byte, size_t bytes);
+
+    /// Makes the device the calling thread's own, as every call of the CUDA runtime needs it.
+    void select() const;
+    /// Throws DeviceError where a kernel could not be enqueued.
+    void check_launch() const;
+    CUstream_st* handle() const { return handle_; }
+
+  private:
+    void synchronize();
+
+    int device_;
+    CUstream_st* handle_ = nullptr;
+};
+
+/// The names of the devices that this process can use, in the order of their numbers; empty without a driver.
+std::vector<std::string> device_names();
+
+/// Why there is no device; empty where there is one.
+std::string device_problem();
+
+}  // namespace outrider::cuda

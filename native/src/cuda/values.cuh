@@ -1,0 +1,43 @@
+// Values in a storage format, read and written one at a time.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "cuda/launch.cuh"
+#include "outrider/format.h"
+
+namespace outrider::cuda {
+
+template <typename To, typename From>
+__device__ inline To bit_cast(const From& from) {
+    static_assert(sizeof(To) == sizeof(From), "sizes differ");
+    To to;
+    memcpy(&to, &from, sizeof(To));
+    return to;
+}
+
+__device__ inline float load(const void* values, Format format, int64_t index) {
+    if (format == Format::f32) {
+        return static_cast<const float*>(values)[index];
+    }
+    return bit_cast<float>(static_cast<uint32_t>(static_cast<const uint16_t*>(values)[index]) << 16);
+}
+
+/// The upper half of a float32, rounded to nearest even; NaN stays NaN.
+__device__ inline uint16_t bfloat16_bits(float value) {
+    const auto bits = bit_cast<uint32_t>(value);
+    const uint32_t rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
+    const uint32_t quiet_nan = (bits >> 16) | 0x40;
+    return static_cast<uint16_t>(value == value ? rounded : quiet_nan);
+}
+
+__device__ inline void store(void* values, Format format, int64_t index, float value) {
+    if (format == Format::f32) {
+        static_cast<float*>(values)[index] = value;
+    } else {
+        static_cast<uint16_t*>(values)[index] = bfloat16_bits(value);
+    }
+}
+
+}  // namespace outrider::cuda

@@ -1,0 +1,22 @@
+// Order keys: floats as integers, which compare the same way on every device, NaN included.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include "outrider/host_device.h"
+#include "portable_math.h"
+
+namespace outrider {
+
+/// Integers in the order of the floats: minus infinity lowest, plus infinity greatest, NaN beyond either.
+OUTRIDER_HOST_DEVICE inline int32_t order_key(float value) {
+    const auto bits = bit_cast<int32_t>(value);
+    return bits ^ ((bits >> 31) & 0x7FFFFFFF);
+}
+
+OUTRIDER_HOST_DEVICE inline float value_of_key(int32_t key) {
+    return bit_cast<float>(key ^ ((key >> 31) & 0x7FFFFFFF));
+}
+
+}  // namespace outrider

@@ -1,0 +1,49 @@
+"""The whole service on the CUDA device's own code, its kernels run on the host."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from outrider import Client
+from services.engine.config import EngineConfig
+from tests.e2e.models import folder
+from tests.native.devices import DEVICES, EMULATION, make_device
+from tests.server import RunningTarget, target_server
+
+SETTINGS = [
+    {"temperature": 0.0},
+    {"temperature": 1.0, "seed": 1},
+    {"temperature": 0.8, "seed": 2, "top_p": 0.9, "repetition_penalty": 1.2},
+    {"temperature": 1.4, "seed": 3, "top_k": 20, "min_p": 0.01, "logit_bias": {7: 2.0}},
+    {"temperature": 0.0, "frequency_penalty": 0.5, "presence_penalty": 0.5, "min_tokens": 20},
+]
+
+
+@pytest.fixture(scope="module")
+def target() -> Iterator[RunningTarget]:
+    if EMULATION not in DEVICES:
+        pytest.skip("the module was built without -C cmake.define.OUTRIDER_CUDA_EMULATION=ON")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EngineConfig, "open_device", lambda config: make_device(EMULATION, config.threads))
+        with target_server(folder("gemma3"), prefill_chunk=16) as running:
+            yield running
+
+
+def answer(client: Client, index: int) -> tuple[object, ...]:
+    prompt = list(range(10 + index, 60 + 5 * index))
+    options = {"max_tokens": 24, "ignore_eos": True, "logprobs": True, "top_candidates": 3, **SETTINGS[index]}
+    result = client.generate(prompt, **options)
+    return result.token_ids, result.tokens, result.text, result.finish_reason
+
+
+def test_answers_do_not_depend_on_their_company(target: RunningTarget):
+    with Client(target.address) as client:
+        assert client.model_info().fingerprint_parts.device == EMULATION
+        alone = [answer(client, index) for index in range(len(SETTINGS))]
+        with ThreadPoolExecutor(len(SETTINGS)) as pool:
+            together = list(pool.map(lambda index: answer(client, index), range(len(SETTINGS))))
+    assert together == alone
+    assert len({ids for ids, *_ in alone}) == len(SETTINGS)
+    assert all(len(ids) == 24 and len(tokens) == 24 for ids, tokens, *_ in alone)
+    target.assert_all_free()

@@ -1,0 +1,32 @@
+"""The devices that the native tests run on: each instruction set, the CUDA kernels on the host, and a GPU."""
+
+import importlib.util
+
+import pytest
+
+from services.engine.config import CUDA_FORMATS
+from services.engine.native import Device, cuda_devices, isas
+
+EMULATION, GPU = "cuda-emulated", "cuda"
+_EMULATION_MODULE = "services.engine.native._cuda_emulation"
+
+
+def _is_built() -> bool:
+    return importlib.util.find_spec(_EMULATION_MODULE) is not None
+
+
+DEVICES = [*isas(), *([EMULATION] if _is_built() else []), *([GPU] if cuda_devices() else [])]
+
+
+def make_device(name: str, threads: int) -> Device:
+    """A new device of one of the names in DEVICES."""
+    if name == EMULATION:
+        emulated: Device = importlib.import_module(_EMULATION_MODULE).device(threads)
+        return emulated
+    return Device.cuda(0, threads) if name == GPU else Device.cpu(name, threads)
+
+
+def skip_unless_held(name: str, number_format: str) -> None:
+    """Skip the test where a device has no such format of weights, or of keys and values."""
+    if name.startswith("cuda") and number_format not in CUDA_FORMATS:
+        pytest.skip(f"no CUDA device holds {number_format}")

@@ -1,0 +1,77 @@
+"""What is said of GPUs, and what one computes."""
+
+import numpy as np
+import pytest
+
+from services.engine.model_loader import decoder_config
+from services.engine.native import (
+    Decoder,
+    Device,
+    DeviceError,
+    KvLayer,
+    Logits,
+    PackedWeight,
+    cuda_devices,
+    cuda_problem,
+)
+from tests.native.devices import DEVICES, EMULATION, GPU, make_device
+from tests.native.random_models import MODELS, PLAIN, PagedDecoder, random_tokens
+
+needs_gpu = pytest.mark.skipif(GPU not in DEVICES, reason=f"nothing ran on a GPU: {cuda_problem()}")
+needs_emulation = pytest.mark.skipif(
+    EMULATION not in DEVICES, reason="the module was built without -C cmake.define.OUTRIDER_CUDA_EMULATION=ON"
+)
+
+
+def test_there_are_gpus_or_there_is_a_reason():
+    assert bool(cuda_devices()) != bool(cuda_problem())
+    assert all(name.startswith("cuda-sm_") for name in cuda_devices())
+
+
+def test_a_gpu_that_is_not_there_is_refused():
+    with pytest.raises(DeviceError, match="CUDA"):
+        Device.cuda(1000, threads=1)
+
+
+@needs_emulation
+def test_the_emulation_is_no_gpu():
+    device = make_device(EMULATION, threads=2)
+    assert (device.name, device.threads) == (EMULATION, 2)
+    assert EMULATION not in cuda_devices()
+
+
+@needs_emulation
+def test_formats_with_scales_are_refused():
+    device = make_device(EMULATION, threads=1)
+    for weight_format in ("int8", "int4"):
+        with pytest.raises(ValueError, match='weights: a CUDA device holds them as "bf16" or "f32" only'):
+            PackedWeight(device, weight_format, 4, 4)
+    with pytest.raises(ValueError, match='kv: a CUDA device holds it as "bf16" or "f32" only'):
+        KvLayer(device, "int8", num_blocks=1, num_kv_heads=1, head_dim=8)
+
+
+@needs_gpu
+def test_a_gpu_names_its_architecture():
+    assert make_device(GPU, threads=1).name == cuda_devices()[0]
+
+
+@needs_gpu
+def test_too_little_memory_is_told_in_figures():
+    device = make_device(GPU, threads=1)
+    with pytest.raises(DeviceError, match=r"too little memory: .* GiB asked for, .* GiB of .* GiB free"):
+        Decoder(device, decoder_config(PLAIN), weights="bf16", kv="bf16", num_blocks=10**9)
+    assert np.array_equal(Logits.from_numpy(device, np.ones((1, 3), np.float32)).numpy(), [[1, 1, 1]])
+
+
+@needs_gpu
+@needs_emulation
+@pytest.mark.parametrize("config", MODELS.values(), ids=MODELS)
+def test_a_gpu_gives_the_bits_of_the_emulation(config, number_format):
+    """The kernels use IEEE operations only, each in one order."""
+    tokens = random_tokens(config, 1, 100)
+    rows = [(0, position) for position in range(100)]
+    on_gpu, on_host = (
+        PagedDecoder(config, make_device(name, threads=1), number_format, tokens=tokens).forward(rows)
+        for name in (GPU, EMULATION)
+    )
+    assert np.array_equal(on_gpu.view(np.uint32), on_host.view(np.uint32))
