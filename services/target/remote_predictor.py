@@ -24,7 +24,8 @@ class _Followed:
     chain: PredictionChain
     num_committed: int = 0
     committed_at: float = 0.0
-    empty_since: float | None = None  # when the commit was that left no prediction, unless there are any
+    is_empty: bool = False  # since a commit that left no prediction
+    tells_delay: bool = False  # whether what arrives now answers the last commit, as far as one can tell
     window: int = 0
     num_sent: int = 0
     window_sent: int = 0
@@ -61,10 +62,8 @@ class RemotePredictor:
             followed.chain.commit(sequence.tokens[followed.num_committed :])
             followed.num_committed = len(sequence.tokens)
             followed.committed_at = time.monotonic()
-            if followed.chain.tokens:
-                followed.empty_since = None
-            elif followed.empty_since is None:
-                followed.empty_since = followed.committed_at
+            followed.tells_delay = not followed.is_empty  # else an earlier commit may be what is answered
+            followed.is_empty = not followed.chain.tokens
             self._mark(followed)
 
     def predict(self, sequence: Sequence, limit: int) -> list[int]:
@@ -91,6 +90,7 @@ class RemotePredictor:
         with self._changed:
             self._connected, self.absence = True, ""
             self.num_arrivals += 1
+            self._patience.reset()
             for followed in self._followed.values():
                 self._mark(followed)
 
@@ -122,9 +122,9 @@ class RemotePredictor:
                 num_committed=followed.num_committed,
             )
             if is_useful:
-                if followed.empty_since is not None:
-                    self._patience.arrived(time.monotonic() - followed.empty_since)
-                    followed.empty_since = None
+                if followed.is_empty and followed.tells_delay:
+                    self._patience.arrived(time.monotonic() - followed.committed_at)
+                followed.is_empty = False
                 self._changed.notify_all()
             return is_useful
 
@@ -149,9 +149,12 @@ class RemotePredictor:
         def is_over() -> bool:
             return len(followed.chain.tokens) >= limit or not self._is_followed(followed)
 
-        left = followed.committed_at + self._patience.seconds - time.monotonic()
-        if left > 0 and not self._changed.wait_for(is_over, left):
-            self._patience.missed()
+        left = followed.committed_at + self._patience.seconds(followed.committed_at) - time.monotonic()
+        if left <= 0:
+            return
+        followed.tells_delay = True
+        if not self._changed.wait_for(is_over, left) and not followed.chain.tokens:
+            self._patience.missed(followed.committed_at, time.monotonic())
 
     def _follow(self, sequence: Sequence) -> _Followed:
         followed = _Followed(sequence, self._next_id, self._new_chain(sequence))

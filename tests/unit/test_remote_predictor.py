@@ -206,6 +206,21 @@ async def test_predictions_that_never_come_are_not_waited_for_for_ever():
         assert predictor.remote.predict(sequence, 4) == []
 
 
+async def test_after_vain_waits_a_new_link_is_waited_for():
+    predictor = Predictor(longest_wait=0.2)
+    sequence = predictor.add()
+    for _ in range(4):
+        predictor.draw(sequence, b"x")
+        assert predictor.remote.predict(sequence, 4) == []
+    predictor.remote.disconnected("it hung")
+    predictor.remote.connected()
+    predictor.draw(sequence, b"y")
+    speaker = threading.Timer(0.02, lambda: predictor.hear(10, b"abcd", sequence_id=2))
+    speaker.start()
+    assert predictor.remote.predict(sequence, 4) == [*b"abcd"]
+    speaker.join()
+
+
 async def test_a_flood_takes_no_room():
     predictor = Predictor()
     sequence = predictor.add()
