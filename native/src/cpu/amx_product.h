@@ -4,6 +4,7 @@
 #pragma once
 
 #include "cpu/kernels.h"
+#include "cpu/packed_rows.h"
 #include "cpu/vec.h"
 
 namespace outrider::cpu::OUTRIDER_ISA {
@@ -11,6 +12,7 @@ namespace outrider::cpu::OUTRIDER_ISA {
 /// Packed as [panel][step of K][tile of sixteen features][pair of K][feature][2], K and features padded with
 /// zeros.
 struct AmxProduct {
+    using Value = BFloat16;
     static constexpr int64_t kStep = 32;  // of K
     static constexpr int kTileRows = 16;
     static constexpr int64_t kTileValues = 512;  // 1 KiB
@@ -44,25 +46,6 @@ struct AmxProduct {
     /// Offset of one k from row_data.
     static int64_t offset(int64_t k) {
         return k / kStep * kTiles * kTileValues + k % kStep / 2 * (2 * kLanes) + k % 2;
-    }
-
-    static void store_row(const WeightView& weight, int64_t row, const float* values) {
-        BFloat16* to = row_data(weight, row);
-        for (int64_t k = 0; k < weight.in_features; k += kLanes) {
-            const int64_t count = smaller(kLanes, weight.in_features - k);
-            BFloat16 rounded[kLanes];
-            store(rounded, load_first(values + k, count));
-            for (int64_t lane = 0; lane < count; ++lane) {
-                to[offset(k + lane)] = rounded[lane];
-            }
-        }
-    }
-
-    static void load_row(const WeightView& weight, int64_t row, float scale, float* out) {
-        const BFloat16* from = row_data(weight, row);
-        for (int64_t k = 0; k < weight.in_features; ++k) {
-            out[k] = to_float(from[offset(k)]) * scale;
-        }
     }
 
     // Tiles 0 ... 3 hold the sums, 4 the rows of the input, 5 ... 7 the weights in turn.
@@ -147,7 +130,8 @@ struct AmxProduct {
     }
 
     static constexpr ProductKernel kernel() {
-        return {panel_bytes, store_row, load_row, nullptr, nullptr, multiply_panel};
+        using Rows = PackedRows<AmxProduct>;
+        return {panel_bytes, Rows::store_row, Rows::load_row, nullptr, nullptr, multiply_panel};
     }
 };
 

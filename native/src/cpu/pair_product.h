@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cpu/kernels.h"
+#include "cpu/packed_rows.h"
 #include "cpu/panel_sums.h"
 #include "cpu/step_sums.h"
 #include "cpu/vec.h"
@@ -20,6 +21,7 @@ struct PairDot {
 
 /// Packed as [panel][pair of K][feature][2], K and features padded with zeros.
 struct PairProduct {
+    using Value = BFloat16;
     using Sums = StepSums<PairDot>;
     static constexpr int64_t kRowsPerPass = 16;
     static_assert(Sums::kStrip == kPanelColumns, "a panel is one strip");
@@ -42,25 +44,6 @@ struct PairProduct {
     /// Offset of one k from row_data.
     static int64_t offset(int64_t k) { return k / 2 * (2 * kPanelColumns) + k % 2; }
 
-    static void store_row(const WeightView& weight, int64_t row, const float* values) {
-        BFloat16* to = row_data(weight, row);
-        for (int64_t k = 0; k < weight.in_features; k += kLanes) {
-            const int64_t count = smaller(kLanes, weight.in_features - k);
-            BFloat16 rounded[kLanes];
-            store(rounded, load_first(values + k, count));
-            for (int64_t lane = 0; lane < count; ++lane) {
-                to[offset(k + lane)] = rounded[lane];
-            }
-        }
-    }
-
-    static void load_row(const WeightView& weight, int64_t row, float scale, float* out) {
-        const BFloat16* from = row_data(weight, row);
-        for (int64_t k = 0; k < weight.in_features; ++k) {
-            out[k] = to_float(from[offset(k)]) * scale;
-        }
-    }
-
     static void multiply_panel(const WeightView& weight, const ProductRows& rows, int64_t panel) {
         for (int64_t first = rows.first_row; first < rows.end_row; first += kRowsPerPass) {
             const int64_t count = smaller(kRowsPerPass, rows.end_row - first);
@@ -73,7 +56,8 @@ struct PairProduct {
     }
 
     static constexpr ProductKernel kernel() {
-        return {panel_bytes, store_row, load_row, nullptr, nullptr, multiply_panel};
+        using Rows = PackedRows<PairProduct>;
+        return {panel_bytes, Rows::store_row, Rows::load_row, nullptr, nullptr, multiply_panel};
     }
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "cpu/kernels.h"
+#include "cpu/packed_rows.h"
 #include "cpu/panel_sums.h"
 #include "cpu/vec.h"
 
@@ -11,6 +12,7 @@ namespace outrider::cpu::OUTRIDER_ISA {
 /// Packed as [strip of output features][in_features][feature].
 template <typename T>
 struct PanelProduct {
+    using Value = T;
     static constexpr int kVectors = 4;  // to a strip
     static constexpr int kStrip = kVectors * kLanes;
 #if defined(__AVX512F__)
@@ -35,24 +37,8 @@ struct PanelProduct {
         return strip_data(weight, row / kStrip) + row % kStrip;
     }
 
-    static void store_row(const WeightView& weight, int64_t row, const float* values) {
-        T* to = row_data(weight, row);
-        for (int64_t k = 0; k < weight.in_features; k += kLanes) {
-            const int64_t count = smaller(kLanes, weight.in_features - k);
-            T rounded[kLanes];
-            store(rounded, load_first(values + k, count));
-            for (int64_t lane = 0; lane < count; ++lane) {
-                to[(k + lane) * kStrip] = rounded[lane];
-            }
-        }
-    }
-
-    static void load_row(const WeightView& weight, int64_t row, float scale, float* out) {
-        const T* from = row_data(weight, row);
-        for (int64_t k = 0; k < weight.in_features; ++k) {
-            out[k] = to_float(from[k * kStrip]) * scale;
-        }
-    }
+    /// Offset of one k from row_data.
+    static int64_t offset(int64_t k) { return k * kStrip; }
 
     /// A slice of one strip's product.
     template <typename Weight>
@@ -167,7 +153,8 @@ struct PanelProduct {
     }
 
     static constexpr ProductKernel kernel() {
-        return {panel_bytes, store_row, load_row, nullptr, nullptr, multiply_panel};
+        using Rows = PackedRows<PanelProduct>;
+        return {panel_bytes, Rows::store_row, Rows::load_row, nullptr, nullptr, multiply_panel};
     }
 };
 
