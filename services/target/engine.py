@@ -71,8 +71,7 @@ class TargetEngine:
         Raises ValueError where the received tokens go on beyond the generation's end.
         """
         stream = TokenStream(capacity=self.config.stream_capacity, on_drained=self._loop.wake)
-        stops, show_special = request.stops, request.output.show_special_tokens
-        text = OutputText(self.model.tokenizer, stops.strings, show_special, stops.min_tokens)
+        text = OutputText.of(request, self.model.tokenizer)
         sequence = Sequence(request, text, stream, context_length=self.model.context_length)
         if sequence.is_finished:
             sequence.deliver_end()

@@ -99,12 +99,7 @@ class Stepper:
     def submit(self, request: Request) -> Generation:
         """Begin a generation; raises ValueError where the received tokens go on beyond its end."""
         stream = TokenStream(capacity=self._stream_capacity, on_drained=_nothing)
-        text = OutputText(
-            self.tokenizer,
-            request.stops.strings,
-            show_special=request.output.show_special_tokens,
-            min_tokens=request.stops.min_tokens,
-        )
+        text = OutputText.of(request, self.tokenizer)
         context_length = self.blocks.num_blocks * BLOCK_SIZE
         sequence = Sequence(request, text, stream, context_length=context_length)
         if sequence.is_finished:
