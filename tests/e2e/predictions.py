@@ -18,6 +18,7 @@ class ScriptedPredictor:
     """
 
     absence = ""
+    num_arrivals = 0
 
     def __init__(self, script_of: Callable[[str], tuple[str, Tokens[int]] | None], *, vocab_size: int) -> None:
         """`script_of` gives the kind of predictions and the right tokens, or None where nothing is predicted."""
