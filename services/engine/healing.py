@@ -26,11 +26,8 @@ def plan_healing(prompt: Sequence[int], tokenizer: Tokenizer, *, vocab_size: int
     known = tokenizer.token_bytes(last)
     if not before or not known or tokenizer.is_special(last):
         return None
-    masked_ids = tuple(
-        token_id
-        for token_id in range(vocab_size)
-        if tokenizer.is_special(token_id) or not tokenizer.token_bytes(token_id).startswith(known)
-    )
-    if len(masked_ids) == vocab_size - 1:
+    allowed = frozenset(tokenizer.ids_beginning_with(known))
+    if len(allowed) == 1:
         return None
+    masked_ids = tuple(token_id for token_id in range(vocab_size) if token_id not in allowed)
     return Healing(num_known=len(known), masked_ids=masked_ids)

@@ -3,13 +3,15 @@
 import asyncio
 import math
 import time
+from dataclasses import dataclass
+from itertools import cycle
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.engine.events import FinishReason
-from services.engine.request import Loop
+from services.engine.events import Event, FinishReason
+from services.engine.request import Loop, Request
 from tests.unit.consumer import Consumer
 from tests.unit.sequences import make_request
 
@@ -100,3 +102,108 @@ async def test_what_stopped_is_part_of_the_text_if_wanted(options, text, reason)
     consumer.commit(b"a END!")
     shown, ids, end = await consumer.read()
     assert (shown, bytes(ids), end.reason) == (text, b"a END", FinishReason[reason])
+
+
+@dataclass(frozen=True)
+class Case:
+    """A generation with its end: by one of the limits, or without a token, after the last one here."""
+
+    tokens: list[int]
+    stops: list[str]
+    stop_ids: list[int]
+    max_tokens: int
+    loop: Loop | None
+    include_stop: bool
+    reason: FinishReason
+    sizes: list[int]  # of the runs that are committed at once
+
+    def expected(self) -> tuple[bytes, int, FinishReason]:
+        """All text, how many tokens there are, and the reason, from the whole strings."""
+        for count in range(1, len(self.tokens) + 1):
+            text = bytes(self.tokens[:count])
+            if text[-1] in self.stop_ids:
+                return text if self.include_stop else text[:-1], count, FinishReason.STOP_TOKEN
+            if found := [(text.find(stop.encode()), -len(stop), stop) for stop in self.stops if stop.encode() in text]:
+                start, _, stop = min(found)
+                end = start + len(stop.encode()) if self.include_stop else start
+                return text[:end], count, FinishReason.STOP_STRING
+            if self.loop is not None and _is_loop(text[-self.loop.window :], self.loop):
+                return text, count, FinishReason.LOOP
+            if count == self.max_tokens:
+                return text, count, FinishReason.MAX_TOKENS
+        return bytes(self.tokens), len(self.tokens), self.reason
+
+    def request(self, received: list[int]) -> Request:
+        """The request, to be continued after these tokens."""
+        return make_request(
+            received=received,
+            stop_strings=self.stops,
+            stop_ids=self.stop_ids,
+            max_tokens=self.max_tokens,
+            loop=self.loop,
+            include_stop=self.include_stop,
+        )
+
+
+def _is_loop(text: bytes, loop: Loop) -> bool:
+    periods = range(1, loop.window // loop.repetitions + 1)
+    return len(text) == loop.window and any(text[period:] == text[:-period] for period in periods)
+
+
+async def chunks_of(case: Case, received: list[int]) -> list[Event]:
+    """The events after some tokens were received."""
+    consumer = Consumer(case.request(received))
+    rest, sizes = case.tokens[len(received) :], cycle(case.sizes)
+    while rest and not consumer.sequence.is_finished:
+        size = next(sizes)
+        consumer.commit(rest[:size])
+        rest = rest[size:]
+    if not consumer.sequence.is_finished:
+        consumer.sequence.finish(case.reason)
+        consumer.sequence.deliver_end()
+    elif not consumer.sequence.num_generated > len(received):
+        consumer.sequence.deliver_end()
+    return [event async for event in consumer.stream]
+
+
+@settings(deadline=None)
+@given(
+    st.builds(
+        Case,
+        tokens=st.text("ab\nEé漢", max_size=20).map(str.encode).map(list) | st.lists(st.sampled_from(b"ab\xc3\xa9")),
+        stops=st.lists(st.text("ab\nEé", min_size=1, max_size=4), max_size=3),
+        stop_ids=st.sampled_from([[], [], [ord("E")]]),
+        max_tokens=st.integers(1, 24),
+        loop=st.sampled_from([None, Loop(window=4, repetitions=2), Loop(window=7, repetitions=3)]),
+        include_stop=st.booleans(),
+        reason=st.sampled_from(TOKENLESS),
+        sizes=st.lists(st.integers(1, 5), min_size=1, max_size=4),
+    ),
+    st.integers(0, 24),
+)
+def test_however_it_ends_all_text_is_there_and_every_byte_has_its_token(case: Case, cut: int):
+    text, num_tokens, reason = case.expected()
+
+    async def check() -> None:
+        *chunks, end = await chunks_of(case, [])
+        ids = [record.token_id for chunk in chunks for record in chunk.records]
+        said = "".join(chunk.text for chunk in chunks)
+        assert (said + end.text, ids, end.reason) == (text.decode(errors="replace"), case.tokens[:num_tokens], reason)
+        assert end.text == "" or reason is case.reason
+        received = ids[:cut]
+        before = await _text_after(case, received)
+        *chunks, end = await chunks_of(case, received)
+        rest = "".join(chunk.text for chunk in chunks)
+        assert (before + rest + end.text, end.reason) == (text.decode(errors="replace"), reason)
+        assert received + [record.token_id for chunk in chunks for record in chunk.records] == ids
+
+    asyncio.run(check())
+
+
+async def _text_after(case: Case, received: list[int]) -> str:
+    """The text of the chunks that hold these tokens."""
+    if not received:
+        return ""
+    consumer = Consumer(case.request([]))
+    consumer.commit(received)
+    return (await anext(aiter(consumer.stream))).text

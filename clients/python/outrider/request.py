@@ -39,10 +39,12 @@ class GenerateOptions(TypedDict, total=False):
     min_tokens: int | None
     ignore_eos: bool | None
     include_stop: bool | None
+    """Whether what ended the generation is part of the text."""
     time_limit: float | None
-    """In seconds, on the server; a generation that is resumed gets as much again. Unlike the timeout of the call it is
-    told apart from one in the finish reason."""
+    """In seconds, after which the server ends the generation with what there is, `FinishReason.TIME_LIMIT`. One that is
+    resumed gets as much again; the call's `timeout` bounds it as a whole."""
     stop_on_loop: Loop | None
+    """Ends a generation that repeats itself, with `FinishReason.LOOP`."""
     token_records: bool | None
     logprobs: bool | None
     top_candidates: int | None
