@@ -1,5 +1,8 @@
 """TargetEngine: a model made ready to generate, behind calls that any thread may make."""
 
+import asyncio
+import math
+import time
 from collections.abc import Callable
 from importlib.metadata import version
 
@@ -19,6 +22,8 @@ from services.engine.sequence import Sequence
 from services.engine.token_stream import TokenStream
 from services.target.speculation import Speculation
 from services.target.step import TargetStep
+
+_TIMER_SLACK = 0.01  # seconds, since timers may be early by the resolution of the clock
 
 
 class TargetEngine:
@@ -77,11 +82,17 @@ class TargetEngine:
             sequence.deliver_end()
         else:
             self._loop.post(lambda: self._step.add(sequence))
+            self._wake_at(sequence.expires_at)
         return sequence, stream
 
     def cancel(self, sequence: Sequence) -> None:
         """Drop a sequence that nobody waits for; its blocks are free before the next step."""
         self._loop.post(lambda: self._step.drop(sequence))
+
+    def _wake_at(self, moment: float) -> None:
+        """Let the loop look for work once a sequence's time is over: those that are paused give it none."""
+        if moment < math.inf:
+            asyncio.get_running_loop().call_later(moment - time.monotonic() + _TIMER_SLACK, self._loop.wake)
 
     def close(self) -> None:
         """Stop the engine thread; whoever still waits is told."""

@@ -4,8 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
+from outrider.v1 import common_pb2
 from services.engine.tokenizer import Tokenizer
 from tests.checkpoints import CONTEXT_LENGTH, byte_level_tokenizer
 from tests.rpc.predictors import SlowPredictor
@@ -87,6 +89,19 @@ def test_a_time_limit_counts_the_time_in_the_queue(slow: RunningTarget) -> None:
     assert (waited.kinds, waited.reason) == (["started", "finished"], "FINISH_REASON_TIME_LIMIT")
     assert slow.engine.scheduler.running
     first.cancel()
+
+
+def test_a_reader_who_has_stopped_reading_holds_nothing_beyond_the_time_limit(model: Path) -> None:
+    narrow = [("grpc.http2.bdp_probe", 0), ("grpc.use_local_subchannel_pool", 1)]
+    stop = {**LONG, "time_limit": {"seconds": 4}}
+    request = stream_request(stop=stop, output={"top_candidates": 20})
+    with target_server(model, stream_capacity=8) as target, grpc.insecure_channel(target.address, narrow) as channel:
+        call = type(target.stub)(channel).StreamGenerate(request)
+        wait_until(lambda: any(sequence.is_paused for sequence in target.engine.scheduler.running))
+        wait_until(lambda: not target.engine.scheduler.running)  # a look that does not wake the engine
+        target.assert_all_free()
+        *_, last = call
+        assert last.finished.reason == common_pb2.FINISH_REASON_TIME_LIMIT
 
 
 def test_a_time_limit_that_is_not_reached_changes_nothing(target: RunningTarget) -> None:
