@@ -22,6 +22,7 @@ from outrider.v1.generation_pb2_grpc import GenerationServiceServicer, add_Gener
 EOS = 256
 TEXT = "naïve café, 東京 🚀 straße — ok. "
 DRAWN_SEED = 2**63 + 5
+HELD_TEXT = "held\ufffd"  # what the end of a generation with a time limit releases
 
 Request = generation_pb2.StreamGenerateRequest
 Event = generation_pb2.StreamGenerateResponse
@@ -96,7 +97,7 @@ class ScriptedServicer(GenerationServiceServicer):
                 end = min(end, start + fault.at)
             yield Event(chunk=self._chunk(request, whole, position, end))
             position = end
-        yield Event(finished=self._finished(prompt, whole))
+        yield Event(finished=self._finished(request, prompt, whole))
 
     def _next_fault(self) -> Fault | None:
         return self._faults.popleft() if self._faults else None
@@ -131,7 +132,7 @@ class ScriptedServicer(GenerationServiceServicer):
             records = [_record(token_id, request.output.logprobs) for token_id in whole[start:end]]
         return generation_pb2.Chunk(text=after[len(before) :], token_ids=whole[start:end], records=records)
 
-    def _finished(self, prompt: list[int], whole: list[int]) -> generation_pb2.Finished:
+    def _finished(self, request: Request, prompt: list[int], whole: list[int]) -> generation_pb2.Finished:
         finished = generation_pb2.Finished(
             reason=common_pb2.FINISH_REASON_MAX_TOKENS,
             usage=common_pb2.Usage(prompt_tokens=len(prompt), completion_tokens=len(whole)),
@@ -143,7 +144,9 @@ class ScriptedServicer(GenerationServiceServicer):
             ),
         )
         finished.timings.prefill.FromMilliseconds(1500)
-        if whole[-1] == EOS:
+        if request.stop.HasField("time_limit"):
+            finished.reason, finished.text = common_pb2.FINISH_REASON_TIME_LIMIT, HELD_TEXT
+        elif whole[-1] == EOS:
             finished.reason = common_pb2.FINISH_REASON_STOP_TOKEN
             finished.stop_token_id = EOS
         return finished

@@ -118,13 +118,17 @@ grpc::Status PrintText(const Arguments& arguments, grpc::ClientContext& context,
     auto reader = stub->StreamGenerate(&context, arguments.request);
     StreamGenerateResponse response;
     bool has_text = false, has_finished = false;
+    const auto print = [&has_text](const std::string& text) {
+        std::cout << text << std::flush;
+        has_text = has_text || !text.empty();
+    };
     while (reader->Read(&response)) {
         if (response.has_chunk()) {
-            std::cout << response.chunk().text() << std::flush;
-            has_text = has_text || !response.chunk().text().empty();
+            print(response.chunk().text());
         } else if (response.has_finished()) {
             finished = response.finished();
             has_finished = true;
+            print(finished.text());
         }
     }
     if (has_text)

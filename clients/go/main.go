@@ -98,6 +98,10 @@ func printText(
 	}
 	var finished *outriderv1.Finished
 	hasText := false
+	print := func(text string) {
+		fmt.Print(text)
+		hasText = hasText || text != ""
+	}
 	for {
 		response, err := stream.Recv()
 		if err != nil {
@@ -114,10 +118,10 @@ func printText(
 		}
 		switch event := response.Event.(type) {
 		case *outriderv1.StreamGenerateResponse_Chunk:
-			fmt.Print(event.Chunk.Text)
-			hasText = hasText || event.Chunk.Text != ""
+			print(event.Chunk.Text)
 		case *outriderv1.StreamGenerateResponse_Finished:
 			finished = event.Finished
+			print(finished.Text)
 		}
 	}
 }

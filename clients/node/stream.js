@@ -56,13 +56,17 @@ function readArguments() {
 async function printText(call) {
   let finished;
   let hasText = false;
+  const print = (text) => {
+    process.stdout.write(text);
+    hasText ||= text !== '';
+  };
   try {
     for await (const response of call) {
       if (response.event === 'chunk') {
-        process.stdout.write(response.chunk.text);
-        hasText ||= response.chunk.text !== '';
+        print(response.chunk.text);
       } else if (response.event === 'finished') {
         finished = response.finished;
+        print(finished.text);
       }
     }
   } finally {

@@ -19,16 +19,15 @@ class Detokenizer:
 
     def push(self, token_id: int) -> str:
         """Take one token and return the text that is complete with it."""
-        return self.decode(self.visible_bytes(token_id))
+        return self.decode(self._tokenizer.token_bytes(token_id) if self.is_shown(token_id) else b"")
 
     def finish(self) -> str:
         """Return what is left at the end: U+FFFD for a character that was never completed."""
         return self.decode(b"", is_end=True)
 
-    def visible_bytes(self, token_id: int) -> bytes:
-        """Return the bytes that a token adds to the text."""
-        is_hidden = not self._show_special and self._tokenizer.is_special(token_id)
-        return b"" if is_hidden else self._tokenizer.token_bytes(token_id)
+    def is_shown(self, token_id: int) -> bool:
+        """Whether a token's bytes are part of the text."""
+        return self._show_special or not self._tokenizer.is_special(token_id)
 
     def decode(self, data: bytes, *, is_end: bool = False) -> str:
         """Take bytes that are to be text, and return the characters that are complete with them."""

@@ -14,6 +14,8 @@ class FinishReason(Enum):
     DEADLINE = auto()
     NO_CANDIDATES = auto()
     INVALID_LOGITS = auto()
+    TIME_LIMIT = auto()
+    LOOP = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,10 @@ class SpeculationStats:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The end of a generation: exactly one per sequence, after all its chunks."""
+    """The end of a generation: exactly one per sequence, after all its chunks.
+
+    `text` is what was still held back where no last token has released it.
+    """
 
     reason: FinishReason
     stop_token_id: int | None
@@ -111,6 +116,7 @@ class Finished:
     preemptions: int
     timings: Timings
     speculation: SpeculationStats
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,4 +126,11 @@ class Failed:
     message: str
 
 
-Event = Progress | Chunk | Finished | Failed
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The tokens to continue from are not those of the generation."""
+
+    message: str
+
+
+Event = Progress | Chunk | Finished | Failed | Refused

@@ -1,35 +1,102 @@
-"""OutputText: one sequence's tokens to the text that may be released, up to the first stop string."""
+"""OutputText: one sequence's tokens to the text that may be released, up to the first stop."""
 
 from collections.abc import Sequence
+from itertools import compress
 
 from services.engine.detokenizer import Detokenizer
+from services.engine.request import Request
 from services.engine.stops import StopStrings
 from services.engine.tokenizer import Tokenizer
 
 
 class OutputText:
-    """Bytes of the token, then stop strings, then whole characters.
+    """Bytes of the token, then stop strings, then what of them is shown, then whole characters.
 
-    The text so far is a pure function of the ids pushed so far. Stop strings match the text that is shown.
+    The text so far is a pure function of the ids pushed so far. Stop strings match the text with special tokens
+    spelled out, whether or not these are shown.
     """
 
     def __init__(
-        self, tokenizer: Tokenizer, stops: Sequence[str] = (), show_special: bool = False, min_tokens: int = 0
+        self,
+        tokenizer: Tokenizer,
+        stops: Sequence[str] = (),
+        *,
+        show_special: bool = False,
+        min_tokens: int = 0,
+        include_stop: bool = False,
     ) -> None:
-        """Stop strings are not looked for in the first `min_tokens` tokens."""
+        """Stop strings are not looked for in the first `min_tokens` tokens; `include_stop` shows what stopped."""
+        self._tokenizer = tokenizer
         self._detokenizer = Detokenizer(tokenizer, show_special)
         self._stops = StopStrings(stops)
         self._num_unstoppable = min_tokens
+        self._include_stop = include_stop
+        self._held = bytearray()
+        self._is_shown = bytearray()  # one flag per byte held
+        self._num_new = 0  # bytes at the end of those held that stop strings have not been looked for in
+
+    @classmethod
+    def of(cls, request: Request, tokenizer: Tokenizer) -> "OutputText":
+        """The text that a request asks for."""
+        stops = request.stops
+        return cls(
+            tokenizer,
+            stops.strings,
+            show_special=request.output.show_special_tokens,
+            min_tokens=stops.min_tokens,
+            include_stop=stops.include_stop,
+        )
+
+    def begin(self, token_id: int, *, num_known: int) -> None:
+        """Put what the prompt's last token adds to its first `num_known` bytes in front of the first token's bytes."""
+        data = self._tokenizer.token_bytes(token_id)[num_known:]
+        self._hold(data, is_shown=True)
+        self._num_new = len(data)
 
     def push(self, token_id: int) -> tuple[str, str | None]:
         """Take one token; return the text it releases, and the stop string it completes, which ends the text."""
-        data = self._detokenizer.visible_bytes(token_id)
-        if self._num_unstoppable > 0:
-            self._num_unstoppable -= 1
-            return self._detokenizer.decode(data), None
-        released, matched = self._stops.feed(data)
-        return self._detokenizer.decode(released, is_end=matched is not None), matched
+        self._num_new += self._hold_token(token_id)
+        released = self._search()
+        self._num_unstoppable = max(self._num_unstoppable - 1, 0)
+        return released
+
+    def push_stop_token(self, token_id: int) -> str:
+        """Take the token that ends the text, which no stop string is looked for in; return the text it releases."""
+        text, matched = self._search()
+        if matched is None and self._include_stop:
+            self._hold_token(token_id)
+        return text
 
     def finish(self) -> str:
         """Return all that is held back, at the end of the sequence; nothing after a stop string."""
-        return self._detokenizer.decode(self._stops.flush(), is_end=True)
+        text = self._search()[0] if self._num_new else ""
+        return text + self._release(len(self._held), is_end=True)
+
+    def _hold_token(self, token_id: int) -> int:
+        data = self._tokenizer.token_bytes(token_id)
+        self._hold(data, is_shown=self._detokenizer.is_shown(token_id))
+        return len(data)
+
+    def _hold(self, data: bytes, *, is_shown: bool) -> None:
+        self._held += data
+        self._is_shown += bytes([is_shown]) * len(data)
+
+    def _search(self) -> tuple[str, str | None]:
+        """Look for stop strings in the new bytes; release what none can reach any more."""
+        new = bytes(self._held[len(self._held) - self._num_new :])
+        self._num_new = 0
+        if self._num_unstoppable:
+            return self._release(len(self._held)), None
+        match = self._stops.feed(new)
+        if match is None:
+            return self._release(len(self._held) - self._stops.num_held), None
+        size = len(match.stop.encode()) if self._include_stop else 0
+        text = self._release(len(self._held) - match.distance + size, is_end=True)
+        self._held.clear()
+        self._is_shown.clear()
+        return text, match.stop
+
+    def _release(self, count: int, *, is_end: bool = False) -> str:
+        data = bytes(compress(self._held[:count], self._is_shown[:count]))
+        del self._held[:count], self._is_shown[:count]
+        return self._detokenizer.decode(data, is_end=is_end)

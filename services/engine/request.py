@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from services.engine.healing import Healing
+
 
 class SpeculationMode(Enum):
     """Whether predictions of a sequence's next tokens are verified."""
@@ -37,6 +39,14 @@ class SamplingParams:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Loop:
+    """A run of tokens repeated at least `repetitions` times in the last `window` tokens."""
+
+    window: int
+    repetitions: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class StopConditions:
     """What ends a generation; `token_ids` holds the end-of-sequence ids too unless they are ignored."""
 
@@ -44,6 +54,9 @@ class StopConditions:
     min_tokens: int = 0
     token_ids: frozenset[int] = frozenset()
     strings: tuple[str, ...] = ()
+    include_stop: bool = False  # in the text
+    time_limit: float | None = None  # seconds from arrival
+    loop: Loop | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +75,7 @@ class Request:
 
     request_id: str
     prompt: tuple[int, ...]
+    healing: Healing | None = None  # of the prompt's last token
     received: tuple[int, ...] = ()
     sampling: SamplingParams
     stops: StopConditions

@@ -5,6 +5,7 @@ from collections.abc import Sequence as Tokens
 
 import numpy as np
 
+from services.engine.healing import Healing
 from services.engine.native import SamplingState
 from services.engine.request import SamplingParams
 
@@ -38,3 +39,8 @@ def new_sampling_state(
         logprobs=logprobs,
         num_candidates=num_candidates,
     )
+
+
+def new_healing_state(params: SamplingParams, *, prompt: Tokens[int], healing: Healing) -> SamplingState:
+    """A state to draw the last token of a prompt with, at its own position and after the tokens before it."""
+    return new_sampling_state(params, prompt=prompt[:-1], min_tokens=1, masked_ids=healing.masked_ids)

@@ -1,6 +1,5 @@
 """Scheduler: which rows of which sequences the next pass computes."""
 
-import math
 import time
 from bisect import insort
 from dataclasses import dataclass, field
@@ -77,9 +76,9 @@ class Scheduler:
         return False
 
     def expired(self) -> list[Sequence]:
-        """The sequences whose deadline has passed."""
+        """The sequences whose time is over."""
         now = time.monotonic()
-        return [sequence for sequence in self.sequences if now >= _deadline(sequence)]
+        return [sequence for sequence in self.sequences if now >= sequence.expires_at]
 
     def schedule(self) -> list[ScheduledRows]:
         """Choose the rows of the next pass within the row budget; empty if there is nothing to do."""
@@ -157,8 +156,3 @@ class Scheduler:
 
 def _arrival(sequence: Sequence) -> float:
     return sequence.timings.arrived
-
-
-def _deadline(sequence: Sequence) -> float:
-    deadline = sequence.request.deadline
-    return math.inf if deadline is None else deadline

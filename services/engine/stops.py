@@ -1,6 +1,14 @@
-"""StopStrings: finds stop strings in a stream of bytes and holds back what may become one."""
+"""StopStrings: finds stop strings in a stream of bytes, and knows how much of its end may become one."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class StopMatch(NamedTuple):
+    """A stop string that is complete."""
+
+    stop: str
+    distance: int  # bytes from its beginning to the end of what was fed
 
 
 class StopStrings:
@@ -16,31 +24,23 @@ class StopStrings:
         if not all(stops):
             raise ValueError("a stop string must not be empty")
         self._searches = [_Search(stop) for stop in dict.fromkeys(stops)]
-        self._held = b""
 
-    def feed(self, data: bytes) -> tuple[bytes, str | None]:
-        """Take one token's bytes; return the bytes that no stop can reach any more, and the stop that is complete.
+    @property
+    def num_held(self) -> int:
+        """Bytes at the end of what was fed that may yet become a stop: no more than are needed."""
+        return max((search.num_matched for search in self._searches), default=0)
 
-        The bytes of the stop and those after it are dropped; after it, the stream is over.
-        """
-        text = self._held + data
+    def feed(self, data: bytes) -> StopMatch | None:
+        """Take one token's bytes; return the stop that is complete, after which the stream is over."""
         matches = [
-            (len(self._held) + end - len(search.pattern), -len(search.pattern), search.stop)
+            (len(data) - end + len(search.pattern), len(search.pattern), search.stop)
             for search in self._searches
             if (end := search.feed(data)) is not None
         ]
-        if matches:
-            start, _, stop = min(matches)
-            self._held = b""
-            return text[:start], stop
-        num_safe = len(text) - max((search.num_matched for search in self._searches), default=0)
-        self._held = text[num_safe:]
-        return text[:num_safe], None
-
-    def flush(self) -> bytes:
-        """Return what is held back, at the end of the stream."""
-        held, self._held = self._held, b""
-        return held
+        if not matches:
+            return None
+        distance, _, stop = max(matches)
+        return StopMatch(stop, distance)
 
 
 class _Search:

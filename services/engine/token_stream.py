@@ -5,7 +5,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 
-from services.engine.events import Chunk, Event, Failed, Finished, Progress
+from services.engine.events import Chunk, Event, Failed, Finished, Progress, Refused
 
 
 class TokenStream:
@@ -69,5 +69,5 @@ class TokenStream:
             await self._ready.wait()
             event = self._pop()
             yield event
-            if isinstance(event, Finished | Failed):
+            if isinstance(event, Finished | Failed | Refused):
                 return

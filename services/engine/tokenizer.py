@@ -67,6 +67,14 @@ class Tokenizer:
         """Return one token's bytes as text, with U+FFFD where they are not whole characters."""
         return self.token_bytes(token_id).decode(errors="replace")
 
+    def ids_beginning_with(self, prefix: bytes) -> list[int]:
+        """Return the ids, those of control tokens aside, whose bytes begin with a prefix."""
+        return [
+            token_id
+            for token_id, data in enumerate(self._bytes)
+            if data.startswith(prefix) and token_id not in self._special_ids
+        ]
+
     def is_special(self, token_id: int) -> bool:
         """Whether the id is that of a control token."""
         return token_id in self._special_ids

@@ -1,5 +1,8 @@
 """TargetEngine: a model made ready to generate, behind calls that any thread may make."""
 
+import asyncio
+import math
+import time
 from collections.abc import Callable
 from importlib.metadata import version
 
@@ -19,6 +22,8 @@ from services.engine.sequence import Sequence
 from services.engine.token_stream import TokenStream
 from services.target.speculation import Speculation
 from services.target.step import TargetStep
+
+_TIMER_SLACK = 0.01  # seconds, since timers may be early by the resolution of the clock
 
 
 class TargetEngine:
@@ -71,18 +76,23 @@ class TargetEngine:
         Raises ValueError where the received tokens go on beyond the generation's end.
         """
         stream = TokenStream(capacity=self.config.stream_capacity, on_drained=self._loop.wake)
-        stops, show_special = request.stops, request.output.show_special_tokens
-        text = OutputText(self.model.tokenizer, stops.strings, show_special, stops.min_tokens)
+        text = OutputText.of(request, self.model.tokenizer)
         sequence = Sequence(request, text, stream, context_length=self.model.context_length)
         if sequence.is_finished:
             sequence.deliver_end()
         else:
             self._loop.post(lambda: self._step.add(sequence))
+            self._wake_at(sequence.expires_at)
         return sequence, stream
 
     def cancel(self, sequence: Sequence) -> None:
         """Drop a sequence that nobody waits for; its blocks are free before the next step."""
         self._loop.post(lambda: self._step.drop(sequence))
+
+    def _wake_at(self, moment: float) -> None:
+        """Let the loop look for work once a sequence's time is over: those that are paused give it none."""
+        if moment < math.inf:
+            asyncio.get_running_loop().call_later(moment - time.monotonic() + _TIMER_SLACK, self._loop.wake)
 
     def close(self) -> None:
         """Stop the engine thread; whoever still waits is told."""

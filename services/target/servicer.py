@@ -14,7 +14,7 @@ from grpc import aio
 
 from outrider.v1 import generation_pb2
 from outrider.v1.generation_pb2_grpc import GenerationServiceServicer
-from services.engine.events import Failed
+from services.engine.events import Failed, Refused
 from services.engine.request import Request
 from services.engine.sequence import Sequence
 from services.engine.token_stream import TokenStream
@@ -135,6 +135,8 @@ async def _responses(request: Request, stream: TokenStream, model: ServedModel, 
     async for event in stream:
         if isinstance(event, Failed):
             raise UnavailableError(event.message)
+        if isinstance(event, Refused):
+            raise _bad_continuation(event.message)
         yield write_event(event, request, model.tokenizer)
 
 
@@ -150,9 +152,12 @@ def _submit(engine: TargetEngine, request: Request) -> tuple[Sequence, TokenStre
     try:
         return engine.submit(request)
     except ValueError as error:
-        allowed = "the ids that the generation has sent"
-        violation = Violation("continue_from.token_ids", f"{error}; allowed: {allowed}")
-        raise InvalidRequestError([violation]) from error
+        raise _bad_continuation(str(error)) from error
+
+
+def _bad_continuation(problem: str) -> InvalidRequestError:
+    allowed = "the ids that the generation has sent"
+    return InvalidRequestError([Violation("continue_from.token_ids", f"{problem}; allowed: {allowed}")])
 
 
 def _log(sequence: Sequence) -> None:

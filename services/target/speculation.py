@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterable
+from collections.abc import Sequence as Records
 
 from services.engine.events import NoSpeculation, TokenRecord
 from services.engine.predictor import Predictor
@@ -22,12 +23,12 @@ class Speculation:
         self._step_began = 0.0
 
     def open(self, sequence: Sequence) -> None:
-        """Begin to follow a new sequence."""
+        """Begin to follow a new sequence; one whose prompt is to be healed, once it is."""
         if not _is_allowed(sequence):
             _explain(sequence, NoSpeculation.FORBIDDEN, "the request forbids it")
         elif self._predictor is None:
             _explain(sequence, NoSpeculation.NO_PREDICTOR, "no draft is configured")
-        else:
+        elif not sequence.is_healing:
             self._predictor.commit(sequence)
 
     def extend(self, batch: Iterable[ScheduledRows], scheduler: Scheduler, *, max_rows: int) -> None:
@@ -40,17 +41,18 @@ class Speculation:
             self._controller.look_again()
         spare_rows = max_rows - sum(rows.num_rows for rows in batch)
         for rows in batch:
-            if rows.is_decode and _is_allowed(rows.sequence):
+            if rows.is_decode and _is_followed(rows.sequence):
                 limit = max(0, min(self._controller.limit(rows.sequence), spare_rows))
                 scheduler.add_predictions(rows, self._predict(self._predictor, rows.sequence, limit))
                 spare_rows -= len(rows.predictions)
 
-    def settle(self, rows: ScheduledRows, committed: Iterable[TokenRecord]) -> None:
+    def settle(self, rows: ScheduledRows, committed: Records[TokenRecord]) -> None:
         """Count a sequence's pass, and tell the predictor what was committed."""
         sequence = rows.sequence
-        num_accepted = sum(record.predicted for record in committed)
-        sequence.speculation.count(len(rows.predictions), num_accepted)
-        if self._predictor is not None and _is_allowed(sequence):
+        if committed:
+            num_accepted = sum(record.predicted for record in committed)
+            sequence.speculation.count(len(rows.predictions), num_accepted)
+        if self._predictor is not None and _is_followed(sequence):
             self._predictor.commit(sequence)
 
     def observe(self, batch: Iterable[ScheduledRows], num_committed: int) -> None:
@@ -61,7 +63,7 @@ class Speculation:
 
     def close(self, sequence: Sequence) -> None:
         """Forget a sequence that has ended or was dropped."""
-        if self._predictor is not None and _is_allowed(sequence):
+        if self._predictor is not None and _is_followed(sequence):
             self._predictor.close(sequence)
 
     def _predict(self, predictor: Predictor, sequence: Sequence, limit: int) -> list[int]:
@@ -85,6 +87,10 @@ class Speculation:
 
 def _is_allowed(sequence: Sequence) -> bool:
     return sequence.request.speculation.mode is not SpeculationMode.NEVER
+
+
+def _is_followed(sequence: Sequence) -> bool:
+    return _is_allowed(sequence) and not sequence.is_healing
 
 
 def _is_automatic(sequence: Sequence) -> bool:

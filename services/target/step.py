@@ -1,6 +1,5 @@
 """TargetStep: one step of the target: schedule, predict, compute, draw, commit."""
 
-from services.engine.events import FinishReason
 from services.engine.model_runner import ModelRunner
 from services.engine.sampler import Drawn, Sampler
 from services.engine.scheduler import ScheduledRows, Scheduler
@@ -46,7 +45,7 @@ class TargetStep:
 
     def _prepare(self) -> list[ScheduledRows]:
         for sequence in self._scheduler.expired():
-            sequence.finish(FinishReason.DEADLINE)
+            sequence.expire()
             self._end(sequence)
         batch = self._scheduler.schedule()
         self._speculation.extend(batch, self._scheduler, max_rows=self._max_rows)

@@ -99,12 +99,7 @@ class Stepper:
     def submit(self, request: Request) -> Generation:
         """Begin a generation; raises ValueError where the received tokens go on beyond its end."""
         stream = TokenStream(capacity=self._stream_capacity, on_drained=_nothing)
-        text = OutputText(
-            self.tokenizer,
-            request.stops.strings,
-            show_special=request.output.show_special_tokens,
-            min_tokens=request.stops.min_tokens,
-        )
+        text = OutputText.of(request, self.tokenizer)
         context_length = self.blocks.num_blocks * BLOCK_SIZE
         sequence = Sequence(request, text, stream, context_length=context_length)
         if sequence.is_finished:
@@ -162,7 +157,7 @@ def request(prompt: Tokens[int], **fields: Any) -> Request:
         **dict.fromkeys(SamplingParams.__dataclass_fields__, "sampling"),
         **dict.fromkeys(StopConditions.__dataclass_fields__, "stops"),
     }
-    top = {name: fields.pop(name) for name in ("received", "deadline", "request_id") if name in fields}
+    top = {name: fields.pop(name) for name in ("healing", "received", "deadline", "request_id") if name in fields}
     if predictions := fields.pop("num_predictions", 0):
         parts["speculation"] = {"mode": SpeculationMode.ALWAYS, "num_predictions": predictions}
     for name, value in fields.items():

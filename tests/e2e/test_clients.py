@@ -12,7 +12,7 @@ from outrider import Client
 from outrider.v1 import common_pb2, generation_pb2
 from tests.clients import TOOLCHAINS, MissingToolError, build_client
 from tests.e2e.models import DEMO_TARGET
-from tests.scripted_server import DRAWN_SEED, Fault, ScriptedServer, ScriptedServicer, answer, text_of
+from tests.scripted_server import DRAWN_SEED, HELD_TEXT, Fault, ScriptedServer, ScriptedServicer, answer, text_of
 from tests.server import RunningTarget, target_server
 
 PROMPT = 'def größe(items):\n    """Größe, 東京 🚀"""\n'
@@ -103,13 +103,14 @@ def test_only_what_is_given_is_sent(run_client: RunClient):
 
 
 class Speculating(ScriptedServicer):
-    """Ends with figures of a speculative generation."""
+    """Ends with figures of a speculative generation, and with the last of its text."""
 
     def StreamGenerate(  # noqa: N802
         self, request: generation_pb2.StreamGenerateRequest, context: grpc.ServicerContext
     ) -> Iterator[generation_pb2.StreamGenerateResponse]:
         for event in super().StreamGenerate(request, context):
             if event.HasField("finished"):
+                event.finished.text = HELD_TEXT
                 event.finished.usage.completion_tokens = 101
                 event.finished.timings.decode.FromMilliseconds(2500)
                 event.finished.timings.first_token.FromMicroseconds(12_700)
@@ -120,9 +121,11 @@ class Speculating(ScriptedServicer):
             yield event
 
 
-def test_the_figures_of_a_speculative_generation(run_client: RunClient):
+def test_the_last_text_and_the_figures_of_a_speculative_generation(run_client: RunClient):
     with ScriptedServer(servicer_type=Speculating) as server:
         ended = run_client("--address", server.address, PROMPT)
+    whole = text_of(answer(list(PROMPT.encode()), DRAWN_SEED), is_whole=True)
+    assert ended.stdout == whole + HELD_TEXT + "\n"
     assert ended.stderr == (
         "101 tokens · 40.0 tokens/s · first token after 13 ms · 2.53 tokens per pass · 38 % accepted"
         " · ended by stop string\n"

@@ -40,7 +40,7 @@ class Transcript:
         end = events[-1]
         if not isinstance(end, Finished):
             raise ValueError(f"the generation did not end, but: {end}")
-        text = "".join(chunk.text for chunk in chunks)
+        text = "".join(chunk.text for chunk in chunks) + end.text
         reason = str(FinishReason[end.reason.name])
         bits = tuple(_bits_of_record(record) for record in records)
         return cls(tuple(record.token_id for record in records), bits, text, reason, end.stop_string)

@@ -42,8 +42,8 @@ class Streamed:
 
     @property
     def text(self) -> str:
-        """The text of all chunks."""
-        return "".join(chunk.text for chunk in self.chunks)
+        """The whole text: that of all chunks, and the last."""
+        return "".join(chunk.text for chunk in self.chunks) + self.finished.text
 
     @property
     def token_ids(self) -> list[int]:

@@ -5,8 +5,9 @@ import json
 from collections.abc import Iterable
 
 from services.engine.events import TokenRecord
+from services.engine.healing import Healing
 from services.engine.output_text import OutputText
-from services.engine.request import Request, SamplingParams, SpeculationPolicy, StopConditions
+from services.engine.request import Loop, Request, SamplingParams, SpeculationPolicy, StopConditions
 from services.engine.sequence import Sequence
 from services.engine.token_stream import TokenStream
 from services.engine.tokenizer import Tokenizer
@@ -33,6 +34,7 @@ def byte_tokenizer() -> Tokenizer:
 def make_request(
     prompt: Iterable[int] = b"Hello",
     *,
+    healing: Healing | None = None,
     received: Iterable[int] = (),
     speculation: SpeculationPolicy = AUTO,
     deadline: float | None = None,
@@ -41,11 +43,15 @@ def make_request(
     min_tokens: int = 0,
     stop_ids: Iterable[int] = (END,),
     stop_strings: Iterable[str] = (),
+    include_stop: bool = False,
+    time_limit: float | None = None,
+    loop: Loop | None = None,
 ) -> Request:
     """Return a request with what the tests vary."""
     return Request(
         request_id="test",
         prompt=tuple(prompt),
+        healing=healing,
         received=tuple(received),
         sampling=SamplingParams(seed=1, temperature=temperature),
         stops=StopConditions(
@@ -53,6 +59,9 @@ def make_request(
             min_tokens=min_tokens,
             token_ids=frozenset(stop_ids),
             strings=tuple(stop_strings),
+            include_stop=include_stop,
+            time_limit=time_limit,
+            loop=loop,
         ),
         speculation=speculation,
         deadline=deadline,
@@ -63,7 +72,7 @@ def make_sequence(
     request: Request, stream: TokenStream | None = None, *, capacity: int = 1 << 20, context_length: int = 1 << 20
 ) -> Sequence:
     """Return the sequence of a request, whose events go to `stream`; needs a running event loop."""
-    text = OutputText(byte_tokenizer(), request.stops.strings, min_tokens=request.stops.min_tokens)
+    text = OutputText.of(request, byte_tokenizer())
     return Sequence(request, text, stream or make_stream(capacity), context_length=context_length)
 
 

@@ -39,6 +39,9 @@ OPTIONS = [
     ("max_tokens", -1, {"stop": {"max_tokens": -1}}),
     ("min_tokens", 0, {"stop": {"min_tokens": 0}}),
     ("ignore_eos", False, {"stop": {"ignore_eos": False}}),
+    ("include_stop", True, {"stop": {"include_stop": True}}),
+    ("time_limit", 1.5, {"stop": {"time_limit": "1.500s"}}),
+    ("stop_on_loop", outrider.Loop(32, 4), {"stop": {"loop": {"window": 32, "repetitions": 4}}}),
     ("token_records", True, {"output": {"token_records": True}}),
     ("logprobs", True, {"output": {"logprobs": True}}),
     ("top_candidates", 5, {"output": {"top_candidates": 5}}),
@@ -48,6 +51,7 @@ OPTIONS = [
     ("speculation", "always", {"speculation": {"mode": "SPECULATION_MODE_ALWAYS"}}),
     ("num_predictions", 4, {"speculation": {"num_predictions": 4}}),
     ("add_special_tokens", False, {"prompt": {"text": "p", "add_special_tokens": False}}),
+    ("heal", True, {"prompt": {"text": "p", "heal": True}}),
     ("request_id", "", {"request_id": ""}),
 ]
 
@@ -66,7 +70,7 @@ def test_every_option_is_tested_and_every_field_has_an_option() -> None:
         common_pb2.SpeculationPolicy,
     )
     fields = sum(len(part.DESCRIPTOR.fields) for part in parts)
-    assert fields - 1 == len(GenerateOptions.__annotations__) - 2  # not prompt_token_ids; not of these parts
+    assert fields - 1 == len(GenerateOptions.__annotations__) - 3  # not prompt_token_ids; not of these parts
 
 
 @pytest.mark.parametrize("prompt", [[5, 6], (5, 6), np.array([5, 6], dtype=np.int64), [np.int32(5), 6]], ids=repr)
@@ -103,6 +107,10 @@ def test_tokenize_and_detokenize() -> None:
         ("p", {"logit_bias": {-1: 0.0}}, "sampling.logit_bias"),
         ("p", {"stop_token_ids": [2**32]}, "stop.token_ids"),
         ("p", {"speculation": "sometimes"}, "speculation.mode"),
+        ("p", {"time_limit": float("inf")}, "stop.time_limit"),
+        ("p", {"time_limit": float("nan")}, "stop.time_limit"),
+        ("p", {"time_limit": 1e300}, "stop.time_limit"),
+        ("p", {"stop_on_loop": outrider.Loop(2**31, 2)}, "stop.loop"),
     ],
 )
 def test_values_that_cannot_be_sent(prompt: outrider.Prompt, options: dict, field: str) -> None:
@@ -118,6 +126,10 @@ def test_values_that_cannot_be_sent(prompt: outrider.Prompt, options: dict, fiel
         ("p", {"temperature": "hot"}, "sampling.temperature: "),
         ("p", {"top_k": 1.5}, "sampling.top_k: "),
         ("p", {"stop": [1]}, "stop.strings: "),
+        ("p", {"time_limit": "a while"}, "stop.time_limit: "),
+        ("p", {"stop_on_loop": (32, 4)}, r"stop.loop: a loop is an outrider.Loop, not \(32, 4\)"),
+        ("p", {"stop_on_loop": outrider.Loop("32", 4)}, "stop.loop: "),
+        ("p", {"heal": "yes"}, "prompt.heal: "),
         (5, {}, "a prompt is text, token ids or messages, not 5"),
         ([1, "two"], {}, "prompt.token_ids.ids: "),
         ([{"role": "user"}], {}, "prompt.chat.messages: a message is"),

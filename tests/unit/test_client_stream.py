@@ -1,8 +1,12 @@
 """A stream gives the answer in order, chunk by chunk, and its result at the end."""
 
-from outrider import FinishReason, NoSpeculationReason
+import pytest
+
+from outrider import Chunk, FinishReason, NoSpeculationReason
+from outrider.response import parse_finish_reason
+from outrider.v1 import common_pb2
 from tests.client_drivers import PROMPT, WHOLE, Collect, check_whole, with_both_clients
-from tests.scripted_server import DRAWN_SEED, EOS, Fault, ScriptedServer
+from tests.scripted_server import DRAWN_SEED, EOS, HELD_TEXT, Fault, ScriptedServer, text_of
 
 
 @with_both_clients
@@ -21,6 +25,11 @@ def test_whole_answer(collect: Collect) -> None:
     assert (result.tokens, result.resumed) == ((), 0)
 
 
+@pytest.mark.parametrize("name", common_pb2.FinishReason.keys()[1:])
+def test_every_finish_reason_of_the_protocol_has_its_own(name: str) -> None:
+    assert f"FINISH_REASON_{parse_finish_reason(common_pb2.FinishReason.Value(name)).name}" == name
+
+
 @with_both_clients
 def test_records_align_with_ids_across_a_resume(collect: Collect) -> None:
     with ScriptedServer(Fault(at=5)) as server:
@@ -32,3 +41,14 @@ def test_records_align_with_ids_across_a_resume(collect: Collect) -> None:
     assert first.raw_logprob == first.candidates[0].raw_logprob != 0
     assert first.processed_logprob is None
     assert first.candidates[0].processed_logprob == float("-inf")
+
+
+@with_both_clients
+@pytest.mark.parametrize("faults", [[], [Fault("end")], [Fault(at=5), Fault("end")]], ids=len)
+def test_the_last_text_comes_with_the_end_and_once(collect: Collect, faults: list[Fault]) -> None:
+    with ScriptedServer(*faults) as server:
+        chunks, result = collect(server.address, time_limit=60.0)
+    assert chunks[-1] == Chunk(HELD_TEXT, (), ())
+    assert "".join(chunk.text for chunk in chunks) == result.text == text_of(WHOLE, is_whole=True) + HELD_TEXT
+    assert list(result.token_ids) == WHOLE
+    assert (result.finish_reason, result.stop_token_id) == (FinishReason.TIME_LIMIT, None)

@@ -4,32 +4,10 @@ import asyncio
 
 import pytest
 
-from services.engine.events import Chunk, Failed, Finished, FinishReason, Progress
-from services.engine.request import Request
-from services.engine.sequence import Sequence
-from services.engine.token_stream import TokenStream
+from services.engine.events import Failed, FinishReason, Progress
+from services.engine.request import Loop
+from tests.unit.consumer import Consumer
 from tests.unit.sequences import END, make_request, make_sequence, make_stream, records_of
-
-
-class Consumer:
-    """One sequence and what its consumer has got so far."""
-
-    def __init__(self, request: Request, *, context_length: int = 1 << 20) -> None:
-        self.stream: TokenStream = make_stream()
-        self.sequence: Sequence = make_sequence(request, self.stream, context_length=context_length)
-
-    def commit(self, tokens: bytes | list[int]) -> int:
-        taken = self.sequence.commit(records_of(tokens))
-        if self.sequence.is_finished:
-            self.sequence.deliver_end()
-        return taken
-
-    async def read(self) -> tuple[str, list[int], Finished]:
-        """Text and ids of all chunks together, and the end."""
-        *chunks, end = [event async for event in self.stream]
-        assert all(isinstance(chunk, Chunk) for chunk in chunks)
-        ids = [record.token_id for chunk in chunks for record in chunk.records]
-        return "".join(chunk.text for chunk in chunks), ids, end
 
 
 async def test_tokens_are_appended_and_told():
@@ -130,31 +108,23 @@ async def test_text_is_never_a_broken_character():
     assert all(text in {"", "é", "東"} for text in texts)
 
 
-@pytest.mark.parametrize("reason", [FinishReason.DEADLINE, FinishReason.NO_CANDIDATES, FinishReason.INVALID_LOGITS])
-async def test_an_end_without_a_token_releases_nothing_more(reason):
-    """What was said is a prefix of the whole answer; what is held may yet have become a stop string."""
-    consumer = Consumer(make_request(stop_strings=["END"]))
-    consumer.commit(b"a EN")
-    consumer.sequence.finish(reason)
-    consumer.sequence.deliver_end()
-    text, ids, end = await consumer.read()
-    assert (text, bytes(ids), end.reason) == ("a ", b"a EN", reason)
-
-
 @pytest.mark.parametrize("cut", range(16))
-async def test_a_continuation_goes_on_where_the_delivered_tokens_end(cut):
+@pytest.mark.parametrize("options", [{}, {"include_stop": True}, {"loop": Loop(window=3, repetitions=3)}])
+async def test_a_continuation_goes_on_where_the_delivered_tokens_end(cut, options):
     """Replayed tokens count as generated, and what was held back at the cut is rebuilt."""
-    tokens = "né 東 EN, END".encode()
-    whole = Consumer(make_request(stop_strings=["END"], max_tokens=20))
+    tokens = "né 東 ...., END".encode() if "loop" in options else "né 東 EN, END".encode()
+    whole = Consumer(make_request(stop_strings=["END"], max_tokens=20, **options))
     whole.commit(tokens)
     expected_text, expected_ids, expected_end = await whole.read()
+    tokens = tokens[: len(expected_ids)]
+    cut = min(cut, len(tokens))
 
-    before = Consumer(make_request(stop_strings=["END"], max_tokens=20))
+    before = Consumer(make_request(stop_strings=["END"], max_tokens=20, **options))
     text = ""
     if cut:
         before.commit(tokens[:cut])
         text = (await anext(aiter(before.stream))).text
-    after = Consumer(make_request(stop_strings=["END"], max_tokens=20, received=tokens[:cut]))
+    after = Consumer(make_request(stop_strings=["END"], max_tokens=20, received=tokens[:cut], **options))
     assert after.sequence.num_generated == after.sequence.sampling.num_generated == cut
     if after.sequence.is_finished:
         after.sequence.deliver_end()

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from services.engine.block_manager import BlockManager
 from services.engine.events import Chunk, Event, Finished, Progress
-from services.engine.request import Request, SpeculationMode, SpeculationPolicy
+from services.engine.healing import Healing
+from services.engine.request import Loop, Request, SpeculationMode, SpeculationPolicy
 from services.engine.sampler import Sampler
 from services.engine.scheduler import Scheduler, SchedulerConfig
 from services.engine.sequence import Sequence
@@ -18,6 +19,7 @@ from tests.unit.sequences import END, VOCAB_SIZE, make_request, make_sequence, m
 from tests.unit.toy_model import DEVICE, Answer, ToyModel, answer_of, generate_alone, next_token
 
 BLOCK_SIZE = 4
+HEALING = Healing(num_known=0, masked_ids=(*b"aeiou ", END))
 
 
 class RandomPredictor:
@@ -118,10 +120,15 @@ class Target:
         assert sum(rows.num_rows for rows in batch) <= self.limits.max_rows
         assert len(computed) == len(set(computed)) <= self.limits.max_sequences
         assert all(rows.num_tokens <= self.limits.prefill_chunk for rows in batch)
-        assert all(rows.sequence.num_pending == 1 for rows in batch if rows.draws and not rows.sequence.is_finished)
+        drawn = [rows.sequence for rows in batch if rows.draws and not rows.sequence.is_finished]
+        assert all(sequence.num_pending == 1 or _is_just_healed(sequence) for sequence in drawn)
         ready = [sequence for sequence in self.scheduler.running if not sequence.is_paused]
         assert all(batch[0].sequence.timings.arrived <= sequence.timings.arrived for sequence in ready)
         assert all(sequence in computed or sequence.num_pending > 1 for sequence in ready)
+
+
+def _is_just_healed(sequence: Sequence) -> bool:
+    return sequence.num_computed == sequence.num_prompt - 1
 
 
 async def serve(target: Target, clients: list[Client], random: Random) -> None:
@@ -150,6 +157,7 @@ async def make_client(options: dict, random: Random, *, capacity: int, context_l
     """Return a client; `cut` of the tokens of its answer have reached it before."""
     cut = options.pop("cut")
     prompt = options.pop("prompt")[: context_length - 1]
+    options["healing"] = options.get("healing") if len(prompt) > 1 else None  # as `plan_healing` has it
     whole = await generate_alone(make_request(prompt, **options), context_length=context_length)
     request = make_request(prompt, received=whole.ids[: min(cut, len(whole.ids) - 1)], **options)
     return Client(request, random, capacity=capacity, context_length=context_length)
@@ -192,6 +200,9 @@ REQUESTS = st.fixed_dictionaries(
         "prompt": st.binary(min_size=1, max_size=24),
         "max_tokens": st.integers(1, 24),
         "stop_strings": st.sampled_from([[], [], ["o"], ["th", "qu"]]),
+        "include_stop": st.booleans(),
+        "loop": st.sampled_from([None, None, Loop(window=2, repetitions=2)]),
+        "healing": st.sampled_from([None, None, HEALING]),
         "cut": st.integers(0, 6),
         "speculation": st.builds(
             SpeculationPolicy, mode=st.sampled_from(SpeculationMode), num_predictions=st.integers(0, 6)

@@ -42,7 +42,11 @@ async def generate_alone(request: Request, *, context_length: int) -> Answer:
     stream = make_stream()
     sequence = make_sequence(request, stream, context_length=context_length)
     while not sequence.is_finished:
-        sequence.commit(records_of([next_token(sequence.tokens)]))
+        masked = request.healing.masked_ids if request.healing and sequence.is_healing else ()
+        token_id = next_token(sequence.tokens)
+        # all others are alike to the model, and the lowest id wins
+        best = token_id if token_id not in masked else next(i for i in range(VOCAB_SIZE) if i not in masked)
+        sequence.commit(records_of([best]))
     sequence.deliver_end()
     return answer_of([event async for event in stream])
 
@@ -52,7 +56,7 @@ def answer_of(events: Iterable[Event]) -> Answer:
     *_, end = events = [*events]
     chunks = [event for event in events if isinstance(event, Chunk)]
     ids = [record.token_id for chunk in chunks for record in chunk.records]
-    return Answer(ids, "".join(chunk.text for chunk in chunks), end.reason)
+    return Answer(ids, "".join(chunk.text for chunk in chunks) + end.text, end.reason)
 
 
 class ToyModel:

@@ -59,8 +59,7 @@ class Generation:
             return self._request
         request = generation_pb2.StreamGenerateRequest()
         request.CopyFrom(self._request)
-        request.ClearField("prompt")
-        request.prompt.token_ids.ids.extend(self.started.prompt_token_ids)
+        request.prompt.token_ids.ids[:] = self.started.prompt_token_ids
         request.sampling.seed = self.started.seed
         request.request_id = self.started.request_id
         request.continue_from.fingerprint = self.started.fingerprint
@@ -68,7 +67,7 @@ class Generation:
         return request
 
     def receive(self, event: generation_pb2.StreamGenerateResponse) -> Chunk | None:
-        """Take in one event and return its chunk, if it is one.
+        """Take in one event and return its chunk, if it is one, or the last text if it ends the generation.
 
         Raises FingerprintMismatch if a server goes on that should have refused.
         """
@@ -81,6 +80,7 @@ class Generation:
                 return self._receive_chunk(parse_chunk(event.chunk))
             case "finished":
                 self._finished = event.finished
+                return self._receive_last_text(event.finished.text)
         return None
 
     def _receive_started(self, started: Started) -> None:
@@ -100,6 +100,10 @@ class Generation:
         self._token_ids.extend(chunk.token_ids)
         self._tokens.extend(chunk.tokens)
         return chunk
+
+    def _receive_last_text(self, text: str) -> Chunk | None:
+        self._text.append(text)
+        return Chunk(text, (), ()) if text else None
 
     def check_finished(self) -> None:
         """Raise Unavailable if a call has ended without the last event."""

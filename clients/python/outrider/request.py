@@ -1,12 +1,14 @@
 """Requests: from Python values to protobuf messages."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict
 
+from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message as ProtoMessage
 
 from outrider.errors import InvalidArgument, Violation
-from outrider.types import Message
+from outrider.types import Loop, Message
 from outrider.v1 import common_pb2, generation_pb2
 
 Conversation = Sequence[Message | Mapping[str, str]]
@@ -36,6 +38,13 @@ class GenerateOptions(TypedDict, total=False):
     max_tokens: int | None
     min_tokens: int | None
     ignore_eos: bool | None
+    include_stop: bool | None
+    """Whether what ended the generation is part of the text."""
+    time_limit: float | None
+    """In seconds, after which the server ends the generation with what there is, `FinishReason.TIME_LIMIT`. One that is
+    resumed gets as much again; the call's `timeout` bounds it as a whole."""
+    stop_on_loop: Loop | None
+    """Ends a generation that repeats itself, with `FinishReason.LOOP`."""
     token_records: bool | None
     logprobs: bool | None
     top_candidates: int | None
@@ -44,6 +53,8 @@ class GenerateOptions(TypedDict, total=False):
     num_predictions: int | None
     """Predictions to verify in each pass, with `speculation="always"`."""
     add_special_tokens: bool | None
+    heal: bool | None
+    """Whether the prompt's last token may be drawn anew, as one that begins with the same bytes."""
     request_id: str | None
 
 
@@ -62,6 +73,9 @@ _FIELDS = {
     "max_tokens": "stop.max_tokens",
     "min_tokens": "stop.min_tokens",
     "ignore_eos": "stop.ignore_eos",
+    "include_stop": "stop.include_stop",
+    "time_limit": "stop.time_limit",
+    "stop_on_loop": "stop.loop",
     "token_records": "output.token_records",
     "logprobs": "output.logprobs",
     "top_candidates": "output.top_candidates",
@@ -69,6 +83,7 @@ _FIELDS = {
     "speculation": "speculation.mode",
     "num_predictions": "speculation.num_predictions",
     "add_special_tokens": "prompt.add_special_tokens",
+    "heal": "prompt.heal",
     "request_id": "request_id",
 }
 _MODES = {
@@ -136,8 +151,11 @@ def _set(message: ProtoMessage, path: str, value: object, encode: Callable[[Any]
     for parent in parents:
         message = getattr(message, parent)
     try:
-        if message.DESCRIPTOR.fields_by_name[name].is_repeated:
+        field = message.DESCRIPTOR.fields_by_name[name]
+        if field.is_repeated:
             getattr(message, name).extend(encode(value))
+        elif field.message_type is not None:
+            getattr(message, name).CopyFrom(encode(value))
         else:
             setattr(message, name, encode(value))
     except TypeError as error:
@@ -166,6 +184,21 @@ def _stop_strings(stop: str | Sequence[str]) -> Sequence[str]:
     return [stop] if isinstance(stop, str) else stop
 
 
+def _duration(seconds: float) -> Duration:
+    nanoseconds = seconds * 1e9
+    if not math.isfinite(nanoseconds):
+        raise ValueError(f"{seconds} seconds are no time to wait")
+    duration = Duration()
+    duration.FromNanoseconds(round(nanoseconds))
+    return duration
+
+
+def _loop(loop: Loop) -> common_pb2.Loop:
+    if not isinstance(loop, Loop):
+        raise TypeError(f"a loop is an outrider.Loop, not {loop!r}")
+    return common_pb2.Loop(window=loop.window, repetitions=loop.repetitions)
+
+
 def _mode(mode: str) -> int:
     if mode not in _MODES:
         raise ValueError(f"{mode!r} is none of {', '.join(_MODES)}")
@@ -175,5 +208,7 @@ def _mode(mode: str) -> int:
 _ENCODERS: dict[str, Callable[[Any], object]] = {
     "logit_bias": _logit_bias,
     "stop": _stop_strings,
+    "time_limit": _duration,
+    "stop_on_loop": _loop,
     "speculation": _mode,
 }

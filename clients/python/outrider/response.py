@@ -30,6 +30,8 @@ _FINISH_REASONS: dict[int, FinishReason] = {
     common_pb2.FINISH_REASON_DEADLINE: FinishReason.DEADLINE,
     common_pb2.FINISH_REASON_NO_CANDIDATES: FinishReason.NO_CANDIDATES,
     common_pb2.FINISH_REASON_INVALID_LOGITS: FinishReason.INVALID_LOGITS,
+    common_pb2.FINISH_REASON_TIME_LIMIT: FinishReason.TIME_LIMIT,
+    common_pb2.FINISH_REASON_LOOP: FinishReason.LOOP,
 }
 _NO_SPECULATION_REASONS: dict[int, NoSpeculationReason] = {
     common_pb2.NO_SPECULATION_REASON_FORBIDDEN: NoSpeculationReason.FORBIDDEN,
@@ -160,6 +162,7 @@ def parse_model_info(message: generation_pb2.GetModelInfoResponse) -> ModelInfo:
             max_top_candidates=limits.max_top_candidates,
             max_predictions=limits.max_predictions,
             max_request_id_bytes=limits.max_request_id_bytes,
+            max_loop_window=limits.max_loop_window,
         ),
         has_chat_template=message.has_chat_template,
     )

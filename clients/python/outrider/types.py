@@ -14,6 +14,8 @@ class FinishReason(StrEnum):
     DEADLINE = "deadline"
     NO_CANDIDATES = "no_candidates"
     INVALID_LOGITS = "invalid_logits"
+    TIME_LIMIT = "time_limit"
+    LOOP = "loop"
     UNKNOWN = "unknown"
     """The server gave a reason that this version of the client does not know."""
 
@@ -35,6 +37,14 @@ class Message:
 
     role: str
     content: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A generation that goes round in circles: its last `window` tokens repeat one run at least `repetitions` times."""
+
+    window: int
+    repetitions: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +73,10 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """A run of generated tokens and the text that may be shown now; the text may lag behind the tokens."""
+    """A run of generated tokens and the text that may be shown now; the text may lag behind the tokens.
+
+    The last one may have text only: what was held back until an end that no token brought about, such as a deadline.
+    """
 
     text: str
     token_ids: tuple[int, ...]
@@ -206,6 +219,7 @@ class Limits:
     max_top_candidates: int
     max_predictions: int
     max_request_id_bytes: int
+    max_loop_window: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,9 @@ from uuid import uuid4
 from google.protobuf.message import Message
 
 from outrider.v1 import common_pb2, generation_pb2
+from services.engine.healing import Healing, plan_healing
 from services.engine.request import (
+    Loop,
     OutputOptions,
     Request,
     SamplingParams,
@@ -56,6 +58,7 @@ def read_request(message: GenerationRequest, model: ServedModel, *, deadline: fl
     request = Request(
         request_id=_read_request_id(message, found),
         prompt=prompt,
+        healing=_read_healing(message.prompt, prompt, model),
         received=received,
         sampling=_read_sampling(message.sampling, model, found),
         stops=_read_stops(message.stop, model, found, room=model.context_length - len(prompt)),
@@ -80,6 +83,12 @@ def _read_continuation(message: GenerationRequest, model: ServedModel, found: Vi
     ids = tuple(message.continue_from.token_ids)
     found.check_token_ids("continue_from.token_ids", ids, model.config.vocab_size)
     return ids
+
+
+def _read_healing(message: common_pb2.Prompt, prompt: tuple[int, ...], model: ServedModel) -> Healing | None:
+    if not message.heal or not prompt:
+        return None
+    return plan_healing(prompt, model.tokenizer, vocab_size=model.config.vocab_size)
 
 
 def _read_request_id(message: GenerationRequest, found: Violations) -> str:
@@ -150,7 +159,29 @@ def _read_stops(
         min_tokens=message.min_tokens,
         token_ids=frozenset([*message.token_ids, *eos_token_ids]),
         strings=tuple(message.strings),
+        include_stop=message.include_stop,
+        time_limit=_read_time_limit(message, found),
+        loop=_read_loop(message, found),
     )
+
+
+def _read_time_limit(message: common_pb2.StopConditions, found: Violations) -> float | None:
+    if not message.HasField("time_limit"):
+        return None
+    seconds = message.time_limit.seconds + message.time_limit.nanos * 1e-9
+    found.check_number("stop.time_limit", seconds, _POSITIVE)
+    return seconds
+
+
+def _read_loop(message: common_pb2.StopConditions, found: Violations) -> Loop | None:
+    if not message.HasField("loop"):
+        return None
+    window, repetitions = message.loop.window, message.loop.repetitions
+    found.check_number("stop.loop.repetitions", repetitions, Range(minimum=2, maximum=LIMITS.max_loop_window))
+    allowed = Range(minimum=max(repetitions, 2), maximum=LIMITS.max_loop_window)
+    if repetitions <= LIMITS.max_loop_window:
+        found.check_number("stop.loop.window", window, allowed)
+    return Loop(window=window, repetitions=repetitions)
 
 
 def _check_stop_strings(message: common_pb2.StopConditions, found: Violations) -> None:

@@ -30,6 +30,8 @@ _REASONS = {
     FinishReason.DEADLINE: common_pb2.FINISH_REASON_DEADLINE,
     FinishReason.NO_CANDIDATES: common_pb2.FINISH_REASON_NO_CANDIDATES,
     FinishReason.INVALID_LOGITS: common_pb2.FINISH_REASON_INVALID_LOGITS,
+    FinishReason.TIME_LIMIT: common_pb2.FINISH_REASON_TIME_LIMIT,
+    FinishReason.LOOP: common_pb2.FINISH_REASON_LOOP,
 }
 _NO_SPECULATION = {
     NoSpeculation.FORBIDDEN: common_pb2.NO_SPECULATION_REASON_FORBIDDEN,
@@ -80,6 +82,7 @@ def write_whole(responses: Iterable[generation_pb2.StreamGenerateResponse]) -> g
                 whole.token_ids.extend(response.chunk.token_ids)
                 whole.records.extend(response.chunk.records)
             case "finished":
+                texts.append(response.finished.text)
                 whole.finished.CopyFrom(response.finished)
     whole.text = "".join(texts)
     return whole
@@ -142,6 +145,7 @@ def _write_finished(finished: Finished) -> generation_pb2.Finished:
         ),
         timings=_write_timings(finished.timings),
         speculation=_write_speculation(finished.speculation),
+        text=finished.text,
     )
     if finished.stop_string is not None:
         message.stop_string = finished.stop_string

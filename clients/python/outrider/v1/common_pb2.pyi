@@ -70,11 +70,15 @@ class _FinishReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FinishRe
     FINISH_REASON_CONTEXT_LENGTH: _FinishReason.ValueType  # 4
     """The context is full."""
     FINISH_REASON_DEADLINE: _FinishReason.ValueType  # 5
-    """The deadline of the call came near. What was sent is a prefix of the whole answer."""
+    """The deadline of the call came near. The text is what it would be with so many tokens for `max_tokens`."""
     FINISH_REASON_NO_CANDIDATES: _FinishReason.ValueType  # 6
     """No token was left to draw: all of them were masked."""
     FINISH_REASON_INVALID_LOGITS: _FinishReason.ValueType  # 7
     """The model's logits were not numbers."""
+    FINISH_REASON_TIME_LIMIT: _FinishReason.ValueType  # 8
+    """`StopConditions.time_limit` is over. The text is what it would be with so many tokens for `max_tokens`."""
+    FINISH_REASON_LOOP: _FinishReason.ValueType  # 9
+    """The text repeats itself, as `StopConditions.loop` says."""
 
 class FinishReason(_FinishReason, metaclass=_FinishReasonEnumTypeWrapper):
     """Why a generation ended."""
@@ -90,11 +94,15 @@ FINISH_REASON_MAX_TOKENS: FinishReason.ValueType  # 3
 FINISH_REASON_CONTEXT_LENGTH: FinishReason.ValueType  # 4
 """The context is full."""
 FINISH_REASON_DEADLINE: FinishReason.ValueType  # 5
-"""The deadline of the call came near. What was sent is a prefix of the whole answer."""
+"""The deadline of the call came near. The text is what it would be with so many tokens for `max_tokens`."""
 FINISH_REASON_NO_CANDIDATES: FinishReason.ValueType  # 6
 """No token was left to draw: all of them were masked."""
 FINISH_REASON_INVALID_LOGITS: FinishReason.ValueType  # 7
 """The model's logits were not numbers."""
+FINISH_REASON_TIME_LIMIT: FinishReason.ValueType  # 8
+"""`StopConditions.time_limit` is over. The text is what it would be with so many tokens for `max_tokens`."""
+FINISH_REASON_LOOP: FinishReason.ValueType  # 9
+"""The text repeats itself, as `StopConditions.loop` says."""
 Global___FinishReason: _TypeAlias = FinishReason  # noqa: Y015
 
 class _NoSpeculationReason:
@@ -139,11 +147,18 @@ class Prompt(_message.Message):
     TOKEN_IDS_FIELD_NUMBER: _builtins.int
     CHAT_FIELD_NUMBER: _builtins.int
     ADD_SPECIAL_TOKENS_FIELD_NUMBER: _builtins.int
+    HEAL_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """Text, encoded with the model's tokenizer."""
     add_special_tokens: _builtins.bool
     """Whether a text prompt gets the tokenizer's special tokens (such as a beginning-of-text token). Default: as the
     tokenizer says. Ignored for the other two forms: ids are complete, and a chat template writes its own.
+    """
+    heal: _builtins.bool
+    """Heals the seam between the prompt and what follows: the prompt's last token is taken back, and the first draw is
+    among the tokens whose bytes begin with its bytes. Of the healed token only the bytes beyond these are shown, with
+    the text of the first generated token; it belongs to the prompt, and is no token of the answer in ids, records or
+    counts. A prompt of a single token, or that ends in a special token, stays as it is. Default: false.
     """
     @_builtins.property
     def token_ids(self) -> Global___TokenIds:
@@ -160,17 +175,22 @@ class Prompt(_message.Message):
         token_ids: Global___TokenIds | None = ...,
         chat: Global___Chat | None = ...,
         add_special_tokens: _builtins.bool | None = ...,
+        heal: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_add_special_tokens", b"_add_special_tokens", "add_special_tokens", b"add_special_tokens", "chat", b"chat", "input", b"input", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_add_special_tokens", b"_add_special_tokens", "_heal", b"_heal", "add_special_tokens", b"add_special_tokens", "chat", b"chat", "heal", b"heal", "input", b"input", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_add_special_tokens", b"_add_special_tokens", "add_special_tokens", b"add_special_tokens", "chat", b"chat", "input", b"input", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_add_special_tokens", b"_add_special_tokens", "_heal", b"_heal", "add_special_tokens", b"add_special_tokens", "chat", b"chat", "heal", b"heal", "input", b"input", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__add_special_tokens: _TypeAlias = _typing.Literal["add_special_tokens"]  # noqa: Y015
     _WhichOneofArgType__add_special_tokens: _TypeAlias = _typing.Literal["_add_special_tokens", b"_add_special_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__heal: _TypeAlias = _typing.Literal["heal"]  # noqa: Y015
+    _WhichOneofArgType__heal: _TypeAlias = _typing.Literal["_heal", b"_heal"]  # noqa: Y015
     _WhichOneofReturnType_input: _TypeAlias = _typing.Literal["text", "token_ids", "chat"]  # noqa: Y015
     _WhichOneofArgType_input: _TypeAlias = _typing.Literal["input", b"input"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__add_special_tokens) -> _WhichOneofReturnType__add_special_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__heal) -> _WhichOneofReturnType__heal | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType_input) -> _WhichOneofReturnType_input | None: ...
 
@@ -380,21 +400,41 @@ class StopConditions(_message.Message):
     MAX_TOKENS_FIELD_NUMBER: _builtins.int
     MIN_TOKENS_FIELD_NUMBER: _builtins.int
     IGNORE_EOS_FIELD_NUMBER: _builtins.int
+    INCLUDE_STOP_FIELD_NUMBER: _builtins.int
+    TIME_LIMIT_FIELD_NUMBER: _builtins.int
+    LOOP_FIELD_NUMBER: _builtins.int
     max_tokens: _builtins.int
     """The most tokens to generate, those of `Continuation` included. At least 1. Default: what the context has room for."""
     min_tokens: _builtins.int
-    """Until this many tokens are generated, neither an end-of-sequence token nor a stop token is drawn, and no stop
-    string is looked for. At least 0, at most `max_tokens`. Default: 0.
+    """Until this many tokens are generated, neither an end-of-sequence token nor a stop token is drawn, no stop string is
+    looked for, and no loop ends the generation. At least 0, at most `max_tokens`. Default: 0.
     """
     ignore_eos: _builtins.bool
     """Treats the model's end-of-sequence tokens as ordinary ones; `token_ids` still end the generation. Default: false."""
+    include_stop: _builtins.bool
+    """Leaves what ended the generation in the text: the stop string, or the bytes of the stop token (those of a special
+    token only with `OutputOptions.show_special_tokens`). Default: false, the text ends before it.
+    """
     @_builtins.property
     def strings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """Texts that end the generation where they first appear. A matched text is not part of the output. None is empty."""
+        """Texts that end the generation where they first appear: of several in one token the earliest, of those that begin
+        together the longest, whatever their order here. They are looked for in the text with special tokens spelled out,
+        whether or not these are shown. None is empty.
+        """
 
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Tokens that end the generation, beside the model's own end-of-sequence tokens."""
+
+    @_builtins.property
+    def time_limit(self) -> _duration_pb2.Duration:
+        """The longest time that the generation may take, queueing included; above 0. A continuation counts anew. Default: no
+        limit but the deadline of the call.
+        """
+
+    @_builtins.property
+    def loop(self) -> Global___Loop:
+        """Ends a generation that repeats itself. Default: it may."""
 
     def __init__(
         self,
@@ -404,13 +444,18 @@ class StopConditions(_message.Message):
         max_tokens: _builtins.int | None = ...,
         min_tokens: _builtins.int | None = ...,
         ignore_eos: _builtins.bool | None = ...,
+        include_stop: _builtins.bool | None = ...,
+        time_limit: _duration_pb2.Duration | None = ...,
+        loop: Global___Loop | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_ignore_eos", b"_ignore_eos", "_max_tokens", b"_max_tokens", "_min_tokens", b"_min_tokens", "ignore_eos", b"ignore_eos", "max_tokens", b"max_tokens", "min_tokens", b"min_tokens"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_ignore_eos", b"_ignore_eos", "_include_stop", b"_include_stop", "_max_tokens", b"_max_tokens", "_min_tokens", b"_min_tokens", "ignore_eos", b"ignore_eos", "include_stop", b"include_stop", "loop", b"loop", "max_tokens", b"max_tokens", "min_tokens", b"min_tokens", "time_limit", b"time_limit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_ignore_eos", b"_ignore_eos", "_max_tokens", b"_max_tokens", "_min_tokens", b"_min_tokens", "ignore_eos", b"ignore_eos", "max_tokens", b"max_tokens", "min_tokens", b"min_tokens", "strings", b"strings", "token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_ignore_eos", b"_ignore_eos", "_include_stop", b"_include_stop", "_max_tokens", b"_max_tokens", "_min_tokens", b"_min_tokens", "ignore_eos", b"ignore_eos", "include_stop", b"include_stop", "loop", b"loop", "max_tokens", b"max_tokens", "min_tokens", b"min_tokens", "strings", b"strings", "time_limit", b"time_limit", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__ignore_eos: _TypeAlias = _typing.Literal["ignore_eos"]  # noqa: Y015
     _WhichOneofArgType__ignore_eos: _TypeAlias = _typing.Literal["_ignore_eos", b"_ignore_eos"]  # noqa: Y015
+    _WhichOneofReturnType__include_stop: _TypeAlias = _typing.Literal["include_stop"]  # noqa: Y015
+    _WhichOneofArgType__include_stop: _TypeAlias = _typing.Literal["_include_stop", b"_include_stop"]  # noqa: Y015
     _WhichOneofReturnType__max_tokens: _TypeAlias = _typing.Literal["max_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_tokens: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens"]  # noqa: Y015
     _WhichOneofReturnType__min_tokens: _TypeAlias = _typing.Literal["min_tokens"]  # noqa: Y015
@@ -418,11 +463,41 @@ class StopConditions(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__ignore_eos) -> _WhichOneofReturnType__ignore_eos | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__include_stop) -> _WhichOneofReturnType__include_stop | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_tokens) -> _WhichOneofReturnType__max_tokens | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__min_tokens) -> _WhichOneofReturnType__min_tokens | None: ...
 
 Global___StopConditions: _TypeAlias = StopConditions  # noqa: Y015
+
+@_typing.final
+class Loop(_message.Message):
+    """A generation that goes round in circles: its last `window` tokens repeat one run of tokens at least `repetitions`
+    times.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WINDOW_FIELD_NUMBER: _builtins.int
+    REPETITIONS_FIELD_NUMBER: _builtins.int
+    window: _builtins.int
+    """Generated tokens to look at. At least `repetitions`, at most `Limits.max_loop_window`. Required."""
+    repetitions: _builtins.int
+    """How often they repeat a run, the last time perhaps in part once more. At least 2. Required."""
+    def __init__(
+        self,
+        *,
+        window: _builtins.int = ...,
+        repetitions: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["repetitions", b"repetitions", "window", b"window"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Loop: _TypeAlias = Loop  # noqa: Y015
 
 @_typing.final
 class OutputOptions(_message.Message):

@@ -210,10 +210,9 @@ class Chunk(_message.Message):
     ids goes on with exactly the next character.
 
     The token that ends the generation comes as an id like any other. An end-of-sequence or stop token has no text of its
-    own (with `OutputOptions.show_special_tokens` neither). The chunk with the last token also releases what was held
-    back, less the stop string, with U+FFFD for an incomplete character. Where the end is decided only after the last
-    token was sent (FINISH_REASON_DEADLINE, _NO_CANDIDATES, _INVALID_LOGITS), held back text is never sent: the text is
-    then a prefix, and the ids are complete.
+    own (with `OutputOptions.show_special_tokens` neither) unless `StopConditions.include_stop` is set. The chunk with the
+    last token also releases what was held back, less the stop string, with U+FFFD for an incomplete character. Where the
+    end is decided only after the last token was sent, what was held back comes with `Finished.text`.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -258,12 +257,18 @@ class Finished(_message.Message):
     USAGE_FIELD_NUMBER: _builtins.int
     TIMINGS_FIELD_NUMBER: _builtins.int
     SPECULATION_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
     reason: _common_pb2.FinishReason.ValueType
     """Why it ended."""
     stop_string: _builtins.str
     """The stop string, with FINISH_REASON_STOP_STRING."""
     stop_token_id: _builtins.int
     """The end-of-sequence or stop token, with FINISH_REASON_STOP_TOKEN."""
+    text: _builtins.str
+    """The last of the text, after that of all chunks: what they held back, where the end is decided only after the last
+    token was sent (FINISH_REASON_DEADLINE, _TIME_LIMIT, _NO_CANDIDATES, _INVALID_LOGITS). Whoever goes on from there
+    with a `Continuation` leaves it out: what follows begins with it again, unless it becomes a stop string.
+    """
     @_builtins.property
     def usage(self) -> _common_pb2.Usage:
         """Counts of tokens."""
@@ -285,10 +290,11 @@ class Finished(_message.Message):
         usage: _common_pb2.Usage | None = ...,
         timings: _common_pb2.Timings | None = ...,
         speculation: _common_pb2.SpeculationStats | None = ...,
+        text: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["matched_stop", b"matched_stop", "speculation", b"speculation", "stop_string", b"stop_string", "stop_token_id", b"stop_token_id", "timings", b"timings", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["matched_stop", b"matched_stop", "reason", b"reason", "speculation", b"speculation", "stop_string", b"stop_string", "stop_token_id", b"stop_token_id", "timings", b"timings", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["matched_stop", b"matched_stop", "reason", b"reason", "speculation", b"speculation", "stop_string", b"stop_string", "stop_token_id", b"stop_token_id", "text", b"text", "timings", b"timings", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_matched_stop: _TypeAlias = _typing.Literal["stop_string", "stop_token_id"]  # noqa: Y015
     _WhichOneofArgType_matched_stop: _TypeAlias = _typing.Literal["matched_stop", b"matched_stop"]  # noqa: Y015
@@ -368,7 +374,7 @@ class GenerateResponse(_message.Message):
     RECORDS_FIELD_NUMBER: _builtins.int
     FINISHED_FIELD_NUMBER: _builtins.int
     text: _builtins.str
-    """The text of all chunks."""
+    """The whole text: that of all chunks and of `finished`."""
     @_builtins.property
     def started(self) -> Global___Started:
         """How it started."""
@@ -659,6 +665,7 @@ class Limits(_message.Message):
     MAX_TOP_CANDIDATES_FIELD_NUMBER: _builtins.int
     MAX_PREDICTIONS_FIELD_NUMBER: _builtins.int
     MAX_REQUEST_ID_BYTES_FIELD_NUMBER: _builtins.int
+    MAX_LOOP_WINDOW_FIELD_NUMBER: _builtins.int
     max_stop_strings: _builtins.int
     """Entries of `StopConditions.strings`."""
     max_stop_string_bytes: _builtins.int
@@ -673,6 +680,8 @@ class Limits(_message.Message):
     """`SpeculationPolicy.num_predictions`."""
     max_request_id_bytes: _builtins.int
     """Bytes of a `request_id`."""
+    max_loop_window: _builtins.int
+    """`Loop.window`."""
     def __init__(
         self,
         *,
@@ -683,10 +692,11 @@ class Limits(_message.Message):
         max_top_candidates: _builtins.int = ...,
         max_predictions: _builtins.int = ...,
         max_request_id_bytes: _builtins.int = ...,
+        max_loop_window: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_logit_biases", b"max_logit_biases", "max_predictions", b"max_predictions", "max_request_id_bytes", b"max_request_id_bytes", "max_stop_string_bytes", b"max_stop_string_bytes", "max_stop_strings", b"max_stop_strings", "max_stop_token_ids", b"max_stop_token_ids", "max_top_candidates", b"max_top_candidates"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_logit_biases", b"max_logit_biases", "max_loop_window", b"max_loop_window", "max_predictions", b"max_predictions", "max_request_id_bytes", b"max_request_id_bytes", "max_stop_string_bytes", b"max_stop_string_bytes", "max_stop_strings", b"max_stop_strings", "max_stop_token_ids", b"max_stop_token_ids", "max_top_candidates", b"max_top_candidates"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
