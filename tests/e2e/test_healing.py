@@ -10,7 +10,8 @@ from services.engine.healing import Healing, plan_healing
 from services.engine.request import Loop, Request
 from services.engine.tokenizer import Tokenizer
 from tests.checkpoints import VOCAB_SIZE, byte_level_tokenizer
-from tests.e2e.predictions import KINDS, ScriptedPredictor
+from tests.e2e.cells import SCRIPTED
+from tests.e2e.predictions import ScriptedPredictor
 from tests.e2e.stepper import Stepper, request
 from tests.e2e.streams import prompt_of
 from tests.e2e.transcript import Transcript
@@ -78,7 +79,7 @@ async def test_healing_changes_the_prompts_end_at_times():
     assert len(drawn - {PROMPT[-1]}) > 2
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SCRIPTED)
 @pytest.mark.parametrize("model", MODELS)
 async def test_predictions_and_company_change_nothing(model: str, kind: str):
     wanted = healed("sampled", num_predictions=5)
