@@ -25,7 +25,7 @@ help:
 	@echo "make lint     check style, types, imports and protos"
 	@echo "make build    build and install into .venv, in place"
 	@echo "make format   put code into its style"
-	@echo "make protos   generate the Python stubs from the protos"
+	@echo "make protos   generate the Python stubs and docs/api.md from the protos"
 	@echo "make bench    measure speed on the demo model"
 	@echo "make compose-smoke   build the images, and run and kill them under podman (root)"
 
@@ -72,6 +72,7 @@ format: $(VENV)/.dev
 
 protos: $(VENV)/.dev
 	scripts/protos.sh stubs
+	scripts/protos.sh docs
 
 clean:
 	rm -rf build $(VENV) node_modules .matrix
