@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 
 from services.engine.events import (
     Chunk,
     Failed,
     Finished,
     FinishReason,
+    PassReport,
     Progress,
     SpeculationStats,
     Timings,
@@ -85,10 +87,11 @@ class Sequence:
         if not self.timings.prefilled:
             self._stream.put(Progress(self.num_computed, len(self.tokens)))
 
-    def commit(self, records: Iterable[TokenRecord]) -> int:
+    def commit(self, records: Iterable[TokenRecord], report: PassReport | None = None) -> int:
         """Append drawn tokens up to one that ends the generation, deliver them, and say how many were taken.
 
-        The caller follows an end with `deliver_end`, once nothing of the sequence changes any more.
+        A report of their pass goes with them, completed by what became of its predictions. The caller follows an end
+        with `deliver_end`, once nothing of the sequence changes any more.
         """
         if not self.timings.prefilled:
             self.timings.prefilled = time.monotonic()
@@ -102,7 +105,7 @@ class Sequence:
         self.sampling.commit([record.token_id for record in taken])
         if self.is_finished:
             text += self._text.finish()
-        self._stream.put(Chunk(text, tuple(taken)))
+        self._stream.put(Chunk(text, tuple(taken), () if report is None else (_completed(report, taken),)))
         return len(taken)
 
     def finish(self, reason: FinishReason) -> None:
@@ -155,3 +158,7 @@ class Sequence:
             timings=self.timings,
             speculation=self.speculation,
         )
+
+
+def _completed(report: PassReport, taken: list[TokenRecord]) -> PassReport:
+    return replace(report, num_tokens=len(taken), num_accepted=sum(record.predicted for record in taken))

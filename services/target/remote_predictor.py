@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from services.engine.events import PredictionSource
 from services.engine.sequence import Sequence
 from services.rpc.draft_protocol import MAX_COMMIT
 from services.target.draft_messages import Close, Commit, Open, Outgoing, Window
@@ -39,6 +40,9 @@ class RemotePredictor:
     nothing piles up behind a slow link.
     """
 
+    source = PredictionSource.DRAFT
+    num_predictions = 4
+
     def __init__(self, *, run_ahead: int, patience: Patience, on_outgoing: Callable[[], None]) -> None:
         """`run_ahead` is the credit beyond what the next pass can verify; `on_outgoing` is called on any thread."""
         self._run_ahead = run_ahead
@@ -51,7 +55,7 @@ class RemotePredictor:
         self._closed: list[int] = []
         self._next_id = 1
         self._connected = False
-        self.absence = "the draft has not been reached yet"  # why there are no predictions; empty while there are
+        self.absence = "the draft has not been reached yet"  # empty while it is there
         self.num_arrivals = 0
 
     def commit(self, sequence: Sequence) -> None:
@@ -66,6 +70,10 @@ class RemotePredictor:
             elif followed.empty_since is None:
                 followed.empty_since = followed.committed_at
             self._mark(followed)
+
+    def why_none(self, sequence: Sequence) -> str:
+        """Why there is no prediction for a sequence: the draft is away, or has dropped it."""
+        return self.absence or sequence.speculation.dropped
 
     def predict(self, sequence: Sequence, limit: int) -> list[int]:
         """At most `limit` predictions, after a wait that ends when they are there or patience does."""
@@ -175,7 +183,8 @@ class RemotePredictor:
         return PredictionChain(longest=self._longest_window(sequence))
 
     def _longest_window(self, sequence: Sequence) -> int:
-        return sequence.request.speculation.num_predictions + self._run_ahead
+        asked = sequence.request.speculation.num_predictions
+        return (self.num_predictions if asked is None else asked) + self._run_ahead
 
     def _grant(self, followed: _Followed, window: int) -> None:
         if followed.window != window:

@@ -56,7 +56,7 @@ async def _serve(setup: Setup, store: Path, address: str, probe: Probe) -> None:
     config = engine_config(setup)
     vocab_size = load_checkpoint(config.model).config.vocab_size
     predictor = ScriptedPredictor(script_finder(store), vocab_size=vocab_size)
-    server = TargetServer(config, ServerConfig(listen=address, drain_seconds=0), predictor=predictor)
+    server = TargetServer(config, ServerConfig(listen=address, drain_seconds=0), predictor=predictor, lookup=False)
     await server.start()
     try:
         await server.open()

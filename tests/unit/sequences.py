@@ -4,7 +4,7 @@ import functools
 import json
 from collections.abc import Iterable
 
-from services.engine.events import TokenRecord
+from services.engine.events import PredictionSource, TokenRecord
 from services.engine.output_text import OutputText
 from services.engine.request import Request, SamplingParams, SpeculationPolicy, StopConditions
 from services.engine.sequence import Sequence
@@ -74,4 +74,7 @@ def make_stream(capacity: int = 1 << 20) -> TokenStream:
 
 def records_of(tokens: Iterable[int], num_predicted: int = 0) -> list[TokenRecord]:
     """Return the records of drawn tokens, the first `num_predicted` of which had been predicted."""
-    return [TokenRecord(token_id, predicted=i < num_predicted) for i, token_id in enumerate(tokens)]
+    return [
+        TokenRecord(token_id, source=PredictionSource.DRAFT if i < num_predicted else None)
+        for i, token_id in enumerate(tokens)
+    ]

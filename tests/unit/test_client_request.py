@@ -42,11 +42,13 @@ OPTIONS = [
     ("token_records", True, {"output": {"token_records": True}}),
     ("logprobs", True, {"output": {"logprobs": True}}),
     ("top_candidates", 5, {"output": {"top_candidates": 5}}),
+    ("pass_reports", True, {"output": {"pass_reports": True}}),
     ("show_special_tokens", True, {"output": {"show_special_tokens": True}}),
     ("speculation", "never", {"speculation": {"mode": "SPECULATION_MODE_NEVER"}}),
     ("speculation", "auto", {"speculation": {"mode": "SPECULATION_MODE_AUTO"}}),
     ("speculation", "always", {"speculation": {"mode": "SPECULATION_MODE_ALWAYS"}}),
     ("num_predictions", 4, {"speculation": {"num_predictions": 4}}),
+    ("lookup", False, {"speculation": {"lookup": False}}),
     ("add_special_tokens", False, {"prompt": {"text": "p", "add_special_tokens": False}}),
     ("request_id", "", {"request_id": ""}),
 ]

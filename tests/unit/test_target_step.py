@@ -2,9 +2,19 @@
 
 import time
 from collections.abc import Sequence as Tokens
+from copy import deepcopy
 
 from services.engine.block_manager import BlockManager
-from services.engine.events import Chunk, Failed, Finished, FinishReason, Progress, SpeculationStats
+from services.engine.events import (
+    Chunk,
+    Failed,
+    Finished,
+    FinishReason,
+    PredictionSource,
+    Progress,
+    SourceStats,
+    SpeculationStats,
+)
 from services.engine.request import Request, SpeculationPolicy
 from services.engine.sampler import Sampler
 from services.engine.scheduler import Scheduler, SchedulerConfig
@@ -12,17 +22,15 @@ from services.engine.sequence import Sequence
 from services.engine.token_stream import TokenStream
 from services.target.speculation import Speculation
 from services.target.step import TargetStep
+from tests.silent_predictor import SilentPredictor
 from tests.unit.sequences import VOCAB_SIZE, make_request, make_sequence, make_stream
 from tests.unit.toy_model import DEVICE, ToyModel, next_token
 
 NUM_BLOCKS = 32
 
 
-class Foresight:
+class Foresight(SilentPredictor):
     """Predicts what will be drawn, and knows whom it follows."""
-
-    absence = ""
-    num_arrivals = 0
 
     def __init__(self) -> None:
         self.followed: set[Sequence] = set()
@@ -47,7 +55,7 @@ class Target:
         self.blocks = BlockManager(num_blocks=NUM_BLOCKS, block_size=4)
         self.scheduler = Scheduler(SchedulerConfig(max_rows=16, prefill_chunk=4, max_sequences=4), self.blocks)
         self.predictor = Foresight()
-        speculation = Speculation(self.predictor, vocab_size=VOCAB_SIZE)
+        speculation = Speculation([self.predictor], vocab_size=VOCAB_SIZE)
         self.driver = TargetStep(self.scheduler, ToyModel(self.blocks), Sampler(DEVICE), speculation, max_rows=16)
 
     def add(self, request: Request) -> tuple[Sequence, TokenStream]:
@@ -93,7 +101,7 @@ async def test_when_the_end_is_told_all_is_counted_and_given_back():
         def put(self, event) -> None:
             if isinstance(event, Finished):
                 stats = event.speculation
-                counts = SpeculationStats(stats.passes, [*stats.offered], [*stats.accepted])
+                counts = deepcopy(stats)
                 snapshots.append((counts, target.is_empty()))
             super().put(event)
 
@@ -103,7 +111,12 @@ async def test_when_the_end_is_told_all_is_counted_and_given_back():
         pass
     chunk, end = await read(stream)
     assert [record.predicted for record in chunk.records] == [False, *[True] * 3, False, *[True] * 2, False]
-    assert end.speculation == SpeculationStats(passes=3, offered=[2, 2, 1], accepted=[2, 2, 1])
+    assert end.speculation == SpeculationStats(
+        passes=3,
+        offered=[2, 2, 1],
+        accepted=[2, 2, 1],
+        by_source={PredictionSource.DRAFT: SourceStats(passes=2, offered=5, accepted=5)},
+    )
     assert snapshots == [(end.speculation, True)]
 
 

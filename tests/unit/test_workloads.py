@@ -14,17 +14,15 @@ from services.engine.scheduler import Scheduler, SchedulerConfig
 from services.engine.sequence import Sequence
 from services.target.speculation import Speculation
 from services.target.step import TargetStep
+from tests.silent_predictor import SilentPredictor
 from tests.unit.sequences import END, VOCAB_SIZE, make_request, make_sequence, make_stream
 from tests.unit.toy_model import DEVICE, Answer, ToyModel, answer_of, generate_alone, next_token
 
 BLOCK_SIZE = 4
 
 
-class RandomPredictor:
+class RandomPredictor(SilentPredictor):
     """Predicts right, wrong, too much, nothing, or what is no token; and knows whom it was told to follow."""
-
-    absence = ""
-    num_arrivals = 0
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -89,7 +87,7 @@ class Target:
         self.model = ToyModel(self.blocks)
         self.predictor = RandomPredictor(random)
         self.num_pauses = 0
-        speculation = Speculation(self.predictor, vocab_size=VOCAB_SIZE)
+        speculation = Speculation([self.predictor], vocab_size=VOCAB_SIZE)
         self.driver = TargetStep(self.scheduler, self.model, Sampler(DEVICE), speculation, max_rows=limits.max_rows)
 
     def step(self) -> None:

@@ -40,9 +40,12 @@ class GenerateOptions(TypedDict, total=False):
     logprobs: bool | None
     top_candidates: int | None
     show_special_tokens: bool | None
+    pass_reports: bool | None
     speculation: Literal["never", "auto", "always"] | None
     num_predictions: int | None
     """Predictions to verify in each pass, with `speculation="always"`."""
+    lookup: bool | None
+    """Whether the text may be predicted from its own repetitions."""
     add_special_tokens: bool | None
     request_id: str | None
 
@@ -66,8 +69,10 @@ _FIELDS = {
     "logprobs": "output.logprobs",
     "top_candidates": "output.top_candidates",
     "show_special_tokens": "output.show_special_tokens",
+    "pass_reports": "output.pass_reports",
     "speculation": "speculation.mode",
     "num_predictions": "speculation.num_predictions",
+    "lookup": "speculation.lookup",
     "add_special_tokens": "prompt.add_special_tokens",
     "request_id": "request_id",
 }
