@@ -30,7 +30,7 @@ class Predictor(Protocol):
         """At most `limit` ids that may follow `sequence.tokens`; a limit of 0 says that none are wanted for now."""
 
     def commit(self, sequence: Sequence) -> None:
-        """The sequence's tokens have grown, or it is new."""
+        """The sequence is new, or a pass over it has ended, in which its tokens may have grown."""
 
     def close(self, sequence: Sequence) -> None:
         """The sequence has ended or was dropped."""

@@ -1,22 +1,23 @@
 """ContextIndex: where the text of each live sequence repeats itself."""
 
+from collections import defaultdict
 from itertools import islice
 
 from services.engine.sequence import Sequence
 from services.target.suffix_automaton import SuffixAutomaton
 
-_MOST_AT_ONCE = 256  # tokens, well below a millisecond: the other sequences of the step wait for it
+_MOST_AT_ONCE = 256  # tokens, about half a millisecond: all sequences of the step wait for it
 
 
 class ContextIndex:
     """Keeps one automaton per sequence, over its prompt and what was generated."""
 
     def __init__(self) -> None:
-        self._automata: dict[Sequence, SuffixAutomaton] = {}
+        self._automata: defaultdict[Sequence, SuffixAutomaton] = defaultdict(SuffixAutomaton)
 
     def follow(self, sequence: Sequence) -> None:
-        """Take in some more of the sequence's tokens: a long prompt takes several calls."""
-        automaton = self._automata.setdefault(sequence, SuffixAutomaton())
+        """Take in some more of the sequence's tokens: a long prompt takes several calls, as it does several passes."""
+        automaton = self._automata[sequence]
         for token_id in islice(sequence.tokens, len(automaton), len(automaton) + _MOST_AT_ONCE):
             automaton.append(token_id)
 

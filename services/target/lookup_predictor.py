@@ -1,5 +1,6 @@
 """LookupPredictor: predicts that a text goes on as it did where it last read the same."""
 
+from collections import defaultdict
 from dataclasses import dataclass
 
 from services.engine.events import PredictionSource
@@ -45,7 +46,7 @@ class LookupPredictor:
         """`shortest_match` is in tokens; predictors with different ones may share an index."""
         self._index = index
         self._shortest_match = shortest_match
-        self._bets: dict[Sequence, _Bet] = {}
+        self._bets: defaultdict[Sequence, _Bet] = defaultdict(_Bet)
 
     def why_none(self, sequence: Sequence) -> str:
         """Why there is no prediction: the text is new."""
@@ -68,7 +69,7 @@ class LookupPredictor:
     def commit(self, sequence: Sequence) -> None:
         """Follow the sequence's tokens."""
         if sequence.request.speculation.lookup:
-            self._bets.setdefault(sequence, _Bet()).settle(sequence.tokens)
+            self._bets[sequence].settle(sequence.tokens)
             self._index.follow(sequence)
 
     def close(self, sequence: Sequence) -> None:

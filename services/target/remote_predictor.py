@@ -59,9 +59,13 @@ class RemotePredictor:
         self.num_arrivals = 0
 
     def commit(self, sequence: Sequence) -> None:
-        """The sequence's tokens have grown, or it is new; called by the engine thread."""
+        """The sequence is new, or a pass over it has ended; called by the engine thread."""
         with self._changed:
-            followed = self._followed.get(sequence) or self._follow(sequence)
+            followed = self._followed.get(sequence)
+            if followed is None:
+                followed = self._follow(sequence)
+            elif followed.num_committed == len(sequence.tokens):
+                return  # a part of the prompt was computed, which the draft knows
             followed.chain.commit(sequence.tokens[followed.num_committed :])
             followed.num_committed = len(sequence.tokens)
             followed.committed_at = time.monotonic()

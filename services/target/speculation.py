@@ -28,7 +28,13 @@ class Speculation:
         elif not self._sources:
             _explain(sequence, NoSpeculation.NO_PREDICTOR, "no draft is configured, and the lookup is switched off")
         else:
-            self._commit(sequence)
+            self.follow(sequence)
+
+    def follow(self, sequence: Sequence) -> None:
+        """Tell the predictors how far the sequence has come."""
+        if _is_allowed(sequence):
+            for source in self._sources:
+                source.predictor.commit(sequence)
 
     def extend(self, batch: Iterable[ScheduledRows], scheduler: Scheduler, *, max_rows: int) -> None:
         """Add predictions to the decoding rows, within what is left of the pass's row budget."""
@@ -46,8 +52,7 @@ class Speculation:
         sequence = rows.sequence
         num_accepted = sum(record.predicted for record in committed)
         sequence.speculation.count(rows.source, len(rows.predictions), num_accepted)
-        if _is_allowed(sequence):
-            self._commit(sequence)
+        self.follow(sequence)
 
     def observe(self, batch: Iterable[ScheduledRows], num_committed: int) -> None:
         """A step has ended: let the controllers learn from it, if it was of their making."""
@@ -62,10 +67,6 @@ class Speculation:
             for source in self._sources:
                 source.predictor.close(sequence)
 
-    def _commit(self, sequence: Sequence) -> None:
-        for source in self._sources:
-            source.predictor.commit(sequence)
-
     def _predict(self, rows: ScheduledRows, scheduler: Scheduler, spare_rows: int) -> None:
         began = time.monotonic()
         for source in self._sources:
@@ -74,7 +75,7 @@ class Speculation:
                 break
         if rows.predictions:
             rows.source = source.kind
-        elif min(spare_rows, rows.sequence.num_remaining - 1) > 0:
+        elif not rows.sequence.speculation.offered and min(spare_rows, rows.sequence.num_remaining - 1) > 0:
             self._explain_none(rows.sequence)
         rows.waiting = time.monotonic() - began
 

@@ -68,6 +68,7 @@ class TargetStep:
                 num_committed += self._commit(rows, next(results), verifying)
             else:
                 self._scheduler.settle(rows, 0)
+                self._speculation.follow(rows.sequence)
                 rows.sequence.report_progress()
         self._speculation.observe(batch, num_committed)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from services.engine.events import PredictionSource, TokenRecord
 from services.engine.output_text import OutputText
-from services.engine.request import Request, SamplingParams, SpeculationPolicy, StopConditions
+from services.engine.request import OutputOptions, Request, SamplingParams, SpeculationPolicy, StopConditions
 from services.engine.sequence import Sequence
 from services.engine.token_stream import TokenStream
 from services.engine.tokenizer import Tokenizer
@@ -41,6 +41,7 @@ def make_request(
     min_tokens: int = 0,
     stop_ids: Iterable[int] = (END,),
     stop_strings: Iterable[str] = (),
+    pass_reports: bool = False,
 ) -> Request:
     """Return a request with what the tests vary."""
     return Request(
@@ -54,6 +55,7 @@ def make_request(
             token_ids=frozenset(stop_ids),
             strings=tuple(stop_strings),
         ),
+        output=OutputOptions(pass_reports=pass_reports),
         speculation=speculation,
         deadline=deadline,
     )

@@ -184,6 +184,45 @@ async def test_a_draft_that_comes_back_is_asked_again_where_the_one_before_it_di
     assert predictor.asked[-1] == 3
 
 
+async def test_the_first_predictor_that_has_something_serves_a_sequence():
+    scheduler = make_scheduler()
+    add_decoding(scheduler, speculation=policy(3))
+    silent, first, second = Reciter(b""), Reciter(b"ab"), Reciter(b"xyz")
+    silent.source, first.source = PredictionSource.DRAFT, PredictionSource.LOOKUP
+    speculation = Speculation([silent, first, second], vocab_size=VOCAB_SIZE)
+    (rows,) = batch = scheduler.schedule()
+    speculation.extend(batch, scheduler, max_rows=64)
+    assert (bytes(rows.predictions), rows.source) == (b"ab", PredictionSource.LOOKUP)
+    assert rows.waiting > 0
+    assert (silent.asked, first.asked, second.asked) == ([3], [3], [])
+
+
+async def test_where_the_first_predictor_knows_no_token_the_next_one_is_asked():
+    scheduler = make_scheduler()
+    add_decoding(scheduler, speculation=policy(3))
+    batch = scheduler.schedule()
+    predictors = [Reciter([VOCAB_SIZE]), Reciter(b"ab")]
+    Speculation(predictors, vocab_size=VOCAB_SIZE).extend(batch, scheduler, max_rows=64)
+    assert predictions(batch) == [b"ab"]
+
+
+async def test_every_predictor_is_told_of_everything_and_all_excuses_are_given():
+    scheduler = make_scheduler()
+    sequence = add_decoding(scheduler, speculation=policy(3))
+    predictors = [Reciter(b""), Reciter(b""), Reciter(b"")]
+    for predictor, excuse in zip(predictors, ("it is new", "it has gone", "it is new"), strict=True):
+        predictor.excuse = excuse
+    speculation = Speculation(predictors, vocab_size=VOCAB_SIZE)
+    speculation.open(sequence)
+    speculation.extend(scheduler.schedule(), scheduler, max_rows=64)
+    speculation.follow(sequence)
+    speculation.close(sequence)
+    for predictor in predictors:
+        assert [what for what, _ in predictor.told] == ["commit 1", "commit 1", "close"]
+    assert sequence.speculation.why_not is NoSpeculation.UNAVAILABLE
+    assert sequence.speculation.detail == "it is new; it has gone"
+
+
 def test_acceptance_is_counted_by_position_and_by_source():
     stats = SpeculationStats()
     draft, lookup = PredictionSource.DRAFT, PredictionSource.LOOKUP

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence as Tokens
 from copy import deepcopy
+from dataclasses import replace
 
 from services.engine.block_manager import BlockManager
 from services.engine.events import (
@@ -15,7 +16,7 @@ from services.engine.events import (
     SourceStats,
     SpeculationStats,
 )
-from services.engine.request import Request, SpeculationPolicy
+from services.engine.request import OutputOptions, Request, SpeculationPolicy
 from services.engine.sampler import Sampler
 from services.engine.scheduler import Scheduler, SchedulerConfig
 from services.engine.sequence import Sequence
@@ -27,6 +28,7 @@ from tests.unit.sequences import VOCAB_SIZE, make_request, make_sequence, make_s
 from tests.unit.toy_model import DEVICE, ToyModel, next_token
 
 NUM_BLOCKS = 32
+REPORTED = OutputOptions(pass_reports=True)
 
 
 class Foresight(SilentPredictor):
@@ -88,6 +90,43 @@ async def test_progress_comes_before_tokens_and_the_end_is_last():
     assert progress == Progress(8, 10)
     assert len(chunk.records) == 3
     assert end.reason is FinishReason.MAX_TOKENS
+
+
+async def test_a_report_of_each_pass_comes_with_its_tokens_if_it_is_asked_for():
+    target = Target()
+    policy = SpeculationPolicy(num_predictions=3)
+    request = make_request(b"0123456789", max_tokens=8, stop_ids=[], speculation=policy, pass_reports=True)
+    _, stream = target.add(request)
+    while target.driver.step():
+        pass
+    *_, chunk, end = await read(stream)
+    counts = [(report.num_tokens, report.num_predicted, report.num_accepted) for report in chunk.reports]
+    stats = end.speculation
+    assert len(counts) == stats.passes
+    assert [sum(column) for column in zip(*counts, strict=True)] == [8, sum(stats.offered), sum(stats.accepted)]
+    assert counts[0] == (1, 0, 0), "a prompt has no predictions"
+    assert max(counts) == (4, 3, 3)
+    sources = [PredictionSource.DRAFT if predicted else None for _, predicted, _ in counts]
+    assert [report.source for report in chunk.reports] == sources
+    assert all(report.verifying > 0 and (report.waiting > 0) == (at > 0) for at, report in enumerate(chunk.reports))
+
+
+async def test_a_report_counts_what_was_committed_where_a_stop_cuts_a_run_short():
+    target = Target()
+    free = make_request(b"ab", max_tokens=8, stop_ids=[], speculation=SpeculationPolicy(num_predictions=7))
+    _, stream = target.add(free)
+    while target.driver.step():
+        pass
+    chunk, _ = await read(stream)
+    stop = chunk.records[3].token_id
+    assert stop not in [record.token_id for record in chunk.records[:3]]
+    _, stream = target.add(replace(free, stops=replace(free.stops, token_ids=frozenset([stop])), output=REPORTED))
+    while target.driver.step():
+        pass
+    chunk, end = await read(stream)
+    assert end.reason is FinishReason.STOP_TOKEN
+    reports = [(report.num_tokens, report.num_predicted, report.num_accepted) for report in chunk.reports]
+    assert reports == [(1, 0, 0), (3, 6, 3)]
 
 
 async def test_when_the_end_is_told_all_is_counted_and_given_back():
