@@ -72,28 +72,6 @@ async def test_what_was_generated_is_looked_up_too():
     assert lookup.predict() == b"cd"
 
 
-async def test_after_a_wrong_prediction_a_longer_match_is_asked_for_until_one_is_right():
-    lookup = Lookup(b"abcdefgh ab")
-    assert lookup.predict() == b"cd"
-    lookup.draw(b"!ab")
-    assert lookup.predict() == b"", "two tokens were not enough"
-    lookup.draw(b"cd")
-    assert lookup.predict() == b"efgh"
-    lookup.draw(b"e?ab")
-    assert lookup.predict() == b"cd", "the one before was right"
-
-
-async def test_however_many_went_wrong_a_long_match_is_tried():
-    text = bytes(range(100, 120))
-    lookup = Lookup(text + b"\0", max_tokens=1000)
-    for number in range(1, 10):
-        lookup.draw(text)
-        assert lookup.predict(limit=1) == bytes([number - 1])
-        lookup.draw(bytes([number]))
-    lookup.draw(text[:8])
-    assert lookup.predict() == b""
-
-
 async def test_a_long_prompt_is_taken_in_over_several_passes():
     prompt = bytes(number % 251 for number in range(2000))
     lookup = Lookup(prompt)
@@ -116,9 +94,7 @@ async def test_a_request_may_forbid_it():
 
 async def test_a_closed_sequence_is_forgotten():
     lookup = Lookup(b"abcabc")
-    lookup.predictor.predict(lookup.sequence, 4)
     lookup.predictor.close(lookup.sequence)
-    assert not lookup.predictor._bets
     assert not lookup.index._automata
 
 
@@ -129,22 +105,18 @@ async def test_sequences_do_not_see_each_other():
     assert [*lookup.predictor.predict(other, MANY)] == []
 
 
-async def test_long_matches_come_before_the_draft_and_short_ones_behind_it():
-    draft = SilentPredictor()
-    first, second, last = with_lookup(draft)
-    assert second is draft
-    cases = [(b"12345678 12345678", (True, True)), (b"1234 1234", (False, True)), (b"1", (False, False))]
-    for prompt, expected in cases:
-        sequence = make_sequence(make_request(prompt))
-        first.commit(sequence)
-        last.commit(sequence)
-        assert tuple(not predictor.why_none(sequence) for predictor in (first, last)) == expected
-        first.close(sequence)
-        last.close(sequence)
-
-
-async def test_without_a_draft_there_is_one_lookup():
-    (only,) = with_lookup(None)
-    sequence = make_sequence(make_request(b"12 12"))
-    only.commit(sequence)
-    assert only.why_none(sequence) == ""
+@pytest.mark.parametrize("draft", [SilentPredictor(), None], ids=["draft", "alone"])
+@pytest.mark.parametrize(
+    ("prompt", "has_long", "has_short"),
+    [(b"12345678 12345678", True, True), (b"12 12", False, True), (b"1", False, False)],
+)
+async def test_long_matches_are_asked_for_first_and_short_ones_last(draft, prompt, has_long, has_short):
+    first, *between, last = with_lookup(draft)
+    assert between == ([draft] if draft else [])
+    sequence = make_sequence(make_request(prompt))
+    for predictor in (first, last):
+        predictor.commit(sequence)
+    assert [not predictor.why_none(sequence) for predictor in (first, last)] == [has_long, has_short]
+    for predictor in (first, last):
+        predictor.close(sequence)
+        assert predictor.why_none(sequence)
