@@ -1,5 +1,7 @@
 """LookupPredictor: predicts that a text goes on as it did where it last read the same."""
 
+import sys
+
 from services.engine.events import PredictionSource
 from services.engine.predictor import Predictor
 from services.engine.sequence import Sequence
@@ -7,7 +9,7 @@ from services.target.context_index import ContextIndex
 
 # In the standard library's sources what follows a match of eight tokens is right three times in four, and for four
 # tokens on average: as far as a good draft gets. Behind one token it is right three times in ten.
-_LONG, _SHORT = 8, 1
+_LONG, _SHORT = range(8, sys.maxsize), range(1, 8)
 
 
 class LookupPredictor:
@@ -21,22 +23,22 @@ class LookupPredictor:
     num_predictions = 15  # with the row that they follow, as many as one reading of the weights serves
     num_arrivals = 0
 
-    def __init__(self, index: ContextIndex, *, shortest_match: int) -> None:
-        """`shortest_match` is in tokens; predictors with different ones may share an index."""
+    def __init__(self, index: ContextIndex, *, lengths: range) -> None:
+        """Only matches of these lengths, in tokens, are used; predictors with different ones may share an index."""
         self._index = index
-        self._shortest_match = shortest_match
+        self._lengths = lengths
 
     def why_none(self, sequence: Sequence) -> str:
         """Why there is no prediction: the text is new."""
         if not sequence.request.speculation.lookup:
             return "the request forbids the lookup"
-        is_found = self._index.match(sequence)[0] >= self._shortest_match
-        return "" if is_found else "the text does not repeat itself"
+        is_match = self._index.match(sequence)[0] in self._lengths
+        return "" if is_match else "the text does not repeat itself"
 
     def predict(self, sequence: Sequence, limit: int) -> list[int]:
         """What followed the latest earlier occurrence of the longest suffix; it may run into what it predicts."""
         length, end = self._index.match(sequence)
-        if length < self._shortest_match:
+        if length not in self._lengths:
             return []
         count = min(limit, length)
         repeated = sequence.tokens[end : end + count]
@@ -58,5 +60,5 @@ def with_lookup(draft: Predictor | None) -> list[Predictor]:
     Long and short ones are two predictors, as the ones may pay where the others do not.
     """
     index = ContextIndex()
-    long, short = (LookupPredictor(index, shortest_match=length) for length in (_LONG, _SHORT))
+    long, short = (LookupPredictor(index, lengths=lengths) for lengths in (_LONG, _SHORT))
     return [long, short] if draft is None else [long, draft, short]

@@ -41,6 +41,7 @@ class GenerateOptions(TypedDict, total=False):
     top_candidates: int | None
     show_special_tokens: bool | None
     pass_reports: bool | None
+    """One report per pass of the model, in `Chunk.pass_reports` and `Result.pass_reports`."""
     speculation: Literal["never", "auto", "always"] | None
     num_predictions: int | None
     """Predictions to verify in each pass, with `speculation="always"`."""
