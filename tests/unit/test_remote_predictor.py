@@ -63,6 +63,15 @@ async def test_commits_that_wait_become_one():
     assert predictor.sent() == [Commit(1, 5, [*b"abc"])]
 
 
+async def test_a_pass_that_adds_no_token_is_no_news():
+    predictor = Predictor()
+    sequence = predictor.add()
+    predictor.sent()
+    num_wakes = predictor.num_wakes
+    predictor.remote.commit(sequence)
+    assert (predictor.num_wakes, predictor.sent()) == (num_wakes, [])
+
+
 async def test_a_long_prompt_goes_in_pieces_and_sequences_take_turns():
     predictor = Predictor()
     long, short = predictor.add(bytes(2 * MAX_COMMIT + 1)), predictor.add()

@@ -36,6 +36,7 @@ class Foresight(SilentPredictor):
 
     def __init__(self) -> None:
         self.followed: set[Sequence] = set()
+        self.num_tokens: list[int] = []  # of the sequences, at each commit
 
     def predict(self, sequence: Sequence, limit: int) -> Tokens[int]:
         history = [*sequence.tokens]
@@ -45,6 +46,7 @@ class Foresight(SilentPredictor):
 
     def commit(self, sequence: Sequence) -> None:
         self.followed.add(sequence)
+        self.num_tokens.append(len(sequence.tokens))
 
     def close(self, sequence: Sequence) -> None:
         self.followed.remove(sequence)
@@ -90,6 +92,15 @@ async def test_progress_comes_before_tokens_and_the_end_is_last():
     assert progress == Progress(8, 10)
     assert len(chunk.records) == 3
     assert end.reason is FinishReason.MAX_TOKENS
+
+
+async def test_while_a_prompt_is_computed_the_predictors_hear_of_every_pass():
+    target = Target()
+    sequence, _ = target.add(make_request(b"0123456789", stop_ids=[]))
+    assert target.predictor.num_tokens == [10]
+    for _ in range(4):
+        target.driver.step()
+    assert target.predictor.num_tokens == [10, 10, 10, 11, len(sequence.tokens)]
 
 
 async def test_a_report_of_each_pass_comes_with_its_tokens_if_it_is_asked_for():

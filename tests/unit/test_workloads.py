@@ -12,6 +12,7 @@ from services.engine.request import Request, SpeculationMode, SpeculationPolicy
 from services.engine.sampler import Sampler
 from services.engine.scheduler import Scheduler, SchedulerConfig
 from services.engine.sequence import Sequence
+from services.target.lookup_predictor import with_lookup
 from services.target.speculation import Speculation
 from services.target.step import TargetStep
 from tests.silent_predictor import SilentPredictor
@@ -87,7 +88,7 @@ class Target:
         self.model = ToyModel(self.blocks)
         self.predictor = RandomPredictor(random)
         self.num_pauses = 0
-        speculation = Speculation([self.predictor], vocab_size=VOCAB_SIZE)
+        speculation = Speculation(with_lookup(self.predictor), vocab_size=VOCAB_SIZE)
         self.driver = TargetStep(self.scheduler, self.model, Sampler(DEVICE), speculation, max_rows=limits.max_rows)
 
     def step(self) -> None:
