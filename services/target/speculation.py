@@ -70,22 +70,23 @@ class Speculation:
     def _predict(self, rows: ScheduledRows, scheduler: Scheduler, spare_rows: int) -> None:
         began = time.monotonic()
         for source in self._sources:
-            if predictions := self._valid(source.predict(rows.sequence, spare_rows)):
-                scheduler.add_predictions(rows, predictions)
+            scheduler.add_predictions(rows, self._valid(source.predict(rows.sequence, spare_rows)))
+            if rows.predictions:
+                rows.source = source.kind
                 break
-        if rows.predictions:
-            rows.source = source.kind
-        elif not rows.sequence.speculation.offered and min(spare_rows, rows.sequence.num_remaining - 1) > 0:
-            self._explain_none(rows.sequence)
+        else:
+            self._explain_none(rows.sequence, spare_rows)
         rows.waiting = time.monotonic() - began
 
-    def _explain_none(self, sequence: Sequence) -> None:
+    def _explain_none(self, sequence: Sequence, spare_rows: int) -> None:
+        """Say why, where nothing was predicted yet and there was room for it."""
+        has_room = min(spare_rows, sequence.num_remaining - 1) > 0
+        if not self._sources or sequence.speculation.offered or not has_room:
+            return
         reasons = [source.why_none(sequence) for source in self._sources]
-        details = dict.fromkeys(detail for _, detail in reasons)
         is_slower = any(why_not is NoSpeculation.SLOWER for why_not, _ in reasons)
-        if reasons:
-            why_not = NoSpeculation.SLOWER if is_slower else NoSpeculation.UNAVAILABLE
-            _explain(sequence, why_not, "; ".join(details))
+        why_not = NoSpeculation.SLOWER if is_slower else NoSpeculation.UNAVAILABLE
+        _explain(sequence, why_not, "; ".join(dict.fromkeys(detail for _, detail in reasons)))
 
     def _valid(self, predictions: Iterable[int]) -> list[int]:
         """The predictions up to the first that is no token id."""

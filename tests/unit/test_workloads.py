@@ -88,7 +88,8 @@ class Target:
         self.model = ToyModel(self.blocks)
         self.predictor = RandomPredictor(random)
         self.num_pauses = 0
-        speculation = Speculation(with_lookup(self.predictor), vocab_size=VOCAB_SIZE)
+        self.lookup, *_ = predictors = with_lookup(self.predictor)
+        speculation = Speculation(predictors, vocab_size=VOCAB_SIZE)
         self.driver = TargetStep(self.scheduler, self.model, Sampler(DEVICE), speculation, max_rows=limits.max_rows)
 
     def step(self) -> None:
@@ -170,6 +171,7 @@ async def run_workload(
     assert target.scheduler.sequences == []
     assert target.blocks.num_free == num_blocks
     assert target.predictor.followed == {}
+    assert not target.lookup._index._automata
     return target, clients
 
 
