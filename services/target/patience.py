@@ -5,7 +5,7 @@ class Patience:
     """Follows the draft's delay: a little more than it usually takes, and nothing where that is too long or where the
     draft has stopped answering.
 
-    Times are in seconds, delays from the commit that left a sequence without predictions.
+    Times are in seconds, delays from the commit, or the end of a pause, that left a sequence without predictions.
     """
 
     _MARGIN = 1.5

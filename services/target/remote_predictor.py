@@ -25,7 +25,7 @@ class _Followed:
     chain: PredictionChain
     num_committed: int = 0
     committed_at: float = 0.0
-    empty_since: float | None = None  # when the commit was that left no prediction, unless there are any
+    empty_since: float | None = None  # when predictions were first wanted that are not there yet
     window: int = 0
     num_sent: int = 0
     window_sent: int = 0
@@ -69,7 +69,7 @@ class RemotePredictor:
             followed.chain.commit(sequence.tokens[followed.num_committed :])
             followed.num_committed = len(sequence.tokens)
             followed.committed_at = time.monotonic()
-            if followed.chain.tokens:
+            if followed.chain.tokens or not followed.window:
                 followed.empty_since = None
             elif followed.empty_since is None:
                 followed.empty_since = followed.committed_at
@@ -192,6 +192,8 @@ class RemotePredictor:
 
     def _grant(self, followed: _Followed, window: int) -> None:
         if followed.window != window:
+            if not followed.window and not followed.chain.tokens:
+                followed.empty_since = time.monotonic()
             followed.window = window
             self._mark(followed)
 

@@ -34,6 +34,10 @@ class Source:
         self._had_a_choice |= is_automatic(sequence) and not self.predictor.why_none(sequence)
         return [*self.predictor.predict(sequence, max(0, limit))][: max(0, limit)]
 
+    def rest(self, sequence: Sequence) -> None:
+        """Another source serves the sequence for now: a draft must not run ahead on cores that the target needs."""
+        self.predictor.predict(sequence, 0)
+
     def observe(self, seconds: float, num_committed: int) -> None:
         """A step has ended; it says something of this source only if there was something to predict or to withhold."""
         if self._had_a_choice:

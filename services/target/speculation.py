@@ -69,10 +69,13 @@ class Speculation:
 
     def _predict(self, rows: ScheduledRows, scheduler: Scheduler, spare_rows: int) -> None:
         began = time.monotonic()
-        for source in self._sources:
+        sources = iter(self._sources)
+        for source in sources:
             scheduler.add_predictions(rows, self._valid(source.predict(rows.sequence, spare_rows)))
             if rows.predictions:
                 rows.source = source.kind
+                for spared in sources:  # those that are left
+                    spared.rest(rows.sequence)
                 break
         else:
             self._explain_none(rows.sequence, spare_rows)

@@ -1,6 +1,7 @@
 """RemotePredictor: what a draft is told of the live sequences, and what becomes of what it says."""
 
 import threading
+import time
 
 import pytest
 
@@ -213,6 +214,25 @@ async def test_predictions_that_never_come_are_not_waited_for_for_ever():
     for _ in range(5):
         predictor.draw(sequence, b"x")
         assert predictor.remote.predict(sequence, 4) == []
+
+
+async def test_a_pause_is_no_delay_of_the_draft(monkeypatch):
+    now, delays = 100.0, []
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(Patience, "arrived", lambda self, delay: delays.append(delay))
+    predictor = Predictor()
+    sequence = predictor.add()
+    now += 1
+    assert predictor.hear(5, b"a")
+    predictor.draw(sequence, b"x")
+    predictor.remote.predict(sequence, 0)
+    now += 1000
+    predictor.draw(sequence, b"y")
+    now += 1000
+    predictor.remote.predict(sequence, 2)
+    now += 3
+    assert predictor.hear(7, b"b", epoch=2)
+    assert delays == [1, 3]
 
 
 async def test_a_flood_takes_no_room():
