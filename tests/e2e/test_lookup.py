@@ -7,7 +7,7 @@ import pytest
 
 from outrider import Client, NoSpeculationReason, PredictionSource, Result, SourceStats
 from services.engine.events import PredictionSource as EngineSource
-from services.engine.request import SpeculationMode, SpeculationPolicy
+from services.engine.request import Request, SpeculationMode, SpeculationPolicy
 from services.target.lookup_predictor import with_lookup
 from tests.e2e.draft_rig import GREEDY, SAMPLED, Options, assert_same
 from tests.e2e.draft_rig import PROMPT as OTHER
@@ -149,19 +149,35 @@ def test_a_request_may_switch_it_off(target: RunningTarget):
     assert (stats.num_spec_steps, stats.mean_acceptance_length, stats.acceptance_histogram) == (0, 0, ())
 
 
-async def test_eight_sequences_that_preempt_one_another():
-    def asked(number: int, mode: SpeculationMode):
-        prompt = stepper.tokenizer.encode(CLASS * 2 + OTHER[: 10 * number], add_special_tokens=False)
-        wanted = request(prompt, max_tokens=120, seed=number, temperature=0.7 * (number % 2))
-        return replace(wanted, speculation=SpeculationPolicy(mode=mode))
+def asked(stepper: Stepper, number: int, mode: SpeculationMode, received: tuple[int, ...] = ()) -> Request:
+    """One of several requests for text that repeats itself, greedy and sampled in turn."""
+    prompt = stepper.tokenizer.encode(CLASS * 2 + OTHER[: 10 * number], add_special_tokens=False)
+    wanted = request(prompt, max_tokens=120, seed=number, temperature=0.7 * (number % 2), received=received)
+    return replace(wanted, speculation=SpeculationPolicy(mode=mode))
 
+
+async def test_eight_sequences_that_preempt_one_another():
     stepper = Stepper("demo")
-    alone = [await stepper.complete(asked(number, SpeculationMode.NEVER)) for number in range(8)]
+    alone = [await stepper.complete(asked(stepper, number, SpeculationMode.NEVER)) for number in range(8)]
     stepper = Stepper("demo", num_blocks=40, predictors=with_lookup(None))
-    generations = [stepper.submit(asked(number, SpeculationMode.ALWAYS)) for number in range(8)]
+    generations = [stepper.submit(asked(stepper, number, SpeculationMode.ALWAYS)) for number in range(8)]
     stepper.run()
     together = [await generation.transcript() for generation in generations]
     assert [mine.difference(other) for mine, other in zip(together, alone, strict=True)] == [None] * 8
     assert stepper.scheduler.num_preemptions > 0
     counts = [generation.end.speculation.by_source[EngineSource.LOOKUP] for generation in generations]
     assert 0 < sum(count.accepted for count in counts) < sum(count.offered for count in counts)
+
+
+@pytest.mark.parametrize("number", [0, 1], ids=["greedy", "sampled"])
+async def test_a_generation_is_taken_up_from_any_cut(number: int):
+    whole = await Stepper("demo").complete(asked(Stepper("demo"), number, SpeculationMode.NEVER))
+    stepper = Stepper("demo", predictors=with_lookup(None))
+    num_accepted = 0
+    for cut in (1, 2, 30, 77, 118):
+        generation = stepper.submit(asked(stepper, number, SpeculationMode.ALWAYS, whole.token_ids[:cut]))
+        stepper.run()
+        rest = await generation.transcript()
+        assert (rest.token_ids, rest.records) == (whole.token_ids[cut:], whole.records[cut:])
+        num_accepted += sum(generation.end.speculation.accepted)
+    assert num_accepted > 0
