@@ -26,11 +26,16 @@ class RunningTarget:
     """A server on a free port, with an event loop on a thread of its own."""
 
     def __init__(
-        self, engine: EngineConfig, server: ServerConfig, predictor: Predictor | None, drafts: Sequence[str]
+        self,
+        engine: EngineConfig,
+        server: ServerConfig,
+        predictor: Predictor | None,
+        drafts: Sequence[str],
+        lookup: bool,
     ) -> None:
         self._thread = LoopThread()
         try:
-            self.server: TargetServer = self.call(_make(engine, server, predictor, drafts))
+            self.server: TargetServer = self.call(_make(engine, server, predictor, drafts, lookup))
             self.address: str = self.call(self.server.start())
         except BaseException:
             self._thread.close()
@@ -88,6 +93,7 @@ def target_server(
     *,
     predictor: Predictor | None = None,
     drafts: Sequence[str] = (),
+    lookup: bool = False,
     server: ServerConfig | None = None,
     loads: bool = True,
     **engine: Any,
@@ -95,7 +101,8 @@ def target_server(
     """Serve a model; `engine` are fields of EngineConfig. Without `loads` the caller runs `server.open()` itself."""
     settings = {"isa": resolve_isa(), "threads": 1, "kv_blocks": 64, **engine}
     config = EngineConfig(model=model, **settings)
-    running = RunningTarget(config, server or ServerConfig(listen="127.0.0.1:0", drain_seconds=0), predictor, drafts)
+    server = server or ServerConfig(listen="127.0.0.1:0", drain_seconds=0)
+    running = RunningTarget(config, server, predictor, drafts, lookup)
     try:
         if loads:
             running.call(running.server.open())
@@ -114,6 +121,6 @@ def wait_until(condition: Callable[[], object]) -> None:
 
 
 async def _make(
-    engine: EngineConfig, server: ServerConfig, predictor: Predictor | None, drafts: Sequence[str]
+    engine: EngineConfig, server: ServerConfig, predictor: Predictor | None, drafts: Sequence[str], lookup: bool
 ) -> TargetServer:
-    return TargetServer(engine, server, predictor=predictor, drafts=drafts)
+    return TargetServer(engine, server, predictor=predictor, drafts=drafts, lookup=lookup)

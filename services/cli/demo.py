@@ -66,6 +66,7 @@ def _show(address: str, out: Terminal, max_tokens: int) -> None:
                 seed=_SEED,
                 speculation="always",
                 num_predictions=_NUM_PREDICTIONS,
+                lookup=False,  # what is shown in colour is the draft's
                 token_records=True,
             )
             with client.stream(prompt, **options) as stream:

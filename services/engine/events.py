@@ -27,6 +27,13 @@ class Candidate:
     logprob: float
 
 
+class PredictionSource(Enum):
+    """Where predictions come from."""
+
+    DRAFT = auto()
+    LOOKUP = auto()
+
+
 @dataclass(frozen=True, slots=True)
 class TokenRecord:
     """What the model thought of one generated token; log-probabilities are None where not asked."""
@@ -35,7 +42,12 @@ class TokenRecord:
     raw_logprob: float | None = None
     logprob: float | None = None
     candidates: tuple[Candidate, ...] = ()
-    predicted: bool = False
+    source: PredictionSource | None = None  # that had predicted it, if one had
+
+    @property
+    def predicted(self) -> bool:
+        """Whether the token had been predicted."""
+        return self.source is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +59,18 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class PassReport:
+    """What one pass did for one sequence; times are in seconds, and all sequences of the pass share `verifying`."""
+
+    source: PredictionSource | None  # None where nothing was predicted
+    num_predicted: int
+    waiting: float  # for predictions
+    verifying: float  # the model and the sampler
+    num_tokens: int = 0  # committed
+    num_accepted: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Chunk:
     """Text that is safe to release, and every token committed since the chunk before.
 
@@ -55,6 +79,11 @@ class Chunk:
 
     text: str
     records: tuple[TokenRecord, ...]
+    reports: tuple[PassReport, ...] = ()  # of the passes that gave the tokens, if asked for
+
+    def __add__(self, later: "Chunk") -> "Chunk":
+        """One chunk for two."""
+        return Chunk(self.text + later.text, self.records + later.records, self.reports + later.reports)
 
 
 @dataclass(slots=True)
@@ -77,21 +106,36 @@ class NoSpeculation(Enum):
 
 
 @dataclass(slots=True)
+class SourceStats:
+    """How the predictions of one source fared."""
+
+    passes: int = 0  # that verified any
+    offered: int = 0
+    accepted: int = 0
+
+
+@dataclass(slots=True)
 class SpeculationStats:
     """How the predictions of one sequence fared; position i counts the i-th prediction of each pass."""
 
     passes: int = 0  # that drew at least one token
     offered: list[int] = field(default_factory=list)
     accepted: list[int] = field(default_factory=list)
+    by_source: dict[PredictionSource, SourceStats] = field(default_factory=dict)
     why_not: NoSpeculation | None = None  # the latest reason; it matters where nothing was offered
     detail: str = ""
     dropped: str = ""  # why the draft follows the sequence no longer; empty while it does
     losses: int = 0  # of the draft, while it followed the sequence, or of the sequence by the draft
     returns: int = 0
 
-    def count(self, num_offered: int, num_accepted: int) -> None:
-        """Add one pass that drew, with its predictions."""
+    def count(self, source: PredictionSource | None, num_offered: int, num_accepted: int) -> None:
+        """Add one pass that drew, with its predictions, if it had a source of any."""
         self.passes += 1
+        if source is not None:
+            stats = self.by_source.setdefault(source, SourceStats())
+            stats.passes += 1
+            stats.offered += num_offered
+            stats.accepted += num_accepted
         missing = num_offered - len(self.offered)
         self.offered.extend([0] * missing)
         self.accepted.extend([0] * missing)

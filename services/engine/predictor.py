@@ -3,6 +3,7 @@
 from collections.abc import Sequence as Tokens
 from typing import Protocol
 
+from services.engine.events import PredictionSource
 from services.engine.sequence import Sequence
 
 
@@ -13,17 +14,23 @@ class Predictor(Protocol):
     return at once.
     """
 
-    absence: str
-    """Why it predicts nothing at present; empty where it does."""
+    source: PredictionSource
+    """As what its predictions are counted."""
+
+    num_predictions: int
+    """How many to verify in a pass where the request leaves it open."""
 
     num_arrivals: int
     """How often what it predicts with has come, or come back: what was measured of it before that is void."""
+
+    def why_none(self, sequence: Sequence) -> str:
+        """Why it has no prediction for a sequence at present; empty where it may have some."""
 
     def predict(self, sequence: Sequence, limit: int) -> Tokens[int]:
         """At most `limit` ids that may follow `sequence.tokens`; a limit of 0 says that none are wanted for now."""
 
     def commit(self, sequence: Sequence) -> None:
-        """The sequence's tokens have grown, or it is new."""
+        """The sequence is new, or a pass over it has ended, in which its tokens may have grown."""
 
     def close(self, sequence: Sequence) -> None:
         """The sequence has ended or was dropped."""

@@ -20,7 +20,8 @@ class SpeculationPolicy:
     """What the caller wants of speculation; it never changes the output."""
 
     mode: SpeculationMode = SpeculationMode.AUTO
-    num_predictions: int = 4  # per pass, an upper bound
+    num_predictions: int | None = None  # per pass, an upper bound; None leaves it to the source
+    lookup: bool = True  # whether the text's own repetitions may be used
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +68,7 @@ class OutputOptions:
     logprobs: bool = False
     num_candidates: int = 0
     show_special_tokens: bool = False
+    pass_reports: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

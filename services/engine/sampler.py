@@ -3,7 +3,7 @@
 from collections.abc import Sequence as Rows
 from dataclasses import dataclass
 
-from services.engine.events import Candidate, FinishReason, TokenRecord
+from services.engine.events import Candidate, FinishReason, PredictionSource, TokenRecord
 from services.engine.native import Device, Logits, Samples
 from services.engine.native import Sampler as NativeSampler
 from services.engine.scheduler import ScheduledRows
@@ -50,20 +50,22 @@ def _longest_run(samples: Samples, first_row: int, rows: ScheduledRows) -> Drawn
             return Drawn(records, failure)
         token_id = int(samples.token_ids[row])
         predicted = offset < len(rows.predictions) and rows.predictions[offset] == token_id
-        records.append(_record(samples, row, token_id, rows, predicted=predicted))
+        records.append(_record(samples, row, token_id, rows, rows.source if predicted else None))
         if not predicted:
             break
     return Drawn(records, None)
 
 
-def _record(samples: Samples, row: int, token_id: int, rows: ScheduledRows, *, predicted: bool) -> TokenRecord:
+def _record(
+    samples: Samples, row: int, token_id: int, rows: ScheduledRows, source: PredictionSource | None
+) -> TokenRecord:
     output = rows.sequence.request.output
     if not output.logprobs and not output.num_candidates:
-        return TokenRecord(token_id, predicted=predicted)
+        return TokenRecord(token_id, source=source)
     return TokenRecord(
         token_id,
         raw_logprob=float(samples.raw_logprobs[row]),
         logprob=float(samples.logprobs[row]),
         candidates=tuple(Candidate(*candidate) for candidate in samples.candidates(row)),
-        predicted=predicted,
+        source=source,
     )

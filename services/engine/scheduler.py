@@ -5,6 +5,7 @@ from bisect import insort
 from dataclasses import dataclass, field
 
 from services.engine.block_manager import BlockManager
+from services.engine.events import PredictionSource
 from services.engine.sequence import Sequence
 
 
@@ -16,6 +17,8 @@ class ScheduledRows:
     num_tokens: int
     draws: bool  # the run reaches the sequence's last token, so that the next one is drawn
     predictions: list[int] = field(default_factory=list)
+    source: PredictionSource | None = None  # of the predictions
+    waiting: float = 0.0  # seconds, for them
 
     @property
     def is_decode(self) -> bool:

@@ -3,13 +3,14 @@
 import math
 import time
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from services.engine.events import (
     Chunk,
     Failed,
     Finished,
     FinishReason,
+    PassReport,
     Progress,
     Refused,
     SpeculationStats,
@@ -99,11 +100,12 @@ class Sequence:
         if not self.timings.prefilled:
             self._stream.put(Progress(self.num_computed, self.num_prompt + len(self.request.received)))
 
-    def commit(self, records: Iterable[TokenRecord]) -> int:
+    def commit(self, records: Iterable[TokenRecord], report: PassReport | None = None) -> int:
         """Append drawn tokens up to one that ends the generation, deliver them, and say how many were taken.
 
-        The token that heals the prompt is none of the generation's. The caller follows an end with `deliver_end`, once
-        nothing of the sequence changes any more.
+        The token that heals the prompt is none of the generation's. A report of their pass goes with the others,
+        completed by what became of its predictions. The caller follows an end with `deliver_end`, once nothing of the
+        sequence changes any more.
         """
         if self.is_healing:
             self._heal(next(iter(records)).token_id)
@@ -120,7 +122,7 @@ class Sequence:
         self.sampling.commit([record.token_id for record in taken])
         if self.is_finished:
             text += self._text.finish()
-        self._stream.put(Chunk(text, tuple(taken)))
+        self._stream.put(Chunk(text, tuple(taken), () if report is None else (_completed(report, taken),)))
         return len(taken)
 
     def finish(self, reason: FinishReason) -> None:
@@ -214,3 +216,7 @@ def _expiry(request: Request, arrived: float) -> tuple[float, FinishReason]:
     deadline = math.inf if request.deadline is None else request.deadline
     limit = math.inf if request.stops.time_limit is None else arrived + request.stops.time_limit
     return (limit, FinishReason.TIME_LIMIT) if limit < deadline else (deadline, FinishReason.DEADLINE)
+
+
+def _completed(report: PassReport, taken: list[TokenRecord]) -> PassReport:
+    return replace(report, num_tokens=len(taken), num_accepted=sum(record.predicted for record in taken))

@@ -44,7 +44,7 @@ class TokenStream:
             self._num_tokens += len(event.records)
         match self._events[-1] if self._events else None, event:
             case Chunk() as last, Chunk():
-                self._events[-1] = Chunk(last.text + event.text, last.records + event.records)
+                self._events[-1] = last + event
             case Progress(), Progress():
                 self._events[-1] = event
             case _:

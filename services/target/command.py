@@ -18,6 +18,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="HOST:PORT",
         help="a draft service; several may be given: the next is tried when one fails",
     )
+    parser.add_argument(
+        "--lookup",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="predict that a text goes on as where it read the same before (default: it does)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -25,6 +31,6 @@ def run(arguments: argparse.Namespace) -> int:
 
     def make() -> TargetServer:
         engine, server = engine_config(arguments), server_config(arguments)
-        return TargetServer(engine, server, name=arguments.name, drafts=arguments.draft)
+        return TargetServer(engine, server, name=arguments.name, drafts=arguments.draft, lookup=arguments.lookup)
 
     return run_service("target", make)

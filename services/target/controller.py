@@ -21,9 +21,10 @@ class Pace:
 
 
 class Controller:
-    """For the sequences that leave it to us, tries both ways and keeps to the faster one, looking again now and then.
+    """For the sequences that leave it to us, tries a source both ways and keeps to the faster one, looking again now
+    and then.
 
-    A step is of one kind as a whole: with predictions wherever there are any, or without.
+    A step is of one kind as a whole: with the source's predictions wherever there are any, or without.
     """
 
     _TRIAL = 16  # steps of one kind before the two are compared
@@ -45,12 +46,16 @@ class Controller:
         """Whether the next step's predictions are worth their cost."""
         return self._speculates
 
-    def limit(self, sequence: Sequence) -> int:
-        """How many predictions to verify for a sequence: the last place of what remains is the target's own."""
+    def limit(self, sequence: Sequence, *, default: int) -> int:
+        """How many predictions to verify for a sequence, at most `default` where the request leaves the number open.
+
+        The last place of what remains is the target's own.
+        """
         policy = sequence.request.speculation
         if policy.mode is SpeculationMode.AUTO and not self._speculates:
             return 0
-        return min(policy.num_predictions, sequence.num_remaining - 1)
+        most = default if policy.num_predictions is None else policy.num_predictions
+        return min(most, sequence.num_remaining - 1)
 
     def observe(self, seconds: float, num_tokens: int) -> None:
         """A step of decoding took so long for so many tokens; decides the kind of those that follow."""

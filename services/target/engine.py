@@ -4,6 +4,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable
+from collections.abc import Sequence as Predictors
 from importlib.metadata import version
 
 from services.engine.block_manager import BlockManager
@@ -34,7 +35,7 @@ class TargetEngine:
         model: LoadedModel,
         config: EngineConfig,
         *,
-        predictor: Predictor | None = None,
+        predictors: Predictors[Predictor] = (),
         on_failure: Callable[[], None],
     ) -> None:
         self.config = config
@@ -52,16 +53,16 @@ class TargetEngine:
             max_sequences=config.max_sequences,
             max_blocks=model.max_blocks,
         )
-        speculation = Speculation(predictor, vocab_size=model.checkpoint.config.vocab_size)
+        speculation = Speculation(predictors, vocab_size=model.checkpoint.config.vocab_size)
         self._step = TargetStep(self.scheduler, runner, Sampler(model.device), speculation, max_rows=config.max_rows)
         self._loop = EngineLoop(self._step, on_failure=on_failure)
 
     @classmethod
     def open(
-        cls, config: EngineConfig, *, predictor: Predictor | None = None, on_failure: Callable[[], None]
+        cls, config: EngineConfig, *, predictors: Predictors[Predictor] = (), on_failure: Callable[[], None]
     ) -> "TargetEngine":
         """Load the configured model, which takes long, and start the engine thread; raises CheckpointError."""
-        engine = cls(LoadedModel.load(config), config, predictor=predictor, on_failure=on_failure)
+        engine = cls(LoadedModel.load(config), config, predictors=predictors, on_failure=on_failure)
         engine._loop.start()
         return engine
 

@@ -5,7 +5,8 @@ class Patience:
     """Follows the draft's delay: a little more than it usually takes, and nothing where that is too long or where the
     draft has stopped answering, but for one try after a long while.
 
-    Times are in seconds, of a clock that only goes forward; delays count from the commit that was waited behind.
+    Times are in seconds, of a clock that only goes forward; delays count from the commit, or the end of
+    a pause, that was waited behind.
     """
 
     _MARGIN = 1.5
@@ -25,7 +26,7 @@ class Patience:
         self._missed_at = float("-inf")
 
     def seconds(self, now: float) -> float:
-        """How long to wait for an answer to a commit of this moment."""
+        """How long to wait for an answer to what is asked at this moment."""
         if self._misses >= self._MISSES or self._delay > self._longest:
             return self._longest if now > self._missed_at + self._REST * self._longest else 0.0
         return min(self._longest, self._delay * self._MARGIN)
@@ -37,9 +38,9 @@ class Patience:
             self._delay = min(self._delay, self._longest)
         self._delay += self._WEIGHT * (min(delay, self._LARGEST * self._longest) - self._delay)
 
-    def missed(self, committed_at: float, now: float) -> None:
-        """A wait behind a commit of that moment has ended without them; what one silence costs many counts once."""
-        if committed_at <= self._missed_at:
+    def missed(self, asked_at: float, now: float) -> None:
+        """A wait for an answer to what was asked then has ended without one; a silence that many hear counts once."""
+        if asked_at <= self._missed_at:
             return
         self._missed_at = now
         self._misses += 1

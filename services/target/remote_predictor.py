@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from services.engine.events import PredictionSource
 from services.engine.sequence import Sequence
 from services.rpc.draft_protocol import MAX_COMMIT
 from services.target.draft_messages import Close, Commit, Open, Outgoing, Window
@@ -23,9 +24,9 @@ class _Followed:
     sequence_id: int
     chain: PredictionChain
     num_committed: int = 0
-    committed_at: float = 0.0
-    is_empty: bool = False  # since a commit that left no prediction
-    tells_delay: bool = False  # whether what arrives now answers the last commit, as far as one can tell
+    asked_at: float = 0.0  # when the draft last was: by a commit, or the end of a pause
+    is_empty: bool = False  # since then, without a prediction though some are wanted
+    tells_delay: bool = False  # whether what arrives now answers what was asked last, as far as one can tell
     window: int = 0
     num_sent: int = 0
     window_sent: int = 0
@@ -40,6 +41,9 @@ class RemotePredictor:
     nothing piles up behind a slow link.
     """
 
+    source = PredictionSource.DRAFT
+    num_predictions = 4
+
     def __init__(self, *, run_ahead: int, patience: Patience, on_outgoing: Callable[[], None]) -> None:
         """`run_ahead` is the credit beyond what the next pass can verify; `on_outgoing` is called on any thread."""
         self._run_ahead = run_ahead
@@ -52,19 +56,27 @@ class RemotePredictor:
         self._closed: list[int] = []
         self._next_id = 1
         self._connected = False
-        self.absence = "the draft has not been reached yet"  # why there are no predictions; empty while there are
+        self.absence = "the draft has not been reached yet"  # empty while it is there
         self.num_arrivals = 0
 
     def commit(self, sequence: Sequence) -> None:
-        """The sequence's tokens have grown, or it is new; called by the engine thread."""
+        """The sequence is new, or a pass over it has ended; called by the engine thread."""
         with self._changed:
-            followed = self._followed.get(sequence) or self._follow(sequence)
+            followed = self._followed.get(sequence)
+            if followed is None:
+                followed = self._follow(sequence)
+            elif followed.num_committed == len(sequence.tokens):
+                return  # a part of the prompt was computed, which the draft knows
             followed.chain.commit(sequence.tokens[followed.num_committed :])
             followed.num_committed = len(sequence.tokens)
-            followed.committed_at = time.monotonic()
+            followed.asked_at = time.monotonic()
             followed.tells_delay = not followed.is_empty  # else an earlier commit may be what is answered
-            followed.is_empty = not followed.chain.tokens
+            followed.is_empty = bool(followed.window) and not followed.chain.tokens
             self._mark(followed)
+
+    def why_none(self, sequence: Sequence) -> str:
+        """Why there is no prediction for a sequence: the draft is away, or has dropped it."""
+        return self.absence or sequence.speculation.dropped
 
     def predict(self, sequence: Sequence, limit: int) -> list[int]:
         """At most `limit` predictions, after a wait that ends when they are there or patience does."""
@@ -123,7 +135,7 @@ class RemotePredictor:
             )
             if is_useful:
                 if followed.is_empty and followed.tells_delay:
-                    self._patience.arrived(time.monotonic() - followed.committed_at)
+                    self._patience.arrived(time.monotonic() - followed.asked_at)
                 followed.is_empty = False
                 self._changed.notify_all()
             return is_useful
@@ -149,12 +161,12 @@ class RemotePredictor:
         def is_over() -> bool:
             return len(followed.chain.tokens) >= limit or not self._is_followed(followed)
 
-        left = followed.committed_at + self._patience.seconds(followed.committed_at) - time.monotonic()
+        left = followed.asked_at + self._patience.seconds(followed.asked_at) - time.monotonic()
         if left <= 0:
             return
         followed.tells_delay = True
         if not self._changed.wait_for(is_over, left) and not followed.chain.tokens:
-            self._patience.missed(followed.committed_at, time.monotonic())
+            self._patience.missed(followed.asked_at, time.monotonic())
 
     def _follow(self, sequence: Sequence) -> _Followed:
         followed = _Followed(sequence, self._next_id, self._new_chain(sequence))
@@ -178,10 +190,13 @@ class RemotePredictor:
         return PredictionChain(longest=self._longest_window(sequence))
 
     def _longest_window(self, sequence: Sequence) -> int:
-        return sequence.request.speculation.num_predictions + self._run_ahead
+        asked = sequence.request.speculation.num_predictions
+        return (self.num_predictions if asked is None else asked) + self._run_ahead
 
     def _grant(self, followed: _Followed, window: int) -> None:
         if followed.window != window:
+            if not followed.window and not followed.chain.tokens:
+                followed.asked_at, followed.is_empty, followed.tells_delay = time.monotonic(), True, True
             followed.window = window
             self._mark(followed)
 

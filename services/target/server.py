@@ -19,6 +19,7 @@ from services.rpc.server import RpcServer
 from services.rpc.server_config import ServerConfig
 from services.target.draft_client import DraftClient
 from services.target.engine import TargetEngine
+from services.target.lookup_predictor import with_lookup
 from services.target.servicer import GenerationServicer
 
 logger = logging.getLogger(__name__)
@@ -38,15 +39,18 @@ class TargetServer:
         name: str | None = None,
         predictor: Predictor | None = None,
         drafts: Sequence[str] = (),
+        lookup: bool = True,
     ) -> None:
         """`name` is what clients see as the model's name, by default that of its folder; `drafts` are addresses of
-        draft services, tried in turn, which predict unless there is another predictor.
+        draft services, tried in turn, which predict unless there is another predictor. With `lookup`, what a text
+        repeats of itself is predicted too.
         """
         self._config = engine
         self._drain_seconds = server.drain_seconds
         self._name = name or engine.model.resolve().name
         self._draft = DraftClient(drafts) if drafts and predictor is None else None
-        self._predictor = self._draft.predictor if self._draft else predictor
+        draft = self._draft.predictor if self._draft else predictor
+        self._predictors = with_lookup(draft) if lookup else [draft] if draft else []
         self._host = EngineHost(self._open_engine)
         self._admission = Admission(engine.max_sequences + server.max_queue)
         self._servicer = GenerationServicer(self._admission)
@@ -101,7 +105,7 @@ class TargetServer:
         await self._host.close()
 
     def _open_engine(self, on_failure: Callable[[], None]) -> TargetEngine:
-        return TargetEngine.open(self._config, predictor=self._predictor, on_failure=on_failure)
+        return TargetEngine.open(self._config, predictors=self._predictors, on_failure=on_failure)
 
 
 async def _warm_up(engine: TargetEngine) -> None:

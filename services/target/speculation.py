@@ -2,78 +2,95 @@
 
 import time
 from collections.abc import Iterable
-from collections.abc import Sequence as Records
+from collections.abc import Sequence as Predictors
 
 from services.engine.events import NoSpeculation, TokenRecord
 from services.engine.predictor import Predictor
 from services.engine.request import SpeculationMode
 from services.engine.scheduler import ScheduledRows, Scheduler
 from services.engine.sequence import Sequence
-from services.target.controller import Controller
+from services.target.source import Source, is_automatic
 
 
 class Speculation:
     """Puts predictions behind decoding rows and keeps the count of those that came true."""
 
-    def __init__(self, predictor: Predictor | None, *, vocab_size: int) -> None:
-        self._predictor = predictor
+    def __init__(self, predictors: Predictors[Predictor], *, vocab_size: int) -> None:
+        """The predictors are asked in turn; the first that predicts anything for a sequence serves it in a step."""
+        self._sources = [Source(predictor) for predictor in predictors]
         self._vocab_size = vocab_size
-        self._controller = Controller()
-        self._num_arrivals = 0  # of the draft, that the controller knows of
         self._step_began = 0.0
 
     def open(self, sequence: Sequence) -> None:
         """Begin to follow a new sequence; one whose prompt is to be healed, once it is."""
         if not _is_allowed(sequence):
             _explain(sequence, NoSpeculation.FORBIDDEN, "the request forbids it")
-        elif self._predictor is None:
-            _explain(sequence, NoSpeculation.NO_PREDICTOR, "no draft is configured")
-        elif not sequence.is_healing:
-            self._predictor.commit(sequence)
+        elif not self._sources:
+            _explain(sequence, NoSpeculation.NO_PREDICTOR, "no draft is configured, and the lookup is switched off")
+        else:
+            self.follow(sequence)
+
+    def follow(self, sequence: Sequence) -> None:
+        """Tell the predictors how far the sequence has come."""
+        if _is_followed(sequence):
+            for source in self._sources:
+                source.predictor.commit(sequence)
 
     def extend(self, batch: Iterable[ScheduledRows], scheduler: Scheduler, *, max_rows: int) -> None:
         """Add predictions to the decoding rows, within what is left of the pass's row budget."""
         self._step_began = time.monotonic()
-        if self._predictor is None:
-            return
-        if self._predictor.num_arrivals != self._num_arrivals:
-            self._num_arrivals = self._predictor.num_arrivals
-            self._controller.look_again()
+        for source in self._sources:
+            source.begin_step()
         spare_rows = max_rows - sum(rows.num_rows for rows in batch)
         for rows in batch:
             if rows.is_decode and _is_followed(rows.sequence):
-                limit = max(0, min(self._controller.limit(rows.sequence), spare_rows))
-                scheduler.add_predictions(rows, self._predict(self._predictor, rows.sequence, limit))
+                self._predict(rows, scheduler, spare_rows)
                 spare_rows -= len(rows.predictions)
 
-    def settle(self, rows: ScheduledRows, committed: Records[TokenRecord]) -> None:
-        """Count a sequence's pass, and tell the predictor what was committed."""
+    def settle(self, rows: ScheduledRows, committed: list[TokenRecord]) -> None:
+        """Count a sequence's pass, and tell the predictors what was committed."""
         sequence = rows.sequence
         if committed:
             num_accepted = sum(record.predicted for record in committed)
-            sequence.speculation.count(len(rows.predictions), num_accepted)
-        if self._predictor is not None and _is_followed(sequence):
-            self._predictor.commit(sequence)
+            sequence.speculation.count(rows.source, len(rows.predictions), num_accepted)
+        self.follow(sequence)
 
     def observe(self, batch: Iterable[ScheduledRows], num_committed: int) -> None:
-        """A step has ended: let the controller learn from it, if it was of its making."""
-        is_there = self._predictor is not None and not self._predictor.absence
-        if is_there and all(rows.is_decode and _is_automatic(rows.sequence) for rows in batch):
-            self._controller.observe(time.monotonic() - self._step_began, num_committed)
+        """A step has ended: let the controllers learn from it, if it was of their making."""
+        if all(rows.is_decode and is_automatic(rows.sequence) for rows in batch):
+            seconds = time.monotonic() - self._step_began
+            for source in self._sources:
+                source.observe(seconds, num_committed)
 
     def close(self, sequence: Sequence) -> None:
         """Forget a sequence that has ended or was dropped."""
-        if self._predictor is not None and _is_followed(sequence):
-            self._predictor.close(sequence)
+        if _is_followed(sequence):
+            for source in self._sources:
+                source.predictor.close(sequence)
 
-    def _predict(self, predictor: Predictor, sequence: Sequence, limit: int) -> list[int]:
-        predictions = self._valid(predictor.predict(sequence, limit))[:limit]
-        if not predictions and _is_automatic(sequence) and not self._controller.speculates:
-            _explain(sequence, NoSpeculation.SLOWER, self._controller.detail)
-        elif not predictions and limit:
-            detail = predictor.absence or sequence.speculation.dropped or "no prediction came in time"
-            _explain(sequence, NoSpeculation.UNAVAILABLE, detail)
-        return predictions
+    def _predict(self, rows: ScheduledRows, scheduler: Scheduler, spare_rows: int) -> None:
+        began = time.monotonic()
+        sources = iter(self._sources)
+        for source in sources:
+            scheduler.add_predictions(rows, self._valid(source.predict(rows.sequence, spare_rows)))
+            if rows.predictions:
+                rows.source = source.kind
+                for spared in sources:  # those that are left
+                    spared.rest(rows.sequence)
+                break
+        else:
+            self._explain_none(rows.sequence, spare_rows)
+        rows.waiting = time.monotonic() - began
+
+    def _explain_none(self, sequence: Sequence, spare_rows: int) -> None:
+        """Say why, where nothing was predicted yet and there was room for it."""
+        has_room = min(spare_rows, sequence.num_remaining - 1) > 0
+        if not self._sources or sequence.speculation.offered or not has_room:
+            return
+        reasons = [source.why_none(sequence) for source in self._sources]
+        is_slower = any(why_not is NoSpeculation.SLOWER for why_not, _ in reasons)
+        why_not = NoSpeculation.SLOWER if is_slower else NoSpeculation.UNAVAILABLE
+        _explain(sequence, why_not, "; ".join(dict.fromkeys(detail for _, detail in reasons)))
 
     def _valid(self, predictions: Iterable[int]) -> list[int]:
         """The predictions up to the first that is no token id."""
@@ -91,10 +108,6 @@ def _is_allowed(sequence: Sequence) -> bool:
 
 def _is_followed(sequence: Sequence) -> bool:
     return _is_allowed(sequence) and not sequence.is_healing
-
-
-def _is_automatic(sequence: Sequence) -> bool:
-    return sequence.request.speculation.mode is SpeculationMode.AUTO
 
 
 def _explain(sequence: Sequence, why_not: NoSpeculation, detail: str) -> None:

@@ -1,5 +1,8 @@
 """TargetStep: one step of the target: schedule, predict, compute, draw, commit."""
 
+import time
+
+from services.engine.events import PassReport
 from services.engine.model_runner import ModelRunner
 from services.engine.sampler import Drawn, Sampler
 from services.engine.scheduler import ScheduledRows, Scheduler
@@ -34,7 +37,9 @@ class TargetStep:
         batch = self._prepare()
         if not batch:
             return False
-        self._settle(batch, self._launch(batch))
+        began = time.monotonic()
+        drawn = self._launch(batch)
+        self._settle(batch, drawn, verifying=time.monotonic() - began)
         return True
 
     def abandon(self, message: str) -> None:
@@ -55,20 +60,21 @@ class TargetStep:
         logits = self._runner.forward(batch)
         return self._sampler.sample(logits, [rows for rows in batch if rows.draws])
 
-    def _settle(self, batch: list[ScheduledRows], drawn: list[Drawn]) -> None:
+    def _settle(self, batch: list[ScheduledRows], drawn: list[Drawn], *, verifying: float) -> None:
         results = iter(drawn)
         num_committed = 0
         for rows in batch:
             if rows.draws:
-                num_committed += self._commit(rows, next(results))
+                num_committed += self._commit(rows, next(results), verifying)
             else:
                 self._scheduler.settle(rows, 0)
+                self._speculation.follow(rows.sequence)
                 rows.sequence.report_progress()
         self._speculation.observe(batch, num_committed)
 
-    def _commit(self, rows: ScheduledRows, drawn: Drawn) -> int:
+    def _commit(self, rows: ScheduledRows, drawn: Drawn, verifying: float) -> int:
         sequence = rows.sequence
-        num_committed = sequence.commit(drawn.records) if drawn.records else 0
+        num_committed = sequence.commit(drawn.records, _report(rows, verifying)) if drawn.records else 0
         if drawn.failure is not None and not sequence.is_finished:
             sequence.finish(drawn.failure)
         self._scheduler.settle(rows, num_committed)
@@ -80,3 +86,9 @@ class TargetStep:
     def _end(self, sequence: Sequence) -> None:
         self.drop(sequence)
         sequence.deliver_end()
+
+
+def _report(rows: ScheduledRows, verifying: float) -> PassReport | None:
+    if not rows.sequence.request.output.pass_reports:
+        return None
+    return PassReport(rows.source, len(rows.predictions), rows.waiting, verifying)

@@ -24,6 +24,7 @@ from services.engine.native import BLOCK_SIZE, Batch, Device, Sampler, isas
 from services.engine.request import SamplingParams
 from services.engine.sampling_state import new_sampling_state
 from services.engine.tokenizer import Tokenizer
+from services.target.remote_predictor import RemotePredictor
 from tests.e2e.draft_rig import Service
 from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
 from tests.e2e.pass_log import Pass, PassLog
@@ -146,8 +147,8 @@ def experiment() -> Iterator[Experiment]:
         draft.start()
         try:
             with target_server(DEMO_TARGET, drafts=[draft.address]) as target:
-                predictor = target.server._predictor
-                assert predictor is not None
+                (predictor,) = target.server._predictors
+                assert isinstance(predictor, RemotePredictor)
                 wait_until(lambda: not predictor.absence)
                 yield Experiment(target)
         finally:

@@ -15,7 +15,7 @@ from tests.e2e.server_process import free_port
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DraftedTarget]:
     """The demo target in a process of its own, which looks for a draft at an address where there is none yet."""
     draft_address = f"127.0.0.1:{free_port()}"
-    options = ("--draft", draft_address, "--stream-capacity", "8")
+    options = ("--draft", draft_address, "--stream-capacity", "8", "--no-lookup")
     service = Service("target", DEMO_TARGET, tmp_path_factory.mktemp("target"), *options)
     service.start()
     try:

@@ -202,4 +202,4 @@ def accepted_behind(result: Result, num_tokens: int) -> int:
 
 
 def _unpredicted(token: Token) -> Token:
-    return replace(token, predicted=False)
+    return replace(token, predicted=False, prediction_source=None)

@@ -5,19 +5,17 @@ from collections.abc import Callable
 from collections.abc import Sequence as Tokens
 
 from services.engine.sequence import Sequence
+from tests.silent_predictor import SilentPredictor
 
 _SHARE_RIGHT = 0.7
 
 
-class ScriptedPredictor:
+class ScriptedPredictor(SilentPredictor):
     """Predicts from the generated tokens that `script_of` knows for a request id, and so only while they come true.
 
     It has no state of its own: a sequence that is preempted, or taken up again after a crash, gets the same
     predictions.
     """
-
-    absence = ""
-    num_arrivals = 0
 
     def __init__(self, script_of: Callable[[str], tuple[str, Tokens[int]] | None], *, vocab_size: int) -> None:
         """`script_of` gives the kind of predictions and the right tokens, or None where nothing is predicted."""
@@ -36,12 +34,6 @@ class ScriptedPredictor:
             token_id if _is_right(kind, name, first + offset) else (token_id + 1) % self._vocab_size
             for offset, token_id in enumerate(tokens[first : first + limit])
         ]
-
-    def commit(self, sequence: Sequence) -> None:
-        """Nothing to keep."""
-
-    def close(self, sequence: Sequence) -> None:
-        """Nothing to forget."""
 
 
 def _is_right(kind: str, name: str, position: int) -> bool:

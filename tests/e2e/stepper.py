@@ -75,7 +75,7 @@ class Stepper:
         self,
         model: str,
         *,
-        predictor: Predictor | None = None,
+        predictors: Tokens[Predictor] = (),
         isa: str | None = None,
         num_blocks: int = 64,
         prefill_chunk: int = _MAX_ROWS,
@@ -93,7 +93,7 @@ class Stepper:
         self._stream_capacity = stream_capacity
         self._decoder = load_decoder(checkpoint, device, weights="bf16", kv="bf16", num_blocks=num_blocks)
         runner = ModelRunner(self._decoder, max_rows=_MAX_ROWS, max_sequences=16, max_blocks=num_blocks)
-        speculation = Speculation(predictor, vocab_size=self.vocab_size)
+        speculation = Speculation(predictors, vocab_size=self.vocab_size)
         self._step = TargetStep(self.scheduler, runner, Sampler(device), speculation, max_rows=_MAX_ROWS)
 
     def submit(self, request: Request) -> Generation:

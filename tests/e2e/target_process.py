@@ -55,17 +55,19 @@ def script_finder(store: Path) -> Any:
 def _make_server(setup: Setup, store: Path, address: str, draft_address: str) -> TargetServer:
     engine, server = engine_config(setup), ServerConfig(listen=address, drain_seconds=0)
     if setup.source == "draft":
-        return TargetServer(engine, server, drafts=[draft_address])
+        return TargetServer(engine, server, drafts=[draft_address], lookup=False)
     vocab_size = load_checkpoint(engine.model).config.vocab_size
-    return TargetServer(engine, server, predictor=ScriptedPredictor(script_finder(store), vocab_size=vocab_size))
+    predictor = ScriptedPredictor(script_finder(store), vocab_size=vocab_size)
+    return TargetServer(engine, server, predictor=predictor, lookup=False)
 
 
 async def _serve(make: Callable[[], TargetServer], probe: Probe) -> None:
     parent_has_ended = asyncio.Event()
     asyncio.get_running_loop().add_reader(sys.stdin, parent_has_ended.set)
     server = make()
-    if isinstance(server._predictor, RemotePredictor):
-        probe.watch_link(server._predictor)
+    for predictor in server._predictors:
+        if isinstance(predictor, RemotePredictor):
+            probe.watch_link(predictor)
     await server.start()
     try:
         await server.open()

@@ -27,7 +27,7 @@ PATIENCE_SECONDS = 30
 def stepper_with(predictions: str) -> Stepper:
     """A stepper whose predictions are all wrong, or that has none."""
     wrong = ScriptedPredictor(lambda name: ("wrong", [9] * LONG), vocab_size=512)
-    return Stepper("llama", predictor=wrong if predictions == "wrong" else None, prefill_chunk=16, num_blocks=40)
+    return Stepper("llama", predictors=[wrong] if predictions == "wrong" else [], prefill_chunk=16, num_blocks=40)
 
 
 def assert_all_free(stepper: Stepper):

@@ -56,7 +56,7 @@ async def healed_token(stepper: Stepper, wanted: Request) -> int:
 def predicting(model: str, kind: str, whole: Transcript, **engine: Any) -> Stepper:
     """A stepper that is told beforehand what the model will say, rightly or not."""
     predictor = ScriptedPredictor(lambda name: (kind, whole.token_ids), vocab_size=VOCAB_SIZE)
-    return Stepper(model, predictor=predictor, **engine)
+    return Stepper(model, predictors=[predictor], **engine)
 
 
 @pytest.mark.parametrize("setting", SETTINGS)

@@ -43,7 +43,7 @@ async def test_predictions_preempt_nobody_and_change_nothing():
     wanted = eight_requests(num_predictions=MOST_PREDICTIONS)
     alone = await each_alone(wanted)
     scripts = {f"test-{index}": ("mixed", transcript.token_ids) for index, transcript in enumerate(alone)}
-    stepper = Stepper(MODEL, num_blocks=FEW_BLOCKS, predictor=ScriptedPredictor(scripts.get, vocab_size=512))
+    stepper = Stepper(MODEL, num_blocks=FEW_BLOCKS, predictors=[ScriptedPredictor(scripts.get, vocab_size=512)])
     generations = [stepper.submit(one) for one in wanted]
     stepper.run()
     assert [await generation.transcript() for generation in generations] == alone
@@ -67,7 +67,7 @@ async def test_who_does_not_read_is_paused_within_bounds_and_goes_on_with_the_sa
     slow_request, *wanted = eight_requests(num_predictions=MOST_PREDICTIONS)
     alone = await each_alone([slow_request, *wanted])
     right = ScriptedPredictor(lambda name: ("right", alone[0].token_ids), vocab_size=512)
-    stepper = Stepper(MODEL, predictor=right, stream_capacity=CAPACITY)
+    stepper = Stepper(MODEL, predictors=[right], stream_capacity=CAPACITY)
     slow = stepper.submit(slow_request)
     stepper.run()
     assert CAPACITY <= slow.sequence.num_generated <= CAPACITY + MOST_PREDICTIONS

@@ -69,7 +69,7 @@ async def test_predictions_on_the_second_server_change_nothing():
     wanted = request(PROMPT, temperature=0.9, seed=8, max_tokens=NEW_TOKENS, num_predictions=6)
     whole, texts = await whole_answer("llama", wanted)
     mixed = ScriptedPredictor(lambda name: ("mixed", whole.token_ids), vocab_size=512)
-    await assert_goes_on_from_every_cut(Stepper("llama", predictor=mixed), wanted, whole, texts)
+    await assert_goes_on_from_every_cut(Stepper("llama", predictors=[mixed]), wanted, whole, texts)
 
 
 async def test_nothing_is_sent_twice_when_all_tokens_had_arrived():

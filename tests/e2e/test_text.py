@@ -20,7 +20,7 @@ PREDICTIONS = ("none", *SCRIPTED)
 def predicting(model: str, kind: str, script: tuple[int, ...]) -> Stepper:
     """A stepper that is told beforehand what the model will say, rightly or not."""
     predictor = ScriptedPredictor(lambda name: None if kind == "none" else (kind, script), vocab_size=512)
-    return Stepper(model, predictor=predictor)
+    return Stepper(model, predictors=[predictor])
 
 
 def byte_tokens(stepper: Stepper, character: str) -> list[int]:

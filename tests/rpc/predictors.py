@@ -5,25 +5,10 @@ import time
 from collections.abc import Sequence as Tokens
 
 from services.engine.sequence import Sequence
+from tests.silent_predictor import SilentPredictor
 
 
-class _NoPredictions:
-    """Predicts nothing."""
-
-    absence = "there is nothing to say"
-    num_arrivals = 0
-
-    def predict(self, sequence: Sequence, limit: int) -> Tokens[int]:
-        return []
-
-    def commit(self, sequence: Sequence) -> None:
-        pass
-
-    def close(self, sequence: Sequence) -> None:
-        pass
-
-
-class SlowPredictor(_NoPredictions):
+class SlowPredictor(SilentPredictor):
     """Lets the engine make no more than two hundred passes per second."""
 
     def predict(self, sequence: Sequence, limit: int) -> Tokens[int]:
@@ -31,7 +16,7 @@ class SlowPredictor(_NoPredictions):
         return []
 
 
-class GatePredictor(_NoPredictions):
+class GatePredictor(SilentPredictor):
     """Holds the engine before its next decoding pass while the gate is shut."""
 
     def __init__(self) -> None:
@@ -43,7 +28,7 @@ class GatePredictor(_NoPredictions):
         return []
 
 
-class BrokenPredictor(_NoPredictions):
+class BrokenPredictor(SilentPredictor):
     """Breaks the engine when it is told to."""
 
     def __init__(self) -> None:

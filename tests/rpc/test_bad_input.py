@@ -103,6 +103,11 @@ BAD = {
         "speculation.num_predictions",
         "only with SPECULATION_MODE_ALWAYS",
     ),
+    "lookup with NEVER": (
+        {"speculation": {"mode": 1, "lookup": True}},
+        "speculation.lookup",
+        "is true; allowed: false",
+    ),
     "empty request id": ({"request_id": ""}, "request_id", "printable"),
     "request id of two lines": ({"request_id": "a\nb"}, "request_id", "printable"),
 }

@@ -146,6 +146,19 @@ def test_up_starts_a_service_and_stops_it(model: Path, end: Callable[[subprocess
                 client.generate(PROMPT)
 
 
+@pytest.mark.parametrize(("option", "source"), [("--lookup", "lookup"), ("--no-lookup", None)])
+def test_the_lookup_can_be_switched_off(model: Path, option: str, source: str | None) -> None:
+    with outrider_begin("up", "--model", str(model), "--listen", "127.0.0.1:0", "--", *SMALL, option) as process:
+        assert process.stdout is not None
+        found = re.search(r"up on (\S+);", process.stdout.readline())
+        assert found is not None
+        with outrider.Client(found[1]) as client:
+            result = client.generate([5, 6, 7] * 9, max_tokens=24, ignore_eos=True, speculation="always")
+        assert [entry.source for entry in result.speculation.by_source] == ([source] if source else [])
+        press_ctrl_c(process)
+        process.communicate(timeout=60)
+
+
 def test_up_says_why_the_target_did_not_start(tmp_path: Path) -> None:
     done = outrider_run("up", "--model", str(tmp_path / "nowhere"), "--listen", "127.0.0.1:0")
     assert done.returncode == 1

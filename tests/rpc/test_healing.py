@@ -42,6 +42,7 @@ def essence(answer: Streamed) -> tuple[Any, ...]:
     for copy, record in zip(records, answer.records, strict=True):
         copy.CopyFrom(record)
         copy.ClearField("predicted")
+        copy.ClearField("prediction_source")
     return answer.token_ids, answer.text, records, answer.reason, answer.finished.usage
 
 

@@ -4,10 +4,17 @@ import functools
 import json
 from collections.abc import Iterable
 
-from services.engine.events import TokenRecord
+from services.engine.events import PredictionSource, TokenRecord
 from services.engine.healing import Healing
 from services.engine.output_text import OutputText
-from services.engine.request import Loop, Request, SamplingParams, SpeculationPolicy, StopConditions
+from services.engine.request import (
+    Loop,
+    OutputOptions,
+    Request,
+    SamplingParams,
+    SpeculationPolicy,
+    StopConditions,
+)
 from services.engine.sequence import Sequence
 from services.engine.token_stream import TokenStream
 from services.engine.tokenizer import Tokenizer
@@ -46,6 +53,7 @@ def make_request(
     include_stop: bool = False,
     time_limit: float | None = None,
     loop: Loop | None = None,
+    pass_reports: bool = False,
 ) -> Request:
     """Return a request with what the tests vary."""
     return Request(
@@ -63,6 +71,7 @@ def make_request(
             time_limit=time_limit,
             loop=loop,
         ),
+        output=OutputOptions(pass_reports=pass_reports),
         speculation=speculation,
         deadline=deadline,
     )
@@ -83,4 +92,7 @@ def make_stream(capacity: int = 1 << 20) -> TokenStream:
 
 def records_of(tokens: Iterable[int], num_predicted: int = 0) -> list[TokenRecord]:
     """Return the records of drawn tokens, the first `num_predicted` of which had been predicted."""
-    return [TokenRecord(token_id, predicted=i < num_predicted) for i, token_id in enumerate(tokens)]
+    return [
+        TokenRecord(token_id, source=PredictionSource.DRAFT if i < num_predicted else None)
+        for i, token_id in enumerate(tokens)
+    ]

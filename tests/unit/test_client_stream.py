@@ -48,7 +48,7 @@ def test_records_align_with_ids_across_a_resume(collect: Collect) -> None:
 def test_the_last_text_comes_with_the_end_and_once(collect: Collect, faults: list[Fault]) -> None:
     with ScriptedServer(*faults) as server:
         chunks, result = collect(server.address, time_limit=60.0)
-    assert chunks[-1] == Chunk(HELD_TEXT, (), ())
+    assert chunks[-1] == Chunk(HELD_TEXT, (), (), ())
     assert "".join(chunk.text for chunk in chunks) == result.text == text_of(WHOLE, is_whole=True) + HELD_TEXT
     assert list(result.token_ids) == WHOLE
     assert (result.finish_reason, result.stop_token_id) == (FinishReason.TIME_LIMIT, None)

@@ -88,10 +88,10 @@ async def test_only_what_the_request_leaves_open_is_switched_off(mode, switched_
     if switched_off:
         run(controller, with_predictions=2.0, without=1.0, num_steps=100)
     sequence = make_sequence(make_request(speculation=SpeculationPolicy(mode=mode, num_predictions=4)))
-    assert controller.limit(sequence) == limit
+    assert controller.limit(sequence, default=9) == limit
 
 
 async def test_the_last_token_of_all_is_never_predicted():
     policy = SpeculationPolicy(num_predictions=9)
     sequence = make_sequence(make_request(speculation=policy, max_tokens=3))
-    assert Controller().limit(sequence) == 2
+    assert Controller().limit(sequence, default=9) == 2

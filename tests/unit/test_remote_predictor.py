@@ -1,6 +1,7 @@
 """RemotePredictor: what a draft is told of the live sequences, and what becomes of what it says."""
 
 import threading
+import time
 
 import pytest
 
@@ -61,6 +62,15 @@ async def test_commits_that_wait_become_one():
     for token in b"abc":
         predictor.draw(sequence, bytes([token]))
     assert predictor.sent() == [Commit(1, 5, [*b"abc"])]
+
+
+async def test_a_pass_that_adds_no_token_is_no_news():
+    predictor = Predictor()
+    sequence = predictor.add()
+    predictor.sent()
+    num_wakes = predictor.num_wakes
+    predictor.remote.commit(sequence)
+    assert (predictor.num_wakes, predictor.sent()) == (num_wakes, [])
 
 
 async def test_a_long_prompt_goes_in_pieces_and_sequences_take_turns():
@@ -219,6 +229,25 @@ async def test_after_vain_waits_a_new_link_is_waited_for():
     speaker.start()
     assert predictor.remote.predict(sequence, 4) == [*b"abcd"]
     speaker.join()
+
+
+async def test_a_pause_is_no_delay_of_the_draft(monkeypatch):
+    now, delays = 100.0, []
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(Patience, "arrived", lambda self, delay: delays.append(delay))
+    predictor = Predictor()
+    sequence = predictor.add()
+    now += 1
+    assert predictor.hear(5, b"a")
+    predictor.draw(sequence, b"x")
+    predictor.remote.predict(sequence, 0)
+    now += 1000
+    predictor.draw(sequence, b"y")
+    now += 1000
+    predictor.remote.predict(sequence, 2)
+    now += 3
+    assert predictor.hear(7, b"b", epoch=2)
+    assert delays == [1, 3]
 
 
 async def test_a_flood_takes_no_room():

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from services.engine.events import FinishReason, TokenRecord
+from services.engine.events import FinishReason, PredictionSource, TokenRecord
 from services.engine.native import Device, Logits
 from services.engine.request import OutputOptions, Request
 from services.engine.sampler import Drawn, Sampler
@@ -19,7 +19,13 @@ NAN, MASKED = -1, -2  # in place of a token that a row leads to: a row of NaN, a
 def draw(*sequences: tuple[str | list[int], str], request: Request | None = None) -> list[Drawn]:
     """Draw for sequences, each given by the tokens that its rows lead to and its predictions."""
     scheduled = [
-        ScheduledRows(make_sequence(request or make_request()), 1, draws=True, predictions=[*predictions.encode()])
+        ScheduledRows(
+            make_sequence(request or make_request()),
+            1,
+            draws=True,
+            predictions=[*predictions.encode()],
+            source=PredictionSource.DRAFT,
+        )
         for _, predictions in sequences
     ]
     rows = [_logits(token) for tokens, _ in sequences for token in _ids(tokens)]

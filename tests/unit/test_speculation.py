@@ -5,24 +5,26 @@ from collections.abc import Iterable
 import pytest
 
 from services.engine.block_manager import BlockManager
-from services.engine.events import NoSpeculation, SpeculationStats
+from services.engine.events import NoSpeculation, PredictionSource, SourceStats, SpeculationStats
 from services.engine.request import SpeculationMode, SpeculationPolicy
 from services.engine.scheduler import ScheduledRows, Scheduler, SchedulerConfig
 from services.engine.sequence import Sequence
 from services.target.speculation import Speculation
+from tests.silent_predictor import SilentPredictor
 from tests.unit.sequences import VOCAB_SIZE, make_request, make_sequence, records_of
 
 
-class Reciter:
+class Reciter(SilentPredictor):
     """Predicts the same tokens always, whatever it is asked for, and notes what it is told."""
 
-    absence = ""
-    num_arrivals = 0
-
     def __init__(self, tokens: Iterable[int]) -> None:
+        self.excuse = ""
         self._tokens = [*tokens]
         self.asked: list[int] = []
         self.told: list[tuple[str, Sequence]] = []
+
+    def why_none(self, sequence: Sequence) -> str:
+        return self.excuse
 
     def predict(self, sequence: Sequence, limit: int) -> list[int]:
         self.asked.append(limit)
@@ -53,7 +55,7 @@ def add_decoding(scheduler: Scheduler, **options) -> Sequence:
 
 def extend(predictor: Reciter, scheduler: Scheduler, *, max_rows: int = 64) -> list[ScheduledRows]:
     batch = scheduler.schedule()
-    Speculation(predictor, vocab_size=VOCAB_SIZE).extend(batch, scheduler, max_rows=max_rows)
+    Speculation([predictor], vocab_size=VOCAB_SIZE).extend(batch, scheduler, max_rows=max_rows)
     return batch
 
 
@@ -114,7 +116,7 @@ async def test_what_follows_an_id_that_is_no_token_is_left_out(bad):
 async def test_without_a_predictor_nothing_is_added_and_the_reason_is_told():
     scheduler = make_scheduler()
     sequence = add_decoding(scheduler, speculation=policy(5))
-    speculation = Speculation(None, vocab_size=VOCAB_SIZE)
+    speculation = Speculation([], vocab_size=VOCAB_SIZE)
     speculation.open(sequence)
     batch = scheduler.schedule()
     speculation.extend(batch, scheduler, max_rows=64)
@@ -126,7 +128,7 @@ async def test_a_request_that_forbids_predictions_is_never_shown_to_the_predicto
     scheduler = make_scheduler()
     sequence = add_decoding(scheduler, speculation=policy(5, SpeculationMode.NEVER))
     predictor = Reciter(b"abc")
-    speculation = Speculation(predictor, vocab_size=VOCAB_SIZE)
+    speculation = Speculation([predictor], vocab_size=VOCAB_SIZE)
     speculation.open(sequence)
     (rows,) = batch = scheduler.schedule()
     speculation.extend(batch, scheduler, max_rows=64)
@@ -140,7 +142,7 @@ async def test_the_predictor_is_told_of_every_commit():
     scheduler = make_scheduler()
     sequence = add_decoding(scheduler, speculation=policy(3))
     predictor = Reciter(b"abc")
-    speculation = Speculation(predictor, vocab_size=VOCAB_SIZE)
+    speculation = Speculation([predictor], vocab_size=VOCAB_SIZE)
     speculation.open(sequence)
     (rows,) = batch = scheduler.schedule()
     speculation.extend(batch, scheduler, max_rows=64)
@@ -149,15 +151,16 @@ async def test_the_predictor_is_told_of_every_commit():
     speculation.settle(rows, drawn)
     speculation.close(sequence)
     assert predictor.told == [("commit 1", sequence), ("commit 4", sequence), ("close", sequence)]
-    assert sequence.speculation == SpeculationStats(passes=1, offered=[1, 1, 1], accepted=[1, 1, 0])
+    by_source = {PredictionSource.DRAFT: SourceStats(passes=1, offered=3, accepted=2)}
+    assert sequence.speculation == SpeculationStats(1, offered=[1, 1, 1], accepted=[1, 1, 0], by_source=by_source)
 
 
 async def test_while_the_draft_is_away_nothing_is_learned_of_its_worth():
     scheduler = make_scheduler()
     sequence = add_decoding(scheduler, speculation=policy(3, SpeculationMode.AUTO))
     predictor = Reciter(b"")
-    predictor.absence = "it has gone"
-    speculation = Speculation(predictor, vocab_size=VOCAB_SIZE)
+    predictor.excuse = "it has gone"
+    speculation = Speculation([predictor], vocab_size=VOCAB_SIZE)
     batch = scheduler.schedule()
     for _ in range(100):  # far more steps than the controller's trials take
         speculation.extend(batch, scheduler, max_rows=64)
@@ -171,7 +174,7 @@ async def test_a_draft_that_comes_back_is_asked_again_where_the_one_before_it_di
     scheduler = make_scheduler()
     add_decoding(scheduler, speculation=policy(3, SpeculationMode.AUTO))
     predictor = Reciter(b"")
-    speculation = Speculation(predictor, vocab_size=VOCAB_SIZE)
+    speculation = Speculation([predictor], vocab_size=VOCAB_SIZE)
     batch = scheduler.schedule()
     while predictor.asked[-1:] != [0]:  # until the controller tries what it is like without
         speculation.extend(batch, scheduler, max_rows=64)
@@ -181,8 +184,49 @@ async def test_a_draft_that_comes_back_is_asked_again_where_the_one_before_it_di
     assert predictor.asked[-1] == 3
 
 
-def test_acceptance_is_counted_by_position():
+async def test_the_first_predictor_that_has_something_serves_a_sequence_and_the_others_rest():
+    scheduler = make_scheduler()
+    add_decoding(scheduler, speculation=policy(3))
+    silent, first, second = Reciter(b""), Reciter(b"ab"), Reciter(b"xyz")
+    silent.source, first.source = PredictionSource.DRAFT, PredictionSource.LOOKUP
+    speculation = Speculation([silent, first, second], vocab_size=VOCAB_SIZE)
+    (rows,) = batch = scheduler.schedule()
+    speculation.extend(batch, scheduler, max_rows=64)
+    assert (bytes(rows.predictions), rows.source) == (b"ab", PredictionSource.LOOKUP)
+    assert rows.waiting > 0
+    assert (silent.asked, first.asked, second.asked) == ([3], [3], [0])
+
+
+async def test_where_the_first_predictor_knows_no_token_the_next_one_is_asked():
+    scheduler = make_scheduler()
+    add_decoding(scheduler, speculation=policy(3))
+    batch = scheduler.schedule()
+    predictors = [Reciter([VOCAB_SIZE]), Reciter(b"ab")]
+    Speculation(predictors, vocab_size=VOCAB_SIZE).extend(batch, scheduler, max_rows=64)
+    assert predictions(batch) == [b"ab"]
+
+
+async def test_every_predictor_is_told_of_everything_and_all_excuses_are_given():
+    scheduler = make_scheduler()
+    sequence = add_decoding(scheduler, speculation=policy(3))
+    predictors = [Reciter(b""), Reciter(b""), Reciter(b"")]
+    for predictor, excuse in zip(predictors, ("it is new", "it has gone", "it is new"), strict=True):
+        predictor.excuse = excuse
+    speculation = Speculation(predictors, vocab_size=VOCAB_SIZE)
+    speculation.open(sequence)
+    speculation.extend(scheduler.schedule(), scheduler, max_rows=64)
+    speculation.follow(sequence)
+    speculation.close(sequence)
+    for predictor in predictors:
+        assert [what for what, _ in predictor.told] == ["commit 1", "commit 1", "close"]
+    assert sequence.speculation.why_not is NoSpeculation.UNAVAILABLE
+    assert sequence.speculation.detail == "it is new; it has gone"
+
+
+def test_acceptance_is_counted_by_position_and_by_source():
     stats = SpeculationStats()
-    for num_offered, num_accepted in [(2, 2), (0, 0), (4, 1), (1, 0)]:
-        stats.count(num_offered, num_accepted)
-    assert stats == SpeculationStats(passes=4, offered=[3, 2, 1, 1], accepted=[2, 1, 0, 0])
+    draft, lookup = PredictionSource.DRAFT, PredictionSource.LOOKUP
+    for source, num_offered, num_accepted in [(draft, 2, 2), (None, 0, 0), (lookup, 4, 1), (draft, 1, 0)]:
+        stats.count(source, num_offered, num_accepted)
+    by_source = {draft: SourceStats(passes=2, offered=3, accepted=2), lookup: SourceStats(1, 4, 1)}
+    assert stats == SpeculationStats(passes=4, offered=[3, 2, 1, 1], accepted=[2, 1, 0, 0], by_source=by_source)

@@ -2,30 +2,41 @@
 
 import time
 from collections.abc import Sequence as Tokens
+from copy import deepcopy
+from dataclasses import replace
 
 from services.engine.block_manager import BlockManager
-from services.engine.events import Chunk, Failed, Finished, FinishReason, Progress, SpeculationStats
-from services.engine.request import Request, SpeculationPolicy
+from services.engine.events import (
+    Chunk,
+    Failed,
+    Finished,
+    FinishReason,
+    PredictionSource,
+    Progress,
+    SourceStats,
+    SpeculationStats,
+)
+from services.engine.request import OutputOptions, Request, SpeculationPolicy
 from services.engine.sampler import Sampler
 from services.engine.scheduler import Scheduler, SchedulerConfig
 from services.engine.sequence import Sequence
 from services.engine.token_stream import TokenStream
 from services.target.speculation import Speculation
 from services.target.step import TargetStep
+from tests.silent_predictor import SilentPredictor
 from tests.unit.sequences import VOCAB_SIZE, make_request, make_sequence, make_stream
 from tests.unit.toy_model import DEVICE, ToyModel, next_token
 
 NUM_BLOCKS = 32
+REPORTED = OutputOptions(pass_reports=True)
 
 
-class Foresight:
+class Foresight(SilentPredictor):
     """Predicts what will be drawn, and knows whom it follows."""
-
-    absence = ""
-    num_arrivals = 0
 
     def __init__(self) -> None:
         self.followed: set[Sequence] = set()
+        self.num_tokens: list[int] = []  # of the sequences, at each commit
 
     def predict(self, sequence: Sequence, limit: int) -> Tokens[int]:
         history = [*sequence.tokens]
@@ -35,6 +46,7 @@ class Foresight:
 
     def commit(self, sequence: Sequence) -> None:
         self.followed.add(sequence)
+        self.num_tokens.append(len(sequence.tokens))
 
     def close(self, sequence: Sequence) -> None:
         self.followed.remove(sequence)
@@ -47,7 +59,7 @@ class Target:
         self.blocks = BlockManager(num_blocks=NUM_BLOCKS, block_size=4)
         self.scheduler = Scheduler(SchedulerConfig(max_rows=16, prefill_chunk=4, max_sequences=4), self.blocks)
         self.predictor = Foresight()
-        speculation = Speculation(self.predictor, vocab_size=VOCAB_SIZE)
+        speculation = Speculation([self.predictor], vocab_size=VOCAB_SIZE)
         self.driver = TargetStep(self.scheduler, ToyModel(self.blocks), Sampler(DEVICE), speculation, max_rows=16)
 
     def add(self, request: Request) -> tuple[Sequence, TokenStream]:
@@ -82,6 +94,52 @@ async def test_progress_comes_before_tokens_and_the_end_is_last():
     assert end.reason is FinishReason.MAX_TOKENS
 
 
+async def test_while_a_prompt_is_computed_the_predictors_hear_of_every_pass():
+    target = Target()
+    sequence, _ = target.add(make_request(b"0123456789", stop_ids=[]))
+    assert target.predictor.num_tokens == [10]
+    for _ in range(4):
+        target.driver.step()
+    assert target.predictor.num_tokens == [10, 10, 10, 11, len(sequence.tokens)]
+
+
+async def test_a_report_of_each_pass_comes_with_its_tokens_if_it_is_asked_for():
+    target = Target()
+    policy = SpeculationPolicy(num_predictions=3)
+    request = make_request(b"0123456789", max_tokens=8, stop_ids=[], speculation=policy, pass_reports=True)
+    _, stream = target.add(request)
+    while target.driver.step():
+        pass
+    *_, chunk, end = await read(stream)
+    counts = [(report.num_tokens, report.num_predicted, report.num_accepted) for report in chunk.reports]
+    stats = end.speculation
+    assert len(counts) == stats.passes
+    assert [sum(column) for column in zip(*counts, strict=True)] == [8, sum(stats.offered), sum(stats.accepted)]
+    assert counts[0] == (1, 0, 0), "a prompt has no predictions"
+    assert max(counts) == (4, 3, 3)
+    sources = [PredictionSource.DRAFT if predicted else None for _, predicted, _ in counts]
+    assert [report.source for report in chunk.reports] == sources
+    assert all(report.verifying > 0 and (report.waiting > 0) == (at > 0) for at, report in enumerate(chunk.reports))
+
+
+async def test_a_report_counts_what_was_committed_where_a_stop_cuts_a_run_short():
+    target = Target()
+    free = make_request(b"ab", max_tokens=8, stop_ids=[], speculation=SpeculationPolicy(num_predictions=7))
+    _, stream = target.add(free)
+    while target.driver.step():
+        pass
+    chunk, _ = await read(stream)
+    stop = chunk.records[3].token_id
+    assert stop not in [record.token_id for record in chunk.records[:3]]
+    _, stream = target.add(replace(free, stops=replace(free.stops, token_ids=frozenset([stop])), output=REPORTED))
+    while target.driver.step():
+        pass
+    chunk, end = await read(stream)
+    assert end.reason is FinishReason.STOP_TOKEN
+    reports = [(report.num_tokens, report.num_predicted, report.num_accepted) for report in chunk.reports]
+    assert reports == [(1, 0, 0), (3, 6, 3)]
+
+
 async def test_when_the_end_is_told_all_is_counted_and_given_back():
     """The consumer reads on another thread: what it finds in the last event must not change any more."""
     target = Target()
@@ -93,7 +151,7 @@ async def test_when_the_end_is_told_all_is_counted_and_given_back():
         def put(self, event) -> None:
             if isinstance(event, Finished):
                 stats = event.speculation
-                counts = SpeculationStats(stats.passes, [*stats.offered], [*stats.accepted])
+                counts = deepcopy(stats)
                 snapshots.append((counts, target.is_empty()))
             super().put(event)
 
@@ -103,7 +161,12 @@ async def test_when_the_end_is_told_all_is_counted_and_given_back():
         pass
     chunk, end = await read(stream)
     assert [record.predicted for record in chunk.records] == [False, *[True] * 3, False, *[True] * 2, False]
-    assert end.speculation == SpeculationStats(passes=3, offered=[2, 2, 1], accepted=[2, 2, 1])
+    assert end.speculation == SpeculationStats(
+        passes=3,
+        offered=[2, 2, 1],
+        accepted=[2, 2, 1],
+        by_source={PredictionSource.DRAFT: SourceStats(passes=2, offered=5, accepted=5)},
+    )
     assert snapshots == [(end.speculation, True)]
 
 

@@ -2,10 +2,20 @@
 
 import asyncio
 import threading
+from dataclasses import replace
 
 import pytest
 
-from services.engine.events import Chunk, Failed, Finished, FinishReason, Progress, SpeculationStats, Timings
+from services.engine.events import (
+    Chunk,
+    Failed,
+    Finished,
+    FinishReason,
+    PassReport,
+    Progress,
+    SpeculationStats,
+    Timings,
+)
 from services.engine.token_stream import TokenStream
 from tests.unit.sequences import make_stream, records_of
 
@@ -48,10 +58,12 @@ async def test_nothing_follows_the_end(end):
 
 async def test_waiting_chunks_become_one():
     stream = make_stream()
-    for event in [chunk("ab"), Chunk("", chunk("c").records), chunk("cd"), FINISHED]:
+    first, second = (PassReport(None, 0, 0.0, seconds) for seconds in (1.0, 2.0))
+    reported = replace(chunk("ab"), reports=(first,))
+    for event in [reported, Chunk("", chunk("c").records, (second,)), chunk("cd"), FINISHED]:
         stream.put(event)
     merged, _ = await read(stream)
-    assert merged == Chunk("abcd", chunk("abccd").records)
+    assert merged == Chunk("abcd", chunk("abccd").records, (first, second))
 
 
 async def test_of_waiting_progress_the_newest_is_kept():

@@ -13,8 +13,10 @@ from services.engine.request import Loop, Request, SpeculationMode, SpeculationP
 from services.engine.sampler import Sampler
 from services.engine.scheduler import Scheduler, SchedulerConfig
 from services.engine.sequence import Sequence
+from services.target.lookup_predictor import with_lookup
 from services.target.speculation import Speculation
 from services.target.step import TargetStep
+from tests.silent_predictor import SilentPredictor
 from tests.unit.sequences import END, VOCAB_SIZE, make_request, make_sequence, make_stream
 from tests.unit.toy_model import DEVICE, Answer, ToyModel, answer_of, generate_alone, next_token
 
@@ -22,11 +24,8 @@ BLOCK_SIZE = 4
 HEALING = Healing(num_known=0, masked_ids=(*b"aeiou ", END))
 
 
-class RandomPredictor:
+class RandomPredictor(SilentPredictor):
     """Predicts right, wrong, too much, nothing, or what is no token; and knows whom it was told to follow."""
-
-    absence = ""
-    num_arrivals = 0
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -91,7 +90,8 @@ class Target:
         self.model = ToyModel(self.blocks)
         self.predictor = RandomPredictor(random)
         self.num_pauses = 0
-        speculation = Speculation(self.predictor, vocab_size=VOCAB_SIZE)
+        self.lookup, *_ = predictors = with_lookup(self.predictor)
+        speculation = Speculation(predictors, vocab_size=VOCAB_SIZE)
         self.driver = TargetStep(self.scheduler, self.model, Sampler(DEVICE), speculation, max_rows=limits.max_rows)
 
     def step(self) -> None:
@@ -179,6 +179,7 @@ async def run_workload(
     assert target.scheduler.sequences == []
     assert target.blocks.num_free == num_blocks
     assert target.predictor.followed == {}
+    assert not target.lookup._index._automata
     return target, clients
 
 

@@ -11,7 +11,7 @@ from outrider.response import (
     parse_usage,
 )
 from outrider.retry import Attempts
-from outrider.types import Chunk, Prefill, Received, Result, Started, Token
+from outrider.types import Chunk, PassReport, Prefill, Received, Result, Started, Token
 from outrider.v1 import generation_pb2
 
 
@@ -33,6 +33,7 @@ class Generation:
         self._text: list[str] = []
         self._token_ids: list[int] = []
         self._tokens: list[Token] = []
+        self._pass_reports: list[PassReport] = []
         self._finished: generation_pb2.Finished | None = None
 
     @property
@@ -99,11 +100,12 @@ class Generation:
         self._text.append(chunk.text)
         self._token_ids.extend(chunk.token_ids)
         self._tokens.extend(chunk.tokens)
+        self._pass_reports.extend(chunk.pass_reports)
         return chunk
 
     def _receive_last_text(self, text: str) -> Chunk | None:
         self._text.append(text)
-        return Chunk(text, (), ()) if text else None
+        return Chunk(text, (), (), ()) if text else None
 
     def check_finished(self) -> None:
         """Raise Unavailable if a call has ended without the last event."""
@@ -145,5 +147,6 @@ class Generation:
             usage=parse_usage(finished.usage),
             timings=parse_timings(finished.timings),
             speculation=parse_speculation(finished.speculation),
+            pass_reports=tuple(self._pass_reports),
             resumed=self.resumed,
         )

@@ -49,9 +49,13 @@ class GenerateOptions(TypedDict, total=False):
     logprobs: bool | None
     top_candidates: int | None
     show_special_tokens: bool | None
+    pass_reports: bool | None
+    """One report per pass of the model, in `Chunk.pass_reports` and `Result.pass_reports`."""
     speculation: Literal["never", "auto", "always"] | None
     num_predictions: int | None
     """Predictions to verify in each pass, with `speculation="always"`."""
+    lookup: bool | None
+    """Whether the text may be predicted from its own repetitions."""
     add_special_tokens: bool | None
     heal: bool | None
     """Whether the prompt's last token may be drawn anew, as one that begins with the same bytes."""
@@ -80,8 +84,10 @@ _FIELDS = {
     "logprobs": "output.logprobs",
     "top_candidates": "output.top_candidates",
     "show_special_tokens": "output.show_special_tokens",
+    "pass_reports": "output.pass_reports",
     "speculation": "speculation.mode",
     "num_predictions": "speculation.num_predictions",
+    "lookup": "speculation.lookup",
     "add_special_tokens": "prompt.add_special_tokens",
     "heal": "prompt.heal",
     "request_id": "request_id",

@@ -12,8 +12,11 @@ from outrider.types import (
     Limits,
     ModelInfo,
     NoSpeculationReason,
+    PassReport,
     PositionAcceptance,
+    PredictionSource,
     Prefill,
+    SourceStats,
     Speculation,
     Started,
     Timings,
@@ -39,6 +42,10 @@ _NO_SPECULATION_REASONS: dict[int, NoSpeculationReason] = {
     common_pb2.NO_SPECULATION_REASON_UNAVAILABLE: NoSpeculationReason.UNAVAILABLE,
     common_pb2.NO_SPECULATION_REASON_SLOWER: NoSpeculationReason.SLOWER,
 }
+_SOURCES: dict[int, PredictionSource] = {
+    common_pb2.PREDICTION_SOURCE_DRAFT: PredictionSource.DRAFT,
+    common_pb2.PREDICTION_SOURCE_LOOKUP: PredictionSource.LOOKUP,
+}
 
 
 def parse_started(message: generation_pb2.Started) -> Started:
@@ -61,7 +68,23 @@ def parse_prefill(message: generation_pb2.Prefill) -> Prefill:
 
 def parse_chunk(message: generation_pb2.Chunk) -> Chunk:
     """A run of generated tokens."""
-    return Chunk(message.text, tuple(message.token_ids), tuple(_token(record) for record in message.records))
+    return Chunk(
+        text=message.text,
+        token_ids=tuple(message.token_ids),
+        tokens=tuple(_token(record) for record in message.records),
+        pass_reports=tuple(_pass_report(report) for report in message.pass_reports),
+    )
+
+
+def _pass_report(message: common_pb2.PassReport) -> PassReport:
+    return PassReport(
+        tokens=message.tokens,
+        predicted=message.predicted,
+        accepted=message.accepted,
+        source=_source(message.source),
+        waiting=_seconds(message.waiting),
+        verifying=_seconds(message.verifying),
+    )
 
 
 def _token(record: common_pb2.TokenRecord) -> Token:
@@ -73,7 +96,14 @@ def _token(record: common_pb2.TokenRecord) -> Token:
         processed_logprob=record.processed_logprob if record.HasField("processed_logprob") else None,
         candidates=tuple(_candidate(candidate) for candidate in record.candidates),
         predicted=record.predicted,
+        prediction_source=_source(record.prediction_source),
     )
+
+
+def _source(number: int) -> PredictionSource | None:
+    if number == common_pb2.PREDICTION_SOURCE_UNSPECIFIED:
+        return None
+    return _SOURCES.get(number, PredictionSource.UNKNOWN)
 
 
 def _candidate(message: common_pb2.Candidate) -> Candidate:
@@ -117,7 +147,17 @@ def parse_speculation(message: common_pb2.SpeculationStats) -> Speculation:
         no_speculation_detail=message.no_speculation_detail,
         draft_losses=message.draft_losses,
         draft_returns=message.draft_returns,
+        num_spec_steps=message.num_spec_steps,
+        mean_acceptance_length=message.mean_acceptance_length,
+        draft_acceptance_rate=message.draft_acceptance_rate,
+        acceptance_histogram=tuple(message.acceptance_histogram),
+        by_source=tuple(_source_stats(entry) for entry in message.by_source),
     )
+
+
+def _source_stats(message: common_pb2.SourceStats) -> SourceStats:
+    source = _SOURCES.get(message.source, PredictionSource.UNKNOWN)
+    return SourceStats(source, message.num_spec_steps, message.predicted, message.accepted)
 
 
 def _no_speculation_reason(number: int) -> NoSpeculationReason | None:

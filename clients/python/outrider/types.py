@@ -31,6 +31,16 @@ class NoSpeculationReason(StrEnum):
     """The server gave a reason that this version of the client does not know."""
 
 
+class PredictionSource(StrEnum):
+    """Where predictions come from."""
+
+    DRAFT = "draft"
+    LOOKUP = "lookup"
+    """An earlier place of the prompt and the answer that reads the same."""
+    UNKNOWN = "unknown"
+    """The server named a source that this version of the client does not know."""
+
+
 @dataclass(frozen=True, slots=True)
 class Message:
     """One message of a conversation: who speaks ("system", "user", "assistant", ...) and what is said."""
@@ -69,6 +79,24 @@ class Token:
     processed_logprob: float | None
     candidates: tuple[Candidate, ...]
     predicted: bool
+    prediction_source: PredictionSource | None
+    """None if it was not predicted."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassReport:
+    """What one pass of the model did for one generation; times are in seconds."""
+
+    tokens: int
+    """Committed."""
+    predicted: int
+    accepted: int
+    source: PredictionSource | None
+    """None if nothing was predicted."""
+    waiting: float
+    """For predictions, before the pass."""
+    verifying: float
+    """The pass itself, shared by all generations that it served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +110,8 @@ class Chunk:
     token_ids: tuple[int, ...]
     tokens: tuple[Token, ...]
     """One record per id, if asked for."""
+    pass_reports: tuple[PassReport, ...]
+    """One per pass that gave these tokens, if asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +165,20 @@ class PositionAcceptance:
 
 
 @dataclass(frozen=True, slots=True)
+class SourceStats:
+    """How the predictions of one source fared."""
+
+    source: PredictionSource
+    num_spec_steps: int
+    predicted: int
+    accepted: int
+
+
+@dataclass(frozen=True, slots=True)
 class Speculation:
-    """What speculation did on the server that ended the generation."""
+    """What speculation did on the server that ended the generation, in the words of `SpeculationStats` in
+    `outrider/v1/common.proto`.
+    """
 
     passes: int
     predicted: int
@@ -148,6 +190,14 @@ class Speculation:
     no_speculation_detail: str
     draft_losses: int
     draft_returns: int
+    num_spec_steps: int
+    """Passes that verified predictions."""
+    mean_acceptance_length: float
+    """Tokens committed per pass of those."""
+    draft_acceptance_rate: float
+    acceptance_histogram: tuple[int, ...]
+    """Passes of those that accepted 0, 1, ... predictions."""
+    by_source: tuple[SourceStats, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +226,8 @@ class Result:
     usage: Usage
     timings: Timings
     speculation: Speculation
+    pass_reports: tuple[PassReport, ...]
+    """One per pass that gave tokens, if asked for."""
     resumed: int
     """How many times the generation was interrupted and taken up again."""
 

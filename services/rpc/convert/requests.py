@@ -205,6 +205,7 @@ def _read_output(message: common_pb2.OutputOptions, found: Violations) -> Output
         logprobs=logprobs,
         num_candidates=message.top_candidates,
         show_special_tokens=message.show_special_tokens,
+        pass_reports=message.pass_reports,
     )
 
 
@@ -212,13 +213,25 @@ def _read_speculation(message: common_pb2.SpeculationPolicy, found: Violations) 
     mode = _MODES.get(message.mode)
     if mode is None:
         found.add("speculation.mode", f"is {message.mode}", ", ".join(common_pb2.SpeculationMode.keys()))
+    if message.lookup and mode is SpeculationMode.NEVER:
+        found.add("speculation.lookup", "is true", "false, or not set, with SPECULATION_MODE_NEVER")
+    return SpeculationPolicy(
+        mode=mode or SpeculationMode.AUTO,
+        num_predictions=_read_num_predictions(message, mode, found),
+        lookup=message.lookup or not message.HasField("lookup"),
+    )
+
+
+def _read_num_predictions(
+    message: common_pb2.SpeculationPolicy, mode: SpeculationMode | None, found: Violations
+) -> int | None:
     if not message.HasField("num_predictions"):
-        return SpeculationPolicy(mode=mode or SpeculationMode.AUTO)
+        return None
     allowed = Range(minimum=1, maximum=LIMITS.max_predictions)
     found.check_number("speculation.num_predictions", message.num_predictions, allowed)
     if mode is not SpeculationMode.ALWAYS:
         found.add("speculation.num_predictions", "is set", "only with SPECULATION_MODE_ALWAYS")
-    return SpeculationPolicy(mode=mode or SpeculationMode.AUTO, num_predictions=message.num_predictions)
+    return message.num_predictions
 
 
 def _value(message: Message, field: str, *defaults: Number | None) -> Number:

@@ -3,22 +3,20 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 
-from google.protobuf.duration_pb2 import Duration
-
 from outrider.v1 import common_pb2, generation_pb2
 from services.engine.events import (
     Candidate,
     Chunk,
     Finished,
     FinishReason,
-    NoSpeculation,
     Progress,
-    SpeculationStats,
     Timings,
     TokenRecord,
 )
 from services.engine.request import Request
 from services.engine.tokenizer import Tokenizer
+from services.rpc.convert.durations import write_duration
+from services.rpc.convert.speculation import write_pass_report, write_source, write_speculation
 from services.rpc.limits import LIMITS
 from services.rpc.served_model import ServedModel
 
@@ -32,12 +30,6 @@ _REASONS = {
     FinishReason.INVALID_LOGITS: common_pb2.FINISH_REASON_INVALID_LOGITS,
     FinishReason.TIME_LIMIT: common_pb2.FINISH_REASON_TIME_LIMIT,
     FinishReason.LOOP: common_pb2.FINISH_REASON_LOOP,
-}
-_NO_SPECULATION = {
-    NoSpeculation.FORBIDDEN: common_pb2.NO_SPECULATION_REASON_FORBIDDEN,
-    NoSpeculation.NO_PREDICTOR: common_pb2.NO_SPECULATION_REASON_NO_PREDICTOR,
-    NoSpeculation.UNAVAILABLE: common_pb2.NO_SPECULATION_REASON_UNAVAILABLE,
-    NoSpeculation.SLOWER: common_pb2.NO_SPECULATION_REASON_SLOWER,
 }
 
 
@@ -81,6 +73,7 @@ def write_whole(responses: Iterable[generation_pb2.StreamGenerateResponse]) -> g
                 texts.append(response.chunk.text)
                 whole.token_ids.extend(response.chunk.token_ids)
                 whole.records.extend(response.chunk.records)
+                whole.pass_reports.extend(response.chunk.pass_reports)
             case "finished":
                 texts.append(response.finished.text)
                 whole.finished.CopyFrom(response.finished)
@@ -132,6 +125,7 @@ def _write_chunk(chunk: Chunk, tokenizer: Tokenizer, *, with_records: bool) -> g
         text=chunk.text,
         token_ids=[record.token_id for record in chunk.records],
         records=[_write_record(record, tokenizer) for record in chunk.records] if with_records else (),
+        pass_reports=[write_pass_report(report) for report in chunk.reports],
     )
 
 
@@ -144,7 +138,7 @@ def _write_finished(finished: Finished) -> generation_pb2.Finished:
             cached_tokens=finished.cached_tokens,
         ),
         timings=_write_timings(finished.timings),
-        speculation=_write_speculation(finished.speculation),
+        speculation=write_speculation(finished.speculation),
         text=finished.text,
     )
     if finished.stop_string is not None:
@@ -163,6 +157,7 @@ def _write_record(record: TokenRecord, tokenizer: Tokenizer) -> common_pb2.Token
         processed_logprob=record.logprob,
         candidates=[_write_candidate(candidate, tokenizer) for candidate in record.candidates],
         predicted=record.predicted,
+        prediction_source=write_source(record.source),
     )
 
 
@@ -181,35 +176,9 @@ def _write_timings(timings: Timings) -> common_pb2.Timings:
     scheduled = timings.scheduled or timings.finished
     prefilled = timings.prefilled or timings.finished
     return common_pb2.Timings(
-        queue=_duration(scheduled - timings.arrived),
-        prefill=_duration(prefilled - scheduled),
-        first_token=_duration(prefilled - timings.arrived) if timings.prefilled else None,
-        decode=_duration(timings.finished - prefilled),
-        total=_duration(timings.finished - timings.arrived),
+        queue=write_duration(scheduled - timings.arrived),
+        prefill=write_duration(prefilled - scheduled),
+        first_token=write_duration(prefilled - timings.arrived) if timings.prefilled else None,
+        decode=write_duration(timings.finished - prefilled),
+        total=write_duration(timings.finished - timings.arrived),
     )
-
-
-def _duration(seconds: float) -> Duration:
-    duration = Duration()
-    duration.FromNanoseconds(round(seconds * 1e9))
-    return duration
-
-
-def _write_speculation(stats: SpeculationStats) -> common_pb2.SpeculationStats:
-    accepted = sum(stats.accepted)
-    message = common_pb2.SpeculationStats(
-        passes=stats.passes,
-        predicted=sum(stats.offered),
-        accepted=accepted,
-        tokens_per_pass=1 + accepted / stats.passes if stats.passes else 0,
-        by_position=[
-            common_pb2.PositionAcceptance(offered=offered, accepted=accepted)
-            for offered, accepted in zip(stats.offered, stats.accepted, strict=True)
-        ],
-        draft_losses=stats.losses,
-        draft_returns=stats.returns,
-    )
-    if not stats.offered and stats.why_not is not None:
-        message.no_speculation_reason = _NO_SPECULATION[stats.why_not]
-        message.no_speculation_detail = stats.detail
-    return message

@@ -53,6 +53,30 @@ SPECULATION_MODE_ALWAYS: SpeculationMode.ValueType  # 3
 """Every prediction that arrives in time is verified, whatever it costs."""
 Global___SpeculationMode: _TypeAlias = SpeculationMode  # noqa: Y015
 
+class _PredictionSource:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _PredictionSourceEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PredictionSource.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PREDICTION_SOURCE_UNSPECIFIED: _PredictionSource.ValueType  # 0
+    """Nothing was predicted."""
+    PREDICTION_SOURCE_DRAFT: _PredictionSource.ValueType  # 1
+    """A draft service."""
+    PREDICTION_SOURCE_LOOKUP: _PredictionSource.ValueType  # 2
+    """An earlier place of the prompt and the answer that reads the same."""
+
+class PredictionSource(_PredictionSource, metaclass=_PredictionSourceEnumTypeWrapper):
+    """Where predictions come from."""
+
+PREDICTION_SOURCE_UNSPECIFIED: PredictionSource.ValueType  # 0
+"""Nothing was predicted."""
+PREDICTION_SOURCE_DRAFT: PredictionSource.ValueType  # 1
+"""A draft service."""
+PREDICTION_SOURCE_LOOKUP: PredictionSource.ValueType  # 2
+"""An earlier place of the prompt and the answer that reads the same."""
+Global___PredictionSource: _TypeAlias = PredictionSource  # noqa: Y015
+
 class _FinishReason:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -118,7 +142,7 @@ class _NoSpeculationReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_N
     NO_SPECULATION_REASON_NO_PREDICTOR: _NoSpeculationReason.ValueType  # 2
     """The server has no source of predictions."""
     NO_SPECULATION_REASON_UNAVAILABLE: _NoSpeculationReason.ValueType  # 3
-    """The source could not be reached, or its predictions came too late."""
+    """The draft could not be reached or its predictions came too late, and the text did not repeat itself."""
     NO_SPECULATION_REASON_SLOWER: _NoSpeculationReason.ValueType  # 4
     """The server measured that it would be slower."""
 
@@ -132,7 +156,7 @@ NO_SPECULATION_REASON_FORBIDDEN: NoSpeculationReason.ValueType  # 1
 NO_SPECULATION_REASON_NO_PREDICTOR: NoSpeculationReason.ValueType  # 2
 """The server has no source of predictions."""
 NO_SPECULATION_REASON_UNAVAILABLE: NoSpeculationReason.ValueType  # 3
-"""The source could not be reached, or its predictions came too late."""
+"""The draft could not be reached or its predictions came too late, and the text did not repeat itself."""
 NO_SPECULATION_REASON_SLOWER: NoSpeculationReason.ValueType  # 4
 """The server measured that it would be slower."""
 Global___NoSpeculationReason: _TypeAlias = NoSpeculationReason  # noqa: Y015
@@ -510,6 +534,7 @@ class OutputOptions(_message.Message):
     TOP_CANDIDATES_FIELD_NUMBER: _builtins.int
     PROMPT_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     SHOW_SPECIAL_TOKENS_FIELD_NUMBER: _builtins.int
+    PASS_REPORTS_FIELD_NUMBER: _builtins.int
     token_records: _builtins.bool
     """One `TokenRecord` per token. Default: false."""
     logprobs: _builtins.bool
@@ -524,6 +549,8 @@ class OutputOptions(_message.Message):
     """
     show_special_tokens: _builtins.bool
     """Spells special tokens out in the text. Default: false, they are left out of it."""
+    pass_reports: _builtins.bool
+    """One `PassReport` per pass of the model. Default: false."""
     def __init__(
         self,
         *,
@@ -532,13 +559,16 @@ class OutputOptions(_message.Message):
         top_candidates: _builtins.int | None = ...,
         prompt_token_ids: _builtins.bool | None = ...,
         show_special_tokens: _builtins.bool | None = ...,
+        pass_reports: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_logprobs", b"_logprobs", "_prompt_token_ids", b"_prompt_token_ids", "_show_special_tokens", b"_show_special_tokens", "_token_records", b"_token_records", "_top_candidates", b"_top_candidates", "logprobs", b"logprobs", "prompt_token_ids", b"prompt_token_ids", "show_special_tokens", b"show_special_tokens", "token_records", b"token_records", "top_candidates", b"top_candidates"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_logprobs", b"_logprobs", "_pass_reports", b"_pass_reports", "_prompt_token_ids", b"_prompt_token_ids", "_show_special_tokens", b"_show_special_tokens", "_token_records", b"_token_records", "_top_candidates", b"_top_candidates", "logprobs", b"logprobs", "pass_reports", b"pass_reports", "prompt_token_ids", b"prompt_token_ids", "show_special_tokens", b"show_special_tokens", "token_records", b"token_records", "top_candidates", b"top_candidates"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_logprobs", b"_logprobs", "_prompt_token_ids", b"_prompt_token_ids", "_show_special_tokens", b"_show_special_tokens", "_token_records", b"_token_records", "_top_candidates", b"_top_candidates", "logprobs", b"logprobs", "prompt_token_ids", b"prompt_token_ids", "show_special_tokens", b"show_special_tokens", "token_records", b"token_records", "top_candidates", b"top_candidates"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_logprobs", b"_logprobs", "_pass_reports", b"_pass_reports", "_prompt_token_ids", b"_prompt_token_ids", "_show_special_tokens", b"_show_special_tokens", "_token_records", b"_token_records", "_top_candidates", b"_top_candidates", "logprobs", b"logprobs", "pass_reports", b"pass_reports", "prompt_token_ids", b"prompt_token_ids", "show_special_tokens", b"show_special_tokens", "token_records", b"token_records", "top_candidates", b"top_candidates"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__logprobs: _TypeAlias = _typing.Literal["logprobs"]  # noqa: Y015
     _WhichOneofArgType__logprobs: _TypeAlias = _typing.Literal["_logprobs", b"_logprobs"]  # noqa: Y015
+    _WhichOneofReturnType__pass_reports: _TypeAlias = _typing.Literal["pass_reports"]  # noqa: Y015
+    _WhichOneofArgType__pass_reports: _TypeAlias = _typing.Literal["_pass_reports", b"_pass_reports"]  # noqa: Y015
     _WhichOneofReturnType__prompt_token_ids: _TypeAlias = _typing.Literal["prompt_token_ids"]  # noqa: Y015
     _WhichOneofArgType__prompt_token_ids: _TypeAlias = _typing.Literal["_prompt_token_ids", b"_prompt_token_ids"]  # noqa: Y015
     _WhichOneofReturnType__show_special_tokens: _TypeAlias = _typing.Literal["show_special_tokens"]  # noqa: Y015
@@ -549,6 +579,8 @@ class OutputOptions(_message.Message):
     _WhichOneofArgType__top_candidates: _TypeAlias = _typing.Literal["_top_candidates", b"_top_candidates"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__logprobs) -> _WhichOneofReturnType__logprobs | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__pass_reports) -> _WhichOneofReturnType__pass_reports | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__prompt_token_ids) -> _WhichOneofReturnType__prompt_token_ids | None: ...
     @_typing.overload
@@ -568,24 +600,35 @@ class SpeculationPolicy(_message.Message):
 
     MODE_FIELD_NUMBER: _builtins.int
     NUM_PREDICTIONS_FIELD_NUMBER: _builtins.int
+    LOOKUP_FIELD_NUMBER: _builtins.int
     mode: Global___SpeculationMode.ValueType
     """Who decides."""
     num_predictions: _builtins.int
     """Predictions to verify in each pass, with SPECULATION_MODE_ALWAYS and only there. At least 1. Default: the server's
     own.
     """
+    lookup: _builtins.bool
+    """Whether the text may be predicted from its own repetitions. Not to be set to true with SPECULATION_MODE_NEVER.
+    Default: true. A server that has this switched off does not do it for any request.
+    """
     def __init__(
         self,
         *,
         mode: Global___SpeculationMode.ValueType = ...,
         num_predictions: _builtins.int | None = ...,
+        lookup: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_num_predictions", b"_num_predictions", "num_predictions", b"num_predictions"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_lookup", b"_lookup", "_num_predictions", b"_num_predictions", "lookup", b"lookup", "num_predictions", b"num_predictions"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_num_predictions", b"_num_predictions", "mode", b"mode", "num_predictions", b"num_predictions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lookup", b"_lookup", "_num_predictions", b"_num_predictions", "lookup", b"lookup", "mode", b"mode", "num_predictions", b"num_predictions"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__lookup: _TypeAlias = _typing.Literal["lookup"]  # noqa: Y015
+    _WhichOneofArgType__lookup: _TypeAlias = _typing.Literal["_lookup", b"_lookup"]  # noqa: Y015
     _WhichOneofReturnType__num_predictions: _TypeAlias = _typing.Literal["num_predictions"]  # noqa: Y015
     _WhichOneofArgType__num_predictions: _TypeAlias = _typing.Literal["_num_predictions", b"_num_predictions"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lookup) -> _WhichOneofReturnType__lookup | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__num_predictions) -> _WhichOneofReturnType__num_predictions | None: ...
 
 Global___SpeculationPolicy: _TypeAlias = SpeculationPolicy  # noqa: Y015
@@ -637,6 +680,7 @@ class TokenRecord(_message.Message):
     PROCESSED_LOGPROB_FIELD_NUMBER: _builtins.int
     CANDIDATES_FIELD_NUMBER: _builtins.int
     PREDICTED_FIELD_NUMBER: _builtins.int
+    PREDICTION_SOURCE_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """The token."""
     bytes: _builtins.bytes
@@ -651,6 +695,8 @@ class TokenRecord(_message.Message):
     """
     predicted: _builtins.bool
     """Whether the token had been predicted before the model was run on it."""
+    prediction_source: Global___PredictionSource.ValueType
+    """What had predicted it. Unspecified if nothing had."""
     @_builtins.property
     def candidates(self) -> _containers.RepeatedCompositeFieldContainer[Global___Candidate]:
         """The candidates with the best logits after penalties and bias, best first, the lower id first among equals. As many
@@ -667,10 +713,11 @@ class TokenRecord(_message.Message):
         processed_logprob: _builtins.float | None = ...,
         candidates: _abc.Iterable[Global___Candidate] | None = ...,
         predicted: _builtins.bool = ...,
+        prediction_source: Global___PredictionSource.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_processed_logprob", b"_processed_logprob", "_raw_logprob", b"_raw_logprob", "processed_logprob", b"processed_logprob", "raw_logprob", b"raw_logprob"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_processed_logprob", b"_processed_logprob", "_raw_logprob", b"_raw_logprob", "bytes", b"bytes", "candidates", b"candidates", "id", b"id", "predicted", b"predicted", "processed_logprob", b"processed_logprob", "raw_logprob", b"raw_logprob", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_processed_logprob", b"_processed_logprob", "_raw_logprob", b"_raw_logprob", "bytes", b"bytes", "candidates", b"candidates", "id", b"id", "predicted", b"predicted", "prediction_source", b"prediction_source", "processed_logprob", b"processed_logprob", "raw_logprob", b"raw_logprob", "text", b"text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__processed_logprob: _TypeAlias = _typing.Literal["processed_logprob"]  # noqa: Y015
     _WhichOneofArgType__processed_logprob: _TypeAlias = _typing.Literal["_processed_logprob", b"_processed_logprob"]  # noqa: Y015
@@ -801,7 +848,10 @@ Global___Timings: _TypeAlias = Timings  # noqa: Y015
 
 @_typing.final
 class SpeculationStats(_message.Message):
-    """What speculation did for one generation; after a continuation, on the last server alone."""
+    """What speculation did for one generation; after a continuation, on the last server alone. What vLLM's per-request
+    metrics also have is named as there, except for its `num_draft_tokens`, here `predicted`, and its
+    `num_accepted_draft_tokens`, here `accepted`.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -814,6 +864,11 @@ class SpeculationStats(_message.Message):
     NO_SPECULATION_DETAIL_FIELD_NUMBER: _builtins.int
     DRAFT_LOSSES_FIELD_NUMBER: _builtins.int
     DRAFT_RETURNS_FIELD_NUMBER: _builtins.int
+    NUM_SPEC_STEPS_FIELD_NUMBER: _builtins.int
+    MEAN_ACCEPTANCE_LENGTH_FIELD_NUMBER: _builtins.int
+    DRAFT_ACCEPTANCE_RATE_FIELD_NUMBER: _builtins.int
+    ACCEPTANCE_HISTOGRAM_FIELD_NUMBER: _builtins.int
+    BY_SOURCE_FIELD_NUMBER: _builtins.int
     passes: _builtins.int
     """Passes of the model that gave this generation at least one token."""
     predicted: _builtins.int
@@ -830,9 +885,23 @@ class SpeculationStats(_message.Message):
     """Times that the draft was lost, or dropped this generation, while it followed it."""
     draft_returns: _builtins.int
     """Times that a draft took it up again."""
+    num_spec_steps: _builtins.int
+    """Passes that verified at least one prediction."""
+    mean_acceptance_length: _builtins.float
+    """Tokens committed per pass of those: 1 + accepted / num_spec_steps. 0 if there were none."""
+    draft_acceptance_rate: _builtins.float
+    """accepted / predicted. 0 if nothing was predicted."""
     @_builtins.property
     def by_position(self) -> _containers.RepeatedCompositeFieldContainer[Global___PositionAcceptance]:
         """Acceptance by position: the first entry counts the first prediction of each pass, and so on."""
+
+    @_builtins.property
+    def acceptance_histogram(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Entry i counts the passes of those that accepted exactly i predictions; the last entry is not 0."""
+
+    @_builtins.property
+    def by_source(self) -> _containers.RepeatedCompositeFieldContainer[Global___SourceStats]:
+        """The same counts for each source that predicted anything, in the order of its number."""
 
     def __init__(
         self,
@@ -846,14 +915,99 @@ class SpeculationStats(_message.Message):
         no_speculation_detail: _builtins.str = ...,
         draft_losses: _builtins.int = ...,
         draft_returns: _builtins.int = ...,
+        num_spec_steps: _builtins.int = ...,
+        mean_acceptance_length: _builtins.float = ...,
+        draft_acceptance_rate: _builtins.float = ...,
+        acceptance_histogram: _abc.Iterable[_builtins.int] | None = ...,
+        by_source: _abc.Iterable[Global___SourceStats] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "by_position", b"by_position", "draft_losses", b"draft_losses", "draft_returns", b"draft_returns", "no_speculation_detail", b"no_speculation_detail", "no_speculation_reason", b"no_speculation_reason", "passes", b"passes", "predicted", b"predicted", "tokens_per_pass", b"tokens_per_pass"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acceptance_histogram", b"acceptance_histogram", "accepted", b"accepted", "by_position", b"by_position", "by_source", b"by_source", "draft_acceptance_rate", b"draft_acceptance_rate", "draft_losses", b"draft_losses", "draft_returns", b"draft_returns", "mean_acceptance_length", b"mean_acceptance_length", "no_speculation_detail", b"no_speculation_detail", "no_speculation_reason", b"no_speculation_reason", "num_spec_steps", b"num_spec_steps", "passes", b"passes", "predicted", b"predicted", "tokens_per_pass", b"tokens_per_pass"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___SpeculationStats: _TypeAlias = SpeculationStats  # noqa: Y015
+
+@_typing.final
+class SourceStats(_message.Message):
+    """How the predictions of one source fared."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SOURCE_FIELD_NUMBER: _builtins.int
+    NUM_SPEC_STEPS_FIELD_NUMBER: _builtins.int
+    PREDICTED_FIELD_NUMBER: _builtins.int
+    ACCEPTED_FIELD_NUMBER: _builtins.int
+    source: Global___PredictionSource.ValueType
+    """The source."""
+    num_spec_steps: _builtins.int
+    """Passes that verified predictions of it."""
+    predicted: _builtins.int
+    """Predictions verified."""
+    accepted: _builtins.int
+    """Those of them that turned out right."""
+    def __init__(
+        self,
+        *,
+        source: Global___PredictionSource.ValueType = ...,
+        num_spec_steps: _builtins.int = ...,
+        predicted: _builtins.int = ...,
+        accepted: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "num_spec_steps", b"num_spec_steps", "predicted", b"predicted", "source", b"source"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SourceStats: _TypeAlias = SourceStats  # noqa: Y015
+
+@_typing.final
+class PassReport(_message.Message):
+    """What one pass of the model did for one generation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKENS_FIELD_NUMBER: _builtins.int
+    PREDICTED_FIELD_NUMBER: _builtins.int
+    ACCEPTED_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    WAITING_FIELD_NUMBER: _builtins.int
+    VERIFYING_FIELD_NUMBER: _builtins.int
+    tokens: _builtins.int
+    """Tokens committed."""
+    predicted: _builtins.int
+    """Predictions verified."""
+    accepted: _builtins.int
+    """Those of them that turned out right."""
+    source: Global___PredictionSource.ValueType
+    """What had predicted them. Unspecified if nothing was predicted."""
+    @_builtins.property
+    def waiting(self) -> _duration_pb2.Duration:
+        """The time spent on getting predictions before the pass, mostly waiting for a draft."""
+
+    @_builtins.property
+    def verifying(self) -> _duration_pb2.Duration:
+        """The time that the pass took, sampling included, for all the generations that it served."""
+
+    def __init__(
+        self,
+        *,
+        tokens: _builtins.int = ...,
+        predicted: _builtins.int = ...,
+        accepted: _builtins.int = ...,
+        source: Global___PredictionSource.ValueType = ...,
+        waiting: _duration_pb2.Duration | None = ...,
+        verifying: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["verifying", b"verifying", "waiting", b"waiting"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "predicted", b"predicted", "source", b"source", "tokens", b"tokens", "verifying", b"verifying", "waiting", b"waiting"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PassReport: _TypeAlias = PassReport  # noqa: Y015
 
 @_typing.final
 class PositionAcceptance(_message.Message):

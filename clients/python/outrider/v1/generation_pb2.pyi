@@ -220,6 +220,7 @@ class Chunk(_message.Message):
     TEXT_FIELD_NUMBER: _builtins.int
     TOKEN_IDS_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
+    PASS_REPORTS_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """The text released by these tokens. Whole characters; may be empty."""
     @_builtins.property
@@ -230,16 +231,21 @@ class Chunk(_message.Message):
     def records(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.TokenRecord]:
         """One record per id of `token_ids`, in the same order, if `OutputOptions` asks for them."""
 
+    @_builtins.property
+    def pass_reports(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.PassReport]:
+        """One report per pass that gave these tokens, in their order, if `OutputOptions` asks for them."""
+
     def __init__(
         self,
         *,
         text: _builtins.str = ...,
         token_ids: _abc.Iterable[_builtins.int] | None = ...,
         records: _abc.Iterable[_common_pb2.TokenRecord] | None = ...,
+        pass_reports: _abc.Iterable[_common_pb2.PassReport] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["records", b"records", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pass_reports", b"pass_reports", "records", b"records", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -373,6 +379,7 @@ class GenerateResponse(_message.Message):
     TOKEN_IDS_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     FINISHED_FIELD_NUMBER: _builtins.int
+    PASS_REPORTS_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """The whole text: that of all chunks and of `finished`."""
     @_builtins.property
@@ -391,6 +398,10 @@ class GenerateResponse(_message.Message):
     def finished(self) -> Global___Finished:
         """How it ended."""
 
+    @_builtins.property
+    def pass_reports(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.PassReport]:
+        """The reports of all chunks, if `OutputOptions` asks for them."""
+
     def __init__(
         self,
         *,
@@ -399,10 +410,11 @@ class GenerateResponse(_message.Message):
         token_ids: _abc.Iterable[_builtins.int] | None = ...,
         records: _abc.Iterable[_common_pb2.TokenRecord] | None = ...,
         finished: Global___Finished | None = ...,
+        pass_reports: _abc.Iterable[_common_pb2.PassReport] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "started", b"started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "records", b"records", "started", b"started", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "pass_reports", b"pass_reports", "records", b"records", "started", b"started", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,28 @@
+"""SilentPredictor: the predictor that the tests' own ones begin with."""
+
+from collections.abc import Sequence as Tokens
+
+from services.engine.events import PredictionSource
+from services.engine.sequence import Sequence
+
+
+class SilentPredictor:
+    """Predicts nothing, and has no excuse."""
+
+    source = PredictionSource.DRAFT
+    num_predictions = 4
+    num_arrivals = 0
+
+    def why_none(self, sequence: Sequence) -> str:
+        """No reason."""
+        return ""
+
+    def predict(self, sequence: Sequence, limit: int) -> Tokens[int]:
+        """Nothing."""
+        return []
+
+    def commit(self, sequence: Sequence) -> None:
+        """Nothing to keep."""
+
+    def close(self, sequence: Sequence) -> None:
+        """Nothing to forget."""
