@@ -181,7 +181,7 @@ async def until(condition: Callable[[], bool]) -> None:
 def assert_same(result: Result, alone: Result) -> None:
     """All that a client may rely on: ids, bits of log-probabilities, text, and why it ended."""
     assert result.token_ids == alone.token_ids
-    assert [_unpredicted(token) for token in result.tokens] == [_unpredicted(token) for token in alone.tokens]
+    assert [unpredicted(token) for token in result.tokens] == [unpredicted(token) for token in alone.tokens]
     assert result.text == alone.text
     assert result.finish_reason == alone.finish_reason
     assert (result.stop_string, result.stop_token_id) == (alone.stop_string, alone.stop_token_id)
@@ -201,5 +201,6 @@ def accepted_behind(result: Result, num_tokens: int) -> int:
     return sum(token.predicted for token in result.tokens[num_tokens:])
 
 
-def _unpredicted(token: Token) -> Token:
+def unpredicted(token: Token) -> Token:
+    """What a token must be whatever was predicted."""
     return replace(token, predicted=False, prediction_source=None)
