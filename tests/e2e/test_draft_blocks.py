@@ -12,7 +12,15 @@ from outrider.types import FinishReason
 from tests.e2e.draft_rig import PROMPT, SAMPLED, DraftedTarget, MakeDraft, Options, Service, until
 from tests.e2e.models import DEMO_TARGET
 
-ENDLESS: Options = {**SAMPLED, "max_tokens": 1900, "speculation": "always", "num_predictions": 6}
+# With its records it is many times what gRPC lets a server send ahead of its reader.
+ENDLESS: Options = {
+    **SAMPLED,
+    "max_tokens": 1900,
+    "speculation": "always",
+    "num_predictions": 6,
+    "logprobs": True,
+    "top_candidates": 20,
+}
 
 
 @pytest.fixture
@@ -66,8 +74,8 @@ async def test_a_stream_left_at_any_time(target: DraftedTarget, draft: Service, 
     async with target.connect() as client, client.stream(PROMPT, **ENDLESS) as stream:
         async for _ in stream:
             if len(stream.received.token_ids) >= num_tokens:
-                break
-        await until(lambda: draft.num_used_blocks > 0)
+                await until(lambda: draft.num_used_blocks > 0)
+                break  # which ends the call
     await all_free(target.service, draft)
 
 
