@@ -68,6 +68,12 @@ class RunningTarget:
         answer = health_pb2_grpc.HealthStub(self.channel).Check(health_pb2.HealthCheckRequest(service=service))
         return health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status)
 
+    def wait_for_draft(self) -> None:
+        """Return once the link to the draft is up."""
+        assert self.server._draft is not None
+        predictor = self.server._draft.predictor
+        wait_until(lambda: not predictor.absence)
+
     def assert_all_free(self) -> None:
         """Wait until no sequence is left, then check that no KV block is either."""
         wait_until(lambda: not self.on_engine_thread(lambda: self.engine.scheduler.sequences))

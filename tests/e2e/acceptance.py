@@ -24,11 +24,10 @@ from services.engine.native import BLOCK_SIZE, Batch, Device, Sampler, isas
 from services.engine.request import SamplingParams
 from services.engine.sampling_state import new_sampling_state
 from services.engine.tokenizer import Tokenizer
-from services.target.remote_predictor import RemotePredictor
 from tests.e2e.draft_rig import Service
 from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
 from tests.e2e.pass_log import Pass, PassLog
-from tests.server import RunningTarget, target_server, wait_until
+from tests.server import RunningTarget, target_server
 
 PROMPT_TOKENS, NEW_TOKENS, PROMPTS_PER_FILE = 64, 128, 4
 TEMPERATURES = (0.0, 0.7)
@@ -147,9 +146,7 @@ def experiment() -> Iterator[Experiment]:
         draft.start()
         try:
             with target_server(DEMO_TARGET, drafts=[draft.address]) as target:
-                (predictor,) = target.server._predictors
-                assert isinstance(predictor, RemotePredictor)
-                wait_until(lambda: not predictor.absence)
+                target.wait_for_draft()
                 yield Experiment(target)
         finally:
             draft.kill()

@@ -14,7 +14,7 @@ from tests.e2e.draft_rig import PROMPT as OTHER
 from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
 from tests.e2e.stepper import Stepper, request
 from tests.rpc.draft_link import RunningDraft
-from tests.server import RunningTarget, target_server, wait_until
+from tests.server import RunningTarget, target_server
 
 CLASS = '''class Stack:
     """A last-in, first-out stack."""
@@ -53,9 +53,7 @@ def target() -> Iterator[RunningTarget]:
 def drafted_target() -> Iterator[RunningTarget]:
     draft = RunningDraft(DEMO_DRAFT)
     with target_server(DEMO_TARGET, kv_blocks=256, drafts=[draft.address], lookup=True) as running:
-        assert running.server._draft is not None
-        predictor = running.server._draft.predictor
-        wait_until(lambda: not predictor.absence)
+        running.wait_for_draft()
         yield running
         running.assert_all_free()
     draft.close()

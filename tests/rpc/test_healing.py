@@ -13,7 +13,7 @@ from services.engine.tokenizer import Tokenizer
 from tests.checkpoints import byte_level_tokenizer
 from tests.rpc.draft_link import RunningDraft
 from tests.rpc.requests import PROMPT, Streamed, as_unary, stream, stream_request, violations
-from tests.server import RunningTarget, target_server, wait_until
+from tests.server import RunningTarget, target_server
 
 TOKENIZER = Tokenizer(byte_level_tokenizer().to_str())
 ALWAYS = {"mode": common_pb2.SPECULATION_MODE_ALWAYS, "num_predictions": 4}
@@ -50,9 +50,7 @@ def essence(answer: Streamed) -> tuple[Any, ...]:
 def drafted(model: Path, shared_draft: RunningDraft) -> Iterator[RunningTarget]:
     """A server whose draft has the target's own model."""
     with target_server(model, drafts=[shared_draft.address], prefill_chunk=5) as running:
-        assert running.server._draft is not None
-        predictor = running.server._draft.predictor
-        wait_until(lambda: not predictor.absence)
+        running.wait_for_draft()
         yield running
         running.assert_all_free()
     shared_draft.assert_all_free()

@@ -22,9 +22,7 @@ COUNT = 60  # tokens generated
 def target(model: Path, draft: RunningDraft) -> Iterator[RunningTarget]:
     """A target that is linked with the draft; both have the same model, so that every prediction is right."""
     with target_server(model, drafts=[draft.address]) as running:
-        assert running.server._draft is not None
-        predictor = running.server._draft.predictor
-        wait_until(lambda: not predictor.absence)
+        running.wait_for_draft()
         yield running
         running.assert_all_free()
 
