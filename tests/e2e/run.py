@@ -23,7 +23,7 @@ _CHANNEL = (
     ("grpc.http2.lookahead_bytes", 1024),
 )
 _GRACE = 8  # tokens that a reader takes without the draft before it waits for it, or lets it go on
-_REST_EVERY = 16  # tokens: a target as tiny as ours outruns its draft unless its reader lets the draft catch up
+_REST_EVERY = 8  # tokens: a target as tiny as ours outruns its draft unless its reader lets the draft catch up
 _REST_POLLS, _POLL_SECONDS = 30, 0.01
 
 
