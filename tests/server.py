@@ -20,6 +20,7 @@ from tests.loop_thread import PATIENCE_SECONDS, LoopThread
 
 Result = TypeVar("Result")
 _POLL_SECONDS = 0.005
+RUN_AHEAD = 8  # tokens of credit for drafts, as if they had cores of their own
 
 
 class RunningTarget:
@@ -129,4 +130,4 @@ def wait_until(condition: Callable[[], object]) -> None:
 async def _make(
     engine: EngineConfig, server: ServerConfig, predictor: Predictor | None, drafts: Sequence[str], lookup: bool
 ) -> TargetServer:
-    return TargetServer(engine, server, predictor=predictor, drafts=drafts, lookup=lookup)
+    return TargetServer(engine, server, predictor=predictor, drafts=drafts, run_ahead=RUN_AHEAD, lookup=lookup)

@@ -17,6 +17,10 @@ class SilentPredictor:
         """No reason."""
         return ""
 
+    def wait_for(self, sequence: Sequence, count: int) -> float:
+        """No time."""
+        return 0.0
+
     def predict(self, sequence: Sequence, limit: int) -> Tokens[int]:
         """Nothing."""
         return []

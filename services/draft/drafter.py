@@ -1,5 +1,6 @@
 """Drafter: runs ahead of every target's sequences, as far as their windows allow."""
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -7,6 +8,8 @@ from services.draft.drafted_sequence import DraftedSequence
 from services.draft.link import DraftLink, Prediction, Release, ReleaseReason
 from services.engine.block_manager import BlockManager
 from services.engine.run_ahead import RunAhead, Stretch
+
+_DRAW_WEIGHT = 0.1  # of a new measurement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +21,7 @@ class DrafterConfig:
     max_rows: int
     prefill_chunk: int
     max_run: int  # tokens predicted between two looks at the inbox
+    run_seconds: float  # that these may take, unless a single one takes longer
     max_window: int  # of a sequence, whatever its target grants
 
 
@@ -44,6 +48,7 @@ class Drafter:
         self._run_ahead = run_ahead
         self._blocks = blocks
         self._links: list[DraftLink] = []
+        self._draw_seconds = 0.0  # a moving average of what one more token of a run takes
 
     def join(self, link: DraftLink) -> None:
         """Begin to serve a link."""
@@ -100,7 +105,9 @@ class Drafter:
         followers = self._choose()
         if not followers:
             return False
+        began = time.monotonic()
         drawn = self._run_ahead.extend([stretch for _, stretch in followers])
+        self._observe(time.monotonic() - began, max(stretch.num_draws for _, stretch in followers))
         for (follower, stretch), token_ids in zip(followers, drawn, strict=True):
             self._settle(follower, stretch, token_ids)
         return True
@@ -127,10 +134,20 @@ class Drafter:
                 if sequence.window > 0:
                     yield _Follower(link, sequence_id, sequence)
 
+    def _observe(self, seconds: float, num_draws: int) -> None:
+        if num_draws:
+            weight = _DRAW_WEIGHT if self._draw_seconds else 1.0
+            self._draw_seconds += weight * (seconds / num_draws - self._draw_seconds)
+
+    def _longest_run(self) -> int:
+        """So many tokens that a commit which contradicts the first of them is soon heard."""
+        config = self._config
+        return max(1, int(min(config.max_run, config.run_seconds / max(self._draw_seconds, 1e-9))))
+
     def _stretch(self, sequence: DraftedSequence, budget: int) -> Stretch | None:
         num_tokens = min(sequence.num_pending, self._config.prefill_chunk, budget)
         room = self._config.context_length - len(sequence.tokens)
-        draws = min(sequence.credit, self._config.max_run, room) if num_tokens == sequence.num_pending else 0
+        draws = min(sequence.credit, self._longest_run(), room) if num_tokens == sequence.num_pending else 0
         is_idle = num_tokens == 0 or (num_tokens == sequence.num_pending == 1 and draws == 0)
         return None if is_idle else Stretch(sequence, num_tokens, draws)
 

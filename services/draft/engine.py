@@ -12,6 +12,7 @@ from services.engine.loop import EngineLoop
 from services.engine.native import Sampler
 from services.engine.run_ahead import RunAhead
 
+_RUN_SECONDS = 0.004  # short beside the pass of a target that such a draft is for
 _MAX_WINDOW = 64  # tokens: what lies further ahead is not worth its time
 
 
@@ -37,6 +38,7 @@ class DraftEngine:
             max_rows=config.max_rows,
             prefill_chunk=config.prefill_chunk,
             max_run=max_run,
+            run_seconds=_RUN_SECONDS,
             max_window=_MAX_WINDOW,
         )
         self._drafter = Drafter(limits, run_ahead, model.blocks)

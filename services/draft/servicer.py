@@ -13,7 +13,8 @@ from services.draft.drafted_sequence import DraftedSequence
 from services.draft.engine import DraftEngine
 from services.draft.link import DraftLink, LinkOverflowError, Prediction, Quotas, Release, ReleaseReason
 from services.engine.native import NOISE_VERSION
-from services.rpc.convert.drafting import read_sampling
+from services.engine.place import Place
+from services.rpc.convert.drafting import read_sampling, write_place
 from services.rpc.draft_protocol import MAX_COMMIT, PROTOCOL_VERSION
 
 logger = logging.getLogger(__name__)
@@ -72,6 +73,7 @@ class DraftServicer(DraftServiceServicer):
             context_length=engine.model.context_length,
             max_sequences=self._quotas.max_sequences,
             max_cached_tokens=self._quotas.max_cached_tokens,
+            place=write_place(Place.here(device=engine.config.device, threads=engine.config.threads)),
         )
 
     async def _check_hello(

@@ -6,6 +6,8 @@ from typing import Protocol
 from services.engine.events import PredictionSource
 from services.engine.sequence import Sequence
 
+MOST_PREDICTIONS = 15  # with the row that they follow, as many as one reading of the weights serves
+
 
 class Predictor(Protocol):
     """Predicts a sequence's next tokens. It reads sequences and never changes one; wrong predictions cost speed only.
@@ -18,13 +20,16 @@ class Predictor(Protocol):
     """As what its predictions are counted."""
 
     num_predictions: int
-    """How many to verify in a pass where the request leaves it open."""
+    """How many to verify in a pass where the request insists on some and leaves the number open."""
 
     num_arrivals: int
     """How often what it predicts with has come, or come back: what was measured of it before that is void."""
 
     def why_none(self, sequence: Sequence) -> str:
         """Why it has no prediction for a sequence at present; empty where it may have some."""
+
+    def wait_for(self, sequence: Sequence, count: int) -> float:
+        """How many seconds `predict` may be expected to wait for so many."""
 
     def predict(self, sequence: Sequence, limit: int) -> Tokens[int]:
         """At most `limit` ids that may follow `sequence.tokens`; a limit of 0 says that none are wanted for now."""

@@ -19,6 +19,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="a draft service; several may be given: the next is tried when one fails",
     )
     parser.add_argument(
+        "--run-ahead",
+        type=int,
+        metavar="TOKENS",
+        help="how far the draft predicts beyond what a pass verifies (default: 8, or 0 where it has to share the cores "
+        "or the GPU with the target)",
+    )
+    parser.add_argument(
         "--lookup",
         action=argparse.BooleanOptionalAction,
         default=True,
@@ -31,6 +38,13 @@ def run(arguments: argparse.Namespace) -> int:
 
     def make() -> TargetServer:
         engine, server = engine_config(arguments), server_config(arguments)
-        return TargetServer(engine, server, name=arguments.name, drafts=arguments.draft, lookup=arguments.lookup)
+        return TargetServer(
+            engine,
+            server,
+            name=arguments.name,
+            drafts=arguments.draft,
+            run_ahead=arguments.run_ahead,
+            lookup=arguments.lookup,
+        )
 
     return run_service("target", make)

@@ -1,82 +1,112 @@
-"""Controller: how many predictions a step verifies, and whether speculation pays at all."""
+"""Controller: how many of a predictor's predictions the next pass verifies for each sequence."""
 
-from services.engine.request import SpeculationMode
+import heapq
+from collections.abc import Sequence as Items
+from dataclasses import dataclass
+
+from services.engine.predictor import MOST_PREDICTIONS, Predictor
 from services.engine.sequence import Sequence
+from services.target.acceptance import Acceptance
+from services.target.account import Account
+from services.target.pass_cost import PassCost
 
 
-class Pace:
-    """A moving average of the seconds that one committed token takes."""
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A sequence that leaves the number of predictions to us, and how many it can take at most."""
 
-    _WEIGHT = 0.1  # of a new step
-
-    def __init__(self) -> None:
-        self.num_steps = 0
-        self.seconds_per_token = 0.0
-
-    def observe(self, seconds: float, num_tokens: int) -> None:
-        """Add one step."""
-        self.num_steps += 1
-        weight = max(self._WEIGHT, 1 / self.num_steps)
-        self.seconds_per_token += weight * (seconds / num_tokens - self.seconds_per_token)
+    sequence: Sequence
+    most: int
 
 
 class Controller:
-    """For the sequences that leave it to us, tries a source both ways and keeps to the faster one, looking again now
-    and then.
-
-    A step is of one kind as a whole: with the source's predictions wherever there are any, or without.
+    """Chooses what yields the most tokens per second by what was measured: the cost of passes, the acceptance by place,
+    the wait for the predictions. What the model says is checked against what the steps really took: see Account.
     """
 
-    _TRIAL = 16  # steps of one kind before the two are compared
-    _INTERVAL = 512  # steps between two looks at the slower kind
+    _LOOK_AHEAD = MOST_PREDICTIONS  # rows that may bring nothing before more of them do
+    _PLAIN_EVERY = 16, 128  # steps, at first and later, to see what passes without predictions cost
+    _PROBE_EVERY = 64  # plain steps; twice as many after each probe in vain
+    _LONGEST_INTERVAL = 4096
+    _PROBE_STEPS, _PROBED = 4, 2  # steps of a probe, and predictions in each
+    _FIRST_STEPS, _FIRST_MOST = 4, 4  # steps that begin with few predictions, as nobody knows how long they take
 
-    def __init__(self) -> None:
-        self._paces = {True: Pace(), False: Pace()}
-        self._speculates = True
-        self._steps_left = self._TRIAL
+    def __init__(self, predictor: Predictor, cost: PassCost) -> None:
+        """The cost is the one of the target's passes, whoever predicts."""
+        self._predictor = predictor
+        self._cost = cost
+        self.look_again()
 
     @property
-    def detail(self) -> str:
-        """What was measured, for a person to read."""
-        times = [f"{self._paces[kind].seconds_per_token * 1000:.2f} ms" for kind in (True, False)]
-        return f"{times[0]} per token with predictions, {times[1]} without"
-
-    @property
-    def speculates(self) -> bool:
-        """Whether the next step's predictions are worth their cost."""
-        return self._speculates
-
-    def limit(self, sequence: Sequence, *, default: int) -> int:
-        """How many predictions to verify for a sequence, at most `default` where the request leaves the number open.
-
-        The last place of what remains is the target's own.
-        """
-        policy = sequence.request.speculation
-        if policy.mode is SpeculationMode.AUTO and not self._speculates:
-            return 0
-        most = default if policy.num_predictions is None else policy.num_predictions
-        return min(most, sequence.num_remaining - 1)
-
-    def observe(self, seconds: float, num_tokens: int) -> None:
-        """A step of decoding took so long for so many tokens; decides the kind of those that follow."""
-        if num_tokens == 0:
-            return
-        self._paces[self._speculates].observe(seconds, num_tokens)
-        self._steps_left -= 1
-        if self._steps_left == 0:
-            self._choose()
+    def objection(self) -> str:
+        """Why it wants no predictions, for a person to read."""
+        if self._account.is_open:
+            return "predictions would cost more time than they save"
+        return "predictions have cost more time than they saved"
 
     def look_again(self) -> None:
-        """Try predictions now: what was measured with them says nothing of a draft that has just come."""
-        self._paces[True] = Pace()
-        self._speculates, self._steps_left = True, self._TRIAL
+        """Begin anew: what was measured says nothing of a predictor that has just come."""
+        self.acceptance = Acceptance(places=MOST_PREDICTIONS)
+        self._account = Account()
+        self._interval = self._PROBE_EVERY
+        self._plain_every = self._PLAIN_EVERY[0]
+        self._num_plain = self._num_speculative = self._probe_left = 0
+        self._first_left = self._FIRST_STEPS
 
-    def _choose(self) -> None:
-        other = self._paces[not self._speculates]
-        if other.num_steps < self._TRIAL:
-            self._speculates, self._steps_left = not self._speculates, self._TRIAL
+    def plan(self, candidates: Items[Candidate], *, num_rows: int, spare_rows: int) -> list[int]:
+        """How many predictions to ask for each candidate, in a pass that has so many rows without them."""
+        nothing = [0] * len(candidates)
+        if not candidates or not self._account.is_open or self._wants_plain(len(candidates)):
+            return nothing
+        counts = self._best(candidates, num_rows, spare_rows)
+        if any(counts):
+            self._interval = self._PROBE_EVERY
+            return [min(count, self._FIRST_MOST) for count in counts] if self._first_left else counts
+        return [min(self._PROBED, each.most) for each in candidates] if self._is_probing() else nothing
+
+    def observe(self, *, is_speculative: bool, num_sequences: int, num_committed: int, seconds: float) -> None:
+        """A step over sequences that leave the choice to us has ended: it took so long, with the wait."""
+        plain = self._cost.seconds(num_sequences)
+        if not is_speculative or not plain:
+            self._num_plain += 1
+            if self._num_speculative >= self._plain_every:
+                self._plain_every = min(2 * self._plain_every, self._PLAIN_EVERY[1])
+            self._num_speculative = 0
+            self._account.earn()
             return
-        with_predictions, without = (self._paces[kind].seconds_per_token for kind in (True, False))
-        self._speculates, self._steps_left = with_predictions < without, self._INTERVAL
-        other = self._paces[not self._speculates]
-        other.num_steps = 0  # is measured anew when the interval is over
+        self._num_speculative += 1
+        self._first_left -= self._first_left > 0
+        self._account.settle(num_committed / num_sequences - seconds / plain)
+
+    def _wants_plain(self, num_sequences: int) -> bool:
+        return not self._cost.knows(num_sequences) or self._num_speculative >= self._plain_every
+
+    def _is_probing(self) -> bool:
+        if self._probe_left == 0 and self._num_plain >= self._interval:
+            self._probe_left, self._num_plain = self._PROBE_STEPS, 0
+            self._interval = min(2 * self._interval, self._LONGEST_INTERVAL)
+        is_probing = self._probe_left > 0
+        self._probe_left -= is_probing
+        return is_probing
+
+    def _best(self, candidates: Items[Candidate], num_rows: int, spare_rows: int) -> list[int]:
+        """Add predictions one by one, the likeliest first, and keep the numbers at which the rate was highest."""
+        gains = [self.acceptance.gains(each.sequence, each.most) for each in candidates]
+        heap = [(-gain[0], index) for index, gain in enumerate(gains) if gain]
+        heapq.heapify(heap)
+        counts = [0] * len(candidates)
+        best, tokens, wait = [*counts], float(len(candidates)), 0.0
+        best_rate, best_added = tokens / self._cost.seconds(num_rows), 0
+        for added in range(1, min(spare_rows, self._cost.reach - num_rows) + 1):
+            if not heap or added > best_added + self._LOOK_AHEAD:
+                break
+            gain, index = heapq.heappop(heap)
+            counts[index] += 1
+            if counts[index] < len(gains[index]):
+                heapq.heappush(heap, (-gains[index][counts[index]], index))
+            tokens -= gain
+            wait = max(wait, self._predictor.wait_for(candidates[index].sequence, counts[index]))
+            rate = tokens / (self._cost.seconds(num_rows + added) + wait)
+            if rate > best_rate:
+                best, best_rate, best_added = [*counts], rate, added
+        return best

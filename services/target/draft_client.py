@@ -12,7 +12,8 @@ from grpc import aio
 
 from outrider.v1 import draft_pb2, draft_pb2_grpc
 from services.engine.native import NOISE_VERSION
-from services.rpc.convert.drafting import write_sampling
+from services.engine.place import Place
+from services.rpc.convert.drafting import read_place, write_sampling
 from services.rpc.draft_protocol import PROTOCOL_VERSION
 from services.target.backoff import Backoff
 from services.target.draft_messages import Close, Commit, Open, Outgoing, Window
@@ -25,8 +26,8 @@ logger = logging.getLogger(__name__)
 _HELLO_SECONDS = 5.0
 _FIRST_BACKOFF, _LONGEST_BACKOFF = 0.1, 2.0  # seconds
 _LONGEST_REFUSED_BACKOFF = 30.0  # where every draft has said that it cannot work with this target
-_LONGEST_WAIT = 0.05  # seconds that a step may wait for predictions under way
-_RUN_AHEAD = 8  # tokens of credit beyond what the next pass can verify
+_LONGEST_WAIT = 0.1  # seconds that a step may wait for predictions under way
+_RUN_AHEAD = 8  # tokens of credit beyond what the next pass can verify, for a draft that is not in our way
 _OPTIONS = (
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.http2.ping_timeout_ms", 5_000),  # of every ping; by default a draft that hangs is held for a minute
@@ -39,16 +40,16 @@ _Call = aio.StreamStreamCall[draft_pb2.DraftRequest, draft_pb2.DraftResponse]
 class DraftClient:
     """Tries the addresses in turn, for ever: a draft that is not there costs speed, never an error."""
 
-    def __init__(self, addresses: Sequence[str]) -> None:
-        """Call this on the event loop that `start` is called on."""
+    def __init__(self, addresses: Sequence[str], place: Place, *, run_ahead: int | None = None) -> None:
+        """Call this on the event loop that `start` is called on. `place` is where the target computes; without
+        `run_ahead`, a draft that competes for it gets no credit ahead of the target's passes, and any other does.
+        """
         self._addresses = addresses
+        self._place = place
+        self._run_ahead = run_ahead
         self._news = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self.predictor = RemotePredictor(
-            run_ahead=_RUN_AHEAD,
-            patience=Patience(longest=_LONGEST_WAIT),
-            on_outgoing=self._wake,
-        )
+        self.predictor = RemotePredictor(patience=Patience(longest=_LONGEST_WAIT), on_outgoing=self._wake)
         self._vocabulary = ""
         self._vocab_size = 0
         self._linked_at = 0.0
@@ -96,10 +97,17 @@ class DraftClient:
 
     async def _serve(self, address: str, call: _Call) -> None:
         hello = await asyncio.wait_for(self._greet(call), _HELLO_SECONDS)
-        logger.info("the draft at %s is there: %s, context of %s", address, hello.model, hello.context_length)
+        run_ahead = self._credit(read_place(hello.place))
+        logger.info(
+            "the draft at %s is there: %s, context of %s, running ahead by %s tokens",
+            address,
+            hello.model,
+            hello.context_length,
+            run_ahead,
+        )
         self._complaints.pop(address, None)
         self._linked_at = time.monotonic()
-        self.predictor.connected()
+        self.predictor.connected(run_ahead=run_ahead)
         runs = RunCount()
         tasks = [asyncio.create_task(self._read(call, runs)), asyncio.create_task(self._write(call))]
         try:
@@ -109,6 +117,11 @@ class DraftClient:
                 task.cancel()
             call.cancel()
             logger.info("the draft at %s has sent %s", address, runs)
+
+    def _credit(self, draft: Place) -> int:
+        if self._run_ahead is not None:
+            return self._run_ahead
+        return 0 if self._place.competes_with(draft) else _RUN_AHEAD
 
     async def _greet(self, call: _Call) -> draft_pb2.DraftHello:
         hello = draft_pb2.TargetHello(

@@ -35,6 +35,10 @@ class LookupPredictor:
         is_match = self._index.match(sequence)[0] in self._lengths
         return "" if is_match else "the text does not repeat itself"
 
+    def wait_for(self, sequence: Sequence, count: int) -> float:  # noqa: ARG002 - it is always there
+        """No time."""
+        return 0.0
+
     def predict(self, sequence: Sequence, limit: int) -> list[int]:
         """What followed the latest earlier occurrence of the longest suffix; it may run into what it predicts."""
         length, end = self._index.match(sequence)

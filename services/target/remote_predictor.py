@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from services.engine.events import PredictionSource
+from services.engine.predictor import MOST_PREDICTIONS
 from services.engine.sequence import Sequence
 from services.rpc.draft_protocol import MAX_COMMIT
 from services.target.draft_messages import Close, Commit, Open, Outgoing, Window
@@ -27,6 +28,7 @@ class _Followed:
     asked_at: float = 0.0  # when the draft last was: by a commit, or the end of a pause
     is_empty: bool = False  # since then, without a prediction though some are wanted
     tells_delay: bool = False  # whether what arrives now answers what was asked last, as far as one can tell
+    is_fresh: bool = True  # the draft has not caught up with it yet
     window: int = 0
     num_sent: int = 0
     window_sent: int = 0
@@ -44,9 +46,9 @@ class RemotePredictor:
     source = PredictionSource.DRAFT
     num_predictions = 4
 
-    def __init__(self, *, run_ahead: int, patience: Patience, on_outgoing: Callable[[], None]) -> None:
-        """`run_ahead` is the credit beyond what the next pass can verify; `on_outgoing` is called on any thread."""
-        self._run_ahead = run_ahead
+    def __init__(self, *, patience: Patience, on_outgoing: Callable[[], None]) -> None:
+        """`on_outgoing` is called on any thread."""
+        self._run_ahead = 0
         self._patience = patience
         self._on_outgoing = on_outgoing
         self._changed = threading.Condition()
@@ -70,13 +72,23 @@ class RemotePredictor:
             followed.chain.commit(sequence.tokens[followed.num_committed :])
             followed.num_committed = len(sequence.tokens)
             followed.asked_at = time.monotonic()
-            followed.tells_delay = not followed.is_empty  # else an earlier commit may be what is answered
+            followed.tells_delay = not followed.is_empty and not followed.chain.tokens
             followed.is_empty = bool(followed.window) and not followed.chain.tokens
-            self._mark(followed)
+            if followed.window:  # else it hears of it when its work is wanted again
+                self._mark(followed)
 
     def why_none(self, sequence: Sequence) -> str:
         """Why there is no prediction for a sequence: the draft is away, or has dropped it."""
         return self.absence or sequence.speculation.dropped
+
+    def wait_for(self, sequence: Sequence, count: int) -> float:
+        """How long so many predictions are still expected to take, if the draft does not have to catch up first."""
+        with self._changed:
+            followed = self._followed[sequence]
+            if followed.is_fresh or (missing := count - len(followed.chain.tokens)) <= 0:
+                return 0.0
+            elapsed = time.monotonic() - followed.asked_at if followed.window else 0.0
+            return max(0.0, self._patience.expected(missing) - elapsed)
 
     def predict(self, sequence: Sequence, limit: int) -> list[int]:
         """At most `limit` predictions, after a wait that ends when they are there or patience does."""
@@ -97,13 +109,18 @@ class RemotePredictor:
                 self._closed.append(followed.sequence_id)
                 self._on_outgoing()
 
-    def connected(self) -> None:
-        """The draft is there: every live sequence is opened; called by the link, as all below."""
+    def connected(self, *, run_ahead: int) -> None:
+        """The draft is there: every live sequence is opened; called by the link, as all below.
+
+        `run_ahead` is its credit beyond what the next pass can verify. With none it works between passes only.
+        """
         with self._changed:
             self._connected, self.absence = True, ""
+            self._run_ahead = run_ahead
             self.num_arrivals += 1
             self._patience.reset()
             for followed in self._followed.values():
+                followed.chain = self._new_chain(followed.sequence)
                 self._mark(followed)
 
     def disconnected(self, reason: str) -> None:
@@ -134,9 +151,9 @@ class RemotePredictor:
                 num_committed=followed.num_committed,
             )
             if is_useful:
-                if followed.is_empty and followed.tells_delay:
-                    self._patience.arrived(time.monotonic() - followed.asked_at)
-                followed.is_empty = False
+                if followed.tells_delay and not followed.is_fresh:
+                    self._patience.arrived(len(followed.chain.tokens), time.monotonic() - followed.asked_at)
+                followed.is_empty = followed.is_fresh = False
                 self._changed.notify_all()
             return is_useful
 
@@ -161,7 +178,8 @@ class RemotePredictor:
         def is_over() -> bool:
             return len(followed.chain.tokens) >= limit or not self._is_followed(followed)
 
-        left = followed.asked_at + self._patience.seconds(followed.asked_at) - time.monotonic()
+        count = None if followed.is_fresh else limit
+        left = followed.asked_at + self._patience.seconds(followed.asked_at, count) - time.monotonic()
         if left <= 0:
             return
         followed.tells_delay = True
@@ -170,7 +188,9 @@ class RemotePredictor:
 
     def _follow(self, sequence: Sequence) -> _Followed:
         followed = _Followed(sequence, self._next_id, self._new_chain(sequence))
-        followed.window = self._longest_window(sequence)
+        if self._run_ahead:  # else it begins when the target has read the prompt
+            asked = sequence.request.speculation.num_predictions
+            followed.window = (self.num_predictions if asked is None else asked) + self._run_ahead
         self._next_id += 1
         self._followed[sequence] = self._by_id[followed.sequence_id] = followed
         return followed
@@ -183,20 +203,19 @@ class RemotePredictor:
         self._by_id[followed.sequence_id] = followed
         followed.num_sent = followed.window_sent = 0
         followed.is_open = followed.is_released = False
+        followed.is_fresh = True
         followed.sequence.speculation.dropped = ""
         followed.chain = self._new_chain(followed.sequence)
 
     def _new_chain(self, sequence: Sequence) -> PredictionChain:
-        return PredictionChain(longest=self._longest_window(sequence))
-
-    def _longest_window(self, sequence: Sequence) -> int:
         asked = sequence.request.speculation.num_predictions
-        return (self.num_predictions if asked is None else asked) + self._run_ahead
+        return PredictionChain(longest=(MOST_PREDICTIONS if asked is None else asked) + self._run_ahead)
 
     def _grant(self, followed: _Followed, window: int) -> None:
         if followed.window != window:
             if not followed.window and not followed.chain.tokens:
                 followed.asked_at, followed.is_empty, followed.tells_delay = time.monotonic(), True, True
+                followed.is_fresh = followed.num_sent < followed.num_committed - 1
             followed.window = window
             self._mark(followed)
 

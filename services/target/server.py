@@ -9,6 +9,7 @@ from outrider.v1.generation_pb2_grpc import add_GenerationServiceServicer_to_ser
 from services.engine.chat_template import ChatTemplate
 from services.engine.config import EngineConfig
 from services.engine.events import Failed
+from services.engine.place import Place
 from services.engine.predictor import Predictor
 from services.engine.request import Request, SamplingParams, StopConditions
 from services.rpc.admission import Admission
@@ -39,16 +40,19 @@ class TargetServer:
         name: str | None = None,
         predictor: Predictor | None = None,
         drafts: Sequence[str] = (),
+        run_ahead: int | None = None,
         lookup: bool = True,
     ) -> None:
         """`name` is what clients see as the model's name, by default that of its folder; `drafts` are addresses of
-        draft services, tried in turn, which predict unless there is another predictor. With `lookup`, what a text
-        repeats of itself is predicted too.
+        draft services, tried in turn, which predict unless there is another predictor, and by `run_ahead` tokens
+        further than is asked (see DraftClient). With `lookup`, what a text repeats of itself is predicted too.
         """
         self._config = engine
         self._drain_seconds = server.drain_seconds
         self._name = name or engine.model.resolve().name
-        self._draft = DraftClient(drafts) if drafts and predictor is None else None
+        place = Place.here(device=engine.device, threads=engine.threads)
+        is_drafted = bool(drafts) and predictor is None
+        self._draft = DraftClient(drafts, place, run_ahead=run_ahead) if is_drafted else None
         draft = self._draft.predictor if self._draft else predictor
         self._predictors = with_lookup(draft) if lookup else [draft] if draft else []
         self._host = EngineHost(self._open_engine)

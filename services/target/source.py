@@ -1,55 +1,85 @@
-"""Source: a predictor, and whether what it predicts is worth its cost."""
+"""Source: a predictor, and what it is asked for."""
+
+from collections.abc import Sequence as Items
 
 from services.engine.events import NoSpeculation, PredictionSource
-from services.engine.predictor import Predictor
+from services.engine.predictor import MOST_PREDICTIONS, Predictor
 from services.engine.request import SpeculationMode
 from services.engine.sequence import Sequence
-from services.target.controller import Controller
+from services.target.controller import Candidate, Controller
+from services.target.pass_cost import PassCost
 
 
 class Source:
-    """Asks a predictor for what its controller allows, and tells the controller what came of it."""
+    """Asks a predictor for what a request wants or, where that leaves it open, what its controller thinks best."""
 
-    def __init__(self, predictor: Predictor) -> None:
+    def __init__(self, predictor: Predictor, cost: PassCost) -> None:
         self.predictor = predictor
-        self._controller = Controller()
+        self._controller = Controller(predictor, cost)
         self._num_arrivals = predictor.num_arrivals
-        self._had_a_choice = False
+        self._was_asked = False
 
     @property
     def kind(self) -> PredictionSource:
         """As what its predictions are counted."""
         return self.predictor.source
 
-    def begin_step(self) -> None:
-        """A step begins."""
-        self._had_a_choice = False
+    def plan(self, sequences: Items[Sequence], *, num_rows: int, spare_rows: int) -> list[int]:
+        """A step begins, of so many rows yet: how many predictions to ask for each sequence."""
         if self.predictor.num_arrivals != self._num_arrivals:
             self._num_arrivals = self.predictor.num_arrivals
             self._controller.look_again()
-
-    def predict(self, sequence: Sequence, spare_rows: int) -> list[int]:
-        """Predictions for a sequence, within what is left of the pass's rows."""
-        limit = min(self._controller.limit(sequence, default=self.predictor.num_predictions), spare_rows)
-        self._had_a_choice |= is_automatic(sequence) and not self.predictor.why_none(sequence)
-        return [*self.predictor.predict(sequence, max(0, limit))][: max(0, limit)]
+        wanted = [0] * len(sequences)
+        for index, sequence in enumerate(sequences):
+            if not is_automatic(sequence):
+                wanted[index] = self._most(sequence, spare_rows - sum(wanted))
+        spare_rows -= sum(wanted)
+        open_ones = [
+            (index, Candidate(sequence, self._most(sequence, spare_rows)))
+            for index, sequence in enumerate(sequences)
+            if is_automatic(sequence) and not self.predictor.why_none(sequence)
+        ]
+        counts = self._controller.plan(
+            [each for _, each in open_ones], num_rows=num_rows + sum(wanted), spare_rows=spare_rows
+        )
+        for (index, _), count in zip(open_ones, counts, strict=True):
+            wanted[index] = count
+        self._was_asked = any(counts)
+        return wanted
 
     def rest(self, sequence: Sequence) -> None:
         """Another source serves the sequence for now: a draft must not run ahead on cores that the target needs."""
         self.predictor.predict(sequence, 0)
 
-    def observe(self, seconds: float, num_committed: int) -> None:
-        """A step has ended; it says something of this source only if there was something to predict or to withhold."""
-        if self._had_a_choice:
-            self._controller.observe(seconds, num_committed)
+    def settle(self, sequence: Sequence, num_predicted: int, num_accepted: int) -> None:
+        """Its predictions for a sequence were verified."""
+        self._controller.acceptance.observe(sequence, num_predicted, num_accepted)
+
+    def observe(self, *, num_sequences: int, num_committed: int, seconds: float) -> None:
+        """A step over sequences that all leave the choice to us has ended."""
+        self._controller.observe(
+            is_speculative=self._was_asked, num_sequences=num_sequences, num_committed=num_committed, seconds=seconds
+        )
+
+    def close(self, sequence: Sequence) -> None:
+        """Forget a sequence."""
+        self.predictor.close(sequence)
+        self._controller.acceptance.close(sequence)
 
     def why_none(self, sequence: Sequence) -> tuple[NoSpeculation, str]:
         """Why it predicted nothing for a sequence in this step."""
         if reason := self.predictor.why_none(sequence):
             return NoSpeculation.UNAVAILABLE, reason
-        if is_automatic(sequence) and not self._controller.speculates:
-            return NoSpeculation.SLOWER, self._controller.detail
+        if is_automatic(sequence) and not self._was_asked:
+            return NoSpeculation.SLOWER, self._controller.objection
         return NoSpeculation.UNAVAILABLE, "no prediction came in time"
+
+    def _most(self, sequence: Sequence, spare_rows: int) -> int:
+        """The last place of what remains is the target's own."""
+        policy = sequence.request.speculation
+        default = MOST_PREDICTIONS if is_automatic(sequence) else self.predictor.num_predictions
+        asked = default if policy.num_predictions is None else policy.num_predictions
+        return max(0, min(asked, sequence.num_remaining - 1, spare_rows))
 
 
 def is_automatic(sequence: Sequence) -> bool:

@@ -2,24 +2,27 @@
 
 import time
 from collections.abc import Iterable
-from collections.abc import Sequence as Predictors
+from collections.abc import Sequence as Items
 
 from services.engine.events import NoSpeculation, TokenRecord
 from services.engine.predictor import Predictor
 from services.engine.request import SpeculationMode
 from services.engine.scheduler import ScheduledRows, Scheduler
 from services.engine.sequence import Sequence
+from services.target.pass_cost import PassCost
 from services.target.source import Source, is_automatic
 
 
 class Speculation:
     """Puts predictions behind decoding rows and keeps the count of those that came true."""
 
-    def __init__(self, predictors: Predictors[Predictor], *, vocab_size: int) -> None:
+    def __init__(self, predictors: Items[Predictor], *, vocab_size: int) -> None:
         """The predictors are asked in turn; the first that predicts anything for a sequence serves it in a step."""
-        self._sources = [Source(predictor) for predictor in predictors]
+        self._cost = PassCost()
+        self._sources = [Source(predictor, self._cost) for predictor in predictors]
         self._vocab_size = vocab_size
-        self._step_began = 0.0
+        self._servers: dict[Sequence, Source] = {}  # of this step's predictions
+        self._step_began = self._waited = 0.0
 
     def open(self, sequence: Sequence) -> None:
         """Begin to follow a new sequence; one whose prompt is to be healed, once it is."""
@@ -36,16 +39,18 @@ class Speculation:
             for source in self._sources:
                 source.predictor.commit(sequence)
 
-    def extend(self, batch: Iterable[ScheduledRows], scheduler: Scheduler, *, max_rows: int) -> None:
+    def extend(self, batch: Items[ScheduledRows], scheduler: Scheduler, *, max_rows: int) -> None:
         """Add predictions to the decoding rows, within what is left of the pass's row budget."""
-        self._step_began = time.monotonic()
+        self._step_began, self._waited = time.monotonic(), 0.0
+        self._servers.clear()
+        decoding = [rows for rows in batch if rows.is_decode and _is_followed(rows.sequence)]
         for source in self._sources:
-            source.begin_step()
+            num_rows = sum(rows.num_rows for rows in batch)
+            self._ask(source, decoding, scheduler, num_rows=num_rows, spare_rows=max_rows - num_rows)
         spare_rows = max_rows - sum(rows.num_rows for rows in batch)
-        for rows in batch:
-            if rows.is_decode and _is_followed(rows.sequence):
-                self._predict(rows, scheduler, spare_rows)
-                spare_rows -= len(rows.predictions)
+        for rows in decoding:
+            if not rows.predictions:
+                self._explain_none(rows.sequence, spare_rows)
 
     def settle(self, rows: ScheduledRows, committed: list[TokenRecord]) -> None:
         """Count a sequence's pass, and tell the predictors what was committed."""
@@ -53,34 +58,48 @@ class Speculation:
         if committed:
             num_accepted = sum(record.predicted for record in committed)
             sequence.speculation.count(rows.source, len(rows.predictions), num_accepted)
+            if (server := self._servers.get(sequence)) and not sequence.is_finished:
+                server.settle(sequence, len(rows.predictions), num_accepted)
         self.follow(sequence)
 
-    def observe(self, batch: Iterable[ScheduledRows], num_committed: int) -> None:
-        """A step has ended: let the controllers learn from it, if it was of their making."""
-        if all(rows.is_decode and is_automatic(rows.sequence) for rows in batch):
-            seconds = time.monotonic() - self._step_began
+    def observe(self, batch: Items[ScheduledRows], num_committed: int) -> None:
+        """A step has ended: let the controllers learn from it, if it only decoded, and from its result if all of it was
+        of their making.
+        """
+        if not all(rows.is_decode for rows in batch):
+            return
+        seconds = time.monotonic() - self._step_began
+        self._cost.observe(sum(rows.num_rows for rows in batch), seconds - self._waited)
+        if all(is_automatic(rows.sequence) for rows in batch):
             for source in self._sources:
-                source.observe(seconds, num_committed)
+                source.observe(num_sequences=len(batch), num_committed=num_committed, seconds=seconds)
 
     def close(self, sequence: Sequence) -> None:
         """Forget a sequence that has ended or was dropped."""
         if _is_followed(sequence):
             for source in self._sources:
-                source.predictor.close(sequence)
+                source.close(sequence)
 
-    def _predict(self, rows: ScheduledRows, scheduler: Scheduler, spare_rows: int) -> None:
-        began = time.monotonic()
-        sources = iter(self._sources)
-        for source in sources:
-            scheduler.add_predictions(rows, self._valid(source.predict(rows.sequence, spare_rows)))
+    def _ask(
+        self, source: Source, decoding: Items[ScheduledRows], scheduler: Scheduler, *, num_rows: int, spare_rows: int
+    ) -> None:
+        """Let a source serve those that none before it does."""
+        unserved = []
+        for rows in decoding:
             if rows.predictions:
-                rows.source = source.kind
-                for spared in sources:  # those that are left
-                    spared.rest(rows.sequence)
-                break
-        else:
-            self._explain_none(rows.sequence, spare_rows)
-        rows.waiting = time.monotonic() - began
+                source.rest(rows.sequence)
+            else:
+                unserved.append(rows)
+        counts = source.plan([rows.sequence for rows in unserved], num_rows=num_rows, spare_rows=spare_rows)
+        for rows, count in zip(unserved, counts, strict=True):
+            began = time.monotonic()
+            predictions = source.predictor.predict(rows.sequence, count)[:count]
+            scheduler.add_predictions(rows, self._valid(predictions))
+            if rows.predictions:
+                rows.source, self._servers[rows.sequence] = source.kind, source
+            waited = time.monotonic() - began
+            rows.waiting += waited
+            self._waited += waited
 
     def _explain_none(self, sequence: Sequence, spare_rows: int) -> None:
         """Say why, where nothing was predicted yet and there was room for it."""

@@ -11,10 +11,9 @@ import pytest
 from services.engine.scheduler import ScheduledRows
 from tests.rpc.draft_link import GREEDY, PROMPT, SAMPLED, RunningDraft, generate
 from tests.rpc.requests import Streamed, stream, stream_request
-from tests.server import RunningTarget, target_server, wait_until
+from tests.server import RUN_AHEAD, RunningTarget, target_server, wait_until
 
 NUM_PREDICTIONS = 4
-RUN_AHEAD = 8  # tokens of the window beyond what a pass verifies
 COUNT = 60  # tokens generated
 
 

@@ -1,19 +1,18 @@
-"""Source: whether a predictor is worth its cost is learned from the steps in which it had something to predict."""
-
-import pytest
+"""Source: what a request wants is asked of its predictor, and what it leaves open its controller decides."""
 
 from services.engine.events import NoSpeculation
 from services.engine.request import SpeculationMode, SpeculationPolicy
 from services.engine.sequence import Sequence
+from services.target.pass_cost import PassCost
 from services.target.source import Source
 from tests.silent_predictor import SilentPredictor
 from tests.unit.sequences import make_request, make_sequence
 
-MANY = 100  # steps, several times a trial of the controller
+MANY = 100  # steps
 
 
-class Parrot(SilentPredictor):
-    """Predicts the last token again, unless it has an excuse."""
+class Excused(SilentPredictor):
+    """May have an excuse."""
 
     num_predictions = 3
     excuse = ""
@@ -21,66 +20,73 @@ class Parrot(SilentPredictor):
     def why_none(self, sequence: Sequence) -> str:
         return self.excuse
 
-    def predict(self, sequence: Sequence, limit: int) -> list[int]:
-        return [] if self.excuse else [sequence.tokens[-1]] * limit
+
+def make(
+    mode: SpeculationMode = SpeculationMode.AUTO, num_predictions: int | None = None, max_tokens: int = 1000
+) -> Sequence:
+    policy = SpeculationPolicy(mode=mode, num_predictions=num_predictions)
+    return make_sequence(make_request(b"x", speculation=policy, max_tokens=max_tokens))
 
 
-def make(mode: SpeculationMode = SpeculationMode.AUTO, num_predictions: int | None = None) -> Sequence:
-    return make_sequence(make_request(b"x", speculation=SpeculationPolicy(mode=mode, num_predictions=num_predictions)))
+def insistent(num_predictions: int | None = None, **options: int) -> Sequence:
+    return make(SpeculationMode.ALWAYS, num_predictions, **options)
 
 
-def run(source: Source, sequence: Sequence, *, cost: float, num_steps: int = MANY) -> list[int]:
-    """Steps that take `cost` times as long with predictions; how many predictions each of them had."""
-    counts = []
+def run(predictor: Excused, sequence: Sequence, *, gain: int, num_steps: int = MANY) -> tuple[Source, list[int]]:
+    """Steps with passes of one second each, with predictions that are all right or all wrong; what was asked for."""
+    cost = PassCost()
+    source, counts = Source(predictor, cost), []
     for _ in range(num_steps):
-        source.begin_step()
-        counts.append(len(source.predict(sequence, 64)))
-        source.observe(cost if counts[-1] else 1.0, 1)
-    return counts
+        (count,) = source.plan([sequence], num_rows=1, spare_rows=64)
+        counts.append(count)
+        cost.observe(1 + count, 1.0)
+        if count:
+            source.settle(sequence, count, count * gain)
+        source.observe(num_sequences=1, num_committed=1 + count * gain, seconds=1.0 + 0.2 * count)
+    return source, counts
 
 
-async def test_the_predictor_says_how_many_where_the_request_does_not():
-    source = Source(Parrot())
-    assert len(source.predict(make(), 64)) == 3
-    assert len(source.predict(make(SpeculationMode.ALWAYS, 7), 64)) == 7
-    assert len(source.predict(make(), 2)) == 2
-    assert source.predict(make(), -1) == []
+async def test_who_insists_gets_what_it_asks_for_or_what_the_predictor_says():
+    source = Source(Excused(), PassCost())
+    assert source.plan([insistent(), insistent(7), insistent(0)], num_rows=3, spare_rows=64) == [3, 7, 0]
 
 
-@pytest.mark.parametrize(("cost", "last"), [(0.5, 3), (2.0, 0)])
-async def test_what_does_not_pay_is_given_up(cost, last):
+async def test_the_oldest_comes_first_where_rows_are_short():
+    source = Source(Excused(), PassCost())
+    assert source.plan([insistent(4), insistent(4), insistent(4)], num_rows=3, spare_rows=6) == [4, 2, 0]
+    assert source.plan([insistent(4)], num_rows=64, spare_rows=0) == [0]
+
+
+async def test_the_last_token_of_all_is_never_predicted():
+    assert Source(Excused(), PassCost()).plan([insistent(9, max_tokens=3)], num_rows=1, spare_rows=64) == [2]
+
+
+async def test_what_pays_is_used_as_far_as_the_request_allows():
+    _, counts = run(Excused(), make(num_predictions=6), gain=1)
+    assert counts[:4] == [0, 0, 0, 4], "plain passes are measured first"
+    assert set(counts[10:]) <= {0, 6}
+    assert counts[10:].count(6) > 0.9 * len(counts[10:])
+
+
+async def test_what_does_not_pay_is_given_up_and_the_reason_told():
     sequence = make()
-    source = Source(Parrot())
-    counts = run(source, sequence, cost=cost)
-    assert {0, 3} == set(counts), "both ways are tried"
-    assert counts[-20:] == [last] * 20
-    if not last:
-        assert source.why_none(sequence)[0] is NoSpeculation.SLOWER
+    source, counts = run(Excused(), sequence, gain=0)
+    assert any(counts), "it was tried"
+    assert counts[-20:].count(0) > 10
+    source.plan([sequence], num_rows=1, spare_rows=64)
+    assert source.why_none(sequence)[0] is NoSpeculation.SLOWER
 
 
-async def test_steps_without_anything_to_predict_teach_nothing():
-    sequence, predictor = make(), Parrot()
-    source = Source(predictor)
+async def test_while_it_has_an_excuse_it_is_not_asked():
+    sequence, predictor = make(), Excused()
     predictor.excuse = "nothing comes to mind"
-    assert run(source, sequence, cost=2.0) == [0] * MANY
+    source, counts = run(predictor, sequence, gain=1)
+    assert counts == [0] * MANY
     assert source.why_none(sequence) == (NoSpeculation.UNAVAILABLE, "nothing comes to mind")
-    predictor.excuse = ""
-    assert run(source, sequence, cost=2.0, num_steps=16) == [3] * 16, "the trial begins now"
-    assert run(source, sequence, cost=2.0, num_steps=1) == [0]
-
-
-async def test_a_request_that_insists_is_served_and_teaches_nothing():
-    automatic, insistent = make(), make(SpeculationMode.ALWAYS)
-    source = Source(Parrot())
-    assert run(source, insistent, cost=2.0) == [3] * MANY
-    run(source, automatic, cost=2.0)
-    assert source.predict(automatic, 64) == []
-    assert len(source.predict(insistent, 64)) == 3
 
 
 async def test_one_that_comes_again_is_tried_again():
-    sequence, predictor = make(), Parrot()
-    source = Source(predictor)
-    assert run(source, sequence, cost=2.0)[-1] == 0
+    sequence, predictor = make(), Excused()
+    source, _ = run(predictor, sequence, gain=0)
     predictor.num_arrivals += 1
-    assert run(source, sequence, cost=0.5)[0] == 3
+    assert source.plan([sequence], num_rows=1, spare_rows=64)[0] > 0

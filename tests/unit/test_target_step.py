@@ -16,7 +16,7 @@ from services.engine.events import (
     SourceStats,
     SpeculationStats,
 )
-from services.engine.request import OutputOptions, Request, SpeculationPolicy
+from services.engine.request import OutputOptions, Request, SpeculationMode, SpeculationPolicy
 from services.engine.sampler import Sampler
 from services.engine.scheduler import Scheduler, SchedulerConfig
 from services.engine.sequence import Sequence
@@ -105,7 +105,7 @@ async def test_while_a_prompt_is_computed_the_predictors_hear_of_every_pass():
 
 async def test_a_report_of_each_pass_comes_with_its_tokens_if_it_is_asked_for():
     target = Target()
-    policy = SpeculationPolicy(num_predictions=3)
+    policy = SpeculationPolicy(mode=SpeculationMode.ALWAYS, num_predictions=3)
     request = make_request(b"0123456789", max_tokens=8, stop_ids=[], speculation=policy, pass_reports=True)
     _, stream = target.add(request)
     while target.driver.step():
@@ -124,7 +124,9 @@ async def test_a_report_of_each_pass_comes_with_its_tokens_if_it_is_asked_for():
 
 async def test_a_report_counts_what_was_committed_where_a_stop_cuts_a_run_short():
     target = Target()
-    free = make_request(b"ab", max_tokens=8, stop_ids=[], speculation=SpeculationPolicy(num_predictions=7))
+    free = make_request(
+        b"ab", max_tokens=8, stop_ids=[], speculation=SpeculationPolicy(mode=SpeculationMode.ALWAYS, num_predictions=7)
+    )
     _, stream = target.add(free)
     while target.driver.step():
         pass
@@ -143,7 +145,7 @@ async def test_a_report_counts_what_was_committed_where_a_stop_cuts_a_run_short(
 async def test_when_the_end_is_told_all_is_counted_and_given_back():
     """The consumer reads on another thread: what it finds in the last event must not change any more."""
     target = Target()
-    speculation = SpeculationPolicy(num_predictions=3)
+    speculation = SpeculationPolicy(mode=SpeculationMode.ALWAYS, num_predictions=3)
     request = make_request(b"ab", max_tokens=8, stop_ids=[], speculation=speculation)
     snapshots = []
 

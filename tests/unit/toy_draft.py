@@ -1,7 +1,9 @@
 """A drafter on a toy model, and what its links have to say."""
 
+import math
 from collections.abc import Iterable
 from itertools import groupby
+from typing import Any
 
 from services.draft.drafted_sequence import DraftedSequence
 from services.draft.drafter import Drafter, DrafterConfig
@@ -39,8 +41,14 @@ class ToyRunAhead:
 class Draft:
     """A drafter on a toy model."""
 
-    def __init__(self, *, num_blocks: int = 64, **limits: int) -> None:
-        defaults = {"max_rows": 32, "prefill_chunk": 16, "max_run": 4, "max_window": 32}
+    def __init__(self, *, num_blocks: int = 64, **limits: float) -> None:
+        defaults: dict[str, Any] = {
+            "max_rows": 32,
+            "prefill_chunk": 16,
+            "max_run": 4,
+            "max_window": 32,
+            "run_seconds": math.inf,
+        }
         config = DrafterConfig(context_length=CONTEXT_LENGTH, vocab_size=VOCAB_SIZE, **{**defaults, **limits})
         self.blocks = BlockManager(num_blocks=num_blocks, block_size=4)
         self.run_ahead = ToyRunAhead()

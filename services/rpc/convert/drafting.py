@@ -1,6 +1,7 @@
 """Drafting: sampling parameters between the two services, and what the draft's messages mean."""
 
-from outrider.v1 import common_pb2
+from outrider.v1 import common_pb2, draft_pb2
+from services.engine.place import Place
 from services.engine.request import SamplingParams
 
 
@@ -32,3 +33,13 @@ def read_sampling(message: common_pb2.SamplingParameters) -> SamplingParams:
         presence_penalty=message.presence_penalty,
         logit_bias={entry.token_id: entry.bias for entry in message.logit_bias},
     )
+
+
+def write_place(place: Place) -> draft_pb2.Place:
+    """Where a service computes."""
+    return draft_pb2.Place(host=place.host, device=place.device, cores=sorted(place.cores), threads=place.threads)
+
+
+def read_place(message: draft_pb2.Place) -> Place:
+    """Where a service says that it computes."""
+    return Place(message.host, message.device, frozenset(message.cores), message.threads)

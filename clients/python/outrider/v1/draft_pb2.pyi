@@ -181,6 +181,7 @@ class DraftHello(_message.Message):
     CONTEXT_LENGTH_FIELD_NUMBER: _builtins.int
     MAX_SEQUENCES_FIELD_NUMBER: _builtins.int
     MAX_CACHED_TOKENS_FIELD_NUMBER: _builtins.int
+    PLACE_FIELD_NUMBER: _builtins.int
     protocol_version: _builtins.int
     """The protocol of this stream."""
     model: _builtins.str
@@ -191,6 +192,10 @@ class DraftHello(_message.Message):
     """The most sequences that this stream may have open."""
     max_cached_tokens: _builtins.int
     """The most tokens of all its sequences together that it keeps in its cache."""
+    @_builtins.property
+    def place(self) -> Global___Place:
+        """Where it computes. A draft in the target's way gets its credit between the target's passes."""
+
     def __init__(
         self,
         *,
@@ -199,14 +204,51 @@ class DraftHello(_message.Message):
         context_length: _builtins.int = ...,
         max_sequences: _builtins.int = ...,
         max_cached_tokens: _builtins.int = ...,
+        place: Global___Place | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["place", b"place"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["context_length", b"context_length", "max_cached_tokens", b"max_cached_tokens", "max_sequences", b"max_sequences", "model", b"model", "protocol_version", b"protocol_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["context_length", b"context_length", "max_cached_tokens", b"max_cached_tokens", "max_sequences", b"max_sequences", "model", b"model", "place", b"place", "protocol_version", b"protocol_version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DraftHello: _TypeAlias = DraftHello  # noqa: Y015
+
+@_typing.final
+class Place(_message.Message):
+    """Where a service computes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOST_FIELD_NUMBER: _builtins.int
+    DEVICE_FIELD_NUMBER: _builtins.int
+    CORES_FIELD_NUMBER: _builtins.int
+    THREADS_FIELD_NUMBER: _builtins.int
+    host: _builtins.str
+    """A hash that is the same for all services of one running machine."""
+    device: _builtins.str
+    """The device, as the services' --device names it."""
+    threads: _builtins.int
+    """How many threads compute there."""
+    @_builtins.property
+    def cores(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The cores that its process may use."""
+
+    def __init__(
+        self,
+        *,
+        host: _builtins.str = ...,
+        device: _builtins.str = ...,
+        cores: _abc.Iterable[_builtins.int] | None = ...,
+        threads: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cores", b"cores", "device", b"device", "host", b"host", "threads", b"threads"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Place: _TypeAlias = Place  # noqa: Y015
 
 @_typing.final
 class Open(_message.Message):

@@ -1,0 +1,32 @@
+"""Account: what speculation has gained lately, and how much it may lose."""
+
+
+class Account:
+    """Counts in plain steps, the time in which every sequence gets one token. A small share of the time is its income,
+    what predictions save is put in and what they cost is taken out: so a bad predictor costs that share, whatever it
+    does, and no more.
+    """
+
+    _START = 3.0
+    _MOST = 8.0  # a predictor that has turned bad is found out when this is spent
+    _INCOME = 0.005  # of a step
+    _ENOUGH = 1.0  # to begin again
+
+    def __init__(self) -> None:
+        self._balance = self._START
+        self.is_open = True
+
+    def earn(self) -> None:
+        """A plain step has passed."""
+        self._change(self._INCOME)
+
+    def settle(self, gain: float) -> None:
+        """A step with predictions has brought so many plain steps' tokens more than it took time for, or fewer."""
+        self._change(gain + self._INCOME)
+
+    def _change(self, amount: float) -> None:
+        self._balance = min(self._MOST, self._balance + amount)
+        if self._balance < 0:
+            self.is_open = False
+        elif self._balance >= self._ENOUGH:
+            self.is_open = True

@@ -1,0 +1,42 @@
+"""LinkedPredictor: a RemotePredictor with a test at the other end of its link."""
+
+from services.engine.request import SpeculationPolicy
+from services.engine.sequence import Sequence
+from services.target.draft_messages import Outgoing
+from services.target.patience import Patience
+from services.target.remote_predictor import RemotePredictor
+from tests.unit.sequences import make_request, make_sequence, records_of
+
+RUN_AHEAD = 8
+PROMPT = b"Hello"
+
+
+class LinkedPredictor:
+    """A predictor with one link, on which nothing was said yet."""
+
+    def __init__(self, *, longest_wait: float = 0.0, is_connected: bool = True) -> None:
+        self.num_wakes = 0
+        self.remote = RemotePredictor(patience=Patience(longest=longest_wait), on_outgoing=self._wake)
+        if is_connected:
+            self.connect()
+
+    def connect(self, *, run_ahead: int = RUN_AHEAD) -> None:
+        self.remote.connected(run_ahead=run_ahead)
+
+    def _wake(self) -> None:
+        self.num_wakes += 1
+
+    def add(self, prompt: bytes = PROMPT) -> Sequence:
+        sequence = make_sequence(make_request(prompt, speculation=SpeculationPolicy(num_predictions=4)))
+        self.remote.commit(sequence)
+        return sequence
+
+    def draw(self, sequence: Sequence, tokens: bytes) -> None:
+        sequence.commit(records_of(tokens))
+        self.remote.commit(sequence)
+
+    def sent(self) -> list[Outgoing]:
+        return [*self.remote.outgoing()]
+
+    def hear(self, position: int, tokens: bytes, *, epoch: int = 1, sequence_id: int = 1) -> bool:
+        return self.remote.predicted(sequence_id, epoch=epoch, position=position, token_ids=[*tokens])
