@@ -148,7 +148,7 @@ async def test_a_link_that_is_not_read_ends_and_keeps_no_more_than_its_capacity(
 
 
 async def test_runs_are_short_where_each_token_takes_long():
-    draft = Draft(max_run=8, run_seconds=0.0)
+    draft = Draft(max_run=8, run_seconds=1e-8)
     draft.begin(draft.join(), window=16)
     draft.run()
     (first, *others) = [stretch.num_draws for stretches in draft.run_ahead.asked for stretch in stretches]
