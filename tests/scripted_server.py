@@ -82,8 +82,10 @@ class ScriptedServicer(GenerationServiceServicer):
         seed = request.sampling.seed if request.sampling.HasField("seed") else DRAWN_SEED
         whole = answer(prompt, seed, request.stop.max_tokens if request.stop.HasField("max_tokens") else None)
         yield Event(started=self._started(request, prompt, seed))
-        yield Event(prefill=generation_pb2.Prefill(done_tokens=len(prompt), total_tokens=len(prompt)))
         position = start = len(request.continue_from.token_ids)
+        told = prompt if request.output.prompt_logprobs and not start else []
+        records = [common_pb2.TokenRecord(id=token_id) for token_id in told]
+        yield Event(prefill=generation_pb2.Prefill(done_tokens=len(prompt), total_tokens=len(prompt), records=records))
         assert whole[:start] == list(request.continue_from.token_ids), "the client sent ids that it never received"
         while True:
             is_whole = position == len(whole)

@@ -64,7 +64,7 @@ std::unique_ptr<SamplingState> make_state(const Ids& prompt, uint64_t seed, floa
                                           float frequency_penalty, float presence_penalty,
                                           std::vector<std::pair<int32_t, float>> logit_bias,
                                           int64_t min_tokens, std::vector<int32_t> stop_ids, bool logprobs,
-                                          int64_t num_candidates) {
+                                          int64_t num_candidates, bool rank, bool entropy, bool forced) {
     if (prompt.ndim() != 1) {
         throw std::invalid_argument("prompt: must have one dimension");
     }
@@ -82,6 +82,9 @@ std::unique_ptr<SamplingState> make_state(const Ids& prompt, uint64_t seed, floa
     params.stop_ids = std::move(stop_ids);
     params.logprobs = logprobs;
     params.num_candidates = num_candidates;
+    params.rank = rank;
+    params.entropy = entropy;
+    params.forced = forced;
     return std::make_unique<SamplingState>(std::move(params), prompt.data(),
                                            static_cast<size_t>(prompt.size()));
 }
@@ -91,7 +94,8 @@ void register_state(py::module_& module) {
         .def(py::init(&make_state), py::kw_only(), py::arg("prompt"), py::arg("seed"), py::arg("temperature"),
              py::arg("top_k"), py::arg("top_p"), py::arg("min_p"), py::arg("repetition_penalty"),
              py::arg("frequency_penalty"), py::arg("presence_penalty"), py::arg("logit_bias"),
-             py::arg("min_tokens"), py::arg("stop_ids"), py::arg("logprobs"), py::arg("num_candidates"))
+             py::arg("min_tokens"), py::arg("stop_ids"), py::arg("logprobs"), py::arg("num_candidates"),
+             py::arg("rank"), py::arg("entropy"), py::arg("forced"))
         .def(
             "commit",
             [](SamplingState& state, const std::vector<int32_t>& ids) {
@@ -131,6 +135,8 @@ void register_samples(py::module_& module) {
         .def_property_readonly("status", member(&Samples::status, uint8_t{}))
         .def_property_readonly("raw_logprobs", member(&Samples::raw_logprobs, float{}))
         .def_property_readonly("logprobs", member(&Samples::logprobs, float{}))
+        .def_property_readonly("ranks", member(&Samples::ranks, int32_t{}))
+        .def_property_readonly("entropies", member(&Samples::entropies, float{}))
         .def("candidates", &candidates_of, py::arg("row"));
 }
 

@@ -36,13 +36,16 @@ class PredictionSource(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TokenRecord:
-    """What the model thought of one generated token; log-probabilities are None where not asked."""
+    """What the model thought of one token of the answer or the prompt; what was not asked is None."""
 
     token_id: int
     raw_logprob: float | None = None
     logprob: float | None = None
     candidates: tuple[Candidate, ...] = ()
     source: PredictionSource | None = None  # that had predicted it, if one had
+    rank: int | None = None  # among the model's logits, from 1
+    entropy: float | None = None  # of the softmax of the model's logits, in nats
+    logits: bytes | None = None  # float32, little endian
 
     @property
     def predicted(self) -> bool:
@@ -52,10 +55,15 @@ class TokenRecord:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How much of a long prompt has been computed."""
+    """How much of a long prompt has been computed, and the asked records of tokens of it."""
 
     done: int
     total: int
+    records: tuple[TokenRecord, ...] = ()
+
+    def __add__(self, later: "Progress") -> "Progress":
+        """The later of two, with the records of both."""
+        return Progress(later.done, later.total, self.records + later.records)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +88,17 @@ class Chunk:
     text: str
     records: tuple[TokenRecord, ...]
     reports: tuple[PassReport, ...] = ()  # of the passes that gave the tokens, if asked for
+    ends: tuple[int, ...] = field(default=(), compare=False)  # for each record that of the text released until then
 
     def __add__(self, later: "Chunk") -> "Chunk":
         """One chunk for two."""
-        return Chunk(self.text + later.text, self.records + later.records, self.reports + later.reports)
+        ends = self.ends + tuple(len(self.text) + end for end in later.ends)
+        return Chunk(self.text + later.text, self.records + later.records, self.reports + later.reports, ends)
+
+    def text_of(self, first: int, end: int) -> str:
+        """What the records from `first` to `end` have released; the last one has released all that was left."""
+        start = self.ends[first - 1] if first else 0
+        return self.text[start:] if end == len(self.records) else self.text[start : self.ends[end - 1]]
 
 
 @dataclass(slots=True)

@@ -15,11 +15,13 @@ class ModelRunner:
         self._writer = BatchWriter(max_rows=max_rows, max_sequences=max_sequences, max_blocks=max_blocks)
 
     def forward(self, scheduled: Items[ScheduledRows]) -> Logits:
-        """One pass; the logits' rows are those of `scheduled` that draw, each with its predictions' rows behind it."""
+        """One pass; the logits' rows are those that `scheduled` asks: for each sequence those that tell of its prompt,
+        then the one that draws with its predictions' rows behind it.
+        """
         self._writer.clear()
         for rows in scheduled:
             sequence = rows.sequence
             start = sequence.num_computed
             token_ids = sequence.tokens[start : start + rows.num_tokens] + rows.predictions
-            self._writer.append(token_ids, position=start, blocks=sequence.blocks, num_asked=rows.num_draws)
+            self._writer.append(token_ids, position=start, blocks=sequence.blocks, num_asked=rows.num_asked)
         return self._decoder.forward(self._writer.batch)

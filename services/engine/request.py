@@ -1,7 +1,7 @@
 """Request: what one generation was asked for, resolved and validated, immutable."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from services.engine.healing import Healing
@@ -62,13 +62,22 @@ class StopConditions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputOptions:
-    """What is returned beside the text and the token ids."""
+    """What is returned beside the text and the token ids; `logits` alone means those of the whole vocabulary."""
 
     records: bool = False
     logprobs: bool = False
     num_candidates: int = 0
     show_special_tokens: bool = False
     pass_reports: bool = False
+    rank: bool = False
+    entropy: bool = False
+    logits: bool = False
+    logits_token_ids: tuple[int, ...] = ()
+    prompt_logprobs: bool = False
+
+    def of_prompt(self) -> "OutputOptions":
+        """What is told of the tokens of a prompt whose log-probabilities are asked."""
+        return replace(self, logprobs=True, logits=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,22 +1,24 @@
 """Sampler: the target's own token at every asked row, with what was asked to be told of it."""
 
 from collections.abc import Sequence as Rows
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from services.engine.events import Candidate, FinishReason, PredictionSource, TokenRecord
-from services.engine.native import Device, Logits, Samples
+from services.engine.events import FinishReason, TokenRecord
+from services.engine.native import Device, Logits, SamplingState
 from services.engine.native import Sampler as NativeSampler
+from services.engine.sample_reader import SampleReader
 from services.engine.scheduler import ScheduledRows
-
-_FAILURES = {1: FinishReason.NO_CANDIDATES, 2: FinishReason.INVALID_LOGITS}
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What was drawn for one sequence: its next tokens, and why there is no further one where a row has none."""
+    """What came of one sequence's rows: its next tokens, why there is no further one where a row has none, and the
+    records of tokens of its prompt.
+    """
 
-    records: list[TokenRecord]
-    failure: FinishReason | None
+    records: list[TokenRecord] = field(default_factory=list)
+    failure: FinishReason | None = None
+    told: list[TokenRecord] = field(default_factory=list)
 
 
 class Sampler:
@@ -30,42 +32,47 @@ class Sampler:
         self._native = NativeSampler(device)
 
     def sample(self, logits: Logits, scheduled: Rows[ScheduledRows]) -> list[Drawn]:
-        """One result for each of `scheduled`, all of which draw, in their order."""
-        samples = self._native.sample(
-            logits, [rows.sequence.sampling for rows in scheduled], [rows.predictions for rows in scheduled]
-        )
+        """One result for each of `scheduled`, all of which ask for rows of logits, in their order."""
+        states: list[SamplingState] = []
+        tokens: list[list[int]] = []
+        for rows in scheduled:
+            if rows.told and rows.sequence.prompt_records is not None:
+                states.append(rows.sequence.prompt_records.sampling)
+                tokens.append(rows.told)
+            if rows.draws:
+                states.append(rows.sequence.sampling)
+                tokens.append(rows.predictions)
+        reader = SampleReader(self._native.sample(logits, states, tokens), logits)
         results: list[Drawn] = []
         first_row = 0
         for rows in scheduled:
-            results.append(_longest_run(samples, first_row, rows))
-            first_row += rows.num_draws
+            results.append(_drawn(reader, first_row, rows))
+            first_row += rows.num_asked
         return results
 
 
-def _longest_run(samples: Samples, first_row: int, rows: ScheduledRows) -> Drawn:
+def _drawn(reader: SampleReader, first_row: int, rows: ScheduledRows) -> Drawn:
+    told = _told(reader, first_row, rows)
+    first_row += len(rows.told)
     records: list[TokenRecord] = []
     for offset in range(rows.num_draws):
         row = first_row + offset
-        if failure := _FAILURES.get(int(samples.status[row])):
-            return Drawn(records, failure)
-        token_id = int(samples.token_ids[row])
+        if failure := reader.failure(row):
+            return Drawn(records, failure, told)
+        token_id = reader.token_id(row)
         predicted = offset < len(rows.predictions) and rows.predictions[offset] == token_id
-        records.append(_record(samples, row, token_id, rows, rows.source if predicted else None))
+        records.append(reader.record(row, rows.sequence.output, rows.source if predicted else None))
         if not predicted:
             break
-    return Drawn(records, None)
+    return Drawn(records, None, told)
 
 
-def _record(
-    samples: Samples, row: int, token_id: int, rows: ScheduledRows, source: PredictionSource | None
-) -> TokenRecord:
-    output = rows.sequence.request.output
-    if not output.logprobs and not output.num_candidates:
-        return TokenRecord(token_id, source=source)
-    return TokenRecord(
-        token_id,
-        raw_logprob=float(samples.raw_logprobs[row]),
-        logprob=float(samples.logprobs[row]),
-        candidates=tuple(Candidate(*candidate) for candidate in samples.candidates(row)),
-        source=source,
-    )
+def _told(reader: SampleReader, first_row: int, rows: ScheduledRows) -> list[TokenRecord]:
+    """The records of a prompt's tokens; where the logits are no numbers, there is nothing to tell."""
+    prompt = rows.sequence.prompt_records
+    if prompt is None:
+        return []
+    return [
+        TokenRecord(token_id) if reader.failure(row) else reader.record(row, prompt.output)
+        for row, token_id in enumerate(rows.told, start=first_row)
+    ]

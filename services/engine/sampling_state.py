@@ -7,7 +7,9 @@ import numpy as np
 
 from services.engine.healing import Healing
 from services.engine.native import SamplingState
-from services.engine.request import SamplingParams
+from services.engine.request import OutputOptions, SamplingParams
+
+_NOTHING = OutputOptions()
 
 
 def new_sampling_state(
@@ -16,10 +18,11 @@ def new_sampling_state(
     prompt: Tokens[int],
     min_tokens: int,
     masked_ids: Collection[int],
-    logprobs: bool = False,
-    num_candidates: int = 0,
+    output: OutputOptions = _NOTHING,
+    forced: bool = False,
 ) -> SamplingState:
-    """A state with no token generated yet; `masked_ids` are not drawn before `min_tokens` are.
+    """A state with no token generated yet; `masked_ids` are not drawn before `min_tokens` are, and `output` says what
+    is told of each token. With `forced`, none is drawn.
 
     Raises ValueError for parameters that nothing can be drawn with.
     """
@@ -36,11 +39,22 @@ def new_sampling_state(
         logit_bias=sorted(params.logit_bias.items()),
         min_tokens=min_tokens,
         stop_ids=sorted(masked_ids),
-        logprobs=logprobs,
-        num_candidates=num_candidates,
+        logprobs=output.logprobs,
+        num_candidates=output.num_candidates,
+        rank=output.rank,
+        entropy=output.entropy,
+        forced=forced,
     )
 
 
-def new_healing_state(params: SamplingParams, *, prompt: Tokens[int], healing: Healing) -> SamplingState:
+def new_healing_state(
+    params: SamplingParams, *, prompt: Tokens[int], healing: Healing, output: OutputOptions
+) -> SamplingState:
     """A state to draw the last token of a prompt with, at its own position and after the tokens before it."""
-    return new_sampling_state(params, prompt=prompt[:-1], min_tokens=1, masked_ids=healing.masked_ids)
+    return new_sampling_state(params, prompt=prompt[:-1], min_tokens=1, masked_ids=healing.masked_ids, output=output)
+
+
+def new_prompt_state(output: OutputOptions) -> SamplingState:
+    """A state to tell of the tokens of a prompt with, under the model's unchanged logits."""
+    neutral = SamplingParams(seed=0, temperature=0.0)
+    return new_sampling_state(neutral, prompt=(), min_tokens=0, masked_ids=(), output=output, forced=True)

@@ -8,6 +8,8 @@ from services.engine.block_manager import BlockManager
 from services.engine.events import PredictionSource
 from services.engine.sequence import Sequence
 
+_MAX_TELLING_ROWS = 256  # of prompts in one pass: each holds a row of logits, 0.6 MB with 150 000 tokens
+
 
 @dataclass(slots=True)
 class ScheduledRows:
@@ -16,6 +18,7 @@ class ScheduledRows:
     sequence: Sequence
     num_tokens: int
     draws: bool  # the run reaches the sequence's last token, so that the next one is drawn
+    told: list[int] = field(default_factory=list)  # tokens of the prompt that the rows before it tell of
     predictions: list[int] = field(default_factory=list)
     source: PredictionSource | None = None  # of the predictions
     waiting: float = 0.0  # seconds, for them
@@ -32,8 +35,13 @@ class ScheduledRows:
 
     @property
     def num_draws(self) -> int:
-        """Rows whose logits are asked."""
+        """Rows that a token is drawn from."""
         return 1 + len(self.predictions) if self.draws else 0
+
+    @property
+    def num_asked(self) -> int:
+        """Rows whose logits are asked, the last ones."""
+        return len(self.told) + self.num_draws
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,17 +95,21 @@ class Scheduler:
         """Choose the rows of the next pass within the row budget; empty if there is nothing to do."""
         self._admit()
         batch: list[ScheduledRows] = []
-        budget = self._config.max_rows
+        budget, telling_budget = self._config.max_rows, _MAX_TELLING_ROWS
         ready = [sequence for sequence in self.running if not sequence.is_paused]
         decodes_left = sum(sequence.num_pending == 1 for sequence in ready)
         for sequence in ready:
             decodes_left -= sequence.num_pending == 1
             num_tokens = min(sequence.num_pending, self._config.prefill_chunk, budget - decodes_left)
+            if sequence.is_telling:
+                num_tokens = min(num_tokens, telling_budget)
             if num_tokens <= 0 or sequence not in self.running:  # the latter: preempted by an older one just now
                 continue
             if self._make_room(sequence, sequence.num_computed + num_tokens):
-                batch.append(ScheduledRows(sequence, num_tokens, draws=num_tokens == sequence.num_pending))
+                draws = num_tokens == sequence.num_pending
+                batch.append(ScheduledRows(sequence, num_tokens, draws=draws, told=sequence.untold(num_tokens)))
                 budget -= num_tokens
+                telling_budget -= len(batch[-1].told)
         return batch
 
     def add_predictions(self, rows: ScheduledRows, predictions: list[int]) -> None:

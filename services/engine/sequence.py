@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Iterable
+from collections.abc import Sequence as Records
 from dataclasses import asdict, replace
 
 from services.engine.events import (
@@ -20,7 +21,8 @@ from services.engine.events import (
 from services.engine.loop_detector import LoopDetector
 from services.engine.native import SamplingState
 from services.engine.output_text import OutputText
-from services.engine.request import Request
+from services.engine.prompt_records import PromptRecords
+from services.engine.request import OutputOptions, Request
 from services.engine.sampling_state import new_healing_state, new_sampling_state
 from services.engine.token_stream import TokenStream
 
@@ -52,12 +54,17 @@ class Sequence:
         self._loop = None if request.stops.loop is None else LoopDetector(**asdict(request.stops.loop))
         self._matched_stop: str | None = None
         self._refusal: Refused | None = None
+        # Whoever has received tokens has received the records of the prompt before them.
+        is_prompt_asked = request.output.prompt_logprobs and not request.received
+        self.prompt_records = PromptRecords(request.output, self.num_prompt) if is_prompt_asked else None
         if request.healing is None:
             self.sampling = _new_sampling(request, self.tokens)
             self._replay(request.received)
         else:
             self.tokens.pop()
-            self.sampling = new_healing_state(request.sampling, prompt=request.prompt, healing=request.healing)
+            self.sampling = new_healing_state(
+                request.sampling, prompt=request.prompt, healing=request.healing, output=self.output
+            )
 
     @property
     def num_prompt(self) -> int:
@@ -86,6 +93,18 @@ class Sequence:
         return len(self.tokens) < self.num_prompt
 
     @property
+    def output(self) -> OutputOptions:
+        """What is to be told of the next token."""
+        if not self.is_healing:
+            return self.request.output
+        return OutputOptions() if self.prompt_records is None else self.prompt_records.output
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether there are tokens of the prompt whose records are asked and have not been delivered."""
+        return self.prompt_records is not None and not self.prompt_records.is_complete
+
+    @property
     def is_finished(self) -> bool:
         """Whether the generation has ended."""
         return self.finish_reason is not None
@@ -95,10 +114,22 @@ class Sequence:
         """Whether its consumer has fallen so far behind that no more may be drawn for now."""
         return self._stream.is_full
 
-    def report_progress(self) -> None:
-        """Tell a consumer who waits for the first token how much of what comes before it is computed."""
+    def untold(self, num_rows: int) -> list[int]:
+        """The tokens of the prompt that the next rows are to tell of."""
+        if self.prompt_records is None:
+            return []
+        return self.prompt_records.untold(self.tokens, self.num_computed, num_rows)
+
+    def report_progress(self, told: Records[TokenRecord] = (), *, num_new: int = 0) -> None:
+        """Tell a consumer who waits for the first token how much of what comes before it is computed.
+
+        `told` are the records of the prompt's tokens that came of it, and `num_new` counts tokens that are computed
+        but not settled yet.
+        """
         if not self.timings.prefilled:
-            self._stream.put(Progress(self.num_computed, self.num_prompt + len(self.request.received)))
+            records = () if self.prompt_records is None else self.prompt_records.complete(self.tokens, told)
+            total = self.num_prompt + len(self.request.received)
+            self._stream.put(Progress(self.num_computed + num_new, total, records))
 
     def commit(self, records: Iterable[TokenRecord], report: PassReport | None = None) -> int:
         """Append drawn tokens up to one that ends the generation, deliver them, and say how many were taken.
@@ -108,21 +139,24 @@ class Sequence:
         sequence changes any more.
         """
         if self.is_healing:
-            self._heal(next(iter(records)).token_id)
+            self._heal(next(iter(records)))
             return 0
         if not self.timings.prefilled:
             self.timings.prefilled = time.monotonic()
         taken: list[TokenRecord] = []
         text = ""
+        ends: list[int] = []
         for record in records:
             taken.append(record)
             text += self._append(record.token_id)
+            ends.append(len(text))
             if self.is_finished:
                 break
         self.sampling.commit([record.token_id for record in taken])
         if self.is_finished:
             text += self._text.finish()
-        self._stream.put(Chunk(text, tuple(taken), () if report is None else (_completed(report, taken),)))
+        reports = () if report is None else (_completed(report, taken),)
+        self._stream.put(Chunk(text, tuple(taken), reports, tuple(ends)))
         return len(taken)
 
     def finish(self, reason: FinishReason) -> None:
@@ -145,11 +179,13 @@ class Sequence:
         """Tell the consumer that this engine cannot go on."""
         self._stream.put(Failed(message))
 
-    def _heal(self, token_id: int) -> None:
+    def _heal(self, record: TokenRecord) -> None:
         """Complete the prompt; from here on, all is as after any other prompt but for the first bytes of the text."""
         assert self.request.healing is not None
-        self.tokens.append(token_id)
-        self._text.begin(token_id, num_known=self.request.healing.num_known)
+        self.tokens.append(record.token_id)
+        self._text.begin(record.token_id, num_known=self.request.healing.num_known)
+        if self.is_telling:
+            self.report_progress([record], num_new=self.num_prompt - 1 - self.num_computed)
         self.sampling = _new_sampling(self.request, self.tokens)
         try:
             self._replay(self.request.received)
@@ -206,8 +242,7 @@ def _new_sampling(request: Request, prompt: list[int]) -> SamplingState:
         prompt=prompt,
         min_tokens=request.stops.min_tokens,
         masked_ids=request.stops.token_ids,
-        logprobs=request.output.logprobs,
-        num_candidates=request.output.num_candidates,
+        output=request.output,
     )
 
 

@@ -13,11 +13,13 @@ class TokenStream:
 
     The bound is kept by the producer: the scheduler leaves out a sequence whose stream `is_full`, so that a consumer
     who reads slowly costs bounded memory and stops nobody else. Chunks that wait are merged into one, and of waiting
-    progress only the newest is kept.
+    progress only the newest is kept, with all records.
     """
 
     def __init__(self, *, capacity: int, on_drained: Callable[[], None]) -> None:
-        """`capacity` is in tokens; `on_drained` is called when a full stream has room again."""
+        """`capacity` is in tokens, those of a prompt that are told of included; `on_drained` is called when a full
+        stream has room again.
+        """
         self._capacity = capacity
         self._on_drained = on_drained
         self._loop = asyncio.get_running_loop()
@@ -40,13 +42,13 @@ class TokenStream:
             self._loop.call_soon_threadsafe(self._ready.set)
 
     def _append(self, event: Event) -> None:
-        if isinstance(event, Chunk):
+        if isinstance(event, Chunk | Progress):
             self._num_tokens += len(event.records)
         match self._events[-1] if self._events else None, event:
             case Chunk() as last, Chunk():
                 self._events[-1] = last + event
-            case Progress(), Progress():
-                self._events[-1] = event
+            case Progress() as last, Progress():
+                self._events[-1] = last + event
             case _:
                 self._events.append(event)
 
@@ -56,7 +58,7 @@ class TokenStream:
             if not self._events:
                 self._ready.clear()
             was_full = self.is_full
-            if isinstance(event, Chunk):
+            if isinstance(event, Chunk | Progress):
                 self._num_tokens -= len(event.records)
             drained = was_full and not self.is_full
         if drained:

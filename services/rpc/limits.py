@@ -15,6 +15,8 @@ class Limits:
     max_predictions: int = 15  # with the row that they follow, as many as one reading of the weights serves
     max_request_id_bytes: int = 128
     max_loop_window: int = 4096
+    max_logits_token_ids: int = 256
 
 
+MAX_RECORDS_BYTES = 3 << 20  # of one message: gRPC's clients take 4 MB unless told otherwise
 LIMITS = Limits()

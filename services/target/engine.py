@@ -16,7 +16,7 @@ from services.engine.model_runner import ModelRunner
 from services.engine.native import BUILD_ID, NOISE_VERSION
 from services.engine.output_text import OutputText
 from services.engine.predictor import Predictor
-from services.engine.request import Request
+from services.engine.request import OutputOptions, Request
 from services.engine.sampler import Sampler
 from services.engine.scheduler import Scheduler, SchedulerConfig
 from services.engine.sequence import Sequence
@@ -24,6 +24,7 @@ from services.engine.token_stream import TokenStream
 from services.target.speculation import Speculation
 from services.target.step import TargetStep
 
+_MAX_WAITING_LOGITS = 16 << 20  # bytes per stream, and those of one pass more
 _TIMER_SLACK = 0.01  # seconds, since timers may be early by the resolution of the clock
 
 
@@ -76,7 +77,7 @@ class TargetEngine:
 
         Raises ValueError where the received tokens go on beyond the generation's end.
         """
-        stream = TokenStream(capacity=self.config.stream_capacity, on_drained=self._loop.wake)
+        stream = TokenStream(capacity=self._capacity(request.output), on_drained=self._loop.wake)
         text = OutputText.of(request, self.model.tokenizer)
         sequence = Sequence(request, text, stream, context_length=self.model.context_length)
         if sequence.is_finished:
@@ -89,6 +90,13 @@ class TargetEngine:
     def cancel(self, sequence: Sequence) -> None:
         """Drop a sequence that nobody waits for; its blocks are free before the next step."""
         self._loop.post(lambda: self._step.drop(sequence))
+
+    def _capacity(self, output: OutputOptions) -> int:
+        """How many tokens a reader may fall behind; fewer where each of them carries many logits."""
+        if not output.logits:
+            return self.config.stream_capacity
+        logits_bytes = 4 * (len(output.logits_token_ids) or self.model.checkpoint.config.vocab_size)
+        return max(1, min(self.config.stream_capacity, _MAX_WAITING_LOGITS // logits_bytes))
 
     def _wake_at(self, moment: float) -> None:
         """Let the loop look for work once a sequence's time is over: those that are paused give it none."""

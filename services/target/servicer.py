@@ -137,7 +137,8 @@ async def _responses(request: Request, stream: TokenStream, model: ServedModel, 
             raise UnavailableError(event.message)
         if isinstance(event, Refused):
             raise _bad_continuation(event.message)
-        yield write_event(event, request, model.tokenizer)
+        for response in write_event(event, request, model.tokenizer):
+            yield response
 
 
 def _deadline(context: Context) -> float | None:

@@ -58,18 +58,21 @@ class TargetStep:
 
     def _launch(self, batch: list[ScheduledRows]) -> list[Drawn]:
         logits = self._runner.forward(batch)
-        return self._sampler.sample(logits, [rows for rows in batch if rows.draws])
+        return self._sampler.sample(logits, [rows for rows in batch if rows.num_asked])
 
     def _settle(self, batch: list[ScheduledRows], drawn: list[Drawn], *, verifying: float) -> None:
         results = iter(drawn)
         num_committed = 0
         for rows in batch:
+            result = next(results) if rows.num_asked else Drawn()
             if rows.draws:
-                num_committed += self._commit(rows, next(results), verifying)
+                if rows.sequence.is_telling:
+                    rows.sequence.report_progress(result.told, num_new=rows.num_tokens)
+                num_committed += self._commit(rows, result, verifying)
             else:
                 self._scheduler.settle(rows, 0)
                 self._speculation.follow(rows.sequence)
-                rows.sequence.report_progress()
+                rows.sequence.report_progress(result.told)
         self._speculation.observe(batch, num_committed)
 
     def _commit(self, rows: ScheduledRows, drawn: Drawn, verifying: float) -> int:

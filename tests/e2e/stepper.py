@@ -77,6 +77,8 @@ class Stepper:
         *,
         predictors: Tokens[Predictor] = (),
         isa: str | None = None,
+        weights: str = "bf16",
+        kv: str = "bf16",
         num_blocks: int = 64,
         prefill_chunk: int = _MAX_ROWS,
         stream_capacity: int = 1 << 20,
@@ -91,7 +93,7 @@ class Stepper:
         self.scheduler = Scheduler(limits, self.blocks)
         self.most_sequences = 0
         self._stream_capacity = stream_capacity
-        self._decoder = load_decoder(checkpoint, device, weights="bf16", kv="bf16", num_blocks=num_blocks)
+        self._decoder = load_decoder(checkpoint, device, weights=weights, kv=kv, num_blocks=num_blocks)
         runner = ModelRunner(self._decoder, max_rows=_MAX_ROWS, max_sequences=16, max_blocks=num_blocks)
         speculation = Speculation(predictors, vocab_size=self.vocab_size)
         self._step = TargetStep(self.scheduler, runner, Sampler(device), speculation, max_rows=_MAX_ROWS)
@@ -141,7 +143,9 @@ class Stepper:
             before = generation.sequence.num_generated
             self.step()
             if generation.sequence.num_generated > before:
-                generation.events.append(await anext(events))
+                while not isinstance(event := await anext(events), Chunk):
+                    generation.events.append(event)
+                generation.events.append(event)
         generation.events.extend([event async for event in events])
         return Transcript.of_events(generation.events), generation
 
@@ -158,6 +162,7 @@ def request(prompt: Tokens[int], **fields: Any) -> Request:
         **dict.fromkeys(StopConditions.__dataclass_fields__, "stops"),
     }
     top = {name: fields.pop(name) for name in ("healing", "received", "deadline", "request_id") if name in fields}
+    prompt_logprobs = fields.pop("prompt_logprobs", True)
     if predictions := fields.pop("num_predictions", 0):
         parts["speculation"] = {"mode": SpeculationMode.ALWAYS, "num_predictions": predictions}
     for name, value in fields.items():
@@ -167,7 +172,15 @@ def request(prompt: Tokens[int], **fields: Any) -> Request:
         prompt=tuple(prompt),
         sampling=SamplingParams(**parts["sampling"]),
         stops=StopConditions(**parts["stops"]),
-        output=OutputOptions(records=True, logprobs=True, num_candidates=4),
+        output=OutputOptions(
+            records=True,
+            logprobs=True,
+            num_candidates=4,
+            rank=True,
+            entropy=True,
+            logits=True,
+            prompt_logprobs=prompt_logprobs,
+        ),
         speculation=SpeculationPolicy(**parts["speculation"]),
     )
 

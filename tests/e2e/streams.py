@@ -30,6 +30,7 @@ _SAMPLING: dict[str, dict[str, Any]] = {
     },
 }
 _SAMPLING["stopped"] = _SAMPLING["nucleus"]  # with a stop string out of what "nucleus" says
+_TOLD = {"penalised": {"rank": True, "entropy": True, "logits": True, "prompt_logprobs": True}}  # all there is
 
 _SOURCE = '''"""Shapes of the plane."""
 
@@ -97,6 +98,7 @@ class StreamKey:
         """The client's options, less the stop string and what concerns predictions."""
         return {
             **_SAMPLING[self.setting],
+            **_TOLD.get(self.setting, {}),
             "seed": 1000 * (SETTINGS.index(self.setting) % 4 or 1) + self.prompt,
             "max_tokens": NEW_TOKENS,
             "ignore_eos": True,

@@ -64,7 +64,7 @@ async def test_the_oldest_is_never_preempted_so_that_everybody_gets_there():
 
 
 async def test_who_does_not_read_is_paused_within_bounds_and_goes_on_with_the_same_bytes():
-    slow_request, *wanted = eight_requests(num_predictions=MOST_PREDICTIONS)
+    slow_request, *wanted = eight_requests(num_predictions=MOST_PREDICTIONS, prompt_logprobs=False)
     alone = await each_alone([slow_request, *wanted])
     right = ScriptedPredictor(lambda name: ("right", alone[0].token_ids), vocab_size=512)
     stepper = Stepper(MODEL, predictors=[right], stream_capacity=CAPACITY)
@@ -76,7 +76,7 @@ async def test_who_does_not_read_is_paused_within_bounds_and_goes_on_with_the_sa
 
 
 async def test_a_slow_reader_that_holds_most_blocks_gives_them_up_and_stops_nobody():
-    slow_request = request(LONG_PROMPT, seed=70, temperature=0.9, max_tokens=60)  # ten of twelve blocks
+    slow_request = request(LONG_PROMPT, seed=70, temperature=0.9, max_tokens=60, prompt_logprobs=False)
     wanted = eight_requests()
     alone = await each_alone([slow_request, *wanted])
     stepper = Stepper(MODEL, num_blocks=FEW_BLOCKS, stream_capacity=CAPACITY)

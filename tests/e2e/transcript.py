@@ -1,31 +1,35 @@
 """Transcript: all of an answer that must be the same to the byte."""
 
+import hashlib
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from outrider import FinishReason, Result, Token
-from services.engine.events import Chunk, Event, Finished, TokenRecord
+from services.engine.events import Chunk, Event, Finished, Progress, TokenRecord
 
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """Token ids, the bits of every log-probability, the whole text, and why it ended."""
+    """Token ids, the bits of all that was told of them and of the prompt, the whole text, and why it ended."""
 
     token_ids: tuple[int, ...]
     records: tuple[str, ...]  # for each token the bits of its record, in hexadecimal
     text: str
     reason: str
     stop: str | None
+    prompt: tuple[str, ...] = ()  # the same for each token of the prompt
 
     @classmethod
     def of(cls, result: Result) -> "Transcript":
         """What a client was given, over however many connections."""
         if len(result.tokens) != len(result.token_ids):
             raise ValueError(f"{len(result.token_ids)} tokens came with {len(result.tokens)} records")
+        _require_logprobs(token.raw_logprob for token in (*result.tokens, *result.prompt_records[1:]))
         records = tuple(_bits_of_token(token) for token in result.tokens)
-        return cls(result.token_ids, records, result.text, str(result.finish_reason), result.stop_string)
+        prompt = tuple(_bits_of_token(token) for token in result.prompt_records)
+        return cls(result.token_ids, records, result.text, str(result.finish_reason), result.stop_string, prompt)
 
     @classmethod
     def of_part(cls, tokens: Sequence[Token], text: str) -> "Transcript":
@@ -43,13 +47,16 @@ class Transcript:
         text = "".join(chunk.text for chunk in chunks) + end.text
         reason = str(FinishReason[end.reason.name])
         bits = tuple(_bits_of_record(record) for record in records)
-        return cls(tuple(record.token_id for record in records), bits, text, reason, end.stop_string)
+        told = [record for event in events if isinstance(event, Progress) for record in event.records]
+        _require_logprobs(record.raw_logprob for record in (*records, *told[1:]))
+        prompt = tuple(map(_bits_of_record, told))
+        return cls(tuple(record.token_id for record in records), bits, text, reason, end.stop_string, prompt)
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> "Transcript":
         """The inverse of `to_json`."""
         token_ids, records = tuple(fields["token_ids"]), tuple(fields["records"])
-        return cls(token_ids, records, fields["text"], fields["reason"], fields["stop"])
+        return cls(token_ids, records, fields["text"], fields["reason"], fields["stop"], tuple(fields["prompt"]))
 
     def to_json(self) -> dict[str, Any]:
         """Plain values that JSON can hold."""
@@ -57,11 +64,12 @@ class Transcript:
 
     def cut(self, num_tokens: int, num_characters: int) -> "Transcript":
         """The beginning of it, without an end."""
-        return Transcript(self.token_ids[:num_tokens], self.records[:num_tokens], self.text[:num_characters], "", None)
+        text = self.text[:num_characters]
+        return Transcript(self.token_ids[:num_tokens], self.records[:num_tokens], text, "", None, self.prompt)
 
     def difference(self, other: "Transcript") -> str | None:
         """The first difference in words; None if there is none."""
-        for name in ("token_ids", "records", "text"):
+        for name in ("prompt", "token_ids", "records", "text"):
             mine, others = getattr(self, name), getattr(other, name)
             if mine != others:
                 at = next((i for i, (a, b) in enumerate(zip(mine, others, strict=False)) if a != b), None)
@@ -73,21 +81,32 @@ class Transcript:
         return None
 
 
+def _require_logprobs(logprobs: Iterable[float | None]) -> None:
+    if None in logprobs:
+        raise ValueError("a token came without log-probabilities")
+
+
 def _bits_of_token(token: Token) -> str:
     candidates = [(other.id, other.raw_logprob, other.processed_logprob) for other in token.candidates]
-    return _bits(token.id, token.raw_logprob, token.processed_logprob, candidates)
+    figures = (token.raw_logprob, token.processed_logprob, token.entropy)
+    return _bits(token.id, figures, token.rank, candidates, token.logits.data if token.logits else None)
 
 
 def _bits_of_record(record: TokenRecord) -> str:
     candidates = [(other.token_id, other.raw_logprob, other.logprob) for other in record.candidates]
-    return _bits(record.token_id, record.raw_logprob, record.logprob, candidates)
+    figures = (record.raw_logprob, record.logprob, record.entropy)
+    return _bits(record.token_id, figures, record.rank, candidates, record.logits)
 
 
 def _bits(
-    token_id: int, raw: float | None, processed: float | None, candidates: Iterable[tuple[int, float, float]]
+    token_id: int,
+    figures: Iterable[float | None],
+    rank: int | None,
+    candidates: Iterable[tuple[int, float, float]],
+    logits: bytes | None,
 ) -> str:
-    """Both log-probabilities, and the candidates with theirs, as they are in memory."""
-    if raw is None or processed is None:
-        raise ValueError(f"token {token_id} came without log-probabilities")
-    rows = [(token_id, raw, processed), *candidates]
-    return b"".join(struct.pack("<Iff", *row) for row in rows).hex()
+    """The figures as they are in memory, "-" for what is not there; candidates with theirs; of logits a digest."""
+    parts = ["-" if figure is None else struct.pack("<f", figure).hex() for figure in figures]
+    rows = b"".join(struct.pack("<Iff", *row) for row in candidates)
+    digest = "-" if logits is None else hashlib.blake2b(logits, digest_size=16).hexdigest()
+    return f"{token_id} {rank or '-'} {' '.join(parts)} {rows.hex()} {digest}"

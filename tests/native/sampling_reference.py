@@ -30,6 +30,9 @@ class Settings:
     stop_ids: tuple[int, ...] = ()
     logprobs: bool = False
     num_candidates: int = 0
+    rank: bool = False
+    entropy: bool = False
+    forced: bool = False
 
     def state(self, prompt: Sequence[int] = (), generated: Sequence[int] = ()) -> SamplingState:
         state = SamplingState(prompt=np.array(prompt, np.int32), **vars(self))
@@ -67,11 +70,12 @@ def reported_logprobs(samples: Samples, row: int, vocab: int) -> Floats:
 
 def record_of(samples: Samples, row: int) -> tuple[object, ...]:
     """All that is said of a row, in bits."""
-    logprobs = [samples.raw_logprobs[row : row + 1], samples.logprobs[row : row + 1]]
+    figures = [samples.raw_logprobs, samples.logprobs, samples.entropies]
     return (
         int(samples.token_ids[row]),
         int(samples.status[row]),
-        *(array.tobytes() for array in logprobs),
+        int(samples.ranks[row]),
+        *(array[row : row + 1].tobytes() for array in figures),
         np.array(samples.candidates(row)).tobytes(),
     )
 
@@ -98,6 +102,19 @@ def log_softmax(values: NDArray[np.floating]) -> Doubles:
     shifted: Doubles = values.astype(np.float64) - values.max()
     result: Doubles = shifted - np.log(np.exp(shifted).sum())
     return result
+
+
+def rank_of(token_id: int, logits: Floats) -> int:
+    """The place of a token in the order by logit, ties by lowest id, from 1."""
+    order = np.lexsort((np.arange(len(logits)), -logits.astype(np.float64)))
+    return int(np.flatnonzero(order == token_id)[0]) + 1
+
+
+def entropy_of(logits: Floats) -> float:
+    """Of the softmax, in nats and float64; 0 log 0 is 0."""
+    logprobs = log_softmax(logits)
+    kept = np.exp(logprobs) > 0
+    return float(-(np.exp(logprobs[kept]) * logprobs[kept]).sum())
 
 
 def truncate(values: Floats, settings: Settings) -> Floats:

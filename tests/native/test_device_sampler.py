@@ -28,6 +28,9 @@ SETTINGS = {
     "candidates": Settings(temperature=0.0, num_candidates=1 << 40),
     "penalties": Settings(repetition_penalty=1.4, frequency_penalty=0.3, presence_penalty=-0.5, logprobs=True),
     "bias": Settings(logit_bias=((0, 9.0), (3, -2.0), (5, -INFINITY)), logprobs=True, num_candidates=3),
+    "rank": Settings(temperature=1.5, rank=True),
+    "entropy": Settings(temperature=0.7, entropy=True),
+    "forced": Settings(forced=True, logprobs=True, num_candidates=5, rank=True, entropy=True),
     "everything": Settings(
         temperature=1.3,
         top_k=60,
@@ -41,6 +44,8 @@ SETTINGS = {
         stop_ids=(2, 9),
         logprobs=True,
         num_candidates=8,
+        rank=True,
+        entropy=True,
     ),
 }
 
@@ -62,6 +67,7 @@ def assert_same_samples(device: Device, logits: np.ndarray, states: list, predic
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
 def test_each_setting(device, settings, vocab):
     prompt, generated, predictions = [1, 4, 4, 8], [3, 4], [4, 7, 7, 2, 9, 3, 3, 10]
+    predictions = predictions + [1] * settings.forced  # a forced state has no row behind the last
     logits = random_logits(27, vocab)
     logits[9:18] = np.round(logits[9:18])  # ties
     logits[18:] *= 4
@@ -76,14 +82,15 @@ def test_settings_mixed_in_one_batch(device):
     settings = [replace(each, seed=int(rng.integers(2**62))) for each in [*SETTINGS.values()] * 3]
     predictions = [rng.integers(0, 3001, rng.integers(0, 4)).tolist() for _ in settings]
     states = [each.state(rng.integers(0, 3001, 20).tolist()) for each in settings]
-    logits = random_logits(len(settings) + sum(map(len, predictions)), 3001)
+    num_drawn = sum(not each.forced for each in settings)
+    logits = random_logits(num_drawn + sum(map(len, predictions)), 3001)
     assert_same_samples(device, logits, states, predictions)
 
 
 def test_a_large_vocabulary(device):
     settings = [
         Settings(logprobs=True),
-        Settings(top_p=0.95, logprobs=True, num_candidates=4),
+        Settings(top_p=0.95, logprobs=True, num_candidates=4, rank=True, entropy=True),
         Settings(temperature=0.0),
     ]
     logits = random_logits(3, 152_000)

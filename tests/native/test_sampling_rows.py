@@ -72,6 +72,8 @@ def mixed_settings() -> list[Settings]:
             presence_penalty=float(rng.choice([0.0, 0.5])),
             logit_bias=((7, 1.0),) if rng.integers(2) else (),
             logprobs=bool(rng.integers(2)),
+            rank=bool(rng.integers(2)),
+            entropy=bool(rng.integers(2)),
             num_candidates=int(rng.choice([0, 5])),
         )
         for _ in range(65)

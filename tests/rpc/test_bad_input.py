@@ -91,6 +91,21 @@ BAD = {
     ),
     "candidates below 0": ({"output": {"top_candidates": -1}}, "output.top_candidates", "at least 0, at most 20"),
     "too many candidates": ({"output": {"top_candidates": 21}}, "output.top_candidates", "is 21"),
+    "too many logits": (
+        {"output": {"logits": True, "logits_token_ids": [1] * 257}},
+        "output.logits_token_ids",
+        "has 257 entries; allowed: at most 256",
+    ),
+    "logits of an unknown id": (
+        {"output": {"logits": True, "logits_token_ids": [1, VOCAB_SIZE]}},
+        "output.logits_token_ids[1]",
+        "is 512; allowed: 0 to 511",
+    ),
+    "ids of logits that are not asked": (
+        {"output": {"logits_token_ids": [1]}},
+        "output.logits_token_ids",
+        "has 1 entries; allowed: only with output.logits",
+    ),
     "unknown mode": ({"speculation": {"mode": 77}}, "speculation.mode", "is 77"),
     "no predictions": ({"speculation": {"mode": 3, "num_predictions": 0}}, "speculation.num_predictions", "at least 1"),
     "too many predictions": (
@@ -143,7 +158,7 @@ def test_all_that_is_wrong_comes_in_one_answer(target: RunningTarget) -> None:
             "logit_bias": [{"token_id": 700, "bias": math.inf}] * 513,
         },
         stop={"strings": [""] * 17, "token_ids": [800] * 65, "max_tokens": -1, "min_tokens": -1},
-        output={"top_candidates": 1000},
+        output={"top_candidates": 1000, "logits_token_ids": [999] * 257},
         speculation={"mode": 9, "num_predictions": 99},
         continue_from={"token_ids": [900], "fingerprint": ""},
         request_id="x" * 129,
@@ -153,6 +168,8 @@ def test_all_that_is_wrong_comes_in_one_answer(target: RunningTarget) -> None:
     assert set(violations(failure.value)) == {
         "continue_from.fingerprint",
         "continue_from.token_ids[0]",
+        "output.logits_token_ids",
+        "output.logits_token_ids[0]",
         "output.top_candidates",
         "prompt.token_ids.ids[2]",
         "request_id",

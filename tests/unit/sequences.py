@@ -54,6 +54,7 @@ def make_request(
     time_limit: float | None = None,
     loop: Loop | None = None,
     pass_reports: bool = False,
+    prompt_logprobs: bool = False,
 ) -> Request:
     """Return a request with what the tests vary."""
     return Request(
@@ -71,7 +72,7 @@ def make_request(
             time_limit=time_limit,
             loop=loop,
         ),
-        output=OutputOptions(pass_reports=pass_reports),
+        output=OutputOptions(pass_reports=pass_reports, prompt_logprobs=prompt_logprobs),
         speculation=speculation,
         deadline=deadline,
     )

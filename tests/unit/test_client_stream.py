@@ -1,8 +1,10 @@
 """A stream gives the answer in order, chunk by chunk, and its result at the end."""
 
+import math
+
 import pytest
 
-from outrider import Chunk, FinishReason, NoSpeculationReason
+from outrider import Chunk, Dtype, FinishReason, NoSpeculationReason, Tensor
 from outrider.response import parse_finish_reason
 from outrider.v1 import common_pb2
 from tests.client_drivers import PROMPT, WHOLE, Collect, check_whole, with_both_clients
@@ -41,6 +43,25 @@ def test_records_align_with_ids_across_a_resume(collect: Collect) -> None:
     assert first.raw_logprob == first.candidates[0].raw_logprob != 0
     assert first.processed_logprob is None
     assert first.candidates[0].processed_logprob == float("-inf")
+
+
+@with_both_clients
+@pytest.mark.parametrize("cut", [0, 5])
+def test_the_prompt_s_records_come_once_across_a_resume(collect: Collect, cut: int) -> None:
+    with ScriptedServer(Fault(at=cut)) as server:
+        _, result = collect(server.address, prompt_logprobs=True)
+    assert result.resumed == 1
+    assert [token.id for token in result.prompt_records] == list(PROMPT.encode())
+
+
+def test_a_tensor_gives_its_numbers() -> None:
+    tensor = Tensor((2, 2), Dtype.FLOAT32, bytes.fromhex("0000803f000000c00000c07f000080ff"))
+    values = tensor.values()
+    assert values[:2] == (1.0, -2.0)
+    assert math.isnan(values[2])
+    assert values[3] == -math.inf
+    with pytest.raises(ValueError, match="does not know"):
+        Tensor((1,), Dtype.UNKNOWN, b"\0\0").values()
 
 
 @with_both_clients

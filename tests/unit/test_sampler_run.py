@@ -99,5 +99,41 @@ async def test_logprobs_and_candidates_are_told_where_asked():
         assert record.candidates[0].logprob == record.logprob
 
 
+async def test_all_that_is_told_comes_from_the_rows_of_the_tokens_kept():
+    asked = OutputOptions(logprobs=True, rank=True, entropy=True, logits=True)
+    (drawn,) = draw(("abz", "ax"), request=replace(make_request(), output=asked))
+    assert [record.token_id for record in drawn.records] == [*b"ab"]
+    for record in drawn.records:
+        assert np.array_equal(np.frombuffer(record.logits, "<f4"), _logits(record.token_id))
+        assert record.rank == 1
+        probabilities = np.exp(_logits(record.token_id)) / np.exp(_logits(record.token_id)).sum()
+        assert record.entropy == pytest.approx(-(probabilities * np.log(probabilities)).sum(), abs=1e-5)
+    some = replace(asked, logits_token_ids=(5, 97, 5))
+    (drawn,) = draw(("ab", "x"), request=replace(make_request(), output=some))
+    assert np.frombuffer(drawn.records[0].logits, "<f4").tolist() == [0, 5, 0]
+
+
+async def test_rows_of_a_prompt_tell_of_its_tokens_beside_those_that_draw():
+    request = make_request(b"abc", prompt_logprobs=True)
+    rows = ScheduledRows(make_sequence(request), 3, draws=True, told=[*b"bc"])
+    other = ScheduledRows(make_sequence(make_request()), 1, draws=True)
+    logits = np.stack([_logits(ord("b")), _logits(ord("x")), _logits(ord("d")), _logits(ord("q"))])
+    drawn, last = Sampler(DEVICE).sample(Logits.from_numpy(DEVICE, logits), [rows, other])
+    assert [record.token_id for record in drawn.told] == [*b"bc"]
+    assert drawn.told[0].raw_logprob - drawn.told[1].raw_logprob == pytest.approx(5)
+    assert all(record.logprob == record.raw_logprob for record in drawn.told)
+    assert drawn.records == [TokenRecord(ord("d"))]
+    assert last == Drawn([TokenRecord(ord("q"))], None)
+
+
+async def test_of_a_prompt_whose_logits_are_no_numbers_nothing_is_told():
+    rows = ScheduledRows(make_sequence(make_request(b"abc", prompt_logprobs=True)), 2, draws=False, told=[*b"bc"])
+    logits = Logits.from_numpy(DEVICE, np.stack([_logits(NAN), _logits(ord("c"))]))
+    (drawn,) = Sampler(DEVICE).sample(logits, [rows])
+    assert drawn.told[0] == TokenRecord(ord("b"))
+    assert drawn.told[1].raw_logprob is not None
+    assert (drawn.records, drawn.failure) == ([], None)
+
+
 async def test_nothing_is_told_where_not_asked():
     assert draw(("a", "")) == [Drawn([TokenRecord(97)], None)]

@@ -120,6 +120,26 @@ async def test_it_is_full_while_as_many_tokens_wait_as_may():
     assert num_drained == 1  # it had not been full
 
 
+async def test_progress_that_waits_is_merged_with_all_records_and_they_count():
+    first, second = tuple(records_of(b"ab")), tuple(records_of(b"c"))
+    stream = make_stream(capacity=3)
+    stream.put(Progress(2, 9, first))
+    assert not stream.is_full
+    stream.put(Progress(3, 9, second))
+    assert stream.is_full
+    stream.put(FINISHED)
+    reader = aiter(stream)
+    assert await anext(reader) == Progress(3, 9, first + second)
+    assert not stream.is_full
+
+
+def test_merged_chunks_know_which_of_the_tokens_released_which_text():
+    records = records_of(b"abcde")
+    merged = Chunk("xyz", tuple(records[:3]), ends=(0, 2, 3)) + Chunk("uv.", tuple(records[3:]), ends=(2, 2))
+    assert [merged.text_of(i, i + 1) for i in range(5)] == ["", "xy", "z", "uv", "."]
+    assert [merged.text_of(0, 2), merged.text_of(2, 5), merged.text_of(0, 5)] == ["xy", "zuv.", "xyzuv."]
+
+
 @pytest.mark.parametrize("capacity", [1, 7, 1000])
 async def test_a_producer_that_heeds_the_bound_delivers_everything(capacity):
     """The producer runs as the engine does: it stops at a full stream, and goes on when told that there is room."""

@@ -189,11 +189,21 @@ def check_answer(client: Client, expected: Answer) -> None:
     assert answer_of(client.events) == expected
     kinds = [type(event) for event in client.events]
     assert kinds == sorted(kinds, key=[Progress, Chunk, Finished].index)
+    check_prompt(client)
     records = [record for event in client.events if isinstance(event, Chunk) for record in event.records]
     end = client.events[-1]
     assert end.preemptions == client.sequence.num_preemptions
     assert sum(end.speculation.accepted) == sum(record.predicted for record in records)
     assert end.speculation.offered == sorted(end.speculation.offered, reverse=True)
+
+
+def check_prompt(client: Client) -> None:
+    """Every token of the prompt was told of once, whatever was computed anew; none to who had been told before."""
+    sequence, request = client.sequence, client.sequence.request
+    told = [record for event in client.events if isinstance(event, Progress) for record in event.records]
+    is_told = request.output.prompt_logprobs and not request.received
+    assert [record.token_id for record in told] == (sequence.tokens[: sequence.num_prompt] if is_told else [])
+    assert [record.raw_logprob is None for record in told] == [position == 0 for position in range(len(told))]
 
 
 REQUESTS = st.fixed_dictionaries(
@@ -204,6 +214,7 @@ REQUESTS = st.fixed_dictionaries(
         "include_stop": st.booleans(),
         "loop": st.sampled_from([None, None, Loop(window=2, repetitions=2)]),
         "healing": st.sampled_from([None, None, HEALING]),
+        "prompt_logprobs": st.booleans(),
         "cut": st.integers(0, 6),
         "speculation": st.builds(
             SpeculationPolicy, mode=st.sampled_from(SpeculationMode), num_predictions=st.integers(0, 6)

@@ -68,7 +68,7 @@ class ToyModel:
         self.batch: list[ScheduledRows] = []  # the latest
 
     def forward(self, scheduled: Iterable[ScheduledRows]) -> Logits:
-        """Write every row into the cache, then read what each drawing row sees."""
+        """Write every row into the cache, then read what each asked row sees."""
         self.batch = [*scheduled]
         for rows in self.batch:
             self._write(rows)
@@ -95,7 +95,7 @@ class ToyModel:
         end = rows.sequence.num_computed + rows.num_rows
         cells = [self._cells[self._cell(rows.sequence, position)] for position in range(end)]
         assert _POISON not in cells, "a free block was read"
-        return [cells[:length] for length in range(end - rows.num_draws + 1, end + 1)]
+        return [cells[:length] for length in range(end - rows.num_asked + 1, end + 1)]
 
     def _cell(self, sequence: Sequence, position: int) -> int:
         return sequence.blocks[position // self._block_size] * self._block_size + position % self._block_size

@@ -34,6 +34,7 @@ class Generation:
         self._token_ids: list[int] = []
         self._tokens: list[Token] = []
         self._pass_reports: list[PassReport] = []
+        self._prompt_records: list[Token] = []
         self._finished: generation_pb2.Finished | None = None
 
     @property
@@ -77,6 +78,7 @@ class Generation:
                 self._receive_started(parse_started(event.started))
             case "prefill":
                 self.prefill = parse_prefill(event.prefill)
+                self._prompt_records.extend(self.prefill.records)
             case "chunk":
                 return self._receive_chunk(parse_chunk(event.chunk))
             case "finished":
@@ -94,6 +96,8 @@ class Generation:
                 f"but the generation has {self.started.fingerprint} and {self.started.seed}"
             )
         self.resumed += 1
+        if not self._token_ids:
+            self._prompt_records.clear()  # they come anew
 
     def _receive_chunk(self, chunk: Chunk) -> Chunk:
         self._attempts.progressed()
@@ -128,7 +132,13 @@ class Generation:
 
     def received(self) -> Received:
         """All that has arrived so far."""
-        return Received(self.started, "".join(self._text), tuple(self._token_ids), tuple(self._tokens))
+        return Received(
+            self.started,
+            "".join(self._text),
+            tuple(self._token_ids),
+            tuple(self._tokens),
+            tuple(self._prompt_records),
+        )
 
     def result(self) -> Result:
         """The whole generation; raises RuntimeError before it has ended."""
@@ -148,5 +158,6 @@ class Generation:
             timings=parse_timings(finished.timings),
             speculation=parse_speculation(finished.speculation),
             pass_reports=tuple(self._pass_reports),
+            prompt_records=received.prompt_records,
             resumed=self.resumed,
         )

@@ -51,6 +51,14 @@ class GenerateOptions(TypedDict, total=False):
     show_special_tokens: bool | None
     pass_reports: bool | None
     """One report per pass of the model, in `Chunk.pass_reports` and `Result.pass_reports`."""
+    rank: bool | None
+    entropy: bool | None
+    logits: bool | None
+    """The model's logits behind each token, in `Token.logits`."""
+    logits_token_ids: Sequence[int] | None
+    """Only these tokens' logits."""
+    prompt_logprobs: bool | None
+    """One record per token of the prompt, in `Result.prompt_records`."""
     speculation: Literal["never", "auto", "always"] | None
     num_predictions: int | None
     """Predictions to verify in each pass, with `speculation="always"`."""
@@ -85,6 +93,11 @@ _FIELDS = {
     "top_candidates": "output.top_candidates",
     "show_special_tokens": "output.show_special_tokens",
     "pass_reports": "output.pass_reports",
+    "rank": "output.rank",
+    "entropy": "output.entropy",
+    "logits": "output.logits",
+    "logits_token_ids": "output.logits_token_ids",
+    "prompt_logprobs": "output.prompt_logprobs",
     "speculation": "speculation.mode",
     "num_predictions": "speculation.num_predictions",
     "lookup": "speculation.lookup",

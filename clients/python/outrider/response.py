@@ -6,6 +6,7 @@ from outrider.types import (
     Candidate,
     Chunk,
     Decoding,
+    Dtype,
     Encoding,
     FingerprintParts,
     FinishReason,
@@ -19,6 +20,7 @@ from outrider.types import (
     SourceStats,
     Speculation,
     Started,
+    Tensor,
     Timings,
     Token,
     Usage,
@@ -63,7 +65,7 @@ def parse_started(message: generation_pb2.Started) -> Started:
 
 def parse_prefill(message: generation_pb2.Prefill) -> Prefill:
     """Progress on the prompt."""
-    return Prefill(message.done_tokens, message.total_tokens)
+    return Prefill(message.done_tokens, message.total_tokens, tuple(map(_token, message.records)))
 
 
 def parse_chunk(message: generation_pb2.Chunk) -> Chunk:
@@ -97,7 +99,15 @@ def _token(record: common_pb2.TokenRecord) -> Token:
         candidates=tuple(_candidate(candidate) for candidate in record.candidates),
         predicted=record.predicted,
         prediction_source=_source(record.prediction_source),
+        rank=record.rank if record.HasField("rank") else None,
+        entropy=record.entropy if record.HasField("entropy") else None,
+        logits=_tensor(record.logits) if record.HasField("logits") else None,
     )
+
+
+def _tensor(message: common_pb2.Tensor) -> Tensor:
+    dtype = Dtype.FLOAT32 if message.dtype == common_pb2.DTYPE_FLOAT32 else Dtype.UNKNOWN
+    return Tensor(tuple(message.shape), dtype, message.data)
 
 
 def _source(number: int) -> PredictionSource | None:
@@ -203,6 +213,7 @@ def parse_model_info(message: generation_pb2.GetModelInfoResponse) -> ModelInfo:
             max_predictions=limits.max_predictions,
             max_request_id_bytes=limits.max_request_id_bytes,
             max_loop_window=limits.max_loop_window,
+            max_logits_token_ids=limits.max_logits_token_ids,
         ),
         has_chat_template=message.has_chat_template,
     )

@@ -1,5 +1,7 @@
 """What the client gives and takes: plain, immutable values in place of protobuf messages."""
 
+import math
+import struct
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -29,6 +31,14 @@ class NoSpeculationReason(StrEnum):
     SLOWER = "slower"
     UNKNOWN = "unknown"
     """The server gave a reason that this version of the client does not know."""
+
+
+class Dtype(StrEnum):
+    """A type of numbers."""
+
+    FLOAT32 = "float32"
+    UNKNOWN = "unknown"
+    """The server sent a type that this version of the client does not know."""
 
 
 class PredictionSource(StrEnum):
@@ -69,8 +79,23 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class Tensor:
+    """Numbers of one type, each little endian; `numpy.frombuffer(tensor.data, "<f4")` reads them without a copy."""
+
+    shape: tuple[int, ...]
+    dtype: Dtype
+    data: bytes
+
+    def values(self) -> tuple[float, ...]:
+        """All numbers, in the order of the dimensions; raises ValueError for an unknown type."""
+        if self.dtype is not Dtype.FLOAT32:
+            raise ValueError("the numbers are of a type that this version of the client does not know")
+        return struct.unpack(f"<{math.prod(self.shape)}f", self.data)
+
+
+@dataclass(frozen=True, slots=True)
 class Token:
-    """The record of one generated token; log-probabilities are None unless asked for."""
+    """The record of one token of the answer or the prompt; what was not asked for is None."""
 
     id: int
     bytes: bytes
@@ -81,6 +106,11 @@ class Token:
     predicted: bool
     prediction_source: PredictionSource | None
     """None if it was not predicted."""
+    rank: int | None
+    """Among all tokens by raw probability, from 1."""
+    entropy: float | None
+    """Of the raw distribution, in nats."""
+    logits: Tensor | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +163,8 @@ class Prefill:
 
     done_tokens: int
     total_tokens: int
+    records: tuple[Token, ...] = ()
+    """Those of the tokens of the prompt that follow the ones before, if asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +240,7 @@ class Received:
     text: str
     token_ids: tuple[int, ...]
     tokens: tuple[Token, ...]
+    prompt_records: tuple[Token, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +261,8 @@ class Result:
     speculation: Speculation
     pass_reports: tuple[PassReport, ...]
     """One per pass that gave tokens, if asked for."""
+    prompt_records: tuple[Token, ...]
+    """One per token of the prompt, if asked for; the first has no log-probability."""
     resumed: int
     """How many times the generation was interrupted and taken up again."""
 
@@ -272,6 +307,7 @@ class Limits:
     max_predictions: int
     max_request_id_bytes: int
     max_loop_window: int
+    max_logits_token_ids: int
 
 
 @dataclass(frozen=True, slots=True)

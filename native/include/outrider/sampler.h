@@ -16,6 +16,9 @@
 // Below kGreedyTemperature the draw is the argmax of the processed logits, the lowest id winning ties, and
 // the distribution is theirs at T = 1, whole.
 //
+// A forced sequence's tokens are known ("teacher forcing"): row j tells of prediction j in place of a drawn
+// token, and there is no row behind the last prediction.
+//
 // The draw is exact for the distribution (Gumbel-max), and the noise depends on seed, position and token id
 // only, so that two models with the same seed pick the same token nearly as often as any coupling allows
 // (Daliri, Musco, Suresh, "Coupling without Communication and Drafter-Invariant Speculative Decoding",
@@ -53,18 +56,24 @@ struct Samples {
     std::vector<SampleStatus> status;
     std::vector<float> raw_logprobs;  // NaN where not asked or not drawn
     std::vector<float> logprobs;      // NaN where not asked or not drawn
+    /// Among the model's logits, 1 for the greatest, ties by lowest id; 0 where not asked or not drawn.
+    std::vector<int32_t> ranks;
+    /// Of the softmax of the model's logits, in nats; NaN where not asked or not drawn.
+    std::vector<float> entropies;
     /// The asked number of best processed logits, best first; tokens at minus infinity never.
     std::vector<std::vector<Candidate>> candidates;
 };
 
-/// The rows of one sequence, row j seeing the first j predictions as history: first_row ... num_predictions.
+/// The rows of one sequence, row j seeing the first j predictions as history: first_row ... num_predictions,
+/// the last of them only where a token is drawn from it.
 struct SequenceRows {
     const SamplingState* state;
     const int32_t* predictions;
     int num_predictions;
     int first_row = 0;
 
-    int num_rows() const { return num_predictions + 1 - first_row; }
+    int end_row() const { return num_predictions + (state->params().forced ? 0 : 1); }
+    int num_rows() const { return end_row() - first_row; }
 };
 
 /// A row's result depends on its own logits, state and predictions only, to the bit.

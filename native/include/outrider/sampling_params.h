@@ -26,6 +26,9 @@ struct SamplingParams {
     std::vector<int32_t> stop_ids;  // masked while fewer than min_tokens are generated
     bool logprobs = false;
     int64_t num_candidates = 0;
+    bool rank = false;
+    bool entropy = false;
+    bool forced = false;  // rows tell of the tokens laid over the history, and none is drawn
 
     bool greedy() const { return temperature < kGreedyTemperature; }
     bool penalises() const {

@@ -40,7 +40,7 @@ std::vector<SamplingRow> make_rows(const Logits& logits, const std::vector<Seque
                                     std::to_string(wanted));
     }
     for (const SequenceRows& sequence : sequences) {
-        for (int j = sequence.first_row; j <= sequence.num_predictions; ++j) {
+        for (int j = sequence.first_row; j < sequence.end_row(); ++j) {
             const float* values = logits.row(static_cast<int>(rows.size()));
             rows.push_back({values, logits.vocab_size(), sequence.state, sequence.predictions, j});
         }
@@ -55,6 +55,8 @@ Samples gather(std::vector<RowSample> rows) {
         samples.status.push_back(row.status);
         samples.raw_logprobs.push_back(row.raw_logprob);
         samples.logprobs.push_back(row.logprob);
+        samples.ranks.push_back(row.rank);
+        samples.entropies.push_back(row.entropy);
         samples.candidates.push_back(std::move(row.candidates));
     }
     return samples;

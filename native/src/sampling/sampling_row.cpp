@@ -43,6 +43,9 @@ SampleStatus status_of(const RowMaximum& maximum) {
 }
 
 int32_t draw_token(const SamplingRow& row, const Distribution& distribution) {
+    if (row.params().forced) {
+        return row.forced_id();
+    }
     const float* values = distribution.values;
     const int32_t best_id = first_index_of(distribution.maximum.value, values, row.vocab_size);
     if (row.params().greedy()) {
@@ -53,8 +56,8 @@ int32_t draw_token(const SamplingRow& row, const Distribution& distribution) {
 }
 
 /// Fills in the asked log-probabilities and candidates.
-void record(const SamplingRow& row, const float* processed, const Distribution& distribution, float raw_best,
-            RowScratch* scratch, RowSample* sample) {
+void record_logprobs(const SamplingRow& row, const float* processed, const Distribution& distribution,
+                     float raw_best, RowScratch* scratch, RowSample* sample) {
     const double raw_norm = log_sum_exp(row.logits, row.vocab_size, raw_best);
     const double norm = distribution.values == row.logits
                             ? raw_norm
@@ -71,6 +74,16 @@ void record(const SamplingRow& row, const float* processed, const Distribution& 
     select_best(processed, row.vocab_size, row.params().num_candidates, &scratch->ranked);
     for (const Scored& ranked : scratch->ranked) {
         sample->candidates.push_back(candidate(ranked.token_id));
+    }
+}
+
+/// Fills in what else is asked of the model's logits.
+void record_shape(const SamplingRow& row, float raw_best, RowSample* sample) {
+    if (row.params().rank) {
+        sample->rank = rank_of(sample->token_id, row.logits, row.vocab_size);
+    }
+    if (row.params().entropy) {
+        sample->entropy = static_cast<float>(entropy(row.logits, row.vocab_size, raw_best));
     }
 }
 
@@ -96,8 +109,9 @@ RowSample sample_row(const SamplingRow& row, RowScratch* scratch) {
     }
     sample.token_id = draw_token(row, distribution);
     if (params.logprobs || params.num_candidates > 0) {
-        record(row, processed, distribution, raw.value, scratch, &sample);
+        record_logprobs(row, processed, distribution, raw.value, scratch, &sample);
     }
+    record_shape(row, raw.value, &sample);
     return sample;
 }
 

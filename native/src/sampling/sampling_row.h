@@ -27,6 +27,8 @@ struct SamplingRow {
         return {params().repetition_penalty, params().frequency_penalty, params().presence_penalty};
     }
     int64_t position() const { return state->length() + num_predictions; }
+    /// The token that the row tells of; -1 where it draws one.
+    int32_t forced_id() const { return params().forced ? predictions[num_predictions] : -1; }
 };
 
 /// Memory that a thread reuses from row to row.
@@ -41,6 +43,8 @@ struct RowSample {
     SampleStatus status = SampleStatus::drawn;
     float raw_logprob = std::nanf("");
     float logprob = std::nanf("");
+    int32_t rank = 0;
+    float entropy = std::nanf("");
     std::vector<Candidate> candidates;
 };
 

@@ -35,4 +35,11 @@ void select_best(const float* values, int count, int64_t wanted, std::vector<Sco
     std::sort(best->begin(), best->end(), is_better);
 }
 
+int32_t rank_of(int32_t token_id, const float* values, int count) {
+    const float value = values[token_id];
+    const auto above = std::count_if(values, values + count, [=](float other) { return other > value; });
+    const auto ties_before = std::count(values, values + token_id, value);
+    return static_cast<int32_t>(1 + above + ties_before);
+}
+
 }  // namespace outrider

@@ -22,4 +22,7 @@ OUTRIDER_HOST_DEVICE inline bool is_better(const Scored& a, const Scored& b) {
 /// [count]
 void select_best(const float* values, int count, int64_t wanted, std::vector<Scored>* best);
 
+/// The place of a token in that order, from 1.  # values: [count]
+int32_t rank_of(int32_t token_id, const float* values, int count);
+
 }  // namespace outrider

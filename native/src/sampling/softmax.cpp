@@ -12,25 +12,41 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-Doubles exponentials(const float* values, float best) {
+Doubles differences(const float* values, float best) {
     Floats some;
     std::memcpy(&some, values, sizeof some);
-    return portable_exp(__builtin_convertvector(some, Doubles) - static_cast<double>(best));
+    return __builtin_convertvector(some, Doubles) - static_cast<double>(best);
 }
 
-Doubles sum_block(const float* values, int count, float best) {
+template <typename Term>
+Doubles sum_block(const float* values, int count, float best, const Term& term) {
     Doubles sums{};
     int i = 0;
     for (; i + kLanes <= count; i += kLanes) {
-        sums += exponentials(values + i, best);
+        sums += term(differences(values + i, best));
     }
     if (i < count) {
         float tail[kLanes];
         std::fill_n(tail, kLanes, -kInfinity);
         std::copy(values + i, values + count, tail);
-        sums += exponentials(tail, best);
+        sums += term(differences(tail, best));
     }
     return sums;
+}
+
+/// The term must be 0 wherever portable_exp is.
+template <typename Term>
+double sum_terms(const float* values, int count, float best, const Term& term) {
+    const float floor = best - 710.0f;  // below it portable_exp gives 0
+    Doubles sums{};
+    for (int first = 0; first < count; first += kSumBlock) {
+        const int size = std::min(kSumBlock, count - first);
+        // Most blocks of a truncated row hold nothing; passing over them changes no sum.
+        if (find_maximum(values + first, size).value >= floor) {
+            sums += sum_block(values + first, size, best, term);
+        }
+    }
+    return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
 }
 
 }  // namespace
@@ -53,20 +69,19 @@ int32_t first_index_of(float value, const float* values, int count) {
 }
 
 double sum_exp(const float* values, int count, float best) {
-    const float floor = best - 710.0f;  // below it portable_exp gives 0
-    Doubles sums{};
-    for (int first = 0; first < count; first += kSumBlock) {
-        const int size = std::min(kSumBlock, count - first);
-        // Most blocks of a truncated row hold nothing; passing over them changes no sum.
-        if (find_maximum(values + first, size).value >= floor) {
-            sums += sum_block(values + first, size, best);
-        }
-    }
-    return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+    return sum_terms(values, count, best, [](const Doubles& d) { return portable_exp(d); });
+}
+
+double sum_weighted_exp(const float* values, int count, float best) {
+    return sum_terms(values, count, best, [](const Doubles& d) { return weighted_exp(d); });
 }
 
 double log_sum_exp(const float* values, int count, float best) {
     return static_cast<double>(best) + portable_log(sum_exp(values, count, best));
+}
+
+double entropy(const float* values, int count, float best) {
+    return entropy_of(sum_exp(values, count, best), sum_weighted_exp(values, count, best));
 }
 
 }  // namespace outrider

@@ -117,6 +117,8 @@ class Logits:
     def vocab_size(self) -> int: ...
     def numpy(self) -> NDArray[np.float32]:
         """A copy on the host.  # [rows, vocab]"""
+    def row(self, row: int) -> NDArray[np.float32]:
+        """A copy of one row on the host.  # [vocab]"""
     @staticmethod
     def from_numpy(device: Device, values: NDArray[np.float32]) -> Logits:
         """Logits with given values, for tests of the sampler.  # [rows, vocab]"""
@@ -193,6 +195,9 @@ class SamplingState:
         stop_ids: Sequence[int],  # masked while fewer than min_tokens are generated
         logprobs: bool,
         num_candidates: int,
+        rank: bool,
+        entropy: bool,
+        forced: bool,  # rows tell of the predictions, one each, and draw nothing
     ) -> None: ...
     def commit(self, token_ids: Sequence[int]) -> None:
         """Append generated tokens to the history."""
@@ -208,6 +213,8 @@ class Samples:
     status: NDArray[np.uint8]  # [rows], 0: drawn, 1: no candidate left, 2: NaN in the logits
     raw_logprobs: NDArray[np.float32]  # [rows], of the model's logits at T = 1; NaN where not asked
     logprobs: NDArray[np.float32]  # [rows], of the distribution that was drawn from; NaN where not asked
+    ranks: NDArray[np.int32]  # [rows], among the model's logits, from 1, ties by lowest id; 0 where not asked
+    entropies: NDArray[np.float32]  # [rows], in nats, of the softmax of the model's logits; NaN where not asked
     def candidates(self, row: int) -> list[tuple[int, float, float]]:
         """(token id, raw logprob, processed logprob) of the best processed candidates, best first."""
 
@@ -217,7 +224,10 @@ class Sampler:
 
     def __init__(self, device: Device) -> None: ...
     def sample(self, logits: Logits, states: Sequence[SamplingState], predictions: Sequence[Sequence[int]]) -> Samples:
-        """Row j of a state (it has 1 + len(its predictions) rows, in order) sees its first j predictions as history."""
+        """Row j of a state (it has 1 + len(its predictions) rows, in order) sees its first j predictions as history.
+
+        Row j of a forced state (it has len(its predictions) rows) tells of prediction j.
+        """
 
 @final
 class ReadProbe:

@@ -1,22 +1,21 @@
 """Responses: from what the engine tells to messages."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 
 from outrider.v1 import common_pb2, generation_pb2
 from services.engine.events import (
-    Candidate,
     Chunk,
     Finished,
     FinishReason,
     Progress,
     Timings,
-    TokenRecord,
 )
 from services.engine.request import Request
 from services.engine.tokenizer import Tokenizer
 from services.rpc.convert.durations import write_duration
-from services.rpc.convert.speculation import write_pass_report, write_source, write_speculation
+from services.rpc.convert.records import write_records
+from services.rpc.convert.speculation import write_pass_report, write_speculation
 from services.rpc.limits import LIMITS
 from services.rpc.served_model import ServedModel
 
@@ -48,17 +47,21 @@ def write_started(request: Request, model: ServedModel, *, with_prompt: bool) ->
 
 def write_event(
     event: Progress | Chunk | Finished, request: Request, tokenizer: Tokenizer
-) -> generation_pb2.StreamGenerateResponse:
-    """One event of a generation."""
+) -> Iterator[generation_pb2.StreamGenerateResponse]:
+    """One event of a generation, in as many messages as its size asks for."""
     response = generation_pb2.StreamGenerateResponse
     match event:
         case Progress():
-            progress = generation_pb2.Prefill(done_tokens=event.done, total_tokens=event.total)
-            return response(prefill=progress)
+            for records in write_records(event.records, tokenizer):
+                progress = generation_pb2.Prefill(done_tokens=event.done, total_tokens=event.total, records=records)
+                yield response(prefill=progress)
+        case Chunk() if request.output.records:
+            for chunk in _write_recorded(event, tokenizer):
+                yield response(chunk=chunk)
         case Chunk():
-            return response(chunk=_write_chunk(event, tokenizer, with_records=request.output.records))
+            yield response(chunk=_write_chunk(event))
         case Finished():
-            return response(finished=_write_finished(event))
+            yield response(finished=_write_finished(event))
 
 
 def write_whole(responses: Iterable[generation_pb2.StreamGenerateResponse]) -> generation_pb2.GenerateResponse:
@@ -69,6 +72,8 @@ def write_whole(responses: Iterable[generation_pb2.StreamGenerateResponse]) -> g
         match response.WhichOneof("event"):
             case "started":
                 whole.started.CopyFrom(response.started)
+            case "prefill":
+                whole.prompt_records.extend(response.prefill.records)
             case "chunk":
                 texts.append(response.chunk.text)
                 whole.token_ids.extend(response.chunk.token_ids)
@@ -120,13 +125,25 @@ def write_model_info(model: ServedModel) -> generation_pb2.GetModelInfoResponse:
     )
 
 
-def _write_chunk(chunk: Chunk, tokenizer: Tokenizer, *, with_records: bool) -> generation_pb2.Chunk:
+def _write_chunk(chunk: Chunk) -> generation_pb2.Chunk:
     return generation_pb2.Chunk(
         text=chunk.text,
         token_ids=[record.token_id for record in chunk.records],
-        records=[_write_record(record, tokenizer) for record in chunk.records] if with_records else (),
         pass_reports=[write_pass_report(report) for report in chunk.reports],
     )
+
+
+def _write_recorded(chunk: Chunk, tokenizer: Tokenizer) -> Iterator[generation_pb2.Chunk]:
+    end = 0
+    for records in write_records(chunk.records, tokenizer):
+        first, end = end, end + len(records)
+        is_last = end == len(chunk.records)
+        yield generation_pb2.Chunk(
+            text=chunk.text_of(first, end),
+            token_ids=[record.id for record in records],
+            records=records,
+            pass_reports=[write_pass_report(report) for report in chunk.reports] if is_last else (),
+        )
 
 
 def _write_finished(finished: Finished) -> generation_pb2.Finished:
@@ -146,29 +163,6 @@ def _write_finished(finished: Finished) -> generation_pb2.Finished:
     elif finished.stop_token_id is not None:
         message.stop_token_id = finished.stop_token_id
     return message
-
-
-def _write_record(record: TokenRecord, tokenizer: Tokenizer) -> common_pb2.TokenRecord:
-    return common_pb2.TokenRecord(
-        id=record.token_id,
-        bytes=tokenizer.token_bytes(record.token_id),
-        text=tokenizer.token_text(record.token_id),
-        raw_logprob=record.raw_logprob,
-        processed_logprob=record.logprob,
-        candidates=[_write_candidate(candidate, tokenizer) for candidate in record.candidates],
-        predicted=record.predicted,
-        prediction_source=write_source(record.source),
-    )
-
-
-def _write_candidate(candidate: Candidate, tokenizer: Tokenizer) -> common_pb2.Candidate:
-    return common_pb2.Candidate(
-        id=candidate.token_id,
-        bytes=tokenizer.token_bytes(candidate.token_id),
-        text=tokenizer.token_text(candidate.token_id),
-        raw_logprob=candidate.raw_logprob,
-        processed_logprob=candidate.logprob,
-    )
 
 
 def _write_timings(timings: Timings) -> common_pb2.Timings:

@@ -53,6 +53,26 @@ SPECULATION_MODE_ALWAYS: SpeculationMode.ValueType  # 3
 """Every prediction that arrives in time is verified, whatever it costs."""
 Global___SpeculationMode: _TypeAlias = SpeculationMode  # noqa: Y015
 
+class _Dtype:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _DtypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Dtype.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    DTYPE_UNSPECIFIED: _Dtype.ValueType  # 0
+    """Never sent."""
+    DTYPE_FLOAT32: _Dtype.ValueType  # 1
+    """IEEE 754 binary32."""
+
+class Dtype(_Dtype, metaclass=_DtypeEnumTypeWrapper):
+    """A type of numbers."""
+
+DTYPE_UNSPECIFIED: Dtype.ValueType  # 0
+"""Never sent."""
+DTYPE_FLOAT32: Dtype.ValueType  # 1
+"""IEEE 754 binary32."""
+Global___Dtype: _TypeAlias = Dtype  # noqa: Y015
+
 class _PredictionSource:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -535,6 +555,11 @@ class OutputOptions(_message.Message):
     PROMPT_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     SHOW_SPECIAL_TOKENS_FIELD_NUMBER: _builtins.int
     PASS_REPORTS_FIELD_NUMBER: _builtins.int
+    RANK_FIELD_NUMBER: _builtins.int
+    ENTROPY_FIELD_NUMBER: _builtins.int
+    LOGITS_FIELD_NUMBER: _builtins.int
+    LOGITS_TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    PROMPT_LOGPROBS_FIELD_NUMBER: _builtins.int
     token_records: _builtins.bool
     """One `TokenRecord` per token. Default: false."""
     logprobs: _builtins.bool
@@ -551,6 +576,27 @@ class OutputOptions(_message.Message):
     """Spells special tokens out in the text. Default: false, they are left out of it."""
     pass_reports: _builtins.bool
     """One `PassReport` per pass of the model. Default: false."""
+    rank: _builtins.bool
+    """The rank of each token, in its record; implies `token_records`. Default: false."""
+    entropy: _builtins.bool
+    """The entropy that each token was drawn at, in its record; implies `token_records`. Default: false."""
+    logits: _builtins.bool
+    """The model's logits behind each token, in its record; implies `token_records`. Those of the whole vocabulary only
+    with StreamGenerate, and only where they fit a message of 3 MiB: 4 bytes for each token of the vocabulary. Default:
+    false.
+    """
+    prompt_logprobs: _builtins.bool
+    """One `TokenRecord` per token of the prompt, in `Prefill.records` or `GenerateResponse.prompt_records`: its raw
+    log-probability after the tokens before it, as many candidates as `top_candidates` says, and rank and entropy if
+    they are asked. The first token has none of these, as nothing comes before it. Nothing of the prompt is taken from a
+    prefix cache then. Default: false.
+    """
+    @_builtins.property
+    def logits_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The tokens whose logits are meant, in this order; none means the whole vocabulary. At most
+        `Limits.max_logits_token_ids`, and only with `logits`.
+        """
+
     def __init__(
         self,
         *,
@@ -560,17 +606,30 @@ class OutputOptions(_message.Message):
         prompt_token_ids: _builtins.bool | None = ...,
         show_special_tokens: _builtins.bool | None = ...,
         pass_reports: _builtins.bool | None = ...,
+        rank: _builtins.bool | None = ...,
+        entropy: _builtins.bool | None = ...,
+        logits: _builtins.bool | None = ...,
+        logits_token_ids: _abc.Iterable[_builtins.int] | None = ...,
+        prompt_logprobs: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_logprobs", b"_logprobs", "_pass_reports", b"_pass_reports", "_prompt_token_ids", b"_prompt_token_ids", "_show_special_tokens", b"_show_special_tokens", "_token_records", b"_token_records", "_top_candidates", b"_top_candidates", "logprobs", b"logprobs", "pass_reports", b"pass_reports", "prompt_token_ids", b"prompt_token_ids", "show_special_tokens", b"show_special_tokens", "token_records", b"token_records", "top_candidates", b"top_candidates"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_entropy", b"_entropy", "_logits", b"_logits", "_logprobs", b"_logprobs", "_pass_reports", b"_pass_reports", "_prompt_logprobs", b"_prompt_logprobs", "_prompt_token_ids", b"_prompt_token_ids", "_rank", b"_rank", "_show_special_tokens", b"_show_special_tokens", "_token_records", b"_token_records", "_top_candidates", b"_top_candidates", "entropy", b"entropy", "logits", b"logits", "logprobs", b"logprobs", "pass_reports", b"pass_reports", "prompt_logprobs", b"prompt_logprobs", "prompt_token_ids", b"prompt_token_ids", "rank", b"rank", "show_special_tokens", b"show_special_tokens", "token_records", b"token_records", "top_candidates", b"top_candidates"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_logprobs", b"_logprobs", "_pass_reports", b"_pass_reports", "_prompt_token_ids", b"_prompt_token_ids", "_show_special_tokens", b"_show_special_tokens", "_token_records", b"_token_records", "_top_candidates", b"_top_candidates", "logprobs", b"logprobs", "pass_reports", b"pass_reports", "prompt_token_ids", b"prompt_token_ids", "show_special_tokens", b"show_special_tokens", "token_records", b"token_records", "top_candidates", b"top_candidates"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_entropy", b"_entropy", "_logits", b"_logits", "_logprobs", b"_logprobs", "_pass_reports", b"_pass_reports", "_prompt_logprobs", b"_prompt_logprobs", "_prompt_token_ids", b"_prompt_token_ids", "_rank", b"_rank", "_show_special_tokens", b"_show_special_tokens", "_token_records", b"_token_records", "_top_candidates", b"_top_candidates", "entropy", b"entropy", "logits", b"logits", "logits_token_ids", b"logits_token_ids", "logprobs", b"logprobs", "pass_reports", b"pass_reports", "prompt_logprobs", b"prompt_logprobs", "prompt_token_ids", b"prompt_token_ids", "rank", b"rank", "show_special_tokens", b"show_special_tokens", "token_records", b"token_records", "top_candidates", b"top_candidates"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__entropy: _TypeAlias = _typing.Literal["entropy"]  # noqa: Y015
+    _WhichOneofArgType__entropy: _TypeAlias = _typing.Literal["_entropy", b"_entropy"]  # noqa: Y015
+    _WhichOneofReturnType__logits: _TypeAlias = _typing.Literal["logits"]  # noqa: Y015
+    _WhichOneofArgType__logits: _TypeAlias = _typing.Literal["_logits", b"_logits"]  # noqa: Y015
     _WhichOneofReturnType__logprobs: _TypeAlias = _typing.Literal["logprobs"]  # noqa: Y015
     _WhichOneofArgType__logprobs: _TypeAlias = _typing.Literal["_logprobs", b"_logprobs"]  # noqa: Y015
     _WhichOneofReturnType__pass_reports: _TypeAlias = _typing.Literal["pass_reports"]  # noqa: Y015
     _WhichOneofArgType__pass_reports: _TypeAlias = _typing.Literal["_pass_reports", b"_pass_reports"]  # noqa: Y015
+    _WhichOneofReturnType__prompt_logprobs: _TypeAlias = _typing.Literal["prompt_logprobs"]  # noqa: Y015
+    _WhichOneofArgType__prompt_logprobs: _TypeAlias = _typing.Literal["_prompt_logprobs", b"_prompt_logprobs"]  # noqa: Y015
     _WhichOneofReturnType__prompt_token_ids: _TypeAlias = _typing.Literal["prompt_token_ids"]  # noqa: Y015
     _WhichOneofArgType__prompt_token_ids: _TypeAlias = _typing.Literal["_prompt_token_ids", b"_prompt_token_ids"]  # noqa: Y015
+    _WhichOneofReturnType__rank: _TypeAlias = _typing.Literal["rank"]  # noqa: Y015
+    _WhichOneofArgType__rank: _TypeAlias = _typing.Literal["_rank", b"_rank"]  # noqa: Y015
     _WhichOneofReturnType__show_special_tokens: _TypeAlias = _typing.Literal["show_special_tokens"]  # noqa: Y015
     _WhichOneofArgType__show_special_tokens: _TypeAlias = _typing.Literal["_show_special_tokens", b"_show_special_tokens"]  # noqa: Y015
     _WhichOneofReturnType__token_records: _TypeAlias = _typing.Literal["token_records"]  # noqa: Y015
@@ -578,11 +637,19 @@ class OutputOptions(_message.Message):
     _WhichOneofReturnType__top_candidates: _TypeAlias = _typing.Literal["top_candidates"]  # noqa: Y015
     _WhichOneofArgType__top_candidates: _TypeAlias = _typing.Literal["_top_candidates", b"_top_candidates"]  # noqa: Y015
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__entropy) -> _WhichOneofReturnType__entropy | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__logits) -> _WhichOneofReturnType__logits | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__logprobs) -> _WhichOneofReturnType__logprobs | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__pass_reports) -> _WhichOneofReturnType__pass_reports | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__prompt_logprobs) -> _WhichOneofReturnType__prompt_logprobs | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__prompt_token_ids) -> _WhichOneofReturnType__prompt_token_ids | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__rank) -> _WhichOneofReturnType__rank | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__show_special_tokens) -> _WhichOneofReturnType__show_special_tokens | None: ...
     @_typing.overload
@@ -669,7 +736,11 @@ Global___Continuation: _TypeAlias = Continuation  # noqa: Y015
 
 @_typing.final
 class TokenRecord(_message.Message):
-    """One generated token."""
+    """One token of the answer or the prompt.
+
+    All that is told of it comes from the pass that decides on it. "Raw" is what the model says, before bias, penalties,
+    temperature, truncation and masks. Asking changes no token.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -681,6 +752,9 @@ class TokenRecord(_message.Message):
     CANDIDATES_FIELD_NUMBER: _builtins.int
     PREDICTED_FIELD_NUMBER: _builtins.int
     PREDICTION_SOURCE_FIELD_NUMBER: _builtins.int
+    RANK_FIELD_NUMBER: _builtins.int
+    ENTROPY_FIELD_NUMBER: _builtins.int
+    LOGITS_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """The token."""
     bytes: _builtins.bytes
@@ -691,16 +765,31 @@ class TokenRecord(_message.Message):
     """Natural log of the token's probability under the model's unchanged logits. Set if `OutputOptions.logprobs` is."""
     processed_logprob: _builtins.float
     """The same after bias, penalties, temperature and truncation: the distribution that it was drawn from. With
-    temperature 0, after bias and penalties. Set if `OutputOptions.logprobs` is.
+    temperature 0, after bias and penalties. In a prompt, where nothing is drawn, equal to `raw_logprob`. Set if
+    `OutputOptions.logprobs` is.
     """
     predicted: _builtins.bool
     """Whether the token had been predicted before the model was run on it."""
     prediction_source: Global___PredictionSource.ValueType
     """What had predicted it. Unspecified if nothing had."""
+    rank: _builtins.int
+    """Its place among all tokens by raw probability: 1 for the most likely one, the lower id first among equals. Set if
+    `OutputOptions.rank` is.
+    """
+    entropy: _builtins.float
+    """Entropy of the raw distribution, in nats: 0 where the model is certain, at most the log of the size of the
+    vocabulary. Set if `OutputOptions.entropy` is.
+    """
     @_builtins.property
     def candidates(self) -> _containers.RepeatedCompositeFieldContainer[Global___Candidate]:
         """The candidates with the best logits after penalties and bias, best first, the lower id first among equals. As many
         as `OutputOptions.top_candidates` says, less the forbidden ones.
+        """
+
+    @_builtins.property
+    def logits(self) -> Global___Tensor:
+        """The raw logits, of one dimension: the whole vocabulary's by id, or those of `OutputOptions.logits_token_ids` in
+        their order. Set if `OutputOptions.logits` is; never in a prompt.
         """
 
     def __init__(
@@ -714,21 +803,64 @@ class TokenRecord(_message.Message):
         candidates: _abc.Iterable[Global___Candidate] | None = ...,
         predicted: _builtins.bool = ...,
         prediction_source: Global___PredictionSource.ValueType = ...,
+        rank: _builtins.int | None = ...,
+        entropy: _builtins.float | None = ...,
+        logits: Global___Tensor | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_processed_logprob", b"_processed_logprob", "_raw_logprob", b"_raw_logprob", "processed_logprob", b"processed_logprob", "raw_logprob", b"raw_logprob"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_entropy", b"_entropy", "_processed_logprob", b"_processed_logprob", "_rank", b"_rank", "_raw_logprob", b"_raw_logprob", "entropy", b"entropy", "logits", b"logits", "processed_logprob", b"processed_logprob", "rank", b"rank", "raw_logprob", b"raw_logprob"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_processed_logprob", b"_processed_logprob", "_raw_logprob", b"_raw_logprob", "bytes", b"bytes", "candidates", b"candidates", "id", b"id", "predicted", b"predicted", "prediction_source", b"prediction_source", "processed_logprob", b"processed_logprob", "raw_logprob", b"raw_logprob", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_entropy", b"_entropy", "_processed_logprob", b"_processed_logprob", "_rank", b"_rank", "_raw_logprob", b"_raw_logprob", "bytes", b"bytes", "candidates", b"candidates", "entropy", b"entropy", "id", b"id", "logits", b"logits", "predicted", b"predicted", "prediction_source", b"prediction_source", "processed_logprob", b"processed_logprob", "rank", b"rank", "raw_logprob", b"raw_logprob", "text", b"text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__entropy: _TypeAlias = _typing.Literal["entropy"]  # noqa: Y015
+    _WhichOneofArgType__entropy: _TypeAlias = _typing.Literal["_entropy", b"_entropy"]  # noqa: Y015
     _WhichOneofReturnType__processed_logprob: _TypeAlias = _typing.Literal["processed_logprob"]  # noqa: Y015
     _WhichOneofArgType__processed_logprob: _TypeAlias = _typing.Literal["_processed_logprob", b"_processed_logprob"]  # noqa: Y015
+    _WhichOneofReturnType__rank: _TypeAlias = _typing.Literal["rank"]  # noqa: Y015
+    _WhichOneofArgType__rank: _TypeAlias = _typing.Literal["_rank", b"_rank"]  # noqa: Y015
     _WhichOneofReturnType__raw_logprob: _TypeAlias = _typing.Literal["raw_logprob"]  # noqa: Y015
     _WhichOneofArgType__raw_logprob: _TypeAlias = _typing.Literal["_raw_logprob", b"_raw_logprob"]  # noqa: Y015
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__entropy) -> _WhichOneofReturnType__entropy | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__processed_logprob) -> _WhichOneofReturnType__processed_logprob | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__rank) -> _WhichOneofReturnType__rank | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__raw_logprob) -> _WhichOneofReturnType__raw_logprob | None: ...
 
 Global___TokenRecord: _TypeAlias = TokenRecord  # noqa: Y015
+
+@_typing.final
+class Tensor(_message.Message):
+    """Numbers, all of one type."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SHAPE_FIELD_NUMBER: _builtins.int
+    DTYPE_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    dtype: Global___Dtype.ValueType
+    """What the numbers are."""
+    data: _builtins.bytes
+    """The numbers, one after another in the order of the dimensions, each little endian."""
+    @_builtins.property
+    def shape(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The size of each dimension, the outermost first."""
+
+    def __init__(
+        self,
+        *,
+        shape: _abc.Iterable[_builtins.int] | None = ...,
+        dtype: Global___Dtype.ValueType = ...,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "dtype", b"dtype", "shape", b"shape"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Tensor: _TypeAlias = Tensor  # noqa: Y015
 
 @_typing.final
 class Candidate(_message.Message):

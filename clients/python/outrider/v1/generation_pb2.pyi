@@ -97,7 +97,7 @@ class StreamGenerateResponse(_message.Message):
 
     @_builtins.property
     def prefill(self) -> Global___Prefill:
-        """A part of a long prompt has been processed."""
+        """A part of a prompt has been processed."""
 
     @_builtins.property
     def chunk(self) -> Global___Chunk:
@@ -181,19 +181,30 @@ class Prefill(_message.Message):
 
     DONE_TOKENS_FIELD_NUMBER: _builtins.int
     TOTAL_TOKENS_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
     done_tokens: _builtins.int
     """Tokens processed so far, cached ones included."""
     total_tokens: _builtins.int
     """Tokens to process in all, those of `Continuation` included."""
+    @_builtins.property
+    def records(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.TokenRecord]:
+        """The records of the tokens of the prompt that follow those of the messages before, if
+        `OutputOptions.prompt_logprobs` is set. All of them come before the first chunk, each once; how they are divided
+        says nothing. If `Prompt.heal` is set, the last one is that of the healed token, and tells of its draw as that of a
+        generated token does. A continuation with token ids sends none: all of them came before these ids. One without sends
+        all of them anew.
+        """
+
     def __init__(
         self,
         *,
         done_tokens: _builtins.int = ...,
         total_tokens: _builtins.int = ...,
+        records: _abc.Iterable[_common_pb2.TokenRecord] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["done_tokens", b"done_tokens", "total_tokens", b"total_tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["done_tokens", b"done_tokens", "records", b"records", "total_tokens", b"total_tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -207,7 +218,8 @@ class Chunk(_message.Message):
     was not safe to show before. The two need not spell the same: the last bytes of a character that is not whole yet, or
     of what may become a stop string, are held back until a later chunk, and then that chunk carries them. All text sent
     so far is a pure function of all ids sent so far, wherever the chunks are cut, so a continuation from exactly these
-    ids goes on with exactly the next character.
+    ids goes on with exactly the next character. No message is larger than 4 MB: a chunk that would be is sent as several,
+    with the reports of its passes in the last.
 
     The token that ends the generation comes as an id like any other. An end-of-sequence or stop token has no text of its
     own (with `OutputOptions.show_special_tokens` neither) unless `StopConditions.include_stop` is set. The chunk with the
@@ -380,6 +392,7 @@ class GenerateResponse(_message.Message):
     RECORDS_FIELD_NUMBER: _builtins.int
     FINISHED_FIELD_NUMBER: _builtins.int
     PASS_REPORTS_FIELD_NUMBER: _builtins.int
+    PROMPT_RECORDS_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """The whole text: that of all chunks and of `finished`."""
     @_builtins.property
@@ -402,6 +415,10 @@ class GenerateResponse(_message.Message):
     def pass_reports(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.PassReport]:
         """The reports of all chunks, if `OutputOptions` asks for them."""
 
+    @_builtins.property
+    def prompt_records(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.TokenRecord]:
+        """The records of the prompt's tokens, if `OutputOptions.prompt_logprobs` is set."""
+
     def __init__(
         self,
         *,
@@ -411,10 +428,11 @@ class GenerateResponse(_message.Message):
         records: _abc.Iterable[_common_pb2.TokenRecord] | None = ...,
         finished: Global___Finished | None = ...,
         pass_reports: _abc.Iterable[_common_pb2.PassReport] | None = ...,
+        prompt_records: _abc.Iterable[_common_pb2.TokenRecord] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "started", b"started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "pass_reports", b"pass_reports", "records", b"records", "started", b"started", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "pass_reports", b"pass_reports", "prompt_records", b"prompt_records", "records", b"records", "started", b"started", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -678,6 +696,7 @@ class Limits(_message.Message):
     MAX_PREDICTIONS_FIELD_NUMBER: _builtins.int
     MAX_REQUEST_ID_BYTES_FIELD_NUMBER: _builtins.int
     MAX_LOOP_WINDOW_FIELD_NUMBER: _builtins.int
+    MAX_LOGITS_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     max_stop_strings: _builtins.int
     """Entries of `StopConditions.strings`."""
     max_stop_string_bytes: _builtins.int
@@ -694,6 +713,8 @@ class Limits(_message.Message):
     """Bytes of a `request_id`."""
     max_loop_window: _builtins.int
     """`Loop.window`."""
+    max_logits_token_ids: _builtins.int
+    """Entries of `OutputOptions.logits_token_ids`."""
     def __init__(
         self,
         *,
@@ -705,10 +726,11 @@ class Limits(_message.Message):
         max_predictions: _builtins.int = ...,
         max_request_id_bytes: _builtins.int = ...,
         max_loop_window: _builtins.int = ...,
+        max_logits_token_ids: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_logit_biases", b"max_logit_biases", "max_loop_window", b"max_loop_window", "max_predictions", b"max_predictions", "max_request_id_bytes", b"max_request_id_bytes", "max_stop_string_bytes", b"max_stop_string_bytes", "max_stop_strings", b"max_stop_strings", "max_stop_token_ids", b"max_stop_token_ids", "max_top_candidates", b"max_top_candidates"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_logit_biases", b"max_logit_biases", "max_logits_token_ids", b"max_logits_token_ids", "max_loop_window", b"max_loop_window", "max_predictions", b"max_predictions", "max_request_id_bytes", b"max_request_id_bytes", "max_stop_string_bytes", b"max_stop_string_bytes", "max_stop_strings", b"max_stop_strings", "max_stop_token_ids", b"max_stop_token_ids", "max_top_candidates", b"max_top_candidates"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -26,7 +26,10 @@ DrawRow draw_row(const SamplingRow& row) {
             params.temperature,
             params.greedy(),
             params.logprobs,
-            std::min<int64_t>(params.num_candidates, row.vocab_size)};
+            std::min<int64_t>(params.num_candidates, row.vocab_size),
+            params.rank,
+            params.entropy,
+            row.forced_id()};
 }
 
 /// The edits of one row, each token's once.
@@ -92,24 +95,37 @@ int64_t power_of_two_from(int64_t size) {
     return power;
 }
 
+void record_logprobs(const SamplingParams& params, const DrawnRow& drawn, const RankedToken* candidates,
+                     int64_t max_candidates, RowSample* sample) {
+    const double raw_norm = drawn.raw.log_sum_exp();
+    const double norm = drawn.distribution.log_sum_exp();
+    if (params.logprobs) {
+        sample->raw_logprob = static_cast<float>(drawn.logit - raw_norm);
+        sample->logprob = static_cast<float>(drawn.value - norm);
+    }
+    for (int64_t i = 0; i < max_candidates && candidates[i].exists; ++i) {
+        const RankedToken& token = candidates[i];
+        sample->candidates.push_back({token.token_id, static_cast<float>(token.logit - raw_norm),
+                                      static_cast<float>(token.value - norm)});
+    }
+}
+
 RowSample sample_of(const SamplingParams& params, const DrawnRow& drawn, const RankedToken* candidates,
                     int64_t max_candidates) {
     RowSample sample;
     sample.status = drawn.status;
     sample.token_id = drawn.token_id;
-    if (drawn.status != SampleStatus::drawn || !(params.logprobs || params.num_candidates > 0)) {
+    if (drawn.status != SampleStatus::drawn) {
         return sample;
     }
-    const double raw_norm = drawn.raw.log_sum_exp();
-    const double norm = drawn.distribution.log_sum_exp();
-    if (params.logprobs) {
-        sample.raw_logprob = static_cast<float>(drawn.logit - raw_norm);
-        sample.logprob = static_cast<float>(drawn.value - norm);
+    if (params.logprobs || params.num_candidates > 0) {
+        record_logprobs(params, drawn, candidates, max_candidates, &sample);
     }
-    for (int64_t i = 0; i < max_candidates && candidates[i].exists; ++i) {
-        const RankedToken& token = candidates[i];
-        sample.candidates.push_back({token.token_id, static_cast<float>(token.logit - raw_norm),
-                                     static_cast<float>(token.value - norm)});
+    if (params.rank) {
+        sample.rank = drawn.rank;
+    }
+    if (params.entropy) {
+        sample.entropy = static_cast<float>(entropy_of(drawn.raw.sum, drawn.raw.weighted_sum));
     }
     return sample;
 }
@@ -123,12 +139,16 @@ struct CudaRowSampler::Needs {
             truncation = truncation || row.is_truncated();
             sums = sums || row.logprobs || row.num_candidates > 0;
             candidates = std::max(candidates, row.num_candidates);
+            ranks = ranks || row.rank;
+            entropies = entropies || row.entropy;
         }
     }
 
     bool truncation = false;
     bool sums = false;
     int64_t candidates = 0;  // of one row
+    bool ranks = false;
+    bool entropies = false;
 };
 
 CudaRowSampler::CudaRowSampler(Stream& stream)
@@ -166,9 +186,9 @@ void CudaRowSampler::sample_some(const SamplingRow* rows, int64_t num_rows, RowS
         truncate(stream_, batch);
     }
     draw(stream_, batch);
-    if (needs.sums) {
-        sum_exponentials(stream_, batch, Stage::logits);
-        sum_exponentials(stream_, batch, Stage::distribution);
+    sum(batch, needs);
+    if (needs.ranks) {
+        find_ranks(stream_, batch);
     }
     if (needs.candidates > 0) {
         rank(stream_, batch, Stage::processed);
@@ -179,6 +199,18 @@ void CudaRowSampler::sample_some(const SamplingRow* rows, int64_t num_rows, RowS
     for (int64_t row = 0; row < num_rows; ++row) {
         samples[row] = sample_of(rows[row].params(), drawn[row], candidates.data() + row * needs.candidates,
                                  needs.candidates);
+    }
+}
+
+void CudaRowSampler::sum(const DrawBatch& batch, const Needs& needs) {
+    if (needs.sums || needs.entropies) {
+        sum_exponentials(stream_, batch, Stage::logits);
+    }
+    if (needs.sums) {
+        sum_exponentials(stream_, batch, Stage::distribution);
+    }
+    if (needs.entropies) {
+        sum_weighted_exponentials(stream_, batch);
     }
 }
 

@@ -21,6 +21,7 @@ class CudaRowSampler final : public RowSampler {
     struct Needs;
 
     void sample_some(const SamplingRow* rows, int64_t num_rows, RowSample* samples);
+    void sum(const DrawBatch& batch, const Needs& needs);
     DrawBatch make_batch(const std::vector<DrawRow>& rows, int64_t vocab_size, const Needs& needs);
 
     Stream& stream_;

@@ -67,9 +67,38 @@ struct DrawToken {
                 winner = challenger;
             }
         }
-        drawn.token_id = winner.token_id;
-        drawn.logit = batch.rows[row].logits[winner.token_id];
-        drawn.value = batch.values(Stage::distribution, row)[winner.token_id];
+        const int32_t forced_id = batch.rows[row].forced_id;
+        drawn.token_id = forced_id >= 0 ? forced_id : winner.token_id;
+        drawn.logit = batch.rows[row].logits[drawn.token_id];
+        drawn.value = batch.values(Stage::distribution, row)[drawn.token_id];
+    }
+};
+
+struct CountBetter {
+    DrawBatch batch;
+
+    __device__ void operator()(int64_t index) const {
+        const int64_t row = index / batch.num_blocks;
+        const int64_t block = index % batch.num_blocks;
+        const Scored token{batch.drawn[row].logit, batch.drawn[row].token_id};
+        const float* values = batch.values(Stage::logits, row);
+        int32_t num_better = 0;
+        for (int64_t id = block * kSumBlock; id < batch.block_end(block); ++id) {
+            num_better += is_better({values[id], static_cast<int32_t>(id)}, token) ? 1 : 0;
+        }
+        batch.parts[index].num_better = num_better;
+    }
+};
+
+struct FindRank {
+    DrawBatch batch;
+
+    __device__ void operator()(int64_t row) const {
+        int32_t rank = 1;
+        for (int64_t block = 0; block < batch.num_blocks; ++block) {
+            rank += batch.parts[row * batch.num_blocks + block].num_better;
+        }
+        batch.drawn[row].rank = rank;
     }
 };
 
@@ -102,6 +131,11 @@ void decide_status(const Stream& stream, const DrawBatch& batch) {
 void draw(const Stream& stream, const DrawBatch& batch) {
     for_each(stream, batch.num_rows * batch.num_blocks, DrawBlock{batch});
     for_each(stream, batch.num_rows, DrawToken{batch});
+}
+
+void find_ranks(const Stream& stream, const DrawBatch& batch) {
+    for_each(stream, batch.num_rows * batch.num_blocks, CountBetter{batch});
+    for_each(stream, batch.num_rows, FindRank{batch});
 }
 
 void list_candidates(const Stream& stream, const DrawBatch& batch, RankedToken* candidates,

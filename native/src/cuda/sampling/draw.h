@@ -11,6 +11,9 @@ void decide_status(const Stream& stream, const DrawBatch& batch);
 
 void draw(const Stream& stream, const DrawBatch& batch);
 
+/// The drawn tokens' places among the logits.
+void find_ranks(const Stream& stream, const DrawBatch& batch);
+
 /// The best processed logits, best first; needs their ranking.  # candidates: [num_rows, max_candidates]
 void list_candidates(const Stream& stream, const DrawBatch& batch, RankedToken* candidates,
                      int64_t max_candidates);

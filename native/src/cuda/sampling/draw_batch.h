@@ -27,6 +27,9 @@ struct DrawRow {
     bool greedy;
     bool logprobs;
     int64_t num_candidates;  // at most the vocabulary's
+    bool rank;
+    bool entropy;
+    int32_t forced_id;  // -1: a token is drawn
 
     /// Whether top-k or top-p cuts it off behind a certain candidate.
     OUTRIDER_HOST_DEVICE bool is_cut() const { return !greedy && (top_k > 0 || top_p < 1); }
@@ -38,7 +41,8 @@ enum class Stage { logits, processed, distribution };
 
 struct Weights {
     RowMaximum maximum;
-    double sum;  // of exp(value - maximum)
+    double sum;           // of exp(value - maximum)
+    double weighted_sum;  // of (value - maximum) * exp(value - maximum)
 
     double log_sum_exp() const { return static_cast<double>(maximum.value) + portable_log(sum); }
 };
@@ -50,8 +54,9 @@ struct DrawnRow {
     Scored cut;  // the last candidate that top-k and top-p keep
     SampleStatus status;
     int32_t token_id;
-    float logit;  // the token's
-    float value;  // the token's, in the distribution
+    float logit;   // the token's
+    float value;   // the token's, in the distribution
+    int32_t rank;  // the token's, among the logits
 };
 
 /// A candidate, whose log-probabilities need only the sums yet.
@@ -68,6 +73,8 @@ struct BlockPart {
     int32_t least;
     Scored winner;
     double sums[8];
+    double weighted_sums[8];
+    int32_t num_better;  // than the row's token
 };
 
 /// Memory of the device.

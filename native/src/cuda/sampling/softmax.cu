@@ -63,20 +63,50 @@ struct SumBlockLane {
     }
 };
 
+__device__ inline double sum_row(const DrawBatch& batch, int64_t row,
+                                 double (BlockPart::*of_part)[kLanesOfSum]) {
+    const BlockPart* parts = batch.parts + row * batch.num_blocks;
+    double sums[kLanesOfSum] = {};
+    for (int64_t block = 0; block < batch.num_blocks; ++block) {
+        for (int64_t lane = 0; lane < kLanesOfSum; ++lane) {
+            sums[lane] += (parts[block].*of_part)[lane];
+        }
+    }
+    return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+}
+
 struct SumRow {
     DrawBatch batch;
     Stage stage;
 
     __device__ void operator()(int64_t row) const {
-        const BlockPart* parts = batch.parts + row * batch.num_blocks;
-        double sums[kLanesOfSum] = {};
-        for (int64_t block = 0; block < batch.num_blocks; ++block) {
-            for (int64_t lane = 0; lane < kLanesOfSum; ++lane) {
-                sums[lane] += parts[block].sums[lane];
-            }
+        batch.of(stage, row).sum = sum_row(batch, row, &BlockPart::sums);
+    }
+};
+
+struct SumWeightedBlockLane {
+    DrawBatch batch;
+
+    __device__ void operator()(int64_t index) const {
+        const int64_t lane = index % kLanesOfSum;
+        const int64_t part = index / kLanesOfSum;
+        const int64_t row = part / batch.num_blocks;
+        const int64_t block = part % batch.num_blocks;
+        const auto best = static_cast<double>(batch.drawn[row].raw.maximum.value);
+        const float* values = batch.values(Stage::logits, row);
+        double sum = 0.0;
+        for (int64_t i = block * kSumBlock + lane; i < batch.block_end(block); i += kLanesOfSum) {
+            sum += weighted_exp(static_cast<double>(values[i]) - best);
         }
-        batch.of(stage, row).sum =
-            ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+        batch.parts[part].weighted_sums[lane] = sum;
+    }
+};
+
+struct SumWeightedRow {
+    DrawBatch batch;
+
+    __device__ void operator()(int64_t row) const {
+        batch.drawn[row].raw.weighted_sum = sum_row(batch, row, &BlockPart::weighted_sums);
     }
 };
 
@@ -90,6 +120,11 @@ void find_maxima(const Stream& stream, const DrawBatch& batch, Stage stage) {
 void sum_exponentials(const Stream& stream, const DrawBatch& batch, Stage stage) {
     for_each(stream, batch.num_rows * batch.num_blocks * kLanesOfSum, SumBlockLane{batch, stage});
     for_each(stream, batch.num_rows, SumRow{batch, stage});
+}
+
+void sum_weighted_exponentials(const Stream& stream, const DrawBatch& batch) {
+    for_each(stream, batch.num_rows * batch.num_blocks * kLanesOfSum, SumWeightedBlockLane{batch});
+    for_each(stream, batch.num_rows, SumWeightedRow{batch});
 }
 
 }  // namespace outrider::cuda
