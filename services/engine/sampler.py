@@ -3,6 +3,9 @@
 from collections.abc import Sequence as Rows
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from services.engine.events import Candidate, FinishReason, PredictionSource, TokenRecord
 from services.engine.native import Device, Logits, Samples
 from services.engine.native import Sampler as NativeSampler
@@ -32,7 +35,10 @@ class Sampler:
     def sample(self, logits: Logits, scheduled: Rows[ScheduledRows]) -> list[Drawn]:
         """One result for each of `scheduled`, all of which draw, in their order."""
         samples = self._native.sample(
-            logits, [rows.sequence.sampling for rows in scheduled], [rows.predictions for rows in scheduled]
+            logits,
+            [rows.sequence.sampling for rows in scheduled],
+            [rows.predictions for rows in scheduled],
+            [_masks(rows) for rows in scheduled],  # made while a device that does not wait is still computing
         )
         results: list[Drawn] = []
         first_row = 0
@@ -40,6 +46,11 @@ class Sampler:
             results.append(_longest_run(samples, first_row, rows))
             first_row += rows.num_draws
         return results
+
+
+def _masks(rows: ScheduledRows) -> NDArray[np.uint32] | None:
+    grammar = rows.sequence.grammar
+    return None if grammar is None else grammar.masks(rows.predictions)
 
 
 def _longest_run(samples: Samples, first_row: int, rows: ScheduledRows) -> Drawn:

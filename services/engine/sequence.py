@@ -52,6 +52,7 @@ class Sequence:
         self._loop = None if request.stops.loop is None else LoopDetector(**asdict(request.stops.loop))
         self._matched_stop: str | None = None
         self._refusal: Refused | None = None
+        self.grammar = None if request.grammar is None else request.grammar.begin(stop_ids=request.stops.token_ids)
         if request.healing is None:
             self.sampling = _new_sampling(request, self.tokens)
             self._replay(request.received)
@@ -161,6 +162,8 @@ class Sequence:
             if self.is_finished:
                 raise ValueError(f"the generation ends after {count} tokens, but {len(received)} were received")
             self._append(token_id)
+            if self.grammar is not None and self.grammar.has_strayed:
+                raise ValueError(f"the grammar forbids the token at {count}")
         self.sampling.commit(received)
 
     def _append(self, token_id: int) -> str:
@@ -170,6 +173,8 @@ class Sequence:
         if token_id in stops.token_ids:
             self.finish_reason = FinishReason.STOP_TOKEN
             return self._text.push_stop_token(token_id)
+        if self.grammar is not None:
+            self.grammar.advance([token_id])
         text, self._matched_stop = self._text.push(token_id)
         is_loop = self._loop is not None and self._loop.push(token_id)
         if self._matched_stop is not None:

@@ -72,7 +72,7 @@ class Speculation:
         began = time.monotonic()
         sources = iter(self._sources)
         for source in sources:
-            scheduler.add_predictions(rows, self._valid(source.predict(rows.sequence, spare_rows)))
+            scheduler.add_predictions(rows, self._valid(rows.sequence, source.predict(rows.sequence, spare_rows)))
             if rows.predictions:
                 rows.source = source.kind
                 for spared in sources:  # those that are left
@@ -92,14 +92,14 @@ class Speculation:
         why_not = NoSpeculation.SLOWER if is_slower else NoSpeculation.UNAVAILABLE
         _explain(sequence, why_not, "; ".join(dict.fromkeys(detail for _, detail in reasons)))
 
-    def _valid(self, predictions: Iterable[int]) -> list[int]:
-        """The predictions up to the first that is no token id."""
+    def _valid(self, sequence: Sequence, predictions: Iterable[int]) -> list[int]:
+        """The predictions up to the first that is no token id, or that the grammar forbids."""
         valid: list[int] = []
         for token_id in predictions:
             if not 0 <= token_id < self._vocab_size:
                 break
             valid.append(token_id)
-        return valid
+        return valid if sequence.grammar is None else valid[: sequence.grammar.num_allowed(valid)]
 
 
 def _is_allowed(sequence: Sequence) -> bool:

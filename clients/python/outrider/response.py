@@ -203,6 +203,7 @@ def parse_model_info(message: generation_pb2.GetModelInfoResponse) -> ModelInfo:
             max_predictions=limits.max_predictions,
             max_request_id_bytes=limits.max_request_id_bytes,
             max_loop_window=limits.max_loop_window,
+            max_grammar_bytes=limits.max_grammar_bytes,
         ),
         has_chat_template=message.has_chat_template,
     )

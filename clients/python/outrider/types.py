@@ -272,6 +272,7 @@ class Limits:
     max_predictions: int
     max_request_id_bytes: int
     max_loop_window: int
+    max_grammar_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
