@@ -7,6 +7,7 @@
 
 #include "arrays.h"
 #include "bindings.h"
+#include "mask_arrays.h"
 #include "outrider/decoder.h"
 #include "outrider/run_ahead.h"
 
@@ -103,15 +104,16 @@ void require_one_per_state(const char* field, size_t size, size_t num_states) {
 std::vector<std::vector<int32_t>> extend(Decoder& decoder, const Batch& batch, Sampler& sampler,
                                          const std::vector<const SamplingState*>& states,
                                          const std::vector<std::vector<int32_t>>& chains,
-                                         const std::vector<int>& counts) {
+                                         const std::vector<int>& counts, const MaskArrays& masks) {
     require_one_per_state("chains", chains.size(), states.size());
     require_one_per_state("counts", counts.size(), states.size());
+    require_one_per_state("masks", masks.empty() ? states.size() : masks.size(), states.size());
     std::vector<RunAhead> runs;
     for (size_t i = 0; i < states.size(); ++i) {
         if (states[i] == nullptr) {
             throw std::invalid_argument("states: must not hold None");
         }
-        runs.push_back({states[i], chains[i], counts[i]});
+        runs.push_back({states[i], chains[i], counts[i], masks_of(masks, i, 1)});
     }
     const py::gil_scoped_release release;
     return run_ahead(decoder, batch, sampler, runs);
@@ -128,7 +130,7 @@ void register_decoder(py::module_& module) {
         .def("missing_weights", [](const Decoder& decoder) { return decoder.weights().missing(); })
         .def("forward", &Decoder::forward, py::arg("batch"), py::call_guard<py::gil_scoped_release>())
         .def("extend", &extend, py::arg("batch"), py::arg("sampler"), py::arg("states"), py::arg("chains"),
-             py::arg("counts"))
+             py::arg("counts"), py::arg("masks") = MaskArrays{})
         .def(
             "poison",
             [](Decoder& decoder, const std::vector<int>& blocks) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "bindings.h"
+#include "mask_arrays.h"
 #include "outrider/noise.h"
 #include "outrider/philox.h"
 #include "outrider/sampler.h"
@@ -141,16 +142,21 @@ void register_samples(py::module_& module) {
 }
 
 Samples sample(Sampler& sampler, const Logits& logits, const std::vector<const SamplingState*>& states,
-               const std::vector<std::vector<int32_t>>& predictions) {
+               const std::vector<std::vector<int32_t>>& predictions, const MaskArrays& masks) {
     if (states.size() != predictions.size()) {
         throw std::invalid_argument("predictions: must be one list per state");
+    }
+    if (!masks.empty() && masks.size() != states.size()) {
+        throw std::invalid_argument("masks: must be one array, or None, per state");
     }
     std::vector<SequenceRows> sequences;
     for (size_t i = 0; i < states.size(); ++i) {
         if (states[i] == nullptr) {
             throw std::invalid_argument("states: must not hold None");
         }
-        sequences.push_back({states[i], predictions[i].data(), static_cast<int>(predictions[i].size())});
+        const int num_predictions = static_cast<int>(predictions[i].size());
+        sequences.push_back(
+            {states[i], predictions[i].data(), num_predictions, 0, masks_of(masks, i, num_predictions + 1)});
     }
     const py::gil_scoped_release release;
     return sampler.sample(logits, sequences);
@@ -159,7 +165,8 @@ Samples sample(Sampler& sampler, const Logits& logits, const std::vector<const S
 void register_sampler(py::module_& module) {
     py::class_<Sampler>(module, "Sampler", py::is_final())
         .def(py::init<std::shared_ptr<Device>>(), py::arg("device"))
-        .def("sample", &sample, py::arg("logits"), py::arg("states"), py::arg("predictions"));
+        .def("sample", &sample, py::arg("logits"), py::arg("states"), py::arg("predictions"),
+             py::arg("masks") = MaskArrays{});
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "require_range.h"
+#include "sampling/token_mask.h"
 
 namespace outrider {
 namespace {
@@ -52,6 +53,14 @@ void require_room(const RunAhead& run, size_t index, const Batch& batch, int row
     }
 }
 
+/// A mask says nothing of what may follow the draw.
+void require_fitting_mask(const RunAhead& run, size_t index, int vocab_size) {
+    require_fitting(entry("masks", index), run.masks, vocab_size);
+    if (run.masks.words != nullptr) {
+        require_range(entry("counts", index), run.count, 1, 1);
+    }
+}
+
 /// Else two rows of one position would write into the same place.
 void require_free_way(const std::vector<RunAhead>& runs, const Batch& batch) {
     constexpr int kTaken = -1;
@@ -89,6 +98,7 @@ void require_valid(const Decoder& decoder, const Batch& batch, const Sampler& sa
         require_in_vocabulary(runs[i], i, decoder.config().vocab_size);
         require_start(runs[i], i, batch.positions[row]);
         require_room(runs[i], i, batch, row, decoder);
+        require_fitting_mask(runs[i], i, decoder.config().vocab_size);
     }
     require_free_way(runs, batch);
 }
@@ -100,14 +110,15 @@ struct Runner {
     int num_left;                 // draws
     int32_t sequence;
     int32_t position;  // of the row that it draws from
+    TokenMasks masks;
 };
 
 std::vector<Runner> make_runners(const Batch& batch, const std::vector<RunAhead>& runs) {
     std::vector<Runner> runners;
     for (size_t i = 0; i < runs.size(); ++i) {
         const int row = batch.logit_rows[i];
-        runners.push_back(
-            {runs[i].state, runs[i].chain, runs[i].count, batch.sequences[row], batch.positions[row]});
+        runners.push_back({runs[i].state, runs[i].chain, runs[i].count, batch.sequences[row],
+                           batch.positions[row], runs[i].masks});
     }
     return runners;
 }
@@ -125,7 +136,7 @@ std::vector<Runner*> draw(Sampler& sampler, const Logits& logits, const std::vec
     std::vector<SequenceRows> rows;
     for (const Runner* runner : runners) {
         const int length = static_cast<int>(runner->tokens.size());
-        rows.push_back({runner->state, runner->tokens.data(), length, length});
+        rows.push_back({runner->state, runner->tokens.data(), length, length, runner->masks});
     }
     const Samples samples = sampler.sample(logits, rows);
     std::vector<Runner*> going_on;

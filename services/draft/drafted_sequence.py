@@ -2,6 +2,10 @@
 
 from collections.abc import Sequence as Tokens
 
+import numpy as np
+from numpy.typing import NDArray
+
+from services.engine.grammar import Grammar
 from services.engine.native import SamplingState
 from services.engine.request import SamplingParams
 from services.engine.sampling_state import new_sampling_state
@@ -14,7 +18,15 @@ class DraftedSequence:
     begins a new epoch.
     """
 
-    def __init__(self, sampling: SamplingParams, *, num_prompt: int, min_tokens: int, masked_ids: Tokens[int]) -> None:
+    def __init__(
+        self,
+        sampling: SamplingParams,
+        *,
+        num_prompt: int,
+        min_tokens: int,
+        masked_ids: Tokens[int],
+        grammar: Grammar | None = None,
+    ) -> None:
         self.tokens: list[int] = []  # committed, then predicted
         self.num_committed = 0
         self.num_computed = 0  # leading tokens whose keys and values are in the cache
@@ -26,6 +38,7 @@ class DraftedSequence:
         self._min_tokens = min_tokens
         self._masked_ids = masked_ids
         self._sampling: SamplingState | None = None
+        self._grammar = None if grammar is None else grammar.begin(stop_ids=masked_ids)
 
     @property
     def num_pending(self) -> int:
@@ -39,10 +52,22 @@ class DraftedSequence:
 
     @property
     def credit(self) -> int:
-        """How many more tokens may be predicted now; none before the whole prompt is known."""
+        """How many more tokens may be predicted now; none before the whole prompt is known.
+
+        With a grammar one at a time: a mask says what the next token may be, and nothing of the one behind it.
+        """
         if self.num_committed < self._num_prompt:
             return 0
-        return max(0, self.num_committed + self.window - len(self.tokens))
+        credit = max(0, self.num_committed + self.window - len(self.tokens))
+        return credit if self._grammar is None else min(credit, 1)
+
+    @property
+    def mask(self) -> NDArray[np.uint32] | None:
+        """What the grammar lets the next token be, [1, words]; nothing behind a token that it forbids or a stop."""
+        if self._grammar is None:
+            return None
+        self._grammar.advance(self.tokens[self._num_prompt + self._grammar.num_tokens :])
+        return self._grammar.masks()
 
     @property
     def sampling(self) -> SamplingState:
@@ -60,12 +85,12 @@ class DraftedSequence:
         agreed = position + _common_length(self.tokens[position:end], token_ids)
         is_rewound = end < self.num_committed or agreed < min(end, self.num_committed)
         if is_rewound or agreed < end:
-            del self.tokens[agreed:]
+            self._cut(agreed)
             self.tokens.extend(token_ids[agreed - position :])
             self.num_computed = min(self.num_computed, agreed)
             self.epoch += 1
         if is_rewound:
-            del self.tokens[end:]
+            self._cut(end)
             self.num_computed = min(self.num_computed, max(end - 1, 0))  # the next draw needs the last token's row
             self._sampling = None
         elif self._sampling is not None:
@@ -81,6 +106,11 @@ class DraftedSequence:
     def predicted(self, token_ids: Tokens[int]) -> None:
         """Append predictions to the chain."""
         self.tokens.extend(token_ids)
+
+    def _cut(self, length: int) -> None:
+        del self.tokens[length:]
+        if self._grammar is not None:
+            self._grammar.truncate(min(self._grammar.num_tokens, max(0, length - self._num_prompt)))
 
     def _new_sampling(self) -> SamplingState:
         return new_sampling_state(

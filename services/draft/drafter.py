@@ -64,14 +64,18 @@ class Drafter:
     def open(self, link: DraftLink, sequence_id: int, sequence: DraftedSequence) -> None:
         """Begin to follow a sequence, unless the link has as many as it may have or no token can be drawn for it."""
         if sequence_id in link.sequences or len(link.sequences) >= link.quotas.max_sequences:
-            self._release(link, sequence_id, ReleaseReason.REFUSED)
+            self.refuse(link, sequence_id)
             return
         try:
             sequence.check(self._config.vocab_size)
         except ValueError:
-            self._release(link, sequence_id, ReleaseReason.REFUSED)
+            self.refuse(link, sequence_id)
         else:
             link.sequences[sequence_id] = sequence
+
+    def refuse(self, link: DraftLink, sequence_id: int) -> None:
+        """A sequence is not followed, or no longer."""
+        self._release(link, sequence_id, ReleaseReason.REFUSED)
 
     def commit(self, link: DraftLink, sequence_id: int, position: int, token_ids: list[int]) -> None:
         """The target committed tokens; a sequence that is not followed (any more) is left alone."""
@@ -81,12 +85,12 @@ class Drafter:
             self._release(link, sequence_id, ReleaseReason.TOO_LONG)
             return
         if any(token_id >= self._config.vocab_size for token_id in token_ids):
-            self._release(link, sequence_id, ReleaseReason.REFUSED)
+            self.refuse(link, sequence_id)
             return
         try:
             sequence.commit(position, token_ids)
         except ValueError:
-            self._release(link, sequence_id, ReleaseReason.REFUSED)
+            self.refuse(link, sequence_id)
         else:
             self._blocks.shrink(sequence, len(sequence.tokens))
 

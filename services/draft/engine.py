@@ -63,6 +63,10 @@ class DraftEngine:
         """Begin to follow a sequence."""
         self._loop.post(lambda: self._drafter.open(link, sequence_id, sequence))
 
+    def refuse(self, link: DraftLink, sequence_id: int) -> None:
+        """Tell the target that a sequence is not followed."""
+        self._loop.post(lambda: self._drafter.refuse(link, sequence_id))
+
     def commit(self, link: DraftLink, sequence_id: int, position: int, token_ids: list[int]) -> None:
         """The target committed tokens."""
         self._loop.post(lambda: self._drafter.commit(link, sequence_id, position, token_ids))

@@ -12,9 +12,12 @@ from outrider.v1.draft_pb2_grpc import DraftServiceServicer
 from services.draft.drafted_sequence import DraftedSequence
 from services.draft.engine import DraftEngine
 from services.draft.link import DraftLink, LinkOverflowError, Prediction, Quotas, Release, ReleaseReason
+from services.engine.grammar import Grammar
+from services.engine.grammar_compiler import GrammarError
 from services.engine.native import NOISE_VERSION
 from services.engine.place import Place
 from services.rpc.convert.drafting import read_sampling, write_place
+from services.rpc.convert.grammar import read_source
 from services.rpc.draft_protocol import MAX_COMMIT, PROTOCOL_VERSION
 
 logger = logging.getLogger(__name__)
@@ -105,11 +108,25 @@ async def _read(requests: AsyncIterator[draft_pb2.DraftRequest], engine: DraftEn
     """Read no faster than the engine hears, so that a target that floods is held back."""
     num_unheard = 0
     async for request in requests:
-        _tell(engine, link, request)
+        if request.open.HasField("grammar"):
+            await _open_with_grammar(engine, link, request.open)
+        else:
+            _tell(engine, link, request)
         num_unheard += 1 + len(request.commit.token_ids) // _IDS_OF_A_MESSAGE
         if num_unheard >= _MOST_UNHEARD:
             await engine.heard()
             num_unheard = 0
+
+
+async def _open_with_grammar(engine: DraftEngine, link: DraftLink, message: draft_pb2.Open) -> None:
+    """Compile on a thread, for which this target's next messages wait; a grammar that is not understood is refused."""
+    try:
+        grammar = await asyncio.to_thread(engine.model.grammars.compile, read_source(message.grammar))
+    except GrammarError as error:
+        logger.info("a sequence is refused: its grammar cannot be followed: %s", error)
+        engine.refuse(link, message.sequence_id)
+    else:
+        engine.begin(link, message.sequence_id, _sequence(message, grammar))
 
 
 def _tell(engine: DraftEngine, link: DraftLink, request: draft_pb2.DraftRequest) -> None:
@@ -129,12 +146,13 @@ def _tell(engine: DraftEngine, link: DraftLink, request: draft_pb2.DraftRequest)
             raise _ProtocolError(f"{other} has no place behind the hello")
 
 
-def _sequence(message: draft_pb2.Open) -> DraftedSequence:
+def _sequence(message: draft_pb2.Open, grammar: Grammar | None = None) -> DraftedSequence:
     return DraftedSequence(
         read_sampling(message.sampling),
         num_prompt=message.prompt_tokens,
         min_tokens=message.min_tokens,
         masked_ids=[*message.masked_token_ids],
+        grammar=grammar,
     )
 
 

@@ -13,6 +13,7 @@ class Fingerprint:
     device: str
     weights_hash: str
     vocabulary: str  # hash of the table from ids to bytes
+    grammars: str  # version of what says which tokens a grammar allows
     weight_format: str
     kv_type: str
     noise_version: int

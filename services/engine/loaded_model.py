@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from services.engine.block_manager import BlockManager
 from services.engine.checkpoint import Checkpoint, load_checkpoint
 from services.engine.config import EngineConfig
+from services.engine.grammar_compiler import GrammarCompiler
 from services.engine.model_loader import load_decoder
 from services.engine.native import BLOCK_SIZE, Decoder, Device
 from services.engine.tokenizer import Tokenizer
@@ -16,6 +17,7 @@ class LoadedModel:
 
     checkpoint: Checkpoint
     tokenizer: Tokenizer
+    grammars: GrammarCompiler
     device: Device
     decoder: Decoder
     blocks: BlockManager
@@ -30,9 +32,11 @@ class LoadedModel:
         checkpoint = load_checkpoint(config.model, context_length=config.context_length)
         device = config.open_device()
         num_blocks = config.num_blocks(checkpoint.config)
+        tokenizer = Tokenizer.from_folder(checkpoint.folder)
         return cls(
             checkpoint=checkpoint,
-            tokenizer=Tokenizer.from_folder(checkpoint.folder),
+            tokenizer=tokenizer,
+            grammars=GrammarCompiler(tokenizer, vocab_size=checkpoint.config.vocab_size),
             device=device,
             decoder=load_decoder(checkpoint, device, weights=config.weights, kv=config.kv, num_blocks=num_blocks),
             blocks=BlockManager(num_blocks=num_blocks, block_size=BLOCK_SIZE),

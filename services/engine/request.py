@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
+from services.engine.grammar import Grammar
 from services.engine.healing import Healing
 
 
@@ -90,6 +91,7 @@ class Request:
     received: tuple[int, ...] = ()
     sampling: SamplingParams
     stops: StopConditions
+    grammar: Grammar | None = None  # which the generated text follows; not where the prompt is healed
     output: OutputOptions = OutputOptions()
     speculation: SpeculationPolicy = SpeculationPolicy()
     deadline: float | None = None  # seconds on the monotonic clock

@@ -4,6 +4,9 @@ from collections.abc import Sequence as Items
 from dataclasses import dataclass
 from typing import Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from services.engine.batch_writer import BatchWriter
 from services.engine.native import Decoder, Sampler, SamplingState
 
@@ -18,6 +21,10 @@ class Drafted(Protocol):
     @property
     def sampling(self) -> SamplingState:
         """How its tokens are drawn, with the committed ones as history."""
+
+    @property
+    def mask(self) -> NDArray[np.uint32] | None:
+        """What may be drawn next, [1, words], one bit per token; then no more than one is. None for all."""
 
     @property
     def chain(self) -> list[int]:
@@ -59,6 +66,7 @@ class RunAhead:
                 [stretch.sequence.sampling for stretch in drawing],
                 [stretch.sequence.chain for stretch in drawing],
                 [stretch.num_draws for stretch in drawing],
+                [stretch.sequence.mask for stretch in drawing],
             )
         )
         return [next(drawn) if stretch.num_draws else [] for stretch in stretches]

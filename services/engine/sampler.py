@@ -3,6 +3,9 @@
 from collections.abc import Sequence as Rows
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from services.engine.events import FinishReason, TokenRecord
 from services.engine.native import Device, Logits, SamplingState
 from services.engine.native import Sampler as NativeSampler
@@ -35,20 +38,28 @@ class Sampler:
         """One result for each of `scheduled`, all of which ask for rows of logits, in their order."""
         states: list[SamplingState] = []
         tokens: list[list[int]] = []
+        masks: list[NDArray[np.uint32] | None] = []
         for rows in scheduled:
             if rows.told and rows.sequence.prompt_records is not None:
                 states.append(rows.sequence.prompt_records.sampling)
                 tokens.append(rows.told)
+                masks.append(None)
             if rows.draws:
                 states.append(rows.sequence.sampling)
                 tokens.append(rows.predictions)
-        reader = SampleReader(self._native.sample(logits, states, tokens), logits)
+                masks.append(_masks(rows))  # while a device that does not wait is still computing
+        reader = SampleReader(self._native.sample(logits, states, tokens, masks), logits)
         results: list[Drawn] = []
         first_row = 0
         for rows in scheduled:
             results.append(_drawn(reader, first_row, rows))
             first_row += rows.num_asked
         return results
+
+
+def _masks(rows: ScheduledRows) -> NDArray[np.uint32] | None:
+    grammar = rows.sequence.grammar
+    return None if grammar is None else grammar.masks(rows.predictions)
 
 
 def _drawn(reader: SampleReader, first_row: int, rows: ScheduledRows) -> Drawn:

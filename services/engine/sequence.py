@@ -57,6 +57,7 @@ class Sequence:
         # Whoever has received tokens has received the records of the prompt before them.
         is_prompt_asked = request.output.prompt_logprobs and not request.received
         self.prompt_records = PromptRecords(request.output, self.num_prompt) if is_prompt_asked else None
+        self.grammar = None if request.grammar is None else request.grammar.begin(stop_ids=request.stops.token_ids)
         if request.healing is None:
             self.sampling = _new_sampling(request, self.tokens)
             self._replay(request.received)
@@ -197,6 +198,8 @@ class Sequence:
             if self.is_finished:
                 raise ValueError(f"the generation ends after {count} tokens, but {len(received)} were received")
             self._append(token_id)
+            if self.grammar is not None and self.grammar.has_strayed:
+                raise ValueError(f"the grammar forbids the token at {count}")
         self.sampling.commit(received)
 
     def _append(self, token_id: int) -> str:
@@ -206,6 +209,8 @@ class Sequence:
         if token_id in stops.token_ids:
             self.finish_reason = FinishReason.STOP_TOKEN
             return self._text.push_stop_token(token_id)
+        if self.grammar is not None:
+            self.grammar.advance([token_id])
         text, self._matched_stop = self._text.push(token_id)
         is_loop = self._loop is not None and self._loop.push(token_id)
         if self._matched_stop is not None:

@@ -16,6 +16,7 @@ class Limits:
     max_request_id_bytes: int = 128
     max_loop_window: int = 4096
     max_logits_token_ids: int = 256
+    max_grammar_bytes: int = 1 << 16
 
 
 MAX_RECORDS_BYTES = 3 << 20  # of one message: gRPC's clients take 4 MB unless told otherwise

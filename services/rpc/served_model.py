@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from services.engine.chat_template import ChatTemplate
 from services.engine.fingerprint import Fingerprint
 from services.engine.generation_defaults import GenerationDefaults
+from services.engine.grammar_compiler import GrammarCompiler
 from services.engine.model_config import ModelConfig
 from services.engine.tokenizer import Tokenizer
 
@@ -19,5 +20,6 @@ class ServedModel:
     eos_token_ids: tuple[int, ...]
     defaults: GenerationDefaults
     tokenizer: Tokenizer
+    grammars: GrammarCompiler
     chat_template: ChatTemplate
     fingerprint: Fingerprint

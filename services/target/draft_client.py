@@ -14,6 +14,7 @@ from outrider.v1 import draft_pb2, draft_pb2_grpc
 from services.engine.native import NOISE_VERSION
 from services.engine.place import Place
 from services.rpc.convert.drafting import read_place, write_sampling
+from services.rpc.convert.grammar import write_grammar
 from services.rpc.draft_protocol import PROTOCOL_VERSION
 from services.target.backoff import Backoff
 from services.target.draft_messages import Close, Commit, Open, Outgoing, Window
@@ -189,12 +190,14 @@ def _request(message: Outgoing) -> draft_pb2.DraftRequest:
 
 def _open(message: Open) -> draft_pb2.Open:
     request = message.sequence.request
+    grammar = None if request.grammar is None else write_grammar(request.grammar.source)
     return draft_pb2.Open(
         sequence_id=message.sequence_id,
         sampling=write_sampling(request.sampling),
         prompt_tokens=len(request.prompt),
         min_tokens=request.stops.min_tokens,
         masked_token_ids=sorted(request.stops.token_ids),
+        grammar=grammar,
     )
 
 

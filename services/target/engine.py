@@ -115,6 +115,7 @@ def _fingerprint(model: LoadedModel, config: EngineConfig) -> Fingerprint:
         device=model.device.name,
         weights_hash=model.checkpoint.weights_digest(),
         vocabulary=model.tokenizer.fingerprint(),
+        grammars=version("llguidance"),
         weight_format=config.weights,
         kv_type=config.kv,
         noise_version=NOISE_VERSION,

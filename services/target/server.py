@@ -131,6 +131,7 @@ def _served_model(engine: TargetEngine, name: str) -> ServedModel:
         eos_token_ids=checkpoint.eos_token_ids,
         defaults=checkpoint.generation,
         tokenizer=engine.model.tokenizer,
+        grammars=engine.model.grammars,
         chat_template=ChatTemplate.from_folder(Path(checkpoint.folder)),
         fingerprint=engine.fingerprint,
     )

@@ -94,7 +94,7 @@ class Speculation:
         for rows, count in zip(unserved, counts, strict=True):
             began = time.monotonic()
             predictions = source.predictor.predict(rows.sequence, count)[:count]
-            scheduler.add_predictions(rows, self._valid(predictions))
+            scheduler.add_predictions(rows, self._valid(rows.sequence, predictions))
             if rows.predictions:
                 rows.source, self._servers[rows.sequence] = source.kind, source
             waited = time.monotonic() - began
@@ -111,14 +111,14 @@ class Speculation:
         why_not = NoSpeculation.SLOWER if is_slower else NoSpeculation.UNAVAILABLE
         _explain(sequence, why_not, "; ".join(dict.fromkeys(detail for _, detail in reasons)))
 
-    def _valid(self, predictions: Iterable[int]) -> list[int]:
-        """The predictions up to the first that is no token id."""
+    def _valid(self, sequence: Sequence, predictions: Iterable[int]) -> list[int]:
+        """The predictions up to the first that is no token id, or that the grammar forbids."""
         valid: list[int] = []
         for token_id in predictions:
             if not 0 <= token_id < self._vocab_size:
                 break
             valid.append(token_id)
-        return valid
+        return valid if sequence.grammar is None else valid[: sequence.grammar.num_allowed(valid)]
 
 
 def _is_allowed(sequence: Sequence) -> bool:

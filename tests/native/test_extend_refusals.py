@@ -29,6 +29,7 @@ class Call:
     states: tuple[SamplingState | None, ...] = (Settings().state([7] * NUM_PROMPT),)
     chains: tuple[tuple[int, ...], ...] = ((7, 7, 7),)
     counts: tuple[int, ...] = (5,)
+    masks: tuple[np.ndarray | None, ...] = ()
 
     def batch(self) -> Batch:
         batch = Batch(max_rows=LAST + 1, max_sequences=1, max_blocks=self.max_blocks)
@@ -41,7 +42,12 @@ class Call:
         return batch
 
     def run(self, decoder: Decoder, sampler: Sampler) -> list[list[int]]:
-        return decoder.extend(self.batch(), sampler, self.states, self.chains, self.counts)
+        return decoder.extend(self.batch(), sampler, self.states, self.chains, self.counts, self.masks)
+
+
+def masks_of(rows: int, words: int) -> np.ndarray:
+    """Masks that forbid nothing."""
+    return np.full((rows, words), 0xFFFFFFFF, np.uint32)
 
 
 GOOD = Call()
@@ -70,6 +76,10 @@ BAD_CALLS = {
     r"states has 1 entries; it must have one for each of the batch's 2 asked rows": replace(GOOD, asked=(0, 1)),
     r"chains has 0 entries; it must have one for each of the 1 states": replace(GOOD, chains=()),
     r"counts has 2 entries; it must have one for each of the 1 states": replace(GOOD, counts=(1, 1)),
+    r"masks has 2 entries; it must have one for each of the 1 states": replace(GOOD, masks=(None, None)),
+    r"masks\[0\]: must have two dimensions and 1 rows": replace(GOOD, counts=(1,), masks=(masks_of(2, 16),)),
+    r"masks\[0\]: rows of 15 words; the vocabulary needs 16": replace(GOOD, counts=(1,), masks=(masks_of(1, 15),)),
+    r"counts\[0\] is 5; it must be in 1 \.\.\. 1": replace(GOOD, masks=(masks_of(1, 16),)),
     r"states: must not hold None": replace(GOOD, states=(None,)),
     r"states\[0\]: token id 512 is outside the vocabulary of 512": replace(
         GOOD, states=(Settings(logit_bias=((VOCAB_SIZE, 1.0),)).state([7] * NUM_PROMPT),)

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterable
 
 from services.engine.events import PredictionSource, TokenRecord
+from services.engine.grammar import Grammar
 from services.engine.healing import Healing
 from services.engine.output_text import OutputText
 from services.engine.request import (
@@ -43,6 +44,7 @@ def make_request(
     *,
     healing: Healing | None = None,
     received: Iterable[int] = (),
+    grammar: Grammar | None = None,
     speculation: SpeculationPolicy = AUTO,
     deadline: float | None = None,
     temperature: float = 0.0,
@@ -72,6 +74,7 @@ def make_request(
             time_limit=time_limit,
             loop=loop,
         ),
+        grammar=grammar,
         output=OutputOptions(pass_reports=pass_reports, prompt_logprobs=prompt_logprobs),
         speculation=speculation,
         deadline=deadline,

@@ -42,6 +42,11 @@ OPTIONS = [
     ("include_stop", True, {"stop": {"include_stop": True}}),
     ("time_limit", 1.5, {"stop": {"time_limit": "1.500s"}}),
     ("stop_on_loop", outrider.Loop(32, 4), {"stop": {"loop": {"window": 32, "repetitions": 4}}}),
+    ("json_schema", '{"type": "object"}', {"grammar": {"json_schema": '{"type": "object"}'}}),
+    ("json_schema", {"type": "object"}, {"grammar": {"json_schema": '{"type": "object"}'}}),
+    ("regex", "", {"grammar": {"regex": ""}}),
+    ("lark", "start: /a/", {"grammar": {"lark": "start: /a/"}}),
+    ("choice", ["yes", "no"], {"grammar": {"choice": {"texts": ["yes", "no"]}}}),
     ("token_records", True, {"output": {"token_records": True}}),
     ("logprobs", True, {"output": {"logprobs": True}}),
     ("top_candidates", 5, {"output": {"top_candidates": 5}}),
@@ -75,6 +80,7 @@ def test_every_option_is_tested_and_every_field_has_an_option() -> None:
         common_pb2.StopConditions,
         common_pb2.OutputOptions,
         common_pb2.SpeculationPolicy,
+        common_pb2.Grammar,
     )
     fields = sum(len(part.DESCRIPTOR.fields) for part in parts)
     assert fields - 1 == len(GenerateOptions.__annotations__) - 3  # not prompt_token_ids; not of these parts
@@ -137,6 +143,11 @@ def test_values_that_cannot_be_sent(prompt: outrider.Prompt, options: dict, fiel
         ("p", {"stop_on_loop": (32, 4)}, r"stop.loop: a loop is an outrider.Loop, not \(32, 4\)"),
         ("p", {"stop_on_loop": outrider.Loop("32", 4)}, "stop.loop: "),
         ("p", {"heal": "yes"}, "prompt.heal: "),
+        ("p", {"regex": "a", "choice": ["b"]}, "regex and choice are given; a text follows one grammar"),
+        ("p", {"regex": 1}, "grammar.regex: "),
+        ("p", {"choice": "yes"}, "grammar.choice.texts: a choice is among texts, not 'yes'"),
+        ("p", {"choice": [1]}, "grammar.choice.texts: "),
+        ("p", {"json_schema": {"type": {1}}}, "grammar.json_schema: "),
         (5, {}, "a prompt is text, token ids or messages, not 5"),
         ([1, "two"], {}, "prompt.token_ids.ids: "),
         ([{"role": "user"}], {}, "prompt.chat.messages: a message is"),

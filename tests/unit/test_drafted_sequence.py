@@ -4,6 +4,8 @@ import pytest
 
 from services.draft.drafted_sequence import DraftedSequence
 from services.engine.request import SamplingParams
+from tests.grammars import allowed, compiled
+from tests.unit.sequences import END, VOCAB_SIZE, byte_tokenizer
 
 PROMPT = [1, 2, 3]
 
@@ -130,3 +132,65 @@ def test_a_way_of_drawing_that_no_vocabulary_allows_is_found_at_once(sampling):
     make_sequence(masked_ids=[9], logit_bias={9: float("-inf")}).check(vocab_size=10)
     with pytest.raises(ValueError, match=r".+"):
         make_sequence(**sampling).check(vocab_size=10)
+
+
+def following(chain: bytes) -> DraftedSequence:
+    """A sequence whose text is one of the choice's, and whose chain is drawn."""
+    grammar = compiled("choice", byte_tokenizer(), VOCAB_SIZE)
+    params = SamplingParams(seed=1)
+    sequence = DraftedSequence(params, num_prompt=len(PROMPT), min_tokens=0, masked_ids=[END], grammar=grammar)
+    sequence.window = 20
+    sequence.commit(0, PROMPT)
+    sequence.predicted([*chain])
+    sequence.num_computed = len(sequence.tokens) - 1
+    return sequence
+
+
+def next_ids(sequence: DraftedSequence) -> list[int]:
+    assert sequence.mask is not None
+    assert len(sequence.mask) == 1
+    return allowed(sequence.mask[0], VOCAB_SIZE)
+
+
+def test_without_a_grammar_there_is_no_mask():
+    assert with_chain([4]).mask is None
+
+
+@pytest.mark.parametrize(
+    ("chain", "expected"), [(b"", b"yna\\"), (b"n", b"o"), (b"yes", [*b",", END]), (b"no\n", [END]), (b"nx", b"")]
+)
+def test_the_mask_is_of_what_follows_the_chain_and_one_token_is_drawn_at_a_time(chain, expected):
+    sequence = following(chain)
+    assert next_ids(sequence) == sorted(expected)
+    assert sequence.credit == 1
+
+
+def test_nothing_is_drawn_behind_a_stop():
+    sequence = following(b"yes")
+    sequence.predicted([END])
+    assert next_ids(sequence) == []
+    sequence.commit(len(PROMPT), b"yes,")
+    assert next_ids(sequence) == [*b" "]
+
+
+@pytest.mark.parametrize(
+    ("position", "token_ids", "expected"),
+    [
+        (3, b"ye", b" "),
+        (3, b"yes, of", b" "),
+        (3, b"yes,x", b""),
+        (3, b"no", b"\n"),
+        (1, [2, 3], b" "),
+        (1, [2, 9], b"yna\\"),
+        (0, [], b"yna\\"),
+    ],
+)
+def test_the_mask_follows_commits_and_rewinds(position, token_ids, expected):
+    sequence = following(b"yes,")
+    assert next_ids(sequence) == [*b" "]
+    sequence.commit(position, [*token_ids])
+    assert next_ids(sequence) == sorted(expected)
+    sequence.commit(0, [*PROMPT, *b"yes, of"])
+    assert next_ids(sequence) == [*b" "]
+    sequence.commit(len(PROMPT) + 2, b"s")
+    assert next_ids(sequence) == [*b",", END]

@@ -8,6 +8,7 @@ from outrider.v1 import common_pb2
 from services.engine.chat_template import ChatTemplate
 from services.engine.checkpoint import load_checkpoint
 from services.engine.fingerprint import Fingerprint
+from services.engine.grammar_compiler import GrammarCompiler
 from services.engine.tokenizer import Tokenizer
 from services.rpc.convert.prompts import read_prompt
 from services.rpc.errors import InvalidRequestError
@@ -21,6 +22,7 @@ FINGERPRINT = Fingerprint(
     device="cpu",
     weights_hash="w",
     vocabulary="v",
+    grammars="g",
     weight_format="bf16",
     kv_type="bf16",
     noise_version=1,
@@ -30,13 +32,15 @@ FINGERPRINT = Fingerprint(
 
 def served_model(*, vocab_size: int) -> ServedModel:
     checkpoint = load_checkpoint(random_checkpoint(Kind.LLAMA))
+    tokenizer = Tokenizer.from_folder(checkpoint.folder)
     return ServedModel(
         name="small",
         config=replace(checkpoint.config, vocab_size=vocab_size),
         context_length=64,
         eos_token_ids=checkpoint.eos_token_ids,
         defaults=checkpoint.generation,
-        tokenizer=Tokenizer.from_folder(checkpoint.folder),
+        tokenizer=tokenizer,
+        grammars=GrammarCompiler(tokenizer, vocab_size=vocab_size),
         chat_template=ChatTemplate.from_folder(checkpoint.folder),
         fingerprint=FINGERPRINT,
     )

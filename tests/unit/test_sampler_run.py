@@ -6,11 +6,13 @@ import numpy as np
 import pytest
 
 from services.engine.events import FinishReason, PredictionSource, TokenRecord
+from services.engine.grammar_source import GrammarKind, GrammarSource
 from services.engine.native import Device, Logits
 from services.engine.request import OutputOptions, Request
 from services.engine.sampler import Drawn, Sampler
 from services.engine.scheduler import ScheduledRows
-from tests.unit.sequences import VOCAB_SIZE, make_request, make_sequence, records_of
+from tests.grammars import compiler
+from tests.unit.sequences import END, VOCAB_SIZE, byte_tokenizer, make_request, make_sequence, records_of
 
 DEVICE = Device.cpu("portable", 1)
 NAN, MASKED = -1, -2  # in place of a token that a row leads to: a row of NaN, and one of minus infinity
@@ -80,6 +82,22 @@ async def test_tokens_before_a_row_without_one_are_kept(bad, failure):
 
 async def test_a_bad_row_behind_a_wrong_prediction_does_not_count():
     assert draw(([97, NAN], "x")) == [Drawn(records_of(b"a"), None)]
+
+
+async def test_each_row_draws_what_the_grammar_allows_behind_its_predictions():
+    """The model would say "x" in every row; a text of three letters is all that the grammar allows."""
+    source = GrammarSource(GrammarKind.REGEX, ("a[bx][cd]",))
+    request = make_request(grammar=compiler(byte_tokenizer(), VOCAB_SIZE).compile(source))
+    (drawn,) = draw(("xxxx", "axc"), request=request)
+    assert drawn == Drawn(records_of([*b"axc", END], 3), None)
+    (drawn,) = draw(("xxx", "ab"), request=request)
+    assert drawn == Drawn(records_of(b"ax", 1), None)
+
+
+async def test_a_text_that_is_whole_ends_where_no_stop_may_be_drawn():
+    source = GrammarSource(GrammarKind.CHOICE, ("ab",))
+    request = make_request(grammar=compiler(byte_tokenizer(), VOCAB_SIZE).compile(source), stop_ids=[])
+    assert draw(("xxx", "ab"), request=request) == [Drawn(records_of(b"ab", 2), FinishReason.NO_CANDIDATES)]
 
 
 async def test_nothing_drawn_is_nothing_asked():

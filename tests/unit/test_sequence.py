@@ -6,8 +6,17 @@ import pytest
 
 from services.engine.events import Failed, FinishReason, Progress
 from services.engine.request import Loop
+from tests.grammars import compiled
 from tests.unit.consumer import Consumer
-from tests.unit.sequences import END, make_request, make_sequence, make_stream, records_of
+from tests.unit.sequences import (
+    END,
+    VOCAB_SIZE,
+    byte_tokenizer,
+    make_request,
+    make_sequence,
+    make_stream,
+    records_of,
+)
 
 
 async def test_tokens_are_appended_and_told():
@@ -164,6 +173,22 @@ async def test_received_tokens_that_fill_the_context_leave_only_the_end_to_tell(
 async def test_received_tokens_beyond_the_end_are_refused(limits, received):
     with pytest.raises(ValueError, match=r"the generation ends after \d tokens, but \d were received"):
         make_sequence(make_request(received=received, **limits))
+
+
+async def test_received_tokens_that_the_grammar_forbids_are_refused():
+    grammar = compiled("choice", byte_tokenizer(), VOCAB_SIZE)
+    sequence = make_sequence(make_request(received=b"yes,", grammar=grammar))
+    assert sequence.grammar.num_allowed(b" of course") == 10
+    with pytest.raises(ValueError, match="the grammar forbids the token at 2"):
+        make_sequence(make_request(received=b"yea", grammar=grammar))
+
+
+async def test_a_stop_token_is_no_part_of_what_follows_the_grammar():
+    grammar = compiled("choice", byte_tokenizer(), VOCAB_SIZE)
+    consumer = Consumer(make_request(received=b"yes", grammar=grammar))
+    consumer.commit([END])
+    assert (consumer.sequence.grammar.num_tokens, consumer.sequence.grammar.has_strayed) == (3, False)
+    assert (await consumer.read())[2].reason is FinishReason.STOP_TOKEN
 
 
 async def test_progress_counts_prompt_and_received_tokens():

@@ -6,12 +6,14 @@ import pytest
 
 from services.engine.block_manager import BlockManager
 from services.engine.events import NoSpeculation, PredictionSource, SourceStats, SpeculationStats
+from services.engine.grammar_source import GrammarKind, GrammarSource
 from services.engine.request import SpeculationMode, SpeculationPolicy
 from services.engine.scheduler import ScheduledRows, Scheduler, SchedulerConfig
 from services.engine.sequence import Sequence
 from services.target.speculation import Speculation
+from tests.grammars import compiler
 from tests.silent_predictor import SilentPredictor
-from tests.unit.sequences import VOCAB_SIZE, make_request, make_sequence, records_of
+from tests.unit.sequences import END, VOCAB_SIZE, byte_tokenizer, make_request, make_sequence, records_of
 
 
 class Reciter(SilentPredictor):
@@ -110,6 +112,20 @@ async def test_what_follows_an_id_that_is_no_token_is_left_out(bad):
     add_decoding(scheduler, speculation=policy(5))
     (rows,) = extend(Reciter([0, VOCAB_SIZE - 1, bad, 98]), scheduler)
     assert rows.predictions == [0, VOCAB_SIZE - 1]
+
+
+@pytest.mark.parametrize(
+    ("predicted", "added"), [(b"bab", b"bab"), (b"bxb", b"b"), (b"xab", b""), ([98, END, 97], b"b")]
+)
+async def test_what_the_grammar_forbids_and_what_ends_the_text_are_left_out(predicted, added):
+    source = GrammarSource(GrammarKind.REGEX, ("a(ba?)*",))
+    scheduler = make_scheduler()
+    sequence = add_decoding(
+        scheduler, speculation=policy(5), grammar=compiler(byte_tokenizer(), VOCAB_SIZE).compile(source)
+    )
+    sequence.num_computed = 1
+    sequence.commit(records_of(b"a"))
+    assert predictions(extend(Reciter(predicted), scheduler)) == [added]
 
 
 async def test_without_a_predictor_nothing_is_added_and_the_reason_is_told():

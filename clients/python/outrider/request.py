@@ -1,5 +1,6 @@
 """Requests: from Python values to protobuf messages."""
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypedDict
@@ -45,6 +46,14 @@ class GenerateOptions(TypedDict, total=False):
     resumed gets as much again; the call's `timeout` bounds it as a whole."""
     stop_on_loop: Loop | None
     """Ends a generation that repeats itself, with `FinishReason.LOOP`."""
+    json_schema: str | Mapping[str, Any] | None
+    """What the text must follow; one of these four at most."""
+    regex: str | None
+    """Of the whole text, in the syntax of Rust's regex crate."""
+    lark: str | None
+    """A context-free grammar in llguidance's dialect of Lark."""
+    choice: Sequence[str] | None
+    """Texts, one of which is written."""
     token_records: bool | None
     logprobs: bool | None
     top_candidates: int | None
@@ -88,6 +97,10 @@ _FIELDS = {
     "include_stop": "stop.include_stop",
     "time_limit": "stop.time_limit",
     "stop_on_loop": "stop.loop",
+    "json_schema": "grammar.json_schema",
+    "regex": "grammar.regex",
+    "lark": "grammar.lark",
+    "choice": "grammar.choice.texts",
     "token_records": "output.token_records",
     "logprobs": "output.logprobs",
     "top_candidates": "output.top_candidates",
@@ -105,6 +118,7 @@ _FIELDS = {
     "heal": "prompt.heal",
     "request_id": "request_id",
 }
+_GRAMMARS = ("json_schema", "regex", "lark", "choice")
 _MODES = {
     "never": common_pb2.SPECULATION_MODE_NEVER,
     "auto": common_pb2.SPECULATION_MODE_AUTO,
@@ -115,11 +129,13 @@ _MODES = {
 def build_stream_request(prompt: Prompt, options: GenerateOptions) -> generation_pb2.StreamGenerateRequest:
     """The request for a stream.
 
-    Raises TypeError for an unknown option or a value of the wrong type, and InvalidArgument for a value that the
-    protocol cannot carry; all else is left to the server.
+    Raises TypeError for an unknown option, a value of the wrong type, or more than one grammar, and InvalidArgument for
+    a value that the protocol cannot carry; all else is left to the server.
     """
     if unknown := sorted(options.keys() - _FIELDS.keys()):
         raise TypeError(f"unknown option {unknown[0]!r}; the options are {', '.join(sorted(_FIELDS))}")
+    if len(grammars := [name for name in _GRAMMARS if options.get(name) is not None]) > 1:
+        raise TypeError(f"{' and '.join(grammars)} are given; a text follows one grammar")
     request = generation_pb2.StreamGenerateRequest()
     _set_prompt(request, prompt)
     for name, value in options.items():
@@ -203,6 +219,16 @@ def _stop_strings(stop: str | Sequence[str]) -> Sequence[str]:
     return [stop] if isinstance(stop, str) else stop
 
 
+def _json(schema: str | Mapping[str, Any]) -> str:
+    return schema if isinstance(schema, str) else json.dumps(schema)
+
+
+def _texts(choice: Sequence[str]) -> Sequence[str]:
+    if isinstance(choice, str):
+        raise TypeError(f"a choice is among texts, not {choice!r}")
+    return choice
+
+
 def _duration(seconds: float) -> Duration:
     nanoseconds = seconds * 1e9
     if not math.isfinite(nanoseconds):
@@ -229,5 +255,7 @@ _ENCODERS: dict[str, Callable[[Any], object]] = {
     "stop": _stop_strings,
     "time_limit": _duration,
     "stop_on_loop": _loop,
+    "json_schema": _json,
+    "choice": _texts,
     "speculation": _mode,
 }

@@ -214,6 +214,7 @@ def parse_model_info(message: generation_pb2.GetModelInfoResponse) -> ModelInfo:
             max_request_id_bytes=limits.max_request_id_bytes,
             max_loop_window=limits.max_loop_window,
             max_logits_token_ids=limits.max_logits_token_ids,
+            max_grammar_bytes=limits.max_grammar_bytes,
         ),
         has_chat_template=message.has_chat_template,
     )

@@ -308,6 +308,7 @@ class Limits:
     max_request_id_bytes: int
     max_loop_window: int
     max_logits_token_ids: int
+    max_grammar_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

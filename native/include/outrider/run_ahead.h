@@ -15,6 +15,7 @@ struct RunAhead {
     const SamplingState* state;
     std::vector<int32_t> chain;  // the tokens between the state's history and the first draw
     int count;                   // at most so many draws
+    TokenMasks masks{};          // of the first draw; with one, there is no second
 };
 
 /// One pass over the batch, then one pass after another of a row per sequence that still draws, each row

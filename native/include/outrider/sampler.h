@@ -5,7 +5,8 @@
 //      divided by the penalty, any other multiplied), then minus frequency * count, then minus presence
 //      (both for generated tokens only)
 //   2. logit bias added
-//   3. stop ids masked to minus infinity while fewer than min_tokens are generated
+//   3. stop ids masked to minus infinity while fewer than min_tokens are generated, and always what the row's
+//      mask forbids
 //      -> the *processed logits*
 //   4. divided by the temperature
 //   5. top-k: the k best
@@ -64,6 +65,16 @@ struct Samples {
     std::vector<std::vector<Candidate>> candidates;
 };
 
+/// Which tokens may be drawn in each row of a sequence: bit i % 32 of word i / 32 stands for token i.
+struct TokenMasks {
+    const uint32_t* words = nullptr;  // [rows, num_words], memory of the host; null where all may be drawn
+    int64_t num_words = 0;            // at least a bit for each token of the vocabulary
+
+    const uint32_t* row(int64_t index) const {
+        return words == nullptr ? nullptr : words + index * num_words;
+    }
+};
+
 /// The rows of one sequence, row j seeing the first j predictions as history: first_row ... num_predictions,
 /// the last of them only where a token is drawn from it.
 struct SequenceRows {
@@ -71,6 +82,7 @@ struct SequenceRows {
     const int32_t* predictions;
     int num_predictions;
     int first_row = 0;
+    TokenMasks masks{};  // of these rows
 
     int end_row() const { return num_predictions + (state->params().forced ? 0 : 1); }
     int num_rows() const { return end_row() - first_row; }
@@ -85,8 +97,8 @@ class Sampler {
     const std::shared_ptr<Device>& device() const { return device_; }
 
     /// Throws std::invalid_argument where the rows of the sequences are not as many as those of the logits, a
-    /// first row is not one of its sequence, a token id is outside the vocabulary, or the logits are another
-    /// device's.
+    /// first row is not one of its sequence, a token id is outside the vocabulary, a mask is too short for
+    /// it, or the logits are another device's.
     Samples sample(const Logits& logits, const std::vector<SequenceRows>& sequences);
 
   private:

@@ -19,11 +19,19 @@ void apply_penalties(const SamplingRow& row, float* processed) {
     }
 }
 
+void forbid_others(const uint32_t* mask, int vocab_size, float* processed) {
+    for (int i = 0; i < vocab_size; ++i) {
+        if (!may_draw(mask, i)) {
+            processed[i] = -std::numeric_limits<float>::infinity();
+        }
+    }
+}
+
 }  // namespace
 
 const float* process_logits(const SamplingRow& row, std::vector<float>* scratch) {
     const SamplingParams& params = row.params();
-    if (!params.penalises() && params.logit_bias.empty() && !row.masks_stop_ids()) {
+    if (!params.penalises() && params.logit_bias.empty() && !row.masks_stop_ids() && row.mask == nullptr) {
         return row.logits;
     }
     scratch->assign(row.logits, row.logits + row.vocab_size);
@@ -38,6 +46,9 @@ const float* process_logits(const SamplingRow& row, std::vector<float>* scratch)
         for (const int32_t id : params.stop_ids) {
             processed[id] = -std::numeric_limits<float>::infinity();
         }
+    }
+    if (row.mask != nullptr) {
+        forbid_others(row.mask, row.vocab_size, processed);
     }
     return processed;
 }

@@ -1,4 +1,4 @@
-// Processing: penalties, logit bias and the mask of stop ids.
+// Processing: penalties, logit bias, the mask of stop ids and the mask of what may be drawn.
 #pragma once
 
 #include <vector>

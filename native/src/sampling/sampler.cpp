@@ -25,6 +25,7 @@ void require_valid(const SequenceRows& sequence, int vocab_size) {
     }
     std::for_each(sequence.predictions, sequence.predictions + sequence.num_predictions,
                   [&](int32_t id) { require_in_vocabulary(id, vocab_size, "predictions"); });
+    require_fitting("masks", sequence.masks, vocab_size);
 }
 
 std::vector<SamplingRow> make_rows(const Logits& logits, const std::vector<SequenceRows>& sequences) {
@@ -42,7 +43,8 @@ std::vector<SamplingRow> make_rows(const Logits& logits, const std::vector<Seque
     for (const SequenceRows& sequence : sequences) {
         for (int j = sequence.first_row; j < sequence.end_row(); ++j) {
             const float* values = logits.row(static_cast<int>(rows.size()));
-            rows.push_back({values, logits.vocab_size(), sequence.state, sequence.predictions, j});
+            const uint32_t* mask = sequence.masks.row(j - sequence.first_row);
+            rows.push_back({values, logits.vocab_size(), sequence.state, sequence.predictions, j, mask});
         }
     }
     return rows;

@@ -8,6 +8,7 @@
 #include "outrider/sampler.h"
 #include "penalty.h"
 #include "selection.h"
+#include "token_mask.h"
 
 namespace outrider {
 
@@ -17,6 +18,7 @@ struct SamplingRow {
     const SamplingState* state;
     const int32_t* predictions;  // laid over the state's history
     int num_predictions;
+    const uint32_t* mask;  // of the tokens that may be drawn, memory of the host; null for all
 
     const SamplingParams& params() const { return state->params(); }
     int64_t num_generated() const { return state->num_generated() + num_predictions; }

@@ -150,13 +150,14 @@ class Decoder:
         states: Sequence[SamplingState],
         chains: Sequence[Sequence[int]],
         counts: Sequence[int],
+        masks: Sequence[NDArray[np.uint32] | None] = (),
     ) -> list[list[int]]:
         """One pass over the batch, then up to max(counts) - 1 passes of one row per sequence; a draw after each.
 
         State i draws from the batch's i-th asked row; chains[i] are the tokens behind its history that lead to that
         row (predictions not yet decided), and counts[i] >= 1 is how many tokens it draws at most. Fewer come where a
         draw fails (no candidate, invalid logits). The states do not change. The tokens are those of as many calls of
-        `forward` and `Sampler.sample`, to the bit.
+        `forward` and `Sampler.sample`, to the bit. A state with a mask, of one row as for `Sampler.sample`, draws once.
 
         Keys and values are written up to the last draw but one, and the block tables must hold those positions. A
         state that draws more than once does so from its sequence's last row, and alone. Raises ValueError, before
@@ -223,10 +224,19 @@ class Sampler:
     """Draws each row's token by coupled Gumbel noise, with penalties, bias and truncation."""
 
     def __init__(self, device: Device) -> None: ...
-    def sample(self, logits: Logits, states: Sequence[SamplingState], predictions: Sequence[Sequence[int]]) -> Samples:
+    def sample(
+        self,
+        logits: Logits,
+        states: Sequence[SamplingState],
+        predictions: Sequence[Sequence[int]],
+        masks: Sequence[NDArray[np.uint32] | None] = (),
+    ) -> Samples:
         """Row j of a state (it has 1 + len(its predictions) rows, in order) sees its first j predictions as history.
 
         Row j of a forced state (it has len(its predictions) rows) tells of prediction j.
+
+        With masks, one for each state, only tokens whose bit is set may be drawn: bit i % 32 of word i / 32 of a row is
+        token i's. [rows of the state, words enough for the vocabulary]; None where all may.
         """
 
 @final

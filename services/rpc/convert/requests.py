@@ -8,6 +8,7 @@ from uuid import uuid4
 from google.protobuf.message import Message
 
 from outrider.v1 import common_pb2, generation_pb2
+from services.engine.grammar import Grammar
 from services.engine.healing import Healing, plan_healing
 from services.engine.request import (
     Loop,
@@ -18,6 +19,7 @@ from services.engine.request import (
     SpeculationPolicy,
     StopConditions,
 )
+from services.rpc.convert.grammar import read_grammar
 from services.rpc.convert.prompts import read_prompt
 from services.rpc.errors import FingerprintMismatchError
 from services.rpc.limits import LIMITS, MAX_RECORDS_BYTES
@@ -62,6 +64,7 @@ def read_request(message: GenerationRequest, model: ServedModel, *, deadline: fl
         received=received,
         sampling=_read_sampling(message.sampling, model, found),
         stops=_read_stops(message.stop, model, found, room=model.context_length - len(prompt)),
+        grammar=_read_grammar(message, model, found),
         output=_read_output(message.output, model, found, is_whole=isinstance(message, generation_pb2.GenerateRequest)),
         speculation=_read_speculation(message.speculation, found),
         deadline=deadline,
@@ -89,6 +92,15 @@ def _read_healing(message: common_pb2.Prompt, prompt: tuple[int, ...], model: Se
     if not message.heal or not prompt:
         return None
     return plan_healing(prompt, model.tokenizer, vocab_size=model.config.vocab_size)
+
+
+def _read_grammar(message: GenerationRequest, model: ServedModel, found: Violations) -> Grammar | None:
+    if not message.HasField("grammar"):
+        return None
+    if message.prompt.heal:
+        found.add("prompt.heal", "is true", "false, or not set, with a grammar")
+        found.add("grammar", "is set", "not to be, with prompt.heal")
+    return read_grammar(message.grammar, model.grammars, found)
 
 
 def _read_request_id(message: GenerationRequest, found: Violations) -> str:

@@ -116,7 +116,7 @@ class _FinishReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FinishRe
     FINISH_REASON_DEADLINE: _FinishReason.ValueType  # 5
     """The deadline of the call came near. The text is what it would be with so many tokens for `max_tokens`."""
     FINISH_REASON_NO_CANDIDATES: _FinishReason.ValueType  # 6
-    """No token was left to draw: all of them were masked."""
+    """No token was left to draw: all of them were masked. With a `Grammar`, the text may be whole."""
     FINISH_REASON_INVALID_LOGITS: _FinishReason.ValueType  # 7
     """The model's logits were not numbers."""
     FINISH_REASON_TIME_LIMIT: _FinishReason.ValueType  # 8
@@ -140,7 +140,7 @@ FINISH_REASON_CONTEXT_LENGTH: FinishReason.ValueType  # 4
 FINISH_REASON_DEADLINE: FinishReason.ValueType  # 5
 """The deadline of the call came near. The text is what it would be with so many tokens for `max_tokens`."""
 FINISH_REASON_NO_CANDIDATES: FinishReason.ValueType  # 6
-"""No token was left to draw: all of them were masked."""
+"""No token was left to draw: all of them were masked. With a `Grammar`, the text may be whole."""
 FINISH_REASON_INVALID_LOGITS: FinishReason.ValueType  # 7
 """The model's logits were not numbers."""
 FINISH_REASON_TIME_LIMIT: FinishReason.ValueType  # 8
@@ -658,6 +658,80 @@ class OutputOptions(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__top_candidates) -> _WhichOneofReturnType__top_candidates | None: ...
 
 Global___OutputOptions: _TypeAlias = OutputOptions  # noqa: Y015
+
+@_typing.final
+class Grammar(_message.Message):
+    """What a generated text must follow, from its first byte on: tokens with which it no longer could are not drawn. The
+    raw log-probabilities are as without it.
+
+    End-of-sequence and stop tokens are drawn where the text may end, and only there; once nothing can follow, they are
+    all that is left. Where none may be drawn then (with `StopConditions.ignore_eos`, or before
+    `StopConditions.min_tokens`), the generation ends with FINISH_REASON_NO_CANDIDATES, as it does where a text becomes
+    too costly to follow. Stop strings, `max_tokens` and all other ends cut the text wherever it is.
+
+    Grammars are read by llguidance. One that it refuses, or that is too large for it, is INVALID_ARGUMENT with its
+    message. Not to be combined with `Prompt.heal`.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    JSON_SCHEMA_FIELD_NUMBER: _builtins.int
+    REGEX_FIELD_NUMBER: _builtins.int
+    LARK_FIELD_NUMBER: _builtins.int
+    CHOICE_FIELD_NUMBER: _builtins.int
+    json_schema: _builtins.str
+    """A JSON schema, as JSON. White space is allowed wherever JSON allows it; with
+    `"x-guidance": {"whitespace_flexible": false}` in the schema, nowhere.
+    """
+    regex: _builtins.str
+    """A regular expression, in the syntax of Rust's regex crate, for the whole text."""
+    lark: _builtins.str
+    """A context-free grammar in llguidance's dialect of Lark; its rule `start` is the whole text."""
+    @_builtins.property
+    def choice(self) -> Global___Choice:
+        """One of several texts."""
+
+    def __init__(
+        self,
+        *,
+        json_schema: _builtins.str = ...,
+        regex: _builtins.str = ...,
+        lark: _builtins.str = ...,
+        choice: Global___Choice | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["choice", b"choice", "json_schema", b"json_schema", "kind", b"kind", "lark", b"lark", "regex", b"regex"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["choice", b"choice", "json_schema", b"json_schema", "kind", b"kind", "lark", b"lark", "regex", b"regex"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["json_schema", "regex", "lark", "choice"]  # noqa: Y015
+    _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
+
+Global___Grammar: _TypeAlias = Grammar  # noqa: Y015
+
+@_typing.final
+class Choice(_message.Message):
+    """Texts to choose from."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEXTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def texts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """At least one; none is empty."""
+
+    def __init__(
+        self,
+        *,
+        texts: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["texts", b"texts"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Choice: _TypeAlias = Choice  # noqa: Y015
 
 @_typing.final
 class SpeculationPolicy(_message.Message):

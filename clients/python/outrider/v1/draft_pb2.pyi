@@ -261,6 +261,7 @@ class Open(_message.Message):
     PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
     MIN_TOKENS_FIELD_NUMBER: _builtins.int
     MASKED_TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    GRAMMAR_FIELD_NUMBER: _builtins.int
     sequence_id: _builtins.int
     """The target's name for it; never used twice on a stream."""
     prompt_tokens: _builtins.int
@@ -275,6 +276,12 @@ class Open(_message.Message):
     def masked_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The ids masked that long."""
 
+    @_builtins.property
+    def grammar(self) -> _common_pb2.Grammar:
+        """What the text follows: the draft predicts nothing that the grammar forbids. `masked_token_ids` may be drawn where
+        the text may end.
+        """
+
     def __init__(
         self,
         *,
@@ -283,10 +290,11 @@ class Open(_message.Message):
         prompt_tokens: _builtins.int = ...,
         min_tokens: _builtins.int = ...,
         masked_token_ids: _abc.Iterable[_builtins.int] | None = ...,
+        grammar: _common_pb2.Grammar | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["sampling", b"sampling"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["grammar", b"grammar", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["masked_token_ids", b"masked_token_ids", "min_tokens", b"min_tokens", "prompt_tokens", b"prompt_tokens", "sampling", b"sampling", "sequence_id", b"sequence_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["grammar", b"grammar", "masked_token_ids", b"masked_token_ids", "min_tokens", b"min_tokens", "prompt_tokens", b"prompt_tokens", "sampling", b"sampling", "sequence_id", b"sequence_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

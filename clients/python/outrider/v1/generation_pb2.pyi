@@ -32,6 +32,7 @@ class StreamGenerateRequest(_message.Message):
     SPECULATION_FIELD_NUMBER: _builtins.int
     CONTINUE_FROM_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
+    GRAMMAR_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """A name for the request in logs and answers. Default: one that the server makes."""
     @_builtins.property
@@ -58,6 +59,10 @@ class StreamGenerateRequest(_message.Message):
     def continue_from(self) -> _common_pb2.Continuation:
         """Takes up an interrupted generation."""
 
+    @_builtins.property
+    def grammar(self) -> _common_pb2.Grammar:
+        """What the text must follow. Default: nothing."""
+
     def __init__(
         self,
         *,
@@ -68,10 +73,11 @@ class StreamGenerateRequest(_message.Message):
         speculation: _common_pb2.SpeculationPolicy | None = ...,
         continue_from: _common_pb2.Continuation | None = ...,
         request_id: _builtins.str | None = ...,
+        grammar: _common_pb2.Grammar | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_request_id", b"_request_id", "continue_from", b"continue_from", "output", b"output", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_request_id", b"_request_id", "continue_from", b"continue_from", "grammar", b"grammar", "output", b"output", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_request_id", b"_request_id", "continue_from", b"continue_from", "output", b"output", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_request_id", b"_request_id", "continue_from", b"continue_from", "grammar", b"grammar", "output", b"output", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__request_id: _TypeAlias = _typing.Literal["request_id"]  # noqa: Y015
     _WhichOneofArgType__request_id: _TypeAlias = _typing.Literal["_request_id", b"_request_id"]  # noqa: Y015
@@ -333,6 +339,7 @@ class GenerateRequest(_message.Message):
     SPECULATION_FIELD_NUMBER: _builtins.int
     CONTINUE_FROM_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
+    GRAMMAR_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """A name for the request in logs and answers. Default: one that the server makes."""
     @_builtins.property
@@ -359,6 +366,10 @@ class GenerateRequest(_message.Message):
     def continue_from(self) -> _common_pb2.Continuation:
         """Takes up an interrupted generation; what is returned follows it."""
 
+    @_builtins.property
+    def grammar(self) -> _common_pb2.Grammar:
+        """What the text must follow. Default: nothing."""
+
     def __init__(
         self,
         *,
@@ -369,10 +380,11 @@ class GenerateRequest(_message.Message):
         speculation: _common_pb2.SpeculationPolicy | None = ...,
         continue_from: _common_pb2.Continuation | None = ...,
         request_id: _builtins.str | None = ...,
+        grammar: _common_pb2.Grammar | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_request_id", b"_request_id", "continue_from", b"continue_from", "output", b"output", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_request_id", b"_request_id", "continue_from", b"continue_from", "grammar", b"grammar", "output", b"output", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_request_id", b"_request_id", "continue_from", b"continue_from", "output", b"output", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_request_id", b"_request_id", "continue_from", b"continue_from", "grammar", b"grammar", "output", b"output", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__request_id: _TypeAlias = _typing.Literal["request_id"]  # noqa: Y015
     _WhichOneofArgType__request_id: _TypeAlias = _typing.Literal["_request_id", b"_request_id"]  # noqa: Y015
@@ -697,6 +709,7 @@ class Limits(_message.Message):
     MAX_REQUEST_ID_BYTES_FIELD_NUMBER: _builtins.int
     MAX_LOOP_WINDOW_FIELD_NUMBER: _builtins.int
     MAX_LOGITS_TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    MAX_GRAMMAR_BYTES_FIELD_NUMBER: _builtins.int
     max_stop_strings: _builtins.int
     """Entries of `StopConditions.strings`."""
     max_stop_string_bytes: _builtins.int
@@ -715,6 +728,8 @@ class Limits(_message.Message):
     """`Loop.window`."""
     max_logits_token_ids: _builtins.int
     """Entries of `OutputOptions.logits_token_ids`."""
+    max_grammar_bytes: _builtins.int
+    """Bytes of a `Grammar`, all of a `Choice` together."""
     def __init__(
         self,
         *,
@@ -727,10 +742,11 @@ class Limits(_message.Message):
         max_request_id_bytes: _builtins.int = ...,
         max_loop_window: _builtins.int = ...,
         max_logits_token_ids: _builtins.int = ...,
+        max_grammar_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_logit_biases", b"max_logit_biases", "max_logits_token_ids", b"max_logits_token_ids", "max_loop_window", b"max_loop_window", "max_predictions", b"max_predictions", "max_request_id_bytes", b"max_request_id_bytes", "max_stop_string_bytes", b"max_stop_string_bytes", "max_stop_strings", b"max_stop_strings", "max_stop_token_ids", b"max_stop_token_ids", "max_top_candidates", b"max_top_candidates"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_grammar_bytes", b"max_grammar_bytes", "max_logit_biases", b"max_logit_biases", "max_logits_token_ids", b"max_logits_token_ids", "max_loop_window", b"max_loop_window", "max_predictions", b"max_predictions", "max_request_id_bytes", b"max_request_id_bytes", "max_stop_string_bytes", b"max_stop_string_bytes", "max_stop_strings", b"max_stop_strings", "max_stop_token_ids", b"max_stop_token_ids", "max_top_candidates", b"max_top_candidates"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -29,7 +29,21 @@ DrawRow draw_row(const SamplingRow& row) {
             std::min<int64_t>(params.num_candidates, row.vocab_size),
             params.rank,
             params.entropy,
-            row.forced_id()};
+            row.forced_id(),
+            -1};
+}
+
+/// The masks of the rows that have one, behind one another; tells each row where its own begins.
+std::vector<uint32_t> gather_masks(const SamplingRow* rows, std::vector<DrawRow>* draws) {
+    std::vector<uint32_t> masks;
+    for (DrawRow& draw : *draws) {
+        if (rows->mask != nullptr) {
+            draw.mask = static_cast<int64_t>(masks.size());
+            masks.insert(masks.end(), rows->mask, rows->mask + num_mask_words(rows->vocab_size));
+        }
+        ++rows;
+    }
+    return masks;
 }
 
 /// The edits of one row, each token's once.
@@ -155,6 +169,7 @@ CudaRowSampler::CudaRowSampler(Stream& stream)
     : stream_(stream),
       rows_(stream),
       edits_(stream),
+      masks_(stream),
       drawn_(stream),
       parts_(stream),
       processed_(stream),
@@ -176,7 +191,9 @@ void CudaRowSampler::sample_some(const SamplingRow* rows, int64_t num_rows, RowS
     std::vector<DrawRow> params;
     std::transform(rows, rows + num_rows, std::back_inserter(params), draw_row);
     const Needs needs(params);
-    const DrawBatch batch = make_batch(params, rows->vocab_size, needs);
+    const std::vector<uint32_t> masks = gather_masks(rows, &params);
+    DrawBatch batch = make_batch(params, rows->vocab_size, needs);
+    batch.masks = masks_.upload(masks);
     const std::vector<Edit> edits = edits_of(rows, num_rows);
     process(stream_, batch, edits_.upload(edits), static_cast<int64_t>(edits.size()));
     find_maxima(stream_, batch, Stage::logits);

@@ -27,6 +27,7 @@ class CudaRowSampler final : public RowSampler {
     Stream& stream_;
     Memory<DrawRow> rows_;
     Memory<Edit> edits_;
+    Memory<uint32_t> masks_;
     Memory<DrawnRow> drawn_;
     Memory<BlockPart> parts_;
     Memory<float> processed_;

@@ -30,6 +30,7 @@ struct DrawRow {
     bool rank;
     bool entropy;
     int32_t forced_id;  // -1: a token is drawn
+    int64_t mask;            // where its own begins in the batch's masks; -1 where every token may be drawn
 
     /// Whether top-k or top-p cuts it off behind a certain candidate.
     OUTRIDER_HOST_DEVICE bool is_cut() const { return !greedy && (top_k > 0 || top_p < 1); }
@@ -79,13 +80,14 @@ struct BlockPart {
 
 /// Memory of the device.
 struct DrawBatch {
-    const DrawRow* rows;  // [num_rows]
-    DrawnRow* drawn;      // [num_rows]
-    BlockPart* parts;     // [num_rows, num_blocks]
-    float* processed;     // [num_rows, vocab_size]
-    float* distribution;  // [num_rows, vocab_size]
-    Scored* ranked;       // [num_rows, ranked_size], in the order of candidates
-    double* weights;      // [num_rows, ranked_size], of the ranked
+    const DrawRow* rows;    // [num_rows]
+    DrawnRow* drawn;        // [num_rows]
+    BlockPart* parts;       // [num_rows, num_blocks]
+    float* processed;       // [num_rows, vocab_size]
+    float* distribution;    // [num_rows, vocab_size]
+    Scored* ranked;         // [num_rows, ranked_size], in the order of candidates
+    double* weights;        // [num_rows, ranked_size], of the ranked
+    const uint32_t* masks;  // of the rows that have one, each of num_mask_words(vocab_size)
     int64_t num_rows;
     int64_t vocab_size;
     int64_t ranked_size;  // a power of two

@@ -8,8 +8,10 @@ struct CopyLogit {
     DrawBatch batch;
 
     __device__ void operator()(int64_t index) const {
-        const int64_t row = index / batch.vocab_size;
-        batch.processed[index] = batch.rows[row].logits[index % batch.vocab_size];
+        const DrawRow& row = batch.rows[index / batch.vocab_size];
+        const int64_t token_id = index % batch.vocab_size;
+        const bool is_allowed = row.mask < 0 || may_draw(batch.masks + row.mask, token_id);
+        batch.processed[index] = is_allowed ? row.logits[token_id] : -kInfinity;  // whatever is added to it
     }
 };
 

@@ -1,4 +1,5 @@
-// Processing: penalties, logit bias, the mask of stop ids, and the temperature.
+// Processing: the mask of what may be drawn, penalties, logit bias, the mask of stop ids, and the
+// temperature.
 #pragma once
 
 #include <cstdint>

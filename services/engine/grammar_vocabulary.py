@@ -1,0 +1,27 @@
+"""GrammarVocabulary: a tokenizer as llguidance wants to see it."""
+
+from collections.abc import Callable
+
+from services.engine.tokenizer import Tokenizer
+
+
+class GrammarVocabulary:
+    """The bytes of every id of a model, and how a text that a grammar leaves no choice about is cut into tokens."""
+
+    is_tokenizer_wrapper = True
+    bos_token_id = None
+    eos_token_id = None  # the library then adds an id of its own behind the last, which stands for the end of a text
+
+    def __init__(self, tokenizer: Tokenizer, *, vocab_size: int) -> None:
+        self.tokens = [tokenizer.token_bytes(token_id) for token_id in range(vocab_size)]
+        self.special_token_ids = sorted(token_id for token_id in tokenizer.special_ids if token_id < vocab_size)
+        self.cut_greedily: Callable[[str], list[int]] | None = None
+        self._tokenizer = tokenizer
+
+    def __call__(self, text: str) -> list[int]:
+        """Cut a text as the tokenizer would; greedily where that adds or changes a byte, such as a space before it."""
+        ids = self._tokenizer.encode(text, add_special_tokens=False, parse_special=False)
+        if b"".join(map(self._tokenizer.token_bytes, ids)) == text.encode():
+            return ids
+        assert self.cut_greedily is not None
+        return self.cut_greedily(text)

@@ -1,0 +1,68 @@
+"""Grammars for tests, and texts that follow them at random."""
+
+import functools
+import json
+import random
+
+import numpy as np
+
+from services.engine.grammar import Grammar
+from services.engine.grammar_compiler import GrammarCompiler
+from services.engine.grammar_source import GrammarKind, GrammarSource
+from services.engine.grammar_state import GrammarState
+from services.engine.tokenizer import Tokenizer
+
+SCHEMA = json.dumps(
+    {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "maxLength": 12},
+            "kind": {"enum": ["circle", "square"]},
+            "sizes": {"type": "array", "items": {"type": "integer"}, "maxItems": 3},
+        },
+        "required": ["name", "kind", "sizes"],
+        "additionalProperties": False,
+        "x-guidance": {"whitespace_flexible": False},
+    }
+)
+SOURCES = {
+    "json_schema": GrammarSource(GrammarKind.JSON_SCHEMA, (SCHEMA,)),
+    "any json": GrammarSource(GrammarKind.JSON_SCHEMA, ("{}",)),
+    "regex": GrammarSource(GrammarKind.REGEX, (r"(ab|abc(d|é)*)+ [0-9]{2,4}!?",)),
+    "lark": GrammarSource(
+        GrammarKind.LARK, ('start: expr\nexpr: /[0-9]{1,3}/ | "(" expr ("+" | " minus ") expr ")" | /[a-z]+/\n',)
+    ),
+    "choice": GrammarSource(GrammarKind.CHOICE, ("yes", "yes, of course", "no\n", "a.b|c (d) $1", "\\d é 東")),
+}
+
+
+@functools.cache
+def compiler(tokenizer: Tokenizer, vocab_size: int) -> GrammarCompiler:
+    """The compiler of a vocabulary, made once."""
+    return GrammarCompiler(tokenizer, vocab_size=vocab_size)
+
+
+def compiled(name: str, tokenizer: Tokenizer, vocab_size: int) -> Grammar:
+    """One of SOURCES."""
+    return compiler(tokenizer, vocab_size).compile(SOURCES[name])
+
+
+def allowed(mask: np.ndarray, vocab_size: int) -> list[int]:
+    """The ids whose bits are set in one row."""
+    return np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little")[:vocab_size]).tolist()
+
+
+def random_walk(
+    state: GrammarState, chance: random.Random, vocab_size: int, *, stop_id: int, length: int
+) -> tuple[list[int], list[np.ndarray]]:
+    """A random text of at most so many tokens: its ids, less the stop, and the mask before each and behind the last."""
+    token_ids: list[int] = []
+    masks = [state.masks()[0]]
+    while len(token_ids) < length:
+        token_id = chance.choice(allowed(masks[-1], vocab_size))
+        if token_id == stop_id:
+            break
+        state.advance([token_id])
+        token_ids.append(token_id)
+        masks.append(state.masks()[0])
+    return token_ids, masks

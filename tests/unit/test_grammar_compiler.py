@@ -1,0 +1,70 @@
+"""GrammarCompiler: what cannot be followed is refused with the reason; of a choice each text is, and no other."""
+
+import random
+
+import pytest
+
+from services.engine.grammar_compiler import GrammarError
+from services.engine.grammar_source import GrammarKind, GrammarSource
+from services.engine.grammar_vocabulary import GrammarVocabulary
+from services.engine.tokenizer import Tokenizer
+from tests.grammars import SOURCES, compiled, compiler, random_walk
+from tests.unit.sequences import END, VOCAB_SIZE, byte_tokenizer
+
+BAD = {
+    "no json": (GrammarKind.JSON_SCHEMA, "{", "Expecting property name"),
+    "deep json": (GrammarKind.JSON_SCHEMA, "[" * 50_000, "nested too deeply"),
+    "a json list": (GrammarKind.JSON_SCHEMA, "[]", "must be an object or boolean"),
+    "an unknown type": (GrammarKind.JSON_SCHEMA, '{"type": "colour"}', "colour"),
+    "a schema from elsewhere": (GrammarKind.JSON_SCHEMA, '{"$ref": "http://x/y"}', "does not fetch"),
+    "a schema for nothing": (GrammarKind.JSON_SCHEMA, "false", "Unsatisfiable"),
+    "an endless schema": (GrammarKind.JSON_SCHEMA, '{"$ref": "#"}', "no text follows it"),
+    "an open group": (GrammarKind.REGEX, "a(", "unclosed group"),
+    "a look-ahead": (GrammarKind.REGEX, "(?=a)b", "look-around"),
+    "deep groups": (GrammarKind.REGEX, "(" * 30_000, "at 1"),
+    "an unknown rule": (GrammarKind.LARK, "start: x", "unknown name"),
+    "deep rules": (GrammarKind.LARK, "start: " + "(" * 30_000, "too deeply nested"),
+}
+
+
+@pytest.mark.parametrize(("kind", "text", "message"), BAD.values(), ids=BAD)
+def test_the_reason_of_a_refusal_is_told_in_short(kind, text, message):
+    with pytest.raises(GrammarError, match=message) as caught:
+        compiler(byte_tokenizer(), VOCAB_SIZE).compile(GrammarSource(kind, (text,)))
+    assert len(str(caught.value)) <= 500
+
+
+def test_a_grammar_is_compiled_once_and_its_states_are_apart():
+    grammar = compiled("regex", byte_tokenizer(), VOCAB_SIZE)
+    same = GrammarSource(GrammarKind.REGEX, (*SOURCES["regex"].texts,))
+    assert compiler(byte_tokenizer(), VOCAB_SIZE).compile(same) is grammar
+    first, second = (grammar.begin(stop_ids=[END]) for _ in range(2))
+    first.advance(b"ab")
+    assert (first.num_tokens, second.num_tokens) == (2, 0)
+    assert not (first.masks() == second.masks()).all()
+
+
+def test_each_text_of_a_choice_can_be_written_and_no_other():
+    grammar, texts = compiled("choice", byte_tokenizer(), VOCAB_SIZE), SOURCES["choice"].texts
+    written = set()
+    for seed in range(60):
+        tokens, _ = random_walk(grammar.begin(stop_ids=[END]), random.Random(seed), VOCAB_SIZE, stop_id=END, length=100)
+        written.add(bytes(tokens).decode())
+    assert written == set(texts)
+
+
+class PrefixingTokenizer(Tokenizer):
+    """Puts a space before every text, as some tokenizers do."""
+
+    def encode(self, text, **options):
+        return super().encode(" " + text, **options)
+
+
+def test_a_forced_text_is_cut_byte_for_byte_where_the_tokenizer_would_change_it():
+    vocabulary = GrammarVocabulary(byte_tokenizer(), vocab_size=VOCAB_SIZE)
+    assert vocabulary("true") == [*b"true"]
+    description = byte_tokenizer()._description
+    prefixing = compiler(PrefixingTokenizer(description), VOCAB_SIZE)
+    state = prefixing.compile(GrammarSource(GrammarKind.CHOICE, ("true",))).begin(stop_ids=[END])
+    tokens, _ = random_walk(state, random.Random(0), VOCAB_SIZE, stop_id=END, length=10)
+    assert bytes(tokens) == b"true"
