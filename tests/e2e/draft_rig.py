@@ -189,11 +189,15 @@ def assert_same(result: Result, alone: Result) -> None:
     assert result.resumed == 0
 
 
-def assert_counts(result: Result) -> None:
+def assert_counts(*results: Result) -> None:
     """There were enough predictions for the equality to mean something, right ones and wrong ones."""
-    assert result.speculation.predicted >= 50
-    assert 0 < result.speculation.accepted < result.speculation.predicted
-    assert result.speculation.no_speculation_reason is None
+    figures = [result.speculation for result in results]
+    num_predicted, num_accepted = (
+        sum(each) for each in zip(*((f.predicted, f.accepted) for f in figures), strict=True)
+    )
+    assert num_predicted >= 50 * len(results)
+    assert 0 < num_accepted < num_predicted
+    assert {each.no_speculation_reason for each in figures} == {None}
 
 
 def accepted_behind(result: Result, num_tokens: int) -> int:
