@@ -7,12 +7,24 @@ from typing import cast
 
 import grpc
 
-from outrider import Client, GenerateOptions, InvalidArgument, Message, OutriderError, Prompt, Result, Token
+from outrider import Client, GenerateOptions, InvalidArgument, Loop, Message, OutriderError, Prompt, Result
+from services.cli import token_table
 from services.cli.figures import figures
 from services.cli.terminal import Terminal
 
 _INTERRUPTED, _UNREAD = 130, 141  # as shells report a process that SIGINT or SIGPIPE ended
-_OPTIONS = ("max_tokens", "min_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "ignore_eos", "logprobs")
+_OPTIONS = (
+    *("max_tokens", "min_tokens", "temperature", "top_k", "top_p", "min_p", "seed"),
+    *("ignore_eos", "include_stop", "time_limit", "heal", "lookup"),
+    *("top_candidates", "prompt_logprobs"),
+)
+_FLAGS = {
+    "heal": "draw the end of the prompt's last word anew, with what begins as it does",
+    "ignore-eos": "go on after an end-of-sequence token",
+    "include-stop": "show what ended the text",
+    "logprobs": "list every token with its log-probabilities, its rank, and the entropy that it was drawn at",
+    "prompt-logprobs": "list the tokens of the prompt too",
+}
 _RETRIES = 5  # of an address that does not answer, about three seconds
 
 
@@ -30,8 +42,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     for name in ("temperature", "top-p", "min-p"):
         parser.add_argument(f"--{name}", type=float, metavar="X")
     parser.add_argument("--stop", action="append", metavar="TEXT", help="end before this text; several may be given")
-    parser.add_argument("--ignore-eos", action="store_true", default=None, help="go on after an end-of-sequence token")
-    parser.add_argument("--logprobs", action="store_true", default=None, help="list every token with its probability")
+    parser.add_argument(
+        "--stop-on-loop",
+        nargs=2,
+        type=int,
+        metavar=("WINDOW", "REPETITIONS"),
+        help="end when the last WINDOW tokens repeat one run of tokens so often",
+    )
+    parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="have the server end the text after it")
+    parser.add_argument(
+        "--no-lookup",
+        dest="lookup",
+        action="store_false",
+        default=None,
+        help="do not predict the text from its repetitions",
+    )
+    for name, description in _FLAGS.items():
+        parser.add_argument(f"--{name}", action="store_true", default=None, help=description)
+    parser.add_argument("--top-candidates", type=int, metavar="N", help="list the N best candidates below every token")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -54,9 +82,10 @@ def run(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         out.text("\n")
         return _INTERRUPTED
-    if arguments.logprobs:
-        for token in result.tokens:
-            out.text(_describe(token))
+    if tokens := (*result.prompt_records, *result.tokens):
+        out.heading(token_table.HEADING)
+        for row in token_table.rows(tokens):
+            out.text(f"{row}\n")
     err.note(figures(result))
     return 0
 
@@ -81,9 +110,7 @@ def _prompt(arguments: argparse.Namespace) -> Prompt:
 
 def _options(arguments: argparse.Namespace) -> GenerateOptions:
     options = {name: getattr(arguments, name) for name in _OPTIONS}
-    return cast(GenerateOptions, {"stop": arguments.stop, **options})
-
-
-def _describe(token: Token) -> str:
-    raw, processed = token.raw_logprob, token.processed_logprob
-    return f"{token.id:>7}  {raw:>9.4f}  {processed:>9.4f}  {token.text!r}\n"
+    is_listed = bool(arguments.logprobs or arguments.prompt_logprobs or arguments.top_candidates)
+    loop = arguments.stop_on_loop and Loop(*arguments.stop_on_loop)
+    told = dict.fromkeys(("logprobs", "rank", "entropy"), is_listed or None)
+    return cast(GenerateOptions, {"stop": arguments.stop, "stop_on_loop": loop, **told, **options})

@@ -32,8 +32,8 @@ class PromptRecords:
         end = min(first_row + num_rows + 1, self._num_prompt)
         return tokens[max(first_row + 1, self._num_told) : end]
 
-    def complete(self, tokens: list[int], told: Iterable[TokenRecord]) -> tuple[TokenRecord, ...]:
-        """Count the records of the tokens that come next, and put that of the first token before them."""
+    def take(self, told: Iterable[TokenRecord], tokens: list[int]) -> tuple[TokenRecord, ...]:
+        """Take the records of the tokens that come next, and return them with that of the first token before them."""
         first = () if self._num_told else (TokenRecord(tokens[0]),)
         records = (*first, *told)
         self._num_told += len(records)

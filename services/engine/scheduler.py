@@ -101,7 +101,7 @@ class Scheduler:
         for sequence in ready:
             decodes_left -= sequence.num_pending == 1
             num_tokens = min(sequence.num_pending, self._config.prefill_chunk, budget - decodes_left)
-            if sequence.is_telling:
+            if sequence.is_telling and sequence.num_pending > 1:
                 num_tokens = min(num_tokens, telling_budget)
             if num_tokens <= 0 or sequence not in self.running:  # the latter: preempted by an older one just now
                 continue

@@ -128,7 +128,7 @@ class Sequence:
         but not settled yet.
         """
         if not self.timings.prefilled:
-            records = () if self.prompt_records is None else self.prompt_records.complete(self.tokens, told)
+            records = () if self.prompt_records is None else self.prompt_records.take(told, self.tokens)
             total = self.num_prompt + len(self.request.received)
             self._stream.put(Progress(self.num_computed + num_new, total, records))
 

@@ -19,6 +19,8 @@ SETTINGS = [
     {"temperature": 0.0, "frequency_penalty": 0.5, "presence_penalty": 0.5, "min_tokens": 20},
 ]
 
+TOLD = {"rank": True, "entropy": True, "logits": True, "prompt_logprobs": True}
+
 
 @pytest.fixture(scope="module")
 def target() -> Iterator[RunningTarget]:
@@ -32,9 +34,9 @@ def target() -> Iterator[RunningTarget]:
 
 def answer(client: Client, index: int) -> tuple[object, ...]:
     prompt = list(range(10 + index, 60 + 5 * index))
-    options = {"max_tokens": 24, "ignore_eos": True, "logprobs": True, "top_candidates": 3, **SETTINGS[index]}
+    options = {"max_tokens": 24, "ignore_eos": True, "top_candidates": 3, **TOLD, **SETTINGS[index]}
     result = client.generate(prompt, **options)
-    return result.token_ids, result.tokens, result.text, result.finish_reason
+    return result.token_ids, result.tokens, result.text, result.finish_reason, result.prompt_records
 
 
 def test_answers_do_not_depend_on_their_company(target: RunningTarget):

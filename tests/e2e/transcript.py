@@ -63,9 +63,8 @@ class Transcript:
         return asdict(self)
 
     def cut(self, num_tokens: int, num_characters: int) -> "Transcript":
-        """The beginning of it, without an end."""
-        text = self.text[:num_characters]
-        return Transcript(self.token_ids[:num_tokens], self.records[:num_tokens], text, "", None, self.prompt)
+        """The beginning of the answer, without an end."""
+        return Transcript(self.token_ids[:num_tokens], self.records[:num_tokens], self.text[:num_characters], "", None)
 
     def difference(self, other: "Transcript") -> str | None:
         """The first difference in words; None if there is none."""

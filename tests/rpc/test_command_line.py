@@ -15,6 +15,7 @@ import grpc
 import pytest
 
 import outrider
+from services.cli.token_table import HEADING
 from tests.checkpoints import CONTEXT_LENGTH
 from tests.rpc.predictors import SlowPredictor
 from tests.rpc.requests import PROMPT
@@ -82,8 +83,37 @@ def test_generate_prints_the_text_and_then_the_figures(target: RunningTarget) ->
 def test_generate_lists_tokens_with_their_probabilities(target: RunningTarget) -> None:
     done = generate(target, "--ignore-eos", "--logprobs", PROMPT)
     assert done.returncode == 0
-    rows = re.findall(r"^ *\d+ +-?\d+\.\d{4} +-?\d+\.\d{4}  '.*'$|^ *\d+ .*\"$", done.stdout, re.MULTILINE)
-    assert len(rows) == 24
+    row = r"^ *\d+  +-?\d+\.\d{4}  +-?\d+\.\d{4} +\d+  +\d+\.\d{4}  ['\"].*['\"]$"
+    assert len(re.findall(row, done.stdout, re.MULTILINE)) == 24
+
+
+def test_generate_lists_the_prompt_and_the_candidates(target: RunningTarget) -> None:
+    options = ["--ignore-eos", "--prompt-logprobs", "--top-candidates", "2"]
+    lines = generate(target, *options, "import os").stdout.splitlines()
+    with outrider.Client(target.address) as client:
+        expected = client.generate(
+            "import os", max_tokens=24, seed=5, ignore_eos=True, prompt_logprobs=True, top_candidates=2
+        )
+    table = lines[lines.index(HEADING) + 1 :]
+    tokens = (*expected.prompt_records, *expected.tokens)
+    assert len(table) == sum(1 + len(token.candidates) for token in tokens)
+    assert table[0].split()[:5] == [str(expected.prompt_records[0].id), *"----"]
+    assert table[1].split()[:2] == [str(tokens[1].id), f"{tokens[1].raw_logprob:.4f}"]
+    assert table[2].split()[:2] == [str(tokens[1].candidates[0].id), f"{tokens[1].candidates[0].raw_logprob:.4f}"]
+
+
+def test_generate_ends_as_it_is_told(target: RunningTarget) -> None:
+    loop = generate(target, "--ignore-eos", "--stop-on-loop", "4", "9", PROMPT)
+    assert loop.stderr.splitlines() == ["stop.loop.window is 4; allowed: at least 9, at most 4096"]
+    limit = generate(target, "--time-limit", "0", "--no-lookup", PROMPT)
+    assert limit.stderr.splitlines() == ["stop.time_limit is 0; allowed: above 0, finite"]
+    with outrider.Client(target.address) as client:
+        stop = client.generate(PROMPT, max_tokens=24, seed=5, ignore_eos=True).text[4:8]
+        healed = client.generate(
+            PROMPT, max_tokens=24, seed=5, ignore_eos=True, heal=True, stop=stop, include_stop=True
+        )
+    options = ["--ignore-eos", "--heal", "--include-stop", "--stop", stop]
+    assert generate(target, *options, PROMPT).stdout == healed.text + "\n"
 
 
 def test_generate_sends_a_conversation(target: RunningTarget) -> None:

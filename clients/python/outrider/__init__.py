@@ -24,11 +24,10 @@ from outrider.errors import (
 )
 from outrider.request import Conversation, GenerateOptions, Prompt
 from outrider.stream import Stream
+from outrider.token_record import Candidate, Dtype, PredictionSource, Tensor, Token
 from outrider.types import (
-    Candidate,
     Chunk,
     Decoding,
-    Dtype,
     Encoding,
     FingerprintParts,
     FinishReason,
@@ -39,16 +38,13 @@ from outrider.types import (
     NoSpeculationReason,
     PassReport,
     PositionAcceptance,
-    PredictionSource,
     Prefill,
     Received,
     Result,
     SourceStats,
     Speculation,
     Started,
-    Tensor,
     Timings,
-    Token,
     Usage,
 )
 

@@ -11,7 +11,15 @@ from outrider.response import (
     parse_usage,
 )
 from outrider.retry import Attempts
-from outrider.types import Chunk, PassReport, Prefill, Received, Result, Started, Token
+from outrider.token_record import Token
+from outrider.types import (
+    Chunk,
+    PassReport,
+    Prefill,
+    Received,
+    Result,
+    Started,
+)
 from outrider.v1 import generation_pb2
 
 

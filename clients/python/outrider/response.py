@@ -2,11 +2,10 @@
 
 from google.protobuf.duration_pb2 import Duration
 
+from outrider.token_record import Candidate, Dtype, PredictionSource, Tensor, Token
 from outrider.types import (
-    Candidate,
     Chunk,
     Decoding,
-    Dtype,
     Encoding,
     FingerprintParts,
     FinishReason,
@@ -15,14 +14,11 @@ from outrider.types import (
     NoSpeculationReason,
     PassReport,
     PositionAcceptance,
-    PredictionSource,
     Prefill,
     SourceStats,
     Speculation,
     Started,
-    Tensor,
     Timings,
-    Token,
     Usage,
 )
 from outrider.v1 import common_pb2, generation_pb2

@@ -57,8 +57,7 @@ int32_t draw_token(const SamplingRow& row, const Distribution& distribution) {
 
 /// Fills in the asked log-probabilities and candidates.
 void record_logprobs(const SamplingRow& row, const float* processed, const Distribution& distribution,
-                     float raw_best, RowScratch* scratch, RowSample* sample) {
-    const double raw_norm = log_sum_exp(row.logits, row.vocab_size, raw_best);
+                     double raw_norm, RowScratch* scratch, RowSample* sample) {
     const double norm = distribution.values == row.logits
                             ? raw_norm
                             : log_sum_exp(distribution.values, row.vocab_size, distribution.maximum.value);
@@ -77,13 +76,24 @@ void record_logprobs(const SamplingRow& row, const float* processed, const Distr
     }
 }
 
-/// Fills in what else is asked of the model's logits.
-void record_shape(const SamplingRow& row, float raw_best, RowSample* sample) {
-    if (row.params().rank) {
-        sample->rank = rank_of(sample->token_id, row.logits, row.vocab_size);
+/// Fills in all that is asked of the token.
+void record(const SamplingRow& row, const float* processed, const Distribution& distribution, float raw_best,
+            RowScratch* scratch, RowSample* sample) {
+    const SamplingParams& params = row.params();
+    const bool asks_logprobs = params.logprobs || params.num_candidates > 0;
+    if (asks_logprobs || params.entropy) {
+        const double sum = sum_exp(row.logits, row.vocab_size, raw_best);
+        if (asks_logprobs) {
+            const double raw_norm = static_cast<double>(raw_best) + portable_log(sum);
+            record_logprobs(row, processed, distribution, raw_norm, scratch, sample);
+        }
+        if (params.entropy) {
+            const double weighted_sum = sum_weighted_exp(row.logits, row.vocab_size, raw_best);
+            sample->entropy = static_cast<float>(entropy_of(sum, weighted_sum));
+        }
     }
-    if (row.params().entropy) {
-        sample->entropy = static_cast<float>(entropy(row.logits, row.vocab_size, raw_best));
+    if (params.rank) {
+        sample->rank = rank_of(sample->token_id, row.logits, row.vocab_size);
     }
 }
 
@@ -108,10 +118,7 @@ RowSample sample_row(const SamplingRow& row, RowScratch* scratch) {
                  &scratch->ranked);
     }
     sample.token_id = draw_token(row, distribution);
-    if (params.logprobs || params.num_candidates > 0) {
-        record_logprobs(row, processed, distribution, raw.value, scratch, &sample);
-    }
-    record_shape(row, raw.value, &sample);
+    record(row, processed, distribution, raw.value, scratch, &sample);
     return sample;
 }
 

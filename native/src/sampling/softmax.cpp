@@ -80,8 +80,4 @@ double log_sum_exp(const float* values, int count, float best) {
     return static_cast<double>(best) + portable_log(sum_exp(values, count, best));
 }
 
-double entropy(const float* values, int count, float best) {
-    return entropy_of(sum_exp(values, count, best), sum_weighted_exp(values, count, best));
-}
-
 }  // namespace outrider

@@ -42,6 +42,4 @@ inline double entropy_of(double sum, double weighted_sum) {
     return portable_log(sum) - weighted_sum / sum;
 }
 
-double entropy(const float* values, int count, float best);
-
 }  // namespace outrider
