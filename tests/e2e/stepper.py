@@ -157,7 +157,11 @@ def request(prompt: Tokens[int], **fields: Any) -> Request:
         **dict.fromkeys(SamplingParams.__dataclass_fields__, "sampling"),
         **dict.fromkeys(StopConditions.__dataclass_fields__, "stops"),
     }
-    top = {name: fields.pop(name) for name in ("healing", "received", "deadline", "request_id") if name in fields}
+    top = {
+        name: fields.pop(name)
+        for name in ("healing", "grammar", "received", "deadline", "request_id")
+        if name in fields
+    }
     if predictions := fields.pop("num_predictions", 0):
         parts["speculation"] = {"mode": SpeculationMode.ALWAYS, "num_predictions": predictions}
     for name, value in fields.items():
