@@ -3,6 +3,8 @@
 import functools
 import json
 import random
+import re
+from typing import Any
 
 import numpy as np
 
@@ -30,10 +32,44 @@ SOURCES = {
     "any json": GrammarSource(GrammarKind.JSON_SCHEMA, ("{}",)),
     "regex": GrammarSource(GrammarKind.REGEX, (r"(ab|abc(d|é)*)+ [0-9]{2,4}!?",)),
     "lark": GrammarSource(
-        GrammarKind.LARK, ('start: expr\nexpr: /[0-9]{1,3}/ | "(" expr ("+" | " minus ") expr ")" | /[a-z]+/\n',)
+        GrammarKind.LARK, ('start: expr\nexpr: /[0-9]{1,3}/ | "(" expr ("+" | " minus ") expr ")" | /[a-z]{1,4}/\n',)
     ),
     "choice": GrammarSource(GrammarKind.CHOICE, ("yes", "yes, of course", "no\n", "a.b|c (d) $1", "\\d é 東")),
 }
+
+
+def follows(name: str, text: str) -> bool:
+    """Whether a whole text is one of a grammar's, by other means than ours."""
+    source = SOURCES[name].texts
+    match name:
+        case "json_schema":
+            return _is_of_schema(json.loads(text))
+        case "any json":
+            json.loads(text)
+            return True
+        case "regex":
+            return re.fullmatch(source[0], text) is not None
+        case "lark":
+            return _is_expression(text)
+    return text in source
+
+
+def _is_of_schema(value: dict[str, Any]) -> bool:
+    return (
+        [*value] == ["name", "kind", "sizes"]
+        and isinstance(value["name"], str)
+        and len(value["name"]) <= 12
+        and value["kind"] in {"circle", "square"}
+        and all(isinstance(size, int) for size in value["sizes"])
+        and len(value["sizes"]) <= 3
+    )
+
+
+def _is_expression(text: str) -> bool:
+    text = re.sub(r"[0-9]{1,3}|[a-z]{1,4}", "e", text.replace(" minus ", "+"))
+    while (shorter := text.replace("(e+e)", "e")) != text:
+        text = shorter
+    return text == "e"
 
 
 @functools.cache

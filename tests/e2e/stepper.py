@@ -161,7 +161,8 @@ def request(prompt: Tokens[int], **fields: Any) -> Request:
         **dict.fromkeys(SamplingParams.__dataclass_fields__, "sampling"),
         **dict.fromkeys(StopConditions.__dataclass_fields__, "stops"),
     }
-    top = {name: fields.pop(name) for name in ("healing", "received", "deadline", "request_id") if name in fields}
+    top_level = ("healing", "grammar", "received", "deadline", "request_id")
+    top = {name: fields.pop(name) for name in top_level if name in fields}
     prompt_logprobs = fields.pop("prompt_logprobs", True)
     if predictions := fields.pop("num_predictions", 0):
         parts["speculation"] = {"mode": SpeculationMode.ALWAYS, "num_predictions": predictions}

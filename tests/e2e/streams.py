@@ -18,6 +18,13 @@ _INTRUDER_PROMPT, _INTRUDER_TOKENS = 150, 100
 _STOP_CHARACTERS = 3
 _VOCABULARY = range(4, 500)  # of the random checkpoints, less control tokens and padding
 
+ENDLESS = r"""
+start: entry+
+entry: "- " name " = " value ";" "\n"?
+value: name | /[0-9]{1,4}/ | "[" value (", " value)* "]" | "\"" /[^"\\\n]{0,12}/ "\""
+name: /[a-z_]{1,9}/
+"""  # a grammar that lets no text end, in some places of one token, in others of many
+
 _SAMPLING: dict[str, dict[str, Any]] = {
     "greedy": {"temperature": 0.0},
     "nucleus": {"temperature": 0.7, "top_p": 0.9},
@@ -29,6 +36,7 @@ _SAMPLING: dict[str, dict[str, Any]] = {
         "logit_bias": {20: 2.0, 45: -3.0, 46: float("-inf"), 300: 1.5},
     },
 }
+_SAMPLING["grammar"] = {"temperature": 0.9, "lark": ENDLESS}
 _SAMPLING["stopped"] = _SAMPLING["nucleus"]  # with a stop string out of what "nucleus" says
 _TOLD = {"penalised": {"rank": True, "entropy": True, "logits": True, "prompt_logprobs": True}}  # all there is
 
