@@ -24,9 +24,9 @@ def load_decoder(
         decoder = Decoder(device, decoder_config(checkpoint.config), weights=weights, kv=kv, num_blocks=num_blocks)
     except ValueError as error:
         raise CheckpointError(f"{checkpoint.folder}: {error}") from error
-    for name, values in checkpoint.weights():
+    for name, first_row, values in checkpoint.pieces():
         try:
-            decoder.load(name, values)
+            decoder.load_rows(name, first_row, values)
         except ValueError as error:
             raise CheckpointError(f"{checkpoint.folder}: weight {name!r}: {error}") from error
     if missing := decoder.missing_weights():

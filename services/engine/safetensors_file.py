@@ -38,7 +38,8 @@ class SafetensorsFile:
     def __init__(self, path: Path) -> None:
         """Map the file and check its whole header; raises CheckpointError naming the file and the tensor."""
         self.path = path
-        self._bytes = _map(path)
+        self._map = _map(path)
+        self._bytes = np.frombuffer(self._map, dtype=np.uint8)
         header = self._read_header()
         self._data = self._bytes[_PREFIX_BYTES + self._header_bytes() :]
         self._tensors = {name: self._parse(name, entry) for name, entry in header.items() if name != "__metadata__"}
@@ -61,6 +62,10 @@ class SafetensorsFile:
         info = self._tensors[name]
         view = self._data[info.begin : info.end].view(DTYPES[info.dtype]).reshape(info.shape)
         return view if view.flags.aligned else view.copy()
+
+    def release(self) -> None:
+        """Give back the memory of all that has been read; views stay valid and are read anew when used."""
+        self._map.madvise(mmap.MADV_DONTNEED)
 
     def _header_bytes(self) -> int:
         return int.from_bytes(self._bytes[:_PREFIX_BYTES].tobytes(), "little")
@@ -125,10 +130,10 @@ def to_float32(values: NDArray[Any]) -> NDArray[np.float32]:
     return values.astype(np.float32)
 
 
-def _map(path: Path) -> NDArray[np.uint8]:
+def _map(path: Path) -> mmap.mmap:
     try:
         with path.open("rb") as file:
-            return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype=np.uint8)
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except FileNotFoundError as error:
         raise CheckpointError(f"{path}: no such file") from error
     except (OSError, ValueError) as error:  # mmap refuses an empty file with a ValueError

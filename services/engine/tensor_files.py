@@ -47,6 +47,10 @@ class TensorFiles:
         """Return one tensor as a read-only view of its file."""
         return self._files[name].tensor(name)
 
+    def release(self, name: str) -> None:
+        """Give back the memory that one tensor's file takes up since it has been read; views stay valid."""
+        self._files[name].release()
+
 
 def _open_shards(folder: Path) -> dict[str, SafetensorsFile]:
     index = JsonFields.from_file(folder / _INDEX)

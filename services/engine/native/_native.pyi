@@ -135,6 +135,12 @@ class Decoder:
         wrong shape.
         """
 
+    def load_rows(self, name: str, first_row: int, values: NDArray[np.generic]) -> None:
+        """Pack some rows of one weight, so that its source need not be in memory all at once.
+
+        Parts come in order, and first_row 0 begins anew. Raises ValueError as `load` does, and for rows out of order.
+        """
+
     def missing_weights(self) -> list[str]:
         """Canonical names not loaded yet; forward raises RuntimeError while there are any."""
 
