@@ -160,6 +160,27 @@ void DecoderWeights::store(Slot& slot, int64_t first_row, int64_t rows, const vo
     slot.loaded_rows = first_row + rows;
 }
 
+std::vector<std::pair<std::string, PackedBytes>> DecoderWeights::packed() {
+    std::vector<std::pair<std::string, PackedBytes>> memory;
+    for (const Slot& slot : slots_) {
+        if (!slot.matrix) {
+            memory.push_back({slot.name, {slot.vector, slot.shape[0] * sizeof(float)}});
+        } else if (slot.first_row == 0) {
+            memory.push_back({slot.name, slot.matrix->packed()});
+        }
+        if (!memory.back().second.data) {
+            throw std::invalid_argument("device " + device_->name() + " holds its weights in its own memory");
+        }
+    }
+    return memory;
+}
+
+void DecoderWeights::mark_loaded() {
+    for (Slot& slot : slots_) {
+        slot.loaded_rows = slot.shape[0];
+    }
+}
+
 std::vector<std::string> DecoderWeights::missing() const {
     std::vector<std::string> names;
     for (const Slot& slot : slots_) {

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from services.engine.architectures import Architecture, expand_names, read_architecture
 from services.engine.checkpoint_error import CheckpointError
+from services.engine.file_state import FileState
 from services.engine.generation_defaults import read_eos_token_ids, read_generation_defaults
 from services.engine.json_fields import JsonFields
 from services.engine.model_config import ModelConfig
@@ -68,12 +69,20 @@ class Checkpoint:
                     yield name, first_row, piece
                     self._files.release(tensor)
 
+    def identity(self) -> str:
+        """Return what is digested of the configuration: all but the length of the context."""
+        return repr(replace(self.config, max_position=0))
+
+    def file_states(self) -> list[FileState]:
+        """Return the states in which the files of the weights were opened, in the order of their paths."""
+        return self._files.states()
+
     def weights_digest(self) -> str:
         """Return a SHA-256 over the configuration and every weight's name, dtype, shape and bytes.
 
         How the tensors are spread over files does not matter, nor does the length of the context by itself.
         """
-        total = hashlib.sha256(repr(replace(self.config, max_position=0)).encode())
+        total = hashlib.sha256(self.identity().encode())
         weights = [(tensor, *weight) for tensor in self._names for weight in self._weights_of(tensor)]
         weights.sort(key=lambda item: item[1])
         with ThreadPoolExecutor() as pool:

@@ -7,6 +7,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from services.engine.checkpoint_error import CheckpointError
+from services.engine.file_state import FileState
 from services.engine.json_fields import JsonFields
 from services.engine.safetensors_file import SafetensorsFile
 
@@ -38,6 +39,10 @@ class TensorFiles:
     def path(self, name: str) -> Path:
         """Return the file that holds a tensor."""
         return self._files[name].path
+
+    def states(self) -> list[FileState]:
+        """Return the states in which the files were opened, in the order of their paths."""
+        return sorted({file.state for file in self._files.values()})
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the shape of one tensor."""

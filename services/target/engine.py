@@ -105,7 +105,7 @@ def _fingerprint(model: LoadedModel, config: EngineConfig) -> Fingerprint:
         version=version("outrider"),
         build=BUILD_ID,
         device=model.device.name,
-        weights_hash=model.checkpoint.weights_digest(),
+        weights_hash=model.weights_digest(),
         vocabulary=model.tokenizer.fingerprint(),
         weight_format=config.weights,
         kv_type=config.kv,

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "outrider/decoder_config.h"
@@ -42,6 +43,12 @@ class DecoderWeights {
     /// and first_row 0 begins anew.
     void load_rows(const std::string& name, int64_t first_row, const std::vector<int64_t>& shape,
                    const void* values, SourceType type);
+
+    /// The memory of all weights in the order of the pass, a fused one's under the name of its first part.
+    /// Throws std::invalid_argument where the device holds them in memory of its own.
+    std::vector<std::pair<std::string, PackedBytes>> packed();
+    /// Says that all of `packed` has been filled.
+    void mark_loaded();
 
     /// Canonical names not loaded yet, in the order of the pass.
     std::vector<std::string> missing() const;

@@ -17,7 +17,15 @@ constexpr int64_t kRowsPerTask = 16;
 CpuWeight::CpuWeight(const ProductKernel& kernel, ThreadPool& pool, WeightFormat format, int out_features,
                      int in_features)
     : PackedWeight(format, out_features, in_features), kernel_(kernel), pool_(pool) {
-    view_ = {allocate(panels() * kernel.panel_bytes(in_features)), out_features, in_features};
+    view_ = {allocate(packed_size()), out_features, in_features};
+}
+
+size_t CpuWeight::packed_size() const {
+    return panels() * kernel_.panel_bytes(in_features());
+}
+
+PackedBytes CpuWeight::packed() {
+    return {view_.data, packed_size()};
 }
 
 CpuWeight::~CpuWeight() {

@@ -141,6 +141,16 @@ class Decoder:
         Parts come in order, and first_row 0 begins anew. Raises ValueError as `load` does, and for rows out of order.
         """
 
+    def packed_weights(self) -> dict[str, NDArray[np.uint8]]:
+        """The memory of all weights as packed, to be kept, or filled with what was kept before `mark_loaded`.
+
+        The bytes depend on the device and on the build; a fused weight has the name of its first part. Raises
+        ValueError for a device that holds weights in memory of its own.
+        """
+
+    def mark_loaded(self) -> None:
+        """Say that all of `packed_weights` has been filled."""
+
     def missing_weights(self) -> list[str]:
         """Canonical names not loaded yet; forward raises RuntimeError while there are any."""
 
