@@ -93,6 +93,24 @@ void load(Decoder& decoder, const std::string& name, const py::array& values) {
     decoder.weights().load(name, shape, data, source.type);
 }
 
+void load_rows(Decoder& decoder, const std::string& name, int64_t first_row, const py::array& values) {
+    const SourceArray source(name, values);
+    const std::vector<int64_t> shape = shape_of(source.values);
+    const void* data = source.values.data();
+    const py::gil_scoped_release release;
+    decoder.weights().load_rows(name, first_row, shape, data, source.type);
+}
+
+/// Views that keep the decoder alive.
+py::dict packed_weights(const py::object& self) {
+    py::dict views;
+    for (const auto& [name, memory] : self.cast<Decoder&>().weights().packed()) {
+        views[py::str(name)] =
+            py::array_t<uint8_t>(memory.size, static_cast<const uint8_t*>(memory.data), self);
+    }
+    return views;
+}
+
 void require_one_per_state(const char* field, size_t size, size_t num_states) {
     if (size != num_states) {
         throw std::invalid_argument(std::string(field) + " has " + std::to_string(size) +
@@ -127,6 +145,9 @@ void register_decoder(py::module_& module) {
         .def(py::init(&make_decoder), py::arg("device"), py::arg("config"), py::kw_only(), py::arg("weights"),
              py::arg("kv"), py::arg("num_blocks"))
         .def("load", &load, py::arg("name"), py::arg("values"))
+        .def("load_rows", &load_rows, py::arg("name"), py::arg("first_row"), py::arg("values"))
+        .def("packed_weights", &packed_weights)
+        .def("mark_loaded", [](Decoder& decoder) { decoder.weights().mark_loaded(); })
         .def("missing_weights", [](const Decoder& decoder) { return decoder.weights().missing(); })
         .def("forward", &Decoder::forward, py::arg("batch"), py::call_guard<py::gil_scoped_release>())
         .def("extend", &extend, py::arg("batch"), py::arg("sampler"), py::arg("states"), py::arg("chains"),

@@ -1,5 +1,6 @@
 #include "outrider/decoder_weights.h"
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "source_values.h"
@@ -104,12 +105,12 @@ void DecoderWeights::add_norm(const std::string& name, DeviceBuffer<float>& buff
 
 void DecoderWeights::add_part(const std::string& name, PackedWeight& matrix, int first_row, int rows) {
     slot_of_name_[name] = slots_.size();
-    slots_.push_back({name, {rows, matrix.in_features()}, &matrix, first_row, nullptr, false});
+    slots_.push_back({name, {rows, matrix.in_features()}, &matrix, first_row, nullptr, 0});
 }
 
 void DecoderWeights::add_vector(const std::string& name, float* to, int size) {
     slot_of_name_[name] = slots_.size();
-    slots_.push_back({name, {size}, nullptr, 0, to, false});
+    slots_.push_back({name, {size}, nullptr, 0, to, 0});
 }
 
 DecoderWeights::Slot& DecoderWeights::find(const std::string& name) {
@@ -127,19 +128,63 @@ void DecoderWeights::load(const std::string& name, const std::vector<int64_t>& s
         throw std::invalid_argument("weight \"" + name + "\" has shape " + text_of(shape) + "; it must be " +
                                     text_of(slot.shape));
     }
-    if (slot.matrix) {
-        slot.matrix->store(slot.first_row, static_cast<int>(shape[0]), values, type);
-    } else {
-        const std::vector<float> converted = to_float32(values, type, 0, shape[0]);
-        device_->upload(slot.vector, converted.data(), converted.size() * sizeof(float));
+    store(slot, 0, shape[0], values, type);
+}
+
+void DecoderWeights::load_rows(const std::string& name, int64_t first_row, const std::vector<int64_t>& shape,
+                               const void* values, SourceType type) {
+    Slot& slot = find(name);
+    if (first_row != 0 && first_row != slot.loaded_rows) {
+        throw std::invalid_argument("weight \"" + name + "\": first_row is " + std::to_string(first_row) +
+                                    "; it must be 0, or " + std::to_string(slot.loaded_rows) +
+                                    ", the first that is missing");
     }
-    slot.loaded = true;
+    const bool same_width = shape.size() == slot.shape.size() &&
+                            std::equal(shape.begin() + 1, shape.end(), slot.shape.begin() + 1);
+    if (!same_width || shape[0] > slot.shape[0] - first_row) {
+        throw std::invalid_argument("weight \"" + name + "\": rows from " + std::to_string(first_row) +
+                                    " on have shape " + text_of(shape) + "; they must be of " +
+                                    text_of(slot.shape));
+    }
+    store(slot, first_row, shape[0], values, type);
+}
+
+void DecoderWeights::store(Slot& slot, int64_t first_row, int64_t rows, const void* values, SourceType type) {
+    if (slot.matrix) {
+        slot.matrix->store(static_cast<int>(slot.first_row + first_row), static_cast<int>(rows), values,
+                           type);
+    } else {
+        const std::vector<float> converted = to_float32(values, type, 0, rows);
+        device_->upload(slot.vector + first_row, converted.data(), converted.size() * sizeof(float));
+    }
+    slot.loaded_rows = first_row + rows;
+}
+
+std::vector<std::pair<std::string, PackedBytes>> DecoderWeights::packed() {
+    std::vector<std::pair<std::string, PackedBytes>> memory;
+    for (const Slot& slot : slots_) {
+        if (!slot.matrix) {
+            memory.push_back({slot.name, {slot.vector, slot.shape[0] * sizeof(float)}});
+        } else if (slot.first_row == 0) {
+            memory.push_back({slot.name, slot.matrix->packed()});
+        }
+        if (!memory.back().second.data) {
+            throw std::invalid_argument("device " + device_->name() + " holds its weights in its own memory");
+        }
+    }
+    return memory;
+}
+
+void DecoderWeights::mark_loaded() {
+    for (Slot& slot : slots_) {
+        slot.loaded_rows = slot.shape[0];
+    }
 }
 
 std::vector<std::string> DecoderWeights::missing() const {
     std::vector<std::string> names;
     for (const Slot& slot : slots_) {
-        if (!slot.loaded) {
+        if (slot.loaded_rows < slot.shape[0]) {
             names.push_back(slot.name);
         }
     }

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from services.engine.architectures import Architecture, expand_names, read_architecture
 from services.engine.checkpoint_error import CheckpointError
+from services.engine.file_state import FileState
 from services.engine.generation_defaults import read_eos_token_ids, read_generation_defaults
 from services.engine.json_fields import JsonFields
 from services.engine.model_config import ModelConfig
@@ -21,6 +22,8 @@ from services.engine.tensor_files import TensorFiles
 from services.engine.weight_shapes import weight_shapes
 
 _EMBEDDING, _HEAD = "model.embed_tokens.weight", "lm_head.weight"
+_PACKED_AT_ONCE = 16 << 20  # bytes: enough for the threads to share, and little beside the weights
+_DIGESTED_AT_ONCE = 2 << 20  # bytes, by each thread
 _RECOMPUTED = ".rotary_emb.inv_freq"  # old checkpoints store what config.json implies
 
 
@@ -52,31 +55,61 @@ class Checkpoint:
 
         Norm weights that the file stores as an offset from 1 come as float32 with the 1 added.
         """
-        shapes = weight_shapes(self.config)
-        for file_name, names in self._names.items():
-            tensor = self._files.tensor(file_name)
-            ends = np.cumsum([shapes[name][0] for name in names])
-            for name, values in zip(names, np.split(tensor, ends[:-1]), strict=True):
-                is_offset = self._architecture.norms_are_offsets and name.endswith("norm")
-                yield name, np.float32(1.0) + to_float32(values) if is_offset else values
+        for tensor in self._names:
+            yield from self._weights_of(tensor)
+
+    def pieces(self) -> Iterator[tuple[str, int, NDArray[Any]]]:
+        """Yield every weight in pieces of whole rows: our name, the piece's first row, and its values.
+
+        A piece's memory is given back when the next one is asked for.
+        """
+        for tensor in self._names:
+            for name, values in self._weights_of(tensor):
+                for first_row, piece in _pieces(values, _PACKED_AT_ONCE):
+                    yield name, first_row, piece
+                    self._files.release(tensor)
+
+    def identity(self) -> str:
+        """Return what is digested of the configuration: all but the length of the context."""
+        return repr(replace(self.config, max_position=0))
+
+    def file_states(self) -> list[FileState]:
+        """Return the states in which the files of the weights were opened, in the order of their paths."""
+        return self._files.states()
 
     def weights_digest(self) -> str:
         """Return a SHA-256 over the configuration and every weight's name, dtype, shape and bytes.
 
         How the tensors are spread over files does not matter, nor does the length of the context by itself.
         """
-        total = hashlib.sha256(repr(replace(self.config, max_position=0)).encode())
+        total = hashlib.sha256(self.identity().encode())
+        weights = [(tensor, *weight) for tensor in self._names for weight in self._weights_of(tensor)]
+        weights.sort(key=lambda item: item[1])
         with ThreadPoolExecutor() as pool:
-            for digest in pool.map(_digest, sorted(self.weights(), key=lambda item: item[0])):
+            for digest in pool.map(lambda item: self._digest(*item), weights):
                 total.update(digest)
         return total.hexdigest()
 
+    def _weights_of(self, tensor: str) -> Iterator[tuple[str, NDArray[Any]]]:
+        """The weights that one tensor of the files holds."""
+        shapes, names = weight_shapes(self.config), self._names[tensor]
+        ends = np.cumsum([shapes[name][0] for name in names])
+        for name, values in zip(names, np.split(self._files.tensor(tensor), ends[:-1]), strict=True):
+            is_offset = self._architecture.norms_are_offsets and name.endswith("norm")
+            yield name, np.float32(1.0) + to_float32(values) if is_offset else values
 
-def _digest(weight: tuple[str, NDArray[Any]]) -> bytes:
-    name, values = weight
-    digest = hashlib.sha256(f"{name} {values.dtype.str} {values.shape}\n".encode())
-    digest.update(np.ascontiguousarray(values).data)
-    return digest.digest()
+    def _digest(self, tensor: str, name: str, values: NDArray[Any]) -> bytes:
+        digest = hashlib.sha256(f"{name} {values.dtype.str} {values.shape}\n".encode())
+        for _, piece in _pieces(values, _DIGESTED_AT_ONCE):
+            digest.update(np.ascontiguousarray(piece).data)
+            self._files.release(tensor)
+        return digest.digest()
+
+
+def _pieces(values: NDArray[Any], most_bytes: int) -> Iterator[tuple[int, NDArray[Any]]]:
+    rows = max(1, most_bytes // max(1, values[:1].nbytes))
+    for first_row in range(0, len(values), rows):
+        yield first_row, values[first_row : first_row + rows]
 
 
 def _untie(config: ModelConfig, files: TensorFiles) -> ModelConfig:

@@ -12,6 +12,7 @@ WEIGHT_FORMATS = ("bf16", "f32", "int8", "int4")
 KV_FORMATS = ("bf16", "f32", "int8")
 CUDA_FORMATS = ("bf16", "f32")  # of weights, keys and values on a GPU
 ISA_VARIABLE = "OUTRIDER_ISA"
+WEIGHTS_CACHE_VARIABLE = "OUTRIDER_WEIGHTS_CACHE"
 CPU = "cpu"
 _COUNTS = ("threads", "kv_memory", "kv_blocks", "context_length", "prefill_chunk", "max_sequences", "stream_capacity")
 
@@ -29,6 +30,7 @@ class EngineConfig:
     threads: int
     device: str = CPU  # or "cuda:0", "cuda:1", …
     weights: str = "bf16"
+    weights_cache: Path | None = None  # a folder for packed weights
     kv: str = "bf16"
     kv_memory: int = 2 << 30  # bytes, an upper bound
     kv_blocks: int | None = None  # instead of kv_memory
@@ -44,6 +46,8 @@ class EngineConfig:
         on_cpu = self.device == CPU
         _check_choice("weights", self.weights, WEIGHT_FORMATS if on_cpu else CUDA_FORMATS)
         _check_choice("kv", self.kv, KV_FORMATS if on_cpu else CUDA_FORMATS)
+        if self.weights_cache is not None and not on_cpu:
+            raise ConfigError(f"weights_cache is {self.weights_cache}; it must not be set with device {self.device}")
         for name in _COUNTS:
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ConfigError(f"{name} is {value}; it must be at least 1")
@@ -79,6 +83,12 @@ class EngineConfig:
 def resolve_isa(environment: Mapping[str, str] = os.environ) -> str:
     """The instruction set that OUTRIDER_ISA forces, else the best that this machine has."""
     return environment.get(ISA_VARIABLE) or isas()[0]
+
+
+def resolve_weights_cache(environment: Mapping[str, str] = os.environ) -> Path | None:
+    """The folder that OUTRIDER_WEIGHTS_CACHE names, if it names one."""
+    folder = environment.get(WEIGHTS_CACHE_VARIABLE)
+    return Path(folder) if folder else None
 
 
 def resolve_threads(threads: int | None = None) -> int:

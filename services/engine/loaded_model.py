@@ -9,6 +9,7 @@ from services.engine.grammar_compiler import GrammarCompiler
 from services.engine.model_loader import load_decoder
 from services.engine.native import BLOCK_SIZE, Decoder, Device
 from services.engine.tokenizer import Tokenizer
+from services.engine.weights_cache import WeightsCache
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +22,7 @@ class LoadedModel:
     device: Device
     decoder: Decoder
     blocks: BlockManager
+    cache: WeightsCache | None
     context_length: int  # tokens of prompt and answer: one sequence alone always fits in the cache
 
     @classmethod
@@ -32,16 +34,26 @@ class LoadedModel:
         checkpoint = load_checkpoint(config.model, context_length=config.context_length)
         device = config.open_device()
         num_blocks = config.num_blocks(checkpoint.config)
+        folder = config.weights_cache
+        cache = WeightsCache(folder, checkpoint, threads=config.threads) if folder else None
+        decoder = load_decoder(
+            checkpoint, device, weights=config.weights, kv=config.kv, num_blocks=num_blocks, cache=cache
+        )
         tokenizer = Tokenizer.from_folder(checkpoint.folder)
         return cls(
             checkpoint=checkpoint,
             tokenizer=tokenizer,
             grammars=GrammarCompiler(tokenizer, vocab_size=checkpoint.config.vocab_size),
             device=device,
-            decoder=load_decoder(checkpoint, device, weights=config.weights, kv=config.kv, num_blocks=num_blocks),
+            decoder=decoder,
             blocks=BlockManager(num_blocks=num_blocks, block_size=BLOCK_SIZE),
+            cache=cache,
             context_length=config.resolve_context_length(checkpoint.config),
         )
+
+    def weights_digest(self) -> str:
+        """The checkpoint's, which takes long where no cache knows it."""
+        return self.cache.digest if self.cache else self.checkpoint.weights_digest()
 
     @property
     def max_blocks(self) -> int:

@@ -1,11 +1,17 @@
 """Loading: a checkpoint's weights packed into a native decoder."""
 
+import logging
+import time
+
 import numpy as np
 
 from services.engine.checkpoint import Checkpoint
 from services.engine.checkpoint_error import CheckpointError
 from services.engine.model_config import ModelConfig
 from services.engine.native import Decoder, DecoderConfig, Device
+from services.engine.weights_cache import WeightsCache
+
+logger = logging.getLogger(__name__)
 
 
 def load_decoder(
@@ -15,23 +21,34 @@ def load_decoder(
     weights: str,
     kv: str,
     num_blocks: int,
+    cache: WeightsCache | None = None,
 ) -> Decoder:
-    """Build a decoder and pack every weight into it; `weights` and `kv` are formats that the configuration allows.
+    """Build a decoder with all of its weights, packed now or, as the cache has it, by an earlier start.
 
-    Raises CheckpointError for a configuration or weight that the decoder refuses, and for a weight that it misses.
+    `weights` and `kv` are formats that the configuration allows. Raises CheckpointError for a configuration or weight
+    that the decoder refuses, and for a weight that it misses.
     """
     try:
         decoder = Decoder(device, decoder_config(checkpoint.config), weights=weights, kv=kv, num_blocks=num_blocks)
     except ValueError as error:
         raise CheckpointError(f"{checkpoint.folder}: {error}") from error
-    for name, values in checkpoint.weights():
+    if cache is None or not cache.restore(decoder, device, weights):
+        _pack(checkpoint, decoder)
+        if cache is not None:
+            cache.save(decoder, device, weights)
+    return decoder
+
+
+def _pack(checkpoint: Checkpoint, decoder: Decoder) -> None:
+    begin = time.perf_counter()
+    for name, first_row, values in checkpoint.pieces():
         try:
-            decoder.load(name, values)
+            decoder.load_rows(name, first_row, values)
         except ValueError as error:
             raise CheckpointError(f"{checkpoint.folder}: weight {name!r}: {error}") from error
     if missing := decoder.missing_weights():
         raise CheckpointError(f"{checkpoint.folder}: weights are missing: {', '.join(missing)}")
-    return decoder
+    logger.info("weights of %s packed in %.1f s", checkpoint.folder, time.perf_counter() - begin)
 
 
 def decoder_config(config: ModelConfig) -> DecoderConfig:

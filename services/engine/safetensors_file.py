@@ -3,6 +3,7 @@
 import json
 import math
 import mmap
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.engine.checkpoint_error import CheckpointError
+from services.engine.file_state import FileState
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "F32": np.dtype("<f4"),
@@ -38,7 +40,8 @@ class SafetensorsFile:
     def __init__(self, path: Path) -> None:
         """Map the file and check its whole header; raises CheckpointError naming the file and the tensor."""
         self.path = path
-        self._bytes = _map(path)
+        self._map, self.state = _map(path)
+        self._bytes = np.frombuffer(self._map, dtype=np.uint8)
         header = self._read_header()
         self._data = self._bytes[_PREFIX_BYTES + self._header_bytes() :]
         self._tensors = {name: self._parse(name, entry) for name, entry in header.items() if name != "__metadata__"}
@@ -61,6 +64,10 @@ class SafetensorsFile:
         info = self._tensors[name]
         view = self._data[info.begin : info.end].view(DTYPES[info.dtype]).reshape(info.shape)
         return view if view.flags.aligned else view.copy()
+
+    def release(self) -> None:
+        """Give back the memory of all that has been read; views stay valid and are read anew when used."""
+        self._map.madvise(mmap.MADV_DONTNEED)
 
     def _header_bytes(self) -> int:
         return int.from_bytes(self._bytes[:_PREFIX_BYTES].tobytes(), "little")
@@ -125,10 +132,11 @@ def to_float32(values: NDArray[Any]) -> NDArray[np.float32]:
     return values.astype(np.float32)
 
 
-def _map(path: Path) -> NDArray[np.uint8]:
+def _map(path: Path) -> tuple[mmap.mmap, FileState]:
     try:
         with path.open("rb") as file:
-            return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), dtype=np.uint8)
+            state = FileState.of(path, os.fstat(file.fileno()))
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), state
     except FileNotFoundError as error:
         raise CheckpointError(f"{path}: no such file") from error
     except (OSError, ValueError) as error:  # mmap refuses an empty file with a ValueError

@@ -7,6 +7,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from services.engine.checkpoint_error import CheckpointError
+from services.engine.file_state import FileState
 from services.engine.json_fields import JsonFields
 from services.engine.safetensors_file import SafetensorsFile
 
@@ -39,6 +40,10 @@ class TensorFiles:
         """Return the file that holds a tensor."""
         return self._files[name].path
 
+    def states(self) -> list[FileState]:
+        """Return the states in which the files were opened, in the order of their paths."""
+        return sorted({file.state for file in self._files.values()})
+
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the shape of one tensor."""
         return self._files[name].shape(name)
@@ -46,6 +51,10 @@ class TensorFiles:
     def tensor(self, name: str) -> NDArray[Any]:
         """Return one tensor as a read-only view of its file."""
         return self._files[name].tensor(name)
+
+    def release(self, name: str) -> None:
+        """Give back the memory that one tensor's file takes up since it has been read; views stay valid."""
+        self._files[name].release()
 
 
 def _open_shards(folder: Path) -> dict[str, SafetensorsFile]:

@@ -5,7 +5,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields
 from pathlib import Path
 
-from services.engine.config import KV_FORMATS, WEIGHT_FORMATS, EngineConfig, resolve_isa, resolve_threads
+from services.engine.config import (
+    KV_FORMATS,
+    WEIGHT_FORMATS,
+    EngineConfig,
+    resolve_isa,
+    resolve_threads,
+    resolve_weights_cache,
+)
 from services.engine.native import isas
 from services.rpc.server_config import ServerConfig
 
@@ -25,6 +32,7 @@ def engine_config(arguments: argparse.Namespace) -> EngineConfig:
     """The engine's configuration; raises ConfigError for a value that cannot be."""
     values = {field.name: getattr(arguments, field.name) for field in fields(EngineConfig)}
     values["isa"] = arguments.isa or resolve_isa()
+    values["weights_cache"] = arguments.weights_cache or resolve_weights_cache()
     values["threads"] = resolve_threads(arguments.threads)
     return EngineConfig(**values)
 
@@ -39,6 +47,8 @@ def _add_engine_options(group: "argparse._ArgumentGroup") -> None:
     _add(group, "isa", "instruction set", shown="OUTRIDER_ISA, or else the best", choices=isas())
     _add(group, "threads", "compute threads of the host", shown="one per core", read=int)
     _add(group, "weights", "how weights are held", choices=WEIGHT_FORMATS)
+    where = "folder where packed weights are kept for the next start, on the CPU"
+    _add(group, "weights_cache", where, shown="OUTRIDER_WEIGHTS_CACHE, or else none", read=Path, metavar="DIR")
     _add(group, "kv", "how keys and values are held", choices=KV_FORMATS)
     _add(group, "kv_memory", "most memory of the KV cache, in GiB", shown="2", read=_gibibytes)
     _add(group, "kv_blocks", "blocks of the KV cache", shown="what --kv-memory holds", read=int)
@@ -66,6 +76,7 @@ def _add(
     shown: str | None = None,
     read: Callable[[str], object] = str,
     choices: Iterable[str] | None = None,
+    metavar: str | None = None,
 ) -> None:
     default = _DEFAULTS.get(field)
     group.add_argument(
@@ -74,7 +85,7 @@ def _add(
         type=read,
         choices=choices and list(choices),
         default=None if default is MISSING else default,
-        metavar=None if choices else field.rpartition("_")[2].upper(),
+        metavar=metavar or (None if choices else field.rpartition("_")[2].upper()),
         help=f"{help_text} (default: {shown or default})",
     )
 

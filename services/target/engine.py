@@ -113,7 +113,7 @@ def _fingerprint(model: LoadedModel, config: EngineConfig) -> Fingerprint:
         version=version("outrider"),
         build=BUILD_ID,
         device=model.device.name,
-        weights_hash=model.checkpoint.weights_digest(),
+        weights_hash=model.weights_digest(),
         vocabulary=model.tokenizer.fingerprint(),
         grammars=version("llguidance"),
         weight_format=config.weights,

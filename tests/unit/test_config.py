@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from services.engine.config import ConfigError, EngineConfig, resolve_isa, resolve_threads
+from services.engine.config import ConfigError, EngineConfig, resolve_isa, resolve_threads, resolve_weights_cache
 from services.engine.fingerprint import Fingerprint
 from services.engine.model_config import Activation, ModelConfig, Rope
 from services.engine.native import BLOCK_SIZE, cuda_devices, cuda_problem, isas
@@ -90,6 +90,18 @@ def test_the_environment_forces_the_isa_else_the_best_is_taken():
 def test_the_environment_is_read_anew(monkeypatch):
     monkeypatch.setenv("OUTRIDER_ISA", "portable")
     assert resolve_isa() == "portable"
+
+
+def test_the_environment_names_the_folder_of_packed_weights():
+    assert resolve_weights_cache({}) is None
+    assert resolve_weights_cache({"OUTRIDER_WEIGHTS_CACHE": ""}) is None
+    assert resolve_weights_cache({"OUTRIDER_WEIGHTS_CACHE": "/var/cache"}) == Path("/var/cache")
+
+
+def test_a_gpu_has_no_packed_weights_to_keep(monkeypatch):
+    monkeypatch.setattr("services.engine.config.cuda_devices", lambda: ["cuda-sm_90"])
+    with pytest.raises(ConfigError, match=r"^weights_cache is here; it must not be set with device cuda:0$"):
+        make_config(device="cuda:0", weights_cache=Path("here"))
 
 
 def test_threads_default_to_the_cores_that_may_be_used(monkeypatch):

@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "outrider/decoder_config.h"
@@ -38,6 +39,17 @@ class DecoderWeights {
     void load(const std::string& name, const std::vector<int64_t>& shape, const void* values,
               SourceType type);
 
+    /// Packs a part of one weight, so that its source need not be in memory all at once; parts come in order,
+    /// and first_row 0 begins anew.
+    void load_rows(const std::string& name, int64_t first_row, const std::vector<int64_t>& shape,
+                   const void* values, SourceType type);
+
+    /// The memory of all weights in the order of the pass, a fused one's under the name of its first part.
+    /// Throws std::invalid_argument where the device holds them in memory of its own.
+    std::vector<std::pair<std::string, PackedBytes>> packed();
+    /// Says that all of `packed` has been filled.
+    void mark_loaded();
+
     /// Canonical names not loaded yet, in the order of the pass.
     std::vector<std::string> missing() const;
     /// Bytes of weights that one pass must read.
@@ -56,7 +68,7 @@ class DecoderWeights {
         PackedWeight* matrix = nullptr;
         int first_row = 0;
         float* vector = nullptr;
-        bool loaded = false;
+        int64_t loaded_rows = 0;
     };
 
     void add_layer(const DecoderConfig& config, int index);
@@ -67,6 +79,7 @@ class DecoderWeights {
     void add_vector(const std::string& name, float* to, int size);
     std::unique_ptr<PackedWeight> make(int out_features, int in_features) const;
     Slot& find(const std::string& name);
+    void store(Slot& slot, int64_t first_row, int64_t rows, const void* values, SourceType type);
 
     std::shared_ptr<Device> device_;
     WeightFormat format_;

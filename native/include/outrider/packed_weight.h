@@ -1,11 +1,18 @@
 // PackedWeight: one matrix in the order in which a device's matrix product reads it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "outrider/format.h"
 
 namespace outrider {
+
+/// Memory of the host, in a layout that only its device knows; null where the device has memory of its own.
+struct PackedBytes {
+    void* data = nullptr;
+    size_t size = 0;
+};
 
 /// Hides the storage format and the device's layout. A fused weight is one matrix whose parts are stored
 /// row range by row range.
@@ -19,6 +26,9 @@ class PackedWeight {
 
     /// Packs `rows` output features from `first_row` on; `values` is host memory.  # [rows, in_features]
     virtual void store(int first_row, int rows, const void* values, SourceType type) = 0;
+
+    /// What `store` has written, to be kept, or filled with what was kept.
+    virtual PackedBytes packed() { return {}; }
 
     WeightFormat format() const { return format_; }
     int out_features() const { return out_features_; }

@@ -33,7 +33,16 @@ class CpuDevice final : public Device {
     std::string name() const override { return std::string("cpu-") + kernels_.name; }
     ThreadPool& pool() override { return pool_; }
 
-    void* allocate(size_t bytes) override { return cpu::allocate(bytes); }
+    /// Committed: a machine with too little memory fails at start-up and not in a request.
+    void* allocate(size_t bytes) override {
+        char* memory = static_cast<char*>(cpu::allocate(bytes));
+        const auto size = static_cast<int64_t>(bytes);
+        pool_.parallel_for(tasks_of(size, kHugePage), [&](int64_t task) {
+            const int64_t first = task * kHugePage;
+            std::memset(memory + first, 0, std::min<int64_t>(kHugePage, size - first));
+        });
+        return memory;
+    }
     void release(void* memory) noexcept override { cpu::release(memory); }
     void upload(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
     void download(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }

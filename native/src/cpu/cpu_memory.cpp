@@ -1,7 +1,6 @@
 #include "cpu/cpu_memory.h"
 
 #include <cstdlib>
-#include <cstring>
 #include <new>
 
 #if defined(__linux__)
@@ -11,33 +10,41 @@
 namespace outrider::cpu {
 namespace {
 
-constexpr size_t kCacheLine = 64;
-constexpr size_t kHugePage = size_t{2} << 20;
+constexpr int64_t kCacheLine = 64;
 
 size_t round_up(size_t bytes, size_t unit) {
     return (bytes + unit - 1) / unit * unit;
 }
 
+/// Where `release` finds what calloc gave: in front of the aligned memory.
+void*& origin(void* memory) {
+    return static_cast<void**>(memory)[-1];
+}
+
 }  // namespace
 
 void* allocate(size_t bytes) {
-    const size_t unit = bytes >= 2 * kHugePage ? kHugePage : kCacheLine;
-    const size_t size = round_up(bytes > 0 ? bytes : 1, unit);
-    void* memory = std::aligned_alloc(unit, size);
-    if (!memory) {
+    const size_t unit = bytes >= size_t{2 * kHugePage} ? kHugePage : kCacheLine;
+    // A large block is fresh pages, which the threads that write them first clear side by side.
+    void* block = std::calloc(1, sizeof(void*) + unit + round_up(bytes, kCacheLine));
+    if (!block) {
         throw std::bad_alloc();
     }
+    void* memory =
+        reinterpret_cast<void*>(round_up(reinterpret_cast<uintptr_t>(block) + sizeof(void*), unit));
 #if defined(__linux__)
-    if (unit == kHugePage) {
-        madvise(memory, size, MADV_HUGEPAGE);  // a hint: without it everything works, only slower
+    if (unit == kHugePage) {  // a hint, for whole pages: the last one might be mostly padding
+        madvise(memory, bytes / kHugePage * kHugePage, MADV_HUGEPAGE);
     }
 #endif
-    std::memset(memory, 0, size);
+    origin(memory) = block;
     return memory;
 }
 
 void release(void* memory) noexcept {
-    std::free(memory);
+    if (memory) {
+        std::free(origin(memory));
+    }
 }
 
 }  // namespace outrider::cpu

@@ -1,12 +1,15 @@
-// Memory for tensors on the CPU.
+// Host memory for tensors, in huge pages where it is large.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace outrider::cpu {
 
-/// Aligned to cache lines, in huge pages where it is large. Zeroed, hence committed: a machine with too
-/// little memory fails at start-up and not in a request. Throws std::bad_alloc.
+constexpr int64_t kHugePage = int64_t{2} << 20;
+
+/// Zeroed, aligned to cache lines, in huge pages where it is large. It takes up memory once it is written.
+/// Throws std::bad_alloc.
 void* allocate(size_t bytes);
 void release(void* memory) noexcept;
 

@@ -14,12 +14,15 @@ class CpuWeight final : public PackedWeight {
     ~CpuWeight() override;
 
     void store(int first_row, int rows, const void* values, SourceType type) override;
+    PackedBytes packed() override;
 
     const ProductKernel& kernel() const { return kernel_; }
     const WeightView& view() const { return view_; }
     int64_t panels() const { return (out_features() + kPanelColumns - 1) / kPanelColumns; }
 
   private:
+    size_t packed_size() const;
+
     const ProductKernel& kernel_;
     ThreadPool& pool_;
     WeightView view_;

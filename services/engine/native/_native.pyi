@@ -137,6 +137,22 @@ class Decoder:
         wrong shape.
         """
 
+    def load_rows(self, name: str, first_row: int, values: NDArray[np.generic]) -> None:
+        """Pack some rows of one weight, so that its source need not be in memory all at once.
+
+        Parts come in order, and first_row 0 begins anew. Raises ValueError as `load` does, and for rows out of order.
+        """
+
+    def packed_weights(self) -> dict[str, NDArray[np.uint8]]:
+        """The memory of all weights as packed, to be kept, or filled with what was kept before `mark_loaded`.
+
+        The bytes depend on the device and on the build; a fused weight has the name of its first part. Raises
+        ValueError for a device that holds weights in memory of its own.
+        """
+
+    def mark_loaded(self) -> None:
+        """Say that all of `packed_weights` has been filled."""
+
     def missing_weights(self) -> list[str]:
         """Canonical names not loaded yet; forward raises RuntimeError while there are any."""
 

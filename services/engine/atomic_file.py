@@ -1,0 +1,47 @@
+"""atomic_file: a file that appears under its name once it is whole and on disk, or not at all."""
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a file to be written under the name `path`; after an error in the block nothing is left of it.
+
+    One process writes at a time, and overwrites what one that was killed has left. Raises OSError, and of those
+    BlockingIOError while another process writes.
+    """
+    part = path.with_name(f"{path.name}.part")
+    with part.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not _is_named(file, part):  # whoever had the lock before has finished
+            raise BlockingIOError(f"{path}: has been written by another process just now")
+        file.truncate(0)
+        try:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+            part.rename(path)
+        except BaseException:
+            part.unlink()
+            raise
+    _sync(path.parent)
+
+
+def _is_named(file: BinaryIO, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.stat())
+    except FileNotFoundError:
+        return False
+
+
+def _sync(folder: Path) -> None:
+    directory = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(directory)
+    finally:
+        os.close(directory)

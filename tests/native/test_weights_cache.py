@@ -1,0 +1,97 @@
+"""A decoder filled from the cache computes the very bits of the one whose weights were packed."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from services.engine.checkpoint import load_checkpoint
+from services.engine.config import WEIGHT_FORMATS
+from services.engine.model_loader import decoder_config, load_decoder
+from services.engine.native import Batch, Decoder, isas
+from services.engine.weights_cache import WeightsCache
+from tests.checkpoints import Kind, random_checkpoint
+from tests.native.devices import DEVICES, EMULATION, make_device
+
+TOKENS = [5, 17, 301, 42, 8, 99, 250, 11, 3]
+
+
+def load(folder: Path, isa: str, weights: str, kind: Kind = Kind.LLAMA_LINEAR) -> Decoder:
+    checkpoint, device = load_checkpoint(random_checkpoint(kind)), make_device(isa, threads=2)
+    cache = WeightsCache(folder, checkpoint, threads=2)
+    return load_decoder(checkpoint, device, weights=weights, kv="bf16", num_blocks=4, cache=cache)
+
+
+def logits(decoder: Decoder) -> torch.Tensor:
+    batch = Batch(max_rows=len(TOKENS), max_sequences=1, max_blocks=4)
+    batch.num_rows, batch.num_sequences, batch.num_logits = len(TOKENS), 1, len(TOKENS)
+    batch.token_ids[:] = TOKENS
+    batch.positions[:] = batch.logit_rows[:] = range(len(TOKENS))
+    batch.sequences[:] = 0
+    batch.block_tables[0] = range(4)
+    return torch.from_numpy(decoder.forward(batch).numpy())
+
+
+def packed_file(folder: Path) -> Path:
+    [path] = folder.glob("*.packed")
+    return path
+
+
+@pytest.mark.parametrize("weights", WEIGHT_FORMATS)
+@pytest.mark.parametrize("isa", isas())
+def test_cached_weights_give_the_same_bits(tmp_path: Path, isa: str, weights: str, caplog) -> None:
+    caplog.set_level("INFO")
+    packed, cached = load(tmp_path, isa, weights), load(tmp_path, isa, weights)
+    assert caplog.messages[-1].startswith(f"weights read from {packed_file(tmp_path)} in ")
+    assert cached.missing_weights() == []
+    assert torch.equal(logits(cached), logits(packed))
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_every_architecture_is_cached_whole(tmp_path: Path, kind: Kind) -> None:
+    packed, cached = (load(tmp_path, isas()[0], "int4", kind) for _ in range(2))
+    assert torch.equal(logits(cached), logits(packed))
+
+
+def test_each_device_and_format_has_a_file_of_its_own(tmp_path: Path) -> None:
+    for isa in isas():
+        for weights in WEIGHT_FORMATS:
+            load(tmp_path, isa, weights)
+    assert len([*tmp_path.glob("*.packed")]) == len(isas()) * len(WEIGHT_FORMATS)
+
+
+@pytest.mark.parametrize("weights", WEIGHT_FORMATS)
+def test_a_damaged_file_is_made_anew(tmp_path: Path, weights: str, caplog) -> None:
+    expected = logits(load(tmp_path, isas()[0], weights))
+    path = packed_file(tmp_path)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: len(whole) // 3] + b"\xff" * (len(whole) - len(whole) // 3))
+    assert torch.equal(logits(load(tmp_path, isas()[0], weights)), expected)
+    assert f"packed weights are made anew: {path}: weight " in caplog.text
+    assert path.read_bytes() == whole
+
+
+def test_a_foreign_file_is_made_anew(tmp_path: Path, caplog) -> None:
+    load(tmp_path, isas()[0], "int8", Kind.LLAMA)
+    foreign = packed_file(tmp_path)
+    expected = logits(load(tmp_path / "other", isas()[0], "int8"))
+    own = packed_file(tmp_path / "other")
+    foreign.rename(own)
+    assert torch.equal(logits(load(tmp_path / "other", isas()[0], "int8")), expected)
+    assert f"packed weights are made anew: {own}: was made for " in caplog.text
+
+
+def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path: Path, caplog) -> None:
+    folder = tmp_path / "cache"
+    folder.write_text("a file")
+    decoder = load(folder, isas()[0], "bf16")
+    assert "packed weights are not kept: " in caplog.text
+    assert torch.equal(logits(decoder), logits(load(tmp_path / "good", isas()[0], "bf16")))
+
+
+@pytest.mark.skipif(EMULATION not in DEVICES, reason="the module was built without OUTRIDER_CUDA_EMULATION")
+def test_a_device_with_memory_of_its_own_has_no_packed_weights() -> None:
+    config = load_checkpoint(random_checkpoint(Kind.LLAMA)).config
+    decoder = Decoder(make_device(EMULATION, 1), decoder_config(config), weights="bf16", kv="bf16", num_blocks=1)
+    with pytest.raises(ValueError, match="holds its weights in its own memory"):
+        decoder.packed_weights()
