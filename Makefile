@@ -14,7 +14,7 @@ NATIVE := $(shell find native -type f)
 CPP := $(shell find native clients \( -name build -o -name node_modules \) -prune -o \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -print)
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test matrix soak acceptance lint format protos bench compose-smoke compose-smoke-deps clean
+.PHONY: help demo build test matrix soak acceptance lint format protos bench figures compose-smoke compose-smoke-deps clean
 
 help:
 	@echo "make demo     stream text from the demo model"
@@ -26,7 +26,8 @@ help:
 	@echo "make build    build and install into .venv, in place"
 	@echo "make format   put code into its style"
 	@echo "make protos   generate the Python stubs and docs/api.md from the protos"
-	@echo "make bench    measure speed on the demo model"
+	@echo "make bench    measure speed on the demo models"
+	@echo "make figures  measure all that the README says of speed, beside transformers (a quarter of an hour)"
 	@echo "make compose-smoke   build the images, and run and kill them under podman (root)"
 
 demo: $(VENV)/.runtime
@@ -49,6 +50,12 @@ acceptance: $(VENV)/.dev
 
 bench: $(VENV)/.runtime
 	$(BIN)/outrider bench
+
+figures: $(VENV)/.dev build/pair/draft/config.json
+	$(BIN)/python -m benchmarks.all --models build/pair --chart docs/speed.svg
+
+build/pair/draft/config.json:
+	$(BIN)/python -m benchmarks.make_pair build/pair
 
 compose-smoke: $(VENV)/.dev
 	$(BIN)/pytest -m containers -v tests/containers

@@ -122,8 +122,11 @@ def save_pair(model: transformers.LlamaForCausalLM, out: Path) -> None:
     model.save_pretrained(out / "target")
     with first_layers(model):
         model.save_pretrained(out / "draft")
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=syllables(), bos_token="<|begin|>", eos_token="<|end|>"
+    )
     for name in ("target", "draft"):
-        syllables().save(str(out / name / "tokenizer.json"))
+        tokenizer.save_pretrained(out / name)
 
 
 def syllables() -> Tokenizer:

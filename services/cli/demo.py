@@ -41,8 +41,8 @@ def run(arguments: argparse.Namespace) -> int:
         return 1
     with tempfile.TemporaryFile("w+") as log:
         try:
-            with running_pair(models, listen="127.0.0.1:0", log=log) as target:
-                _show(target.address, out, arguments.max_tokens)
+            with running_pair(models, log=log) as pair:
+                _show(pair.target.address, out, arguments.max_tokens)
         except (ServiceFailedError, OutriderError) as error:
             log.seek(0)
             err.text(log.read())

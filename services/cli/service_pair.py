@@ -1,4 +1,4 @@
-"""ServicePair: a draft and its target, side by side on this machine's cores."""
+"""ServicePair: a target and its draft, if it has one, side by side on this machine's cores."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -18,6 +18,35 @@ class ModelPair:
     draft: Path | None
 
 
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a target and its draft run, as numbers of cores."""
+
+    target: Sequence[int]
+    draft: Sequence[int]
+
+    @classmethod
+    def shared(cls) -> "Placement":
+        """Both may use all cores of this process."""
+        cores = sorted(os.sched_getaffinity(0))
+        return cls(cores, cores)
+
+    @classmethod
+    def apart(cls) -> "Placement":
+        """Each has half of the cores; a single core is shared."""
+        cores = sorted(os.sched_getaffinity(0))
+        half = len(cores) // 2
+        return cls(cores[:half] or cores, cores[half:])
+
+
+@dataclass(frozen=True, slots=True)
+class ServicePair:
+    """The running services."""
+
+    target: ServiceProcess
+    draft: ServiceProcess | None
+
+
 def demo_models() -> ModelPair | None:
     """The demo pair of the checkout that we run in or from, if there is one."""
     for root in (Path.cwd(), Path(__file__).parents[2]):
@@ -28,22 +57,28 @@ def demo_models() -> ModelPair | None:
 
 @contextmanager
 def running_pair(
-    models: ModelPair, *, listen: str, options: Sequence[str] = (), log: IO[str] | None = None
-) -> Iterator[ServiceProcess]:
-    """The target, serving; with a draft beside it, each has half of the cores.
+    models: ModelPair,
+    *,
+    listen: str = "127.0.0.1:0",
+    options: Sequence[str] = (),
+    draft_options: Sequence[str] = (),
+    placement: Placement | None = None,
+    log: IO[str] | None = None,
+) -> Iterator[ServicePair]:
+    """The services, both serving, with further options of their commands; by default they are placed apart.
 
     Raises ServiceFailedError where one of them does not start.
     """
-    cores = sorted(os.sched_getaffinity(0))
-    half = len(cores) // 2
+    if placement is None:
+        placement = Placement.apart() if models.draft else Placement.shared()
     with ExitStack() as stack:
         target_options = ["--model", str(models.target), "--listen", listen, *options]
+        draft = None
         if models.draft is not None:
-            draft_options = ["--model", str(models.draft), "--listen", "127.0.0.1:0"]
-            draft = stack.enter_context(ServiceProcess("draft", draft_options, cores=cores[half:], log=log))
+            command = ["--model", str(models.draft), "--listen", "127.0.0.1:0", *draft_options]
+            draft = stack.enter_context(ServiceProcess("draft", command, cores=placement.draft, log=log))
             draft.wait_until_serving()
             target_options += ["--draft", draft.address]
-            cores = cores[:half] or cores
-        target = stack.enter_context(ServiceProcess("target", target_options, cores=cores, log=log))
+        target = stack.enter_context(ServiceProcess("target", target_options, cores=placement.target, log=log))
         target.wait_until_serving()
-        yield target
+        yield ServicePair(target, draft)

@@ -27,10 +27,11 @@ def run(arguments: argparse.Namespace) -> int:
         return 1
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with running_pair(models, listen=arguments.listen, options=arguments.options) as target:
-            out.heading(f"outrider is up on {target.address}; Ctrl-C stops it. In another terminal:")
-            out.text(f'  outrider generate "def quicksort" --max-tokens 100 --address {target.address}\n')
-            return target.wait()
+        with running_pair(models, listen=arguments.listen, options=arguments.options) as pair:
+            address = pair.target.address
+            out.heading(f"outrider is up on {address}; Ctrl-C stops it. In another terminal:")
+            out.text(f'  outrider generate "def quicksort" --max-tokens 100 --address {address}\n')
+            return pair.target.wait()
     except ServiceFailedError as error:
         Terminal(sys.stderr).error(f"outrider up: {error}")
         return 1

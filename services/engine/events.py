@@ -68,12 +68,16 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class PassReport:
-    """What one pass did for one sequence; times are in seconds, and all sequences of the pass share `verifying`."""
+    """What one pass did for one sequence; times are in seconds.
+
+    All sequences of the pass share `verifying` and `host`.
+    """
 
     source: PredictionSource | None  # None where nothing was predicted
     num_predicted: int
     waiting: float  # for predictions
     verifying: float  # the model and the sampler
+    host: float | None = None  # between the pass before and this one, but for waiting; None after idleness
     num_tokens: int = 0  # committed
     num_accepted: int = 0
 

@@ -1,6 +1,7 @@
 """TargetStep: one step of the target: schedule, predict, compute, draw, commit."""
 
 import time
+from dataclasses import dataclass
 
 from services.engine.events import PassReport
 from services.engine.model_runner import ModelRunner
@@ -8,6 +9,14 @@ from services.engine.sampler import Drawn, Sampler
 from services.engine.scheduler import ScheduledRows, Scheduler
 from services.engine.sequence import Sequence
 from services.target.speculation import Speculation
+
+
+@dataclass(frozen=True, slots=True)
+class _Spans:
+    """Seconds that a pass took, and that went before it on the host alone, unless the engine was idle then."""
+
+    verifying: float
+    host: float | None
 
 
 class TargetStep:
@@ -21,6 +30,7 @@ class TargetStep:
         self._sampler = sampler
         self._speculation = speculation
         self._max_rows = max_rows
+        self._pass_ended: float | None = None  # the one before; None after idleness
 
     def add(self, sequence: Sequence) -> None:
         """Take a new sequence in."""
@@ -36,10 +46,10 @@ class TargetStep:
         """One pass over the next batch; False if no sequence has work."""
         batch = self._prepare()
         if not batch:
+            self._pass_ended = None
             return False
-        began = time.monotonic()
-        drawn = self._launch(batch)
-        self._settle(batch, drawn, verifying=time.monotonic() - began)
+        drawn, spans = self._launch(batch)
+        self._settle(batch, drawn, spans)
         return True
 
     def abandon(self, message: str) -> None:
@@ -56,11 +66,15 @@ class TargetStep:
         self._speculation.extend(batch, self._scheduler, max_rows=self._max_rows)
         return batch
 
-    def _launch(self, batch: list[ScheduledRows]) -> list[Drawn]:
+    def _launch(self, batch: list[ScheduledRows]) -> tuple[list[Drawn], _Spans]:
+        began, before = time.monotonic(), self._pass_ended
+        host = None if before is None else began - before - sum(rows.waiting for rows in batch)
         logits = self._runner.forward(batch)
-        return self._sampler.sample(logits, [rows for rows in batch if rows.num_asked])
+        drawn = self._sampler.sample(logits, [rows for rows in batch if rows.num_asked])
+        self._pass_ended = time.monotonic()
+        return drawn, _Spans(verifying=self._pass_ended - began, host=host)
 
-    def _settle(self, batch: list[ScheduledRows], drawn: list[Drawn], *, verifying: float) -> None:
+    def _settle(self, batch: list[ScheduledRows], drawn: list[Drawn], spans: _Spans) -> None:
         results = iter(drawn)
         num_committed = 0
         for rows in batch:
@@ -68,16 +82,16 @@ class TargetStep:
             if rows.draws:
                 if rows.sequence.is_telling:
                     rows.sequence.report_progress(result.told, num_new=rows.num_tokens)
-                num_committed += self._commit(rows, result, verifying)
+                num_committed += self._commit(rows, result, spans)
             else:
                 self._scheduler.settle(rows, 0)
                 self._speculation.follow(rows.sequence)
                 rows.sequence.report_progress(result.told)
         self._speculation.observe(batch, num_committed)
 
-    def _commit(self, rows: ScheduledRows, drawn: Drawn, verifying: float) -> int:
+    def _commit(self, rows: ScheduledRows, drawn: Drawn, spans: _Spans) -> int:
         sequence = rows.sequence
-        num_committed = sequence.commit(drawn.records, _report(rows, verifying)) if drawn.records else 0
+        num_committed = sequence.commit(drawn.records, _report(rows, spans)) if drawn.records else 0
         if drawn.failure is not None and not sequence.is_finished:
             sequence.finish(drawn.failure)
         self._scheduler.settle(rows, num_committed)
@@ -91,7 +105,7 @@ class TargetStep:
         sequence.deliver_end()
 
 
-def _report(rows: ScheduledRows, verifying: float) -> PassReport | None:
+def _report(rows: ScheduledRows, spans: _Spans) -> PassReport | None:
     if not rows.sequence.request.output.pass_reports:
         return None
-    return PassReport(rows.source, len(rows.predictions), rows.waiting, verifying)
+    return PassReport(rows.source, len(rows.predictions), rows.waiting, spans.verifying, spans.host)

@@ -48,6 +48,7 @@ def test_reports_come_if_asked_for_with_the_tokens_of_their_passes(lookup_target
     assert {report.source for report in reports if report.predicted} == {LOOKUP}
     assert {report.source for report in reports if not report.predicted} <= {common_pb2.PREDICTION_SOURCE_UNSPECIFIED}
     assert sum(record.prediction_source == LOOKUP for record in streamed.records) == stats.accepted
+    assert [report.HasField("host") for report in reports] == [False, *[True] * (stats.passes - 1)]
     assert reports_of(generate(lookup_target, {"mode": ALWAYS})) == []
     assert reports_of(generate(lookup_target, {"mode": ALWAYS}, pass_reports=False)) == []
 

@@ -59,7 +59,7 @@ def test_an_example_as_vllm_reports_it() -> None:
 
 
 def test_a_report_says_what_its_pass_did() -> None:
-    report = EnginePassReport(EngineSource.LOOKUP, 5, 0.25, 1.5, num_tokens=4, num_accepted=3)
+    report = EnginePassReport(EngineSource.LOOKUP, 5, 0.25, 1.5, 0.125, num_tokens=4, num_accepted=3)
     assert MessageToDict(write_pass_report(report)) == {
         "tokens": 4,
         "predicted": 5,
@@ -67,6 +67,7 @@ def test_a_report_says_what_its_pass_did() -> None:
         "source": "PREDICTION_SOURCE_LOOKUP",
         "waiting": "0.250s",
         "verifying": "1.500s",
+        "host": "0.125s",
     }
 
 
@@ -84,7 +85,7 @@ def test_the_client_reads_them() -> None:
     report = write_pass_report(EnginePassReport(None, 0, 0.0, 1.5, num_tokens=1))
     record = common_pb2.TokenRecord(id=7, predicted=True, prediction_source=common_pb2.PREDICTION_SOURCE_DRAFT)
     chunk = parse_chunk(generation_pb2.Chunk(token_ids=[7], records=[record], pass_reports=[report]))
-    assert chunk.pass_reports == (PassReport(1, 0, 0, None, waiting=0.0, verifying=1.5),)
+    assert chunk.pass_reports == (PassReport(1, 0, 0, None, waiting=0.0, verifying=1.5, host=None),)
     assert chunk.tokens[0].prediction_source is PredictionSource.DRAFT
 
 

@@ -119,6 +119,7 @@ async def test_a_report_of_each_pass_comes_with_its_tokens_if_it_is_asked_for():
     assert max(counts) == (4, 3, 3)
     sources = [PredictionSource.DRAFT if predicted else None for _, predicted, _ in counts]
     assert [report.source for report in chunk.reports] == sources
+    assert all(report.host > 0 for report in chunk.reports), "other passes had computed the prompt"
     assert all(report.verifying > 0 and (report.waiting > 0) == (at > 0) for at, report in enumerate(chunk.reports))
 
 

@@ -82,6 +82,7 @@ def _pass_report(message: common_pb2.PassReport) -> PassReport:
         source=_source(message.source),
         waiting=_seconds(message.waiting),
         verifying=_seconds(message.verifying),
+        host=_seconds(message.host) if message.HasField("host") else None,
     )
 
 

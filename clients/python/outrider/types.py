@@ -63,6 +63,8 @@ class PassReport:
     """For predictions, before the pass."""
     verifying: float
     """The pass itself, shared by all generations that it served."""
+    host: float | None
+    """The server's own work between the pass before and this one; None if it was idle before."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ def write_pass_report(report: PassReport) -> common_pb2.PassReport:
         source=write_source(report.source),
         waiting=write_duration(report.waiting),
         verifying=write_duration(report.verifying),
+        host=None if report.host is None else write_duration(report.host),
     )
 
 

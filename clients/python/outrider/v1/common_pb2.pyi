@@ -1181,6 +1181,7 @@ class PassReport(_message.Message):
     SOURCE_FIELD_NUMBER: _builtins.int
     WAITING_FIELD_NUMBER: _builtins.int
     VERIFYING_FIELD_NUMBER: _builtins.int
+    HOST_FIELD_NUMBER: _builtins.int
     tokens: _builtins.int
     """Tokens committed."""
     predicted: _builtins.int
@@ -1197,6 +1198,12 @@ class PassReport(_message.Message):
     def verifying(self) -> _duration_pb2.Duration:
         """The time that the pass took, sampling included, for all the generations that it served."""
 
+    @_builtins.property
+    def host(self) -> _duration_pb2.Duration:
+        """The time from the end of the pass before to the start of this one, less the waiting of all generations: what the
+        server's own work between two passes takes. Unset if the engine was idle before this pass.
+        """
+
     def __init__(
         self,
         *,
@@ -1206,10 +1213,11 @@ class PassReport(_message.Message):
         source: Global___PredictionSource.ValueType = ...,
         waiting: _duration_pb2.Duration | None = ...,
         verifying: _duration_pb2.Duration | None = ...,
+        host: _duration_pb2.Duration | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["verifying", b"verifying", "waiting", b"waiting"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["host", b"host", "verifying", b"verifying", "waiting", b"waiting"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "predicted", b"predicted", "source", b"source", "tokens", b"tokens", "verifying", b"verifying", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "host", b"host", "predicted", b"predicted", "source", b"source", "tokens", b"tokens", "verifying", b"verifying", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,11 +1,11 @@
 """DecoderFigures: the speed of passes over one sequence, beside the speed at which this machine reads memory."""
 
-import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from services.cli.bench.spread import Spread
 from services.engine.batch_writer import BatchWriter
 from services.engine.config import ConfigError
 from services.engine.loaded_model import LoadedModel
@@ -17,18 +17,19 @@ _PREFILLS = 5
 
 @dataclass(frozen=True, slots=True)
 class DecoderFigures:
-    """Medians of timings taken in turn; rates are per second, sizes in bytes."""
+    """Timings taken in turn; rates are per second, sizes in bytes."""
 
     context: int  # tokens before the rows
     step_bytes: int  # weights, keys and values that a pass over one row must read
-    read_rate: float  # the best of several ways to read a buffer as large
-    prefill_rate: float  # tokens of the context
-    pass_seconds: dict[int, float]  # by the number of rows, each with its logits
+    read_rate: Spread  # the best of several ways to read a buffer as large
+    prefill_rate: Spread  # tokens of the context
+    pass_seconds: Mapping[int, Spread]  # by the number of rows, each with its logits
+    bandwidth_fraction: float  # of the memory's speed, in a plain decode step; above 1 something was measured wrongly
 
     @property
-    def bandwidth_fraction(self) -> float:
-        """How near a plain decode step is to the speed of memory; above 1 something was measured wrongly."""
-        return self.step_bytes / self.pass_seconds[1] / self.read_rate
+    def medians(self) -> dict[int, float]:
+        """Seconds of a pass by its number of rows."""
+        return {rows: seconds.median for rows, seconds in self.pass_seconds.items()}
 
 
 def measure_decoder(model: LoadedModel, *, context: int, runs: int) -> DecoderFigures:
@@ -40,13 +41,16 @@ def measure_decoder(model: LoadedModel, *, context: int, runs: int) -> DecoderFi
     probe = ReadProbe(model.device, step_bytes)
     reads: list[Callable[[], float]] = [partial(_timed, partial(probe.read, stripes)) for stripes in (True, False)]
     times = _times_in_turn([*reads, *(partial(passes.verify, rows) for rows in ROWS)], runs)
-    medians = [statistics.median(each) for each in times[len(reads) :]]
+    seconds = dict(zip(ROWS, map(Spread.of, times[len(reads) :]), strict=True))
+    rates = [Spread.of([probe.bytes / each for each in some]) for some in times[: len(reads)]]
+    read_rate = max(rates, key=lambda rate: rate.median)
     return DecoderFigures(
         context=context,
         step_bytes=step_bytes,
-        read_rate=probe.bytes / min(statistics.median(each) for each in times[: len(reads)]),
-        prefill_rate=context / statistics.median(passes.prefill() for _ in range(_PREFILLS)),
-        pass_seconds=dict(zip(ROWS, medians, strict=True)),
+        read_rate=read_rate,
+        prefill_rate=Spread.of([context / passes.prefill() for _ in range(_PREFILLS)]),
+        pass_seconds=seconds,
+        bandwidth_fraction=step_bytes / seconds[1].median / read_rate.median,
     )
 
 

@@ -1,0 +1,67 @@
+"""PythonPeer: an engine with a Python interface, behind a process that answers questions."""
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+from benchmarks.peers.peer_error import PeerError
+from services.cli.bench.answer import Answer
+from services.cli.bench.contender import PLAIN, Way, fixed
+
+_ROOT = Path(__file__).parents[2]
+
+
+class PythonPeer:
+    """A Contender; leaving the `with` block ends its process."""
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        draft_lengths: Sequence[int],
+        environment: dict[str, str] | None = None,
+        log: IO[str],
+    ) -> None:
+        """Start the command, which calls `benchmarks.peers.questions.serve`, on all cores."""
+        self.name = name
+        self.ways = (PLAIN, *map(fixed, draft_lengths))
+        self._child = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            cwd=_ROOT,
+            env={**os.environ, **(environment or {})},
+        )
+
+    def __enter__(self) -> Self:
+        self._read()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._child.kill()
+        self._child.communicate()
+
+    def answer(self, prompt: Sequence[int], way: Way, *, num_tokens: int) -> Answer:
+        """Continue the prompt greedily by just so many tokens, whatever they are; raises PeerError if it fails."""
+        question = {"prompt": [*prompt], "num_predictions": way.num_predictions, "num_tokens": num_tokens}
+        assert self._child.stdin is not None
+        self._child.stdin.write(json.dumps(question) + "\n")
+        self._child.stdin.flush()
+        reply = self._read()
+        return Answer(**{**reply, "token_ids": tuple(reply["token_ids"])})
+
+    def _read(self) -> dict[str, Any]:
+        assert self._child.stdout is not None
+        if not (line := self._child.stdout.readline()):
+            raise PeerError(f"{self.name} ended with code {self._child.wait()}; its log says why")
+        reply: dict[str, Any] = json.loads(line)
+        return reply

@@ -1,0 +1,25 @@
+"""Questions: how a peer's own process is asked, in lines of JSON on its standard streams.
+
+This module is all that such a process has of ours: its interpreter may be one that knows nothing else.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Callable
+
+Answering = Callable[[list[int], int, int], dict[str, object]]
+
+
+def serve(answer: Answering) -> None:
+    """Answer each line of the standard input until it ends: `answer` takes a prompt, numbers of predictions and tokens.
+
+    What libraries print goes to the standard error.
+    """
+    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+    print(json.dumps({"ready": True}), file=answers, flush=True)
+    for line in sys.stdin:
+        question = json.loads(line)
+        reply = answer(question["prompt"], question["num_predictions"], question["num_tokens"])
+        print(json.dumps(reply), file=answers, flush=True)

@@ -1,0 +1,67 @@
+"""Setting: what `outrider bench` measures, and how often."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from services.cli.service_pair import ModelPair, Placement
+from services.engine.config import ConfigError, EngineConfig, resolve_isa, resolve_threads
+
+PLACEMENTS = {"shared": Placement.shared, "apart": Placement.apart}
+_LEAST = {"context": 1, "runs": 1, "rounds": 1, "prompt_tokens": 1, "new_tokens": 2, "streams": 1}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """Sizes are in tokens."""
+
+    models: ModelPair
+    weights: str = "bf16"
+    draft_weights: str = "bf16"
+    kv: str = "bf16"
+    threads: int | None = None  # of each service; default: one for each core that it has
+    context: int = 256  # before the rows of a pass
+    runs: int = 100  # timings of each pass
+    rounds: int = 5  # answers in each way
+    prompt_tokens: int = 128
+    new_tokens: int = 128
+    draft_lengths: Sequence[int] = (3, 5, 8)
+    streams: int = 8  # at once
+    placements: Sequence[str] = ("shared", "apart")
+
+    def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            if (value := getattr(self, name)) < least:
+                raise ConfigError(f"{name} is {value}; it must be at least {least}")
+        if any(length < 1 for length in self.draft_lengths):
+            raise ConfigError(f"draft_lengths are {', '.join(map(str, self.draft_lengths))}; each must be at least 1")
+        if unknown := set(self.placements) - PLACEMENTS.keys():
+            raise ConfigError(f"placements are {', '.join(unknown)}; each must be one of {', '.join(PLACEMENTS)}")
+
+    def summary(self) -> dict[str, object]:
+        """The same for a record: folders by their names."""
+        models = {"target": self.models.target.name, "draft": self.models.draft.name if self.models.draft else None}
+        return {**asdict(self), "models": models}
+
+    def engine_config(self, model: Path, weights: str) -> EngineConfig:
+        """One of the models on all cores, for one sequence; raises ConfigError for a value that cannot be."""
+        return EngineConfig(
+            model=model,
+            isa=resolve_isa(),
+            threads=resolve_threads(self.threads),
+            weights=weights,
+            kv=self.kv,
+            max_sequences=1,
+        )
+
+    def service_options(self, weights: str) -> list[str]:
+        """Options of a service's command."""
+        threads = [] if self.threads is None else ["--threads", str(self.threads)]
+        return ["--weights", weights, "--kv", self.kv, *threads]
+
+    def prompts(self, vocab_size: int, count: int) -> list[list[int]]:
+        """Random ids, the same at every call; those of the lowest ids, where special tokens are, are left out."""
+        draw = random.Random(0)
+        first = min(256, vocab_size // 2)
+        return [[draw.randrange(first, vocab_size) for _ in range(self.prompt_tokens)] for _ in range(count)]

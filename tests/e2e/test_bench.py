@@ -1,0 +1,50 @@
+"""`outrider bench` measures the demo pair with very few runs: every vital sign is there, and no answer differs."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+FEW = ["--context", "16", "--runs", "2", "--rounds", "2", "--prompt-tokens", "8", "--new-tokens", "12"]
+FEW += ["--streams", "2", "--draft-lengths", "3"]
+WAYS = {"plain", "auto", "k = 3"}
+
+
+def test_all_vital_signs_are_printed_and_saved(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    command = [str(Path(sys.executable).with_name("outrider")), "bench", *FEW, "--draft-weights", "int8"]
+    done = subprocess.run(
+        [*command, "--json", str(file)], capture_output=True, text=True, timeout=200, check=False, cwd=Path.cwd()
+    )
+    assert done.returncode == 0, done.stderr
+    for sign in (
+        "bandwidth fraction",
+        "v(8)",
+        "link round trip",
+        "tokens per pass",
+        "oracle fraction",
+        "plan fraction",
+    ):
+        assert sign in done.stdout
+    signs = json.loads(file.read_text())
+    assert signs["setting"]["draft_weights"] == "int8"
+    assert signs["target"]["bandwidth_fraction"] > 0
+    assert signs["draft"]["step_bytes"] < signs["target"]["step_bytes"]
+    assert signs["plan_fractions"].keys() == WAYS - {"plain"}
+    assert signs["services"].keys() == {"shared", "apart"}
+    for services in signs["services"].values():
+        assert services["ways"].keys() == WAYS
+        assert services["total_rates"].keys() == {"plain", "auto"}
+        assert services["link_round_trip"]["median"] > 0
+        for way in services["ways"].values():
+            assert way["num_equal"] == way["num_answers"] == 2
+            assert way["passes"]["host"]["median"] > 0
+        assert services["ways"]["plain"]["tokens_per_pass"] == 1
+        assert services["ways"]["k = 3"]["passes"]["acceptance"] is not None
+
+
+def test_what_cannot_be_measured_is_refused_in_one_line() -> None:
+    command = [str(Path(sys.executable).with_name("outrider")), "bench", "--new-tokens", "1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "outrider bench: new_tokens is 1; it must be at least 2\n"
