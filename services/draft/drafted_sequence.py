@@ -14,13 +14,22 @@ class DraftedSequence:
     begins a new epoch.
     """
 
-    def __init__(self, sampling: SamplingParams, *, num_prompt: int, min_tokens: int, masked_ids: Tokens[int]) -> None:
+    def __init__(
+        self,
+        sampling: SamplingParams,
+        *,
+        num_prompt: int,
+        min_tokens: int,
+        masked_ids: Tokens[int],
+        cache_scope: str | None = "",
+    ) -> None:
         self.tokens: list[int] = []  # committed, then predicted
         self.num_committed = 0
         self.num_computed = 0  # leading tokens whose keys and values are in the cache
         self.blocks: list[int] = []
         self.window = 0
         self.epoch = 1
+        self.cache_scope = cache_scope  # as `CachePolicy.scope`
         self._params = sampling
         self._num_prompt = num_prompt
         self._min_tokens = min_tokens

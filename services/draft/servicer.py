@@ -13,6 +13,7 @@ from services.draft.drafted_sequence import DraftedSequence
 from services.draft.engine import DraftEngine
 from services.draft.link import DraftLink, LinkOverflowError, Prediction, Quotas, Release, ReleaseReason
 from services.engine.native import NOISE_VERSION
+from services.rpc.convert.caching import read_cache
 from services.rpc.convert.drafting import read_sampling
 from services.rpc.draft_protocol import MAX_COMMIT, PROTOCOL_VERSION
 
@@ -133,6 +134,7 @@ def _sequence(message: draft_pb2.Open) -> DraftedSequence:
         num_prompt=message.prompt_tokens,
         min_tokens=message.min_tokens,
         masked_ids=[*message.masked_token_ids],
+        cache_scope=read_cache(message.cache).scope,
     )
 
 

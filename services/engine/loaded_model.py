@@ -30,12 +30,18 @@ class LoadedModel:
         checkpoint = load_checkpoint(config.model, context_length=config.context_length)
         device = config.open_device()
         num_blocks = config.num_blocks(checkpoint.config)
+        decoder = load_decoder(checkpoint, device, weights=config.weights, kv=config.kv, num_blocks=num_blocks)
         return cls(
             checkpoint=checkpoint,
             tokenizer=Tokenizer.from_folder(checkpoint.folder),
             device=device,
-            decoder=load_decoder(checkpoint, device, weights=config.weights, kv=config.kv, num_blocks=num_blocks),
-            blocks=BlockManager(num_blocks=num_blocks, block_size=BLOCK_SIZE),
+            decoder=decoder,
+            blocks=BlockManager(
+                num_blocks=num_blocks,
+                block_size=BLOCK_SIZE,
+                copy_block=decoder.copy_block,
+                keeps_prefixes=config.prefix_cache,
+            ),
             context_length=config.resolve_context_length(checkpoint.config),
         )
 

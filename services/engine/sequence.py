@@ -40,6 +40,7 @@ class Sequence:
         self.tokens = list(request.prompt)
         self.num_computed = 0  # leading tokens whose keys and values are in the cache
         self.blocks: list[int] = []
+        self.num_cached = 0  # tokens that were found in the cache at first
         self.num_preemptions = 0
         self.timings = Timings(arrived=time.monotonic())
         self.speculation = SpeculationStats()
@@ -58,6 +59,11 @@ class Sequence:
         else:
             self.tokens.pop()
             self.sampling = new_healing_state(request.sampling, prompt=request.prompt, healing=request.healing)
+
+    @property
+    def cache_scope(self) -> str | None:
+        """As `CachePolicy.scope`."""
+        return self.request.cache.scope
 
     @property
     def num_prompt(self) -> int:
@@ -192,7 +198,7 @@ class Sequence:
             stop_string=self._matched_stop,
             prompt_tokens=self.num_prompt,
             completion_tokens=self.num_generated,
-            cached_tokens=0,
+            cached_tokens=self.num_cached,
             preemptions=self.num_preemptions,
             timings=self.timings,
             speculation=self.speculation,

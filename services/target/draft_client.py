@@ -12,6 +12,7 @@ from grpc import aio
 
 from outrider.v1 import draft_pb2, draft_pb2_grpc
 from services.engine.native import NOISE_VERSION
+from services.rpc.convert.caching import write_cache
 from services.rpc.convert.drafting import write_sampling
 from services.rpc.draft_protocol import PROTOCOL_VERSION
 from services.target.backoff import Backoff
@@ -182,6 +183,7 @@ def _open(message: Open) -> draft_pb2.Open:
         prompt_tokens=len(request.prompt),
         min_tokens=request.stops.min_tokens,
         masked_token_ids=sorted(request.stops.token_ids),
+        cache=write_cache(request.cache),
     )
 
 

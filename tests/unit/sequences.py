@@ -8,6 +8,7 @@ from services.engine.events import PredictionSource, TokenRecord
 from services.engine.healing import Healing
 from services.engine.output_text import OutputText
 from services.engine.request import (
+    CachePolicy,
     Loop,
     OutputOptions,
     Request,
@@ -22,6 +23,7 @@ from services.engine.tokenizer import Tokenizer
 END = 256
 VOCAB_SIZE = 257
 AUTO = SpeculationPolicy()
+SHARED = CachePolicy()
 
 
 @functools.cache
@@ -44,6 +46,7 @@ def make_request(
     healing: Healing | None = None,
     received: Iterable[int] = (),
     speculation: SpeculationPolicy = AUTO,
+    cache: CachePolicy = SHARED,
     deadline: float | None = None,
     temperature: float = 0.0,
     max_tokens: int = 100,
@@ -73,6 +76,7 @@ def make_request(
         ),
         output=OutputOptions(pass_reports=pass_reports),
         speculation=speculation,
+        cache=cache,
         deadline=deadline,
     )
 

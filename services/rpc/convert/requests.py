@@ -18,6 +18,7 @@ from services.engine.request import (
     SpeculationPolicy,
     StopConditions,
 )
+from services.rpc.convert.caching import check_cache, read_cache
 from services.rpc.convert.prompts import read_prompt
 from services.rpc.errors import FingerprintMismatchError
 from services.rpc.limits import LIMITS
@@ -55,6 +56,7 @@ def read_request(message: GenerationRequest, model: ServedModel, *, deadline: fl
     found = Violations()
     received = _read_continuation(message, model, found)
     prompt = read_prompt(message.prompt, model, found)
+    check_cache(message.cache, found)
     request = Request(
         request_id=_read_request_id(message, found),
         prompt=prompt,
@@ -64,6 +66,7 @@ def read_request(message: GenerationRequest, model: ServedModel, *, deadline: fl
         stops=_read_stops(message.stop, model, found, room=model.context_length - len(prompt)),
         output=_read_output(message.output, found),
         speculation=_read_speculation(message.speculation, found),
+        cache=read_cache(message.cache),
         deadline=deadline,
     )
     found.raise_if_any()

@@ -219,6 +219,7 @@ class Open(_message.Message):
     PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
     MIN_TOKENS_FIELD_NUMBER: _builtins.int
     MASKED_TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    CACHE_FIELD_NUMBER: _builtins.int
     sequence_id: _builtins.int
     """The target's name for it; never used twice on a stream."""
     prompt_tokens: _builtins.int
@@ -233,6 +234,10 @@ class Open(_message.Message):
     def masked_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The ids masked that long."""
 
+    @_builtins.property
+    def cache(self) -> _common_pb2.CachePolicy:
+        """What the request that it serves asks of the prefix cache."""
+
     def __init__(
         self,
         *,
@@ -241,10 +246,11 @@ class Open(_message.Message):
         prompt_tokens: _builtins.int = ...,
         min_tokens: _builtins.int = ...,
         masked_token_ids: _abc.Iterable[_builtins.int] | None = ...,
+        cache: _common_pb2.CachePolicy | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["sampling", b"sampling"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["masked_token_ids", b"masked_token_ids", "min_tokens", b"min_tokens", "prompt_tokens", b"prompt_tokens", "sampling", b"sampling", "sequence_id", b"sequence_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "masked_token_ids", b"masked_token_ids", "min_tokens", b"min_tokens", "prompt_tokens", b"prompt_tokens", "sampling", b"sampling", "sequence_id", b"sequence_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
