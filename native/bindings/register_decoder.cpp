@@ -153,6 +153,9 @@ void register_decoder(py::module_& module) {
         .def("extend", &extend, py::arg("batch"), py::arg("sampler"), py::arg("states"), py::arg("chains"),
              py::arg("counts"), py::arg("masks") = MaskArrays{})
         .def(
+            "copy_block", [](Decoder& decoder, int from, int to) { decoder.cache().copy(from, to); },
+            py::arg("source"), py::arg("target"))
+        .def(
             "poison",
             [](Decoder& decoder, const std::vector<int>& blocks) {
                 for (const int block : blocks) {

@@ -34,6 +34,10 @@ void Stream::download(void* to, const void* from, size_t bytes) {
     std::memcpy(to, from, bytes);
 }
 
+void Stream::copy(void* to, const void* from, size_t bytes) {
+    std::memcpy(to, from, bytes);
+}
+
 void Stream::fill(void* to, unsigned char byte, size_t bytes) {
     std::memset(to, byte, bytes);
 }

@@ -3,6 +3,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "require_range.h"
+
 namespace outrider {
 
 KvCache::KvCache(const std::shared_ptr<Device>& device, const DecoderConfig& config, KvFormat format,
@@ -27,15 +29,27 @@ KvLayer KvCache::layer(int index) const {
     return {layers_[index].data(), format_, num_kv_heads_, head_dim_};
 }
 
-void KvCache::poison(int block) {
-    if (block < 0 || block >= num_blocks_) {
-        throw std::invalid_argument("block is " + std::to_string(block) + "; it must be in 0 ... " +
-                                    std::to_string(num_blocks_ - 1));
+void KvCache::copy(int from, int to) {
+    require_block(from);
+    require_block(to);
+    if (from == to) {
+        return;  // memory must not be copied onto itself
     }
+    for (const DeviceBuffer<char>& layer : layers_) {
+        device_->copy(layer.data() + to * block_bytes_, layer.data() + from * block_bytes_, block_bytes_);
+    }
+}
+
+void KvCache::poison(int block) {
+    require_block(block);
     constexpr uint8_t kNanByte = 0xFF;  // all ones are a NaN in every floating-point format
     for (const DeviceBuffer<char>& layer : layers_) {
         device_->fill(layer.data() + block * block_bytes_, kNanByte, block_bytes_);
     }
+}
+
+void KvCache::require_block(int block) const {
+    require_range("block", block, 0, num_blocks_ - 1);
 }
 
 }  // namespace outrider

@@ -26,6 +26,7 @@ class DraftedSequence:
         min_tokens: int,
         masked_ids: Tokens[int],
         grammar: Grammar | None = None,
+        cache_scope: str | None = "",
     ) -> None:
         self.tokens: list[int] = []  # committed, then predicted
         self.num_committed = 0
@@ -33,6 +34,7 @@ class DraftedSequence:
         self.blocks: list[int] = []
         self.window = 0
         self.epoch = 1
+        self.cache_scope = cache_scope  # as `CachePolicy.scope`
         self._params = sampling
         self._num_prompt = num_prompt
         self._min_tokens = min_tokens

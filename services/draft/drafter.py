@@ -92,7 +92,8 @@ class Drafter:
         except ValueError:
             self.refuse(link, sequence_id)
         else:
-            self._blocks.shrink(sequence, len(sequence.tokens))
+            self._blocks.shrink(sequence, sequence.num_computed)
+            self._keep(sequence)
 
     def window(self, link: DraftLink, sequence_id: int, tokens: int) -> None:
         """The target grants a sequence credit."""
@@ -102,7 +103,7 @@ class Drafter:
     def close(self, link: DraftLink, sequence_id: int) -> None:
         """Forget a sequence and free what it holds."""
         if sequence := link.sequences.pop(sequence_id, None):
-            self._blocks.shrink(sequence, 0)
+            self._blocks.release(sequence)
 
     def step(self) -> bool:
         """Compute what is pending and predict one run for each sequence with credit; False if idle."""
@@ -149,6 +150,7 @@ class Drafter:
         return max(1, int(min(config.max_run, config.run_seconds / max(self._draw_seconds, 1e-9))))
 
     def _stretch(self, sequence: DraftedSequence, budget: int) -> Stretch | None:
+        self._blocks.reuse(sequence)
         num_tokens = min(sequence.num_pending, self._config.prefill_chunk, budget)
         room = self._config.context_length - len(sequence.tokens)
         draws = min(sequence.credit, self._longest_run(), room) if num_tokens == sequence.num_pending else 0
@@ -186,15 +188,20 @@ class Drafter:
         """Tokens that a sequence's blocks can come to hold."""
         link, blocks = follower.link, self._blocks
         quota = blocks.blocks_for(link.quotas.max_cached_tokens) - link.num_blocks
-        return (len(follower.sequence.blocks) + max(0, min(quota, blocks.num_free))) * blocks.block_size
+        num_more = min(max(0, quota), blocks.num_available(follower.sequence))
+        return (len(follower.sequence.blocks) + num_more) * blocks.block_size
 
     def _settle(self, follower: _Follower, stretch: Stretch, token_ids: list[int]) -> None:
         sequence = follower.sequence
         position = len(sequence.tokens)
         sequence.num_computed += stretch.num_tokens + max(len(token_ids) - 1, 0)
+        self._keep(sequence)
         sequence.predicted(token_ids)
         if token_ids:
             follower.link.send(Prediction(follower.sequence_id, sequence.epoch, position, tuple(token_ids)))
+
+    def _keep(self, sequence: DraftedSequence) -> None:
+        self._blocks.keep(sequence, min(sequence.num_computed, sequence.num_committed))
 
     def _release(self, link: DraftLink, sequence_id: int, reason: ReleaseReason) -> None:
         self.close(link, sequence_id)

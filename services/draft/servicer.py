@@ -16,6 +16,7 @@ from services.engine.grammar import Grammar
 from services.engine.grammar_compiler import GrammarError
 from services.engine.native import NOISE_VERSION
 from services.engine.place import Place
+from services.rpc.convert.caching import read_cache
 from services.rpc.convert.drafting import read_sampling, write_place
 from services.rpc.convert.grammar import read_source
 from services.rpc.draft_protocol import MAX_COMMIT, PROTOCOL_VERSION
@@ -153,6 +154,7 @@ def _sequence(message: draft_pb2.Open, grammar: Grammar | None = None) -> Drafte
         min_tokens=message.min_tokens,
         masked_ids=[*message.masked_token_ids],
         grammar=grammar,
+        cache_scope=read_cache(message.cache).scope,
     )
 
 

@@ -34,6 +34,7 @@ class EngineConfig:
     kv: str = "bf16"
     kv_memory: int = 2 << 30  # bytes, an upper bound
     kv_blocks: int | None = None  # instead of kv_memory
+    prefix_cache: bool = True  # whether full blocks are kept for later sequences that begin with the same tokens
     context_length: int | None = None  # default: what the model was made for and the KV cache holds
     max_rows: int = 512
     prefill_chunk: int = 256

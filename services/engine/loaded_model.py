@@ -46,7 +46,12 @@ class LoadedModel:
             grammars=GrammarCompiler(tokenizer, vocab_size=checkpoint.config.vocab_size),
             device=device,
             decoder=decoder,
-            blocks=BlockManager(num_blocks=num_blocks, block_size=BLOCK_SIZE),
+            blocks=BlockManager(
+                num_blocks=num_blocks,
+                block_size=BLOCK_SIZE,
+                copy_block=decoder.copy_block,
+                keeps_prefixes=config.prefix_cache,
+            ),
             cache=cache,
             context_length=config.resolve_context_length(checkpoint.config),
         )

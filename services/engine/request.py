@@ -26,6 +26,19 @@ class SpeculationPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CachePolicy:
+    """What the prefix cache may do for a request; it never changes the output."""
+
+    prefix: bool = True  # whether blocks are taken from it and left to it
+    salt: str = ""  # whoever has another one finds none of them
+
+    @property
+    def scope(self) -> str | None:
+        """Who may find its blocks: requests with the same one; None if nobody may."""
+        return self.salt if self.prefix else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
     """How the next token is chosen; 0 switches `top_k` and `min_p` off, 1 switches `top_p` and the penalty off."""
 
@@ -94,4 +107,12 @@ class Request:
     grammar: Grammar | None = None  # which the generated text follows; not where the prompt is healed
     output: OutputOptions = OutputOptions()
     speculation: SpeculationPolicy = SpeculationPolicy()
+    cache: CachePolicy = CachePolicy()
     deadline: float | None = None  # seconds on the monotonic clock
+
+    @property
+    def reads_cache(self) -> bool:
+        """Whether the prompt's rows may be taken from the prefix cache, rather than computed for this request: what is
+        asked to be told of the prompt takes its logits.
+        """
+        return self.cache.prefix and not self.output.prompt_logprobs

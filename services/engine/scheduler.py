@@ -57,8 +57,8 @@ class Scheduler:
     """Holds waiting and running sequences, both oldest first, and hands out KV blocks between them.
 
     When blocks run out a running sequence is preempted (a paused one if there is one, else the youngest): its blocks
-    are taken and it is later computed anew from its tokens, which by row invariance gives the same bits. A paused one
-    makes way for a waiting one too.
+    are taken and it is later computed anew from its tokens, less those that the prefix cache still has; by row
+    invariance that gives the same bits. A paused one makes way for a waiting one too.
     """
 
     def __init__(self, config: SchedulerConfig, blocks: BlockManager) -> None:
@@ -125,20 +125,28 @@ class Scheduler:
         sequence = rows.sequence
         accepted_rows = max(num_committed - 1, 0)
         sequence.num_computed += rows.num_tokens + accepted_rows
+        self._blocks.keep(sequence, sequence.num_computed)
         self._blocks.shrink(sequence, len(sequence.tokens))
 
     def _admit(self) -> None:
         for sequence in [sequence for sequence in self.waiting if not sequence.is_paused]:
-            while not self._has_room_for(sequence):
+            while not self._claim(sequence):
                 victim = self._youngest_paused()
                 if victim is None:
                     return
                 self._preempt(victim)
             self._start(sequence)
 
-    def _has_room_for(self, sequence: Sequence) -> bool:
-        has_slot = len(self.running) < self._config.max_sequences
-        return has_slot and self._blocks.can_grow(sequence, len(sequence.tokens) + 1)
+    def _claim(self, sequence: Sequence) -> bool:
+        """Give a sequence what is cached of it, unless there is no place for it or no room for its other tokens."""
+        if len(self.running) >= self._config.max_sequences:
+            return False
+        if sequence.request.reads_cache:
+            self._blocks.reuse(sequence)
+        if self._blocks.can_grow(sequence, len(sequence.tokens) + 1):
+            return True
+        self._blocks.release(sequence)
+        return False
 
     def _youngest_paused(self) -> Sequence | None:
         return next((sequence for sequence in reversed(self.running) if sequence.is_paused), None)
@@ -149,6 +157,7 @@ class Scheduler:
         self._blocks.grow(sequence, len(sequence.tokens))
         if not sequence.timings.scheduled:
             sequence.timings.scheduled = time.monotonic()
+            sequence.num_cached = sequence.num_computed
 
     def _make_room(self, sequence: Sequence, num_tokens: int) -> bool:
         """Get blocks for a sequence's first tokens by preempting others; False if it had to go itself."""
@@ -162,8 +171,7 @@ class Scheduler:
 
     def _preempt(self, sequence: Sequence) -> None:
         self.running.remove(sequence)
-        self._blocks.shrink(sequence, 0)
-        sequence.num_computed = 0
+        self._blocks.release(sequence)
         sequence.num_preemptions += 1
         self.num_preemptions += 1
         insort(self.waiting, sequence, key=_arrival)

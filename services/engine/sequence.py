@@ -42,6 +42,7 @@ class Sequence:
         self.tokens = list(request.prompt)
         self.num_computed = 0  # leading tokens whose keys and values are in the cache
         self.blocks: list[int] = []
+        self.num_cached = 0  # tokens that were found in the cache at first
         self.num_preemptions = 0
         self.timings = Timings(arrived=time.monotonic())
         self.speculation = SpeculationStats()
@@ -66,6 +67,11 @@ class Sequence:
             self.sampling = new_healing_state(
                 request.sampling, prompt=request.prompt, healing=request.healing, output=self.output
             )
+
+    @property
+    def cache_scope(self) -> str | None:
+        """As `CachePolicy.scope`."""
+        return self.request.cache.scope
 
     @property
     def num_prompt(self) -> int:
@@ -233,7 +239,7 @@ class Sequence:
             stop_string=self._matched_stop,
             prompt_tokens=self.num_prompt,
             completion_tokens=self.num_generated,
-            cached_tokens=0,
+            cached_tokens=self.num_cached,
             preemptions=self.num_preemptions,
             timings=self.timings,
             speculation=self.speculation,

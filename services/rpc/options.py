@@ -52,6 +52,7 @@ def _add_engine_options(group: "argparse._ArgumentGroup") -> None:
     _add(group, "kv", "how keys and values are held", choices=KV_FORMATS)
     _add(group, "kv_memory", "most memory of the KV cache, in GiB", shown="2", read=_gibibytes)
     _add(group, "kv_blocks", "blocks of the KV cache", shown="what --kv-memory holds", read=int)
+    _add_switch(group, "prefix_cache", "compute every prompt anew, whatever was computed before")
     _add(group, "context_length", "tokens of prompt and answer", shown="the model's", flag="--context", read=int)
     _add(group, "max_sequences", "sequences that run at once", read=int)
     _add(group, "max_rows", "rows in one pass", read=int)
@@ -88,6 +89,11 @@ def _add(
         metavar=metavar or (None if choices else field.rpartition("_")[2].upper()),
         help=f"{help_text} (default: {shown or default})",
     )
+
+
+def _add_switch(group: "argparse._ArgumentGroup", field: str, help_text: str) -> None:
+    """An option that switches off what is on without it."""
+    group.add_argument(f"--no-{field.replace('_', '-')}", dest=field, action="store_false", help=help_text)
 
 
 def _gibibytes(text: str) -> int:

@@ -13,6 +13,7 @@ from grpc import aio
 from outrider.v1 import draft_pb2, draft_pb2_grpc
 from services.engine.native import NOISE_VERSION
 from services.engine.place import Place
+from services.rpc.convert.caching import write_cache
 from services.rpc.convert.drafting import read_place, write_sampling
 from services.rpc.convert.grammar import write_grammar
 from services.rpc.draft_protocol import PROTOCOL_VERSION
@@ -198,6 +199,7 @@ def _open(message: Open) -> draft_pb2.Open:
         min_tokens=request.stops.min_tokens,
         masked_token_ids=sorted(request.stops.token_ids),
         grammar=grammar,
+        cache=write_cache(request.cache),
     )
 
 

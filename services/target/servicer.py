@@ -116,7 +116,7 @@ class GenerationServicer(GenerationServiceServicer):
             engine = self._require_serving().engine  # it may have gone while the prompt was encoded
             sequence, stream = _submit(engine, request)
             try:
-                yield _responses(request, stream, model, with_prompt=message.output.prompt_token_ids)
+                yield _responses(sequence, stream, model, with_prompt=message.output.prompt_token_ids)
             finally:
                 engine.cancel(sequence)
                 _log(sequence)
@@ -130,9 +130,13 @@ class GenerationServicer(GenerationServiceServicer):
         return self._require_serving().model
 
 
-async def _responses(request: Request, stream: TokenStream, model: ServedModel, *, with_prompt: bool) -> Responses:
-    yield write_started(request, model, with_prompt=with_prompt)
+async def _responses(sequence: Sequence, stream: TokenStream, model: ServedModel, *, with_prompt: bool) -> Responses:
+    request = sequence.request
+    has_started = False
     async for event in stream:
+        if not has_started:  # only once the scheduler has taken it up is it known what is cached
+            yield write_started(request, model, num_cached=sequence.num_cached, with_prompt=with_prompt)
+            has_started = True
         if isinstance(event, Failed):
             raise UnavailableError(event.message)
         if isinstance(event, Refused):
@@ -165,11 +169,13 @@ def _log(sequence: Sequence) -> None:
     """One line per request; prompts, seeds and texts stay out of it."""
     timings = sequence.timings
     logger.info(
-        "request %s: %s prompt + %s tokens (%s received), %s, queued %.3f s, first token %.3f s, total %.3f s",
+        "request %s: %s prompt + %s tokens (%s received, %s cached), %s, queued %.3f s, first token %.3f s, "
+        "total %.3f s",
         sequence.request.request_id,
         sequence.num_prompt,
         sequence.num_generated,
         len(sequence.request.received),
+        sequence.num_cached,
         sequence.finish_reason.name if sequence.finish_reason else "CANCELLED",
         max(timings.scheduled - timings.arrived, 0.0),
         max(timings.prefilled - timings.arrived, 0.0),

@@ -59,6 +59,7 @@ class CellRun:
         self._stage = stage
         self._references = references
         self._chance = random.Random(f"{cell.name} {attempt}")
+        self._salt = self._chance.randbytes(8).hex()  # of what is computed, only this run finds anything again
         self._blows = self._plan()
         self._num_received: dict[StreamKey, int] = {}
         self._num_links = 0
@@ -104,7 +105,7 @@ class CellRun:
 
     def _options(self, key: StreamKey) -> dict[str, object]:
         kind = self._cell.predictions
-        options = {**key.options(), "request_id": f"{key.name}/{kind}"}
+        options = {**key.options(), "request_id": f"{key.name}/{kind}", "cache_salt": self._salt}
         if key.setting == "stopped":
             options["stop"] = self._references[key].stop
         if kind == "none":
@@ -184,7 +185,8 @@ def connect(server: ServerProcess) -> AsyncClient:
 @asynccontextmanager
 async def intruder(client: AsyncClient, key: StreamKey) -> AsyncIterator[None]:
     """An older stream that takes blocks while it lasts."""
-    options = {**intruder_options(), "speculation": "never", "request_id": f"{INTRUDER}/{key.name}"}
+    name = f"{INTRUDER}/{key.name}"
+    options = {**intruder_options(), "speculation": "never", "prefix_cache": False, "request_id": name}
     async with client.stream(prompt_of(key.model, -1), **options) as stream:
         chunks = aiter(stream)
         await anext(chunks)
@@ -202,6 +204,6 @@ async def _drain(chunks: AsyncIterator[Chunk]) -> None:
 
 async def run_reference(client: AsyncClient, key: StreamKey, stop: str | None = None) -> Transcript:
     """The plainest run of a stream: alone, and with nothing to disturb it."""
-    options = {**key.options(), "speculation": "never", "stop": stop}
+    options = {**key.options(), "speculation": "never", "prefix_cache": False, "stop": stop}
     async with asyncio.timeout(_REFERENCE_SECONDS):
         return Transcript.of(await client.generate(key.prompt_ids(), **options))

@@ -88,12 +88,12 @@ class Stepper:
         self.model = model
         self.tokenizer = Tokenizer.from_folder(folder(model))
         self.vocab_size = checkpoint.config.vocab_size
-        self.blocks = BlockManager(num_blocks=num_blocks, block_size=BLOCK_SIZE)
+        self._decoder = load_decoder(checkpoint, device, weights=weights, kv=kv, num_blocks=num_blocks)
+        self.blocks = BlockManager(num_blocks=num_blocks, block_size=BLOCK_SIZE, copy_block=self._decoder.copy_block)
         limits = SchedulerConfig(max_rows=_MAX_ROWS, prefill_chunk=prefill_chunk, max_sequences=16)
         self.scheduler = Scheduler(limits, self.blocks)
         self.most_sequences = 0
         self._stream_capacity = stream_capacity
-        self._decoder = load_decoder(checkpoint, device, weights=weights, kv=kv, num_blocks=num_blocks)
         runner = ModelRunner(self._decoder, max_rows=_MAX_ROWS, max_sequences=16, max_blocks=num_blocks)
         speculation = Speculation(predictors, vocab_size=self.vocab_size)
         self._step = TargetStep(self.scheduler, runner, Sampler(device), speculation, max_rows=_MAX_ROWS)
@@ -112,7 +112,7 @@ class Stepper:
 
     def step(self) -> bool:
         """One pass; False if no sequence has work."""
-        self._poison_free_blocks()
+        self._decoder.poison(self.blocks.empty)
         did_work = self._step.step()
         self.blocks.check_integrity(self.scheduler.sequences)
         self.most_sequences = max(self.most_sequences, len(self.scheduler.running))
@@ -149,10 +149,6 @@ class Stepper:
         generation.events.extend([event async for event in events])
         return Transcript.of_events(generation.events), generation
 
-    def _poison_free_blocks(self) -> None:
-        owned = {block for sequence in self.scheduler.sequences for block in sequence.blocks}
-        self._decoder.poison([block for block in range(self.blocks.num_blocks) if block not in owned])
-
 
 def request(prompt: Tokens[int], **fields: Any) -> Request:
     """A request with everything recorded; keyword arguments go where the request keeps the field of that name."""
@@ -161,7 +157,7 @@ def request(prompt: Tokens[int], **fields: Any) -> Request:
         **dict.fromkeys(SamplingParams.__dataclass_fields__, "sampling"),
         **dict.fromkeys(StopConditions.__dataclass_fields__, "stops"),
     }
-    top_level = ("healing", "grammar", "received", "deadline", "request_id")
+    top_level = ("healing", "grammar", "received", "deadline", "request_id", "cache")
     top = {name: fields.pop(name) for name in top_level if name in fields}
     prompt_logprobs = fields.pop("prompt_logprobs", True)
     if predictions := fields.pop("num_predictions", 0):

@@ -63,6 +63,27 @@ def test_blocks_behind_every_window_may_be_gone(device_name):
     assert np.array_equal(decoder.forward([(0, 110)]), expected)
 
 
+@pytest.mark.parametrize("weight_format", ["f32", "bf16", "int8"])
+def test_a_copied_block_reads_as_the_one_it_was_copied_from(device_name, weight_format):
+    skip_unless_held(device_name, weight_format)
+    tokens = np.repeat(random_tokens(PLAIN, 1, 2 * BLOCK_SIZE), 2, axis=0)
+    decoder = PagedDecoder(PLAIN, make_device(device_name, threads=1), weight_format, tokens=tokens)
+    decoder.forward([(0, position) for position in range(BLOCK_SIZE + 9)])
+    for mine, copy in decoder.batch.block_tables.T:
+        decoder.decoder.copy_block(int(mine), int(copy))
+    rest = range(BLOCK_SIZE + 9, 2 * BLOCK_SIZE)
+    decoded = decoder.forward([(1, position) for position in rest])
+    assert np.array_equal(decoded, decoder.forward([(0, position) for position in rest]))
+    assert not np.isnan(decoded).any()
+
+
+def test_copies_need_blocks_that_are_there():
+    decoder = new_decoder()
+    for source, target in ((4, 0), (0, -1)):
+        with pytest.raises(ValueError, match=r"block is -?\d; it must be in 0 \.\.\. 3"):
+            decoder.copy_block(source, target)
+
+
 def new_decoder(**changes: object) -> Decoder:
     device = Device.cpu(isas()[0], threads=1)
     return Decoder(device, decoder_config(replace(PLAIN, **changes)), weights="bf16", kv="f32", num_blocks=4)

@@ -132,6 +132,7 @@ BAD = {
         "speculation.num_predictions",
         "only with SPECULATION_MODE_ALWAYS",
     ),
+    "long salt": ({"cache": {"salt": "ä" * 65}}, "cache.salt", "has 130 bytes; allowed: at most 128 bytes"),
     "lookup with NEVER": (
         {"speculation": {"mode": 1, "lookup": True}},
         "speculation.lookup",

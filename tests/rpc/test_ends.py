@@ -125,8 +125,10 @@ def test_requests_beyond_the_queue_are_refused_and_told_when_to_come_back(model:
     config = ServerConfig(listen="127.0.0.1:0", drain_seconds=0, max_queue=1)
     with target_server(model, predictor=predictor, server=config, max_sequences=1) as target:
         predictor.gate.clear()
-        calls = [target.stub.StreamGenerate(stream_request()) for _ in range(2)]
-        assert all(next(call).HasField("started") for call in calls)
+        calls = [target.stub.StreamGenerate(stream_request())]
+        assert next(calls[0]).HasField("started")
+        calls.append(target.stub.StreamGenerate(stream_request()))
+        wait_until(lambda: target.server._admission._in_flight == len(calls))  # the one that waits is not heard of
         with pytest.raises(grpc.RpcError) as failure:
             stream(target, stream_request())
         assert failure.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED

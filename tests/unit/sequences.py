@@ -9,6 +9,7 @@ from services.engine.grammar import Grammar
 from services.engine.healing import Healing
 from services.engine.output_text import OutputText
 from services.engine.request import (
+    CachePolicy,
     Loop,
     OutputOptions,
     Request,
@@ -23,6 +24,7 @@ from services.engine.tokenizer import Tokenizer
 END = 256
 VOCAB_SIZE = 257
 AUTO = SpeculationPolicy()
+SHARED = CachePolicy()
 
 
 @functools.cache
@@ -46,6 +48,7 @@ def make_request(
     received: Iterable[int] = (),
     grammar: Grammar | None = None,
     speculation: SpeculationPolicy = AUTO,
+    cache: CachePolicy = SHARED,
     deadline: float | None = None,
     temperature: float = 0.0,
     max_tokens: int = 100,
@@ -77,6 +80,7 @@ def make_request(
         grammar=grammar,
         output=OutputOptions(pass_reports=pass_reports, prompt_logprobs=prompt_logprobs),
         speculation=speculation,
+        cache=cache,
         deadline=deadline,
     )
 

@@ -62,6 +62,8 @@ OPTIONS = [
     ("speculation", "always", {"speculation": {"mode": "SPECULATION_MODE_ALWAYS"}}),
     ("num_predictions", 4, {"speculation": {"num_predictions": 4}}),
     ("lookup", False, {"speculation": {"lookup": False}}),
+    ("prefix_cache", False, {"cache": {"prefix": False}}),
+    ("cache_salt", "mine", {"cache": {"salt": "mine"}}),
     ("add_special_tokens", False, {"prompt": {"text": "p", "add_special_tokens": False}}),
     ("heal", True, {"prompt": {"text": "p", "heal": True}}),
     ("request_id", "", {"request_id": ""}),
@@ -80,6 +82,7 @@ def test_every_option_is_tested_and_every_field_has_an_option() -> None:
         common_pb2.StopConditions,
         common_pb2.OutputOptions,
         common_pb2.SpeculationPolicy,
+        common_pb2.CachePolicy,
         common_pb2.Grammar,
     )
     fields = sum(len(part.DESCRIPTOR.fields) for part in parts)

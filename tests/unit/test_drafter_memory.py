@@ -83,7 +83,7 @@ async def test_a_link_without_its_share_gets_it_from_the_one_that_holds_most():
     draft = Draft(num_blocks=12, max_rows=64)
     greedy, modest, late = draft.join(), draft.join(), draft.join()
     for sequence_id, size in ((1, 20), (2, 8), (3, 12)):
-        draft.begin(greedy, sequence_id, prompt=range(size), window=1)
+        draft.begin(greedy, sequence_id, prompt=range(60 * sequence_id, 60 * sequence_id + size), window=1)
     draft.begin(modest, window=1)
     draft.run()
     assert draft.blocks.num_free == 0
@@ -94,7 +94,7 @@ async def test_a_link_without_its_share_gets_it_from_the_one_that_holds_most():
     assert await predicted(late) == {1: toy_tokens(range(13), 4)}
     assert await told(greedy) == [Release(1, ReleaseReason.OUT_OF_MEMORY)]
     assert await told(modest) == []
-    draft.begin(late, 2, prompt=range(13))
+    draft.begin(late, 2, prompt=range(30, 43))
     draft.run()
     assert await told(late) == [Release(2, ReleaseReason.OUT_OF_MEMORY)], "more than its share is not taken from others"
     owners = [sequence for link in (greedy, modest, late) for sequence in link.sequences.values()]

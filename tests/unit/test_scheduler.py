@@ -123,7 +123,49 @@ async def test_a_preempted_sequence_goes_before_those_that_came_later():
     assert shape(step(scheduler)) == [(old, 1)]
     assert scheduler.waiting == [young, late]  # a block is free, but the late one, for whom it would do, waits its turn
     scheduler.remove(old)
-    assert shape(scheduler.schedule()) == [(young, 5), (late, 1)]
+    assert shape(scheduler.schedule()) == [(young, 1), (late, 1)]  # what the young one had computed is still there
+
+
+async def test_a_sequence_begins_behind_what_is_cached_of_it():
+    scheduler = make_scheduler()
+    (first,) = add(scheduler, 9)
+    step(scheduler)
+    again, longer = add(scheduler, 9, 30)
+    other = make_sequence(make_request(b"xxxxyyyyz"))
+    scheduler.add(other)
+    assert shape(scheduler.schedule()) == [(first, 1), (again, 1), (longer, 16), (other, 5)]
+    assert [sequence.num_cached for sequence in (first, again, longer, other)] == [0, 8, 8, 4]
+
+
+async def test_what_is_cached_is_found_as_long_as_there_are_empty_blocks():
+    scheduler = make_scheduler(num_blocks=6, max_sequences=1)
+    (first,) = add(scheduler, 12)  # three blocks, and a fourth for what it draws
+    step(scheduler)
+    scheduler.remove(first)
+    others = [
+        make_sequence(make_request(bytes([letter]) * 7)) for letter in b"abc"
+    ]  # two blocks each, of which one stays
+    for sequence in others:
+        scheduler.add(sequence)
+        step(scheduler)
+        scheduler.remove(sequence)
+    (again,) = add(scheduler, 12)
+    scheduler.schedule()
+    assert again.num_cached == 8  # its last block has gone, the first ones are there
+
+
+async def test_a_sequence_that_finds_no_room_leaves_its_cached_blocks_as_they_were():
+    scheduler = make_scheduler(num_blocks=6)
+    (first,) = add(scheduler, 12)
+    other = make_sequence(make_request(b"zzzzz"))
+    scheduler.add(other)
+    step(scheduler)
+    (late,) = add(scheduler, 17)  # the first one's three blocks would do, but there is no room for two more
+    assert shape(scheduler.schedule()) == [(first, 1), (other, 1)]
+    assert (late.blocks, late.num_computed, late.num_cached) == ([], 0, 0)
+    scheduler.remove(first)
+    scheduler.remove(other)
+    assert shape(scheduler.schedule()) == [(late, 5)]
 
 
 async def test_a_paused_sequence_is_left_out_and_keeps_its_blocks():
@@ -230,5 +272,6 @@ async def test_a_removed_sequence_leaves_nothing_behind():
     assert scheduler.remove(waiting)
     assert scheduler.sequences == []
     assert not scheduler.remove(running)
-    (late,) = add(scheduler, 15)
+    late = make_sequence(make_request(b"z" * 15))
+    scheduler.add(late)
     assert shape(scheduler.schedule()) == [(late, 15)]  # every block is free again

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from services.engine.block_manager import BlockManager
 from services.engine.events import Chunk, Event, Finished, Progress
 from services.engine.healing import Healing
-from services.engine.request import Loop, Request, SpeculationMode, SpeculationPolicy
+from services.engine.request import CachePolicy, Loop, Request, SpeculationMode, SpeculationPolicy
 from services.engine.sampler import Sampler
 from services.engine.scheduler import Scheduler, SchedulerConfig
 from services.engine.sequence import Sequence
@@ -85,7 +85,11 @@ class Target:
 
     def __init__(self, limits: SchedulerConfig, *, num_blocks: int, random: Random) -> None:
         self.limits = limits
-        self.blocks = BlockManager(num_blocks=num_blocks, block_size=BLOCK_SIZE)
+        self.blocks = BlockManager(
+            num_blocks=num_blocks,
+            block_size=BLOCK_SIZE,
+            copy_block=self._copy_block,
+        )
         self.scheduler = Scheduler(limits, self.blocks)
         self.model = ToyModel(self.blocks)
         self.predictor = RandomPredictor(random)
@@ -109,10 +113,13 @@ class Target:
 
     def check_blocks(self) -> None:
         self.blocks.check_integrity(self.scheduler.sequences)
-        self.model.poison_free_blocks(self.scheduler.sequences)
+        self.model.poison_empty_blocks()
         assert all(not sequence.blocks for sequence in self.scheduler.waiting)
         for sequence in self.scheduler.running:
             assert len(sequence.blocks) <= self.blocks.blocks_for(len(sequence.tokens))
+
+    def _copy_block(self, source: int, target: int) -> None:
+        self.model.copy_block(source, target)
 
     def _check_batch(self) -> None:
         batch = self.model.batch
@@ -206,13 +213,16 @@ def check_prompt(client: Client) -> None:
     assert [record.raw_logprob is None for record in told] == [position == 0 for position in range(len(told))]
 
 
+# That begin alike, so that the prefix cache has something to find.
+BEGINNINGS = st.lists(st.sampled_from([b"ab", b"cde"]), min_size=1, max_size=8).map(b"".join)
 REQUESTS = st.fixed_dictionaries(
     {
-        "prompt": st.binary(min_size=1, max_size=24),
+        "prompt": st.one_of(st.binary(min_size=1, max_size=24), BEGINNINGS),
         "max_tokens": st.integers(1, 24),
         "stop_strings": st.sampled_from([[], [], ["o"], ["th", "qu"]]),
         "include_stop": st.booleans(),
         "loop": st.sampled_from([None, None, Loop(window=2, repetitions=2)]),
+        "cache": st.sampled_from([CachePolicy(), CachePolicy(), CachePolicy(salt="x"), CachePolicy(prefix=False)]),
         "healing": st.sampled_from([None, None, HEALING]),
         "prompt_logprobs": st.booleans(),
         "cut": st.integers(0, 6),
@@ -243,15 +253,16 @@ def test_everybody_gets_what_they_would_have_got_alone(
 
 
 def test_the_workloads_do_what_they_are_meant_to():
-    """A crowd on few blocks: there are preemptions, pauses, and predictions right and wrong."""
+    """A crowd on few blocks: there are preemptions, pauses, predictions right and wrong, and prompts found in part."""
     policy = SpeculationPolicy(mode=SpeculationMode.ALWAYS, num_predictions=4)
     options = {"max_tokens": 24, "stop_strings": [], "cut": 2, "speculation": policy}
-    requests = [{"prompt": bytes([i]) * 12, **options} for i in range(12)]
+    requests = [{"prompt": b"the same" + bytes([i]) * 4, **options} for i in range(12)]
     limits = SchedulerConfig(max_rows=12, prefill_chunk=5, max_sequences=4)
     target, clients = asyncio.run(run_workload(limits, 14, 4, requests, seed=1))
     ends = [client.events[-1] for client in clients if not client.is_cancelled]
     assert target.scheduler.num_preemptions > 0
     assert target.num_pauses > 0
+    assert any(end.cached_tokens for end in ends)
     assert any(client.is_cancelled for client in clients)
     assert sum(sum(end.speculation.offered) for end in ends) > sum(sum(end.speculation.accepted) for end in ends) > 0
 

@@ -50,7 +50,8 @@ class Draft:
             "run_seconds": math.inf,
         }
         config = DrafterConfig(context_length=CONTEXT_LENGTH, vocab_size=VOCAB_SIZE, **{**defaults, **limits})
-        self.blocks = BlockManager(num_blocks=num_blocks, block_size=4)
+        self.copies: list[tuple[int, int]] = []
+        self.blocks = BlockManager(num_blocks=num_blocks, block_size=4, copy_block=self._copy_block)
         self.run_ahead = ToyRunAhead()
         self.drafter = Drafter(config, self.run_ahead, self.blocks)
 
@@ -72,6 +73,9 @@ class Draft:
         """Step until there is nothing to do."""
         while self.drafter.step():
             pass
+
+    def _copy_block(self, source: int, target: int) -> None:
+        self.copies.append((source, target))
 
 
 def new_sequence(*, num_prompt: int = len(PROMPT), **sampling) -> DraftedSequence:

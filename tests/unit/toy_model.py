@@ -63,6 +63,7 @@ class ToyModel:
     """Takes the place of the model runner; the logits it leaves are meant for greedy sampling."""
 
     def __init__(self, blocks: BlockManager) -> None:
+        self._blocks = blocks
         self._block_size = blocks.block_size
         self._cells = [_POISON] * (blocks.num_blocks * blocks.block_size)
         self.batch: list[ScheduledRows] = []  # the latest
@@ -78,11 +79,16 @@ class ToyModel:
             values[row, next_token(history)] = 1.0
         return Logits.from_numpy(DEVICE, values)
 
-    def poison_free_blocks(self, sequences: Iterable[Sequence]) -> None:
-        """Make whatever no sequence owns unreadable."""
-        owned = {block for sequence in sequences for block in sequence.blocks}
+    def copy_block(self, source: int, target: int) -> None:
+        """Copy a block onto another."""
+        size = self._block_size
+        self._cells[target * size : (target + 1) * size] = self._cells[source * size : (source + 1) * size]
+
+    def poison_empty_blocks(self) -> None:
+        """Make whatever no sequence owns and the prefix cache cannot find unreadable."""
+        empty = {*self._blocks.empty}
         for cell in range(len(self._cells)):
-            if cell // self._block_size not in owned:
+            if cell // self._block_size in empty:
                 self._cells[cell] = _POISON
 
     def _write(self, rows: ScheduledRows) -> None:

@@ -73,6 +73,10 @@ class GenerateOptions(TypedDict, total=False):
     """Predictions to verify in each pass, with `speculation="always"`."""
     lookup: bool | None
     """Whether the text may be predicted from its own repetitions."""
+    prefix_cache: bool | None
+    """Whether keys and values of earlier requests may be used for this one, and its own for later ones."""
+    cache_salt: str | None
+    """Only requests with the same salt share them."""
     add_special_tokens: bool | None
     heal: bool | None
     """Whether the prompt's last token may be drawn anew, as one that begins with the same bytes."""
@@ -114,6 +118,8 @@ _FIELDS = {
     "speculation": "speculation.mode",
     "num_predictions": "speculation.num_predictions",
     "lookup": "speculation.lookup",
+    "prefix_cache": "cache.prefix",
+    "cache_salt": "cache.salt",
     "add_special_tokens": "prompt.add_special_tokens",
     "heal": "prompt.heal",
     "request_id": "request_id",

@@ -31,6 +31,7 @@ class Device {
     virtual void release(void* memory) noexcept = 0;
     virtual void upload(void* to, const void* from, size_t bytes) = 0;
     virtual void download(void* to, const void* from, size_t bytes) = 0;
+    virtual void copy(void* to, const void* from, size_t bytes) = 0;  // both on this device
     virtual void fill(void* to, uint8_t byte, size_t bytes) = 0;
 
     virtual std::unique_ptr<PackedWeight> make_weight(WeightFormat format, int out_features,

@@ -19,10 +19,14 @@ class KvCache {
     KvLayer layer(int index) const;
     KvFormat format() const { return format_; }
     int num_blocks() const { return num_blocks_; }
+    /// Copies a block of every layer onto another. Throws as `poison`.
+    void copy(int from, int to);
     /// Fills a block of every layer with NaN. Throws std::invalid_argument for a block that is not there.
     void poison(int block);
 
   private:
+    void require_block(int block) const;
+
     std::shared_ptr<Device> device_;
     KvFormat format_;
     int num_kv_heads_;

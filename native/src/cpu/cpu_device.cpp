@@ -46,6 +46,7 @@ class CpuDevice final : public Device {
     void release(void* memory) noexcept override { cpu::release(memory); }
     void upload(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
     void download(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
+    void copy(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
     void fill(void* to, uint8_t byte, size_t bytes) override { std::memset(to, byte, bytes); }
 
     std::unique_ptr<PackedWeight> make_weight(WeightFormat format, int out_features,

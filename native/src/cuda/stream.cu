@@ -95,6 +95,11 @@ void Stream::download(void* to, const void* from, size_t bytes) {
     synchronize();
 }
 
+void Stream::copy(void* to, const void* from, size_t bytes) {
+    select();
+    require(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, handle_), "cudaMemcpyAsync", device_);
+}
+
 void Stream::fill(void* to, unsigned char byte, size_t bytes) {
     select();
     require(cudaMemsetAsync(to, byte, bytes, handle_), "cudaMemsetAsync", device_);

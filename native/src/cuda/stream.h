@@ -28,6 +28,7 @@ class Stream {
     void release(void* memory) noexcept;
     void upload(void* to, const void* from, size_t bytes);
     void download(void* to, const void* from, size_t bytes);
+    void copy(void* to, const void* from, size_t bytes);  // both on the device
     void fill(void* to, unsigned char byte, size_t bytes);
 
     /// Makes the device the calling thread's own, as every call of the CUDA runtime needs it.

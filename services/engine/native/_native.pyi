@@ -180,6 +180,9 @@ class Decoder:
         anything is written, for what breaks these rules.
         """
 
+    def copy_block(self, source: int, target: int) -> None:
+        """Copy all layers' keys and values of a KV block onto another; passes before and after see it in order."""
+
     def poison(self, blocks: Sequence[int]) -> None:
         """Fill the given KV blocks with NaN (a check that nothing reads a free block)."""
 

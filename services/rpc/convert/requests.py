@@ -19,6 +19,7 @@ from services.engine.request import (
     SpeculationPolicy,
     StopConditions,
 )
+from services.rpc.convert.caching import check_cache, read_cache
 from services.rpc.convert.grammar import read_grammar
 from services.rpc.convert.prompts import read_prompt
 from services.rpc.errors import FingerprintMismatchError
@@ -57,6 +58,7 @@ def read_request(message: GenerationRequest, model: ServedModel, *, deadline: fl
     found = Violations()
     received = _read_continuation(message, model, found)
     prompt = read_prompt(message.prompt, model, found)
+    check_cache(message.cache, found)
     request = Request(
         request_id=_read_request_id(message, found),
         prompt=prompt,
@@ -67,6 +69,7 @@ def read_request(message: GenerationRequest, model: ServedModel, *, deadline: fl
         grammar=_read_grammar(message, model, found),
         output=_read_output(message.output, model, found, is_whole=isinstance(message, generation_pb2.GenerateRequest)),
         speculation=_read_speculation(message.speculation, found),
+        cache=read_cache(message.cache),
         deadline=deadline,
     )
     found.raise_if_any()

@@ -32,13 +32,16 @@ _REASONS = {
 }
 
 
-def write_started(request: Request, model: ServedModel, *, with_prompt: bool) -> generation_pb2.StreamGenerateResponse:
-    """The start of a generation."""
+def write_started(
+    request: Request, model: ServedModel, *, num_cached: int, with_prompt: bool
+) -> generation_pb2.StreamGenerateResponse:
+    """The start of a generation; `num_cached` tokens need not be computed."""
     started = generation_pb2.Started(
         request_id=request.request_id,
         seed=request.sampling.seed,
         prompt_token_ids=request.prompt if with_prompt else (),
         prompt_tokens=len(request.prompt),
+        cached_tokens=num_cached,
         model=model.name,
         fingerprint=str(model.fingerprint),
     )

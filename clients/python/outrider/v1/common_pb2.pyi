@@ -775,6 +775,45 @@ class SpeculationPolicy(_message.Message):
 Global___SpeculationPolicy: _TypeAlias = SpeculationPolicy  # noqa: Y015
 
 @_typing.final
+class CachePolicy(_message.Message):
+    """What may be taken from the keys and values of earlier requests, and left for later ones. It changes the time to the
+    first token, never the bytes of an answer.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PREFIX_FIELD_NUMBER: _builtins.int
+    SALT_FIELD_NUMBER: _builtins.int
+    prefix: _builtins.bool
+    """Whether the longest cached beginning of the prompt is used rather than computed again, and what is computed is kept
+    as long as there is room. Default: true. A server that has this switched off does it for no request.
+    """
+    salt: _builtins.str
+    """Only requests with the same salt find each other's, so that how soon an answer begins tells others nothing of it.
+    At most 128 bytes. Default: none, the salt that all requests without one share.
+    """
+    def __init__(
+        self,
+        *,
+        prefix: _builtins.bool | None = ...,
+        salt: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_prefix", b"_prefix", "_salt", b"_salt", "prefix", b"prefix", "salt", b"salt"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_prefix", b"_prefix", "_salt", b"_salt", "prefix", b"prefix", "salt", b"salt"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__prefix: _TypeAlias = _typing.Literal["prefix"]  # noqa: Y015
+    _WhichOneofArgType__prefix: _TypeAlias = _typing.Literal["_prefix", b"_prefix"]  # noqa: Y015
+    _WhichOneofReturnType__salt: _TypeAlias = _typing.Literal["salt"]  # noqa: Y015
+    _WhichOneofArgType__salt: _TypeAlias = _typing.Literal["_salt", b"_salt"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__prefix) -> _WhichOneofReturnType__prefix | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__salt) -> _WhichOneofReturnType__salt | None: ...
+
+Global___CachePolicy: _TypeAlias = CachePolicy  # noqa: Y015
+
+@_typing.final
 class Continuation(_message.Message):
     """Where an interrupted generation is taken up again.
 
@@ -988,7 +1027,7 @@ class Usage(_message.Message):
     completion_tokens: _builtins.int
     """Tokens generated, those of `Continuation` and the one that ended the generation included."""
     cached_tokens: _builtins.int
-    """Tokens whose keys and values were found in the prefix cache."""
+    """Tokens of the prompt, and of `Continuation`, whose keys and values were found in the prefix cache."""
     def __init__(
         self,
         *,

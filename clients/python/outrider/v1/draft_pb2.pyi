@@ -262,6 +262,7 @@ class Open(_message.Message):
     MIN_TOKENS_FIELD_NUMBER: _builtins.int
     MASKED_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     GRAMMAR_FIELD_NUMBER: _builtins.int
+    CACHE_FIELD_NUMBER: _builtins.int
     sequence_id: _builtins.int
     """The target's name for it; never used twice on a stream."""
     prompt_tokens: _builtins.int
@@ -282,6 +283,10 @@ class Open(_message.Message):
         the text may end.
         """
 
+    @_builtins.property
+    def cache(self) -> _common_pb2.CachePolicy:
+        """What the request that it serves asks of the prefix cache."""
+
     def __init__(
         self,
         *,
@@ -291,10 +296,11 @@ class Open(_message.Message):
         min_tokens: _builtins.int = ...,
         masked_token_ids: _abc.Iterable[_builtins.int] | None = ...,
         grammar: _common_pb2.Grammar | None = ...,
+        cache: _common_pb2.CachePolicy | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["grammar", b"grammar", "sampling", b"sampling"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "grammar", b"grammar", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["grammar", b"grammar", "masked_token_ids", b"masked_token_ids", "min_tokens", b"min_tokens", "prompt_tokens", b"prompt_tokens", "sampling", b"sampling", "sequence_id", b"sequence_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "grammar", b"grammar", "masked_token_ids", b"masked_token_ids", "min_tokens", b"min_tokens", "prompt_tokens", b"prompt_tokens", "sampling", b"sampling", "sequence_id", b"sequence_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -33,6 +33,7 @@ class StreamGenerateRequest(_message.Message):
     CONTINUE_FROM_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     GRAMMAR_FIELD_NUMBER: _builtins.int
+    CACHE_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """A name for the request in logs and answers. Default: one that the server makes."""
     @_builtins.property
@@ -63,6 +64,10 @@ class StreamGenerateRequest(_message.Message):
     def grammar(self) -> _common_pb2.Grammar:
         """What the text must follow. Default: nothing."""
 
+    @_builtins.property
+    def cache(self) -> _common_pb2.CachePolicy:
+        """Whether keys and values of other requests may be used."""
+
     def __init__(
         self,
         *,
@@ -74,10 +79,11 @@ class StreamGenerateRequest(_message.Message):
         continue_from: _common_pb2.Continuation | None = ...,
         request_id: _builtins.str | None = ...,
         grammar: _common_pb2.Grammar | None = ...,
+        cache: _common_pb2.CachePolicy | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_request_id", b"_request_id", "continue_from", b"continue_from", "grammar", b"grammar", "output", b"output", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_request_id", b"_request_id", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "output", b"output", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_request_id", b"_request_id", "continue_from", b"continue_from", "grammar", b"grammar", "output", b"output", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_request_id", b"_request_id", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "output", b"output", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__request_id: _TypeAlias = _typing.Literal["request_id"]  # noqa: Y015
     _WhichOneofArgType__request_id: _TypeAlias = _typing.Literal["_request_id", b"_request_id"]  # noqa: Y015
@@ -99,7 +105,7 @@ class StreamGenerateResponse(_message.Message):
     FINISHED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def started(self) -> Global___Started:
-        """The request is accepted."""
+        """The request has its place: with the first that is known of it, so that a request that waits is not heard of."""
 
     @_builtins.property
     def prefill(self) -> Global___Prefill:
@@ -151,7 +157,7 @@ class Started(_message.Message):
     prompt_tokens: _builtins.int
     """The number of these ids."""
     cached_tokens: _builtins.int
-    """Tokens whose keys and values were found in the prefix cache."""
+    """As `Usage.cached_tokens`."""
     model: _builtins.str
     """The model that answers."""
     fingerprint: _builtins.str
@@ -340,6 +346,7 @@ class GenerateRequest(_message.Message):
     CONTINUE_FROM_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     GRAMMAR_FIELD_NUMBER: _builtins.int
+    CACHE_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """A name for the request in logs and answers. Default: one that the server makes."""
     @_builtins.property
@@ -370,6 +377,10 @@ class GenerateRequest(_message.Message):
     def grammar(self) -> _common_pb2.Grammar:
         """What the text must follow. Default: nothing."""
 
+    @_builtins.property
+    def cache(self) -> _common_pb2.CachePolicy:
+        """Whether keys and values of other requests may be used."""
+
     def __init__(
         self,
         *,
@@ -381,10 +392,11 @@ class GenerateRequest(_message.Message):
         continue_from: _common_pb2.Continuation | None = ...,
         request_id: _builtins.str | None = ...,
         grammar: _common_pb2.Grammar | None = ...,
+        cache: _common_pb2.CachePolicy | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_request_id", b"_request_id", "continue_from", b"continue_from", "grammar", b"grammar", "output", b"output", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_request_id", b"_request_id", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "output", b"output", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_request_id", b"_request_id", "continue_from", b"continue_from", "grammar", b"grammar", "output", b"output", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_request_id", b"_request_id", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "output", b"output", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__request_id: _TypeAlias = _typing.Literal["request_id"]  # noqa: Y015
     _WhichOneofArgType__request_id: _TypeAlias = _typing.Literal["_request_id", b"_request_id"]  # noqa: Y015
