@@ -71,8 +71,18 @@ class PassReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Suppressed:
+    """A text that was taken back, because a banned string was complete with it."""
+
+    text: str
+    banned_string: str
+    position: int  # among the generated tokens, of the one in which the banned string began
+    token_id: int  # of that token, which is forbidden there
+
+
+@dataclass(frozen=True, slots=True)
 class Chunk:
-    """Text that is safe to release, and every token committed since the chunk before.
+    """Text that is safe to release, and every token that has become safe since the chunk before.
 
     The text released so far is a pure function of the token ids delivered so far.
     """
@@ -80,10 +90,16 @@ class Chunk:
     text: str
     records: tuple[TokenRecord, ...]
     reports: tuple[PassReport, ...] = ()  # of the passes that gave the tokens, if asked for
+    suppressed: tuple[Suppressed, ...] = ()  # at the positions of the tokens
 
     def __add__(self, later: "Chunk") -> "Chunk":
         """One chunk for two."""
-        return Chunk(self.text + later.text, self.records + later.records, self.reports + later.reports)
+        return Chunk(
+            self.text + later.text,
+            self.records + later.records,
+            self.reports + later.reports,
+            self.suppressed + later.suppressed,
+        )
 
 
 @dataclass(slots=True)

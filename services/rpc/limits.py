@@ -15,6 +15,8 @@ class Limits:
     max_predictions: int = 15  # with the row that they follow, as many as one reading of the weights serves
     max_request_id_bytes: int = 128
     max_loop_window: int = 4096
+    max_banned_strings: int = 128
+    max_banned_string_bytes: int = 128
 
 
 LIMITS = Limits()

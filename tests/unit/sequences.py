@@ -54,6 +54,7 @@ def make_request(
     time_limit: float | None = None,
     loop: Loop | None = None,
     pass_reports: bool = False,
+    banned: Iterable[str] = (),
 ) -> Request:
     """Return a request with what the tests vary."""
     return Request(
@@ -61,7 +62,7 @@ def make_request(
         prompt=tuple(prompt),
         healing=healing,
         received=tuple(received),
-        sampling=SamplingParams(seed=1, temperature=temperature),
+        sampling=SamplingParams(seed=1, temperature=temperature, banned_strings=tuple(banned)),
         stops=StopConditions(
             max_tokens=max_tokens,
             min_tokens=min_tokens,

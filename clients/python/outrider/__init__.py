@@ -24,6 +24,7 @@ from outrider.errors import (
 )
 from outrider.request import Conversation, GenerateOptions, Prompt
 from outrider.stream import Stream
+from outrider.suppressed import Suppressed
 from outrider.types import (
     Candidate,
     Chunk,
@@ -83,6 +84,7 @@ __all__ = [
     "SourceStats",
     "Speculation",
     "Started",
+    "Suppressed",
     "Stream",
     "Timings",
     "Token",

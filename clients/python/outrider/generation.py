@@ -11,6 +11,7 @@ from outrider.response import (
     parse_usage,
 )
 from outrider.retry import Attempts
+from outrider.suppressed import Suppressed
 from outrider.types import Chunk, PassReport, Prefill, Received, Result, Started, Token
 from outrider.v1 import generation_pb2
 
@@ -34,6 +35,7 @@ class Generation:
         self._token_ids: list[int] = []
         self._tokens: list[Token] = []
         self._pass_reports: list[PassReport] = []
+        self._suppressed: list[Suppressed] = []
         self._finished: generation_pb2.Finished | None = None
 
     @property
@@ -101,6 +103,7 @@ class Generation:
         self._token_ids.extend(chunk.token_ids)
         self._tokens.extend(chunk.tokens)
         self._pass_reports.extend(chunk.pass_reports)
+        self._suppressed.extend(chunk.suppressed)
         return chunk
 
     def _receive_last_text(self, text: str) -> Chunk | None:
@@ -148,5 +151,6 @@ class Generation:
             timings=parse_timings(finished.timings),
             speculation=parse_speculation(finished.speculation),
             pass_reports=tuple(self._pass_reports),
+            suppressed=tuple(self._suppressed),
             resumed=self.resumed,
         )

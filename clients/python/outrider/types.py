@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from outrider.suppressed import Suppressed
+
 
 class FinishReason(StrEnum):
     """Why a generation ended."""
@@ -112,6 +114,8 @@ class Chunk:
     """One record per id, if asked for."""
     pass_reports: tuple[PassReport, ...]
     """One per pass that gave these tokens, if asked for."""
+    suppressed: tuple[Suppressed, ...] = ()
+    """What these tokens took the place of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +232,8 @@ class Result:
     speculation: Speculation
     pass_reports: tuple[PassReport, ...]
     """One per pass that gave tokens, if asked for."""
+    suppressed: tuple[Suppressed, ...]
+    """What was taken back because of `banned_strings`."""
     resumed: int
     """How many times the generation was interrupted and taken up again."""
 
@@ -272,6 +278,8 @@ class Limits:
     max_predictions: int
     max_request_id_bytes: int
     max_loop_window: int
+    max_banned_strings: int
+    max_banned_string_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

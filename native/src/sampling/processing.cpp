@@ -23,7 +23,7 @@ void apply_penalties(const SamplingRow& row, float* processed) {
 
 const float* process_logits(const SamplingRow& row, std::vector<float>* scratch) {
     const SamplingParams& params = row.params();
-    if (!params.penalises() && params.logit_bias.empty() && !row.masks_stop_ids()) {
+    if (!params.penalises() && params.logit_bias.empty() && !row.masks_stop_ids() && !row.masks_forbidden()) {
         return row.logits;
     }
     scratch->assign(row.logits, row.logits + row.vocab_size);
@@ -34,11 +34,7 @@ const float* process_logits(const SamplingRow& row, std::vector<float>* scratch)
     for (const auto& [id, bias] : params.logit_bias) {
         processed[id] += bias;
     }
-    if (row.masks_stop_ids()) {
-        for (const int32_t id : params.stop_ids) {
-            processed[id] = -std::numeric_limits<float>::infinity();
-        }
-    }
+    row.for_each_masked([&](int32_t id) { processed[id] = -std::numeric_limits<float>::infinity(); });
     return processed;
 }
 

@@ -1,4 +1,4 @@
-// Processing: penalties, logit bias and the mask of stop ids.
+// Processing: penalties, logit bias and masks.
 #pragma once
 
 #include <vector>

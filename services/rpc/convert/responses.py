@@ -10,6 +10,7 @@ from services.engine.events import (
     Finished,
     FinishReason,
     Progress,
+    Suppressed,
     Timings,
     TokenRecord,
 )
@@ -74,6 +75,7 @@ def write_whole(responses: Iterable[generation_pb2.StreamGenerateResponse]) -> g
                 whole.token_ids.extend(response.chunk.token_ids)
                 whole.records.extend(response.chunk.records)
                 whole.pass_reports.extend(response.chunk.pass_reports)
+                whole.suppressed.extend(response.chunk.suppressed)
             case "finished":
                 texts.append(response.finished.text)
                 whole.finished.CopyFrom(response.finished)
@@ -126,7 +128,12 @@ def _write_chunk(chunk: Chunk, tokenizer: Tokenizer, *, with_records: bool) -> g
         token_ids=[record.token_id for record in chunk.records],
         records=[_write_record(record, tokenizer) for record in chunk.records] if with_records else (),
         pass_reports=[write_pass_report(report) for report in chunk.reports],
+        suppressed=map(_write_suppressed, chunk.suppressed),
     )
+
+
+def _write_suppressed(suppressed: Suppressed) -> common_pb2.Suppressed:
+    return common_pb2.Suppressed(**asdict(suppressed))
 
 
 def _write_finished(finished: Finished) -> generation_pb2.Finished:

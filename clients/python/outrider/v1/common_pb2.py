@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18outrider/v1/common.proto\x12\x0boutrider.v1\x1a\x1egoogle/protobuf/duration.proto\"\xc4\x01\n\x06Prompt\x12\x0e\n\x04text\x18\x01 \x01(\tH\x00\x12*\n\ttoken_ids\x18\x02 \x01(\x0b\x32\x15.outrider.v1.TokenIdsH\x00\x12!\n\x04\x63hat\x18\x03 \x01(\x0b\x32\x11.outrider.v1.ChatH\x00\x12\x1f\n\x12\x61\x64\x64_special_tokens\x18\x04 \x01(\x08H\x01\x88\x01\x01\x12\x11\n\x04heal\x18\x05 \x01(\x08H\x02\x88\x01\x01\x42\x07\n\x05inputB\x15\n\x13_add_special_tokensB\x07\n\x05_heal\"\x17\n\x08TokenIds\x12\x0b\n\x03ids\x18\x01 \x03(\r\"2\n\x04\x43hat\x12*\n\x08messages\x18\x01 \x03(\x0b\x32\x18.outrider.v1.ChatMessage\",\n\x0b\x43hatMessage\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\"\x82\x03\n\x12SamplingParameters\x12\x18\n\x0btemperature\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x12\n\x05top_k\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x12\n\x05top_p\x18\x03 \x01(\x01H\x02\x88\x01\x01\x12\x12\n\x05min_p\x18\x04 \x01(\x01H\x03\x88\x01\x01\x12\x1f\n\x12repetition_penalty\x18\x05 \x01(\x01H\x04\x88\x01\x01\x12\x1e\n\x11\x66requency_penalty\x18\x06 \x01(\x01H\x05\x88\x01\x01\x12\x1d\n\x10presence_penalty\x18\x07 \x01(\x01H\x06\x88\x01\x01\x12*\n\nlogit_bias\x18\x08 \x03(\x0b\x32\x16.outrider.v1.LogitBias\x12\x11\n\x04seed\x18\t \x01(\x04H\x07\x88\x01\x01\x42\x0e\n\x0c_temperatureB\x08\n\x06_top_kB\x08\n\x06_top_pB\x08\n\x06_min_pB\x15\n\x13_repetition_penaltyB\x14\n\x12_frequency_penaltyB\x13\n\x11_presence_penaltyB\x07\n\x05_seed\"+\n\tLogitBias\x12\x10\n\x08token_id\x18\x01 \x01(\r\x12\x0c\n\x04\x62ias\x18\x02 \x01(\x01\"\xa8\x02\n\x0eStopConditions\x12\x0f\n\x07strings\x18\x01 \x03(\t\x12\x11\n\ttoken_ids\x18\x02 \x03(\r\x12\x17\n\nmax_tokens\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x17\n\nmin_tokens\x18\x04 \x01(\x05H\x01\x88\x01\x01\x12\x17\n\nignore_eos\x18\x05 \x01(\x08H\x02\x88\x01\x01\x12\x19\n\x0cinclude_stop\x18\x06 \x01(\x08H\x03\x88\x01\x01\x12-\n\ntime_limit\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1f\n\x04loop\x18\x08 \x01(\x0b\x32\x11.outrider.v1.LoopB\r\n\x0b_max_tokensB\r\n\x0b_min_tokensB\r\n\x0b_ignore_eosB\x0f\n\r_include_stop\"+\n\x04Loop\x12\x0e\n\x06window\x18\x01 \x01(\x05\x12\x13\n\x0brepetitions\x18\x02 \x01(\x05\"\xab\x02\n\rOutputOptions\x12\x1a\n\rtoken_records\x18\x01 \x01(\x08H\x00\x88\x01\x01\x12\x15\n\x08logprobs\x18\x02 \x01(\x08H\x01\x88\x01\x01\x12\x1b\n\x0etop_candidates\x18\x03 \x01(\x05H\x02\x88\x01\x01\x12\x1d\n\x10prompt_token_ids\x18\x04 \x01(\x08H\x03\x88\x01\x01\x12 \n\x13show_special_tokens\x18\x05 \x01(\x08H\x04\x88\x01\x01\x12\x19\n\x0cpass_reports\x18\x06 \x01(\x08H\x05\x88\x01\x01\x42\x10\n\x0e_token_recordsB\x0b\n\t_logprobsB\x11\n\x0f_top_candidatesB\x13\n\x11_prompt_token_idsB\x16\n\x14_show_special_tokensB\x0f\n\r_pass_reports\"\x91\x01\n\x11SpeculationPolicy\x12*\n\x04mode\x18\x01 \x01(\x0e\x32\x1c.outrider.v1.SpeculationMode\x12\x1c\n\x0fnum_predictions\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x13\n\x06lookup\x18\x03 \x01(\x08H\x01\x88\x01\x01\x42\x12\n\x10_num_predictionsB\t\n\x07_lookup\"6\n\x0c\x43ontinuation\x12\x11\n\ttoken_ids\x18\x01 \x03(\r\x12\x13\n\x0b\x66ingerprint\x18\x02 \x01(\t\"\x8f\x02\n\x0bTokenRecord\x12\n\n\x02id\x18\x01 \x01(\r\x12\r\n\x05\x62ytes\x18\x02 \x01(\x0c\x12\x0c\n\x04text\x18\x03 \x01(\t\x12\x18\n\x0braw_logprob\x18\x04 \x01(\x02H\x00\x88\x01\x01\x12\x1e\n\x11processed_logprob\x18\x05 \x01(\x02H\x01\x88\x01\x01\x12*\n\ncandidates\x18\x06 \x03(\x0b\x32\x16.outrider.v1.Candidate\x12\x11\n\tpredicted\x18\x07 \x01(\x08\x12\x38\n\x11prediction_source\x18\x08 \x01(\x0e\x32\x1d.outrider.v1.PredictionSourceB\x0e\n\x0c_raw_logprobB\x14\n\x12_processed_logprob\"d\n\tCandidate\x12\n\n\x02id\x18\x01 \x01(\r\x12\r\n\x05\x62ytes\x18\x02 \x01(\x0c\x12\x0c\n\x04text\x18\x03 \x01(\t\x12\x13\n\x0braw_logprob\x18\x04 \x01(\x02\x12\x19\n\x11processed_logprob\x18\x05 \x01(\x02\"P\n\x05Usage\x12\x15\n\rprompt_tokens\x18\x01 \x01(\r\x12\x19\n\x11\x63ompletion_tokens\x18\x02 \x01(\r\x12\x15\n\rcached_tokens\x18\x03 \x01(\r\"\xe4\x01\n\x07Timings\x12(\n\x05queue\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12*\n\x07prefill\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12.\n\x0b\x66irst_token\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12)\n\x06\x64\x65\x63ode\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12(\n\x05total\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xc5\x03\n\x10SpeculationStats\x12\x0e\n\x06passes\x18\x01 \x01(\r\x12\x11\n\tpredicted\x18\x02 \x01(\r\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x03 \x01(\r\x12\x17\n\x0ftokens_per_pass\x18\x04 \x01(\x01\x12\x34\n\x0b\x62y_position\x18\x05 \x03(\x0b\x32\x1f.outrider.v1.PositionAcceptance\x12?\n\x15no_speculation_reason\x18\x06 \x01(\x0e\x32 .outrider.v1.NoSpeculationReason\x12\x1d\n\x15no_speculation_detail\x18\x07 \x01(\t\x12\x14\n\x0c\x64raft_losses\x18\x08 \x01(\r\x12\x15\n\rdraft_returns\x18\t \x01(\r\x12\x16\n\x0enum_spec_steps\x18\n \x01(\r\x12\x1e\n\x16mean_acceptance_length\x18\x0b \x01(\x01\x12\x1d\n\x15\x64raft_acceptance_rate\x18\x0c \x01(\x01\x12\x1c\n\x14\x61\x63\x63\x65ptance_histogram\x18\r \x03(\r\x12+\n\tby_source\x18\x0e \x03(\x0b\x32\x18.outrider.v1.SourceStats\"y\n\x0bSourceStats\x12-\n\x06source\x18\x01 \x01(\x0e\x32\x1d.outrider.v1.PredictionSource\x12\x16\n\x0enum_spec_steps\x18\x02 \x01(\r\x12\x11\n\tpredicted\x18\x03 \x01(\r\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x04 \x01(\r\"\xca\x01\n\nPassReport\x12\x0e\n\x06tokens\x18\x01 \x01(\r\x12\x11\n\tpredicted\x18\x02 \x01(\r\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x03 \x01(\r\x12-\n\x06source\x18\x04 \x01(\x0e\x32\x1d.outrider.v1.PredictionSource\x12*\n\x07waiting\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12,\n\tverifying\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\"7\n\x12PositionAcceptance\x12\x0f\n\x07offered\x18\x01 \x01(\r\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\r*\x87\x01\n\x0fSpeculationMode\x12 \n\x1cSPECULATION_MODE_UNSPECIFIED\x10\x00\x12\x1a\n\x16SPECULATION_MODE_NEVER\x10\x01\x12\x19\n\x15SPECULATION_MODE_AUTO\x10\x02\x12\x1b\n\x17SPECULATION_MODE_ALWAYS\x10\x03*p\n\x10PredictionSource\x12!\n\x1dPREDICTION_SOURCE_UNSPECIFIED\x10\x00\x12\x1b\n\x17PREDICTION_SOURCE_DRAFT\x10\x01\x12\x1c\n\x18PREDICTION_SOURCE_LOOKUP\x10\x02*\xbf\x02\n\x0c\x46inishReason\x12\x1d\n\x19\x46INISH_REASON_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x46INISH_REASON_STOP_TOKEN\x10\x01\x12\x1d\n\x19\x46INISH_REASON_STOP_STRING\x10\x02\x12\x1c\n\x18\x46INISH_REASON_MAX_TOKENS\x10\x03\x12 \n\x1c\x46INISH_REASON_CONTEXT_LENGTH\x10\x04\x12\x1a\n\x16\x46INISH_REASON_DEADLINE\x10\x05\x12\x1f\n\x1b\x46INISH_REASON_NO_CANDIDATES\x10\x06\x12 \n\x1c\x46INISH_REASON_INVALID_LOGITS\x10\x07\x12\x1c\n\x18\x46INISH_REASON_TIME_LIMIT\x10\x08\x12\x16\n\x12\x46INISH_REASON_LOOP\x10\t*\xd2\x01\n\x13NoSpeculationReason\x12%\n!NO_SPECULATION_REASON_UNSPECIFIED\x10\x00\x12#\n\x1fNO_SPECULATION_REASON_FORBIDDEN\x10\x01\x12&\n\"NO_SPECULATION_REASON_NO_PREDICTOR\x10\x02\x12%\n!NO_SPECULATION_REASON_UNAVAILABLE\x10\x03\x12 \n\x1cNO_SPECULATION_REASON_SLOWER\x10\x04\x42\x1aP\x01Z\x16outrider/v1;outriderv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18outrider/v1/common.proto\x12\x0boutrider.v1\x1a\x1egoogle/protobuf/duration.proto\"\xc4\x01\n\x06Prompt\x12\x0e\n\x04text\x18\x01 \x01(\tH\x00\x12*\n\ttoken_ids\x18\x02 \x01(\x0b\x32\x15.outrider.v1.TokenIdsH\x00\x12!\n\x04\x63hat\x18\x03 \x01(\x0b\x32\x11.outrider.v1.ChatH\x00\x12\x1f\n\x12\x61\x64\x64_special_tokens\x18\x04 \x01(\x08H\x01\x88\x01\x01\x12\x11\n\x04heal\x18\x05 \x01(\x08H\x02\x88\x01\x01\x42\x07\n\x05inputB\x15\n\x13_add_special_tokensB\x07\n\x05_heal\"\x17\n\x08TokenIds\x12\x0b\n\x03ids\x18\x01 \x03(\r\"2\n\x04\x43hat\x12*\n\x08messages\x18\x01 \x03(\x0b\x32\x18.outrider.v1.ChatMessage\",\n\x0b\x43hatMessage\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\"\x9a\x03\n\x12SamplingParameters\x12\x18\n\x0btemperature\x18\x01 \x01(\x01H\x00\x88\x01\x01\x12\x12\n\x05top_k\x18\x02 \x01(\x05H\x01\x88\x01\x01\x12\x12\n\x05top_p\x18\x03 \x01(\x01H\x02\x88\x01\x01\x12\x12\n\x05min_p\x18\x04 \x01(\x01H\x03\x88\x01\x01\x12\x1f\n\x12repetition_penalty\x18\x05 \x01(\x01H\x04\x88\x01\x01\x12\x1e\n\x11\x66requency_penalty\x18\x06 \x01(\x01H\x05\x88\x01\x01\x12\x1d\n\x10presence_penalty\x18\x07 \x01(\x01H\x06\x88\x01\x01\x12*\n\nlogit_bias\x18\x08 \x03(\x0b\x32\x16.outrider.v1.LogitBias\x12\x11\n\x04seed\x18\t \x01(\x04H\x07\x88\x01\x01\x12\x16\n\x0e\x62\x61nned_strings\x18\n \x03(\tB\x0e\n\x0c_temperatureB\x08\n\x06_top_kB\x08\n\x06_top_pB\x08\n\x06_min_pB\x15\n\x13_repetition_penaltyB\x14\n\x12_frequency_penaltyB\x13\n\x11_presence_penaltyB\x07\n\x05_seed\"+\n\tLogitBias\x12\x10\n\x08token_id\x18\x01 \x01(\r\x12\x0c\n\x04\x62ias\x18\x02 \x01(\x01\"\xa8\x02\n\x0eStopConditions\x12\x0f\n\x07strings\x18\x01 \x03(\t\x12\x11\n\ttoken_ids\x18\x02 \x03(\r\x12\x17\n\nmax_tokens\x18\x03 \x01(\x05H\x00\x88\x01\x01\x12\x17\n\nmin_tokens\x18\x04 \x01(\x05H\x01\x88\x01\x01\x12\x17\n\nignore_eos\x18\x05 \x01(\x08H\x02\x88\x01\x01\x12\x19\n\x0cinclude_stop\x18\x06 \x01(\x08H\x03\x88\x01\x01\x12-\n\ntime_limit\x18\x07 \x01(\x0b\x32\x19.google.protobuf.Duration\x12\x1f\n\x04loop\x18\x08 \x01(\x0b\x32\x11.outrider.v1.LoopB\r\n\x0b_max_tokensB\r\n\x0b_min_tokensB\r\n\x0b_ignore_eosB\x0f\n\r_include_stop\"+\n\x04Loop\x12\x0e\n\x06window\x18\x01 \x01(\x05\x12\x13\n\x0brepetitions\x18\x02 \x01(\x05\"\xab\x02\n\rOutputOptions\x12\x1a\n\rtoken_records\x18\x01 \x01(\x08H\x00\x88\x01\x01\x12\x15\n\x08logprobs\x18\x02 \x01(\x08H\x01\x88\x01\x01\x12\x1b\n\x0etop_candidates\x18\x03 \x01(\x05H\x02\x88\x01\x01\x12\x1d\n\x10prompt_token_ids\x18\x04 \x01(\x08H\x03\x88\x01\x01\x12 \n\x13show_special_tokens\x18\x05 \x01(\x08H\x04\x88\x01\x01\x12\x19\n\x0cpass_reports\x18\x06 \x01(\x08H\x05\x88\x01\x01\x42\x10\n\x0e_token_recordsB\x0b\n\t_logprobsB\x11\n\x0f_top_candidatesB\x13\n\x11_prompt_token_idsB\x16\n\x14_show_special_tokensB\x0f\n\r_pass_reports\"\x91\x01\n\x11SpeculationPolicy\x12*\n\x04mode\x18\x01 \x01(\x0e\x32\x1c.outrider.v1.SpeculationMode\x12\x1c\n\x0fnum_predictions\x18\x02 \x01(\x05H\x00\x88\x01\x01\x12\x13\n\x06lookup\x18\x03 \x01(\x08H\x01\x88\x01\x01\x42\x12\n\x10_num_predictionsB\t\n\x07_lookup\"6\n\x0c\x43ontinuation\x12\x11\n\ttoken_ids\x18\x01 \x03(\r\x12\x13\n\x0b\x66ingerprint\x18\x02 \x01(\t\"\x8f\x02\n\x0bTokenRecord\x12\n\n\x02id\x18\x01 \x01(\r\x12\r\n\x05\x62ytes\x18\x02 \x01(\x0c\x12\x0c\n\x04text\x18\x03 \x01(\t\x12\x18\n\x0braw_logprob\x18\x04 \x01(\x02H\x00\x88\x01\x01\x12\x1e\n\x11processed_logprob\x18\x05 \x01(\x02H\x01\x88\x01\x01\x12*\n\ncandidates\x18\x06 \x03(\x0b\x32\x16.outrider.v1.Candidate\x12\x11\n\tpredicted\x18\x07 \x01(\x08\x12\x38\n\x11prediction_source\x18\x08 \x01(\x0e\x32\x1d.outrider.v1.PredictionSourceB\x0e\n\x0c_raw_logprobB\x14\n\x12_processed_logprob\"d\n\tCandidate\x12\n\n\x02id\x18\x01 \x01(\r\x12\r\n\x05\x62ytes\x18\x02 \x01(\x0c\x12\x0c\n\x04text\x18\x03 \x01(\t\x12\x13\n\x0braw_logprob\x18\x04 \x01(\x02\x12\x19\n\x11processed_logprob\x18\x05 \x01(\x02\"U\n\nSuppressed\x12\x0c\n\x04text\x18\x01 \x01(\t\x12\x15\n\rbanned_string\x18\x02 \x01(\t\x12\x10\n\x08position\x18\x03 \x01(\r\x12\x10\n\x08token_id\x18\x04 \x01(\r\"P\n\x05Usage\x12\x15\n\rprompt_tokens\x18\x01 \x01(\r\x12\x19\n\x11\x63ompletion_tokens\x18\x02 \x01(\r\x12\x15\n\rcached_tokens\x18\x03 \x01(\r\"\xe4\x01\n\x07Timings\x12(\n\x05queue\x18\x01 \x01(\x0b\x32\x19.google.protobuf.Duration\x12*\n\x07prefill\x18\x02 \x01(\x0b\x32\x19.google.protobuf.Duration\x12.\n\x0b\x66irst_token\x18\x03 \x01(\x0b\x32\x19.google.protobuf.Duration\x12)\n\x06\x64\x65\x63ode\x18\x04 \x01(\x0b\x32\x19.google.protobuf.Duration\x12(\n\x05total\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\"\xc5\x03\n\x10SpeculationStats\x12\x0e\n\x06passes\x18\x01 \x01(\r\x12\x11\n\tpredicted\x18\x02 \x01(\r\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x03 \x01(\r\x12\x17\n\x0ftokens_per_pass\x18\x04 \x01(\x01\x12\x34\n\x0b\x62y_position\x18\x05 \x03(\x0b\x32\x1f.outrider.v1.PositionAcceptance\x12?\n\x15no_speculation_reason\x18\x06 \x01(\x0e\x32 .outrider.v1.NoSpeculationReason\x12\x1d\n\x15no_speculation_detail\x18\x07 \x01(\t\x12\x14\n\x0c\x64raft_losses\x18\x08 \x01(\r\x12\x15\n\rdraft_returns\x18\t \x01(\r\x12\x16\n\x0enum_spec_steps\x18\n \x01(\r\x12\x1e\n\x16mean_acceptance_length\x18\x0b \x01(\x01\x12\x1d\n\x15\x64raft_acceptance_rate\x18\x0c \x01(\x01\x12\x1c\n\x14\x61\x63\x63\x65ptance_histogram\x18\r \x03(\r\x12+\n\tby_source\x18\x0e \x03(\x0b\x32\x18.outrider.v1.SourceStats\"y\n\x0bSourceStats\x12-\n\x06source\x18\x01 \x01(\x0e\x32\x1d.outrider.v1.PredictionSource\x12\x16\n\x0enum_spec_steps\x18\x02 \x01(\r\x12\x11\n\tpredicted\x18\x03 \x01(\r\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x04 \x01(\r\"\xca\x01\n\nPassReport\x12\x0e\n\x06tokens\x18\x01 \x01(\r\x12\x11\n\tpredicted\x18\x02 \x01(\r\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x03 \x01(\r\x12-\n\x06source\x18\x04 \x01(\x0e\x32\x1d.outrider.v1.PredictionSource\x12*\n\x07waiting\x18\x05 \x01(\x0b\x32\x19.google.protobuf.Duration\x12,\n\tverifying\x18\x06 \x01(\x0b\x32\x19.google.protobuf.Duration\"7\n\x12PositionAcceptance\x12\x0f\n\x07offered\x18\x01 \x01(\r\x12\x10\n\x08\x61\x63\x63\x65pted\x18\x02 \x01(\r*\x87\x01\n\x0fSpeculationMode\x12 \n\x1cSPECULATION_MODE_UNSPECIFIED\x10\x00\x12\x1a\n\x16SPECULATION_MODE_NEVER\x10\x01\x12\x19\n\x15SPECULATION_MODE_AUTO\x10\x02\x12\x1b\n\x17SPECULATION_MODE_ALWAYS\x10\x03*p\n\x10PredictionSource\x12!\n\x1dPREDICTION_SOURCE_UNSPECIFIED\x10\x00\x12\x1b\n\x17PREDICTION_SOURCE_DRAFT\x10\x01\x12\x1c\n\x18PREDICTION_SOURCE_LOOKUP\x10\x02*\xbf\x02\n\x0c\x46inishReason\x12\x1d\n\x19\x46INISH_REASON_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x46INISH_REASON_STOP_TOKEN\x10\x01\x12\x1d\n\x19\x46INISH_REASON_STOP_STRING\x10\x02\x12\x1c\n\x18\x46INISH_REASON_MAX_TOKENS\x10\x03\x12 \n\x1c\x46INISH_REASON_CONTEXT_LENGTH\x10\x04\x12\x1a\n\x16\x46INISH_REASON_DEADLINE\x10\x05\x12\x1f\n\x1b\x46INISH_REASON_NO_CANDIDATES\x10\x06\x12 \n\x1c\x46INISH_REASON_INVALID_LOGITS\x10\x07\x12\x1c\n\x18\x46INISH_REASON_TIME_LIMIT\x10\x08\x12\x16\n\x12\x46INISH_REASON_LOOP\x10\t*\xd2\x01\n\x13NoSpeculationReason\x12%\n!NO_SPECULATION_REASON_UNSPECIFIED\x10\x00\x12#\n\x1fNO_SPECULATION_REASON_FORBIDDEN\x10\x01\x12&\n\"NO_SPECULATION_REASON_NO_PREDICTOR\x10\x02\x12%\n!NO_SPECULATION_REASON_UNAVAILABLE\x10\x03\x12 \n\x1cNO_SPECULATION_REASON_SLOWER\x10\x04\x42\x1aP\x01Z\x16outrider/v1;outriderv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,14 +33,14 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'outrider.v1.common_pb2', _g
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'P\001Z\026outrider/v1;outriderv1'
-  _globals['_SPECULATIONMODE']._serialized_start=3210
-  _globals['_SPECULATIONMODE']._serialized_end=3345
-  _globals['_PREDICTIONSOURCE']._serialized_start=3347
-  _globals['_PREDICTIONSOURCE']._serialized_end=3459
-  _globals['_FINISHREASON']._serialized_start=3462
-  _globals['_FINISHREASON']._serialized_end=3781
-  _globals['_NOSPECULATIONREASON']._serialized_start=3784
-  _globals['_NOSPECULATIONREASON']._serialized_end=3994
+  _globals['_SPECULATIONMODE']._serialized_start=3321
+  _globals['_SPECULATIONMODE']._serialized_end=3456
+  _globals['_PREDICTIONSOURCE']._serialized_start=3458
+  _globals['_PREDICTIONSOURCE']._serialized_end=3570
+  _globals['_FINISHREASON']._serialized_start=3573
+  _globals['_FINISHREASON']._serialized_end=3892
+  _globals['_NOSPECULATIONREASON']._serialized_start=3895
+  _globals['_NOSPECULATIONREASON']._serialized_end=4105
   _globals['_PROMPT']._serialized_start=74
   _globals['_PROMPT']._serialized_end=270
   _globals['_TOKENIDS']._serialized_start=272
@@ -50,33 +50,35 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CHATMESSAGE']._serialized_start=349
   _globals['_CHATMESSAGE']._serialized_end=393
   _globals['_SAMPLINGPARAMETERS']._serialized_start=396
-  _globals['_SAMPLINGPARAMETERS']._serialized_end=782
-  _globals['_LOGITBIAS']._serialized_start=784
-  _globals['_LOGITBIAS']._serialized_end=827
-  _globals['_STOPCONDITIONS']._serialized_start=830
-  _globals['_STOPCONDITIONS']._serialized_end=1126
-  _globals['_LOOP']._serialized_start=1128
-  _globals['_LOOP']._serialized_end=1171
-  _globals['_OUTPUTOPTIONS']._serialized_start=1174
-  _globals['_OUTPUTOPTIONS']._serialized_end=1473
-  _globals['_SPECULATIONPOLICY']._serialized_start=1476
-  _globals['_SPECULATIONPOLICY']._serialized_end=1621
-  _globals['_CONTINUATION']._serialized_start=1623
-  _globals['_CONTINUATION']._serialized_end=1677
-  _globals['_TOKENRECORD']._serialized_start=1680
-  _globals['_TOKENRECORD']._serialized_end=1951
-  _globals['_CANDIDATE']._serialized_start=1953
-  _globals['_CANDIDATE']._serialized_end=2053
-  _globals['_USAGE']._serialized_start=2055
-  _globals['_USAGE']._serialized_end=2135
-  _globals['_TIMINGS']._serialized_start=2138
-  _globals['_TIMINGS']._serialized_end=2366
-  _globals['_SPECULATIONSTATS']._serialized_start=2369
-  _globals['_SPECULATIONSTATS']._serialized_end=2822
-  _globals['_SOURCESTATS']._serialized_start=2824
-  _globals['_SOURCESTATS']._serialized_end=2945
-  _globals['_PASSREPORT']._serialized_start=2948
-  _globals['_PASSREPORT']._serialized_end=3150
-  _globals['_POSITIONACCEPTANCE']._serialized_start=3152
-  _globals['_POSITIONACCEPTANCE']._serialized_end=3207
+  _globals['_SAMPLINGPARAMETERS']._serialized_end=806
+  _globals['_LOGITBIAS']._serialized_start=808
+  _globals['_LOGITBIAS']._serialized_end=851
+  _globals['_STOPCONDITIONS']._serialized_start=854
+  _globals['_STOPCONDITIONS']._serialized_end=1150
+  _globals['_LOOP']._serialized_start=1152
+  _globals['_LOOP']._serialized_end=1195
+  _globals['_OUTPUTOPTIONS']._serialized_start=1198
+  _globals['_OUTPUTOPTIONS']._serialized_end=1497
+  _globals['_SPECULATIONPOLICY']._serialized_start=1500
+  _globals['_SPECULATIONPOLICY']._serialized_end=1645
+  _globals['_CONTINUATION']._serialized_start=1647
+  _globals['_CONTINUATION']._serialized_end=1701
+  _globals['_TOKENRECORD']._serialized_start=1704
+  _globals['_TOKENRECORD']._serialized_end=1975
+  _globals['_CANDIDATE']._serialized_start=1977
+  _globals['_CANDIDATE']._serialized_end=2077
+  _globals['_SUPPRESSED']._serialized_start=2079
+  _globals['_SUPPRESSED']._serialized_end=2164
+  _globals['_USAGE']._serialized_start=2166
+  _globals['_USAGE']._serialized_end=2246
+  _globals['_TIMINGS']._serialized_start=2249
+  _globals['_TIMINGS']._serialized_end=2477
+  _globals['_SPECULATIONSTATS']._serialized_start=2480
+  _globals['_SPECULATIONSTATS']._serialized_end=2933
+  _globals['_SOURCESTATS']._serialized_start=2935
+  _globals['_SOURCESTATS']._serialized_end=3056
+  _globals['_PASSREPORT']._serialized_start=3059
+  _globals['_PASSREPORT']._serialized_end=3261
+  _globals['_POSITIONACCEPTANCE']._serialized_start=3263
+  _globals['_POSITIONACCEPTANCE']._serialized_end=3318
 # @@protoc_insertion_point(module_scope)
