@@ -1,7 +1,6 @@
 """HeldTokens: what was drawn but is not delivered, as it may yet be taken back."""
 
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from services.engine.events import Chunk, PassReport, Suppressed, TokenRecord
@@ -16,8 +15,7 @@ class Checkpoint(NamedTuple):
     loop: LoopDetector | None
 
 
-@dataclass(frozen=True, slots=True)
-class _HeldToken:
+class _HeldToken(NamedTuple):
     record: TokenRecord
     text: str  # that it has released
     before: Checkpoint | None
@@ -67,9 +65,9 @@ class HeldTokens:
         self._suppressed.append((here, suppressed))
         return first.before
 
-    def release_all(self) -> Chunk:
-        """Let go of everything, at the end of the answer."""
-        return self._release(len(self._tokens), end=math.inf)
+    def release_all(self, last_text: str) -> Chunk:
+        """Let go of everything, at the end of the answer, and of its last text with it."""
+        return self._release(len(self._tokens), end=math.inf, last_text=last_text)
 
     def release(self, num_unsafe: int, *, end: int) -> Chunk:
         """Let go of what is safe, where a banned string may have begun in the last `num_unsafe` tokens.
@@ -77,24 +75,32 @@ class HeldTokens:
         `end` is the position behind the last token. Where tokens were taken back, a string that they had put out of the
         question would be possible again: so what was unsafe before one that is unsafe is so too.
         """
-        first = len(self._tokens) - num_unsafe
-        for index, token in reversed([*enumerate(self._tokens)]):
-            if index < first or token.before is None:
-                break
-            first = min(first, index - token.before.text.num_unsafe)
+        index = len(self._tokens)
+        first = index - num_unsafe
+        while index > max(0, first):
+            index -= 1
+            before = self._tokens[index].before
+            assert before is not None
+            first = min(first, index - before.text.num_unsafe)
         return self._release(max(0, first), end=end)
 
-    def _release(self, count: int, *, end: float) -> Chunk:
+    def _release(self, count: int, *, end: float, last_text: str = "") -> Chunk:
         """Let go of the first tokens.
 
         What was suppressed comes with the token in whose place it was: both are delivered once, wherever a stream is
         cut.
         """
-        released, self._tokens = self._tokens[:count], self._tokens[count:]
-        num_due = sum(position < end - len(self._tokens) for position, _ in self._suppressed)
-        due, self._suppressed = self._suppressed[:num_due], self._suppressed[num_due:]
-        reports, self._reports = (tuple(self._reports), []) if released else ((), self._reports)
-        text = "".join(token.text for token in released)
+        released = self._tokens[:count]
+        del self._tokens[:count]
+        reports, self._reports = (self._reports, []) if released else ([], self._reports)
         return Chunk(
-            text, tuple(token.record for token in released), reports, tuple(suppressed for _, suppressed in due)
+            "".join([token.text for token in released]) + last_text,
+            tuple([token.record for token in released]),
+            tuple(reports),
+            self._pop_suppressed(before=end - len(self._tokens)) if self._suppressed else (),
         )
+
+    def _pop_suppressed(self, *, before: float) -> tuple[Suppressed, ...]:
+        due = [suppressed for position, suppressed in self._suppressed if position < before]
+        del self._suppressed[: len(due)]
+        return tuple(due)

@@ -191,11 +191,12 @@ class Sequence:
         """Deliver what can no longer be taken back: all, at an end."""
         if self._refusal is not None:
             return
-        is_end = self.is_finished
-        held = self._held
-        chunk = held.release_all() if is_end else held.release(self._text.num_unsafe, end=self.num_generated)
+        if self.is_finished:
+            chunk = self._held.release_all(last_text)
+        else:
+            chunk = self._held.release(self._text.num_unsafe, end=self.num_generated)
         if chunk.records or chunk.suppressed:
-            self._stream.put(replace(chunk, text=chunk.text + last_text))
+            self._stream.put(chunk)
 
     def _replay(self, received: tuple[int, ...]) -> None:
         for count, token_id in enumerate(received):

@@ -2,7 +2,7 @@
 
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 from outrider import FinishReason, Result, Token
@@ -18,6 +18,7 @@ class Transcript:
     text: str
     reason: str
     stop: str | None
+    suppressed: tuple[tuple[str, str, int, int], ...] = ()  # the fields of each text that was taken back
 
     @classmethod
     def of(cls, result: Result) -> "Transcript":
@@ -25,7 +26,8 @@ class Transcript:
         if len(result.tokens) != len(result.token_ids):
             raise ValueError(f"{len(result.token_ids)} tokens came with {len(result.tokens)} records")
         records = tuple(_bits_of_token(token) for token in result.tokens)
-        return cls(result.token_ids, records, result.text, str(result.finish_reason), result.stop_string)
+        suppressed = tuple(astuple(one) for one in result.suppressed)
+        return cls(result.token_ids, records, result.text, str(result.finish_reason), result.stop_string, suppressed)
 
     @classmethod
     def of_part(cls, tokens: Sequence[Token], text: str) -> "Transcript":
@@ -43,13 +45,16 @@ class Transcript:
         text = "".join(chunk.text for chunk in chunks) + end.text
         reason = str(FinishReason[end.reason.name])
         bits = tuple(_bits_of_record(record) for record in records)
-        return cls(tuple(record.token_id for record in records), bits, text, reason, end.stop_string)
+        suppressed = tuple(astuple(one) for chunk in chunks for one in chunk.suppressed)
+        ids = tuple(record.token_id for record in records)
+        return cls(ids, bits, text, reason, end.stop_string, suppressed)
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> "Transcript":
         """The inverse of `to_json`."""
         token_ids, records = tuple(fields["token_ids"]), tuple(fields["records"])
-        return cls(token_ids, records, fields["text"], fields["reason"], fields["stop"])
+        suppressed = tuple(map(tuple, fields["suppressed"]))
+        return cls(token_ids, records, fields["text"], fields["reason"], fields["stop"], suppressed)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values that JSON can hold."""
@@ -61,7 +66,7 @@ class Transcript:
 
     def difference(self, other: "Transcript") -> str | None:
         """The first difference in words; None if there is none."""
-        for name in ("token_ids", "records", "text"):
+        for name in ("token_ids", "records", "text", "suppressed"):
             mine, others = getattr(self, name), getattr(other, name)
             if mine != others:
                 at = next((i for i, (a, b) in enumerate(zip(mine, others, strict=False)) if a != b), None)
