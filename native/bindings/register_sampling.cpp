@@ -103,6 +103,13 @@ void register_state(py::module_& module) {
                 state.commit(ids.data(), ids.size());
             },
             py::arg("token_ids"))
+        .def("truncate", &SamplingState::truncate, py::arg("num_generated"))
+        .def(
+            "forbid",
+            [](SamplingState& state, const std::vector<int32_t>& ids) {
+                state.forbid(ids.data(), ids.size());
+            },
+            py::arg("token_ids"))
         .def_property_readonly("num_generated", &SamplingState::num_generated);
 }
 

@@ -17,6 +17,12 @@ class Detokenizer:
         self._show_special = show_special
         self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
+    def fork(self) -> "Detokenizer":
+        """A copy that goes on by itself."""
+        other = Detokenizer(self._tokenizer, self._show_special)
+        other._decoder.setstate(self._decoder.getstate())
+        return other
+
     def push(self, token_id: int) -> str:
         """Take one token and return the text that is complete with it."""
         return self.decode(self._tokenizer.token_bytes(token_id) if self.is_shown(token_id) else b"")

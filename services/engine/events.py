@@ -83,8 +83,18 @@ class PassReport:
 
 
 @dataclass(frozen=True, slots=True)
+class Suppressed:
+    """A text that was taken back, because a banned string was complete with it."""
+
+    text: str
+    banned_string: str
+    position: int  # among the generated tokens, of the one in which the banned string began
+    token_id: int  # of that token, which is forbidden there
+
+
+@dataclass(frozen=True, slots=True)
 class Chunk:
-    """Text that is safe to release, and every token committed since the chunk before.
+    """Text that is safe to release, and every token that has become safe since the chunk before.
 
     The text released so far is a pure function of the token ids delivered so far.
     """
@@ -92,12 +102,18 @@ class Chunk:
     text: str
     records: tuple[TokenRecord, ...]
     reports: tuple[PassReport, ...] = ()  # of the passes that gave the tokens, if asked for
+    suppressed: tuple[Suppressed, ...] = ()  # at the positions of the tokens
     ends: tuple[int, ...] = field(default=(), compare=False)  # for each record that of the text released until then
 
     def __add__(self, later: "Chunk") -> "Chunk":
         """One chunk for two."""
-        ends = self.ends + tuple(len(self.text) + end for end in later.ends)
-        return Chunk(self.text + later.text, self.records + later.records, self.reports + later.reports, ends)
+        return Chunk(
+            self.text + later.text,
+            self.records + later.records,
+            self.reports + later.reports,
+            self.suppressed + later.suppressed,
+            self.ends + tuple(len(self.text) + end for end in later.ends),
+        )
 
     def text_of(self, first: int, end: int) -> str:
         """What the records from `first` to `end` have released; the last one has released all that was left."""

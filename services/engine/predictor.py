@@ -35,7 +35,10 @@ class Predictor(Protocol):
         """At most `limit` ids that may follow `sequence.tokens`; a limit of 0 says that none are wanted for now."""
 
     def commit(self, sequence: Sequence) -> None:
-        """The sequence is new, or a pass over it has ended, in which its tokens may have grown."""
+        """The sequence is new, or a pass over it has ended, in which its tokens may have grown or been cut back.
+
+        Called after every pass, so that tokens which were replaced show as a cut first.
+        """
 
     def close(self, sequence: Sequence) -> None:
         """The sequence has ended or was dropped."""

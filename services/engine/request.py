@@ -51,6 +51,7 @@ class SamplingParams:
     frequency_penalty: float = 0.0
     presence_penalty: float = 0.0
     logit_bias: Mapping[int, float] = field(default_factory=dict)
+    banned_strings: tuple[str, ...] = ()  # that the text never has, in whatever case
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

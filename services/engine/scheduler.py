@@ -121,10 +121,14 @@ class Scheduler:
         rows.predictions = predictions
 
     def settle(self, rows: ScheduledRows, num_committed: int) -> None:
-        """Move a sequence past the rows that its tokens kept, and take the blocks beyond its tokens back."""
+        """Move a sequence past the rows that its tokens kept, and take the blocks beyond its tokens back.
+
+        Where tokens were taken back, the last one that stays is computed again: the next draw needs its row.
+        """
         sequence = rows.sequence
         accepted_rows = max(num_committed - 1, 0)
         sequence.num_computed += rows.num_tokens + accepted_rows
+        sequence.num_computed = min(sequence.num_computed, len(sequence.tokens) - 1)
         self._blocks.keep(sequence, sequence.num_computed)
         self._blocks.shrink(sequence, len(sequence.tokens))
 

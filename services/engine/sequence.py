@@ -4,10 +4,11 @@ import math
 import time
 from collections.abc import Iterable
 from collections.abc import Sequence as Records
+from copy import copy
 from dataclasses import asdict, replace
 
+from services.engine.banned_strings import BannedMatch
 from services.engine.events import (
-    Chunk,
     Failed,
     Finished,
     FinishReason,
@@ -15,9 +16,11 @@ from services.engine.events import (
     Progress,
     Refused,
     SpeculationStats,
+    Suppressed,
     Timings,
     TokenRecord,
 )
+from services.engine.held_tokens import Checkpoint, HeldTokens
 from services.engine.loop_detector import LoopDetector
 from services.engine.native import SamplingState
 from services.engine.output_text import OutputText
@@ -30,7 +33,8 @@ from services.engine.token_stream import TokenStream
 class Sequence:
     """The tokens of one request, how far they are computed, and where its events go.
 
-    Only the scheduler and its block manager change `num_computed` and `blocks`; only `commit` adds tokens.
+    Only the scheduler and its block manager change `num_computed` and `blocks`; only `commit` adds tokens
+    and takes them back.
     """
 
     def __init__(self, request: Request, text: OutputText, stream: TokenStream, *, context_length: int) -> None:
@@ -49,6 +53,7 @@ class Sequence:
         self.finish_reason: FinishReason | None = None
         self.expires_at, self._expiry = _expiry(request, self.timings.arrived)
         self._text = text
+        self._held = HeldTokens()
         self._last_text = ""  # that no last token has released
         self._stream = stream
         self._context_length = context_length
@@ -114,7 +119,7 @@ class Sequence:
     @property
     def is_finished(self) -> bool:
         """Whether the generation has ended."""
-        return self.finish_reason is not None
+        return self.finish_reason is not None or self._refusal is not None
 
     @property
     def is_paused(self) -> bool:
@@ -139,32 +144,34 @@ class Sequence:
             self._stream.put(Progress(self.num_computed + num_new, total, records))
 
     def commit(self, records: Iterable[TokenRecord], report: PassReport | None = None) -> int:
-        """Append drawn tokens up to one that ends the generation, deliver them, and say how many were taken.
+        """Append drawn tokens up to one that ends the generation, and say how many of them stay.
 
-        The token that heals the prompt is none of the generation's. A report of their pass goes with the others,
-        completed by what became of its predictions. The caller follows an end with `deliver_end`, once nothing of the
-        sequence changes any more.
+        One that completes a banned string takes tokens back, and the rest of those drawn saw a history that is no more.
+        What can no longer be taken back is delivered. The token that heals the prompt is none of the generation's. A
+        report of their pass goes with the others, completed by what became of its predictions. The caller follows an
+        end with `deliver_end`, once nothing of the sequence changes any more.
         """
         if self.is_healing:
             self._heal(next(iter(records)))
             return 0
         if not self.timings.prefilled:
             self.timings.prefilled = time.monotonic()
+        num_before = len(self.tokens)
         taken: list[TokenRecord] = []
-        text = ""
-        ends: list[int] = []
         for record in records:
             taken.append(record)
-            text += self._append(record.token_id)
-            ends.append(len(text))
-            if self.is_finished:
+            before = self._checkpoint()
+            self._held.push(record, self._append(record.token_id), before)
+            if self.is_finished or self._text.banned is not None:
                 break
         self.sampling.commit([record.token_id for record in taken])
-        if self.is_finished:
-            text += self._text.finish()
-        reports = () if report is None else (_completed(report, taken),)
-        self._stream.put(Chunk(text, tuple(taken), reports, tuple(ends)))
-        return len(taken)
+        if self._text.banned is not None:
+            self._take_back(self._text.banned)
+        kept = taken[: max(0, len(self.tokens) - num_before)]
+        if report is not None and kept:
+            self._held.report(_completed(report, kept))
+        self._deliver(self._text.finish() if self.is_finished else "")
+        return len(kept)
 
     def finish(self, reason: FinishReason) -> None:
         """End the generation without another token: held text goes with the end, not with the tokens.
@@ -172,11 +179,14 @@ class Sequence:
         So the text of all tokens is still what a continuation from them goes on from.
         """
         self.finish_reason = reason
+        self._deliver()
         self._last_text = self._text.finish()
 
     def expire(self) -> None:
-        """End the generation because its time is over."""
-        self.finish(self._expiry)
+        """End the generation because its time is over; tokens that might have been taken back are none of it."""
+        self.finish_reason = self._expiry
+        self._last_text = self._held.text + self._text.finish()
+        del self.tokens[len(self.tokens) - len(self._held) :]
 
     def deliver_end(self) -> None:
         """Tell the consumer that the generation has ended, after all of its text and tokens."""
@@ -199,6 +209,37 @@ class Sequence:
         except ValueError as error:  # too late for an error of the call
             self._refusal = Refused(str(error))
 
+    def _checkpoint(self) -> Checkpoint | None:
+        """What is known before the next token, where it may have to be taken back."""
+        return Checkpoint(self._text.fork(), copy(self._loop)) if self.request.sampling.banned_strings else None
+
+    def _take_back(self, banned: BannedMatch) -> None:
+        """Cut the answer where a banned string begins, and forbid the token there; all that goes with them follows."""
+        if banned.num_tokens > len(self._held):
+            self._refusal = Refused("what follows them completes a banned string that begins in them")
+            return
+        position = len(self.tokens) - banned.num_tokens
+        suppressed = Suppressed(
+            self._text.spell(self.tokens[position:]), banned.string, position - self.num_prompt, self.tokens[position]
+        )
+        del self.tokens[position:]
+        self._text, self._loop = self._held.take_back(banned.num_tokens, suppressed)
+        self.sampling.truncate(self.num_generated)
+        self.sampling.forbid(self._held.forbidden)
+        if self.grammar is not None:
+            self.grammar.truncate(self.num_generated)
+
+    def _deliver(self, last_text: str = "") -> None:
+        """Deliver what can no longer be taken back: all, at an end."""
+        if self._refusal is not None:
+            return
+        if self.is_finished:
+            chunk = self._held.release_all(last_text)
+        else:
+            chunk = self._held.release(self._text.num_unsafe, end=self.num_generated)
+        if chunk.records or chunk.suppressed:
+            self._stream.put(chunk)
+
     def _replay(self, received: tuple[int, ...]) -> None:
         for count, token_id in enumerate(received):
             if self.is_finished:
@@ -206,20 +247,25 @@ class Sequence:
             self._append(token_id)
             if self.grammar is not None and self.grammar.has_strayed:
                 raise ValueError(f"the grammar forbids the token at {count}")
+            if self._text.banned is not None:
+                raise ValueError(f"token {count} completes a banned string, which the generation does not have")
         self.sampling.commit(received)
 
     def _append(self, token_id: int) -> str:
         """Add one token and return the text it releases; sets the finish reason where it is the last."""
         self.tokens.append(token_id)
         stops = self.request.stops
-        if token_id in stops.token_ids:
-            self.finish_reason = FinishReason.STOP_TOKEN
-            return self._text.push_stop_token(token_id)
-        if self.grammar is not None:
+        is_stop = token_id in stops.token_ids
+        text, stop = (self._text.push_stop_token(token_id), None) if is_stop else self._text.push(token_id)
+        if self._text.banned is not None:
+            return ""
+        self._matched_stop = stop
+        if self.grammar is not None and not is_stop:
             self.grammar.advance([token_id])
-        text, self._matched_stop = self._text.push(token_id)
-        is_loop = self._loop is not None and self._loop.push(token_id)
-        if self._matched_stop is not None:
+        is_loop = self._loop is not None and not is_stop and self._loop.push(token_id)
+        if is_stop:
+            self.finish_reason = FinishReason.STOP_TOKEN
+        elif stop is not None:
             self.finish_reason = FinishReason.STOP_STRING
         elif is_loop and self.num_generated >= stops.min_tokens:
             self.finish_reason = FinishReason.LOOP

@@ -1,7 +1,9 @@
 """StopStrings: finds stop strings in a stream of bytes, and knows how much of its end may become one."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import NamedTuple
+
+from services.engine.string_search import StringSearch
 
 
 class StopMatch(NamedTuple):
@@ -16,59 +18,28 @@ class StopStrings:
 
     Feed each token's bytes in one call: the first call in which any stop is complete ends the stream. Of the stops
     complete by then, the one that starts earliest in the text wins, and of several that start there, the longest;
-    their order in the request does not matter.
+    their order in the request does not matter. A shallow copy goes on by itself.
     """
 
-    def __init__(self, stops: Sequence[str]) -> None:
+    def __init__(self, stops: Iterable[str]) -> None:
         """Raises ValueError for an empty stop string."""
-        if not all(stops):
-            raise ValueError("a stop string must not be empty")
-        self._searches = [_Search(stop) for stop in dict.fromkeys(stops)]
+        self._search = StringSearch(stops)
+        self._node = 0
 
     @property
     def num_held(self) -> int:
         """Bytes at the end of what was fed that may yet become a stop: no more than are needed."""
-        return max((search.num_matched for search in self._searches), default=0)
+        return self._search.num_matched(self._node)
 
     def feed(self, data: bytes) -> StopMatch | None:
         """Take one token's bytes; return the stop that is complete, after which the stream is over."""
-        matches = [
-            (len(data) - end + len(search.pattern), len(search.pattern), search.stop)
-            for search in self._searches
-            if (end := search.feed(data)) is not None
-        ]
+        matches: list[tuple[int, int, str]] = []
+        for num_left, byte in zip(reversed(range(len(data))), data, strict=True):
+            self._node = self._search.step(self._node, byte)
+            if (stop := self._search.found(self._node)) is not None:
+                size = len(stop.encode())
+                matches.append((num_left + size, size, stop))
         if not matches:
             return None
         distance, _, stop = max(matches)
         return StopMatch(stop, distance)
-
-
-class _Search:
-    """Streaming search for one string (Knuth, Morris and Pratt 1977)."""
-
-    def __init__(self, stop: str) -> None:
-        self.stop = stop
-        self.pattern = stop.encode()
-        self.num_matched = 0  # length of the longest prefix that the bytes so far end with
-        self._borders = _borders(self.pattern)
-
-    def feed(self, data: bytes) -> int | None:
-        """Return how many bytes of `data` it takes until the string is complete, None while it is not."""
-        for count, byte in enumerate(data, start=1):
-            while self.num_matched and byte != self.pattern[self.num_matched]:
-                self.num_matched = self._borders[self.num_matched - 1]
-            self.num_matched += byte == self.pattern[self.num_matched]
-            if self.num_matched == len(self.pattern):
-                return count
-        return None
-
-
-def _borders(pattern: bytes) -> list[int]:
-    """Return, for every prefix, the length of its longest proper prefix that is also its suffix."""
-    borders = [0]
-    for byte in pattern[1:]:
-        length = borders[-1]
-        while length and byte != pattern[length]:
-            length = borders[length - 1]
-        borders.append(length + (byte == pattern[length]))
-    return borders

@@ -17,6 +17,8 @@ class Limits:
     max_loop_window: int = 4096
     max_logits_token_ids: int = 256
     max_grammar_bytes: int = 1 << 16
+    max_banned_strings: int = 128
+    max_banned_string_bytes: int = 128
 
 
 MAX_RECORDS_BYTES = 3 << 20  # of one message: gRPC's clients take 4 MB unless told otherwise

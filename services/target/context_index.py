@@ -16,7 +16,12 @@ class ContextIndex:
         self._automata: defaultdict[Sequence, SuffixAutomaton] = defaultdict(SuffixAutomaton)
 
     def follow(self, sequence: Sequence) -> None:
-        """Take in some more of the sequence's tokens: a long prompt takes several calls, as it does several passes."""
+        """Take in some more of the sequence's tokens: a long prompt takes several calls, as it does several passes.
+
+        Tokens that were taken back are in no text: those before them are taken in anew.
+        """
+        if len(self._automata[sequence]) > len(sequence.tokens):
+            self.close(sequence)
         automaton = self._automata[sequence]
         for token_id in islice(sequence.tokens, len(automaton), len(automaton) + _MOST_AT_ONCE):
             automaton.append(token_id)

@@ -39,6 +39,11 @@ class PredictionChain:
         self.tokens.extend(token_ids[overlap:])
         return overlap < len(token_ids)
 
+    def rewind(self) -> None:
+        """Committed tokens were taken back, and with them what the chain has grown from."""
+        self._alive = False
+        self.tokens.clear()
+
     def commit(self, token_ids: Tokens[int]) -> None:
         """Follow the committed tokens' growth."""
         agreed = 0

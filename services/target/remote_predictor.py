@@ -67,6 +67,9 @@ class RemotePredictor:
             followed = self._followed.get(sequence)
             if followed is None:
                 followed = self._follow(sequence)
+            elif followed.num_committed > len(sequence.tokens):
+                _rewind(followed)
+                return
             elif followed.num_committed == len(sequence.tokens):
                 return  # a part of the prompt was computed, which the draft knows
             followed.chain.commit(sequence.tokens[followed.num_committed :])
@@ -235,6 +238,16 @@ class RemotePredictor:
                     self._news[sequence_id] = followed  # at the end: the sequences take turns
                     return message
             return None
+
+
+def _rewind(followed: _Followed) -> None:
+    """Tokens were taken back. The draft hears of it with what comes in their place: what is forbidden there, which is
+    what it would predict again, it does not know.
+    """
+    followed.num_committed = len(followed.sequence.tokens)
+    followed.num_sent = min(followed.num_sent, followed.num_committed)
+    followed.chain.rewind()
+    followed.asked_at, followed.is_empty, followed.tells_delay = 0.0, False, False  # nothing to wait for
 
 
 def _next_message(followed: _Followed) -> Outgoing | None:

@@ -92,7 +92,8 @@ class TargetStep:
     def _commit(self, rows: ScheduledRows, drawn: Drawn, spans: _Spans) -> int:
         sequence = rows.sequence
         num_committed = sequence.commit(drawn.records, _report(rows, spans)) if drawn.records else 0
-        if drawn.failure is not None and not sequence.is_finished:
+        is_history_kept = num_committed == len(drawn.records) and not sequence.is_finished
+        if drawn.failure is not None and is_history_kept:
             sequence.finish(drawn.failure)
         self._scheduler.settle(rows, num_committed)
         self._speculation.settle(rows, drawn.records[:num_committed])

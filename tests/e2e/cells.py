@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
 MODELS = ("demo", "llama", "qwen3", "gemma2")
-SETTINGS = ("greedy", "nucleus", "truncated", "penalised", "stopped", "grammar")
+SETTINGS = ("greedy", "nucleus", "truncated", "penalised", "stopped", "grammar", "banned")
 SCRIPTED = ("right", "wrong", "mixed")
 DRAFTED = ("absent", "garbage", "delayed", "random", "good", "paused", "killed")
 

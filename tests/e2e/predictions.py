@@ -7,17 +7,20 @@ from collections.abc import Sequence as Tokens
 from services.engine.sequence import Sequence
 from tests.silent_predictor import SilentPredictor
 
+Scripts = tuple[Tokens[int], ...]
 _SHARE_RIGHT = 0.7
 
 
 class ScriptedPredictor(SilentPredictor):
     """Predicts from the generated tokens that `script_of` knows for a request id, and so only while they come true.
 
+    Of several scripts it follows the first that the answer has followed so far: one that will be banned leads it on.
+
     It has no state of its own: a sequence that is preempted, or taken up again after a crash, gets the same
     predictions.
     """
 
-    def __init__(self, script_of: Callable[[str], tuple[str, Tokens[int]] | None], *, vocab_size: int) -> None:
+    def __init__(self, script_of: Callable[[str], tuple[str, *Scripts] | None], *, vocab_size: int) -> None:
         """`script_of` gives the kind of predictions and the right tokens, or None where nothing is predicted."""
         self._script_of = script_of
         self._vocab_size = vocab_size
@@ -27,8 +30,10 @@ class ScriptedPredictor(SilentPredictor):
         script = self._script_of(sequence.request.request_id)
         if script is None:
             return []
-        kind, tokens = script
+        kind, *scripts = script
         first = sequence.num_generated
+        generated = sequence.tokens[sequence.num_prompt :]
+        tokens = next((tokens for tokens in scripts if [*tokens[:first]] == generated), scripts[-1])
         name = sequence.request.request_id
         return [
             token_id if _is_right(kind, name, first + offset) else (token_id + 1) % self._vocab_size

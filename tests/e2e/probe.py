@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from services.engine.request import Request
+from services.engine.sampler import Drawn
 from services.engine.scheduler import ScheduledRows
 from services.target.engine import TargetEngine
 from services.target.remote_predictor import RemotePredictor
 from tests.e2e.streams import INTRUDER
 
 _COUNTERS = ("most_sequences", "partial_prefills", "preemptions", "resumed_streams", "resumed_tokens", "useful_runs")
+_COUNTERS += ("broken_runs",)
 _COUNTERS += (_LASTING := ("links", "lost_links"))
 _COUNT = struct.Struct("<q")
 
@@ -21,8 +23,9 @@ class Probe:
     """Counts shared between the server that does things and the test that asks what was done.
 
     `most_sequences` is the most that one pass held, `preemptions` the most that live sequences had been through; the
-    others are sums. The last two are not reset: they tell whether the target is linked with a draft. A stream that
-    only keeps another company counts as a sequence and for nothing else.
+    others are sums, `broken_runs` of the passes in which a prediction was right and tokens were taken back. The last
+    two are not reset: they tell whether the target is linked with a draft. A stream that only keeps another company
+    counts as a sequence and for nothing else.
     """
 
     def __init__(self, path: Path) -> None:
@@ -62,6 +65,16 @@ class Probe:
                 self._add(resumed_streams=bool(request.received), resumed_tokens=len(request.received))
             return submit(request)
 
+        step = engine._step
+        commit = step._commit
+
+        def watched_commit(rows: ScheduledRows, drawn: Drawn, verifying: float) -> int:
+            num_kept = commit(rows, drawn, verifying)
+            is_broken = num_kept < len(drawn.records) and not rows.sequence.is_finished
+            self._add(broken_runs=is_broken and len(drawn.records) > 1)
+            return num_kept
+
+        step._commit = watched_commit  # type: ignore[method-assign]
         scheduler.schedule = watched_schedule  # type: ignore[method-assign]
         engine.submit = watched_submit  # type: ignore[method-assign]
 

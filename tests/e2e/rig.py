@@ -11,11 +11,12 @@ from tests.e2e.run import CellRun, connect, run_reference
 from tests.e2e.server_process import ServerProcess
 from tests.e2e.stage import Stage
 from tests.e2e.store import CellResult, Store
-from tests.e2e.streams import NEW_TOKENS, StreamKey, stop_string, streams_of
+from tests.e2e.streams import NEW_TOKENS, StreamKey, banned_string, stop_string, streams_of
 from tests.e2e.transcript import Transcript
 from tests.e2e.verdict import differences_of, undone_of
 
 _VARIED = ("truncated", "penalised")  # settings under which no model repeats itself for long
+_CUTS = {"stopped": ("stop", stop_string), "banned": ("banned_strings", banned_string)}  # out of what is said freely
 _FEW_TOKENS = 32  # of 128 in a varied answer: with no more different ones it would say little about sampling
 _TRIES = 5  # of a cell whose bytes are right but that did not do what it names: a kill may come at an odd moment
 
@@ -86,12 +87,16 @@ class Rig:
                 await self._make_reference(client, key)
 
     async def _make_reference(self, client: AsyncClient, key: StreamKey) -> Transcript:
-        whole = stop = None
-        if key.setting == "stopped":
-            whole = self._store.reference(key.unstopped) or await self._make_reference(client, key.unstopped)
-            stop = stop_string(whole.text)
-        transcript = await run_reference(client, key, stop)
-        if not (_is_stopped(transcript, whole, stop) if whole and stop else _is_long(transcript, key)):
+        if key.setting in _CUTS:
+            free = self._store.reference(key.free) or await self._make_reference(client, key.free)
+            option, cut = _CUTS[key.setting]
+            string = cut(free.text)
+            transcript = await run_reference(client, key, **{option: string})
+            is_of_use = _is_cut(transcript, free, string)
+        else:
+            transcript = await run_reference(client, key)
+            is_of_use = _is_long(transcript, key)
+        if not is_of_use:
             raise ValueError(
                 f"{key.name}: the reference ends by {transcript.reason} and is no use: {transcript.text!r}"
             )
@@ -114,8 +119,11 @@ class Rig:
         return self._server
 
 
-def _is_stopped(transcript: Transcript, whole: Transcript, stop: str) -> bool:
-    return transcript.stop == stop and transcript.text == whole.text[: whole.text.index(stop)]
+def _is_cut(transcript: Transcript, free: Transcript, string: str) -> bool:
+    if transcript.stop is not None:
+        return transcript.stop == string and transcript.text == free.text[: free.text.index(string)]
+    is_banned = string.casefold() not in transcript.text.casefold() and string.casefold() in free.text.casefold()
+    return is_banned and len(transcript.suppressed) > 0 and len(transcript.token_ids) == NEW_TOKENS
 
 
 def _is_long(transcript: Transcript, key: StreamKey) -> bool:

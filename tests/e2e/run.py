@@ -108,6 +108,8 @@ class CellRun:
         options = {**key.options(), "request_id": f"{key.name}/{kind}", "cache_salt": self._salt}
         if key.setting == "stopped":
             options["stop"] = self._references[key].stop
+        if key.setting == "banned":
+            options["banned_strings"] = {banned for _, banned, *_ in self._references[key].suppressed}
         if kind == "none":
             return {**options, "speculation": "never"}
         return {**options, "speculation": "always", "num_predictions": 1 + key.prompt % NUM_PROMPTS}
@@ -202,8 +204,8 @@ async def _drain(chunks: AsyncIterator[Chunk]) -> None:
         pass
 
 
-async def run_reference(client: AsyncClient, key: StreamKey, stop: str | None = None) -> Transcript:
-    """The plainest run of a stream: alone, and with nothing to disturb it."""
-    options = {**key.options(), "speculation": "never", "prefix_cache": False, "stop": stop}
+async def run_reference(client: AsyncClient, key: StreamKey, **cut: str) -> Transcript:
+    """The plainest run of a stream: alone, and with nothing to disturb it; `cut` is what is stopped at or banned."""
+    options = {**key.options(), "speculation": "never", "prefix_cache": False, **cut}
     async with asyncio.timeout(_REFERENCE_SECONDS):
         return Transcript.of(await client.generate(key.prompt_ids(), **options))

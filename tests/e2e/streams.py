@@ -15,7 +15,7 @@ NUM_CANDIDATES = 4
 INTRUDER = "intruder"
 _PROMPT_LENGTHS = (5, 9, 16, 17, 33, 48, 64, 90)
 _INTRUDER_PROMPT, _INTRUDER_TOKENS = 150, 100
-_STOP_CHARACTERS = 3
+_STOP_CHARACTERS, _BANNED_CHARACTERS = 3, 5
 _VOCABULARY = range(4, 500)  # of the random checkpoints, less control tokens and padding
 
 ENDLESS = r"""
@@ -38,6 +38,7 @@ _SAMPLING: dict[str, dict[str, Any]] = {
 }
 _SAMPLING["grammar"] = {"temperature": 0.9, "lark": ENDLESS}
 _SAMPLING["stopped"] = _SAMPLING["nucleus"]  # with a stop string out of what "nucleus" says
+_SAMPLING["banned"] = _SAMPLING["nucleus"]  # with a part of what "nucleus" says banned
 _TOLD = {"penalised": {"rank": True, "entropy": True, "logits": True, "prompt_logprobs": True}}  # all there is
 
 _SOURCE = '''"""Shapes of the plane."""
@@ -94,8 +95,8 @@ class StreamKey:
         return f"{self.model}-{self.isa}-{self.setting}-{self.prompt}"
 
     @property
-    def unstopped(self) -> "StreamKey":
-        """The stream that draws the same tokens, but is not ended by a stop string."""
+    def free(self) -> "StreamKey":
+        """The stream that draws in the same way, but is not ended by a stop string, and may say what is banned."""
         return StreamKey(self.model, self.isa, "nucleus", self.prompt)
 
     def prompt_ids(self) -> list[int]:
@@ -103,7 +104,7 @@ class StreamKey:
         return prompt_of(self.model, self.prompt)
 
     def options(self) -> dict[str, Any]:
-        """The client's options, less the stop string and what concerns predictions."""
+        """The client's options, less the stop string or the banned one, and what concerns predictions."""
         return {
             **_SAMPLING[self.setting],
             **_TOLD.get(self.setting, {}),
@@ -153,6 +154,16 @@ def stop_string(text: str) -> str:
         if "\ufffd" not in candidate and text.index(candidate) == start:
             return candidate
     raise ValueError(f"no stop string can be cut out of {text!r}")
+
+
+def banned_string(text: str) -> str:
+    """The few characters that a text has most often, of these those that it has first, in another case."""
+    folded = text.casefold()
+    candidates = [folded[start : start + _BANNED_CHARACTERS] for start in range(len(folded) - _BANNED_CHARACTERS)]
+    whole = [candidate for candidate in candidates if "\ufffd" not in candidate]
+    if not whole:
+        raise ValueError(f"no banned string can be cut out of {text!r}")
+    return max(whole, key=folded.count).upper()
 
 
 @functools.cache

@@ -5,7 +5,6 @@ import functools
 import json
 import sys
 from collections.abc import Callable
-from collections.abc import Sequence as Tokens
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ from services.target.remote_predictor import RemotePredictor
 from services.target.server import TargetServer
 from tests.e2e.cells import SCRIPTED, Setup
 from tests.e2e.models import folder
-from tests.e2e.predictions import ScriptedPredictor
+from tests.e2e.predictions import ScriptedPredictor, Scripts
 from tests.e2e.probe import Probe
 from tests.e2e.store import read_reference
 
@@ -42,13 +41,20 @@ def engine_config(setup: Setup) -> EngineConfig:
 
 
 def script_finder(store: Path) -> Any:
-    """A function from a request id, which ends in a slash and a kind of predictions, to kind and right tokens."""
+    """A function from a request id, which ends in a slash and a kind of predictions, to kind and right tokens.
+
+    Where something is banned, right is first of all what would be said freely.
+    """
 
     @functools.cache
-    def find(request_id: str) -> tuple[str, Tokens[int]] | None:
+    def find(request_id: str) -> tuple[str, *Scripts] | None:
         name, _, kind = request_id.rpartition("/")
-        reference = read_reference(store, name) if kind in SCRIPTED else None
-        return None if reference is None else (kind, reference.token_ids)
+        if kind not in SCRIPTED:
+            return None
+        names = [name] if kind == "wrong" else [name.replace("-banned-", "-nucleus-"), name]
+        references = [read_reference(store, one) for one in dict.fromkeys(names)]
+        scripts = [reference.token_ids for reference in references if reference is not None]
+        return (kind, *scripts) if scripts else None
 
     return find
 

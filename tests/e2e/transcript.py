@@ -3,7 +3,7 @@
 import hashlib
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Any
 
 from outrider import FinishReason, Result, Token
@@ -20,6 +20,7 @@ class Transcript:
     reason: str
     stop: str | None
     prompt: tuple[str, ...] = ()  # the same for each token of the prompt
+    suppressed: tuple[tuple[str, str, int, int], ...] = ()  # the fields of each text that was taken back
 
     @classmethod
     def of(cls, result: Result) -> "Transcript":
@@ -29,7 +30,9 @@ class Transcript:
         _require_logprobs(token.raw_logprob for token in (*result.tokens, *result.prompt_records[1:]))
         records = tuple(_bits_of_token(token) for token in result.tokens)
         prompt = tuple(_bits_of_token(token) for token in result.prompt_records)
-        return cls(result.token_ids, records, result.text, str(result.finish_reason), result.stop_string, prompt)
+        suppressed = tuple(astuple(one) for one in result.suppressed)
+        reason = str(result.finish_reason)
+        return cls(result.token_ids, records, result.text, reason, result.stop_string, prompt, suppressed)
 
     @classmethod
     def of_part(cls, tokens: Sequence[Token], text: str) -> "Transcript":
@@ -50,13 +53,16 @@ class Transcript:
         told = [record for event in events if isinstance(event, Progress) for record in event.records]
         _require_logprobs(record.raw_logprob for record in (*records, *told[1:]))
         prompt = tuple(map(_bits_of_record, told))
-        return cls(tuple(record.token_id for record in records), bits, text, reason, end.stop_string, prompt)
+        suppressed = tuple(astuple(one) for chunk in chunks for one in chunk.suppressed)
+        ids = tuple(record.token_id for record in records)
+        return cls(ids, bits, text, reason, end.stop_string, prompt, suppressed)
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> "Transcript":
         """The inverse of `to_json`."""
         token_ids, records = tuple(fields["token_ids"]), tuple(fields["records"])
-        return cls(token_ids, records, fields["text"], fields["reason"], fields["stop"], tuple(fields["prompt"]))
+        prompt, suppressed = tuple(fields["prompt"]), tuple(map(tuple, fields["suppressed"]))
+        return cls(token_ids, records, fields["text"], fields["reason"], fields["stop"], prompt, suppressed)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values that JSON can hold."""
@@ -68,7 +74,7 @@ class Transcript:
 
     def difference(self, other: "Transcript") -> str | None:
         """The first difference in words; None if there is none."""
-        for name in ("prompt", "token_ids", "records", "text"):
+        for name in ("prompt", "token_ids", "records", "text", "suppressed"):
             mine, others = getattr(self, name), getattr(other, name)
             if mine != others:
                 at = next((i for i, (a, b) in enumerate(zip(mine, others, strict=False)) if a != b), None)

@@ -43,6 +43,7 @@ def _undone(cell: Cell, outcome: Outcome) -> Iterator[str]:
     yield from _not_killed(cell, outcome)
     if cell.setup.source == "script":
         yield from _not_predicted(cell, outcome)
+        yield from _not_taken_back(cell, counts["broken_runs"])
     elif cell.predictions == "absent":
         yield from _not_absent(outcome)
     else:
@@ -68,6 +69,11 @@ def _not_killed(cell: Cell, outcome: Outcome) -> Iterator[str]:
             f"killed, but {outcome.kills_in_stream} kills were in mid stream, {resumed} streams were resumed, "
             f"with {counts['resumed_tokens']} tokens"
         )
+
+
+def _not_taken_back(cell: Cell, broken_runs: int) -> Iterator[str]:
+    if cell.setting == "banned" and cell.predictions in {"right", "mixed"} and not broken_runs:
+        yield "banned, but no tokens were taken back beside a right prediction"
 
 
 def _not_absent(outcome: Outcome) -> Iterator[str]:
@@ -109,6 +115,8 @@ def _not_predicted(cell: Cell, outcome: Outcome) -> Iterator[str]:
     results = outcome.results.values()
     accepted = sum(token.predicted for result in results for token in result.tokens)
     rejected = sum(result.speculation.predicted - result.speculation.accepted for result in results)
+    if cell.setting == "banned" and cell.predictions == "right":  # no prediction knows what is forbidden
+        rejected = 0
     wanted = {"none": (False, False), "right": (True, False), "wrong": (False, True), "mixed": (True, True)}
     if (accepted > 0, rejected > 0) != wanted[cell.predictions]:
         yield f"predictions {cell.predictions}, but {accepted} were accepted and {rejected} rejected"

@@ -67,6 +67,22 @@ BAD = {
         "sampling.logit_bias",
         "has 513 entries; allowed: at most 512",
     ),
+    "empty banned string": (
+        {"sampling": {"banned_strings": ["a", ""]}},
+        "sampling.banned_strings[1]",
+        "1 to 128 bytes",
+    ),
+    "long banned string": ({"sampling": {"banned_strings": ["ä" * 65]}}, "sampling.banned_strings[0]", "has 130 bytes"),
+    "no character banned": (
+        {"sampling": {"banned_strings": ["a\ufffd"]}},
+        "sampling.banned_strings[0]",
+        "has U+FFFD; allowed: strings of characters",
+    ),
+    "too many banned strings": (
+        {"sampling": {"banned_strings": ["a"] * 129}},
+        "sampling.banned_strings",
+        "has 129 entries; allowed: at most 128",
+    ),
     "empty stop string": ({"stop": {"strings": ["a", ""]}}, "stop.strings[1]", "1 to 256 bytes"),
     "long stop string": ({"stop": {"strings": ["ä" * 129]}}, "stop.strings[0]", "has 258 bytes"),
     "too many stop strings": ({"stop": {"strings": ["a"] * 17}}, "stop.strings", "at most 16"),

@@ -60,6 +60,7 @@ def make_request(
     loop: Loop | None = None,
     pass_reports: bool = False,
     prompt_logprobs: bool = False,
+    banned: Iterable[str] = (),
 ) -> Request:
     """Return a request with what the tests vary."""
     return Request(
@@ -67,7 +68,7 @@ def make_request(
         prompt=tuple(prompt),
         healing=healing,
         received=tuple(received),
-        sampling=SamplingParams(seed=1, temperature=temperature),
+        sampling=SamplingParams(seed=1, temperature=temperature, banned_strings=tuple(banned)),
         stops=StopConditions(
             max_tokens=max_tokens,
             min_tokens=min_tokens,

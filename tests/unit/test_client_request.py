@@ -33,6 +33,8 @@ OPTIONS = [
         {"sampling": {"logit_bias": [{"token_id": 3, "bias": -1.5}, {"bias": "-Infinity"}]}},
     ),
     ("seed", 2**64 - 1, {"sampling": {"seed": str(2**64 - 1)}}),
+    ("banned_strings", "no", {"sampling": {"banned_strings": ["no"]}}),
+    ("banned_strings", ["no", "nope"], {"sampling": {"banned_strings": ["no", "nope"]}}),
     ("stop", "end", {"stop": {"strings": ["end"]}}),
     ("stop", ["a", "b"], {"stop": {"strings": ["a", "b"]}}),
     ("stop_token_ids", [0, 7], {"stop": {"token_ids": [0, 7]}}),

@@ -119,3 +119,14 @@ async def test_long_matches_are_asked_for_first_and_short_ones_last(draft, promp
     for predictor in (first, last):
         predictor.close(sequence)
         assert predictor.why_none(sequence)
+
+
+async def test_tokens_that_were_taken_back_were_never_there():
+    lookup = Lookup(b"one two three; one ", banned=["one ta"])
+    lookup.draw(b"one t")
+    assert lookup.predict() == b"wo th"
+    lookup.draw(b"a")
+    assert bytes(lookup.sequence.tokens) == b"one two three; one "
+    assert lookup.predict() == b"two "
+    lookup.draw(b"on")
+    assert lookup.predict(limit=2) == b"e "

@@ -5,11 +5,12 @@ says, and a block that is read after it was given back stops it.
 """
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Tokens
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from services.engine.block_manager import BlockManager
 from services.engine.events import Chunk, Event, FinishReason
@@ -59,10 +60,21 @@ def answer_of(events: Iterable[Event]) -> Answer:
     return Answer(ids, "".join(chunk.text for chunk in chunks) + end.text, end.reason)
 
 
-class ToyModel:
-    """Takes the place of the model runner; the logits it leaves are meant for greedy sampling."""
+def next_token_alone(history: Tokens[int]) -> NDArray[np.float32]:
+    """Logits that are meant for greedy sampling.  # [VOCAB_SIZE]"""
+    values = np.zeros(VOCAB_SIZE, dtype=np.float32)
+    values[next_token(history)] = 1.0
+    return values
 
-    def __init__(self, blocks: BlockManager) -> None:
+
+class ToyModel:
+    """Takes the place of the model runner."""
+
+    def __init__(
+        self, blocks: BlockManager, logits_of: Callable[[Tokens[int]], NDArray[np.float32]] = next_token_alone
+    ) -> None:
+        self._logits_of = logits_of
+        self._vocab_size = len(logits_of([]))
         self._blocks = blocks
         self._block_size = blocks.block_size
         self._cells = [_POISON] * (blocks.num_blocks * blocks.block_size)
@@ -74,10 +86,8 @@ class ToyModel:
         for rows in self.batch:
             self._write(rows)
         histories = [history for rows in self.batch for history in self._histories(rows)]
-        values = np.zeros((len(histories), VOCAB_SIZE), dtype=np.float32)
-        for row, history in enumerate(histories):
-            values[row, next_token(history)] = 1.0
-        return Logits.from_numpy(DEVICE, values)
+        values = [self._logits_of(history) for history in histories]
+        return Logits.from_numpy(DEVICE, np.asarray(values, dtype=np.float32).reshape(len(values), self._vocab_size))
 
     def copy_block(self, source: int, target: int) -> None:
         """Copy a block onto another."""

@@ -24,6 +24,7 @@ from outrider.errors import (
 )
 from outrider.request import Conversation, GenerateOptions, Prompt
 from outrider.stream import Stream
+from outrider.suppressed import Suppressed
 from outrider.token_record import Candidate, Dtype, PredictionSource, Tensor, Token
 from outrider.types import (
     Chunk,
@@ -82,6 +83,7 @@ __all__ = [
     "SourceStats",
     "Speculation",
     "Started",
+    "Suppressed",
     "Stream",
     "Tensor",
     "Timings",

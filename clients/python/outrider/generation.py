@@ -11,6 +11,7 @@ from outrider.response import (
     parse_usage,
 )
 from outrider.retry import Attempts
+from outrider.suppressed import Suppressed
 from outrider.token_record import Token
 from outrider.types import (
     Chunk,
@@ -43,6 +44,7 @@ class Generation:
         self._tokens: list[Token] = []
         self._pass_reports: list[PassReport] = []
         self._prompt_records: list[Token] = []
+        self._suppressed: list[Suppressed] = []
         self._finished: generation_pb2.Finished | None = None
 
     @property
@@ -113,6 +115,7 @@ class Generation:
         self._token_ids.extend(chunk.token_ids)
         self._tokens.extend(chunk.tokens)
         self._pass_reports.extend(chunk.pass_reports)
+        self._suppressed.extend(chunk.suppressed)
         return chunk
 
     def _receive_last_text(self, text: str) -> Chunk | None:
@@ -167,5 +170,6 @@ class Generation:
             speculation=parse_speculation(finished.speculation),
             pass_reports=tuple(self._pass_reports),
             prompt_records=received.prompt_records,
+            suppressed=tuple(self._suppressed),
             resumed=self.resumed,
         )

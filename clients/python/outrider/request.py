@@ -33,6 +33,8 @@ class GenerateOptions(TypedDict, total=False):
     logit_bias: Mapping[int, float] | None
     """By token id."""
     seed: int | None
+    banned_strings: str | Sequence[str] | None
+    """Texts that the answer never has, whatever their case; what was taken back for them is in `Result.suppressed`."""
     stop: str | Sequence[str] | None
     """Texts that end the generation."""
     stop_token_ids: Sequence[int] | None
@@ -93,6 +95,7 @@ _FIELDS = {
     "presence_penalty": "sampling.presence_penalty",
     "logit_bias": "sampling.logit_bias",
     "seed": "sampling.seed",
+    "banned_strings": "sampling.banned_strings",
     "stop": "stop.strings",
     "stop_token_ids": "stop.token_ids",
     "max_tokens": "stop.max_tokens",
@@ -221,8 +224,8 @@ def _logit_bias(biases: Mapping[int, float]) -> list[common_pb2.LogitBias]:
     return [common_pb2.LogitBias(token_id=token_id, bias=bias) for token_id, bias in biases.items()]
 
 
-def _stop_strings(stop: str | Sequence[str]) -> Sequence[str]:
-    return [stop] if isinstance(stop, str) else stop
+def _strings(strings: str | Sequence[str]) -> Sequence[str]:
+    return [strings] if isinstance(strings, str) else strings
 
 
 def _json(schema: str | Mapping[str, Any]) -> str:
@@ -258,7 +261,8 @@ def _mode(mode: str) -> int:
 
 _ENCODERS: dict[str, Callable[[Any], object]] = {
     "logit_bias": _logit_bias,
-    "stop": _stop_strings,
+    "banned_strings": _strings,
+    "stop": _strings,
     "time_limit": _duration,
     "stop_on_loop": _loop,
     "json_schema": _json,

@@ -2,6 +2,7 @@
 
 from google.protobuf.duration_pb2 import Duration
 
+from outrider.suppressed import Suppressed
 from outrider.token_record import Candidate, Dtype, PredictionSource, Tensor, Token
 from outrider.types import (
     Chunk,
@@ -71,6 +72,9 @@ def parse_chunk(message: generation_pb2.Chunk) -> Chunk:
         token_ids=tuple(message.token_ids),
         tokens=tuple(_token(record) for record in message.records),
         pass_reports=tuple(_pass_report(report) for report in message.pass_reports),
+        suppressed=tuple(
+            Suppressed(one.text, one.banned_string, one.position, one.token_id) for one in message.suppressed
+        ),
     )
 
 
@@ -212,6 +216,8 @@ def parse_model_info(message: generation_pb2.GetModelInfoResponse) -> ModelInfo:
             max_loop_window=limits.max_loop_window,
             max_logits_token_ids=limits.max_logits_token_ids,
             max_grammar_bytes=limits.max_grammar_bytes,
+            max_banned_strings=limits.max_banned_strings,
+            max_banned_string_bytes=limits.max_banned_string_bytes,
         ),
         has_chat_template=message.has_chat_template,
     )

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from outrider.suppressed import Suppressed
 from outrider.token_record import PredictionSource, Token
 
 
@@ -80,6 +81,8 @@ class Chunk:
     """One record per id, if asked for."""
     pass_reports: tuple[PassReport, ...]
     """One per pass that gave these tokens, if asked for."""
+    suppressed: tuple[Suppressed, ...] = ()
+    """What these tokens took the place of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +204,8 @@ class Result:
     """One per pass that gave tokens, if asked for."""
     prompt_records: tuple[Token, ...]
     """One per token of the prompt, if asked for; the first has no log-probability."""
+    suppressed: tuple[Suppressed, ...]
+    """What was taken back because of `banned_strings`."""
     resumed: int
     """How many times the generation was interrupted and taken up again."""
 
@@ -247,6 +252,8 @@ class Limits:
     max_loop_window: int
     max_logits_token_ids: int
     max_grammar_bytes: int
+    max_banned_strings: int
+    max_banned_string_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

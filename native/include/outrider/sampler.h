@@ -5,8 +5,8 @@
 //      divided by the penalty, any other multiplied), then minus frequency * count, then minus presence
 //      (both for generated tokens only)
 //   2. logit bias added
-//   3. stop ids masked to minus infinity while fewer than min_tokens are generated, and always what the row's
-//      mask forbids
+//   3. masked to minus infinity: stop ids while fewer than min_tokens are generated, at the next position what
+//      the state forbids there, and always what the row's mask forbids
 //      -> the *processed logits*
 //   4. divided by the temperature
 //   5. top-k: the k best

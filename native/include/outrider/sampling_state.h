@@ -3,14 +3,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "outrider/sampling_params.h"
 #include "outrider/token_counts.h"
 
 namespace outrider {
 
-/// Only `commit` changes it: a draw that runs ahead along predictions lays them over the state, never into
-/// it.
+/// Only `commit`, `truncate` and `forbid` change it: a draw that runs ahead along predictions lays them over
+/// the state, never into it.
 class SamplingState {
   public:
     /// Throws std::invalid_argument for a parameter out of its range or a negative token id.
@@ -19,11 +20,18 @@ class SamplingState {
     /// Appends generated tokens to the history; on a negative id throws std::invalid_argument and changes
     /// nothing.
     void commit(const int32_t* token_ids, size_t count);
+    /// Takes back the generated tokens behind the first so many; throws std::invalid_argument where there are
+    /// not as many.
+    void truncate(int64_t num_generated);
+    /// Masks token ids at the next position, and there only: `commit` and `truncate` forget them. On a
+    /// negative id throws std::invalid_argument and changes nothing.
+    void forbid(const int32_t* token_ids, size_t count);
 
     const SamplingParams& params() const { return params_; }
     /// Kept only where a penalty asks for them.
     const TokenCounts& counts() const { return counts_; }
     int64_t num_generated() const { return num_generated_; }
+    const std::vector<int32_t>& forbidden() const { return forbidden_; }
     /// Tokens of prompt and generation together: the position of the next token.
     int64_t length() const { return prompt_length_ + num_generated_; }
     /// Of all ids in the history and the parameters; a vocabulary must be larger. -1 where there is none.
@@ -36,6 +44,8 @@ class SamplingState {
     TokenCounts counts_;
     int64_t prompt_length_;
     int64_t num_generated_ = 0;
+    std::vector<int32_t> generated_;  // kept only where a penalty asks for counts
+    std::vector<int32_t> forbidden_;
     int32_t largest_id_ = -1;
 };
 

@@ -31,7 +31,8 @@ void forbid_others(const uint32_t* mask, int vocab_size, float* processed) {
 
 const float* process_logits(const SamplingRow& row, std::vector<float>* scratch) {
     const SamplingParams& params = row.params();
-    if (!params.penalises() && params.logit_bias.empty() && !row.masks_stop_ids() && row.mask == nullptr) {
+    if (!params.penalises() && params.logit_bias.empty() && !row.masks_stop_ids() && !row.masks_forbidden() &&
+        row.mask == nullptr) {
         return row.logits;
     }
     scratch->assign(row.logits, row.logits + row.vocab_size);
@@ -42,11 +43,7 @@ const float* process_logits(const SamplingRow& row, std::vector<float>* scratch)
     for (const auto& [id, bias] : params.logit_bias) {
         processed[id] += bias;
     }
-    if (row.masks_stop_ids()) {
-        for (const int32_t id : params.stop_ids) {
-            processed[id] = -std::numeric_limits<float>::infinity();
-        }
-    }
+    row.for_each_masked([&](int32_t id) { processed[id] = -std::numeric_limits<float>::infinity(); });
     if (row.mask != nullptr) {
         forbid_others(row.mask, row.vocab_size, processed);
     }

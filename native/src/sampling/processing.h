@@ -1,4 +1,4 @@
-// Processing: penalties, logit bias, the mask of stop ids and the mask of what may be drawn.
+// Processing: penalties, logit bias and masks.
 #pragma once
 
 #include <vector>

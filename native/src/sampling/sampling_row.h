@@ -1,6 +1,7 @@
 // SamplingRow: one row of logits with the history that its draw sees; sample_row draws from it.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <vector>
@@ -24,6 +25,17 @@ struct SamplingRow {
     int64_t num_generated() const { return state->num_generated() + num_predictions; }
     bool masks_stop_ids() const {
         return num_generated() < params().min_tokens && !params().stop_ids.empty();
+    }
+    bool masks_forbidden() const { return num_predictions == 0 && !state->forbidden().empty(); }
+    /// Calls `mask` with every masked id, some of them twice.
+    template <typename Mask>
+    void for_each_masked(Mask mask) const {
+        if (masks_stop_ids()) {
+            std::for_each(params().stop_ids.begin(), params().stop_ids.end(), mask);
+        }
+        if (masks_forbidden()) {
+            std::for_each(state->forbidden().begin(), state->forbidden().end(), mask);
+        }
     }
     Penalties penalties() const {
         return {params().repetition_penalty, params().frequency_penalty, params().presence_penalty};

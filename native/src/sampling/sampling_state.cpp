@@ -4,6 +4,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "require_range.h"
+
 namespace outrider {
 
 SamplingState::SamplingState(SamplingParams params, const int32_t* prompt, size_t prompt_length)
@@ -23,8 +25,25 @@ void SamplingState::commit(const int32_t* token_ids, size_t count) {
     note_ids(token_ids, count);
     if (params_.penalises()) {
         std::for_each(token_ids, token_ids + count, [this](int32_t id) { counts_.add_generated(id); });
+        generated_.insert(generated_.end(), token_ids, token_ids + count);
     }
     num_generated_ += static_cast<int64_t>(count);
+    forbidden_.clear();
+}
+
+void SamplingState::truncate(int64_t num_generated) {
+    require_range("num_generated", num_generated, 0, num_generated_);
+    while (static_cast<int64_t>(generated_.size()) > num_generated) {
+        counts_.remove_generated(generated_.back());
+        generated_.pop_back();
+    }
+    num_generated_ = num_generated;
+    forbidden_.clear();
+}
+
+void SamplingState::forbid(const int32_t* token_ids, size_t count) {
+    note_ids(token_ids, count);
+    forbidden_.assign(token_ids, token_ids + count);
 }
 
 void SamplingState::note_ids(const int32_t* token_ids, size_t count) {

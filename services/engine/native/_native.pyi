@@ -222,6 +222,12 @@ class SamplingState:
     def commit(self, token_ids: Sequence[int]) -> None:
         """Append generated tokens to the history."""
 
+    def truncate(self, num_generated: int) -> None:
+        """Take back the generated tokens behind the first so many; raises ValueError where there are not as many."""
+
+    def forbid(self, token_ids: Sequence[int]) -> None:
+        """Mask token ids at the next position, and there only: `commit` and `truncate` forget them."""
+
     @property
     def num_generated(self) -> int: ...
 

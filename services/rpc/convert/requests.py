@@ -2,6 +2,7 @@
 
 import secrets
 from collections import Counter
+from collections.abc import Iterable
 from typing import TypeVar
 from uuid import uuid4
 
@@ -131,7 +132,18 @@ def _read_sampling(message: common_pb2.SamplingParameters, model: ServedModel, f
         frequency_penalty=message.frequency_penalty,
         presence_penalty=message.presence_penalty,
         logit_bias=_read_logit_bias(message, model, found),
+        banned_strings=_read_banned_strings(message, found),
     )
+
+
+def _read_banned_strings(message: common_pb2.SamplingParameters, found: Violations) -> tuple[str, ...]:
+    field, entries = "sampling.banned_strings", message.banned_strings
+    found.check_length(field, entries, LIMITS.max_banned_strings)
+    _check_string_sizes(field, entries, LIMITS.max_banned_string_bytes, found)
+    found.check_entries(
+        field, entries, lambda string: "\ufffd" not in string, lambda _: "has U+FFFD", "strings of characters"
+    )
+    return tuple(entries)
 
 
 def _read_logit_bias(message: common_pb2.SamplingParameters, model: ServedModel, found: Violations) -> dict[int, float]:
@@ -201,12 +213,16 @@ def _read_loop(message: common_pb2.StopConditions, found: Violations) -> Loop | 
 
 def _check_stop_strings(message: common_pb2.StopConditions, found: Violations) -> None:
     found.check_length("stop.strings", message.strings, LIMITS.max_stop_strings)
+    _check_string_sizes("stop.strings", message.strings, LIMITS.max_stop_string_bytes, found)
+
+
+def _check_string_sizes(field: str, strings: Iterable[str], most: int, found: Violations) -> None:
     found.check_entries(
-        "stop.strings",
-        [len(string.encode()) for string in message.strings],
-        lambda size: 0 < size <= LIMITS.max_stop_string_bytes,
+        field,
+        [len(string.encode()) for string in strings],
+        lambda size: 0 < size <= most,
         lambda size: f"has {size} bytes",
-        f"1 to {LIMITS.max_stop_string_bytes} bytes",
+        f"1 to {most} bytes",
     )
 
 

@@ -9,6 +9,7 @@ from services.engine.events import (
     Finished,
     FinishReason,
     Progress,
+    Suppressed,
     Timings,
 )
 from services.engine.request import Request
@@ -82,6 +83,7 @@ def write_whole(responses: Iterable[generation_pb2.StreamGenerateResponse]) -> g
                 whole.token_ids.extend(response.chunk.token_ids)
                 whole.records.extend(response.chunk.records)
                 whole.pass_reports.extend(response.chunk.pass_reports)
+                whole.suppressed.extend(response.chunk.suppressed)
             case "finished":
                 texts.append(response.finished.text)
                 whole.finished.CopyFrom(response.finished)
@@ -133,6 +135,7 @@ def _write_chunk(chunk: Chunk) -> generation_pb2.Chunk:
         text=chunk.text,
         token_ids=[record.token_id for record in chunk.records],
         pass_reports=[write_pass_report(report) for report in chunk.reports],
+        suppressed=map(_write_suppressed, chunk.suppressed),
     )
 
 
@@ -140,13 +143,18 @@ def _write_recorded(chunk: Chunk, tokenizer: Tokenizer) -> Iterator[generation_p
     end = 0
     for records in write_records(chunk.records, tokenizer):
         first, end = end, end + len(records)
-        is_last = end == len(chunk.records)
+        is_first, is_last = first == 0, end == len(chunk.records)
         yield generation_pb2.Chunk(
             text=chunk.text_of(first, end),
             token_ids=[record.id for record in records],
             records=records,
             pass_reports=[write_pass_report(report) for report in chunk.reports] if is_last else (),
+            suppressed=map(_write_suppressed, chunk.suppressed) if is_first else (),
         )
+
+
+def _write_suppressed(suppressed: Suppressed) -> common_pb2.Suppressed:
+    return common_pb2.Suppressed(**asdict(suppressed))
 
 
 def _write_finished(finished: Finished) -> generation_pb2.Finished:

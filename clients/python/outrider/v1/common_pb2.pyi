@@ -114,13 +114,15 @@ class _FinishReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_FinishRe
     FINISH_REASON_CONTEXT_LENGTH: _FinishReason.ValueType  # 4
     """The context is full."""
     FINISH_REASON_DEADLINE: _FinishReason.ValueType  # 5
-    """The deadline of the call came near. The text is what it would be with so many tokens for `max_tokens`."""
+    """The deadline of the call came near. The text is what it would be with so many tokens for `max_tokens`; where
+    strings are banned, the tokens are the first ones of the whole answer.
+    """
     FINISH_REASON_NO_CANDIDATES: _FinishReason.ValueType  # 6
     """No token was left to draw: all of them were masked. With a `Grammar`, the text may be whole."""
     FINISH_REASON_INVALID_LOGITS: _FinishReason.ValueType  # 7
     """The model's logits were not numbers."""
     FINISH_REASON_TIME_LIMIT: _FinishReason.ValueType  # 8
-    """`StopConditions.time_limit` is over. The text is what it would be with so many tokens for `max_tokens`."""
+    """`StopConditions.time_limit` is over. The text is as with FINISH_REASON_DEADLINE."""
     FINISH_REASON_LOOP: _FinishReason.ValueType  # 9
     """The text repeats itself, as `StopConditions.loop` says."""
 
@@ -138,13 +140,15 @@ FINISH_REASON_MAX_TOKENS: FinishReason.ValueType  # 3
 FINISH_REASON_CONTEXT_LENGTH: FinishReason.ValueType  # 4
 """The context is full."""
 FINISH_REASON_DEADLINE: FinishReason.ValueType  # 5
-"""The deadline of the call came near. The text is what it would be with so many tokens for `max_tokens`."""
+"""The deadline of the call came near. The text is what it would be with so many tokens for `max_tokens`; where
+strings are banned, the tokens are the first ones of the whole answer.
+"""
 FINISH_REASON_NO_CANDIDATES: FinishReason.ValueType  # 6
 """No token was left to draw: all of them were masked. With a `Grammar`, the text may be whole."""
 FINISH_REASON_INVALID_LOGITS: FinishReason.ValueType  # 7
 """The model's logits were not numbers."""
 FINISH_REASON_TIME_LIMIT: FinishReason.ValueType  # 8
-"""`StopConditions.time_limit` is over. The text is what it would be with so many tokens for `max_tokens`."""
+"""`StopConditions.time_limit` is over. The text is as with FINISH_REASON_DEADLINE."""
 FINISH_REASON_LOOP: FinishReason.ValueType  # 9
 """The text repeats itself, as `StopConditions.loop` says."""
 Global___FinishReason: _TypeAlias = FinishReason  # noqa: Y015
@@ -331,6 +335,7 @@ class SamplingParameters(_message.Message):
     PRESENCE_PENALTY_FIELD_NUMBER: _builtins.int
     LOGIT_BIAS_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
+    BANNED_STRINGS_FIELD_NUMBER: _builtins.int
     temperature: _builtins.float
     """Divides the logits; 0 is greedy. Finite, at least 0. Default: 1."""
     top_k: _builtins.int
@@ -355,6 +360,17 @@ class SamplingParameters(_message.Message):
     def logit_bias(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogitBias]:
         """Added to the logits of single tokens; each token at most once."""
 
+    @_builtins.property
+    def banned_strings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Strings that the generated text never has, whatever the case of their letters: one is found where its case folding
+        (Unicode's full one; nothing else is normalised) occurs in that of the text, with special tokens spelled out or
+        without them. What a stop string cuts off is not looked at, nor is a string that begins in the prompt. Tokens that
+        may become part of one are held back, so that nothing that was sent is taken back; when one is complete, the tokens
+        from the one in which it begins on are, that one is forbidden in its place while the tokens before it stay, and the
+        next is drawn with the same noise. Where a token completes several, the one that begins earliest counts, then the
+        longest. None is empty or has U+FFFD, which stands for what is no character.
+        """
+
     def __init__(
         self,
         *,
@@ -367,10 +383,11 @@ class SamplingParameters(_message.Message):
         presence_penalty: _builtins.float | None = ...,
         logit_bias: _abc.Iterable[Global___LogitBias] | None = ...,
         seed: _builtins.int | None = ...,
+        banned_strings: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_frequency_penalty", b"_frequency_penalty", "_min_p", b"_min_p", "_presence_penalty", b"_presence_penalty", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "frequency_penalty", b"frequency_penalty", "min_p", b"min_p", "presence_penalty", b"presence_penalty", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_frequency_penalty", b"_frequency_penalty", "_min_p", b"_min_p", "_presence_penalty", b"_presence_penalty", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "frequency_penalty", b"frequency_penalty", "logit_bias", b"logit_bias", "min_p", b"min_p", "presence_penalty", b"presence_penalty", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_frequency_penalty", b"_frequency_penalty", "_min_p", b"_min_p", "_presence_penalty", b"_presence_penalty", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "banned_strings", b"banned_strings", "frequency_penalty", b"frequency_penalty", "logit_bias", b"logit_bias", "min_p", b"min_p", "presence_penalty", b"presence_penalty", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__frequency_penalty: _TypeAlias = _typing.Literal["frequency_penalty"]  # noqa: Y015
     _WhichOneofArgType__frequency_penalty: _TypeAlias = _typing.Literal["_frequency_penalty", b"_frequency_penalty"]  # noqa: Y015
@@ -877,9 +894,9 @@ class TokenRecord(_message.Message):
     raw_logprob: _builtins.float
     """Natural log of the token's probability under the model's unchanged logits. Set if `OutputOptions.logprobs` is."""
     processed_logprob: _builtins.float
-    """The same after bias, penalties, temperature and truncation: the distribution that it was drawn from. With
-    temperature 0, after bias and penalties. In a prompt, where nothing is drawn, equal to `raw_logprob`. Set if
-    `OutputOptions.logprobs` is.
+    """The same after bias, penalties, temperature and truncation: the distribution that it was drawn from, which has none
+    of the tokens that are forbidden there. With temperature 0, after bias and penalties. In a prompt, where nothing is
+    drawn, equal to `raw_logprob`. Set if `OutputOptions.logprobs` is.
     """
     predicted: _builtins.bool
     """Whether the token had been predicted before the model was run on it."""
@@ -1012,6 +1029,40 @@ class Candidate(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Candidate: _TypeAlias = Candidate  # noqa: Y015
+
+@_typing.final
+class Suppressed(_message.Message):
+    """A text that was not sent, because a banned string was complete with it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEXT_FIELD_NUMBER: _builtins.int
+    BANNED_STRING_FIELD_NUMBER: _builtins.int
+    POSITION_FIELD_NUMBER: _builtins.int
+    TOKEN_ID_FIELD_NUMBER: _builtins.int
+    text: _builtins.str
+    """The text that was taken back, special tokens spelled out, from the token on in which the banned string began."""
+    banned_string: _builtins.str
+    """The entry of `SamplingParameters.banned_strings`."""
+    position: _builtins.int
+    """Index of that token among the generated ones, those of `Continuation` included."""
+    token_id: _builtins.int
+    """That token, which was forbidden there from then on."""
+    def __init__(
+        self,
+        *,
+        text: _builtins.str = ...,
+        banned_string: _builtins.str = ...,
+        position: _builtins.int = ...,
+        token_id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["banned_string", b"banned_string", "position", b"position", "text", b"text", "token_id", b"token_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Suppressed: _TypeAlias = Suppressed  # noqa: Y015
 
 @_typing.final
 class Usage(_message.Message):

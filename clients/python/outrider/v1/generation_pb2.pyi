@@ -226,7 +226,9 @@ Global___Prefill: _TypeAlias = Prefill  # noqa: Y015
 class Chunk(_message.Message):
     """A run of generated tokens.
 
-    `token_ids` are all tokens committed since the previous chunk, at least one. `text` is what may be shown now that it
+    `token_ids` are all tokens committed since the previous chunk, at least one unless the chunk only tells what was
+    suppressed before an end that no token brought about. A token that a banned string may still take back is not committed
+    yet. `text` is what may be shown now that it
     was not safe to show before. The two need not spell the same: the last bytes of a character that is not whole yet, or
     of what may become a stop string, are held back until a later chunk, and then that chunk carries them. All text sent
     so far is a pure function of all ids sent so far, wherever the chunks are cut, so a continuation from exactly these
@@ -245,6 +247,7 @@ class Chunk(_message.Message):
     TOKEN_IDS_FIELD_NUMBER: _builtins.int
     RECORDS_FIELD_NUMBER: _builtins.int
     PASS_REPORTS_FIELD_NUMBER: _builtins.int
+    SUPPRESSED_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """The text released by these tokens. Whole characters; may be empty."""
     @_builtins.property
@@ -259,6 +262,10 @@ class Chunk(_message.Message):
     def pass_reports(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.PassReport]:
         """One report per pass that gave these tokens, in their order, if `OutputOptions` asks for them."""
 
+    @_builtins.property
+    def suppressed(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Suppressed]:
+        """What was taken back before these tokens took its place, in the order in which it was."""
+
     def __init__(
         self,
         *,
@@ -266,10 +273,11 @@ class Chunk(_message.Message):
         token_ids: _abc.Iterable[_builtins.int] | None = ...,
         records: _abc.Iterable[_common_pb2.TokenRecord] | None = ...,
         pass_reports: _abc.Iterable[_common_pb2.PassReport] | None = ...,
+        suppressed: _abc.Iterable[_common_pb2.Suppressed] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["pass_reports", b"pass_reports", "records", b"records", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pass_reports", b"pass_reports", "records", b"records", "suppressed", b"suppressed", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -296,8 +304,9 @@ class Finished(_message.Message):
     """The end-of-sequence or stop token, with FINISH_REASON_STOP_TOKEN."""
     text: _builtins.str
     """The last of the text, after that of all chunks: what they held back, where the end is decided only after the last
-    token was sent (FINISH_REASON_DEADLINE, _TIME_LIMIT, _NO_CANDIDATES, _INVALID_LOGITS). Whoever goes on from there
-    with a `Continuation` leaves it out: what follows begins with it again, unless it becomes a stop string.
+    token was sent (FINISH_REASON_DEADLINE, _TIME_LIMIT, _NO_CANDIDATES, _INVALID_LOGITS), and with the first two that of
+    tokens which a banned string might still have taken back, and which are not counted. Whoever goes on from there
+    with a `Continuation` leaves it out: what follows begins with it again, unless it becomes a stop string or a banned one.
     """
     @_builtins.property
     def usage(self) -> _common_pb2.Usage:
@@ -417,6 +426,7 @@ class GenerateResponse(_message.Message):
     FINISHED_FIELD_NUMBER: _builtins.int
     PASS_REPORTS_FIELD_NUMBER: _builtins.int
     PROMPT_RECORDS_FIELD_NUMBER: _builtins.int
+    SUPPRESSED_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """The whole text: that of all chunks and of `finished`."""
     @_builtins.property
@@ -443,6 +453,10 @@ class GenerateResponse(_message.Message):
     def prompt_records(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.TokenRecord]:
         """The records of the prompt's tokens, if `OutputOptions.prompt_logprobs` is set."""
 
+    @_builtins.property
+    def suppressed(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Suppressed]:
+        """What was suppressed before the tokens of all chunks."""
+
     def __init__(
         self,
         *,
@@ -453,10 +467,11 @@ class GenerateResponse(_message.Message):
         finished: Global___Finished | None = ...,
         pass_reports: _abc.Iterable[_common_pb2.PassReport] | None = ...,
         prompt_records: _abc.Iterable[_common_pb2.TokenRecord] | None = ...,
+        suppressed: _abc.Iterable[_common_pb2.Suppressed] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "started", b"started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "pass_reports", b"pass_reports", "prompt_records", b"prompt_records", "records", b"records", "started", b"started", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "pass_reports", b"pass_reports", "prompt_records", b"prompt_records", "records", b"records", "started", b"started", "suppressed", b"suppressed", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -722,6 +737,8 @@ class Limits(_message.Message):
     MAX_LOOP_WINDOW_FIELD_NUMBER: _builtins.int
     MAX_LOGITS_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     MAX_GRAMMAR_BYTES_FIELD_NUMBER: _builtins.int
+    MAX_BANNED_STRINGS_FIELD_NUMBER: _builtins.int
+    MAX_BANNED_STRING_BYTES_FIELD_NUMBER: _builtins.int
     max_stop_strings: _builtins.int
     """Entries of `StopConditions.strings`."""
     max_stop_string_bytes: _builtins.int
@@ -742,6 +759,10 @@ class Limits(_message.Message):
     """Entries of `OutputOptions.logits_token_ids`."""
     max_grammar_bytes: _builtins.int
     """Bytes of a `Grammar`, all of a `Choice` together."""
+    max_banned_strings: _builtins.int
+    """Entries of `SamplingParameters.banned_strings`."""
+    max_banned_string_bytes: _builtins.int
+    """Bytes of one banned string."""
     def __init__(
         self,
         *,
@@ -755,10 +776,12 @@ class Limits(_message.Message):
         max_loop_window: _builtins.int = ...,
         max_logits_token_ids: _builtins.int = ...,
         max_grammar_bytes: _builtins.int = ...,
+        max_banned_strings: _builtins.int = ...,
+        max_banned_string_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_grammar_bytes", b"max_grammar_bytes", "max_logit_biases", b"max_logit_biases", "max_logits_token_ids", b"max_logits_token_ids", "max_loop_window", b"max_loop_window", "max_predictions", b"max_predictions", "max_request_id_bytes", b"max_request_id_bytes", "max_stop_string_bytes", b"max_stop_string_bytes", "max_stop_strings", b"max_stop_strings", "max_stop_token_ids", b"max_stop_token_ids", "max_top_candidates", b"max_top_candidates"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_banned_string_bytes", b"max_banned_string_bytes", "max_banned_strings", b"max_banned_strings", "max_grammar_bytes", b"max_grammar_bytes", "max_logit_biases", b"max_logit_biases", "max_logits_token_ids", b"max_logits_token_ids", "max_loop_window", b"max_loop_window", "max_predictions", b"max_predictions", "max_request_id_bytes", b"max_request_id_bytes", "max_stop_string_bytes", b"max_stop_string_bytes", "max_stop_strings", b"max_stop_strings", "max_stop_token_ids", b"max_stop_token_ids", "max_top_candidates", b"max_top_candidates"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

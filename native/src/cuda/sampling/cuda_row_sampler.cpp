@@ -84,11 +84,7 @@ std::vector<Edit> edits_of(const SamplingRow& row, int32_t index) {
         edits.at(id).biased = true;
         edits.at(id).bias = bias;
     }
-    if (row.masks_stop_ids()) {
-        for (const int32_t id : params.stop_ids) {
-            edits.at(id).masked = true;
-        }
-    }
+    row.for_each_masked([&](int32_t id) { edits.at(id).masked = true; });
     return edits.edits();
 }
 
