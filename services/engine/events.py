@@ -1,6 +1,7 @@
 """Events: what a generation tells its consumer, in order: progress, chunks, and the end."""
 
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 
@@ -80,6 +81,10 @@ class PassReport:
     host: float | None = None  # between the pass before and this one, but for waiting; None after idleness
     num_tokens: int = 0  # committed
     num_accepted: int = 0
+
+    def completed(self, taken: Collection[TokenRecord]) -> "PassReport":
+        """The report with what was committed."""
+        return replace(self, num_tokens=len(taken), num_accepted=sum(record.predicted for record in taken))
 
 
 @dataclass(frozen=True, slots=True)

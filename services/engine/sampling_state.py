@@ -7,7 +7,7 @@ import numpy as np
 
 from services.engine.healing import Healing
 from services.engine.native import SamplingState
-from services.engine.request import OutputOptions, SamplingParams
+from services.engine.request import OutputOptions, Request, SamplingParams
 
 _NOTHING = OutputOptions()
 
@@ -44,6 +44,17 @@ def new_sampling_state(
         rank=output.rank,
         entropy=output.entropy,
         forced=forced,
+    )
+
+
+def new_request_state(request: Request, prompt: Tokens[int]) -> SamplingState:
+    """A state to draw what a request asks for, behind its prompt, whose last token may have been healed."""
+    return new_sampling_state(
+        request.sampling,
+        prompt=prompt,
+        min_tokens=request.stops.min_tokens,
+        masked_ids=request.stops.token_ids,
+        output=request.output,
     )
 
 

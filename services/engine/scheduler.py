@@ -89,7 +89,7 @@ class Scheduler:
     def expired(self) -> list[Sequence]:
         """The sequences whose time is over."""
         now = time.monotonic()
-        return [sequence for sequence in self.sequences if now >= sequence.expires_at]
+        return [sequence for sequence in self.sequences if now >= sequence.expiry.at]
 
     def schedule(self) -> list[ScheduledRows]:
         """Choose the rows of the next pass within the row budget; empty if there is nothing to do."""

@@ -1,11 +1,10 @@
 """Sequence: one generation's state, from its prompt to its last token."""
 
-import math
 import time
 from collections.abc import Iterable
 from collections.abc import Sequence as Records
 from copy import copy
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 from services.engine.banned_strings import BannedMatch
 from services.engine.events import (
@@ -20,13 +19,13 @@ from services.engine.events import (
     Timings,
     TokenRecord,
 )
+from services.engine.expiry import Expiry
 from services.engine.held_tokens import Checkpoint, HeldTokens
 from services.engine.loop_detector import LoopDetector
-from services.engine.native import SamplingState
 from services.engine.output_text import OutputText
 from services.engine.prompt_records import PromptRecords
 from services.engine.request import OutputOptions, Request
-from services.engine.sampling_state import new_healing_state, new_sampling_state
+from services.engine.sampling_state import new_healing_state, new_request_state
 from services.engine.token_stream import TokenStream
 
 
@@ -51,7 +50,7 @@ class Sequence:
         self.timings = Timings(arrived=time.monotonic())
         self.speculation = SpeculationStats()
         self.finish_reason: FinishReason | None = None
-        self.expires_at, self._expiry = _expiry(request, self.timings.arrived)
+        self.expiry = Expiry.of(request, arrived=self.timings.arrived)
         self._text = text
         self._held = HeldTokens()
         self._last_text = ""  # that no last token has released
@@ -65,7 +64,7 @@ class Sequence:
         self.prompt_records = PromptRecords(request.output, self.num_prompt) if is_prompt_asked else None
         self.grammar = None if request.grammar is None else request.grammar.begin(stop_ids=request.stops.token_ids)
         if request.healing is None:
-            self.sampling = _new_sampling(request, self.tokens)
+            self.sampling = new_request_state(request, self.tokens)
             self._replay(request.received)
         else:
             self.tokens.pop()
@@ -169,7 +168,7 @@ class Sequence:
             self._take_back(self._text.banned)
         kept = taken[: max(0, len(self.tokens) - num_before)]
         if report is not None and kept:
-            self._held.report(_completed(report, kept))
+            self._held.report(report.completed(kept))
         self._deliver(self._text.finish() if self.is_finished else "")
         return len(kept)
 
@@ -184,7 +183,7 @@ class Sequence:
 
     def expire(self) -> None:
         """End the generation because its time is over; tokens that might have been taken back are none of it."""
-        self.finish_reason = self._expiry
+        self.finish_reason = self.expiry.reason
         self._last_text = self._held.text + self._text.finish()
         del self.tokens[len(self.tokens) - len(self._held) :]
 
@@ -203,7 +202,7 @@ class Sequence:
         self._text.begin(record.token_id, num_known=self.request.healing.num_known)
         if self.is_telling:
             self.report_progress([record], num_new=self.num_prompt - 1 - self.num_computed)
-        self.sampling = _new_sampling(self.request, self.tokens)
+        self.sampling = new_request_state(self.request, self.tokens)
         try:
             self._replay(self.request.received)
         except ValueError as error:  # too late for an error of the call
@@ -291,24 +290,3 @@ class Sequence:
             speculation=self.speculation,
             text=self._last_text,
         )
-
-
-def _new_sampling(request: Request, prompt: list[int]) -> SamplingState:
-    return new_sampling_state(
-        request.sampling,
-        prompt=prompt,
-        min_tokens=request.stops.min_tokens,
-        masked_ids=request.stops.token_ids,
-        output=request.output,
-    )
-
-
-def _expiry(request: Request, arrived: float) -> tuple[float, FinishReason]:
-    """When a generation is to end at the latest, on the monotonic clock, and what the reason is then."""
-    deadline = math.inf if request.deadline is None else request.deadline
-    limit = math.inf if request.stops.time_limit is None else arrived + request.stops.time_limit
-    return (limit, FinishReason.TIME_LIMIT) if limit < deadline else (deadline, FinishReason.DEADLINE)
-
-
-def _completed(report: PassReport, taken: list[TokenRecord]) -> PassReport:
-    return replace(report, num_tokens=len(taken), num_accepted=sum(record.predicted for record in taken))

@@ -84,7 +84,7 @@ class TargetEngine:
             sequence.deliver_end()
         else:
             self._loop.post(lambda: self._step.add(sequence))
-            self._wake_at(sequence.expires_at)
+            self._wake_at(sequence.expiry.at)
         return sequence, stream
 
     def cancel(self, sequence: Sequence) -> None:

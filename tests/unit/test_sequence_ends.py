@@ -61,14 +61,14 @@ async def test_the_time_that_ends_first_is_the_reason(deadline, time_limit, reas
     now = time.monotonic()
     request = make_request(deadline=None if deadline is None else now + deadline, time_limit=time_limit)
     consumer = Consumer(request)
-    assert consumer.sequence.expires_at <= time.monotonic()
+    assert consumer.sequence.expiry.at <= time.monotonic()
     consumer.sequence.expire()
     consumer.sequence.deliver_end()
     assert (await consumer.read())[2].reason is FinishReason[reason]
 
 
 async def test_without_a_limit_there_is_time_without_end():
-    assert Consumer(make_request()).sequence.expires_at == math.inf
+    assert Consumer(make_request()).sequence.expiry.at == math.inf
 
 
 @pytest.mark.parametrize("at_once", [True, False])
