@@ -105,7 +105,7 @@ def test_the_logits_of_a_whole_vocabulary_are_streamed_only(target: RunningTarge
 
 
 def test_logits_that_fit_no_message_are_refused(target: RunningTarget, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.rpc.convert.requests.MAX_RECORDS_BYTES", 4 * VOCAB_SIZE - 1)
+    monkeypatch.setattr("services.rpc.convert.output.MAX_RECORDS_BYTES", 4 * VOCAB_SIZE - 1)
     with pytest.raises(grpc.RpcError) as failure:
         stream(target, stream_request(output={"logits": True}))
     assert violations(failure.value) == {

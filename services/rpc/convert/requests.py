@@ -13,7 +13,6 @@ from services.engine.grammar import Grammar
 from services.engine.healing import Healing, plan_healing
 from services.engine.request import (
     Loop,
-    OutputOptions,
     Request,
     SamplingParams,
     SpeculationMode,
@@ -22,9 +21,10 @@ from services.engine.request import (
 )
 from services.rpc.convert.caching import check_cache, read_cache
 from services.rpc.convert.grammar import read_grammar
+from services.rpc.convert.output import read_output
 from services.rpc.convert.prompts import read_prompt
 from services.rpc.errors import FingerprintMismatchError
-from services.rpc.limits import LIMITS, MAX_RECORDS_BYTES
+from services.rpc.limits import LIMITS
 from services.rpc.served_model import ServedModel
 from services.rpc.validation import COUNT, FINITE, Range, Violations, is_bias
 
@@ -68,7 +68,7 @@ def read_request(message: GenerationRequest, model: ServedModel, *, deadline: fl
         sampling=_read_sampling(message.sampling, model, found),
         stops=_read_stops(message.stop, model, found, room=model.context_length - len(prompt)),
         grammar=_read_grammar(message, model, found),
-        output=_read_output(message.output, model, found, is_whole=isinstance(message, generation_pb2.GenerateRequest)),
+        output=read_output(message.output, model, found, is_whole=isinstance(message, generation_pb2.GenerateRequest)),
         speculation=_read_speculation(message.speculation, found),
         cache=read_cache(message.cache),
         deadline=deadline,
@@ -224,42 +224,6 @@ def _check_string_sizes(field: str, strings: Iterable[str], most: int, found: Vi
         lambda size: f"has {size} bytes",
         f"1 to {most} bytes",
     )
-
-
-def _read_output(
-    message: common_pb2.OutputOptions, model: ServedModel, found: Violations, *, is_whole: bool
-) -> OutputOptions:
-    """Candidates imply log-probabilities, which imply records, as all do that is a part of them."""
-    most = Range(minimum=0, maximum=LIMITS.max_top_candidates)
-    found.check_number("output.top_candidates", message.top_candidates, most)
-    logprobs = message.logprobs or message.top_candidates > 0
-    _check_logits(message, model, found, is_whole=is_whole)
-    return OutputOptions(
-        records=message.token_records or logprobs or message.rank or message.entropy or message.logits,
-        logprobs=logprobs,
-        num_candidates=message.top_candidates,
-        show_special_tokens=message.show_special_tokens,
-        pass_reports=message.pass_reports,
-        rank=message.rank,
-        entropy=message.entropy,
-        logits=message.logits,
-        logits_token_ids=tuple(message.logits_token_ids),
-        prompt_logprobs=message.prompt_logprobs,
-    )
-
-
-def _check_logits(message: common_pb2.OutputOptions, model: ServedModel, found: Violations, *, is_whole: bool) -> None:
-    """Those of a whole vocabulary are many: one token's must fit a message, and they go into no single answer."""
-    field, token_ids = "output.logits_token_ids", message.logits_token_ids
-    found.check_length(field, token_ids, LIMITS.max_logits_token_ids)
-    found.check_token_ids(field, token_ids, model.config.vocab_size)
-    if token_ids and not message.logits:
-        found.add(field, f"has {len(token_ids)} entries", "only with output.logits")
-    if message.logits and not token_ids:
-        if is_whole:
-            found.add("output.logits", "is true", "in Generate only with logits_token_ids, else in StreamGenerate")
-        elif 4 * model.config.vocab_size > MAX_RECORDS_BYTES:
-            found.add("output.logits", "is true", f"with {model.config.vocab_size} tokens, only with logits_token_ids")
 
 
 def _read_speculation(message: common_pb2.SpeculationPolicy, found: Violations) -> SpeculationPolicy:
