@@ -58,7 +58,8 @@ def _longest_run(samples: Samples, first_row: int, rows: ScheduledRows) -> Drawn
     for offset in range(rows.num_draws):
         row = first_row + offset
         if failure := _FAILURES.get(int(samples.status[row])):
-            return Drawn(records, failure)
+            is_sure = not records or rows.sequence.grammar is None  # behind predictions a mask may be missing
+            return Drawn(records, failure if is_sure else None)
         token_id = int(samples.token_ids[row])
         predicted = offset < len(rows.predictions) and rows.predictions[offset] == token_id
         records.append(_record(samples, row, token_id, rows, rows.source if predicted else None))
