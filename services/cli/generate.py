@@ -12,7 +12,9 @@ from services.cli.figures import figures
 from services.cli.terminal import Terminal
 
 _INTERRUPTED, _UNREAD = 130, 141  # as shells report a process that SIGINT or SIGPIPE ended
-_OPTIONS = ("max_tokens", "min_tokens", "temperature", "top_k", "top_p", "min_p", "seed", "ignore_eos", "logprobs")
+_SAMPLING = ("temperature", "top_k", "top_p", "min_p", "seed")
+_GRAMMARS = ("json_schema", "regex", "lark", "choice")
+_OPTIONS = ("max_tokens", "min_tokens", "ignore_eos", "logprobs", *_SAMPLING, *_GRAMMARS)
 _RETRIES = 5  # of an address that does not answer, about three seconds
 
 
@@ -30,6 +32,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     for name in ("temperature", "top-p", "min-p"):
         parser.add_argument(f"--{name}", type=float, metavar="X")
     parser.add_argument("--stop", action="append", metavar="TEXT", help="end before this text; several may be given")
+    grammars = parser.add_mutually_exclusive_group()
+    grammars.add_argument("--json-schema", metavar="JSON", help="write a value of this schema")
+    grammars.add_argument("--regex", metavar="REGEX", help="write what this matches")
+    grammars.add_argument("--lark", metavar="GRAMMAR", help="write what this grammar's start derives")
+    grammars.add_argument("--choice", action="append", metavar="TEXT", help="write this; or one of several")
     parser.add_argument("--ignore-eos", action="store_true", default=None, help="go on after an end-of-sequence token")
     parser.add_argument("--logprobs", action="store_true", default=None, help="list every token with its probability")
 
