@@ -13,8 +13,10 @@ from services.cli.figures import figures
 from services.cli.terminal import Terminal
 
 _INTERRUPTED, _UNREAD = 130, 141  # as shells report a process that SIGINT or SIGPIPE ended
+_SAMPLING = ("temperature", "top_k", "top_p", "min_p", "seed")
+_GRAMMARS = ("json_schema", "regex", "lark", "choice")
 _OPTIONS = (
-    *("max_tokens", "min_tokens", "temperature", "top_k", "top_p", "min_p", "seed"),
+    *("max_tokens", "min_tokens", *_SAMPLING, *_GRAMMARS),
     *("ignore_eos", "include_stop", "time_limit", "heal", "lookup"),
     *("top_candidates", "prompt_logprobs"),
 )
@@ -57,6 +59,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="do not predict the text from its repetitions",
     )
+    grammars = parser.add_mutually_exclusive_group()
+    grammars.add_argument("--json-schema", metavar="JSON", help="write a value of this schema")
+    grammars.add_argument("--regex", metavar="REGEX", help="write what this matches")
+    grammars.add_argument("--lark", metavar="GRAMMAR", help="write what this grammar's start derives")
+    grammars.add_argument("--choice", action="append", metavar="TEXT", help="write this; or one of several")
     for name, description in _FLAGS.items():
         parser.add_argument(f"--{name}", action="store_true", default=None, help=description)
     parser.add_argument("--top-candidates", type=int, metavar="N", help="list the N best candidates below every token")

@@ -122,7 +122,9 @@ async def _read(requests: AsyncIterator[draft_pb2.DraftRequest], engine: DraftEn
 async def _open_with_grammar(engine: DraftEngine, link: DraftLink, message: draft_pb2.Open) -> None:
     """Compile on a thread, for which this target's next messages wait; a grammar that is not understood is refused."""
     try:
-        grammar = await asyncio.to_thread(engine.model.grammars.compile, read_source(message.grammar))
+        grammar = await asyncio.to_thread(
+            engine.model.grammars.compile, read_source(message.grammar), looks_ahead=False
+        )
     except GrammarError as error:
         logger.info("a sequence is refused: its grammar cannot be followed: %s", error)
         engine.refuse(link, message.sequence_id)

@@ -1,6 +1,6 @@
 """Grammar: what a text must follow, ready to be followed."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from llguidance import LLMatcher
 
@@ -9,14 +9,32 @@ from services.engine.grammar_state import GrammarState
 
 
 class Grammar:
-    """A compiled grammar; any number of texts may follow it at once, each with a state of its own."""
+    """A grammar that can be followed.
 
-    def __init__(self, source: GrammarSource, matcher: LLMatcher, *, vocab_size: int) -> None:
-        """`matcher` stands at the beginning, and stays there."""
+    Each state has matchers of its own, read from the source: copies of one share what they learn on the way, and where
+    that becomes too much for one of them, all of them fail.
+    """
+
+    def __init__(
+        self,
+        source: GrammarSource,
+        first: LLMatcher,
+        read: Callable[[], LLMatcher],
+        *,
+        vocab_size: int,
+        looks_ahead: bool,
+    ) -> None:
+        """`read` makes a matcher like the first one, which may take long: what one state needs is made here."""
         self.source = source
-        self._matcher = matcher
+        self._read = read
         self._vocab_size = vocab_size
+        self._looks_ahead = looks_ahead
+        self._unused = [first, read()] if looks_ahead else [first]
 
     def begin(self, *, stop_ids: Collection[int]) -> GrammarState:
         """The state of an empty text; the tokens that end one may be drawn wherever the grammar lets it end."""
-        return GrammarState(self._matcher.deep_copy(), stop_ids=stop_ids, vocab_size=self._vocab_size)
+        scout = self._take() if self._looks_ahead else None
+        return GrammarState(self._take(), scout, stop_ids=stop_ids, vocab_size=self._vocab_size)
+
+    def _take(self) -> LLMatcher:
+        return self._unused.pop() if self._unused else self._read()

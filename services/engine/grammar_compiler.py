@@ -1,7 +1,5 @@
 """GrammarCompiler: grammars as they are written to grammars that the texts of one model can follow."""
 
-from functools import lru_cache
-
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
 from services.engine.grammar import Grammar
@@ -9,7 +7,6 @@ from services.engine.grammar_source import GrammarSource
 from services.engine.grammar_vocabulary import GrammarVocabulary
 from services.engine.tokenizer import Tokenizer
 
-_MOST_KEPT = 64
 _MOST_SAID = 500  # characters of what is wrong with a grammar, which the library tells with all of its text
 _LIMITS = LLParserLimits(
     max_lexer_states=50_000,  # at up to 2 kB
@@ -29,24 +26,27 @@ class GrammarCompiler:
         self._vocab_size = vocab_size
         self._tokenizer = LLTokenizer(vocabulary)  # type: ignore[arg-type]  # whatever has these fields will do
         vocabulary.cut_greedily = self._tokenizer.greedy_tokenize
-        self._compile = lru_cache(_MOST_KEPT)(self._compile_anew)
 
-    def compile(self, source: GrammarSource) -> Grammar:
-        """Read a grammar, which may take a tenth of a second; those asked for last are kept.
+    def compile(self, source: GrammarSource, *, looks_ahead: bool = True) -> Grammar:
+        """Read a grammar, which may take a tenth of a second; `looks_ahead` where predictions are to be checked.
 
         Raises GrammarError, with the library's message, for one that is wrong, too large, or followed by no text.
         """
-        return self._compile(source)
-
-    def _compile_anew(self, source: GrammarSource) -> Grammar:
         try:
             text = source.serialized()
         except ValueError as error:
             raise GrammarError(str(error)) from error
-        matcher = LLMatcher(self._tokenizer, text, log_level=0, limits=_LIMITS)
-        if matcher.is_error():
-            raise GrammarError(matcher.get_error().strip()[:_MOST_SAID])
-        grammar = Grammar(source, matcher, vocab_size=self._vocab_size)
-        if not grammar.begin(stop_ids=()).masks().any():
-            raise GrammarError("no text follows it, or it is too costly to follow")
-        return grammar
+
+        def read() -> LLMatcher:
+            return LLMatcher(self._tokenizer, text, log_level=0, limits=_LIMITS)
+
+        first = read()
+        _check(first)
+        return Grammar(source, first, read, vocab_size=self._vocab_size, looks_ahead=looks_ahead)
+
+
+def _check(matcher: LLMatcher) -> None:
+    matcher.compute_bitmask()
+    if matcher.is_error():
+        message = matcher.get_error().removesuffix("<non-verbose/>").strip()
+        raise GrammarError("no text follows it" if message == "NoExtensionBias" else message[:_MOST_SAID])

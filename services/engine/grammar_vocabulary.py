@@ -17,11 +17,16 @@ class GrammarVocabulary:
         self.special_token_ids = sorted(token_id for token_id in tokenizer.special_ids if token_id < vocab_size)
         self.cut_greedily: Callable[[str], list[int]] | None = None
         self._tokenizer = tokenizer
+        self._encode("")  # the first time takes long
 
     def __call__(self, text: str) -> list[int]:
         """Cut a text as the tokenizer would; greedily where that adds or changes a byte, such as a space before it."""
-        ids = self._tokenizer.encode(text, add_special_tokens=False, parse_special=False)
-        if b"".join(map(self._tokenizer.token_bytes, ids)) == text.encode():
+        ids = self._encode(text)
+        is_known = max(ids, default=0) < len(self.tokens)
+        if is_known and b"".join(self.tokens[token_id] for token_id in ids) == text.encode():
             return ids
         assert self.cut_greedily is not None
         return self.cut_greedily(text)
+
+    def _encode(self, text: str) -> list[int]:
+        return self._tokenizer.encode(text, add_special_tokens=False, parse_special=False)

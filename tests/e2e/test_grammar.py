@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from services.engine.grammar_state import GrammarState
 from services.engine.predictor import Predictor
 from services.engine.request import Request
 from services.engine.sequence import Sequence
+from tests.checkpoints import VOCAB_SIZE
 from tests.e2e.cells import SCRIPTED
 from tests.e2e.predictions import ScriptedPredictor
 from tests.e2e.stepper import Generation, Stepper, request
@@ -39,16 +41,18 @@ class EagerPredictor(SilentPredictor):
 
     def __init__(self, *, lowest: bool) -> None:
         self._choose = min if lowest else max
+        self._states: dict[str, GrammarState] = {}
 
     def predict(self, sequence: Sequence, limit: int) -> Tokens[int]:
-        if sequence.request.grammar is None:
+        request = sequence.request
+        if request.grammar is None:
             return []
-        vocab_size = sequence.request.grammar._vocab_size
-        state = sequence.request.grammar.begin(stop_ids=())
+        state = self._states.setdefault(request.request_id, request.grammar.begin(stop_ids=()))
+        state.truncate(0)
         state.advance(sequence.tokens[sequence.num_prompt :])
         predictions: list[int] = []
         for _ in range(limit):
-            if not (token_ids := allowed(state.masks()[0], vocab_size)):
+            if not (token_ids := allowed(state.masks()[0], VOCAB_SIZE)):
                 break
             predictions.append(self._choose(token_ids))
             state.advance(predictions[-1:])

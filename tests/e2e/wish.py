@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from outrider import AsyncClient, DeadlineExceeded, FinishReason, Result
-from tests.e2e.streams import source_prompt
+from tests.e2e.streams import ENDLESS, source_prompt
 from tests.e2e.transcript import Transcript
 
 _LONGEST_PROMPT, _LONGEST_ANSWER = 200, 1500  # tokens
@@ -102,6 +102,8 @@ def _sampling(chance: random.Random) -> dict[str, Any]:
                 {"logit_bias": {20: 2.0, 45: -3.0, 46: float("-inf")}},
             )
         )
+    if chance.random() < 0.2:
+        options["lark"] = ENDLESS
     return options
 
 

@@ -116,6 +116,20 @@ def test_generate_ends_as_it_is_told(target: RunningTarget) -> None:
     assert generate(target, *options, PROMPT).stdout == healed.text + "\n"
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--json-schema", '{"enum": ["yes"]}'],
+        ["--regex", '"yes"'],
+        ["--lark", 'start: "\\"yes\\""'],
+        ["--choice", '"yes"'],
+    ],
+)
+def test_generate_follows_a_grammar(target: RunningTarget, options: list[str]) -> None:
+    done = generate(target, *options, PROMPT)
+    assert (done.returncode, done.stdout) == (0, '"yes"\n')
+
+
 def test_generate_sends_a_conversation(target: RunningTarget) -> None:
     with outrider.Client(target.address) as client:
         expected = client.generate([outrider.Message("user", "hello")], max_tokens=24, seed=5)

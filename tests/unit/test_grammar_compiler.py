@@ -34,14 +34,20 @@ def test_the_reason_of_a_refusal_is_told_in_short(kind, text, message):
     assert len(str(caught.value)) <= 500
 
 
-def test_a_grammar_is_compiled_once_and_its_states_are_apart():
+def test_the_states_of_a_grammar_are_apart():
     grammar = compiled("regex", byte_tokenizer(), VOCAB_SIZE)
-    same = GrammarSource(GrammarKind.REGEX, (*SOURCES["regex"].texts,))
-    assert compiler(byte_tokenizer(), VOCAB_SIZE).compile(same) is grammar
-    first, second = (grammar.begin(stop_ids=[END]) for _ in range(2))
+    first, second, third = (grammar.begin(stop_ids=[END]) for _ in range(3))
     first.advance(b"ab")
     assert (first.num_tokens, second.num_tokens) == (2, 0)
     assert not (first.masks() == second.masks()).all()
+    assert (second.masks(b"ab") == third.masks(b"ab")).all()
+
+
+def test_a_draft_does_not_look_ahead():
+    grammar = compiler(byte_tokenizer(), VOCAB_SIZE).compile(SOURCES["regex"], looks_ahead=False)
+    state = grammar.begin(stop_ids=[END])
+    assert state.num_allowed(b"ab") == 0
+    assert [bool(mask.any()) for mask in state.masks(b"ab")] == [True, False, False]
 
 
 def test_each_text_of_a_choice_can_be_written_and_no_other():

@@ -137,18 +137,43 @@ def test_a_text_that_strays_comes_back_when_that_is_taken_back():
     assert (state.num_tokens, next_bytes(state)) == (0, [*b"abc"])
 
 
-def test_what_is_too_costly_behind_a_prediction_breaks_nothing_before_it():
-    """The grammar is read in more and more ways the longer the text is."""
+# The number of states in which these can be read doubles with each letter behind an "a", or with each that is read.
+COSTLY = {
+    "lexer": (GrammarSource(GrammarKind.REGEX, ("[ab]*a[ab]{12}",)), {"max_lexer_states": 200}),
+    "parser": (GrammarSource(GrammarKind.LARK, ('start: start start | "a" | "b"\n',)), {"max_items_in_row": 24}),
+}
+
+
+def costly_grammar(name: str) -> Grammar:
+    source, limits = COSTLY[name]
     tokenizer = compiler(byte_tokenizer(), VOCAB_SIZE)._tokenizer
-    source = GrammarSource(GrammarKind.LARK, ('start: start start | "b"\n',))
-    matcher = LLMatcher(tokenizer, source.serialized(), log_level=0, limits=LLParserLimits(max_items_in_row=24))
-    state = Grammar(source, matcher, vocab_size=VOCAB_SIZE).begin(stop_ids=[END])
-    rows = [bool(mask.any()) for mask in state.masks(b"b" * 40)]
+
+    def read() -> LLMatcher:
+        return LLMatcher(tokenizer, source.serialized(), log_level=0, limits=LLParserLimits(**limits))
+
+    return Grammar(source, read(), read, vocab_size=VOCAB_SIZE, looks_ahead=True)
+
+
+def follow_to_the_end(state: GrammarState, text: bytes) -> int:
+    """How many tokens of the text can be followed before that is too costly."""
+    for count, token_id in enumerate(text):
+        if not next_bytes(state):
+            return count
+        state.advance([token_id])
+    raise AssertionError("nothing was too costly")
+
+
+@pytest.mark.parametrize("name", COSTLY)
+def test_what_is_too_costly_for_one_text_or_prediction_is_no_matter_of_another(name):
+    text = bytes(random.Random(1).choices(b"ab", k=2000))
+    grammar = costly_grammar(name)
+    count = follow_to_the_end(grammar.begin(stop_ids=[END]), text)
+    assert count > 3
+    state = grammar.begin(stop_ids=[END])
+    others = bytes(random.Random(2).choices(b"ab", k=2000))
+    rows = [bool(mask.any()) for mask in state.masks(others)]
     assert rows[0]
     assert not rows[-1]
-    assert next_bytes(state) == [*b"b"]
-    possible = rows.index(False)
-    state.advance(b"b" * (possible - 1))
-    assert next_bytes(state) == [*b"b", END]
-    state.advance(b"b" * 40)
+    assert state.num_allowed(others) == 0, "the scout should be broken"
+    assert follow_to_the_end(state, text) == count
     assert next_bytes(state) == []

@@ -97,7 +97,9 @@ async def test_each_row_draws_what_the_grammar_allows_behind_its_predictions():
 async def test_a_text_that_is_whole_ends_where_no_stop_may_be_drawn():
     source = GrammarSource(GrammarKind.CHOICE, ("ab",))
     request = make_request(grammar=compiler(byte_tokenizer(), VOCAB_SIZE).compile(source), stop_ids=[])
-    assert draw(("xxx", "ab"), request=request) == [Drawn(records_of(b"ab", 2), FinishReason.NO_CANDIDATES)]
+    assert draw(("xxx", "ab"), request=request) == [Drawn(records_of(b"ab", 2), None)]  # yet: that is the next row's
+    request = replace(request, received=tuple(b"ab"))
+    assert draw(("x", ""), request=request) == [Drawn([], FinishReason.NO_CANDIDATES)]
 
 
 async def test_nothing_drawn_is_nothing_asked():

@@ -20,9 +20,12 @@ void apply_penalties(const SamplingRow& row, float* processed) {
 }
 
 void forbid_others(const uint32_t* mask, int vocab_size, float* processed) {
-    for (int i = 0; i < vocab_size; ++i) {
-        if (!may_draw(mask, i)) {
-            processed[i] = -std::numeric_limits<float>::infinity();
+    for (int first = 0; first < vocab_size; first += kMaskBits) {
+        const uint32_t word = mask[first / kMaskBits];
+        const int count = std::min(kMaskBits, vocab_size - first);
+        for (int bit = 0; bit < count; ++bit) {
+            float& logit = processed[first + bit];
+            logit = (word >> bit & 1U) != 0 ? logit : -std::numeric_limits<float>::infinity();
         }
     }
 }
