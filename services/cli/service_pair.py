@@ -28,9 +28,14 @@ def demo_models() -> ModelPair | None:
 
 @contextmanager
 def running_pair(
-    models: ModelPair, *, listen: str, options: Sequence[str] = (), log: IO[str] | None = None
+    models: ModelPair,
+    *,
+    listen: str,
+    options: Sequence[str] = (),
+    draft_options: Sequence[str] = (),
+    log: IO[str] | None = None,
 ) -> Iterator[ServiceProcess]:
-    """The target, serving; with a draft beside it, each has half of the cores.
+    """The target, serving; with a draft beside it, each has half of the cores. Both have further options.
 
     Raises ServiceFailedError where one of them does not start.
     """
@@ -39,8 +44,8 @@ def running_pair(
     with ExitStack() as stack:
         target_options = ["--model", str(models.target), "--listen", listen, *options]
         if models.draft is not None:
-            draft_options = ["--model", str(models.draft), "--listen", "127.0.0.1:0"]
-            draft = stack.enter_context(ServiceProcess("draft", draft_options, cores=cores[half:], log=log))
+            own_options = ["--model", str(models.draft), "--listen", "127.0.0.1:0", *draft_options]
+            draft = stack.enter_context(ServiceProcess("draft", own_options, cores=cores[half:], log=log))
             draft.wait_until_serving()
             target_options += ["--draft", draft.address]
             cores = cores[:half] or cores

@@ -72,6 +72,7 @@ class DraftServicer(DraftServiceServicer):
             context_length=engine.model.context_length,
             max_sequences=self._quotas.max_sequences,
             max_cached_tokens=self._quotas.max_cached_tokens,
+            weight_format=engine.model.weights,
         )
 
     async def _check_hello(

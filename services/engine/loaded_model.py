@@ -20,6 +20,7 @@ class LoadedModel:
     device: Device
     decoder: Decoder
     blocks: BlockManager
+    weights: str  # the format that they are held in
     cache: WeightsCache | None
     context_length: int  # tokens of prompt and answer: one sequence alone always fits in the cache
 
@@ -34,14 +35,14 @@ class LoadedModel:
         num_blocks = config.num_blocks(checkpoint.config)
         folder = config.weights_cache
         cache = WeightsCache(folder, checkpoint, threads=config.threads) if folder else None
-        decoder = load_decoder(
-            checkpoint, device, weights=config.weights, kv=config.kv, num_blocks=num_blocks, cache=cache
-        )
+        weights = config.resolve_weights(checkpoint.config)
+        decoder = load_decoder(checkpoint, device, weights=weights, kv=config.kv, num_blocks=num_blocks, cache=cache)
         return cls(
             checkpoint=checkpoint,
             tokenizer=Tokenizer.from_folder(checkpoint.folder),
             device=device,
             decoder=decoder,
+            weights=weights,
             blocks=BlockManager(num_blocks=num_blocks, block_size=BLOCK_SIZE),
             cache=cache,
             context_length=config.resolve_context_length(checkpoint.config),

@@ -96,7 +96,8 @@ class DraftClient:
 
     async def _serve(self, address: str, call: _Call) -> None:
         hello = await asyncio.wait_for(self._greet(call), _HELLO_SECONDS)
-        logger.info("the draft at %s is there: %s, context of %s", address, hello.model, hello.context_length)
+        held = f"{hello.model} in {hello.weight_format or 'an unknown format'}"
+        logger.info("the draft at %s is there: %s, context of %s", address, held, hello.context_length)
         self._complaints.pop(address, None)
         self._linked_at = time.monotonic()
         self.predictor.connected()

@@ -107,7 +107,7 @@ def _fingerprint(model: LoadedModel, config: EngineConfig) -> Fingerprint:
         device=model.device.name,
         weights_hash=model.weights_digest(),
         vocabulary=model.tokenizer.fingerprint(),
-        weight_format=config.weights,
+        weight_format=model.weights,
         kv_type=config.kv,
         noise_version=NOISE_VERSION,
         context_length=model.context_length,

@@ -181,6 +181,7 @@ class DraftHello(_message.Message):
     CONTEXT_LENGTH_FIELD_NUMBER: _builtins.int
     MAX_SEQUENCES_FIELD_NUMBER: _builtins.int
     MAX_CACHED_TOKENS_FIELD_NUMBER: _builtins.int
+    WEIGHT_FORMAT_FIELD_NUMBER: _builtins.int
     protocol_version: _builtins.int
     """The protocol of this stream."""
     model: _builtins.str
@@ -191,6 +192,8 @@ class DraftHello(_message.Message):
     """The most sequences that this stream may have open."""
     max_cached_tokens: _builtins.int
     """The most tokens of all its sequences together that it keeps in its cache."""
+    weight_format: _builtins.str
+    """How its weights are held: "bf16", "f32", "int8" or "int4"."""
     def __init__(
         self,
         *,
@@ -199,10 +202,11 @@ class DraftHello(_message.Message):
         context_length: _builtins.int = ...,
         max_sequences: _builtins.int = ...,
         max_cached_tokens: _builtins.int = ...,
+        weight_format: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["context_length", b"context_length", "max_cached_tokens", b"max_cached_tokens", "max_sequences", b"max_sequences", "model", b"model", "protocol_version", b"protocol_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["context_length", b"context_length", "max_cached_tokens", b"max_cached_tokens", "max_sequences", b"max_sequences", "model", b"model", "protocol_version", b"protocol_version", "weight_format", b"weight_format"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
