@@ -8,6 +8,7 @@ from pathlib import Path
 from services.cli.service_pair import ModelPair, demo_models, running_pair
 from services.cli.service_process import ServiceFailedError
 from services.cli.terminal import Terminal
+from services.engine.config import AUTO, WEIGHT_FORMATS
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -15,6 +16,18 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", type=Path, metavar="DIR", help="a model folder (default: the demo model)")
     parser.add_argument("--draft", type=Path, metavar="DIR", help="a draft's model folder, with --model")
     parser.add_argument("--listen", default="127.0.0.1:50051", metavar="ADDRESS", help="HOST:PORT (%(default)s)")
+    parser.add_argument(
+        "--draft-weights",
+        choices=(*WEIGHT_FORMATS, AUTO),
+        default=AUTO,
+        help="how the draft's weights are held; auto is the fastest (%(default)s)",
+    )
+    parser.add_argument(
+        "--weights-cache",
+        type=Path,
+        metavar="DIR",
+        help="folder where packed weights of both are kept for the next start (OUTRIDER_WEIGHTS_CACHE)",
+    )
     parser.add_argument("options", nargs="*", metavar="-- OPTION", help="further options of `outrider target`")
 
 
@@ -25,9 +38,15 @@ def run(arguments: argparse.Namespace) -> int:
     if models is None:
         Terminal(sys.stderr).error("outrider up: there is no demo model here; name a model folder with --model")
         return 1
+    shared = ["--weights-cache", str(arguments.weights_cache)] if arguments.weights_cache else []
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with running_pair(models, listen=arguments.listen, options=arguments.options) as pair:
+        with running_pair(
+            models,
+            listen=arguments.listen,
+            options=[*shared, *arguments.options],
+            draft_options=[*shared, "--weights", arguments.draft_weights],
+        ) as pair:
             address = pair.target.address
             out.heading(f"outrider is up on {address}; Ctrl-C stops it. In another terminal:")
             out.text(f'  outrider generate "def quicksort" --max-tokens 100 --address {address}\n')

@@ -3,6 +3,7 @@
 import argparse
 
 from services.draft.server import DraftServer
+from services.engine.config import AUTO
 from services.rpc.options import add_options as add_service_options
 from services.rpc.options import engine_config, server_config
 from services.rpc.service_process import run_service
@@ -11,7 +12,7 @@ from services.rpc.service_process import run_service
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options."""
     add_service_options(parser)
-    parser.set_defaults(listen="127.0.0.1:50052")
+    parser.set_defaults(listen="127.0.0.1:50052", weights=AUTO)
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -49,9 +49,10 @@ class DraftServer:
         self._servicer.open(engine, self._name, quotas)
         await self._server.set_serving(True)
         logger.info(
-            "drafting with %s: device %s, %s threads, context of %s tokens, %s KV blocks",
+            "drafting with %s: device %s, %s weights, %s threads, context of %s tokens, %s KV blocks",
             self._name,
             model.device.name,
+            model.weights,
             self._config.threads,
             model.context_length,
             model.blocks.num_blocks,

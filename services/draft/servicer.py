@@ -78,6 +78,7 @@ class DraftServicer(DraftServiceServicer):
             max_sequences=self._quotas.max_sequences,
             max_cached_tokens=self._quotas.max_cached_tokens,
             place=write_place(Place.here(device=engine.config.device, threads=engine.config.threads)),
+            weight_format=engine.model.weights,
         )
 
     async def _check_hello(

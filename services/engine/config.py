@@ -1,5 +1,6 @@
 """EngineConfig: how an engine is set up, resolved once at start-up; the only reader of the environment."""
 
+import logging
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -7,8 +8,12 @@ from pathlib import Path
 
 from services.engine.model_config import ModelConfig
 from services.engine.native import BLOCK_SIZE, Device, cuda_devices, cuda_problem, isas, kv_bytes
+from services.engine.weight_choice import choose_weights
+
+logger = logging.getLogger(__name__)
 
 WEIGHT_FORMATS = ("bf16", "f32", "int8", "int4")
+AUTO = "auto"
 KV_FORMATS = ("bf16", "f32", "int8")
 CUDA_FORMATS = ("bf16", "f32")  # of weights, keys and values on a GPU
 ISA_VARIABLE = "OUTRIDER_ISA"
@@ -29,7 +34,7 @@ class EngineConfig:
     isa: str
     threads: int
     device: str = CPU  # or "cuda:0", "cuda:1", …
-    weights: str = "bf16"
+    weights: str = "bf16"  # or AUTO, the fastest for this model
     weights_cache: Path | None = None  # a folder for packed weights
     kv: str = "bf16"
     kv_memory: int = 2 << 30  # bytes, an upper bound
@@ -45,7 +50,7 @@ class EngineConfig:
         _check_choice("isa", self.isa, isas())
         _check_device(self.device)
         on_cpu = self.device == CPU
-        _check_choice("weights", self.weights, WEIGHT_FORMATS if on_cpu else CUDA_FORMATS)
+        _check_choice("weights", self.weights, (*(WEIGHT_FORMATS if on_cpu else CUDA_FORMATS), AUTO))
         _check_choice("kv", self.kv, KV_FORMATS if on_cpu else CUDA_FORMATS)
         if self.weights_cache is not None and not on_cpu:
             raise ConfigError(f"weights_cache is {self.weights_cache}; it must not be set with device {self.device}")
@@ -60,6 +65,14 @@ class EngineConfig:
         if self.device == CPU:
             return Device.cpu(self.isa, self.threads)
         return Device.cuda(_gpus().index(self.device), self.threads)
+
+    def resolve_weights(self, model: ModelConfig) -> str:
+        """The format that the weights of this model are held in."""
+        if self.weights != AUTO:
+            return self.weights
+        choice = choose_weights(model, on_cpu=self.device == CPU, isa=self.isa)
+        logger.info("weights are held as %s: %s", choice.weights, choice.reason)
+        return choice.weights
 
     def num_blocks(self, model: ModelConfig) -> int:
         """KV blocks to allocate: all that the sequences could ever fill, within the memory allowed.

@@ -22,6 +22,7 @@ class LoadedModel:
     device: Device
     decoder: Decoder
     blocks: BlockManager
+    weights: str  # the format that they are held in
     cache: WeightsCache | None
     context_length: int  # tokens of prompt and answer: one sequence alone always fits in the cache
 
@@ -36,9 +37,8 @@ class LoadedModel:
         num_blocks = config.num_blocks(checkpoint.config)
         folder = config.weights_cache
         cache = WeightsCache(folder, checkpoint, threads=config.threads) if folder else None
-        decoder = load_decoder(
-            checkpoint, device, weights=config.weights, kv=config.kv, num_blocks=num_blocks, cache=cache
-        )
+        weights = config.resolve_weights(checkpoint.config)
+        decoder = load_decoder(checkpoint, device, weights=weights, kv=config.kv, num_blocks=num_blocks, cache=cache)
         tokenizer = Tokenizer.from_folder(checkpoint.folder)
         return cls(
             checkpoint=checkpoint,
@@ -46,6 +46,7 @@ class LoadedModel:
             grammars=GrammarCompiler(tokenizer, vocab_size=checkpoint.config.vocab_size),
             device=device,
             decoder=decoder,
+            weights=weights,
             blocks=BlockManager(
                 num_blocks=num_blocks,
                 block_size=BLOCK_SIZE,

@@ -6,6 +6,7 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 
 from services.engine.config import (
+    AUTO,
     KV_FORMATS,
     WEIGHT_FORMATS,
     EngineConfig,
@@ -46,7 +47,7 @@ def _add_engine_options(group: "argparse._ArgumentGroup") -> None:
     _add(group, "device", "what computes: cpu, or cuda:N for the GPU of that number")
     _add(group, "isa", "instruction set", shown="OUTRIDER_ISA, or else the best", choices=isas())
     _add(group, "threads", "compute threads of the host", shown="one per core", read=int)
-    _add(group, "weights", "how weights are held", choices=WEIGHT_FORMATS)
+    _add(group, "weights", "how weights are held; auto is the fastest", choices=(*WEIGHT_FORMATS, AUTO))
     where = "folder where packed weights are kept for the next start, on the CPU"
     _add(group, "weights_cache", where, shown="OUTRIDER_WEIGHTS_CACHE, or else none", read=Path, metavar="DIR")
     _add(group, "kv", "how keys and values are held", choices=KV_FORMATS)
@@ -87,7 +88,7 @@ def _add(
         choices=choices and list(choices),
         default=None if default is MISSING else default,
         metavar=metavar or (None if choices else field.rpartition("_")[2].upper()),
-        help=f"{help_text} (default: {shown or default})",
+        help=f"{help_text} (default: {shown or '%(default)s'})",
     )
 
 

@@ -101,9 +101,10 @@ class DraftClient:
         hello = await asyncio.wait_for(self._greet(call), _HELLO_SECONDS)
         run_ahead = self._credit(read_place(hello.place))
         logger.info(
-            "the draft at %s is there: %s, context of %s, running ahead by %s tokens",
+            "the draft at %s is there: %s in %s, context of %s, running ahead by %s tokens",
             address,
             hello.model,
+            hello.weight_format or "an unknown format",
             hello.context_length,
             run_ahead,
         )

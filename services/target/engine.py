@@ -116,7 +116,7 @@ def _fingerprint(model: LoadedModel, config: EngineConfig) -> Fingerprint:
         weights_hash=model.weights_digest(),
         vocabulary=model.tokenizer.fingerprint(),
         grammars=version("llguidance"),
-        weight_format=config.weights,
+        weight_format=model.weights,
         kv_type=config.kv,
         noise_version=NOISE_VERSION,
         context_length=model.context_length,

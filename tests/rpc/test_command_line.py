@@ -9,6 +9,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 
 import grpc
@@ -201,6 +202,34 @@ def test_the_lookup_can_be_switched_off(model: Path, option: str, source: str | 
         assert [entry.source for entry in result.speculation.by_source] == ([source] if source else [])
         press_ctrl_c(process)
         process.communicate(timeout=60)
+
+
+def test_up_keeps_the_packed_weights_of_both(model: Path, tmp_path: Path) -> None:
+    texts, logs = [], []
+    for _ in range(2):
+        models = ["--model", str(model), "--draft", str(model), "--draft-weights", "int8"]
+        kept = ["--weights-cache", str(tmp_path / "cache")]
+        with outrider_begin("up", *models, *kept, "--listen", "127.0.0.1:0", "--", *SMALL) as process:
+            assert process.stdout is not None
+            found = re.search(r"up on (\S+);", process.stdout.readline())
+            assert found is not None
+            with outrider.Client(found[1]) as client:
+                texts.append(client.generate(PROMPT, max_tokens=24, seed=5, ignore_eos=True).text)
+            press_ctrl_c(process)
+            logs.append(process.communicate(timeout=60)[1])
+    assert texts[0] == texts[1]
+    assert [len(re.findall("packed weights kept in", log)) for log in logs] == [2, 0]
+    assert [len(re.findall("weights read from", log)) for log in logs] == [0, 2]
+    assert all(re.search(r"drafting with \S+: device \S+, int8 weights", log) for log in logs)
+
+
+def test_a_draft_says_which_weights_are_the_fastest(model: Path) -> None:
+    command = ("draft", "--model", str(model), "--listen", "127.0.0.1:0", *SMALL)
+    with outrider_begin(*command) as process:
+        assert process.stderr is not None
+        log = list(islice(process.stderr, 4))
+    assert any(line.endswith("parameters stay in the caches in any format\n") for line in log)
+    assert any(re.search(r"drafting with \S+: device \S+, bf16 weights, 1 threads", line) for line in log)
 
 
 def test_up_says_why_the_target_did_not_start(tmp_path: Path) -> None:

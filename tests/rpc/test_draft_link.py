@@ -30,6 +30,7 @@ def test_the_draft_says_who_it_is(draft: RunningDraft) -> None:
     link.close()
     assert (hello.protocol_version, hello.model) == (PROTOCOL_VERSION, draft.engine.config.model.name)
     assert (hello.context_length, hello.max_sequences) == (NUM_BLOCKS * BLOCK_SIZE, MAX_SEQUENCES)
+    assert hello.weight_format == "bf16"
     assert hello.max_cached_tokens == NUM_BLOCKS * BLOCK_SIZE
 
 

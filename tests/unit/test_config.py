@@ -45,7 +45,7 @@ def test_a_count_below_one_is_refused(field, value):
         make_config(**{field: value})
 
 
-@pytest.mark.parametrize(("field", "allowed"), [("weights", "bf16, f32, int8, int4"), ("kv", "bf16, f32, int8")])
+@pytest.mark.parametrize(("field", "allowed"), [("weights", "bf16, f32, int8, int4, auto"), ("kv", "bf16, f32, int8")])
 def test_an_unknown_format_is_refused(field, allowed):
     with pytest.raises(ConfigError, match=f"^{field} is 'int3'; it must be one of {allowed}$"):
         make_config(**{field: "int3"})
@@ -65,11 +65,11 @@ def test_a_device_that_is_not_there_is_refused(device):
     assert str(refusal.value) == f"device is {device!r}; it must be one of {allowed}{reason}"
 
 
-@pytest.mark.parametrize("field", ["weights", "kv"])
-def test_a_gpu_holds_plain_formats_only(monkeypatch, field):
+@pytest.mark.parametrize(("field", "allowed"), [("weights", "bf16, f32, auto"), ("kv", "bf16, f32")])
+def test_a_gpu_holds_plain_formats_only(monkeypatch, field, allowed):
     monkeypatch.setattr("services.engine.config.cuda_devices", lambda: ["cuda-sm_80", "cuda-sm_90"])
     assert make_config(device="cuda:1", **{field: "f32"}).device == "cuda:1"
-    with pytest.raises(ConfigError, match=f"^{field} is 'int8'; it must be one of bf16, f32$"):
+    with pytest.raises(ConfigError, match=f"^{field} is 'int8'; it must be one of {allowed}$"):
         make_config(device="cuda:1", **{field: "int8"})
 
 
@@ -137,6 +137,15 @@ def test_blocks_may_be_counted_instead_of_bytes():
 @pytest.mark.parametrize(("asked", "resolved"), [(None, 16 * BLOCK_SIZE), (9, 9), (1 << 20, 16 * BLOCK_SIZE)])
 def test_the_context_is_no_longer_than_the_model_was_made_for(asked, resolved):
     assert make_config(context_length=asked).resolve_context_length(MODEL) == resolved
+
+
+def test_the_weights_are_held_as_asked_or_else_as_is_fastest():
+    assert make_config(weights="int8").resolve_weights(MODEL) == "int8"
+    assert make_config(weights="auto").resolve_weights(MODEL) == "bf16"
+    large = replace(MODEL, vocab_size=1_000_000)
+    assert make_config(weights="auto", isa="portable").resolve_weights(large) == "bf16"
+    if isas()[0] != "portable":
+        assert make_config(weights="auto").resolve_weights(large) == "int4"
 
 
 def test_a_fingerprint_depends_on_each_of_its_parts():

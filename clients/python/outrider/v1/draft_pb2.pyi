@@ -182,6 +182,7 @@ class DraftHello(_message.Message):
     MAX_SEQUENCES_FIELD_NUMBER: _builtins.int
     MAX_CACHED_TOKENS_FIELD_NUMBER: _builtins.int
     PLACE_FIELD_NUMBER: _builtins.int
+    WEIGHT_FORMAT_FIELD_NUMBER: _builtins.int
     protocol_version: _builtins.int
     """The protocol of this stream."""
     model: _builtins.str
@@ -192,6 +193,8 @@ class DraftHello(_message.Message):
     """The most sequences that this stream may have open."""
     max_cached_tokens: _builtins.int
     """The most tokens of all its sequences together that it keeps in its cache."""
+    weight_format: _builtins.str
+    """How its weights are held: "bf16", "f32", "int8" or "int4"."""
     @_builtins.property
     def place(self) -> Global___Place:
         """Where it computes. A draft in the target's way gets its credit between the target's passes."""
@@ -205,10 +208,11 @@ class DraftHello(_message.Message):
         max_sequences: _builtins.int = ...,
         max_cached_tokens: _builtins.int = ...,
         place: Global___Place | None = ...,
+        weight_format: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["place", b"place"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["context_length", b"context_length", "max_cached_tokens", b"max_cached_tokens", "max_sequences", b"max_sequences", "model", b"model", "place", b"place", "protocol_version", b"protocol_version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["context_length", b"context_length", "max_cached_tokens", b"max_cached_tokens", "max_sequences", b"max_sequences", "model", b"model", "place", b"place", "protocol_version", b"protocol_version", "weight_format", b"weight_format"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
