@@ -65,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--prompt-tokens", type=int, default=128, help="of each prompt (%(default)s)")
     parser.add_argument("--new-tokens", type=int, default=128, help="of each answer (%(default)s)")
     parser.add_argument("--draft-lengths", nargs="+", type=int, default=(3, 5, 8), help="tried in turn")
+    parser.add_argument("--placements", nargs="+", default=("shared", "apart"), help="as of `outrider bench` (both)")
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results/cpu.json"), help="(%(default)s)")
     parser.add_argument("--chart", type=Path, metavar="FILE", help="draw it there, as SVG")
     group = parser.add_argument_group("peers; transformers is found by itself")
@@ -87,6 +88,7 @@ def _setting(options: argparse.Namespace, weights: str) -> Setting:
         prompt_tokens=options.prompt_tokens,
         new_tokens=options.new_tokens,
         draft_lengths=options.draft_lengths,
+        placements=options.placements,
     )
 
 
