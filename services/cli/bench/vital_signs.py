@@ -59,7 +59,7 @@ def measure(
         say("the draft's decoder …")
         draft, _ = _measure_model(setting, setting.models.draft, setting.draft_weights)
     services = {}
-    for placement in setting.placements:
+    for placement in setting.placements if draft else {*setting.placements} & {"shared"}:  # else there is one service
         say(f"the services, {placement} …")
         beside = peers if placement == "shared" else ()
         services[placement] = measure_services(setting, placement, vocabulary=vocabulary, peers=beside, log=log)
