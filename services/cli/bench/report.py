@@ -15,6 +15,8 @@ _MILLI = 1e3
 
 def print_report(signs: VitalSigns, out: Terminal) -> None:
     """Write everything; behind each median are its quartiles."""
+    machine = signs.machine
+    out.note(f"{machine.processor}, {machine.cores} cores, {machine.isa}, build {machine.build[:12]}")
     out.note(", ".join(f"{name} {value}" for name, value in signs.setting.items()))
     for name, decoder in (("target", signs.target), ("draft", signs.draft)):
         if decoder is not None:
