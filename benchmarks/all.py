@@ -2,7 +2,8 @@
 
 DIR holds target/ and draft/, as `python -m benchmarks.make_pair DIR` makes them. For each format of the target's
 weights the vital signs are measured as by `outrider bench`, in turn with whichever peers are named; what they need is
-in benchmarks/README.md. All goes into one file of JSON, and a chart is drawn from it.
+in benchmarks/README.md. All goes into one file of JSON, and a chart is drawn from it. With all peers it takes about a
+quarter of an hour on two cores that do nothing else.
 """
 
 import argparse
@@ -63,8 +64,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--runs", type=int, default=15, help="timings of each pass (%(default)s)")
     parser.add_argument("--context", type=int, default=256, help="tokens before the rows of a pass (%(default)s)")
     parser.add_argument("--prompt-tokens", type=int, default=128, help="of each prompt (%(default)s)")
-    parser.add_argument("--new-tokens", type=int, default=128, help="of each answer (%(default)s)")
+    parser.add_argument("--new-tokens", type=int, default=64, help="of each answer (%(default)s)")
     parser.add_argument("--draft-lengths", nargs="+", type=int, default=(3, 5, 8), help="tried in turn")
+    parser.add_argument("--placements", nargs="+", default=("shared", "apart"), help="as of `outrider bench` (both)")
     parser.add_argument("--json", type=Path, default=Path("benchmarks/results/cpu.json"), help="(%(default)s)")
     parser.add_argument("--chart", type=Path, metavar="FILE", help="draw it there, as SVG")
     group = parser.add_argument_group("peers; transformers is found by itself")
@@ -87,6 +89,7 @@ def _setting(options: argparse.Namespace, weights: str) -> Setting:
         prompt_tokens=options.prompt_tokens,
         new_tokens=options.new_tokens,
         draft_lengths=options.draft_lengths,
+        placements=options.placements,
     )
 
 

@@ -11,6 +11,9 @@ from typing import Any
 _WIDTH, _ROW, _HEAD = 760, 30, 34  # pixels
 _NAME_WIDTH, _NOTE_WIDTH = 150, 170
 _BAR = 11
+_LEGEND = (
+    "One sequence, greedy. Upper bar: plain; lower bar: with a draft, and whether its answers are still the plain ones."
+)
 _STYLE = """
   text { font: 13px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #24292f; }
   .head { font-weight: 600; }
@@ -62,7 +65,7 @@ def draw_chart(record: Mapping[str, Any]) -> str:
         for row in rows:
             parts += _bars(row, y, scale)
             y += _ROW
-    parts.append(_text(0, y + _HEAD - 12, "upper bar: plain; lower bar: with the draft; one sequence, greedy", "note"))
+    parts.append(_text(0, y + _HEAD - 12, _LEGEND, "note"))
     height = y + _HEAD
     title = "Decoding speed of Outrider and of other engines, plain and with a draft"
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{title}">'
@@ -97,7 +100,7 @@ def _bars(row: Row, y: int, scale: float) -> Iterator[str]:
         yield f'<rect class="{kind}" x="{_NAME_WIDTH}" y="{top}" width="{rate * scale:.1f}" height="{_BAR}" rx="2"/>'
     equal = "same tokens" if row.num_equal == row.num_answers else "other tokens"
     end = _NAME_WIDTH + max(row.plain, row.speculative) * scale
-    yield _text(end + 8, y + _BAR + 4, f"{row.plain:.1f} → {row.speculative:.1f}   {equal}", "note")
+    yield _text(end + 8, y + _BAR + 4, f"{row.plain:.1f} → {row.speculative:.1f} · {equal}", "note")
 
 
 def _text(x: float, y: float, text: str, kind: str) -> str:

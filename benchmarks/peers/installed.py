@@ -86,7 +86,8 @@ def _python_peer(
     log: IO[str],
 ) -> PythonPeer:
     threads = len(os.sched_getaffinity(0))
-    command = [str(python), "-m", f"benchmarks.peers.{kind}_process", *(str(folder.resolve()) for folder in folders)]
+    interpreter = str(Path(python).absolute())  # not resolved: a link into a virtual environment is what makes it one
+    command = [interpreter, "-m", f"benchmarks.peers.{kind}_process", *(str(folder.resolve()) for folder in folders)]
     environment = {**_PINNED, "OMP_NUM_THREADS": str(threads)} if kind == "transformers" else {}
     return PythonPeer(
         name, [*command, str(threads)], draft_lengths=setting.draft_lengths, environment=environment, log=log

@@ -3,15 +3,18 @@
 import json
 import os
 import subprocess
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Self
 
 from benchmarks.peers.peer_error import PeerError
+from benchmarks.peers.questions import READY
 from services.cli.bench.answer import Answer
 from services.cli.bench.contender import PLAIN, Way, fixed
 
+_LONGEST_SECONDS = 600.0  # to load, or to answer
 _ROOT = Path(__file__).parents[2]
 
 
@@ -41,14 +44,18 @@ class PythonPeer:
         )
 
     def __enter__(self) -> Self:
-        self._read()
+        try:
+            while self._line() != READY:
+                pass
+        except PeerError:
+            self._end()
+            raise
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._child.kill()
-        self._child.communicate()
+        self._end()
 
     def answer(self, prompt: Sequence[int], way: Way, *, num_tokens: int) -> Answer:
         """Continue the prompt greedily by just so many tokens, whatever they are; raises PeerError if it fails."""
@@ -56,12 +63,21 @@ class PythonPeer:
         assert self._child.stdin is not None
         self._child.stdin.write(json.dumps(question) + "\n")
         self._child.stdin.flush()
-        reply = self._read()
+        reply = json.loads(self._line())
         return Answer(**{**reply, "token_ids": tuple(reply["token_ids"])})
 
-    def _read(self) -> dict[str, Any]:
+    def _end(self) -> None:
+        self._child.kill()
+        self._child.communicate()
+
+    def _line(self) -> str:
         assert self._child.stdout is not None
-        if not (line := self._child.stdout.readline()):
+        timer = threading.Timer(_LONGEST_SECONDS, self._child.kill)
+        timer.start()
+        try:
+            line = self._child.stdout.readline()
+        finally:
+            timer.cancel()
+        if not line:
             raise PeerError(f"{self.name} ended with code {self._child.wait()}; its log says why")
-        reply: dict[str, Any] = json.loads(line)
-        return reply
+        return line.rstrip()

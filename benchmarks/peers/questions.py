@@ -8,17 +8,19 @@ import os
 import sys
 from collections.abc import Callable
 
+READY = "ready for questions"
 Answering = Callable[[list[int], int, int], dict[str, object]]
 
 
 def serve(answer: Answering) -> None:
     """Answer each line of the standard input until it ends: `answer` takes a prompt, numbers of predictions and tokens.
 
-    What libraries print goes to the standard error.
+    What libraries print from here on goes to the standard error; what they have printed goes before a line READY.
     """
+    sys.stdout.flush()
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    print(json.dumps({"ready": True}), file=answers, flush=True)
+    print(READY, file=answers, flush=True)
     for line in sys.stdin:
         question = json.loads(line)
         reply = answer(question["prompt"], question["num_predictions"], question["num_tokens"])

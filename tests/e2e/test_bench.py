@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.checkpoints import Kind, random_checkpoint
+
 FEW = ["--context", "16", "--runs", "2", "--rounds", "2", "--prompt-tokens", "8", "--new-tokens", "12"]
 FEW += ["--streams", "2", "--draft-lengths", "3"]
 WAYS = {"plain", "auto", "k = 3"}
@@ -48,3 +50,12 @@ def test_what_cannot_be_measured_is_refused_in_one_line() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "outrider bench: new_tokens is 1; it must be at least 2\n"
+
+
+def test_a_draft_with_another_vocabulary_is_refused() -> None:
+    models = ["--model", "models/demo/target", "--draft-model", str(random_checkpoint(Kind.LLAMA))]
+    command = [str(Path(sys.executable).with_name("outrider")), "bench", *models, *FEW]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("outrider bench: the draft refuses the link: the target's vocabulary is another one")

@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 FEW = ["--formats", "bf16", "int8", "--context", "16", "--runs", "1", "--rounds", "1", "--prompt-tokens", "8"]
-FEW += ["--new-tokens", "8", "--draft-lengths", "3"]
+FEW += ["--new-tokens", "8", "--draft-lengths", "3", "--placements", "shared"]
 
 
 @pytest.mark.timeout(600)

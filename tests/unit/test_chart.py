@@ -18,4 +18,4 @@ def test_the_chart_shows_ours_as_it_decides_and_a_peer_at_its_best() -> None:
     widths = [float(each.get("width", "")) for each in chart.iter() if each.tag.endswith("rect")]
     assert [width / widths[0] for width in widths] == [1.0, 2.0, 0.5, 0.9]
     texts = [each.text for each in chart.iter() if each.tag.endswith("text")]
-    assert texts[1:5] == ["Outrider", "10.0 → 20.0   same tokens", "an <engine>", "5.0 → 9.0   other tokens"]
+    assert texts[1:5] == ["Outrider", "10.0 → 20.0 · same tokens", "an <engine>", "5.0 → 9.0 · other tokens"]

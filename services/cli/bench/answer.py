@@ -7,7 +7,7 @@ from outrider import Result
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Times are in seconds; decoding is from the arrival of the first tokens to that of the last."""
+    """Times are in seconds; decoding is from the first tokens to the last, as near to the engine as it tells."""
 
     token_ids: tuple[int, ...]
     first_token: float  # from the request to the first tokens

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from grpc import aio
 
 from outrider.v1 import draft_pb2, draft_pb2_grpc
+from services.cli.service_process import ServiceFailedError
 from services.engine.native import NOISE_VERSION
 from services.engine.request import SamplingParams
 from services.rpc.convert.drafting import write_sampling
@@ -23,9 +24,14 @@ def link_round_trips(address: str, *, vocabulary: str, count: int) -> list[float
 
     The message opens a sequence that masks a token beyond the vocabulary; the draft's engine thread refuses it between
     two steps. So all is measured that a commit and a prediction go through but the model: both event loops, the wire,
-    and the hand-over to the engine and back. `vocabulary` is the fingerprint of the draft's.
+    and the hand-over to the engine and back. `vocabulary` is the fingerprint of the target's.
+
+    Raises ServiceFailedError where the draft does not share it.
     """
-    return asyncio.run(_round_trips(address, vocabulary, count))
+    try:
+        return asyncio.run(_round_trips(address, vocabulary, count))
+    except aio.AioRpcError as error:
+        raise ServiceFailedError(f"the draft refuses the link: {error.details()}") from error
 
 
 async def _round_trips(address: str, vocabulary: str, count: int) -> list[float]:

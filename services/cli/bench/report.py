@@ -15,13 +15,16 @@ _MILLI = 1e3
 
 def print_report(signs: VitalSigns, out: Terminal) -> None:
     """Write everything; behind each median are its quartiles."""
+    machine = signs.machine
+    out.note(f"{machine.processor}, {machine.cores} cores, {machine.isa}, build {machine.build[:12]}")
     out.note(", ".join(f"{name} {value}" for name, value in signs.setting.items()))
     for name, decoder in (("target", signs.target), ("draft", signs.draft)):
         if decoder is not None:
             out.heading(f"{name}, in this process")
             _print(_decoder_lines(decoder), out)
     for placement, services in signs.services.items():
-        out.heading(f"services, {placement}: target on {services.target_cores}, draft on {services.draft_cores}")
+        draft = f", draft on cores {services.draft_cores}" if services.draft_cores else ""
+        out.heading(f"services, {placement}: target on cores {services.target_cores}{draft}")
         _print(_service_lines(services), out)
         for way, figures in services.ways.items():
             _print(_way_lines(way, figures), out)

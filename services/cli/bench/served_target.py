@@ -22,20 +22,16 @@ class ServedTarget:
     def answer(self, prompt: Sequence[int], way: Way, *, num_tokens: int) -> Answer:
         """Continue the prompt greedily by just so many tokens, whatever they are."""
         began = time.perf_counter()
-        arrivals: list[tuple[float, int]] = []
         with self._client.stream(prompt, **_options(way, num_tokens)) as stream:
-            for chunk in stream:
-                if chunk.token_ids:
-                    arrivals.append((time.perf_counter(), len(chunk.token_ids)))
+            arrivals = [time.perf_counter() for chunk in stream if chunk.token_ids]
             result = stream.result
-        times = [moment for moment, _ in arrivals]
         return Answer(
             token_ids=result.token_ids,
-            first_token=times[0] - began,
-            num_first=arrivals[0][1],
-            decode=times[-1] - times[0],
+            first_token=arrivals[0] - began,
+            num_first=1,
+            decode=result.timings.decode,  # a reader that falls behind gets several passes' tokens at once
             tokens_per_pass=result.speculation.tokens_per_pass,
-            gaps=tuple(later - earlier for earlier, later in pairwise(times)),
+            gaps=tuple(later - earlier for earlier, later in pairwise(arrivals)),
             result=result,
         )
 

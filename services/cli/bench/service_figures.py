@@ -47,6 +47,7 @@ def measure_services(
         Client(pair.target.address) as client,
     ):
         has_draft = pair.draft is not None
+        link_round_trip = _link_round_trip(pair, vocabulary)  # first: it tells whether the two can work together
         target = ServedTarget(client, has_draft=has_draft, draft_lengths=setting.draft_lengths)
         prompts = setting.prompts(client.model_info().vocab_size, max(setting.rounds, setting.streams))
         in_turn = prompts[: setting.rounds]
@@ -55,7 +56,7 @@ def measure_services(
         return ServiceFigures(
             target_cores=placement.target,
             draft_cores=placement.draft if has_draft else (),
-            link_round_trip=_link_round_trip(pair, vocabulary),
+            link_round_trip=link_round_trip,
             prefill_rate=_prefill_rate(answers[target.name][PLAIN.name], setting.prompt_tokens),
             ways=figures.pop(target.name),
             total_rates=_total_rates(target, prompts[: setting.streams], setting),

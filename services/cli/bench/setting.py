@@ -39,6 +39,11 @@ class Setting:
         if unknown := set(self.placements) - PLACEMENTS.keys():
             raise ConfigError(f"placements are {', '.join(unknown)}; each must be one of {', '.join(PLACEMENTS)}")
 
+    @property
+    def placements_in_use(self) -> list[str]:
+        """Without a draft there is nothing to be apart from."""
+        return [name for name in self.placements if self.models.draft or name == "shared"]
+
     def summary(self) -> dict[str, object]:
         """The same for a record: folders by their names."""
         models = {"target": self.models.target.name, "draft": self.models.draft.name if self.models.draft else None}

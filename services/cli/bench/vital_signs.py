@@ -12,7 +12,6 @@ from services.cli.bench.decoder_figures import DecoderFigures, measure_decoder
 from services.cli.bench.plan import plan_rate
 from services.cli.bench.service_figures import ServiceFigures, measure_services
 from services.cli.bench.setting import Setting
-from services.cli.bench.way_figures import WayFigures
 from services.engine.loaded_model import LoadedModel
 from services.engine.native import BUILD_ID
 
@@ -59,7 +58,7 @@ def measure(
         say("the draft's decoder …")
         draft, _ = _measure_model(setting, setting.models.draft, setting.draft_weights)
     services = {}
-    for placement in setting.placements:
+    for placement in setting.placements_in_use:
         say(f"the services, {placement} …")
         beside = peers if placement == "shared" else ()
         services[placement] = measure_services(setting, placement, vocabulary=vocabulary, peers=beside, log=log)
@@ -69,9 +68,7 @@ def measure(
         target=target,
         draft=draft,
         services=services,
-        plan_fractions=_plan_fractions(target, draft, services["shared"].ways)
-        if draft and "shared" in services
-        else {},
+        plan_fractions=_plan_fractions(target, draft, services.get("shared")),
     )
 
 
@@ -81,10 +78,14 @@ def _measure_model(setting: Setting, folder: Path, weights: str) -> tuple[Decode
     return measure_decoder(model, context=setting.context, runs=setting.runs), model.tokenizer.fingerprint()
 
 
-def _plan_fractions(target: DecoderFigures, draft: DecoderFigures, ways: Mapping[str, WayFigures]) -> dict[str, float]:
-    fixed = [way.passes.by_position for name, way in ways.items() if way.passes is not None and name != AUTO.name]
+def _plan_fractions(
+    target: DecoderFigures, draft: DecoderFigures | None, shared: ServiceFigures | None
+) -> dict[str, float]:
+    if draft is None or shared is None:
+        return {}
+    fixed = [way.passes.by_position for name, way in shared.ways.items() if way.passes and name != AUTO.name]
     best = plan_rate(target.medians, draft.medians[1], max(fixed, key=len))
-    return {name: way.rate.median / best for name, way in ways.items() if name != PLAIN.name}
+    return {name: way.rate.median / best for name, way in shared.ways.items() if name != PLAIN.name}
 
 
 def _processor() -> str:
