@@ -1,10 +1,11 @@
 """Request: what one generation was asked for, resolved and validated, immutable."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from services.engine.healing import Healing
+from services.engine.native import derive_seed
 
 
 class SpeculationMode(Enum):
@@ -97,9 +98,15 @@ class Request:
     output: OutputOptions = OutputOptions()
     speculation: SpeculationPolicy = SpeculationPolicy()
     cache: CachePolicy = CachePolicy()
+    num_samples: int = 1
     deadline: float | None = None  # seconds on the monotonic clock
 
     @property
     def reads_cache(self) -> bool:
         """Whether the prompt's rows may be taken from the prefix cache, rather than computed for this request."""
         return self.cache.prefix
+
+    def sample(self, index: int) -> "Request":
+        """One of the samples as a request of its own, with the seed that Philox derives for it; sample 0 keeps this."""
+        sampling = replace(self.sampling, seed=derive_seed(self.sampling.seed, index))
+        return replace(self, sampling=sampling, num_samples=1)

@@ -18,3 +18,4 @@ class Limits:
 
 
 LIMITS = Limits()
+MAX_SAMPLES = 16  # of one prompt; a server that runs fewer sequences at once gives fewer

@@ -21,3 +21,4 @@ class ServedModel:
     tokenizer: Tokenizer
     chat_template: ChatTemplate
     fingerprint: Fingerprint
+    max_samples: int  # of one request

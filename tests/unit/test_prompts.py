@@ -39,6 +39,7 @@ def served_model(*, vocab_size: int) -> ServedModel:
         tokenizer=Tokenizer.from_folder(checkpoint.folder),
         chat_template=ChatTemplate.from_folder(checkpoint.folder),
         fingerprint=FINGERPRINT,
+        max_samples=16,
     )
 
 

@@ -64,6 +64,9 @@ class GenerateOptions(TypedDict, total=False):
     heal: bool | None
     """Whether the prompt's last token may be drawn anew, as one that begins with the same bytes."""
     request_id: str | None
+    num_samples: int | None
+    """Answers to the one prompt. `Chunk.sample` says whose a chunk is; the result is that of sample 0, which has the
+    others in `Result.further_samples`."""
 
 
 _FIELDS = {
@@ -97,6 +100,7 @@ _FIELDS = {
     "add_special_tokens": "prompt.add_special_tokens",
     "heal": "prompt.heal",
     "request_id": "request_id",
+    "num_samples": "num_samples",
 }
 _MODES = {
     "never": common_pb2.SPECULATION_MODE_NEVER,

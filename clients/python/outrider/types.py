@@ -112,6 +112,8 @@ class Chunk:
     """One record per id, if asked for."""
     pass_reports: tuple[PassReport, ...]
     """One per pass that gave these tokens, if asked for."""
+    sample: int = 0
+    """Which of several samples it belongs to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +210,8 @@ class Received:
     text: str
     token_ids: tuple[int, ...]
     tokens: tuple[Token, ...]
+    further_samples: "tuple[Received, ...]" = ()
+    """Of several samples all but the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +234,8 @@ class Result:
     """One per pass that gave tokens, if asked for."""
     resumed: int
     """How many times the generation was interrupted and taken up again."""
+    further_samples: "tuple[Result, ...]" = ()
+    """Of several samples all but the first."""
 
 
 @dataclass(frozen=True, slots=True)
