@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from services.engine.prefix_cache import Prefix, PrefixCache
+from services.engine.prefix_cache import Key, PrefixCache
 
 
 class BlockOwner(Protocol):
@@ -58,21 +58,21 @@ class BlockManager:
         return -(-num_tokens // self.block_size)
 
     def num_available(self, sequence: BlockOwner) -> int:
-        """Free blocks that the sequence can come to own beside those that it may write."""
-        return self.num_free - self._must_copy(sequence)
+        """Free blocks that the sequence's can become more by: one is needed for a copy where it may not write on."""
+        return self.num_free - (not self._may_go_on(sequence))
 
     def can_grow(self, sequence: BlockOwner, num_tokens: int) -> bool:
         """Whether the sequence's blocks can come to hold `num_tokens` without taking any from another."""
-        return self.blocks_for(num_tokens) - self._num_usable(sequence) <= self.num_available(sequence)
+        num_kept = len(sequence.blocks) if self._may_go_on(sequence) else sequence.num_computed // self.block_size
+        return self.blocks_for(num_tokens) - num_kept <= self.num_free
 
     def grow(self, sequence: BlockOwner, num_tokens: int) -> None:
         """Give the sequence blocks for its first `num_tokens` tokens, those behind the computed ones for it to write.
 
         The caller has asked `can_grow`.
         """
-        self._cut(sequence, self._num_usable(sequence))
-        if self._must_copy(sequence):
-            self._copy(sequence, sequence.num_computed // self.block_size)
+        if not self._may_go_on(sequence):
+            self._make_own(sequence)
         while len(sequence.blocks) < self.blocks_for(num_tokens):
             sequence.blocks.append(self._take())
 
@@ -95,8 +95,9 @@ class BlockManager:
     def reuse(self, sequence: BlockOwner) -> None:
         """Let a sequence go on from what is cached of its next tokens: full blocks, and never its last token."""
         size = self.block_size
-        while (start := sequence.num_computed) == len(sequence.blocks) * size and start + size < len(sequence.tokens):
-            block = self._find(sequence, len(sequence.blocks))
+        is_cached = self._is_cached(sequence) and all(block in self._cache for block in sequence.blocks[-1:])
+        while is_cached and sequence.num_computed == len(sequence.blocks) * size < len(sequence.tokens) - size:
+            block = self._cache.find(self._key(sequence, len(sequence.blocks)))
             if block is None:
                 return
             self._own(block)
@@ -108,17 +109,15 @@ class BlockManager:
 
         A block that holds what a cached one holds already is given back in exchange for that one.
         """
-        end = num_tokens // self.block_size
-        first = end
+        if not self._is_cached(sequence):
+            return
+        first = end = num_tokens // self.block_size
         while first > 0 and sequence.blocks[first - 1] not in self._cache:
             first -= 1
         for index in range(first, end):
-            prefix = self._prefix(sequence, index)
-            if prefix is None:
-                return
-            block = sequence.blocks[index]
-            if (same := self._find(sequence, index)) is None:
-                self._cache.add(prefix, self._tokens(sequence, index), block)
+            block, key = sequence.blocks[index], self._key(sequence, index)
+            if (same := self._cache.find(key)) is None:
+                self._cache.add(key, block)
             else:
                 self._own(same)
                 self._give_up(block)
@@ -133,42 +132,33 @@ class BlockManager:
             raise AssertionError(f"KV blocks leaked or shared: {len(owners)} owned, {self.num_free} free")
         self._cache.check_integrity()
 
-    def _prefix(self, sequence: BlockOwner, index: int) -> Prefix | None:
-        """By what a sequence's block is found, beside its tokens; None if it cannot be."""
-        if not self._keeps_prefixes or sequence.cache_scope is None:
-            return None
-        if index == 0:
-            return sequence.cache_scope
-        before = sequence.blocks[index - 1]
-        return before if before in self._cache else None
+    def _is_cached(self, sequence: BlockOwner) -> bool:
+        return self._keeps_prefixes and sequence.cache_scope is not None
 
-    def _tokens(self, sequence: BlockOwner, index: int) -> tuple[int, ...]:
-        return tuple(sequence.tokens[index * self.block_size : (index + 1) * self.block_size])
-
-    def _find(self, sequence: BlockOwner, index: int) -> int | None:
-        prefix = self._prefix(sequence, index)
-        return None if prefix is None else self._cache.find(prefix, self._tokens(sequence, index))
+    def _key(self, sequence: BlockOwner, index: int) -> Key:
+        """What a cached sequence's block is found by; those before it are cached."""
+        start = index * self.block_size
+        assert sequence.cache_scope is not None
+        prefix = sequence.blocks[index - 1] if index else sequence.cache_scope
+        return prefix, tuple(sequence.tokens[start : start + self.block_size])
 
     def _may_write(self, block: int) -> bool:
         return self._num_owners[block] == 1 and block not in self._cache
 
-    def _must_copy(self, sequence: BlockOwner) -> bool:
-        """Whether the block that the sequence's next row goes into holds rows before it and is not to be written."""
-        index, offset = divmod(sequence.num_computed, self.block_size)
-        return offset > 0 and not self._may_write(sequence.blocks[index])
+    def _may_go_on(self, sequence: BlockOwner) -> bool:
+        """Whether the sequence may write its next rows into the blocks that it has."""
+        index = sequence.num_computed // self.block_size
+        return index >= len(sequence.blocks) or self._may_write(sequence.blocks[index])  # then all behind it, too
 
-    def _num_usable(self, sequence: BlockOwner) -> int:
-        """The sequence's blocks, less those behind the computed tokens where they are not to be written."""
-        computed = self.blocks_for(sequence.num_computed)
-        behind = sequence.blocks[computed : computed + 1]  # if this one may be written, so may those behind it
-        return len(sequence.blocks) if all(map(self._may_write, behind)) else computed
-
-    def _copy(self, sequence: BlockOwner, index: int) -> None:
-        assert self._copy_block is not None
-        block, copy = sequence.blocks[index], self._take()
-        self._copy_block(block, copy)
-        sequence.blocks[index] = copy
-        self._give_up(block)
+    def _make_own(self, sequence: BlockOwner) -> None:
+        """Take the blocks behind the computed tokens back, and put a copy in the place of one that holds some."""
+        self._cut(sequence, self.blocks_for(sequence.num_computed))
+        if sequence.num_computed % self.block_size:
+            assert self._copy_block is not None
+            block, copy = sequence.blocks.pop(), self._take()
+            self._copy_block(block, copy)
+            sequence.blocks.append(copy)
+            self._give_up(block)
 
     def _cut(self, sequence: BlockOwner, num_blocks: int) -> None:
         while len(sequence.blocks) > num_blocks:

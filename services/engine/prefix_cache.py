@@ -34,14 +34,14 @@ class PrefixCache:
         """How many these are."""
         return len(self._idle)
 
-    def find(self, prefix: Prefix, tokens: tuple[int, ...]) -> int | None:
+    def find(self, key: Key) -> int | None:
         """The block that holds these tokens behind that prefix, if there is one."""
-        return self._blocks.get((prefix, tokens))
+        return self._blocks.get(key)
 
-    def add(self, prefix: Prefix, tokens: tuple[int, ...], block: int) -> None:
+    def add(self, key: Key, block: int) -> None:
         """Let an owned block be found; no other holds the same."""
-        self._blocks[prefix, tokens] = block
-        self._keys[block] = prefix, tokens
+        self._blocks[key] = block
+        self._keys[block] = key
 
     def give_up(self, block: int) -> None:
         """Nobody owns the block any more."""
@@ -60,8 +60,9 @@ class PrefixCache:
     def check_integrity(self) -> None:
         """Raise AssertionError unless every block can be found, and each is evicted before what it goes on from."""
         age = {block: index for index, block in enumerate(self._idle)}
-        for block, (prefix, tokens) in self._keys.items():
-            if self.find(prefix, tokens) != block:
+        for block, key in self._keys.items():
+            prefix, _ = key
+            if self.find(key) != block:
                 raise AssertionError(f"block {block} cannot be found by its key")
             if isinstance(prefix, int) and (prefix not in self or age.get(prefix, math.inf) < age.get(block, math.inf)):
                 raise AssertionError(f"block {block} outlives block {prefix}, which it goes on from")

@@ -6,6 +6,7 @@ from enum import Enum, auto
 
 from services.engine.grammar import Grammar
 from services.engine.healing import Healing
+from services.engine.native import derive_seed
 
 
 class SpeculationMode(Enum):
@@ -109,6 +110,7 @@ class Request:
     output: OutputOptions = OutputOptions()
     speculation: SpeculationPolicy = SpeculationPolicy()
     cache: CachePolicy = CachePolicy()
+    num_samples: int = 1
     deadline: float | None = None  # seconds on the monotonic clock
 
     @property
@@ -117,3 +119,12 @@ class Request:
         asked to be told of the prompt takes its logits.
         """
         return self.cache.prefix and not self.output.prompt_logprobs
+
+    def sample(self, index: int) -> "Request":
+        """One of the samples as a request of its own, with the seed that Philox derives for it; sample 0 keeps this.
+
+        It is also the one that tells what is asked of the prompt that they share.
+        """
+        sampling = replace(self.sampling, seed=derive_seed(self.sampling.seed, index))
+        output = replace(self.output, prompt_logprobs=self.output.prompt_logprobs and index == 0)
+        return replace(self, sampling=sampling, output=output, num_samples=1)

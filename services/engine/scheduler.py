@@ -100,7 +100,8 @@ class Scheduler:
         decodes_left = sum(sequence.num_pending == 1 for sequence in ready)
         for sequence in ready:
             decodes_left -= sequence.num_pending == 1
-            num_tokens = min(sequence.num_pending, self._config.prefill_chunk, budget - decodes_left)
+            num_pending = sequence.num_pending - self._is_awaited(sequence)
+            num_tokens = min(num_pending, self._config.prefill_chunk, budget - decodes_left)
             if sequence.is_telling and sequence.num_pending > 1:
                 num_tokens = min(num_tokens, telling_budget)
             if num_tokens <= 0 or sequence not in self.running:  # the latter: preempted by an older one just now
@@ -134,6 +135,8 @@ class Scheduler:
 
     def _admit(self) -> None:
         for sequence in [sequence for sequence in self.waiting if not sequence.is_paused]:
+            if (first := self._first_sample(sequence)) is not None and first.num_computed < len(sequence.tokens) - 1:
+                continue
             while not self._claim(sequence):
                 victim = self._youngest_paused()
                 if victim is None:
@@ -145,12 +148,24 @@ class Scheduler:
         """Give a sequence what is cached of it, unless there is no place for it or no room for its other tokens."""
         if len(self.running) >= self._config.max_sequences:
             return False
-        if sequence.request.reads_cache:
+        if (first := self._first_sample(sequence)) is not None:
+            self._blocks.share(sequence, first, len(sequence.tokens) - 1)
+        elif sequence.request.reads_cache:
             self._blocks.reuse(sequence)
         if self._blocks.can_grow(sequence, len(sequence.tokens) + 1):
             return True
         self._blocks.release(sequence)
         return False
+
+    def _first_sample(self, sequence: Sequence) -> Sequence | None:
+        """The running sequence that computes a new one's prompt."""
+        first = sequence.first_sample
+        return first if first in self.running and not sequence.timings.scheduled else None
+
+    def _is_awaited(self, sequence: Sequence) -> bool:
+        """Whether others wait for all of its prompt but the last token, behind which all of them draw together."""
+        is_first = sequence.request.num_samples > 1 and sequence.num_pending > 1
+        return is_first and any(self._first_sample(other) is sequence for other in self.waiting)
 
     def _youngest_paused(self) -> Sequence | None:
         return next((sequence for sequence in reversed(self.running) if sequence.is_paused), None)

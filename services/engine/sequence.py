@@ -36,12 +36,22 @@ class Sequence:
     and takes them back.
     """
 
-    def __init__(self, request: Request, text: OutputText, stream: TokenStream, *, context_length: int) -> None:
+    def __init__(
+        self,
+        request: Request,
+        text: OutputText,
+        stream: TokenStream,
+        *,
+        context_length: int,
+        first_sample: "Sequence | None" = None,
+    ) -> None:
         """Replay `request.received` as generated, if need be once the prompt is healed.
 
-        Raises ValueError where they go on beyond the generation's end.
+        `first_sample` computes the same prompt, and this sequence may share it. Raises ValueError where the received
+        tokens go on beyond the generation's end.
         """
         self.request = request
+        self.first_sample = first_sample
         self.tokens = list(request.prompt)
         self.num_computed = 0  # leading tokens whose keys and values are in the cache
         self.blocks: list[int] = []

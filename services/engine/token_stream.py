@@ -3,7 +3,7 @@
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from services.engine.events import Chunk, Event, Failed, Finished, Progress, Refused
 
@@ -73,3 +73,29 @@ class TokenStream:
             yield event
             if isinstance(event, Finished | Failed | Refused):
                 return
+
+
+async def interleaved(streams: Sequence[TokenStream]) -> AsyncIterator[tuple[int, Event]]:
+    """The events of several streams as they come, each with its stream's index; no more than one of each is held."""
+    if len(streams) == 1:  # which needs no task for each event
+        async for event in streams[0]:
+            yield 0, event
+        return
+    readers = [aiter(stream) for stream in streams]
+    reading = {asyncio.create_task(_next(reader)): index for index, reader in enumerate(readers)}
+    try:
+        while reading:
+            done, _ = await asyncio.wait(reading, return_when=asyncio.FIRST_COMPLETED)
+            for task in sorted(done, key=reading.__getitem__):
+                index = reading.pop(task)
+                if (following := task.result()) is not None:
+                    reading[asyncio.create_task(_next(readers[index]))] = index
+                    yield index, following
+    finally:
+        for task in reading:
+            task.cancel()
+        await asyncio.gather(*reading, return_exceptions=True)
+
+
+async def _next(reader: AsyncIterator[Event]) -> Event | None:
+    return await anext(reader, None)

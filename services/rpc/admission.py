@@ -1,8 +1,8 @@
-"""Admission: how many requests are served or wait at once."""
+"""Admission: how many sequences are served or wait at once."""
 
 import asyncio
 import contextlib
-from types import TracebackType
+from collections.abc import Iterator
 
 from services.rpc.errors import OverloadedError
 
@@ -10,7 +10,7 @@ _RETRY_SECONDS = 1
 
 
 class Admission:
-    """Counts the requests in flight, refuses those beyond its capacity, and knows when there are none."""
+    """Counts the sequences in flight, refuses those beyond its capacity, and knows when there are none."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -18,22 +18,23 @@ class Admission:
         self._is_idle = asyncio.Event()
         self._is_idle.set()
 
-    def __enter__(self) -> None:
-        """Raises OverloadedError when as many requests are in flight as may be."""
-        if self._in_flight >= self._capacity:
+    @contextlib.contextmanager
+    def admit(self, count: int) -> Iterator[None]:
+        """Let so many more in for as long as the context lasts; raises OverloadedError where they are too many."""
+        if self._in_flight + count > self._capacity:
             raise OverloadedError(in_flight=self._in_flight, retry_seconds=_RETRY_SECONDS)
-        self._in_flight += 1
-        self._is_idle.clear()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._in_flight -= 1
-        if not self._in_flight:
-            self._is_idle.set()
+        self._in_flight += count
+        if self._in_flight:
+            self._is_idle.clear()
+        try:
+            yield
+        finally:
+            self._in_flight -= count
+            if not self._in_flight:
+                self._is_idle.set()
 
     async def wait_until_idle(self, seconds: float) -> bool:
-        """Wait that long at most for the requests in flight to end, and say whether they did."""
+        """Wait that long at most for those in flight to end, and say whether they did."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._is_idle.wait(), seconds)
         return self._is_idle.is_set()

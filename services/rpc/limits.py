@@ -23,3 +23,4 @@ class Limits:
 
 MAX_RECORDS_BYTES = 3 << 20  # of one message: gRPC's clients take 4 MB unless told otherwise
 LIMITS = Limits()
+MAX_SAMPLES = 16  # of one prompt; a server that runs fewer sequences at once gives fewer

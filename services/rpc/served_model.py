@@ -23,3 +23,4 @@ class ServedModel:
     grammars: GrammarCompiler
     chat_template: ChatTemplate
     fingerprint: Fingerprint
+    max_samples: int  # of one request

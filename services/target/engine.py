@@ -3,7 +3,7 @@
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Predictors
 from importlib.metadata import version
 
@@ -72,20 +72,30 @@ class TargetEngine:
         """Who owns which block of the KV cache."""
         return self.model.blocks
 
-    def submit(self, request: Request) -> tuple[Sequence, TokenStream]:
-        """Begin a generation; call it on the event loop that will read the stream.
+    def submit(self, request: Request) -> list[tuple[Sequence, TokenStream]]:
+        """Begin a generation, or one for each sample; call it on the event loop that will read the streams.
 
         Raises ValueError where the received tokens go on beyond the generation's end.
         """
+        first, stream = self._make(request, None)
+        samples = [self._make(request.sample(index), first) for index in range(1, request.num_samples)]
+        begun = [(first, stream), *samples]
+        if first.is_finished:
+            first.deliver_end()
+        else:
+            self._loop.post(lambda: self._add(sequence for sequence, _ in begun))
+            self._wake_at(first.expiry.at)
+        return begun
+
+    def _make(self, request: Request, first_sample: Sequence | None) -> tuple[Sequence, TokenStream]:
         stream = TokenStream(capacity=self._capacity(request.output), on_drained=self._loop.wake)
         text = OutputText.of(request, self.model.tokenizer)
-        sequence = Sequence(request, text, stream, context_length=self.model.context_length)
-        if sequence.is_finished:
-            sequence.deliver_end()
-        else:
-            self._loop.post(lambda: self._step.add(sequence))
-            self._wake_at(sequence.expiry.at)
-        return sequence, stream
+        context_length = self.model.context_length
+        return Sequence(request, text, stream, context_length=context_length, first_sample=first_sample), stream
+
+    def _add(self, sequences: Iterable[Sequence]) -> None:
+        for sequence in sequences:
+            self._step.add(sequence)
 
     def cancel(self, sequence: Sequence) -> None:
         """Drop a sequence that nobody waits for; its blocks are free before the next step."""

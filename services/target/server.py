@@ -15,6 +15,7 @@ from services.engine.request import Request, SamplingParams, StopConditions
 from services.rpc.admission import Admission
 from services.rpc.engine_host import EngineHost
 from services.rpc.errors import EngineFailedError
+from services.rpc.limits import MAX_SAMPLES
 from services.rpc.served_model import ServedModel
 from services.rpc.server import RpcServer
 from services.rpc.server_config import ServerConfig
@@ -116,7 +117,7 @@ async def _warm_up(engine: TargetEngine) -> None:
     """Generate a few tokens, so that the first request finds memory touched and code paged in."""
     stops = StopConditions(max_tokens=min(_WARM_UP_TOKENS, engine.model.context_length - 1))
     sampling = SamplingParams(seed=0, temperature=0.0)
-    _, stream = engine.submit(Request(request_id="warm-up", prompt=(0,), sampling=sampling, stops=stops))
+    ((_, stream),) = engine.submit(Request(request_id="warm-up", prompt=(0,), sampling=sampling, stops=stops))
     async for event in stream:
         if isinstance(event, Failed):
             raise EngineFailedError(event.message)
@@ -134,4 +135,5 @@ def _served_model(engine: TargetEngine, name: str) -> ServedModel:
         grammars=engine.model.grammars,
         chat_template=ChatTemplate.from_folder(Path(checkpoint.folder)),
         fingerprint=engine.fingerprint,
+        max_samples=min(MAX_SAMPLES, engine.config.max_sequences),
     )

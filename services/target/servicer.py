@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -17,7 +17,7 @@ from outrider.v1.generation_pb2_grpc import GenerationServiceServicer
 from services.engine.events import Failed, Refused
 from services.engine.request import Request
 from services.engine.sequence import Sequence
-from services.engine.token_stream import TokenStream
+from services.engine.token_stream import TokenStream, interleaved
 from services.rpc.admission import Admission
 from services.rpc.convert.prompts import read_tokenize_input
 from services.rpc.convert.requests import GenerationRequest, read_request
@@ -37,6 +37,7 @@ from services.target.engine import TargetEngine
 logger = logging.getLogger(__name__)
 
 Responses = AsyncIterator[generation_pb2.StreamGenerateResponse]
+Begun = list[tuple[Sequence, TokenStream]]
 Context = aio.ServicerContext[Any, Any]
 _MARGIN_SECONDS = 0.1  # before a call's deadline, for the last messages to reach the client
 _MARGIN_FRACTION = 0.1  # of the call's time, where that is less
@@ -111,15 +112,18 @@ class GenerationServicer(GenerationServiceServicer):
         """Admit, read and submit one request; however the call ends, the engine drops what is left of it."""
         deadline = _deadline(context)
         model = self._model()
-        with self._admission:
+        with ExitStack() as places:
+            places.enter_context(self._admission.admit(1))
             request = await asyncio.to_thread(read_request, message, model, deadline=deadline)
+            places.enter_context(self._admission.admit(request.num_samples - 1))
             engine = self._require_serving().engine  # it may have gone while the prompt was encoded
-            sequence, stream = _submit(engine, request)
+            begun = _submit(engine, request)
             try:
-                yield _responses(sequence, stream, model, with_prompt=message.output.prompt_token_ids)
+                yield _responses(begun, model, with_prompt=message.output.prompt_token_ids)
             finally:
-                engine.cancel(sequence)
-                _log(sequence)
+                for sequence, _ in begun:
+                    engine.cancel(sequence)
+                    _log(sequence)
 
     def _require_serving(self) -> _Serving:
         if self._serving is None:
@@ -130,18 +134,23 @@ class GenerationServicer(GenerationServiceServicer):
         return self._require_serving().model
 
 
-async def _responses(sequence: Sequence, stream: TokenStream, model: ServedModel, *, with_prompt: bool) -> Responses:
-    request = sequence.request
+async def _responses(begun: Begun, model: ServedModel, *, with_prompt: bool) -> Responses:
+    requests = [sequence.request for sequence, _ in begun]
     has_started = False
-    async for event in stream:
+    async for sample, event in interleaved([stream for _, stream in begun]):
         if not has_started:  # only once the scheduler has taken it up is it known what is cached
-            yield write_started(request, model, num_cached=sequence.num_cached, with_prompt=with_prompt)
+            num_cached = begun[0][0].num_cached
+            for index, request in enumerate(requests):
+                started = write_started(request, model, num_cached=num_cached, with_prompt=with_prompt)
+                started.sample = index
+                yield started
             has_started = True
         if isinstance(event, Failed):
             raise UnavailableError(event.message)
         if isinstance(event, Refused):
             raise _bad_continuation(event.message)
-        for response in write_event(event, request, model.tokenizer):
+        for response in write_event(event, requests[sample], model.tokenizer):
+            response.sample = sample
             yield response
 
 
@@ -153,7 +162,7 @@ def _deadline(context: Context) -> float | None:
     return time.monotonic() + remaining - min(_MARGIN_SECONDS, _MARGIN_FRACTION * remaining)
 
 
-def _submit(engine: TargetEngine, request: Request) -> tuple[Sequence, TokenStream]:
+def _submit(engine: TargetEngine, request: Request) -> Begun:
     try:
         return engine.submit(request)
     except ValueError as error:
@@ -166,7 +175,7 @@ def _bad_continuation(problem: str) -> InvalidRequestError:
 
 
 def _log(sequence: Sequence) -> None:
-    """One line per request; prompts, seeds and texts stay out of it."""
+    """One line per sample; prompts, seeds and texts stay out of it."""
     timings = sequence.timings
     logger.info(
         "request %s: %s prompt + %s tokens (%s received, %s cached), %s, queued %.3f s, first token %.3f s, "

@@ -5,7 +5,7 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
-from services.engine.block_manager import BlockManager, BlockOwner
+from services.engine.block_manager import BlockManager
 
 _FORMAT = "<q"
 
@@ -31,14 +31,12 @@ class BlockGauge:
 
     def watch(self) -> None:
         """Follow every block manager of this process from now on; a service has one."""
-        BlockManager.grow = self._watched(BlockManager.grow)  # type: ignore[method-assign]
-        BlockManager.shrink = self._watched(BlockManager.shrink)  # type: ignore[method-assign]
+        for name in ("grow", "shrink", "release", "share", "reuse", "keep"):
+            setattr(BlockManager, name, self._watched(getattr(BlockManager, name)))
 
-    def _watched(
-        self, change: Callable[[BlockManager, BlockOwner, int], None]
-    ) -> Callable[[BlockManager, BlockOwner, int], None]:
-        def watched(blocks: BlockManager, sequence: BlockOwner, num_tokens: int) -> None:
-            change(blocks, sequence, num_tokens)
+    def _watched(self, change: Callable[..., None]) -> Callable[..., None]:
+        def watched(blocks: BlockManager, *arguments: object) -> None:
+            change(blocks, *arguments)
             self._memory[:] = struct.pack(_FORMAT, blocks.num_blocks - blocks.num_free)
 
         return watched

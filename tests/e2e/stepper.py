@@ -9,7 +9,7 @@ from services.engine.checkpoint import load_checkpoint
 from services.engine.events import Chunk, Event, Finished
 from services.engine.model_loader import load_decoder
 from services.engine.model_runner import ModelRunner
-from services.engine.native import BLOCK_SIZE, Device, isas
+from services.engine.native import BLOCK_SIZE, Device, Logits, isas
 from services.engine.output_text import OutputText
 from services.engine.predictor import Predictor
 from services.engine.request import (
@@ -21,7 +21,7 @@ from services.engine.request import (
     StopConditions,
 )
 from services.engine.sampler import Sampler
-from services.engine.scheduler import Scheduler, SchedulerConfig
+from services.engine.scheduler import ScheduledRows, Scheduler, SchedulerConfig
 from services.engine.sequence import Sequence
 from services.engine.token_stream import TokenStream
 from services.engine.tokenizer import Tokenizer
@@ -68,6 +68,17 @@ class Generation:
         return texts
 
 
+class CountingRunner(ModelRunner):
+    """Knows how many tokens it has computed, those of predictions left out."""
+
+    num_tokens = 0
+
+    def forward(self, scheduled: Tokens[ScheduledRows]) -> Logits:
+        """As the runner does."""
+        self.num_tokens += sum(rows.num_tokens for rows in scheduled)
+        return super().forward(scheduled)
+
+
 class Stepper:
     """Builds the engine's parts as the target does; needs a running event loop. Checks every block after every step."""
 
@@ -89,26 +100,33 @@ class Stepper:
         self.tokenizer = Tokenizer.from_folder(folder(model))
         self.vocab_size = checkpoint.config.vocab_size
         self._decoder = load_decoder(checkpoint, device, weights=weights, kv=kv, num_blocks=num_blocks)
-        self.blocks = BlockManager(num_blocks=num_blocks, block_size=BLOCK_SIZE, copy_block=self._decoder.copy_block)
+        self.blocks = BlockManager(num_blocks=num_blocks, block_size=BLOCK_SIZE, copy_block=self._copy_block)
         limits = SchedulerConfig(max_rows=_MAX_ROWS, prefill_chunk=prefill_chunk, max_sequences=16)
         self.scheduler = Scheduler(limits, self.blocks)
         self.most_sequences = 0
+        self.num_copies = 0
         self._stream_capacity = stream_capacity
-        runner = ModelRunner(self._decoder, max_rows=_MAX_ROWS, max_sequences=16, max_blocks=num_blocks)
+        self.runner = CountingRunner(self._decoder, max_rows=_MAX_ROWS, max_sequences=16, max_blocks=num_blocks)
         speculation = Speculation(predictors, vocab_size=self.vocab_size)
-        self._step = TargetStep(self.scheduler, runner, Sampler(device), speculation, max_rows=_MAX_ROWS)
+        self._step = TargetStep(self.scheduler, self.runner, Sampler(device), speculation, max_rows=_MAX_ROWS)
 
-    def submit(self, request: Request) -> Generation:
+    def submit(self, request: Request, first_sample: Sequence | None = None) -> Generation:
         """Begin a generation; raises ValueError where the received tokens go on beyond its end."""
         stream = TokenStream(capacity=self._stream_capacity, on_drained=_nothing)
         text = OutputText.of(request, self.tokenizer)
         context_length = self.blocks.num_blocks * BLOCK_SIZE
-        sequence = Sequence(request, text, stream, context_length=context_length)
+        sequence = Sequence(request, text, stream, context_length=context_length, first_sample=first_sample)
         if sequence.is_finished:
             sequence.deliver_end()
         else:
             self._step.add(sequence)
         return Generation(sequence, stream)
+
+    def submit_samples(self, request: Request) -> list[Generation]:
+        """Begin all samples of a request."""
+        first = self.submit(request)
+        further = range(1, request.num_samples)
+        return [first, *(self.submit(request.sample(index), first.sequence) for index in further)]
 
     def step(self) -> bool:
         """One pass; False if no sequence has work."""
@@ -149,6 +167,10 @@ class Stepper:
         generation.events.extend([event async for event in events])
         return Transcript.of_events(generation.events), generation
 
+    def _copy_block(self, source: int, target: int) -> None:
+        self.num_copies += 1
+        self._decoder.copy_block(source, target)
+
 
 def request(prompt: Tokens[int], **fields: Any) -> Request:
     """A request with everything recorded; keyword arguments go where the request keeps the field of that name."""
@@ -157,7 +179,7 @@ def request(prompt: Tokens[int], **fields: Any) -> Request:
         **dict.fromkeys(SamplingParams.__dataclass_fields__, "sampling"),
         **dict.fromkeys(StopConditions.__dataclass_fields__, "stops"),
     }
-    top_level = ("healing", "grammar", "received", "deadline", "request_id", "cache")
+    top_level = ("healing", "grammar", "received", "deadline", "request_id", "cache", "num_samples")
     top = {name: fields.pop(name) for name in top_level if name in fields}
     prompt_logprobs = fields.pop("prompt_logprobs", True)
     if predictions := fields.pop("num_predictions", 0):

@@ -148,6 +148,8 @@ BAD = {
         "speculation.num_predictions",
         "only with SPECULATION_MODE_ALWAYS",
     ),
+    "no samples": ({"num_samples": 0}, "num_samples", "is 0; allowed: at least 1, at most 16"),
+    "too many samples": ({"num_samples": 17}, "num_samples", "is 17; allowed: at least 1, at most 16"),
     "long salt": ({"cache": {"salt": "ä" * 65}}, "cache.salt", "has 130 bytes; allowed: at most 128 bytes"),
     "lookup with NEVER": (
         {"speculation": {"mode": 1, "lookup": True}},

@@ -7,10 +7,15 @@ import pytest
 
 from services.draft.engine import DraftEngine
 from services.engine.native import BLOCK_SIZE
+from services.engine.request import CachePolicy
 from services.engine.run_ahead import Stretch
+from services.rpc.convert.caching import read_cache
+from services.target.draft_client import _open
+from services.target.draft_messages import Open
 from tests.rpc.draft_link import SAMPLED, Link, RunningDraft, hello_of
 from tests.rpc.requests import Streamed, stream, stream_request
 from tests.server import RunningTarget, target_server
+from tests.unit.sequences import make_request, make_sequence
 
 SAMPLING = {"seed": 5, "temperature": 0.9}
 
@@ -51,6 +56,12 @@ def test_a_server_may_have_it_switched_off(model: Path) -> None:
     with target_server(model, prefix_cache=False) as target:
         assert [found(answer(target, ids(20))) for _ in range(2)] == [0, 0]
         target.assert_all_free()
+
+
+async def test_the_draft_gets_the_policy_of_the_request() -> None:
+    policy = CachePolicy(prefix=False, salt="mine")
+    opened = _open(Open(1, make_sequence(make_request(cache=policy))))
+    assert read_cache(opened.cache) == policy
 
 
 def watch(engine: DraftEngine, monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -49,6 +49,7 @@ def make_request(
     grammar: Grammar | None = None,
     speculation: SpeculationPolicy = AUTO,
     cache: CachePolicy = SHARED,
+    num_samples: int = 1,
     deadline: float | None = None,
     temperature: float = 0.0,
     max_tokens: int = 100,
@@ -82,16 +83,22 @@ def make_request(
         output=OutputOptions(pass_reports=pass_reports, prompt_logprobs=prompt_logprobs),
         speculation=speculation,
         cache=cache,
+        num_samples=num_samples,
         deadline=deadline,
     )
 
 
 def make_sequence(
-    request: Request, stream: TokenStream | None = None, *, capacity: int = 1 << 20, context_length: int = 1 << 20
+    request: Request,
+    stream: TokenStream | None = None,
+    *,
+    capacity: int = 1 << 20,
+    context_length: int = 1 << 20,
+    first_sample: Sequence | None = None,
 ) -> Sequence:
     """Return the sequence of a request, whose events go to `stream`; needs a running event loop."""
-    text = OutputText.of(request, byte_tokenizer())
-    return Sequence(request, text, stream or make_stream(capacity), context_length=context_length)
+    text, stream = OutputText.of(request, byte_tokenizer()), stream or make_stream(capacity)
+    return Sequence(request, text, stream, context_length=context_length, first_sample=first_sample)
 
 
 def make_stream(capacity: int = 1 << 20) -> TokenStream:

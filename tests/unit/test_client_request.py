@@ -69,6 +69,7 @@ OPTIONS = [
     ("add_special_tokens", False, {"prompt": {"text": "p", "add_special_tokens": False}}),
     ("heal", True, {"prompt": {"text": "p", "heal": True}}),
     ("request_id", "", {"request_id": ""}),
+    ("num_samples", 4, {"num_samples": 4}),
 ]
 
 
@@ -88,7 +89,7 @@ def test_every_option_is_tested_and_every_field_has_an_option() -> None:
         common_pb2.Grammar,
     )
     fields = sum(len(part.DESCRIPTOR.fields) for part in parts)
-    assert fields - 1 == len(GenerateOptions.__annotations__) - 3  # not prompt_token_ids; not of these parts
+    assert fields - 1 == len(GenerateOptions.__annotations__) - 4  # not prompt_token_ids; not of these parts
 
 
 @pytest.mark.parametrize("prompt", [[5, 6], (5, 6), np.array([5, 6], dtype=np.int64), [np.int32(5), 6]], ids=repr)

@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import pytest
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -251,3 +252,4 @@ class Life(RuleBasedStateMachine):
 
 
 TestLife = Life.TestCase
+TestLife.settings = settings(max_examples=80, stateful_step_count=40, deadline=None, derandomize=True, database=None)

@@ -43,6 +43,7 @@ def served_model(*, vocab_size: int) -> ServedModel:
         grammars=GrammarCompiler(tokenizer, vocab_size=vocab_size),
         chat_template=ChatTemplate.from_folder(checkpoint.folder),
         fingerprint=FINGERPRINT,
+        max_samples=16,
     )
 
 

@@ -4,39 +4,9 @@ import time
 
 import pytest
 
-from services.engine.block_manager import BlockManager
-from services.engine.scheduler import ScheduledRows, Scheduler, SchedulerConfig
 from services.engine.sequence import Sequence
+from tests.unit.scheduling import add, make_scheduler, shape, step
 from tests.unit.sequences import make_request, make_sequence, make_stream, records_of
-
-BLOCK_SIZE = 4
-
-
-def make_scheduler(
-    *, max_rows: int = 32, prefill_chunk: int = 16, max_sequences: int = 4, num_blocks: int = 64
-) -> Scheduler:
-    config = SchedulerConfig(max_rows=max_rows, prefill_chunk=prefill_chunk, max_sequences=max_sequences)
-    return Scheduler(config, BlockManager(num_blocks=num_blocks, block_size=BLOCK_SIZE))
-
-
-def add(scheduler: Scheduler, *prompt_lengths: int, capacity: int = 1 << 20) -> list[Sequence]:
-    """Add sequences with prompts of these lengths, in the order of their arrival."""
-    added = [make_sequence(make_request(b"x" * length), capacity=capacity) for length in prompt_lengths]
-    for sequence in added:
-        scheduler.add(sequence)
-    return added
-
-
-def step(scheduler: Scheduler) -> list[ScheduledRows]:
-    """One pass, in which each row that draws gets a token."""
-    batch = scheduler.schedule()
-    for rows in batch:
-        scheduler.settle(rows, rows.sequence.commit(records_of(b"y")) if rows.draws else 0)
-    return batch
-
-
-def shape(batch: list[ScheduledRows]) -> list[tuple[Sequence, int]]:
-    return [(rows.sequence, rows.num_rows) for rows in batch]
 
 
 async def pause(sequence: Sequence) -> None:
@@ -124,48 +94,6 @@ async def test_a_preempted_sequence_goes_before_those_that_came_later():
     assert scheduler.waiting == [young, late]  # a block is free, but the late one, for whom it would do, waits its turn
     scheduler.remove(old)
     assert shape(scheduler.schedule()) == [(young, 1), (late, 1)]  # what the young one had computed is still there
-
-
-async def test_a_sequence_begins_behind_what_is_cached_of_it():
-    scheduler = make_scheduler()
-    (first,) = add(scheduler, 9)
-    step(scheduler)
-    again, longer = add(scheduler, 9, 30)
-    other = make_sequence(make_request(b"xxxxyyyyz"))
-    scheduler.add(other)
-    assert shape(scheduler.schedule()) == [(first, 1), (again, 1), (longer, 16), (other, 5)]
-    assert [sequence.num_cached for sequence in (first, again, longer, other)] == [0, 8, 8, 4]
-
-
-async def test_what_is_cached_is_found_as_long_as_there_are_empty_blocks():
-    scheduler = make_scheduler(num_blocks=6, max_sequences=1)
-    (first,) = add(scheduler, 12)  # three blocks, and a fourth for what it draws
-    step(scheduler)
-    scheduler.remove(first)
-    others = [
-        make_sequence(make_request(bytes([letter]) * 7)) for letter in b"abc"
-    ]  # two blocks each, of which one stays
-    for sequence in others:
-        scheduler.add(sequence)
-        step(scheduler)
-        scheduler.remove(sequence)
-    (again,) = add(scheduler, 12)
-    scheduler.schedule()
-    assert again.num_cached == 8  # its last block has gone, the first ones are there
-
-
-async def test_a_sequence_that_finds_no_room_leaves_its_cached_blocks_as_they_were():
-    scheduler = make_scheduler(num_blocks=6)
-    (first,) = add(scheduler, 12)
-    other = make_sequence(make_request(b"zzzzz"))
-    scheduler.add(other)
-    step(scheduler)
-    (late,) = add(scheduler, 17)  # the first one's three blocks would do, but there is no room for two more
-    assert shape(scheduler.schedule()) == [(first, 1), (other, 1)]
-    assert (late.blocks, late.num_computed, late.num_cached) == ([], 0, 0)
-    scheduler.remove(first)
-    scheduler.remove(other)
-    assert shape(scheduler.schedule()) == [(late, 5)]
 
 
 async def test_a_paused_sequence_is_left_out_and_keeps_its_blocks():

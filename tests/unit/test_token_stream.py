@@ -16,7 +16,7 @@ from services.engine.events import (
     SpeculationStats,
     Timings,
 )
-from services.engine.token_stream import TokenStream
+from services.engine.token_stream import TokenStream, interleaved
 from tests.unit.sequences import make_stream, records_of
 
 FINISHED = Finished(
@@ -166,3 +166,37 @@ async def test_a_producer_that_heeds_the_bound_delivers_everything(capacity):
     assert "".join(part.text for part in chunks) == text
     assert [record for part in chunks for record in part.records] == records_of(text.encode())
     assert max(len(part.records) for part in chunks) <= capacity + 2
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+async def test_interleaved_streams_give_all_events_each_in_its_order(count):
+    streams = [make_stream() for _ in range(count)]
+    events = [Progress(1, 2), chunk("a"), FINISHED]
+    got: list = []
+
+    async def collect() -> None:
+        async for index, event in interleaved(streams):
+            got.append((index, event))
+
+    reading = asyncio.create_task(collect())
+    for event in events:
+        for stream in reversed(streams):
+            stream.put(event)
+        while len(got) < count * (events.index(event) + 1):
+            await asyncio.sleep(0)
+    await reading
+    assert all([event for at, event in got if at == index] == events for index in range(count))
+    assert [index for index, _ in got] != sorted(index for index, _ in got) or count == 1
+
+
+async def test_whoever_leaves_interleaved_streams_leaves_what_has_not_been_read():
+    streams = [make_stream(capacity=1) for _ in range(3)]
+    for stream in streams:
+        stream.put(chunk("a"))
+    events = interleaved(streams)
+    index, _ = await anext(events)
+    for stream in streams:
+        stream.put(FINISHED)
+    await events.aclose()
+    assert not streams[index].is_full
+    assert asyncio.all_tasks() == {asyncio.current_task()}

@@ -2,6 +2,7 @@
 
 import asyncio
 from random import Random
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -50,11 +51,11 @@ class RandomPredictor(SilentPredictor):
 class Client:
     """One request and what has been read of its answer so far."""
 
-    def __init__(self, request: Request, random: Random, *, capacity: int, context_length: int) -> None:
+    def __init__(self, request: Request, random: Random, *, capacity: int, **sequence: Any) -> None:
         self.speed = random.choice([0.05, 0.5, 1.0])
         self.impatience = random.choice([0.0, 0.0, 0.02])
         self.stream = make_stream(capacity)
-        self.sequence = make_sequence(request, self.stream, context_length=context_length)
+        self.sequence = make_sequence(request, self.stream, **sequence)
         self.events: list[Event] = []
         self.is_cancelled = False
         self._reader = aiter(self.stream)
@@ -93,7 +94,7 @@ class Target:
         self.scheduler = Scheduler(limits, self.blocks)
         self.model = ToyModel(self.blocks)
         self.predictor = RandomPredictor(random)
-        self.num_pauses = 0
+        self.num_pauses = self.num_copies = 0
         self.lookup, *_ = predictors = with_lookup(self.predictor)
         speculation = Speculation(predictors, vocab_size=VOCAB_SIZE)
         self.driver = TargetStep(self.scheduler, self.model, Sampler(DEVICE), speculation, max_rows=limits.max_rows)
@@ -119,6 +120,7 @@ class Target:
             assert len(sequence.blocks) <= self.blocks.blocks_for(len(sequence.tokens))
 
     def _copy_block(self, source: int, target: int) -> None:
+        self.num_copies += 1
         self.model.copy_block(source, target)
 
     def _check_batch(self) -> None:
@@ -163,11 +165,21 @@ async def serve(target: Target, clients: list[Client], random: Random) -> None:
 async def make_client(options: dict, random: Random, *, capacity: int, context_length: int) -> Client:
     """Return a client; `cut` of the tokens of its answer have reached it before."""
     cut = options.pop("cut")
+    if options.get("num_samples", 1) > 1:
+        cut = 0  # several samples are not continued
     prompt = options.pop("prompt")[: context_length - 1]
     options["healing"] = options.get("healing") if len(prompt) > 1 else None  # as `plan_healing` has it
     whole = await generate_alone(make_request(prompt, **options), context_length=context_length)
     request = make_request(prompt, received=whole.ids[: min(cut, len(whole.ids) - 1)], **options)
     return Client(request, random, capacity=capacity, context_length=context_length)
+
+
+def further_samples(client: Client, random: Random, *, capacity: int, context_length: int) -> list[Client]:
+    """The clients of a request's other samples."""
+    first = client.sequence
+    samples = [first.request.sample(index) for index in range(1, first.request.num_samples)]
+    options = {"capacity": capacity, "context_length": context_length, "first_sample": first}
+    return [Client(sample, random, **options) for sample in samples]
 
 
 async def run_workload(
@@ -180,6 +192,8 @@ async def run_workload(
     clients = [
         await make_client({**options}, random, capacity=capacity, context_length=context_length) for options in requests
     ]
+    for client in [*clients]:  # the last comes first
+        clients[:0] = further_samples(client, random, capacity=capacity, context_length=context_length)
     await serve(target, clients, random)
     for client in clients:
         check_answer(client, await generate_alone(client.sequence.request, context_length=context_length))
@@ -223,6 +237,7 @@ REQUESTS = st.fixed_dictionaries(
         "include_stop": st.booleans(),
         "loop": st.sampled_from([None, None, Loop(window=2, repetitions=2)]),
         "cache": st.sampled_from([CachePolicy(), CachePolicy(), CachePolicy(salt="x"), CachePolicy(prefix=False)]),
+        "num_samples": st.sampled_from([1, 1, 1, 2, 3]),
         "healing": st.sampled_from([None, None, HEALING]),
         "prompt_logprobs": st.booleans(),
         "cut": st.integers(0, 6),
@@ -257,12 +272,15 @@ def test_the_workloads_do_what_they_are_meant_to():
     policy = SpeculationPolicy(mode=SpeculationMode.ALWAYS, num_predictions=4)
     options = {"max_tokens": 24, "stop_strings": [], "cut": 2, "speculation": policy}
     requests = [{"prompt": b"the same" + bytes([i]) * 4, **options} for i in range(12)]
+    for request in requests[:4]:
+        request["num_samples"] = 2
     limits = SchedulerConfig(max_rows=12, prefill_chunk=5, max_sequences=4)
     target, clients = asyncio.run(run_workload(limits, 14, 4, requests, seed=1))
     ends = [client.events[-1] for client in clients if not client.is_cancelled]
     assert target.scheduler.num_preemptions > 0
     assert target.num_pauses > 0
     assert any(end.cached_tokens for end in ends)
+    assert target.num_copies > 0
     assert any(client.is_cancelled for client in clients)
     assert sum(sum(end.speculation.offered) for end in ends) > sum(sum(end.speculation.accepted) for end in ends) > 0
 

@@ -11,7 +11,6 @@ import grpc.aio
 from outrider.async_stream import AsyncStream
 from outrider.channel import ChannelOption, channel_options
 from outrider.errors import as_error
-from outrider.generation import Generation
 from outrider.pool import Pool
 from outrider.request import (
     Conversation,
@@ -23,6 +22,7 @@ from outrider.request import (
 )
 from outrider.response import parse_decoding, parse_encoding, parse_model_info
 from outrider.retry import RetryPolicy
+from outrider.samples import new_generation
 from outrider.types import Decoding, Encoding, ModelInfo, Result
 from outrider.v1.generation_pb2 import GetModelInfoRequest
 from outrider.v1.generation_pb2_grpc import GenerationServiceStub
@@ -87,7 +87,7 @@ class AsyncClient:
         Raises TypeError and InvalidArgument at once for what cannot even be sent.
         """
         request = build_stream_request(prompt, options)
-        return AsyncStream(self._pool, Generation(request, self._pool.attempts(timeout)))
+        return AsyncStream(self._pool, new_generation(request, self._pool.attempts(timeout)))
 
     async def generate(
         self, prompt: Prompt, *, timeout: float | None = None, **options: Unpack[GenerateOptions]

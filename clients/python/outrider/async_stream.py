@@ -11,6 +11,7 @@ from outrider.base_stream import BaseStream
 from outrider.errors import OutriderError, as_error
 from outrider.generation import Generation
 from outrider.pool import Pool
+from outrider.samples import Samples
 from outrider.types import Chunk
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ class AsyncStream(BaseStream["GenerationServiceAsyncStub"]):
     again unnoticed. Iterating raises OutriderError, with what was `received` until then.
     """
 
-    def __init__(self, pool: "Pool[GenerationServiceAsyncStub]", generation: Generation) -> None:
+    def __init__(self, pool: "Pool[GenerationServiceAsyncStub]", generation: Generation | Samples) -> None:
         self._cancelled = asyncio.Event()
         super().__init__(pool, generation, self._cancelled)
 

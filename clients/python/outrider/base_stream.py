@@ -10,6 +10,7 @@ import grpc.aio
 from outrider.errors import OutriderError
 from outrider.generation import Generation
 from outrider.pool import Pool
+from outrider.samples import Samples
 from outrider.types import Prefill, Received, Result, Started
 
 Stub = TypeVar("Stub")
@@ -19,7 +20,7 @@ class BaseStream(Generic[Stub]):
     """One generation, the servers that may go on with it, and whether it is still wanted."""
 
     def __init__(
-        self, pool: Pool[Stub], generation: Generation, cancel_requested: threading.Event | asyncio.Event
+        self, pool: Pool[Stub], generation: Generation | Samples, cancel_requested: threading.Event | asyncio.Event
     ) -> None:
         self._pool = pool
         self._generation = generation

@@ -9,7 +9,6 @@ import grpc
 
 from outrider.channel import ChannelOption, channel_options
 from outrider.errors import as_error
-from outrider.generation import Generation
 from outrider.pool import Pool
 from outrider.request import (
     Conversation,
@@ -21,6 +20,7 @@ from outrider.request import (
 )
 from outrider.response import parse_decoding, parse_encoding, parse_model_info
 from outrider.retry import RetryPolicy
+from outrider.samples import new_generation
 from outrider.stream import Stream
 from outrider.types import Decoding, Encoding, ModelInfo, Result
 from outrider.v1.generation_pb2 import GetModelInfoRequest
@@ -81,7 +81,7 @@ class Client:
         Raises TypeError and InvalidArgument at once for what cannot even be sent.
         """
         request = build_stream_request(prompt, options)
-        return Stream(self._pool, Generation(request, self._pool.attempts(timeout)))
+        return Stream(self._pool, new_generation(request, self._pool.attempts(timeout)))
 
     def generate(self, prompt: Prompt, *, timeout: float | None = None, **options: Unpack[GenerateOptions]) -> Result:
         """Continue a prompt and return the whole. It is streamed underneath, so that nothing is lost with a server."""

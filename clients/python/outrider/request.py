@@ -83,6 +83,9 @@ class GenerateOptions(TypedDict, total=False):
     heal: bool | None
     """Whether the prompt's last token may be drawn anew, as one that begins with the same bytes."""
     request_id: str | None
+    num_samples: int | None
+    """Answers to the one prompt. `Chunk.sample` says whose a chunk is; the result is that of sample 0, which has the
+    others in `Result.further_samples`."""
 
 
 _FIELDS = {
@@ -126,6 +129,7 @@ _FIELDS = {
     "add_special_tokens": "prompt.add_special_tokens",
     "heal": "prompt.heal",
     "request_id": "request_id",
+    "num_samples": "num_samples",
 }
 _GRAMMARS = ("json_schema", "regex", "lark", "choice")
 _MODES = {

@@ -11,6 +11,7 @@ from outrider.base_stream import BaseStream
 from outrider.errors import OutriderError, as_error
 from outrider.generation import Generation
 from outrider.pool import Pool
+from outrider.samples import Samples
 from outrider.types import Chunk
 from outrider.v1.generation_pb2_grpc import GenerationServiceStub
 
@@ -23,7 +24,7 @@ class Stream(BaseStream[GenerationServiceStub]):
     Iterating raises OutriderError, with what was `received` until then.
     """
 
-    def __init__(self, pool: Pool[GenerationServiceStub], generation: Generation) -> None:
+    def __init__(self, pool: Pool[GenerationServiceStub], generation: Generation | Samples) -> None:
         self._cancelled = threading.Event()
         super().__init__(pool, generation, self._cancelled)
 

@@ -83,6 +83,8 @@ class Chunk:
     """One per pass that gave these tokens, if asked for."""
     suppressed: tuple[Suppressed, ...] = ()
     """What these tokens took the place of."""
+    sample: int = 0
+    """Which of several samples it belongs to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +184,8 @@ class Received:
     token_ids: tuple[int, ...]
     tokens: tuple[Token, ...]
     prompt_records: tuple[Token, ...]
+    further_samples: "tuple[Received, ...]" = ()
+    """Of several samples all but the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +212,8 @@ class Result:
     """What was taken back because of `banned_strings`."""
     resumed: int
     """How many times the generation was interrupted and taken up again."""
+    further_samples: "tuple[Result, ...]" = ()
+    """Of several samples all but the first."""
 
 
 @dataclass(frozen=True, slots=True)

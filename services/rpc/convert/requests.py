@@ -71,6 +71,7 @@ def read_request(message: GenerationRequest, model: ServedModel, *, deadline: fl
         output=read_output(message.output, model, found, is_whole=isinstance(message, generation_pb2.GenerateRequest)),
         speculation=_read_speculation(message.speculation, found),
         cache=read_cache(message.cache),
+        num_samples=_read_num_samples(message, model, found),
         deadline=deadline,
     )
     found.raise_if_any()
@@ -90,6 +91,16 @@ def _read_continuation(message: GenerationRequest, model: ServedModel, found: Vi
     ids = tuple(message.continue_from.token_ids)
     found.check_token_ids("continue_from.token_ids", ids, model.config.vocab_size)
     return ids
+
+
+def _read_num_samples(message: GenerationRequest, model: ServedModel, found: Violations) -> int:
+    if not message.HasField("num_samples"):
+        return 1
+    if message.num_samples > 1 and message.HasField("continue_from"):
+        allowed = "1 with continue_from: an interrupted sample is continued as a request of its own"
+        found.add("num_samples", f"is {message.num_samples}", allowed)
+    found.check_number("num_samples", message.num_samples, Range(minimum=1, maximum=model.max_samples))
+    return message.num_samples
 
 
 def _read_healing(message: common_pb2.Prompt, prompt: tuple[int, ...], model: ServedModel) -> Healing | None:

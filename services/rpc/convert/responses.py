@@ -1,5 +1,6 @@
 """Responses: from what the engine tells to messages."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 
@@ -69,7 +70,16 @@ def write_event(
 
 
 def write_whole(responses: Iterable[generation_pb2.StreamGenerateResponse]) -> generation_pb2.GenerateResponse:
-    """A whole generation in one message."""
+    """A whole generation in one message, or all samples."""
+    by_sample: dict[int, list[generation_pb2.StreamGenerateResponse]] = defaultdict(list)
+    for response in responses:
+        by_sample[response.sample].append(response)
+    whole, *further = (_write_sample(by_sample[index]) for index in range(len(by_sample)))
+    whole.further_samples.extend(further)
+    return whole
+
+
+def _write_sample(responses: Iterable[generation_pb2.StreamGenerateResponse]) -> generation_pb2.GenerateResponse:
     whole = generation_pb2.GenerateResponse()
     texts: list[str] = []
     for response in responses:

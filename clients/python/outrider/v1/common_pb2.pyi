@@ -1078,7 +1078,9 @@ class Usage(_message.Message):
     completion_tokens: _builtins.int
     """Tokens generated, those of `Continuation` and the one that ended the generation included."""
     cached_tokens: _builtins.int
-    """Tokens of the prompt, and of `Continuation`, whose keys and values were found in the prefix cache."""
+    """Tokens of the prompt, and of `Continuation`, whose keys and values were found in the prefix cache, or were computed
+    for another sample.
+    """
     def __init__(
         self,
         *,

@@ -33,9 +33,16 @@ class StreamGenerateRequest(_message.Message):
     CONTINUE_FROM_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     GRAMMAR_FIELD_NUMBER: _builtins.int
+    NUM_SAMPLES_FIELD_NUMBER: _builtins.int
     CACHE_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """A name for the request in logs and answers. Default: one that the server makes."""
+    num_samples: _builtins.int
+    """Answers to give to the one prompt, which is computed once. Sample 0 is the answer to the same request without this
+    field; sample i that to a request with a seed derived from this one's and i, which its `Started` names. From 1 to
+    16, and no more than the sequences that the server runs at once; 1 with `continue_from`: an interrupted sample is
+    continued as a request of its own. Default: 1.
+    """
     @_builtins.property
     def prompt(self) -> _common_pb2.Prompt:
         """What to continue. Required."""
@@ -79,14 +86,20 @@ class StreamGenerateRequest(_message.Message):
         continue_from: _common_pb2.Continuation | None = ...,
         request_id: _builtins.str | None = ...,
         grammar: _common_pb2.Grammar | None = ...,
+        num_samples: _builtins.int | None = ...,
         cache: _common_pb2.CachePolicy | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_request_id", b"_request_id", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "output", b"output", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_num_samples", b"_num_samples", "_request_id", b"_request_id", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "num_samples", b"num_samples", "output", b"output", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_request_id", b"_request_id", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "output", b"output", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_num_samples", b"_num_samples", "_request_id", b"_request_id", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "num_samples", b"num_samples", "output", b"output", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__num_samples: _TypeAlias = _typing.Literal["num_samples"]  # noqa: Y015
+    _WhichOneofArgType__num_samples: _TypeAlias = _typing.Literal["_num_samples", b"_num_samples"]  # noqa: Y015
     _WhichOneofReturnType__request_id: _TypeAlias = _typing.Literal["request_id"]  # noqa: Y015
     _WhichOneofArgType__request_id: _TypeAlias = _typing.Literal["_request_id", b"_request_id"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__num_samples) -> _WhichOneofReturnType__num_samples | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__request_id) -> _WhichOneofReturnType__request_id | None: ...
 
 Global___StreamGenerateRequest: _TypeAlias = StreamGenerateRequest  # noqa: Y015
@@ -94,7 +107,7 @@ Global___StreamGenerateRequest: _TypeAlias = StreamGenerateRequest  # noqa: Y015
 @_typing.final
 class StreamGenerateResponse(_message.Message):
     """One event of a generation: first `started`, then any number of `prefill`, then any number of `chunk`, last
-    `finished`.
+    `finished`. Of several samples, the `started` of all come first, in order; then the events of all come as they happen.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -103,6 +116,9 @@ class StreamGenerateResponse(_message.Message):
     PREFILL_FIELD_NUMBER: _builtins.int
     CHUNK_FIELD_NUMBER: _builtins.int
     FINISHED_FIELD_NUMBER: _builtins.int
+    SAMPLE_FIELD_NUMBER: _builtins.int
+    sample: _builtins.int
+    """The sample that it happened to."""
     @_builtins.property
     def started(self) -> Global___Started:
         """The request has its place: with the first that is known of it, so that a request that waits is not heard of."""
@@ -117,7 +133,7 @@ class StreamGenerateResponse(_message.Message):
 
     @_builtins.property
     def finished(self) -> Global___Finished:
-        """The generation has ended. Nothing follows."""
+        """The generation has ended. Nothing of it follows."""
 
     def __init__(
         self,
@@ -126,10 +142,11 @@ class StreamGenerateResponse(_message.Message):
         prefill: Global___Prefill | None = ...,
         chunk: Global___Chunk | None = ...,
         finished: Global___Finished | None = ...,
+        sample: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["chunk", b"chunk", "event", b"event", "finished", b"finished", "prefill", b"prefill", "started", b"started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk", b"chunk", "event", b"event", "finished", b"finished", "prefill", b"prefill", "started", b"started"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chunk", b"chunk", "event", b"event", "finished", b"finished", "prefill", b"prefill", "sample", b"sample", "started", b"started"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["started", "prefill", "chunk", "finished"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
@@ -157,7 +174,7 @@ class Started(_message.Message):
     prompt_tokens: _builtins.int
     """The number of these ids."""
     cached_tokens: _builtins.int
-    """As `Usage.cached_tokens`."""
+    """As `Usage.cached_tokens`, of sample 0."""
     model: _builtins.str
     """The model that answers."""
     fingerprint: _builtins.str
@@ -355,9 +372,16 @@ class GenerateRequest(_message.Message):
     CONTINUE_FROM_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     GRAMMAR_FIELD_NUMBER: _builtins.int
+    NUM_SAMPLES_FIELD_NUMBER: _builtins.int
     CACHE_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """A name for the request in logs and answers. Default: one that the server makes."""
+    num_samples: _builtins.int
+    """Answers to give to the one prompt, which is computed once. Sample 0 is the answer to the same request without this
+    field; sample i that to a request with a seed derived from this one's and i, which its `Started` names. From 1 to
+    16, and no more than the sequences that the server runs at once; 1 with `continue_from`: an interrupted sample is
+    continued as a request of its own. Default: 1.
+    """
     @_builtins.property
     def prompt(self) -> _common_pb2.Prompt:
         """What to continue. Required."""
@@ -401,14 +425,20 @@ class GenerateRequest(_message.Message):
         continue_from: _common_pb2.Continuation | None = ...,
         request_id: _builtins.str | None = ...,
         grammar: _common_pb2.Grammar | None = ...,
+        num_samples: _builtins.int | None = ...,
         cache: _common_pb2.CachePolicy | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_request_id", b"_request_id", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "output", b"output", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_num_samples", b"_num_samples", "_request_id", b"_request_id", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "num_samples", b"num_samples", "output", b"output", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_request_id", b"_request_id", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "output", b"output", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_num_samples", b"_num_samples", "_request_id", b"_request_id", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "num_samples", b"num_samples", "output", b"output", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__num_samples: _TypeAlias = _typing.Literal["num_samples"]  # noqa: Y015
+    _WhichOneofArgType__num_samples: _TypeAlias = _typing.Literal["_num_samples", b"_num_samples"]  # noqa: Y015
     _WhichOneofReturnType__request_id: _TypeAlias = _typing.Literal["request_id"]  # noqa: Y015
     _WhichOneofArgType__request_id: _TypeAlias = _typing.Literal["_request_id", b"_request_id"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__num_samples) -> _WhichOneofReturnType__num_samples | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__request_id) -> _WhichOneofReturnType__request_id | None: ...
 
 Global___GenerateRequest: _TypeAlias = GenerateRequest  # noqa: Y015
@@ -427,6 +457,7 @@ class GenerateResponse(_message.Message):
     PASS_REPORTS_FIELD_NUMBER: _builtins.int
     PROMPT_RECORDS_FIELD_NUMBER: _builtins.int
     SUPPRESSED_FIELD_NUMBER: _builtins.int
+    FURTHER_SAMPLES_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """The whole text: that of all chunks and of `finished`."""
     @_builtins.property
@@ -457,6 +488,10 @@ class GenerateResponse(_message.Message):
     def suppressed(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Suppressed]:
         """What was suppressed before the tokens of all chunks."""
 
+    @_builtins.property
+    def further_samples(self) -> _containers.RepeatedCompositeFieldContainer[Global___GenerateResponse]:
+        """Of several samples all but the first, which the fields above hold: entry i is sample i + 1."""
+
     def __init__(
         self,
         *,
@@ -468,10 +503,11 @@ class GenerateResponse(_message.Message):
         pass_reports: _abc.Iterable[_common_pb2.PassReport] | None = ...,
         prompt_records: _abc.Iterable[_common_pb2.TokenRecord] | None = ...,
         suppressed: _abc.Iterable[_common_pb2.Suppressed] | None = ...,
+        further_samples: _abc.Iterable[Global___GenerateResponse] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "started", b"started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "pass_reports", b"pass_reports", "prompt_records", b"prompt_records", "records", b"records", "started", b"started", "suppressed", b"suppressed", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "further_samples", b"further_samples", "pass_reports", b"pass_reports", "prompt_records", b"prompt_records", "records", b"records", "started", b"started", "suppressed", b"suppressed", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,106 @@
+"""Samples: whatever breaks, every sample goes on with its own bytes, and none is lost."""
+
+from collections.abc import Iterator
+from itertools import chain, zip_longest
+
+import grpc
+import pytest
+
+import outrider
+from tests.client_drivers import PROMPT, Collect, collect_sync, with_both_clients
+from tests.scripted_server import DRAWN_SEED, Event, Fault, Request, ScriptedServer, ScriptedServicer, answer, text_of
+
+NUM_SAMPLES = 3
+ANSWERS = [answer(list(PROMPT.encode()), DRAWN_SEED + index) for index in range(NUM_SAMPLES)]
+
+
+class SamplesServicer(ScriptedServicer):
+    """Gives several samples in turn; a fault comes behind so many of all their events."""
+
+    def StreamGenerate(self, request: Request, context: grpc.ServicerContext) -> Iterator[Event]:  # noqa: N802
+        if request.num_samples <= 1:
+            yield from super().StreamGenerate(request, context)
+            return
+        self.requests.append(request)
+        fault = self._next_fault()
+        if fault and fault.at == "arrival":
+            self._strike(fault, context)
+            return
+        for count, event in enumerate(self._interleaved(request, context)):
+            if fault and fault.at == count:
+                self._strike(fault, context)
+                return
+            yield event
+
+    def _interleaved(self, request: Request, context: grpc.ServicerContext) -> Iterator[Event]:
+        streams = []
+        for index in range(request.num_samples):
+            alone = Request()
+            alone.CopyFrom(request)
+            seed = request.sampling.seed if request.sampling.HasField("seed") else DRAWN_SEED
+            alone.sampling.seed = seed + index
+            sample = ScriptedServicer((), self._fingerprint, self._tokens_per_chunk)
+            events = list(sample.StreamGenerate(alone, context))
+            for event in events:
+                event.sample = index
+            streams.append(events)
+        return (event for event in chain.from_iterable(zip_longest(*streams)) if event is not None)
+
+
+def serve(*faults: Fault) -> ScriptedServer:
+    return ScriptedServer(*faults, servicer_type=SamplesServicer)
+
+
+def check(chunks: list[outrider.Chunk], result: outrider.Result) -> None:
+    samples = [result, *result.further_samples]
+    assert [list(sample.token_ids) for sample in samples] == ANSWERS
+    for index, sample in enumerate(samples):
+        mine = [chunk for chunk in chunks if chunk.sample == index]
+        assert [token_id for chunk in mine for token_id in chunk.token_ids] == ANSWERS[index]
+        assert "".join(chunk.text for chunk in mine) == sample.text == text_of(ANSWERS[index], is_whole=True)
+        assert sample.started.seed == DRAWN_SEED + index
+
+
+@with_both_clients
+def test_all_samples_come_over_one_call(collect: Collect) -> None:
+    with serve() as server:
+        chunks, result = collect(server.address, num_samples=NUM_SAMPLES)
+        check(chunks, result)
+        assert len(server.requests) == 1
+    assert len({chunk.sample for chunk in chunks[:NUM_SAMPLES]}) == NUM_SAMPLES
+
+
+NUM_EVENTS = sum(3 + -(-len(ids) // 3) for ids in ANSWERS)
+
+
+@pytest.mark.parametrize("cut", range(1, NUM_EVENTS))
+def test_after_any_event_every_sample_goes_on(cut: int) -> None:
+    with serve(Fault(at=cut), Fault(at=2)) as server:
+        check(*collect_sync(server.address, num_samples=NUM_SAMPLES))
+        first, *others = server.requests
+        for other in others:
+            assert (other.num_samples, other.HasField("continue_from")) in ((NUM_SAMPLES, False), (0, True))
+        assert all(other.sampling.HasField("seed") for other in others)
+        assert not first.sampling.HasField("seed")
+
+
+@with_both_clients
+def test_both_clients_continue_what_has_not_ended(collect: Collect) -> None:
+    with serve(Fault(at=NUM_EVENTS - 2)) as server:
+        check(*collect(server.address, num_samples=NUM_SAMPLES))
+        assert [request.sampling.seed for request in server.requests[1:]] == [DRAWN_SEED + 1, DRAWN_SEED + 2]
+
+
+def test_an_error_has_what_was_received_of_all() -> None:
+    with serve(Fault(at=14)) as server, pytest.raises(outrider.Unavailable) as failure:
+        collect_sync(server.address, num_samples=NUM_SAMPLES, max_retries=0)
+    received = failure.value.received
+    assert received is not None
+    for sample, ids in zip([received, *received.further_samples], ANSWERS, strict=True):
+        assert 0 < len(sample.token_ids) < len(ids)
+        assert list(sample.token_ids) == ids[: len(sample.token_ids)]
+
+
+def test_more_samples_than_any_server_gives_cost_the_client_nothing() -> None:
+    with serve(Fault("arrival", grpc.StatusCode.INVALID_ARGUMENT)) as server, pytest.raises(outrider.InvalidArgument):
+        collect_sync(server.address, num_samples=2**31 - 1)
