@@ -75,7 +75,7 @@ class Drafter:
         if position + len(token_ids) > self._config.context_length:
             self._release(link, sequence_id, ReleaseReason.TOO_LONG)
             return
-        if any(token_id >= self._config.vocab_size for token_id in token_ids):
+        if not sequence.has_tokens(token_ids, self._config.vocab_size):
             self._release(link, sequence_id, ReleaseReason.REFUSED)
             return
         try:
@@ -84,6 +84,8 @@ class Drafter:
             self._release(link, sequence_id, ReleaseReason.REFUSED)
         else:
             self._blocks.shrink(sequence, len(sequence.tokens))
+            if sequence.num_committed > self._config.context_length:  # where it takes more tokens than the target
+                self._release(link, sequence_id, ReleaseReason.TOO_LONG)
 
     def window(self, link: DraftLink, sequence_id: int, tokens: int) -> None:
         """The target grants a sequence credit."""
@@ -173,7 +175,8 @@ class Drafter:
         sequence.num_computed += stretch.num_tokens + max(len(token_ids) - 1, 0)
         sequence.predicted(token_ids)
         if token_ids:
-            follower.link.send(Prediction(follower.sequence_id, sequence.epoch, position, tuple(token_ids)))
+            run = sequence.as_target(position, token_ids)
+            follower.link.send(Prediction(follower.sequence_id, sequence.epoch, *run))
 
     def _release(self, link: DraftLink, sequence_id: int, reason: ReleaseReason) -> None:
         self.close(link, sequence_id)

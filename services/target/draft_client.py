@@ -11,8 +11,9 @@ import grpc
 from grpc import aio
 
 from outrider.v1 import draft_pb2, draft_pb2_grpc
+from services.engine.events import VocabularyMatch
 from services.engine.native import NOISE_VERSION
-from services.rpc.convert.drafting import write_sampling
+from services.rpc.convert.drafting import read_vocabulary_match, write_sampling
 from services.rpc.draft_protocol import PROTOCOL_VERSION
 from services.target.backoff import Backoff
 from services.target.draft_messages import Close, Commit, Open, Outgoing, Window
@@ -57,7 +58,7 @@ class DraftClient:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, *, vocabulary: str, vocab_size: int) -> None:
-        """Begin to keep a link up; `vocabulary` is the fingerprint of the target's, which the draft must share."""
+        """Begin to keep a link up; `vocabulary` is the fingerprint of the target's, which the draft must know."""
         self._vocabulary, self._vocab_size = vocabulary, vocab_size
         self._task = asyncio.create_task(self._run())
 
@@ -96,10 +97,22 @@ class DraftClient:
 
     async def _serve(self, address: str, call: _Call) -> None:
         hello = await asyncio.wait_for(self._greet(call), _HELLO_SECONDS)
-        logger.info("the draft at %s is there: %s, context of %s", address, hello.model, hello.context_length)
+        match = read_vocabulary_match(hello.vocabulary_match)
+        words = (
+            f"{hello.shared_tokens} of {self._vocab_size} tokens"
+            if match is VocabularyMatch.TRANSLATED
+            else "all tokens"
+        )
+        logger.info(
+            "the draft at %s is there: %s, context of %s, can predict %s",
+            address,
+            hello.model,
+            hello.context_length,
+            words,
+        )
         self._complaints.pop(address, None)
         self._linked_at = time.monotonic()
-        self.predictor.connected()
+        self.predictor.connected(match)
         runs = RunCount()
         tasks = [asyncio.create_task(self._read(call, runs)), asyncio.create_task(self._write(call))]
         try:
@@ -116,6 +129,7 @@ class DraftClient:
             max_protocol_version=PROTOCOL_VERSION,
             noise_version=NOISE_VERSION,
             vocabulary_fingerprint=self._vocabulary,
+            vocab_size=self._vocab_size,
         )
         await call.write(draft_pb2.DraftRequest(hello=hello))
         answer = await call.read()

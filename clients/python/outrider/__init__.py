@@ -50,6 +50,7 @@ from outrider.types import (
     Token,
     Usage,
 )
+from outrider.vocabulary_match import VocabularyMatch
 
 __all__ = [
     "AsyncClient",
@@ -91,4 +92,5 @@ __all__ = [
     "Unavailable",
     "Usage",
     "Violation",
+    "VocabularyMatch",
 ]

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from outrider.suppressed import Suppressed
+from outrider.vocabulary_match import VocabularyMatch
 
 
 class FinishReason(StrEnum):
@@ -202,6 +203,7 @@ class Speculation:
     acceptance_histogram: tuple[int, ...]
     """Passes of those that accepted 0, 1, ... predictions."""
     by_source: tuple[SourceStats, ...]
+    draft_vocabulary: VocabularyMatch | None
 
 
 @dataclass(frozen=True, slots=True)

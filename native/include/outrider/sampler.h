@@ -6,7 +6,7 @@
 //      (both for generated tokens only)
 //   2. logit bias added
 //   3. masked to minus infinity: stop ids while fewer than min_tokens are generated, and at the next position
-//      what the state forbids there
+//      what the state forbids there, and tokens without a partner in a vocabulary that is drawn for
 //      -> the *processed logits*
 //   4. divided by the temperature
 //   5. top-k: the k best

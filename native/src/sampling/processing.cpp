@@ -23,7 +23,7 @@ void apply_penalties(const SamplingRow& row, float* processed) {
 
 const float* process_logits(const SamplingRow& row, std::vector<float>* scratch) {
     const SamplingParams& params = row.params();
-    if (!params.penalises() && params.logit_bias.empty() && !row.masks_stop_ids() && !row.masks_forbidden()) {
+    if (!params.penalises() && params.logit_bias.empty() && !row.masks()) {
         return row.logits;
     }
     scratch->assign(row.logits, row.logits + row.vocab_size);
