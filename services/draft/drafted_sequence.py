@@ -26,7 +26,10 @@ class DraftedSequence:
         masked_ids: Tokens[int],
         vocabulary: VocabularyMap | None = None,
     ) -> None:
-        """All is in the target's tokens, which are the draft's unless there is a way between the two."""
+        """All is in the target's tokens, which are the draft's unless there is a way between the two.
+
+        With such a way `min_tokens` counts our own generated tokens, of which there may be a few more.
+        """
         self.tokens: list[int] = []  # committed, then predicted
         self.num_committed = 0
         self.num_computed = 0  # leading tokens whose keys and values are in the cache
