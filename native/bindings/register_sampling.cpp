@@ -3,6 +3,7 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <algorithm>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -90,7 +91,20 @@ std::unique_ptr<SamplingState> make_state(const Ids& prompt, uint64_t seed, floa
                                            static_cast<size_t>(prompt.size()));
 }
 
+std::shared_ptr<NoiseIds> make_noise_ids(const Ids& ids) {
+    if (ids.ndim() != 1) {
+        throw std::invalid_argument("ids: must have one dimension");
+    }
+    const int32_t* end = ids.data() + ids.size();
+    if (std::any_of(ids.data(), end, [](int32_t id) { return id < kNoPartner; })) {
+        throw std::invalid_argument("ids: must not be below -1");
+    }
+    return std::make_shared<NoiseIds>(NoiseIds{{ids.data(), end}});
+}
+
 void register_state(py::module_& module) {
+    py::class_<NoiseIds, std::shared_ptr<NoiseIds>>(module, "NoiseIds", py::is_final())
+        .def(py::init(&make_noise_ids), py::arg("ids"));
     py::class_<SamplingState>(module, "SamplingState", py::is_final())
         .def(py::init(&make_state), py::kw_only(), py::arg("prompt"), py::arg("seed"), py::arg("temperature"),
              py::arg("top_k"), py::arg("top_p"), py::arg("min_p"), py::arg("repetition_penalty"),
@@ -110,6 +124,12 @@ void register_state(py::module_& module) {
                 state.forbid(ids.data(), ids.size());
             },
             py::arg("token_ids"))
+        .def(
+            "translate",
+            [](SamplingState& state, std::shared_ptr<NoiseIds> noise_ids, int64_t position) {
+                state.translate(std::move(noise_ids), position);
+            },
+            py::arg("noise_ids").none(false), py::arg("position"))
         .def_property_readonly("num_generated", &SamplingState::num_generated);
 }
 

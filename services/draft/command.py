@@ -1,6 +1,7 @@
 """The draft command: its options, and its process."""
 
 import argparse
+from pathlib import Path
 
 from services.draft.server import DraftServer
 from services.engine.config import AUTO
@@ -12,6 +13,15 @@ from services.rpc.service_process import run_service
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options."""
     add_service_options(parser)
+    parser.add_argument(
+        "--target-tokenizer",
+        dest="target_tokenizers",
+        action="append",
+        type=Path,
+        default=[],
+        metavar="DIR",
+        help="the model folder of a target with another vocabulary; may be given several times",
+    )
     parser.set_defaults(listen="127.0.0.1:50052", weights=AUTO)
 
 
@@ -19,6 +29,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit code."""
 
     def make() -> DraftServer:
-        return DraftServer(engine_config(arguments), server_config(arguments), name=arguments.name)
+        return DraftServer(
+            engine_config(arguments),
+            server_config(arguments),
+            name=arguments.name,
+            target_tokenizers=arguments.target_tokenizers,
+        )
 
     return run_service("draft", make)

@@ -1,10 +1,13 @@
 """DraftedSequence: a target's sequence as the draft follows it, and the chain predicted beyond it."""
 
 from collections.abc import Sequence as Tokens
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from services.draft.translation import Translation
+from services.draft.vocabulary_map import VocabularyMap
 from services.engine.grammar import Grammar
 from services.engine.native import SamplingState
 from services.engine.request import SamplingParams
@@ -15,7 +18,7 @@ class DraftedSequence:
     """What the target committed, then the draft's own chain; `window` is how long the chain may become.
 
     Predictions of one epoch continue one another. A commit that contradicts the chain, or that runs past its end,
-    begins a new epoch.
+    begins a new epoch. All tokens and positions here are the draft's; a target with another vocabulary has others.
     """
 
     def __init__(
@@ -27,7 +30,13 @@ class DraftedSequence:
         masked_ids: Tokens[int],
         grammar: Grammar | None = None,
         cache_scope: str | None = "",
+        vocabulary: VocabularyMap | None = None,
     ) -> None:
+        """All is in the target's tokens, which are the draft's unless there is a way between the two.
+
+        With such a way `min_tokens` counts our own generated tokens, of which there may be a few more, and a grammar,
+        which is one of the target's tokens, is left to the target.
+        """
         self.tokens: list[int] = []  # committed, then predicted
         self.num_committed = 0
         self.num_computed = 0  # leading tokens whose keys and values are in the cache
@@ -40,7 +49,12 @@ class DraftedSequence:
         self._min_tokens = min_tokens
         self._masked_ids = masked_ids
         self._sampling: SamplingState | None = None
-        self._grammar = None if grammar is None else grammar.begin(stop_ids=masked_ids)
+        self._translation = Translation(vocabulary) if vocabulary else None
+        self._grammar = None if grammar is None or vocabulary else grammar.begin(stop_ids=masked_ids)
+        if vocabulary:
+            self._masked_ids = vocabulary.partners(masked_ids)
+            partners = ((vocabulary.partners([token_id]), bias) for token_id, bias in sampling.logit_bias.items())
+            self._params = replace(sampling, logit_bias={own: bias for owns, bias in partners for own in owns})
 
     @property
     def num_pending(self) -> int:
@@ -58,7 +72,8 @@ class DraftedSequence:
 
         With a grammar one at a time: a mask says what the next token may be, and nothing of the one behind it.
         """
-        if self.num_committed < self._num_prompt:
+        num_prompt = self._num_own_prompt
+        if num_prompt is None or self.num_committed < num_prompt:
             return 0
         credit = max(0, self.num_committed + self.window - len(self.tokens))
         return credit if self._grammar is None else min(credit, 1)
@@ -76,24 +91,35 @@ class DraftedSequence:
         """The target's way of drawing, with the committed tokens as history."""
         if self._sampling is None:
             self._sampling = self._new_sampling()
-            self._sampling.commit(self.tokens[self._num_prompt : self.num_committed])
+            self._sampling.commit(self.tokens[self._num_own_prompt : self.num_committed])
+        if self._translation is not None:
+            position = self._translation.target_position(self.num_committed)
+            self._sampling.translate(self._translation.vocabulary.noise_ids, position)
         return self._sampling
 
     def commit(self, position: int, token_ids: Tokens[int]) -> None:
-        """Truncate what was committed to `position` and append; raises ValueError for a gap before it."""
+        """Truncate what was committed to `position` and append, both in the target's tokens.
+
+        Raises ValueError for a gap before it.
+        """
+        is_predicted = True
+        if self._translation is not None:
+            is_predicted = self._translation.continues(self.chain, position, token_ids)
+            position, token_ids = self._translation.commit(position, token_ids)
         if position > self.num_committed:
             raise ValueError(f"a commit at {position} leaves a gap: {self.num_committed} tokens are committed")
         end = position + len(token_ids)
         agreed = position + _common_length(self.tokens[position:end], token_ids)
         is_rewound = end < self.num_committed or agreed < min(end, self.num_committed)
-        if is_rewound or agreed < end:
+        if is_rewound or agreed < end or not is_predicted:
             self._cut(agreed)
             self.tokens.extend(token_ids[agreed - position :])
             self.num_computed = min(self.num_computed, agreed)
             self.epoch += 1
-        if is_rewound:
+        if is_rewound or not is_predicted:
             self._cut(end)
             self.num_computed = min(self.num_computed, max(end - 1, 0))  # the next draw needs the last token's row
+        if is_rewound:
             self._sampling = None
         elif self._sampling is not None:
             self._sampling.commit(self.tokens[self.num_committed : end])
@@ -105,6 +131,18 @@ class DraftedSequence:
             raise ValueError(f"token ids must be below {vocab_size}")
         self._new_sampling()  # the sampler checks the rest
 
+    def has_tokens(self, target_ids: Tokens[int], vocab_size: int) -> bool:
+        """Whether the target can have such tokens, where a draft with its vocabulary has so many."""
+        size = vocab_size if self._translation is None else self._translation.vocabulary.target_size
+        return all(token_id < size for token_id in target_ids)
+
+    def as_target(self, position: int, token_ids: Tokens[int]) -> tuple[int, tuple[int, ...]]:
+        """Position and tokens of a run behind the committed tokens, in those of the target."""
+        if self._translation is None:
+            return position, tuple(token_ids)
+        vocabulary = self._translation.vocabulary
+        return self._translation.target_position(position), tuple(map(vocabulary.to_target, token_ids))
+
     def predicted(self, token_ids: Tokens[int]) -> None:
         """Append predictions to the chain."""
         self.tokens.extend(token_ids)
@@ -114,10 +152,15 @@ class DraftedSequence:
         if self._grammar is not None:
             self._grammar.truncate(min(self._grammar.num_tokens, max(0, length - self._num_prompt)))
 
+    @property
+    def _num_own_prompt(self) -> int | None:
+        """Our own tokens of the prompt; None while some of it is missing."""
+        return self._num_prompt if self._translation is None else self._translation.own_length(self._num_prompt)
+
     def _new_sampling(self) -> SamplingState:
         return new_sampling_state(
             self._params,
-            prompt=self.tokens[: self._num_prompt],
+            prompt=self.tokens[: self._num_own_prompt],
             min_tokens=self._min_tokens,
             masked_ids=self._masked_ids,
         )

@@ -84,7 +84,7 @@ class Drafter:
         if position + len(token_ids) > self._config.context_length:
             self._release(link, sequence_id, ReleaseReason.TOO_LONG)
             return
-        if any(token_id >= self._config.vocab_size for token_id in token_ids):
+        if not sequence.has_tokens(token_ids, self._config.vocab_size):
             self.refuse(link, sequence_id)
             return
         try:
@@ -94,6 +94,8 @@ class Drafter:
         else:
             self._blocks.shrink(sequence, sequence.num_computed)
             self._keep(sequence)
+            if sequence.num_committed > self._config.context_length:  # where it takes more tokens than the target
+                self._release(link, sequence_id, ReleaseReason.TOO_LONG)
 
     def window(self, link: DraftLink, sequence_id: int, tokens: int) -> None:
         """The target grants a sequence credit."""
@@ -198,7 +200,8 @@ class Drafter:
         self._keep(sequence)
         sequence.predicted(token_ids)
         if token_ids:
-            follower.link.send(Prediction(follower.sequence_id, sequence.epoch, position, tuple(token_ids)))
+            run = sequence.as_target(position, token_ids)
+            follower.link.send(Prediction(follower.sequence_id, sequence.epoch, *run))
 
     def _keep(self, sequence: DraftedSequence) -> None:
         self._blocks.keep(sequence, min(sequence.num_computed, sequence.num_committed))

@@ -1,14 +1,19 @@
 """DraftServer: the life of the draft service: listen, load, serve, end."""
 
+import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from outrider.v1 import draft_pb2
 from outrider.v1.draft_pb2_grpc import add_DraftServiceServicer_to_server
 from services.draft.engine import DraftEngine
 from services.draft.link import Quotas
 from services.draft.servicer import DraftServicer
-from services.engine.config import EngineConfig
+from services.draft.vocabularies import Vocabularies
+from services.engine.config import CPU, EngineConfig
+from services.engine.loaded_model import LoadedModel
+from services.engine.tokenizer import Tokenizer
 from services.rpc.engine_host import EngineHost
 from services.rpc.server import RpcServer
 from services.rpc.server_config import ServerConfig
@@ -22,9 +27,19 @@ _MAX_RUN = 4  # tokens predicted between two looks at what the targets say
 class DraftServer:
     """Call `start`, then `open`, in the end `close`; all on one event loop."""
 
-    def __init__(self, engine: EngineConfig, server: ServerConfig, *, name: str | None = None) -> None:
-        """`name` is what targets see as the model's name, by default that of its folder."""
+    def __init__(
+        self,
+        engine: EngineConfig,
+        server: ServerConfig,
+        *,
+        name: str | None = None,
+        target_tokenizers: Iterable[Path] = (),
+    ) -> None:
+        """`name` is what targets see as the model's name, by default that of its folder; `target_tokenizers` are
+        folders of targets whose vocabularies are others than the draft's.
+        """
         self._config = engine
+        self._target_tokenizers = [*target_tokenizers]
         self._name = name or engine.model.resolve().name
         self._host = EngineHost(self._open_engine)
         self._servicer = DraftServicer()
@@ -46,7 +61,7 @@ class DraftServer:
         model = engine.model
         num_tokens = model.blocks.num_blocks * model.blocks.block_size
         quotas = Quotas(max_sequences=self._config.max_sequences, max_cached_tokens=num_tokens)
-        self._servicer.open(engine, self._name, quotas)
+        self._servicer.open(engine, self._name, quotas, await asyncio.to_thread(self._vocabularies, engine.model))
         await self._server.set_serving(True)
         logger.info(
             "drafting with %s: device %s, %s weights, %s threads, context of %s tokens, %s KV blocks",
@@ -67,6 +82,14 @@ class DraftServer:
         await self._server.set_serving(False)
         await self._server.stop()
         await self._host.close()
+
+    def _vocabularies(self, model: LoadedModel) -> Vocabularies:
+        return Vocabularies(
+            model.tokenizer,
+            map(Tokenizer.from_folder, self._target_tokenizers),
+            size=model.checkpoint.config.vocab_size,
+            translates=self._config.device == CPU,
+        )
 
     def _open_engine(self, on_failure: Callable[[], None]) -> DraftEngine:
         return DraftEngine.open(self._config, max_run=_MAX_RUN, on_failure=on_failure)

@@ -12,12 +12,14 @@ from outrider.v1.draft_pb2_grpc import DraftServiceServicer
 from services.draft.drafted_sequence import DraftedSequence
 from services.draft.engine import DraftEngine
 from services.draft.link import DraftLink, LinkOverflowError, Prediction, Quotas, Release, ReleaseReason
+from services.draft.vocabularies import Vocabularies, Vocabulary
+from services.draft.vocabulary_map import VocabularyMap
 from services.engine.grammar import Grammar
 from services.engine.grammar_compiler import GrammarError
 from services.engine.native import NOISE_VERSION
 from services.engine.place import Place
 from services.rpc.convert.caching import read_cache
-from services.rpc.convert.drafting import read_sampling, write_place
+from services.rpc.convert.drafting import read_sampling, write_place, write_vocabulary_match
 from services.rpc.convert.grammar import read_source
 from services.rpc.draft_protocol import MAX_COMMIT, PROTOCOL_VERSION
 
@@ -31,6 +33,9 @@ _REASONS = {
     ReleaseReason.TOO_LONG: draft_pb2.RELEASE_REASON_TOO_LONG,
     ReleaseReason.REFUSED: draft_pb2.RELEASE_REASON_REFUSED,
 }
+_UNKNOWN_VOCABULARY = (
+    "the target's vocabulary is another one than the draft's; on a CPU it can predict for it with --target-tokenizer"
+)
 _Context = aio.ServicerContext[draft_pb2.DraftRequest, draft_pb2.DraftResponse]
 
 
@@ -41,10 +46,11 @@ class DraftServicer(DraftServiceServicer):
         self._engine: DraftEngine | None = None
         self._name = ""
         self._quotas = Quotas(max_sequences=0, max_cached_tokens=0)
+        self._vocabularies: Vocabularies | None = None
 
-    def open(self, engine: DraftEngine, name: str, quotas: Quotas) -> None:
-        """Begin to serve; each link gets these quotas."""
-        self._engine, self._name, self._quotas = engine, name, quotas
+    def open(self, engine: DraftEngine, name: str, quotas: Quotas, vocabularies: Vocabularies) -> None:
+        """Begin to serve targets with one of these vocabularies; each link gets these quotas."""
+        self._engine, self._name, self._quotas, self._vocabularies = engine, name, quotas, vocabularies
 
     async def Draft(  # type: ignore[override]  # noqa: N802 - it writes to the context, so that a cut is seen here
         self, request_iterator: AsyncIterator[draft_pb2.DraftRequest], context: _Context
@@ -52,11 +58,11 @@ class DraftServicer(DraftServiceServicer):
         """One target's link, for as long as it lasts."""
         if (engine := self._engine) is None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the model is still being loaded")
-        await self._check_hello(await anext(request_iterator, None), engine, context)
-        await context.write(draft_pb2.DraftResponse(hello=self._hello(engine)))
+        vocabulary = await self._check_hello(await anext(request_iterator, None), context)
+        await context.write(draft_pb2.DraftResponse(hello=self._hello(engine, vocabulary)))
         link = DraftLink(self._quotas, capacity=_CAPACITY)
         engine.join(link)
-        reader = asyncio.create_task(_read(request_iterator, engine, link))
+        reader = asyncio.create_task(_read(request_iterator, engine, link, vocabulary.map))
         reader.add_done_callback(lambda _: link.hang_up())
         try:
             async for message in link.messages():
@@ -70,57 +76,68 @@ class DraftServicer(DraftServiceServicer):
             reader.cancel()
             engine.leave(link)
 
-    def _hello(self, engine: DraftEngine) -> draft_pb2.DraftHello:
+    def _hello(self, engine: DraftEngine, vocabulary: Vocabulary) -> draft_pb2.DraftHello:
         return draft_pb2.DraftHello(
             protocol_version=PROTOCOL_VERSION,
             model=self._name,
             context_length=engine.model.context_length,
             max_sequences=self._quotas.max_sequences,
             max_cached_tokens=self._quotas.max_cached_tokens,
+            vocabulary_match=write_vocabulary_match(vocabulary.match),
+            shared_tokens=vocabulary.num_shared,
             place=write_place(Place.here(device=engine.config.device, threads=engine.config.threads)),
             weight_format=engine.model.weights,
         )
 
-    async def _check_hello(
-        self, request: draft_pb2.DraftRequest | None, engine: DraftEngine, context: _Context
-    ) -> None:
+    async def _check_hello(self, request: draft_pb2.DraftRequest | None, context: _Context) -> Vocabulary:
         if request is None or request.WhichOneof("message") != "hello":
             await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the first message of a link must be a hello")
-        if reason := _mismatch(request.hello, engine.model.tokenizer.fingerprint()):
+        if reason := _mismatch(hello := request.hello):
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, reason)
+        assert self._vocabularies is not None
+        find = self._vocabularies.find
+        vocabulary = await asyncio.to_thread(find, hello.vocabulary_fingerprint, hello.vocab_size)
+        if vocabulary is None:
+            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, _UNKNOWN_VOCABULARY)
+        return vocabulary
 
 
 class _ProtocolError(RuntimeError):
     """A message that has no place."""
 
 
-def _mismatch(hello: draft_pb2.TargetHello, vocabulary: str) -> str:
-    """Why the two cannot work together; empty if they can."""
+def _mismatch(hello: draft_pb2.TargetHello) -> str:
+    """Why the two cannot work together, whatever the vocabulary; empty if they can."""
     oldest, newest = hello.min_protocol_version, hello.max_protocol_version
     if not oldest <= PROTOCOL_VERSION <= newest:
         return f"the target speaks protocols {oldest} to {newest}; this draft speaks {PROTOCOL_VERSION}"
     if hello.noise_version != NOISE_VERSION:
         return f"the target draws with noise version {hello.noise_version}; this draft with {NOISE_VERSION}"
-    if hello.vocabulary_fingerprint != vocabulary:
-        return "the target's vocabulary is another one than the draft's"
     return ""
 
 
-async def _read(requests: AsyncIterator[draft_pb2.DraftRequest], engine: DraftEngine, link: DraftLink) -> None:
+async def _read(
+    requests: AsyncIterator[draft_pb2.DraftRequest],
+    engine: DraftEngine,
+    link: DraftLink,
+    vocabulary: VocabularyMap | None,
+) -> None:
     """Read no faster than the engine hears, so that a target that floods is held back."""
     num_unheard = 0
     async for request in requests:
         if request.open.HasField("grammar"):
-            await _open_with_grammar(engine, link, request.open)
+            await _open_with_grammar(engine, link, request.open, vocabulary)
         else:
-            _tell(engine, link, request)
+            _tell(engine, link, request, vocabulary)
         num_unheard += 1 + len(request.commit.token_ids) // _IDS_OF_A_MESSAGE
         if num_unheard >= _MOST_UNHEARD:
             await engine.heard()
             num_unheard = 0
 
 
-async def _open_with_grammar(engine: DraftEngine, link: DraftLink, message: draft_pb2.Open) -> None:
+async def _open_with_grammar(
+    engine: DraftEngine, link: DraftLink, message: draft_pb2.Open, vocabulary: VocabularyMap | None
+) -> None:
     """Compile on a thread, for which this target's next messages wait; a grammar that is not understood is refused."""
     try:
         grammar = await asyncio.to_thread(
@@ -130,13 +147,15 @@ async def _open_with_grammar(engine: DraftEngine, link: DraftLink, message: draf
         logger.info("a sequence is refused: its grammar cannot be followed: %s", error)
         engine.refuse(link, message.sequence_id)
     else:
-        engine.begin(link, message.sequence_id, _sequence(message, grammar))
+        engine.begin(link, message.sequence_id, _sequence(message, vocabulary, grammar))
 
 
-def _tell(engine: DraftEngine, link: DraftLink, request: draft_pb2.DraftRequest) -> None:
+def _tell(
+    engine: DraftEngine, link: DraftLink, request: draft_pb2.DraftRequest, vocabulary: VocabularyMap | None
+) -> None:
     match request.WhichOneof("message"):
         case "open":
-            engine.begin(link, request.open.sequence_id, _sequence(request.open))
+            engine.begin(link, request.open.sequence_id, _sequence(request.open, vocabulary))
         case "commit":
             commit = request.commit
             if (size := len(commit.token_ids)) > MAX_COMMIT:
@@ -150,7 +169,9 @@ def _tell(engine: DraftEngine, link: DraftLink, request: draft_pb2.DraftRequest)
             raise _ProtocolError(f"{other} has no place behind the hello")
 
 
-def _sequence(message: draft_pb2.Open, grammar: Grammar | None = None) -> DraftedSequence:
+def _sequence(
+    message: draft_pb2.Open, vocabulary: VocabularyMap | None, grammar: Grammar | None = None
+) -> DraftedSequence:
     return DraftedSequence(
         read_sampling(message.sampling),
         num_prompt=message.prompt_tokens,
@@ -158,6 +179,7 @@ def _sequence(message: draft_pb2.Open, grammar: Grammar | None = None) -> Drafte
         masked_ids=[*message.masked_token_ids],
         grammar=grammar,
         cache_scope=read_cache(message.cache).scope,
+        vocabulary=vocabulary,
     )
 
 

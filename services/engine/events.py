@@ -145,6 +145,13 @@ class NoSpeculation(Enum):
     SLOWER = auto()
 
 
+class VocabularyMatch(Enum):
+    """What a target's vocabulary is to a draft."""
+
+    SAME = auto()
+    TRANSLATED = auto()
+
+
 @dataclass(slots=True)
 class SourceStats:
     """How the predictions of one source fared."""
@@ -167,6 +174,7 @@ class SpeculationStats:
     dropped: str = ""  # why the draft follows the sequence no longer; empty while it does
     losses: int = 0  # of the draft, while it followed the sequence, or of the sequence by the draft
     returns: int = 0
+    vocabulary: VocabularyMatch | None = None  # as the draft that followed it last has it
 
     def count(self, source: PredictionSource | None, num_offered: int, num_accepted: int) -> None:
         """Add one pass that drew, with its predictions, if it had a source of any."""

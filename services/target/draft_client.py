@@ -11,10 +11,11 @@ import grpc
 from grpc import aio
 
 from outrider.v1 import draft_pb2, draft_pb2_grpc
+from services.engine.events import VocabularyMatch
 from services.engine.native import NOISE_VERSION
 from services.engine.place import Place
 from services.rpc.convert.caching import write_cache
-from services.rpc.convert.drafting import read_place, write_sampling
+from services.rpc.convert.drafting import read_place, read_vocabulary_match, write_sampling
 from services.rpc.convert.grammar import write_grammar
 from services.rpc.draft_protocol import PROTOCOL_VERSION
 from services.target.backoff import Backoff
@@ -60,7 +61,7 @@ class DraftClient:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, *, vocabulary: str, vocab_size: int) -> None:
-        """Begin to keep a link up; `vocabulary` is the fingerprint of the target's, which the draft must share."""
+        """Begin to keep a link up; `vocabulary` is the fingerprint of the target's, which the draft must know."""
         self._vocabulary, self._vocab_size = vocabulary, vocab_size
         self._task = asyncio.create_task(self._run())
 
@@ -99,18 +100,20 @@ class DraftClient:
 
     async def _serve(self, address: str, call: _Call) -> None:
         hello = await asyncio.wait_for(self._greet(call), _HELLO_SECONDS)
-        run_ahead = self._credit(read_place(hello.place))
+        match, run_ahead = read_vocabulary_match(hello.vocabulary_match), self._credit(read_place(hello.place))
+        is_translated = match is VocabularyMatch.TRANSLATED
         logger.info(
-            "the draft at %s is there: %s in %s, context of %s, running ahead by %s tokens",
+            "the draft at %s is there: %s in %s, context of %s, can predict %s, runs ahead by %s tokens",
             address,
             hello.model,
             hello.weight_format or "an unknown format",
             hello.context_length,
+            f"{hello.shared_tokens} of {self._vocab_size} tokens" if is_translated else "all tokens",
             run_ahead,
         )
         self._complaints.pop(address, None)
         self._linked_at = time.monotonic()
-        self.predictor.connected(run_ahead=run_ahead)
+        self.predictor.connected(match, run_ahead=run_ahead)
         runs = RunCount()
         tasks = [asyncio.create_task(self._read(call, runs)), asyncio.create_task(self._write(call))]
         try:
@@ -132,6 +135,7 @@ class DraftClient:
             max_protocol_version=PROTOCOL_VERSION,
             noise_version=NOISE_VERSION,
             vocabulary_fingerprint=self._vocabulary,
+            vocab_size=self._vocab_size,
         )
         await call.write(draft_pb2.DraftRequest(hello=hello))
         answer = await call.read()

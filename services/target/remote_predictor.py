@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from services.engine.events import PredictionSource
+from services.engine.events import PredictionSource, VocabularyMatch
 from services.engine.predictor import MOST_PREDICTIONS
 from services.engine.sequence import Sequence
 from services.rpc.draft_protocol import MAX_COMMIT
@@ -58,6 +58,7 @@ class RemotePredictor:
         self._closed: list[int] = []
         self._next_id = 1
         self._connected = False
+        self._vocabulary: VocabularyMatch | None = None
         self.absence = "the draft has not been reached yet"  # empty while it is there
         self.num_arrivals = 0
 
@@ -112,7 +113,7 @@ class RemotePredictor:
                 self._closed.append(followed.sequence_id)
                 self._on_outgoing()
 
-    def connected(self, *, run_ahead: int) -> None:
+    def connected(self, vocabulary: VocabularyMatch | None = None, *, run_ahead: int) -> None:
         """The draft is there: every live sequence is opened; called by the link, as all below.
 
         `run_ahead` is its credit beyond what the next pass can verify. With none it works between passes only.
@@ -120,6 +121,7 @@ class RemotePredictor:
         with self._changed:
             self._connected, self.absence = True, ""
             self._run_ahead = run_ahead
+            self._vocabulary = vocabulary
             self.num_arrivals += 1
             self._patience.reset()
             for followed in self._followed.values():
@@ -234,10 +236,25 @@ class RemotePredictor:
             while self._news:
                 sequence_id = next(iter(self._news))
                 followed = self._news.pop(sequence_id)
-                if (message := _next_message(followed)) is not None:
+                if (message := self._next_message(followed)) is not None:
                     self._news[sequence_id] = followed  # at the end: the sequences take turns
                     return message
             return None
+
+    def _next_message(self, followed: _Followed) -> Outgoing | None:
+        if not followed.is_open:
+            followed.is_open = True
+            stats = followed.sequence.speculation
+            stats.vocabulary = self._vocabulary
+            stats.returns += stats.losses > stats.returns
+            return Open(followed.sequence_id, followed.sequence)
+        if (position := followed.num_sent) < followed.num_committed:
+            followed.num_sent = min(position + MAX_COMMIT, followed.num_committed)
+            return Commit(followed.sequence_id, position, followed.sequence.tokens[position : followed.num_sent])
+        if followed.window_sent != followed.window:
+            followed.window_sent = followed.window
+            return Window(followed.sequence_id, followed.window)
+        return None
 
 
 def _rewind(followed: _Followed) -> None:
@@ -248,18 +265,3 @@ def _rewind(followed: _Followed) -> None:
     followed.num_sent = min(followed.num_sent, followed.num_committed)
     followed.chain.rewind()
     followed.asked_at, followed.is_empty, followed.tells_delay = 0.0, False, False  # nothing to wait for
-
-
-def _next_message(followed: _Followed) -> Outgoing | None:
-    if not followed.is_open:
-        followed.is_open = True
-        stats = followed.sequence.speculation
-        stats.returns += stats.losses > stats.returns
-        return Open(followed.sequence_id, followed.sequence)
-    if (position := followed.num_sent) < followed.num_committed:
-        followed.num_sent = min(position + MAX_COMMIT, followed.num_committed)
-        return Commit(followed.sequence_id, position, followed.sequence.tokens[position : followed.num_sent])
-    if followed.window_sent != followed.window:
-        followed.window_sent = followed.window
-        return Window(followed.sequence_id, followed.window)
-    return None

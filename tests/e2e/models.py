@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import json
 import os
 import shutil
 from collections.abc import Callable
@@ -55,6 +56,62 @@ def draft_folder(model: str, kind: str) -> Path:
         edit_weights(path, edit)
 
     return _written(f"{model}-{kind}-draft", write)
+
+
+@functools.cache
+def reworded_draft_folder(*, num_dropped: int = 600, num_padded: int = 0) -> Path:
+    """The demo draft with another vocabulary: the ids in reverse, without the last tokens, and padded in the model."""
+
+    def write(path: Path) -> None:
+        import torch
+
+        from tests.checkpoints import edit_weights
+
+        shutil.copytree(DEMO_DRAFT, path)
+        tokenizer = json.loads((path / "tokenizer.json").read_text())
+        bpe = tokenizer["model"]
+        size = len(bpe["vocab"]) - num_dropped
+        bpe["vocab"] = {token: size - 1 - old for token, old in bpe["vocab"].items() if old < size}
+        bpe["merges"] = bpe["merges"][: len(bpe["merges"]) - num_dropped]
+        for added in tokenizer["added_tokens"]:
+            added["id"] = bpe["vocab"][added["content"]]
+        (path / "tokenizer.json").write_text(json.dumps(tokenizer))
+        _edit_json(path / "config.json", vocab_size=size + num_padded, bos_token_id=size - 1, eos_token_id=size - 1)
+
+        def edit(tensors: dict[str, torch.Tensor]) -> None:
+            words = tensors["model.embed_tokens.weight"][:size].flip(0)
+            padding = words[:1].expand(num_padded, -1)
+            tensors["model.embed_tokens.weight"] = torch.cat([words, padding]).contiguous()
+
+        edit_weights(path, edit)
+
+    return _written(f"demo-reworded-{num_dropped}-{num_padded}-draft", write)
+
+
+@functools.cache
+def padded_draft_folder(num_padded: int) -> Path:
+    """The demo draft with its own vocabulary, padded in the model with ids that are as likely as common ones."""
+
+    def write(path: Path) -> None:
+        import torch
+
+        from tests.checkpoints import edit_weights
+
+        shutil.copytree(DEMO_DRAFT, path)
+        words = json.loads((path / "config.json").read_text())["vocab_size"]
+        _edit_json(path / "config.json", vocab_size=words + num_padded)
+
+        def edit(tensors: dict[str, torch.Tensor]) -> None:
+            words = tensors["model.embed_tokens.weight"]
+            tensors["model.embed_tokens.weight"] = torch.cat([words, words[256 : 256 + num_padded]]).contiguous()
+
+        edit_weights(path, edit)
+
+    return _written(f"demo-padded-{num_padded}-draft", write)
+
+
+def _edit_json(path: Path, **fields: object) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
 
 
 def _written(name: str, write: Callable[[Path], None]) -> Path:

@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from services.engine.events import VocabularyMatch
 from services.engine.request import Request
 from services.engine.sampler import Drawn
 from services.engine.scheduler import ScheduledRows
@@ -84,8 +85,8 @@ class Probe:
         counts = self.read()
         self._add(lost_links=counts["links"] - counts["lost_links"])  # those of a process that was killed
 
-        def watched_connected() -> None:
-            connected()
+        def watched_connected(vocabulary: VocabularyMatch | None) -> None:
+            connected(vocabulary)
             self._add(links=1)
 
         def watched_disconnected(reason: str) -> None:

@@ -2,7 +2,7 @@
 
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -35,9 +35,9 @@ OUT_OF_MEMORY = draft_pb2.RELEASE_REASON_OUT_OF_MEMORY
 class RunningDraft:
     """A draft service on a free port, with an event loop on a thread of its own."""
 
-    def __init__(self, model: Path) -> None:
+    def __init__(self, model: Path, *, target_tokenizers: Sequence[Path] = ()) -> None:
         self._thread = LoopThread()
-        self.server: DraftServer = self._thread.call(self._make(model))
+        self.server: DraftServer = self._thread.call(self._make(model, target_tokenizers))
         self.address: str = self._thread.call(self.server.start())
         self._thread.call(self.server.open())
 
@@ -68,11 +68,12 @@ class RunningDraft:
         self._thread.call(self.server.close())
         self._thread.close()
 
-    async def _make(self, model: Path) -> DraftServer:
+    async def _make(self, model: Path, target_tokenizers: Sequence[Path]) -> DraftServer:
         config = EngineConfig(
             model=model, isa=resolve_isa(), threads=1, kv_blocks=NUM_BLOCKS, max_sequences=MAX_SEQUENCES, max_rows=64
         )
-        return DraftServer(config, ServerConfig(listen="127.0.0.1:0", drain_seconds=0))
+        server = ServerConfig(listen="127.0.0.1:0", drain_seconds=0)
+        return DraftServer(config, server, target_tokenizers=target_tokenizers)
 
 
 class Link:

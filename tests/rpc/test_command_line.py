@@ -232,6 +232,15 @@ def test_a_draft_says_which_weights_are_the_fastest(model: Path) -> None:
     assert any(re.search(r"drafting with \S+: device \S+, bf16 weights, 1 threads", line) for line in log)
 
 
+def test_a_draft_that_is_told_of_a_target_without_a_tokenizer_ends_with_one_clear_line(
+    model: Path, tmp_path: Path
+) -> None:
+    done = outrider_run("draft", "--model", str(model), "--target-tokenizer", str(tmp_path), "--listen", "127.0.0.1:0")
+    assert done.returncode == 1
+    (error,) = [line for line in done.stderr.splitlines() if line.startswith("outrider draft: ")]
+    assert f"{tmp_path / 'tokenizer.json'}: cannot be read" in error
+
+
 def test_up_says_why_the_target_did_not_start(tmp_path: Path) -> None:
     done = outrider_run("up", "--model", str(tmp_path / "nowhere"), "--listen", "127.0.0.1:0")
     assert done.returncode == 1

@@ -5,6 +5,7 @@ from typing import Any
 import grpc
 import pytest
 
+from outrider.v1 import common_pb2
 from services.engine.native import BLOCK_SIZE, NOISE_VERSION
 from services.rpc.draft_protocol import PROTOCOL_VERSION
 from tests.checkpoints import VOCAB_SIZE
@@ -40,7 +41,12 @@ def test_the_draft_says_who_it_is(draft: RunningDraft) -> None:
         ("min_protocol_version", 2, "the target speaks protocols 2 to 1; this draft speaks 1"),
         ("max_protocol_version", 0, "the target speaks protocols 1 to 0; this draft speaks 1"),
         ("noise_version", 77, f"the target draws with noise version 77; this draft with {NOISE_VERSION}"),
-        ("vocabulary_fingerprint", "other", "the target's vocabulary is another one than the draft's"),
+        (
+            "vocabulary_fingerprint",
+            "other",
+            "the target's vocabulary is another one than the draft's; "
+            "on a CPU it can predict for it with --target-tokenizer",
+        ),
     ],
 )
 def test_two_that_cannot_work_together_part_at_once(draft: RunningDraft, field: str, value: Any, reason: str) -> None:
@@ -152,3 +158,21 @@ def test_two_links_mix_nothing(draft: RunningDraft, target: RunningTarget) -> No
     seen[1] += links[1].predictions(8, position=len(PROMPT) + 8)
     links[1].close()
     assert seen == [generate(target, PROMPT, 8, GREEDY), generate(target, PROMPT[::-1], 16, GREEDY)]
+
+
+@pytest.mark.parametrize(("vocab_size", "shared"), [(0, VOCAB_SIZE), (VOCAB_SIZE, VOCAB_SIZE), (VOCAB_SIZE + 64, 0)])
+def test_the_draft_says_how_it_has_the_target_s_tokens(draft: RunningDraft, vocab_size: int, shared: int) -> None:
+    """Padded otherwise, it can predict the tokens that stand for any bytes."""
+    link = Link(draft, **{**hello_of(draft), "vocab_size": vocab_size})
+    hello = link.next().hello
+    tokenizer = draft.engine.model.tokenizer
+    keys = {
+        (data, tokenizer.is_special(token_id))
+        for token_id in range(tokenizer.vocab_size)
+        if (data := tokenizer.token_bytes(token_id))
+    }
+    assert hello.vocabulary_match == common_pb2.VOCABULARY_MATCH_SAME
+    assert hello.shared_tokens == (shared or len(keys))
+    link.begin(PROMPT, 2)
+    link.predictions(2, position=len(PROMPT))
+    link.close()

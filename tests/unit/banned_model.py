@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from services.engine.events import FinishReason, Suppressed
 from services.engine.native import gumbel_noise
-from services.engine.request import Request
+from services.engine.request import Loop, Request
 from services.engine.tokenizer import Tokenizer
 
 _PIECES = ["a", "b", "A", "ab", "Ba", "abb", "ß", "s", "S", "<0xC3>", "<0x9F>", " "]
@@ -95,7 +95,14 @@ def _end(request: Request, ids: list[int], stop: int | None) -> FinishReason | N
         return FinishReason.STOP_TOKEN
     if stop is not None:
         return FinishReason.STOP_STRING
+    if (loop := request.stops.loop) is not None and _is_loop(ids[-loop.window :], loop):
+        return FinishReason.LOOP
     return FinishReason.MAX_TOKENS if len(ids) == request.stops.max_tokens else None
+
+
+def _is_loop(latest: list[int], loop: Loop) -> bool:
+    periods = range(1, loop.window // loop.repetitions + 1)
+    return len(latest) == loop.window and any(latest[period:] == latest[:-period] for period in periods)
 
 
 def _first_stop(request: Request, ids: list[int]) -> int | None:

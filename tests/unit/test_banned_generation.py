@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from services.engine.block_manager import BlockManager
 from services.engine.events import Chunk, Event, Finished, FinishReason, Refused, Suppressed
 from services.engine.output_text import OutputText
-from services.engine.request import OutputOptions, Request, SamplingParams, SpeculationPolicy, StopConditions
+from services.engine.request import Loop, OutputOptions, Request, SamplingParams, SpeculationPolicy, StopConditions
 from services.engine.sampler import Sampler
 from services.engine.scheduler import Scheduler, SchedulerConfig
 from services.engine.sequence import Sequence
@@ -165,6 +165,7 @@ REQUESTS = st.builds(
     max_tokens=st.integers(1, 24),
     strings=st.sampled_from([(), (), ("ab",), ("b ", "Sa"), ("<b>",)]),
     include_stop=st.booleans(),
+    loop=st.sampled_from([None, None, Loop(window=2, repetitions=2), Loop(window=5, repetitions=2)]),
     show_special_tokens=st.booleans(),
     token_ids=st.sampled_from([frozenset(), frozenset([END]), frozenset([END, 3])]),
 )

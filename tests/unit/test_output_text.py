@@ -202,3 +202,13 @@ def test_without_a_token_the_end_shows_what_the_healed_one_adds(stops, text):
     output.begin(BYTES[HEALED.encode()], num_known=1)
     assert output.finish() == text
     assert output.finish() == ""
+
+
+def test_what_the_healed_token_adds_is_none_of_the_text_that_is_banned():
+    """It is the prompt's: nothing that begins in it can be taken back."""
+    output = OutputText(TOKENIZER, banned=["pa", "ab"])
+    output.begin(BYTES[HEALED.encode()], num_known=1)
+    assert output.push(BYTES[b"a"]) == ("pa", None)
+    assert (output.banned, output.num_unsafe) == (None, 1)
+    output.push(BYTES[b"b"])
+    assert output.banned == ("ab", 2)

@@ -48,6 +48,7 @@ from outrider.types import (
     Timings,
     Usage,
 )
+from outrider.vocabulary_match import VocabularyMatch
 
 __all__ = [
     "AsyncClient",
@@ -91,4 +92,5 @@ __all__ = [
     "Unavailable",
     "Usage",
     "Violation",
+    "VocabularyMatch",
 ]

@@ -23,6 +23,7 @@ from outrider.types import (
     Usage,
 )
 from outrider.v1 import common_pb2, generation_pb2
+from outrider.vocabulary_match import parse_vocabulary_match
 
 _FINISH_REASONS: dict[int, FinishReason] = {
     common_pb2.FINISH_REASON_STOP_TOKEN: FinishReason.STOP_TOKEN,
@@ -163,6 +164,7 @@ def parse_speculation(message: common_pb2.SpeculationStats) -> Speculation:
         draft_acceptance_rate=message.draft_acceptance_rate,
         acceptance_histogram=tuple(message.acceptance_histogram),
         by_source=tuple(_source_stats(entry) for entry in message.by_source),
+        draft_vocabulary=parse_vocabulary_match(message.draft_vocabulary),
     )
 
 

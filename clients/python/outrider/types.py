@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from outrider.suppressed import Suppressed
 from outrider.token_record import PredictionSource, Token
+from outrider.vocabulary_match import VocabularyMatch
 
 
 class FinishReason(StrEnum):
@@ -173,6 +174,7 @@ class Speculation:
     acceptance_histogram: tuple[int, ...]
     """Passes of those that accepted 0, 1, ... predictions."""
     by_source: tuple[SourceStats, ...]
+    draft_vocabulary: VocabularyMatch | None
 
 
 @dataclass(frozen=True, slots=True)

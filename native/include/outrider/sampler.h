@@ -6,7 +6,8 @@
 //      (both for generated tokens only)
 //   2. logit bias added
 //   3. masked to minus infinity: stop ids while fewer than min_tokens are generated, at the next position what
-//      the state forbids there, and always what the row's mask forbids
+//      the state forbids there, tokens without a partner in a vocabulary that is drawn for, and what the row's
+//      mask forbids
 //      -> the *processed logits*
 //   4. divided by the temperature
 //   5. top-k: the k best

@@ -3,15 +3,17 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "outrider/noise_ids.h"
 #include "outrider/sampling_params.h"
 #include "outrider/token_counts.h"
 
 namespace outrider {
 
-/// Only `commit`, `truncate` and `forbid` change it: a draw that runs ahead along predictions lays them over
-/// the state, never into it.
+/// Only `commit`, `truncate`, `forbid` and `translate` change it: a draw that runs ahead along predictions
+/// lays them over the state, never into it.
 class SamplingState {
   public:
     /// Throws std::invalid_argument for a parameter out of its range or a negative token id.
@@ -27,13 +29,20 @@ class SamplingState {
     /// negative id throws std::invalid_argument and changes nothing.
     void forbid(const int32_t* token_ids, size_t count);
 
+    /// Draws from now on for another vocabulary, in whose words the next token is at `position`.
+    void translate(std::shared_ptr<const NoiseIds> noise_ids, int64_t position);
+
     const SamplingParams& params() const { return params_; }
     /// Kept only where a penalty asks for them.
     const TokenCounts& counts() const { return counts_; }
     int64_t num_generated() const { return num_generated_; }
     const std::vector<int32_t>& forbidden() const { return forbidden_; }
-    /// Tokens of prompt and generation together: the position of the next token.
+    /// Tokens of prompt and generation together.
     int64_t length() const { return prompt_length_ + num_generated_; }
+    /// Where in the noise the next token is: behind them, unless it is drawn for another vocabulary.
+    int64_t position() const { return length() + position_offset_; }
+    /// Null unless it is.
+    const NoiseIds* noise_ids() const { return noise_ids_.get(); }
     /// Of all ids in the history and the parameters; a vocabulary must be larger. -1 where there is none.
     int32_t largest_id() const { return largest_id_; }
 
@@ -46,6 +55,8 @@ class SamplingState {
     int64_t num_generated_ = 0;
     std::vector<int32_t> generated_;  // kept only where a penalty asks for counts
     std::vector<int32_t> forbidden_;
+    std::shared_ptr<const NoiseIds> noise_ids_;
+    int64_t position_offset_ = 0;
     int32_t largest_id_ = -1;
 };
 

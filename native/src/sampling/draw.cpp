@@ -41,15 +41,29 @@ void challenge_group(const float* values, int count, int32_t first, const NoiseK
     }
 }
 
+uint32_t word_of(int32_t token_id, const NoiseKey& key) {
+    return key.words(static_cast<uint32_t>(token_id / kGroup))[token_id % kGroup];
+}
+
 }  // namespace
 
 int32_t draw(const float* values, int count, int32_t best_id, const NoiseKey& key) {
-    const uint32_t word = key.words(static_cast<uint32_t>(best_id / kGroup))[best_id % kGroup];
-    Winner winner(best_id, values[best_id] + gumbel(word));
+    Winner winner(best_id, values[best_id] + gumbel(word_of(best_id, key)));
     for (int32_t first = 0; first < count; first += kGroup) {
         const int size = std::min(kGroup, count - first);
         if (winner.within_reach(greatest(values + first, size), kMaxNoise)) {
             challenge_group(values + first, size, first, key, &winner);
+        }
+    }
+    return winner.token_id();
+}
+
+int32_t draw_as(const int32_t* noise_ids, const float* values, int count, int32_t best_id,
+                const NoiseKey& key) {
+    Winner winner(best_id, values[best_id] + gumbel(word_of(noise_ids[best_id], key)));
+    for (int32_t id = 0; id < count; ++id) {
+        if (winner.within_reach(values[id], kMaxNoise)) {
+            winner.challenge(id, values[id] + gumbel(word_of(noise_ids[id], key)));
         }
     }
     return winner.token_id();

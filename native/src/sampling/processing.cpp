@@ -34,8 +34,7 @@ void forbid_others(const uint32_t* mask, int vocab_size, float* processed) {
 
 const float* process_logits(const SamplingRow& row, std::vector<float>* scratch) {
     const SamplingParams& params = row.params();
-    if (!params.penalises() && params.logit_bias.empty() && !row.masks_stop_ids() && !row.masks_forbidden() &&
-        row.mask == nullptr) {
+    if (!params.penalises() && params.logit_bias.empty() && !row.masks() && row.mask == nullptr) {
         return row.logits;
     }
     scratch->assign(row.logits, row.logits + row.vocab_size);

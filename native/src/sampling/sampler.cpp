@@ -23,6 +23,11 @@ void require_valid(const SequenceRows& sequence, int vocab_size) {
     if (sequence.state->largest_id() >= 0) {
         require_in_vocabulary(sequence.state->largest_id(), vocab_size, "state");
     }
+    const NoiseIds* noise_ids = sequence.state->noise_ids();
+    if (noise_ids != nullptr && noise_ids->ids.size() != static_cast<size_t>(vocab_size)) {
+        throw std::invalid_argument("state: has " + std::to_string(noise_ids->ids.size()) +
+                                    " noise ids, but the vocabulary has " + std::to_string(vocab_size));
+    }
     std::for_each(sequence.predictions, sequence.predictions + sequence.num_predictions,
                   [&](int32_t id) { require_in_vocabulary(id, vocab_size, "predictions"); });
     require_fitting("masks", sequence.masks, vocab_size);

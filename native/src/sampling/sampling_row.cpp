@@ -52,7 +52,9 @@ int32_t draw_token(const SamplingRow& row, const Distribution& distribution) {
         return best_id;
     }
     const NoiseKey key{row.params().seed, static_cast<uint64_t>(row.position()), NoiseStream::token};
-    return draw(values, row.vocab_size, best_id, key);
+    const NoiseIds* noise_ids = row.state->noise_ids();
+    return noise_ids == nullptr ? draw(values, row.vocab_size, best_id, key)
+                                : draw_as(noise_ids->ids.data(), values, row.vocab_size, best_id, key);
 }
 
 /// Fills in the asked log-probabilities and candidates.

@@ -27,6 +27,7 @@ struct SamplingRow {
         return num_generated() < params().min_tokens && !params().stop_ids.empty();
     }
     bool masks_forbidden() const { return num_predictions == 0 && !state->forbidden().empty(); }
+    bool masks() const { return masks_stop_ids() || masks_forbidden() || state->noise_ids() != nullptr; }
     /// Calls `mask` with every masked id, some of them twice.
     template <typename Mask>
     void for_each_masked(Mask mask) const {
@@ -36,11 +37,18 @@ struct SamplingRow {
         if (masks_forbidden()) {
             std::for_each(state->forbidden().begin(), state->forbidden().end(), mask);
         }
+        if (state->noise_ids() != nullptr) {
+            for (int32_t id = 0; id < vocab_size; ++id) {
+                if (state->noise_ids()->ids[id] == kNoPartner) {
+                    mask(id);
+                }
+            }
+        }
     }
     Penalties penalties() const {
         return {params().repetition_penalty, params().frequency_penalty, params().presence_penalty};
     }
-    int64_t position() const { return state->length() + num_predictions; }
+    int64_t position() const { return state->position() + num_predictions; }
     /// The token that the row tells of; -1 where it draws one.
     int32_t forced_id() const { return params().forced ? predictions[num_predictions] : -1; }
 };

@@ -46,6 +46,14 @@ void SamplingState::forbid(const int32_t* token_ids, size_t count) {
     forbidden_.assign(token_ids, token_ids + count);
 }
 
+void SamplingState::translate(std::shared_ptr<const NoiseIds> noise_ids, int64_t position) {
+    if (position < 0) {
+        throw std::invalid_argument("position must not be negative");
+    }
+    noise_ids_ = std::move(noise_ids);
+    position_offset_ = position - length();
+}
+
 void SamplingState::note_ids(const int32_t* token_ids, size_t count) {
     if (count == 0) {
         return;

@@ -195,6 +195,12 @@ class Decoder:
     def kv_bytes_per_token(self) -> int: ...
 
 @final
+class NoiseIds:
+    """For each token of a vocabulary, as which token of another one it is drawn; -1 for one that never is."""
+
+    def __init__(self, ids: NDArray[np.int32]) -> None: ...
+
+@final
 class SamplingState:
     """One sequence's sampling parameters with the token history that they act on."""
 
@@ -227,6 +233,9 @@ class SamplingState:
 
     def forbid(self, token_ids: Sequence[int]) -> None:
         """Mask token ids at the next position, and there only: `commit` and `truncate` forget them."""
+
+    def translate(self, noise_ids: NoiseIds, position: int) -> None:
+        """Draw for another vocabulary, in whose words the next token is at `position`; on CPUs only."""
 
     @property
     def num_generated(self) -> int: ...

@@ -1,8 +1,25 @@
 """Drafting: sampling parameters between the two services, and what the draft's messages mean."""
 
 from outrider.v1 import common_pb2, draft_pb2
+from services.engine.events import VocabularyMatch
 from services.engine.place import Place
 from services.engine.request import SamplingParams
+
+_MATCHES = {
+    None: common_pb2.VOCABULARY_MATCH_UNSPECIFIED,
+    VocabularyMatch.SAME: common_pb2.VOCABULARY_MATCH_SAME,
+    VocabularyMatch.TRANSLATED: common_pb2.VOCABULARY_MATCH_TRANSLATED,
+}
+
+
+def write_vocabulary_match(match: VocabularyMatch | None) -> common_pb2.VocabularyMatch.ValueType:
+    """What a target's vocabulary is to a draft, if that is known."""
+    return _MATCHES[match]
+
+
+def read_vocabulary_match(number: common_pb2.VocabularyMatch.ValueType) -> VocabularyMatch | None:
+    """What a target's vocabulary is to a draft; None for what is not known."""
+    return next((match for match, known in _MATCHES.items() if known == number), None)
 
 
 def write_sampling(params: SamplingParams) -> common_pb2.SamplingParameters:

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 from outrider.v1 import common_pb2
 from services.engine.events import NoSpeculation, PassReport, PredictionSource, SpeculationStats
+from services.rpc.convert.drafting import write_vocabulary_match
 from services.rpc.convert.durations import write_duration
 
 _SOURCES = {
@@ -58,6 +59,7 @@ def write_speculation(stats: SpeculationStats) -> common_pb2.SpeculationStats:
         draft_acceptance_rate=accepted / predicted if predicted else 0,
         acceptance_histogram=histogram,
         by_source=_write_sources(stats),
+        draft_vocabulary=write_vocabulary_match(stats.vocabulary),
     )
     if not stats.offered and stats.why_not is not None:
         message.no_speculation_reason = _NO_SPECULATION[stats.why_not]

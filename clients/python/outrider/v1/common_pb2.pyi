@@ -153,6 +153,30 @@ FINISH_REASON_LOOP: FinishReason.ValueType  # 9
 """The text repeats itself, as `StopConditions.loop` says."""
 Global___FinishReason: _TypeAlias = FinishReason  # noqa: Y015
 
+class _VocabularyMatch:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _VocabularyMatchEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_VocabularyMatch.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    VOCABULARY_MATCH_UNSPECIFIED: _VocabularyMatch.ValueType  # 0
+    """Nothing is known of it."""
+    VOCABULARY_MATCH_SAME: _VocabularyMatch.ValueType  # 1
+    """It is the draft's own."""
+    VOCABULARY_MATCH_TRANSLATED: _VocabularyMatch.ValueType  # 2
+    """It is another one: the draft spells what it reads with its own tokens, and predicts those that both have."""
+
+class VocabularyMatch(_VocabularyMatch, metaclass=_VocabularyMatchEnumTypeWrapper):
+    """What a target's vocabulary is to a draft."""
+
+VOCABULARY_MATCH_UNSPECIFIED: VocabularyMatch.ValueType  # 0
+"""Nothing is known of it."""
+VOCABULARY_MATCH_SAME: VocabularyMatch.ValueType  # 1
+"""It is the draft's own."""
+VOCABULARY_MATCH_TRANSLATED: VocabularyMatch.ValueType  # 2
+"""It is another one: the draft spells what it reads with its own tokens, and predicts those that both have."""
+Global___VocabularyMatch: _TypeAlias = VocabularyMatch  # noqa: Y015
+
 class _NoSpeculationReason:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -1167,6 +1191,7 @@ class SpeculationStats(_message.Message):
     DRAFT_ACCEPTANCE_RATE_FIELD_NUMBER: _builtins.int
     ACCEPTANCE_HISTOGRAM_FIELD_NUMBER: _builtins.int
     BY_SOURCE_FIELD_NUMBER: _builtins.int
+    DRAFT_VOCABULARY_FIELD_NUMBER: _builtins.int
     passes: _builtins.int
     """Passes of the model that gave this generation at least one token."""
     predicted: _builtins.int
@@ -1189,6 +1214,8 @@ class SpeculationStats(_message.Message):
     """Tokens committed per pass of those: 1 + accepted / num_spec_steps. 0 if there were none."""
     draft_acceptance_rate: _builtins.float
     """accepted / predicted. 0 if nothing was predicted."""
+    draft_vocabulary: Global___VocabularyMatch.ValueType
+    """How the draft that followed it last had its tokens. Unspecified if none did."""
     @_builtins.property
     def by_position(self) -> _containers.RepeatedCompositeFieldContainer[Global___PositionAcceptance]:
         """Acceptance by position: the first entry counts the first prediction of each pass, and so on."""
@@ -1218,10 +1245,11 @@ class SpeculationStats(_message.Message):
         draft_acceptance_rate: _builtins.float = ...,
         acceptance_histogram: _abc.Iterable[_builtins.int] | None = ...,
         by_source: _abc.Iterable[Global___SourceStats] | None = ...,
+        draft_vocabulary: Global___VocabularyMatch.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acceptance_histogram", b"acceptance_histogram", "accepted", b"accepted", "by_position", b"by_position", "by_source", b"by_source", "draft_acceptance_rate", b"draft_acceptance_rate", "draft_losses", b"draft_losses", "draft_returns", b"draft_returns", "mean_acceptance_length", b"mean_acceptance_length", "no_speculation_detail", b"no_speculation_detail", "no_speculation_reason", b"no_speculation_reason", "num_spec_steps", b"num_spec_steps", "passes", b"passes", "predicted", b"predicted", "tokens_per_pass", b"tokens_per_pass"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acceptance_histogram", b"acceptance_histogram", "accepted", b"accepted", "by_position", b"by_position", "by_source", b"by_source", "draft_acceptance_rate", b"draft_acceptance_rate", "draft_losses", b"draft_losses", "draft_returns", b"draft_returns", "draft_vocabulary", b"draft_vocabulary", "mean_acceptance_length", b"mean_acceptance_length", "no_speculation_detail", b"no_speculation_detail", "no_speculation_reason", b"no_speculation_reason", "num_spec_steps", b"num_spec_steps", "passes", b"passes", "predicted", b"predicted", "tokens_per_pass", b"tokens_per_pass"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -146,6 +146,7 @@ class TargetHello(_message.Message):
     MAX_PROTOCOL_VERSION_FIELD_NUMBER: _builtins.int
     NOISE_VERSION_FIELD_NUMBER: _builtins.int
     VOCABULARY_FINGERPRINT_FIELD_NUMBER: _builtins.int
+    VOCAB_SIZE_FIELD_NUMBER: _builtins.int
     min_protocol_version: _builtins.int
     """The oldest protocol that it speaks."""
     max_protocol_version: _builtins.int
@@ -154,6 +155,8 @@ class TargetHello(_message.Message):
     """The version of its sampling noise. Another one makes predictions under sampling worthless."""
     vocabulary_fingerprint: _builtins.str
     """Hash of the table from token ids to bytes."""
+    vocab_size: _builtins.int
+    """The number of token ids of its model, which may be padded beyond that table. 0: as many as the draft's."""
     def __init__(
         self,
         *,
@@ -161,10 +164,11 @@ class TargetHello(_message.Message):
         max_protocol_version: _builtins.int = ...,
         noise_version: _builtins.int = ...,
         vocabulary_fingerprint: _builtins.str = ...,
+        vocab_size: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_protocol_version", b"max_protocol_version", "min_protocol_version", b"min_protocol_version", "noise_version", b"noise_version", "vocabulary_fingerprint", b"vocabulary_fingerprint"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_protocol_version", b"max_protocol_version", "min_protocol_version", b"min_protocol_version", "noise_version", b"noise_version", "vocab_size", b"vocab_size", "vocabulary_fingerprint", b"vocabulary_fingerprint"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -181,6 +185,8 @@ class DraftHello(_message.Message):
     CONTEXT_LENGTH_FIELD_NUMBER: _builtins.int
     MAX_SEQUENCES_FIELD_NUMBER: _builtins.int
     MAX_CACHED_TOKENS_FIELD_NUMBER: _builtins.int
+    VOCABULARY_MATCH_FIELD_NUMBER: _builtins.int
+    SHARED_TOKENS_FIELD_NUMBER: _builtins.int
     PLACE_FIELD_NUMBER: _builtins.int
     WEIGHT_FORMAT_FIELD_NUMBER: _builtins.int
     protocol_version: _builtins.int
@@ -193,6 +199,10 @@ class DraftHello(_message.Message):
     """The most sequences that this stream may have open."""
     max_cached_tokens: _builtins.int
     """The most tokens of all its sequences together that it keeps in its cache."""
+    vocabulary_match: _common_pb2.VocabularyMatch.ValueType
+    """How it has the target's tokens."""
+    shared_tokens: _builtins.int
+    """Tokens of the target that it can predict."""
     weight_format: _builtins.str
     """How its weights are held: "bf16", "f32", "int8" or "int4"."""
     @_builtins.property
@@ -207,12 +217,14 @@ class DraftHello(_message.Message):
         context_length: _builtins.int = ...,
         max_sequences: _builtins.int = ...,
         max_cached_tokens: _builtins.int = ...,
+        vocabulary_match: _common_pb2.VocabularyMatch.ValueType = ...,
+        shared_tokens: _builtins.int = ...,
         place: Global___Place | None = ...,
         weight_format: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["place", b"place"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["context_length", b"context_length", "max_cached_tokens", b"max_cached_tokens", "max_sequences", b"max_sequences", "model", b"model", "place", b"place", "protocol_version", b"protocol_version", "weight_format", b"weight_format"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["context_length", b"context_length", "max_cached_tokens", b"max_cached_tokens", "max_sequences", b"max_sequences", "model", b"model", "place", b"place", "protocol_version", b"protocol_version", "shared_tokens", b"shared_tokens", "vocabulary_match", b"vocabulary_match", "weight_format", b"weight_format"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -51,8 +51,8 @@ class DraftServiceServicer:
         their hello. Neither side waits for the other: the target commits tokens as it draws them, and the draft predicts as
         far ahead as each sequence's window allows.
 
-        Errors: FAILED_PRECONDITION if the two cannot work together (protocol, noise version or vocabulary), with the reason
-        in its message; UNAVAILABLE while the model loads and when the service goes away.
+        Errors: FAILED_PRECONDITION if the two cannot work together (protocol, noise version, or a vocabulary that the draft
+        does not know), with the reason in its message; UNAVAILABLE while the model loads and when the service goes away.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -38,8 +38,8 @@ class DraftServiceStub:
     their hello. Neither side waits for the other: the target commits tokens as it draws them, and the draft predicts as
     far ahead as each sequence's window allows.
 
-    Errors: FAILED_PRECONDITION if the two cannot work together (protocol, noise version or vocabulary), with the reason
-    in its message; UNAVAILABLE while the model loads and when the service goes away.
+    Errors: FAILED_PRECONDITION if the two cannot work together (protocol, noise version, or a vocabulary that the draft
+    does not know), with the reason in its message; UNAVAILABLE while the model loads and when the service goes away.
     """
 
 @_typing.type_check_only
@@ -52,8 +52,8 @@ class DraftServiceAsyncStub(DraftServiceStub):
     their hello. Neither side waits for the other: the target commits tokens as it draws them, and the draft predicts as
     far ahead as each sequence's window allows.
 
-    Errors: FAILED_PRECONDITION if the two cannot work together (protocol, noise version or vocabulary), with the reason
-    in its message; UNAVAILABLE while the model loads and when the service goes away.
+    Errors: FAILED_PRECONDITION if the two cannot work together (protocol, noise version, or a vocabulary that the draft
+    does not know), with the reason in its message; UNAVAILABLE while the model loads and when the service goes away.
     """
 
 class DraftServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -69,8 +69,8 @@ class DraftServiceServicer(metaclass=_abc_1.ABCMeta):
         their hello. Neither side waits for the other: the target commits tokens as it draws them, and the draft predicts as
         far ahead as each sequence's window allows.
 
-        Errors: FAILED_PRECONDITION if the two cannot work together (protocol, noise version or vocabulary), with the reason
-        in its message; UNAVAILABLE while the model loads and when the service goes away.
+        Errors: FAILED_PRECONDITION if the two cannot work together (protocol, noise version, or a vocabulary that the draft
+        does not know), with the reason in its message; UNAVAILABLE while the model loads and when the service goes away.
         """
 
 def add_DraftServiceServicer_to_server(servicer: DraftServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

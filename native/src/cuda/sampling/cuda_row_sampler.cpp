@@ -175,6 +175,10 @@ CudaRowSampler::CudaRowSampler(Stream& stream)
       candidates_(stream) {}
 
 std::vector<RowSample> CudaRowSampler::sample(const std::vector<SamplingRow>& rows) {
+    if (std::any_of(rows.begin(), rows.end(),
+                    [](const auto& row) { return row.state->noise_ids() != nullptr; })) {
+        throw std::invalid_argument("states: noise ids are for CPUs only");
+    }
     std::vector<RowSample> samples(rows.size());
     const auto count = static_cast<int64_t>(rows.size());
     for (int64_t first = 0; first < count; first += kMaxRows) {

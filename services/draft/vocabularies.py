@@ -1,0 +1,55 @@
+"""Vocabularies: which targets' tokens the draft can predict, and how."""
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from services.draft.vocabulary_map import VocabularyMap
+from services.engine.events import VocabularyMatch
+from services.engine.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """A target's vocabulary as the draft has it; `map` is None where there is nothing to translate."""
+
+    match: VocabularyMatch
+    num_shared: int
+    map: VocabularyMap | None
+
+
+class Vocabularies:
+    """The draft's own vocabulary, and those of targets that it was told of."""
+
+    def __init__(self, own: Tokenizer, others: Iterable[Tokenizer], *, size: int, translates: bool) -> None:
+        """`size` is that of the draft's model; `translates` is whether its device can draw for another vocabulary."""
+        self._own = own
+        self._size = size
+        self._translates = translates
+        self._own_fingerprint = own.fingerprint()
+        self._known = {tokenizer.fingerprint(): tokenizer for tokenizer in [*others, own]}
+        self._latest: dict[str, tuple[int, Vocabulary]] = {}  # by fingerprint, with the size that it was made for
+        self._finding = threading.Lock()
+
+    def find(self, fingerprint: str, size: int) -> Vocabulary | None:
+        """The vocabulary of a target whose model has `size` ids (0: not said), which takes a second the first time.
+
+        None if it is not known here. Padding is no difference: models of one tokenizer may have different sizes.
+        """
+        target, is_same = self._known.get(fingerprint), fingerprint == self._own_fingerprint
+        if target is None or not (is_same or self._translates):
+            return None
+        with self._finding:
+            latest_size, vocabulary = self._latest.get(fingerprint, (None, None))
+            if vocabulary is None or latest_size != size:
+                needs_map = self._translates and not (is_same and size in {0, self._size})
+                vocabulary = self._make(target, size or target.vocab_size, is_same=is_same, needs_map=needs_map)
+                self._latest[fingerprint] = size, vocabulary
+            return vocabulary
+
+    def _make(self, target: Tokenizer, size: int, *, is_same: bool, needs_map: bool) -> Vocabulary:
+        match = VocabularyMatch.SAME if is_same else VocabularyMatch.TRANSLATED
+        if not needs_map:
+            return Vocabulary(match, self._size, None)
+        way = VocabularyMap(self._own, target, own_size=self._size, target_size=size)
+        return Vocabulary(match, way.num_shared, way)

@@ -1,0 +1,154 @@
+"""A draft whose vocabulary is another one than the target's: it guesses the same draws, and changes no byte."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from outrider import Client, VocabularyMatch
+from services.draft.drafted_sequence import DraftedSequence
+from services.draft.vocabularies import Vocabularies
+from services.draft.vocabulary_map import VocabularyMap
+from services.engine.config import EngineConfig
+from services.engine.loaded_model import LoadedModel
+from services.engine.native import Sampler, isas
+from services.engine.request import SamplingParams
+from services.engine.run_ahead import RunAhead, Stretch
+from services.engine.tokenizer import Tokenizer
+from tests.e2e.draft_rig import GREEDY, PROMPT, SAMPLED, Options, assert_counts, assert_same
+from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET, padded_draft_folder, reworded_draft_folder
+from tests.rpc.draft_link import RunningDraft
+from tests.server import RunningTarget, target_server
+
+COUNT = 6  # tokens predicted from each place
+SAMPLING = {
+    "greedy": SamplingParams(seed=1, temperature=0.0),
+    "sampled": SamplingParams(seed=2, temperature=1.0),
+    "truncated": SamplingParams(seed=3, temperature=1.2, top_k=50, top_p=0.95, repetition_penalty=1.2),
+}
+
+
+class OfflineDraft:
+    """A draft without its service."""
+
+    def __init__(self, folder: Path) -> None:
+        config = EngineConfig(model=folder, isa=isas()[0], threads=1, kv_blocks=16, max_rows=256)
+        self.model = LoadedModel.load(config)
+        self.size = self.model.checkpoint.config.vocab_size
+        sampler = Sampler(self.model.device)
+        self._run_ahead = RunAhead(self.model.decoder, sampler, max_rows=256, max_sequences=1, max_blocks=16)
+
+    def map_to(self, target: Tokenizer, size: int) -> VocabularyMap | None:
+        vocabularies = Vocabularies(self.model.tokenizer, [target], size=self.size, translates=True)
+        vocabulary = vocabularies.find(target.fingerprint(), size)
+        assert vocabulary is not None
+        return vocabulary.map
+
+    def predict(self, tokens: list[int], params: SamplingParams, vocabulary: VocabularyMap | None) -> tuple[int, ...]:
+        """What it predicts behind some tokens of a target, half of them prompt, in the target's tokens."""
+        sequence = DraftedSequence(
+            params, num_prompt=len(tokens) // 2, min_tokens=0, masked_ids=[], vocabulary=vocabulary
+        )
+        sequence.commit(0, tokens)
+        self.model.blocks.grow(sequence, len(sequence.tokens) + COUNT)
+        (drawn,) = self._run_ahead.extend([Stretch(sequence, len(sequence.tokens), COUNT)])
+        position, run = sequence.as_target(len(sequence.tokens), drawn)
+        self.model.blocks.shrink(sequence, 0)
+        assert position == len(tokens)
+        return run
+
+
+@pytest.fixture(scope="module")
+def plain() -> OfflineDraft:
+    return OfflineDraft(DEMO_DRAFT)
+
+
+def texts(tokenizer: Tokenizer) -> list[list[int]]:
+    """Pieces of source code, in a target's tokens."""
+    ids = tokenizer.encode((Path(__file__).parent / "streams.py").read_text())
+    return [ids[start : start + 40] for start in range(0, 1200, 60)]
+
+
+@pytest.mark.parametrize("params", SAMPLING.values(), ids=SAMPLING.keys())
+@pytest.mark.parametrize("num_padded", [0, 64])
+def test_under_other_ids_the_draft_makes_the_very_same_predictions(
+    plain: OfflineDraft, params: SamplingParams, num_padded: int
+):
+    """The model is the same but for the order of its words: so are its logits, and the noise goes with the words."""
+    reworded = OfflineDraft(reworded_draft_folder(num_dropped=0, num_padded=num_padded))
+    way = reworded.map_to(plain.model.tokenizer, plain.size)
+    assert way is not None
+    assert way.num_shared == plain.size
+    pieces = texts(plain.model.tokenizer)
+    expected = [plain.predict(piece, params, None) for piece in pieces]
+    assert [reworded.predict(piece, params, way) for piece in pieces] == expected
+    assert len(set(expected)) > 10
+
+
+@pytest.mark.parametrize("params", SAMPLING.values(), ids=SAMPLING.keys())
+def test_padding_is_never_predicted_and_changes_nothing_else(plain: OfflineDraft, params: SamplingParams):
+    padded = OfflineDraft(padded_draft_folder(64))
+    way = padded.map_to(plain.model.tokenizer, plain.size)
+    pieces = texts(plain.model.tokenizer)
+    assert [padded.predict(piece, params, way) for piece in pieces] == [
+        plain.predict(piece, params, None) for piece in pieces
+    ]
+
+
+@pytest.mark.parametrize("params", SAMPLING.values(), ids=SAMPLING.keys())
+def test_a_draft_that_lacks_some_tokens_still_guesses_most_draws(plain: OfflineDraft, params: SamplingParams):
+    """What it lacks it reads in pieces, and does not predict."""
+    reworded = OfflineDraft(reworded_draft_folder(num_dropped=600))
+    way = reworded.map_to(plain.model.tokenizer, plain.size)
+    assert way is not None
+    assert way.num_shared == plain.size - 600
+    pieces = texts(plain.model.tokenizer)
+    assert any(len(way.spell(token_id)) > 1 for piece in pieces for token_id in piece)
+    agreed = [
+        first[0] == second[0]
+        for piece in pieces
+        for first, second in [(plain.predict(piece, params, None), reworded.predict(piece, params, way))]
+    ]
+    assert np.mean(agreed) > 0.6
+
+
+@pytest.fixture(scope="module", params=["dropped", "padded"])
+def drafted(request: pytest.FixtureRequest) -> Iterator[tuple[RunningTarget, VocabularyMatch]]:
+    """The demo target with a draft of another vocabulary, or of a padded one."""
+    is_other = request.param == "dropped"
+    folder = reworded_draft_folder() if is_other else padded_draft_folder(64)
+    draft = RunningDraft(folder, target_tokenizers=[DEMO_TARGET] if is_other else [])
+    with target_server(DEMO_TARGET, kv_blocks=64, drafts=[draft.address], lookup=False) as running:
+        running.wait_for_draft()
+        yield running, VocabularyMatch.TRANSLATED if is_other else VocabularyMatch.SAME
+        running.assert_all_free()
+    draft.assert_all_free()
+    draft.close()
+
+
+@pytest.mark.parametrize("options", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+def test_it_changes_no_byte_and_the_figures_tell_of_it(
+    drafted: tuple[RunningTarget, VocabularyMatch], options: Options
+):
+    target, match = drafted
+    with Client(target.address, max_retries=0) as client:
+        alone = client.generate(PROMPT, **options, max_tokens=200, speculation="never")
+        result = client.generate(PROMPT, **options, max_tokens=200, speculation="always", num_predictions=4)
+    assert_same(result, alone)
+    assert_counts(result)
+    assert result.speculation.draft_vocabulary is match
+    assert alone.speculation.draft_vocabulary is None
+
+
+def test_banned_strings_are_taken_back_beside_it(drafted: tuple[RunningTarget, VocabularyMatch]):
+    target, _ = drafted
+    options = {**SAMPLED, "max_tokens": 150, "banned_strings": ["SELF", "return "]}
+    with Client(target.address, max_retries=0) as client:
+        alone = client.generate(PROMPT, **options, speculation="never")
+        result = client.generate(PROMPT, **options, speculation="always", num_predictions=4)
+    assert_same(result, alone)
+    assert result.suppressed == alone.suppressed
+    assert result.suppressed
+    assert "self" not in result.text.lower()
+    assert result.speculation.accepted > 0
