@@ -30,6 +30,7 @@ _FIRST_BACKOFF, _LONGEST_BACKOFF = 0.1, 2.0  # seconds
 _LONGEST_REFUSED_BACKOFF = 30.0  # where every draft has said that it cannot work with this target
 _LONGEST_WAIT = 0.1  # seconds that a step may wait for predictions under way
 _RUN_AHEAD = 8  # tokens of credit beyond what the next pass can verify, for a draft that is not in our way
+_NUM_ALTERNATES = 3  # of the next predictions, for which it prepares to have been wrong
 _OPTIONS = (
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.http2.ping_timeout_ms", 5_000),  # of every ping; by default a draft that hangs is held for a minute
@@ -109,7 +110,7 @@ class DraftClient:
         )
         self._complaints.pop(address, None)
         self._linked_at = time.monotonic()
-        self.predictor.connected(run_ahead=run_ahead)
+        self.predictor.connected(run_ahead=run_ahead, num_alternates=_NUM_ALTERNATES if run_ahead else 0)
         runs = RunCount()
         tasks = [asyncio.create_task(self._read(call, runs)), asyncio.create_task(self._write(call))]
         try:
@@ -158,7 +159,24 @@ class DraftClient:
                     raise _BrokenLinkError(f"it sent {other} where that has no place")
         raise _BrokenLinkError("it ended the stream")
 
-    def _take(self, run: draft_pb2.Predict, runs: RunCount) -> None:
+    def _take(self, message: draft_pb2.Predict, runs: RunCount) -> None:
+        if message.token_ids or not message.alternates:
+            self._take_run(message, runs)
+        for alternate in message.alternates:
+            self._take_alternate(message.sequence_id, alternate)
+
+    def _take_alternate(self, sequence_id: int, alternate: draft_pb2.Alternate) -> None:
+        token_ids = [*alternate.token_ids]
+        if max([alternate.token_id, *token_ids]) < self._vocab_size:
+            self.predictor.alternate_predicted(
+                sequence_id,
+                epoch=alternate.epoch,
+                position=alternate.position,
+                token_id=alternate.token_id,
+                token_ids=token_ids,
+            )
+
+    def _take_run(self, run: draft_pb2.Predict, runs: RunCount) -> None:
         token_ids = [*run.token_ids]
         is_in_range = max(token_ids, default=0) < self._vocab_size
         is_useful = is_in_range and self.predictor.predicted(
@@ -183,7 +201,9 @@ def _request(message: Outgoing) -> draft_pb2.DraftRequest:
             )
             return draft_pb2.DraftRequest(commit=commit)
         case Window():
-            window = draft_pb2.Window(sequence_id=message.sequence_id, tokens=message.tokens)
+            window = draft_pb2.Window(
+                sequence_id=message.sequence_id, tokens=message.tokens, alternates=message.alternates
+            )
             return draft_pb2.DraftRequest(window=window)
         case Close():
             return draft_pb2.DraftRequest(close=draft_pb2.Close(sequence_id=message.sequence_id))
