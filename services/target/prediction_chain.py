@@ -73,9 +73,7 @@ class PredictionChain:
         self._alternates.clear()
 
     def commit(self, token_ids: Tokens[int], *, num_committed: int) -> bool:
-        """Follow the growth of the tokens of which `num_committed` were committed before; True if an alternate has taken
-        the chain's place.
-        """
+        """Follow the tokens' growth, from `num_committed` on; True if an alternate has taken the chain's place."""
         agreed = 0
         while agreed < min(len(self.tokens), len(token_ids)) and self.tokens[agreed] == token_ids[agreed]:
             agreed += 1
