@@ -1,13 +1,13 @@
 """RemotePredictor: what a draft is told where tokens were taken back, and what of its answers is still of use."""
 
 from services.target.draft_messages import Commit
+from tests.unit.linked_predictor import PROMPT, LinkedPredictor
 from tests.unit.sequences import make_request, make_sequence
-from tests.unit.test_remote_predictor import PROMPT, Predictor
 
 
 async def test_tokens_that_were_taken_back_are_replaced_in_one_commit():
     """What the draft says of the old ones is of no use, and nobody waits for it."""
-    predictor = Predictor(longest_wait=60.0)
+    predictor = LinkedPredictor(longest_wait=60.0)
     sequence = make_sequence(make_request(PROMPT, banned=["bad"]))
     predictor.remote.commit(sequence)
     predictor.draw(sequence, b"a ba")
@@ -26,7 +26,7 @@ async def test_tokens_that_were_taken_back_are_replaced_in_one_commit():
 
 
 async def test_a_draft_that_has_not_heard_of_the_tokens_taken_back_is_told_all_that_it_lacks():
-    predictor = Predictor()
+    predictor = LinkedPredictor()
     sequence = make_sequence(make_request(PROMPT, banned=["bad"]))
     predictor.remote.commit(sequence)
     predictor.sent()
