@@ -30,7 +30,6 @@ _FIRST_BACKOFF, _LONGEST_BACKOFF = 0.1, 2.0  # seconds
 _LONGEST_REFUSED_BACKOFF = 30.0  # where every draft has said that it cannot work with this target
 _LONGEST_WAIT = 0.1  # seconds that a step may wait for predictions under way
 _RUN_AHEAD = 8  # tokens of credit beyond what the next pass can verify, for a draft that is not in our way
-_NUM_ALTERNATES = 3  # of the next predictions, for which it prepares to have been wrong
 _OPTIONS = (
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.http2.ping_timeout_ms", 5_000),  # of every ping; by default a draft that hangs is held for a minute
@@ -43,13 +42,17 @@ _Call = aio.StreamStreamCall[draft_pb2.DraftRequest, draft_pb2.DraftResponse]
 class DraftClient:
     """Tries the addresses in turn, for ever: a draft that is not there costs speed, never an error."""
 
-    def __init__(self, addresses: Sequence[str], place: Place, *, run_ahead: int | None = None) -> None:
+    def __init__(
+        self, addresses: Sequence[str], place: Place, *, run_ahead: int | None = None, num_alternates: int = 0
+    ) -> None:
         """Call this on the event loop that `start` is called on. `place` is where the target computes; without
-        `run_ahead`, a draft that competes for it gets no credit ahead of the target's passes, and any other does.
+        `run_ahead`, a draft that competes for it gets no credit ahead of the target's passes, and any other does. One
+        that runs ahead prepares for so many of its next predictions to be wrong.
         """
         self._addresses = addresses
         self._place = place
         self._run_ahead = run_ahead
+        self._num_alternates = num_alternates
         self._news = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self.predictor = RemotePredictor(patience=Patience(longest=_LONGEST_WAIT), on_outgoing=self._wake)
@@ -110,7 +113,7 @@ class DraftClient:
         )
         self._complaints.pop(address, None)
         self._linked_at = time.monotonic()
-        self.predictor.connected(run_ahead=run_ahead, num_alternates=_NUM_ALTERNATES if run_ahead else 0)
+        self.predictor.connected(run_ahead=run_ahead, num_alternates=self._num_alternates if run_ahead else 0)
         runs = RunCount()
         tasks = [asyncio.create_task(self._read(call, runs)), asyncio.create_task(self._write(call))]
         try:
