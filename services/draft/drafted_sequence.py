@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from services.draft.alternate import Alternate
 from services.draft.translation import Translation
 from services.draft.vocabulary_map import VocabularyMap
 from services.engine.grammar import Grammar
@@ -42,7 +43,9 @@ class DraftedSequence:
         self.num_computed = 0  # leading tokens whose keys and values are in the cache
         self.blocks: list[int] = []
         self.window = 0
-        self.epoch = 1
+        self.num_alternates = 0  # that are wanted
+        self.alternates: list[Alternate] = []
+        self.epoch = self._last_epoch = 1
         self.cache_scope = cache_scope  # as `CachePolicy.scope`
         self._params = sampling
         self._num_prompt = num_prompt
@@ -115,7 +118,7 @@ class DraftedSequence:
             self._cut(agreed)
             self.tokens.extend(token_ids[agreed - position :])
             self.num_computed = min(self.num_computed, agreed)
-            self.epoch += 1
+            self.epoch = self.begin_epoch()
         if is_rewound or not is_predicted:
             self._cut(end)
             self.num_computed = min(self.num_computed, max(end - 1, 0))  # the next draw needs the last token's row
@@ -124,6 +127,18 @@ class DraftedSequence:
         elif self._sampling is not None:
             self._sampling.commit(self.tokens[self.num_committed : end])
         self.num_committed = end
+
+    def begin_epoch(self) -> int:
+        """The number of an epoch that begins now, or may begin later."""
+        self._last_epoch += 1
+        return self._last_epoch
+
+    def grant(self, window: int, num_alternates: int) -> None:
+        """How long the chain may become, and how many alternates are wanted; none with a grammar, which is followed
+        along one chain only, or with another vocabulary.
+        """
+        self.window = window
+        self.num_alternates = num_alternates if self._grammar is None and self._translation is None else 0
 
     def check(self, vocab_size: int) -> None:
         """Raise ValueError where no token of such a vocabulary can be drawn this way."""

@@ -3,13 +3,17 @@
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 
+from services.draft.alternate import Alternate
+from services.draft.alternates import Alternates
 from services.draft.drafted_sequence import DraftedSequence
-from services.draft.link import DraftLink, Prediction, Release, ReleaseReason
+from services.draft.link import AlternatePrediction, DraftLink, Prediction, Release, ReleaseReason
 from services.engine.block_manager import BlockManager
 from services.engine.run_ahead import RunAhead, Stretch
 
 _DRAW_WEIGHT = 0.1  # of a new measurement
+_MOST_ALTERNATES = 8  # of a sequence, whatever its target wants
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +52,7 @@ class Drafter:
         self._run_ahead = run_ahead
         self._blocks = blocks
         self._links: list[DraftLink] = []
+        self._alternates = Alternates(blocks, vocab_size=config.vocab_size, context_length=config.context_length)
         self._draw_seconds = 0.0  # a moving average of what one more token of a run takes
 
     def join(self, link: DraftLink) -> None:
@@ -87,24 +92,29 @@ class Drafter:
         if not sequence.has_tokens(token_ids, self._config.vocab_size):
             self.refuse(link, sequence_id)
             return
+        adopted = self._alternates.adopt(sequence, position, token_ids)
         try:
             sequence.commit(position, token_ids)
         except ValueError:
             self.refuse(link, sequence_id)
-        else:
-            self._blocks.shrink(sequence, sequence.num_computed)
-            self._keep(sequence)
-            if sequence.num_committed > self._config.context_length:  # where it takes more tokens than the target
-                self._release(link, sequence_id, ReleaseReason.TOO_LONG)
+            return
+        self._alternates.prune(sequence)
+        self._blocks.shrink(sequence, sequence.num_computed)
+        self._keep(sequence)
+        if sequence.num_committed > self._config.context_length:  # where it takes more tokens than the target
+            self._release(link, sequence_id, ReleaseReason.TOO_LONG)
+        elif adopted is not None and not adopted.is_told and sequence.chain:
+            self._tell(link, sequence_id, sequence.num_committed, sequence.chain)
 
-    def window(self, link: DraftLink, sequence_id: int, tokens: int) -> None:
+    def window(self, link: DraftLink, sequence_id: int, tokens: int, num_alternates: int = 0) -> None:
         """The target grants a sequence credit."""
         if sequence := link.sequences.get(sequence_id):
-            sequence.window = min(tokens, self._config.max_window)
+            sequence.grant(min(tokens, self._config.max_window), min(num_alternates, _MOST_ALTERNATES))
 
     def close(self, link: DraftLink, sequence_id: int) -> None:
         """Forget a sequence and free what it holds."""
         if sequence := link.sequences.pop(sequence_id, None):
+            self._alternates.end_all(sequence)
             self._blocks.release(sequence)
 
     def step(self) -> bool:
@@ -133,7 +143,14 @@ class Drafter:
             if stretch is not None and (stretch := self._make_room(follower, stretch)):
                 chosen.append((follower, stretch))
                 budget -= stretch.num_tokens
-        return [(follower, stretch) for follower, stretch in chosen if follower.is_live]  # some may have made way
+        chosen = [(follower, stretch) for follower, stretch in chosen if follower.is_live]  # some may have made way
+        return [*chosen, *islice(self._choose_alternates(), budget)]
+
+    def _choose_alternates(self) -> Iterator[tuple[_Follower, Stretch]]:
+        """One row each, with what is left when every chain has what it needs."""
+        for follower in self._followers():
+            for stretch in self._alternates.stretches(follower.sequence, longest_run=self._longest_run()):
+                yield follower, stretch
 
     def _followers(self) -> Iterator[_Follower]:
         for link in self._links:
@@ -167,6 +184,9 @@ class Drafter:
         """
         sequence = follower.sequence
         end = sequence.num_computed + stretch.num_tokens
+        if not self._blocks.can_grow(sequence, end + stretch.num_draws):
+            for other in self._followers():
+                self._alternates.end_all(other.sequence)
         if not sequence.chain:
             self._reclaim(follower.link, self._blocks.blocks_for(end) - len(sequence.blocks))
         room = self._room(follower)
@@ -194,14 +214,27 @@ class Drafter:
         return (len(follower.sequence.blocks) + num_more) * blocks.block_size
 
     def _settle(self, follower: _Follower, stretch: Stretch, token_ids: list[int]) -> None:
-        sequence = follower.sequence
+        sequence, alternate = follower.sequence, stretch.sequence
+        if isinstance(alternate, Alternate):
+            if self._alternates.settle(sequence, alternate, stretch, token_ids):
+                self._tell_alternate(follower, alternate)
+            return
         position = len(sequence.tokens)
         sequence.num_computed += stretch.num_tokens + max(len(token_ids) - 1, 0)
         self._keep(sequence)
         sequence.predicted(token_ids)
         if token_ids:
-            run = sequence.as_target(position, token_ids)
-            follower.link.send(Prediction(follower.sequence_id, sequence.epoch, *run))
+            self._tell(follower.link, follower.sequence_id, position, token_ids)
+
+    def _tell(self, link: DraftLink, sequence_id: int, position: int, token_ids: list[int]) -> None:
+        sequence = link.sequences[sequence_id]
+        link.send(Prediction(sequence_id, sequence.epoch, *sequence.as_target(position, token_ids)))
+
+    def _tell_alternate(self, follower: _Follower, alternate: Alternate) -> None:
+        token_id, *token_ids = alternate.branch
+        follower.link.send(
+            AlternatePrediction(follower.sequence_id, alternate.epoch, alternate.position, token_id, tuple(token_ids))
+        )
 
     def _keep(self, sequence: DraftedSequence) -> None:
         self._blocks.keep(sequence, min(sequence.num_computed, sequence.num_committed))

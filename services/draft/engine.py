@@ -71,9 +71,9 @@ class DraftEngine:
         """The target committed tokens."""
         self._loop.post(lambda: self._drafter.commit(link, sequence_id, position, token_ids))
 
-    def window(self, link: DraftLink, sequence_id: int, tokens: int) -> None:
+    def window(self, link: DraftLink, sequence_id: int, tokens: int, num_alternates: int) -> None:
         """The target grants a sequence credit."""
-        self._loop.post(lambda: self._drafter.window(link, sequence_id, tokens))
+        self._loop.post(lambda: self._drafter.window(link, sequence_id, tokens, num_alternates))
 
     def end(self, link: DraftLink, sequence_id: int) -> None:
         """A sequence has ended."""

@@ -27,6 +27,17 @@ class Prediction:
 
 
 @dataclass(frozen=True, slots=True)
+class AlternatePrediction:
+    """If the token at a position is this one, the sequence goes on with these, in an epoch that then begins."""
+
+    sequence_id: int
+    epoch: int
+    position: int
+    token_id: int
+    token_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """The draft has dropped a sequence."""
 
@@ -55,15 +66,18 @@ class DraftLink:
         self.sequences: dict[int, DraftedSequence] = {}
         self._capacity = capacity
         self._loop = asyncio.get_running_loop()
-        self._outbox: asyncio.Queue[Prediction | Release | None] = asyncio.Queue()
+        self._outbox: asyncio.Queue[Prediction | AlternatePrediction | Release | None] = asyncio.Queue()
         self._has_overflowed = False
 
     @property
     def num_blocks(self) -> int:
         """KV blocks of all sequences."""
-        return sum(len(sequence.blocks) for sequence in self.sequences.values())
+        return sum(
+            len(sequence.blocks) + sum(len(alternate.blocks) for alternate in sequence.alternates)
+            for sequence in self.sequences.values()
+        )
 
-    def send(self, message: Prediction | Release) -> None:
+    def send(self, message: Prediction | AlternatePrediction | Release) -> None:
         """Queue a message; called by the engine thread."""
         self._loop.call_soon_threadsafe(self._put, message)
 
@@ -71,14 +85,14 @@ class DraftLink:
         """End `messages` behind those that wait; called on the event loop."""
         self._outbox.put_nowait(None)
 
-    async def messages(self) -> AsyncIterator[Prediction | Release]:
+    async def messages(self) -> AsyncIterator[Prediction | AlternatePrediction | Release]:
         """What is to be told, in order; raises LinkOverflowError when too much has waited."""
         while (message := await self._outbox.get()) is not None:
             if self._has_overflowed:
                 raise LinkOverflowError(f"more than {self._capacity} messages wait for a target that does not read")
             yield message
 
-    def _put(self, message: Prediction | Release) -> None:
+    def _put(self, message: Prediction | AlternatePrediction | Release) -> None:
         if self._outbox.qsize() < self._capacity:
             self._outbox.put_nowait(message)
         else:

@@ -11,7 +11,15 @@ from outrider.v1 import draft_pb2
 from outrider.v1.draft_pb2_grpc import DraftServiceServicer
 from services.draft.drafted_sequence import DraftedSequence
 from services.draft.engine import DraftEngine
-from services.draft.link import DraftLink, LinkOverflowError, Prediction, Quotas, Release, ReleaseReason
+from services.draft.link import (
+    AlternatePrediction,
+    DraftLink,
+    LinkOverflowError,
+    Prediction,
+    Quotas,
+    Release,
+    ReleaseReason,
+)
 from services.draft.vocabularies import Vocabularies, Vocabulary
 from services.draft.vocabulary_map import VocabularyMap
 from services.engine.grammar import Grammar
@@ -162,7 +170,8 @@ def _tell(
                 raise _ProtocolError(f"a commit has {size} token ids; at most {MAX_COMMIT} are allowed")
             engine.commit(link, commit.sequence_id, commit.position, [*commit.token_ids])
         case "window":
-            engine.window(link, request.window.sequence_id, request.window.tokens)
+            window = request.window
+            engine.window(link, window.sequence_id, window.tokens, window.alternates)
         case "close":
             engine.end(link, request.close.sequence_id)
         case other:
@@ -183,8 +192,18 @@ def _sequence(
     )
 
 
-def _response(message: Prediction | Release) -> draft_pb2.DraftResponse:
+def _response(message: Prediction | AlternatePrediction | Release) -> draft_pb2.DraftResponse:
     match message:
+        case AlternatePrediction():
+            alternate = draft_pb2.Alternate(
+                position=message.position,
+                token_id=message.token_id,
+                token_ids=message.token_ids,
+                epoch=message.epoch,
+            )
+            return draft_pb2.DraftResponse(
+                predict=draft_pb2.Predict(sequence_id=message.sequence_id, alternates=[alternate])
+            )
         case Prediction():
             predict = draft_pb2.Predict(
                 sequence_id=message.sequence_id,

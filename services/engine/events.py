@@ -172,6 +172,7 @@ class SpeculationStats:
     why_not: NoSpeculation | None = None  # the latest reason; it matters where nothing was offered
     detail: str = ""
     dropped: str = ""  # why the draft follows the sequence no longer; empty while it does
+    alternates: int = 0  # passes behind which the draft had an alternate ready for what it had not predicted
     losses: int = 0  # of the draft, while it followed the sequence, or of the sequence by the draft
     returns: int = 0
     vocabulary: VocabularyMatch | None = None  # as the draft that followed it last has it

@@ -26,6 +26,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "or the GPU with the target)",
     )
     parser.add_argument(
+        "--alternates",
+        type=int,
+        default=3,
+        metavar="N",
+        help="for how many of its next predictions a draft that runs ahead prepares to be wrong (default: %(default)s)",
+    )
+    parser.add_argument(
         "--lookup",
         action=argparse.BooleanOptionalAction,
         default=True,
@@ -44,6 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
             name=arguments.name,
             drafts=arguments.draft,
             run_ahead=arguments.run_ahead,
+            num_alternates=arguments.alternates,
             lookup=arguments.lookup,
         )
 

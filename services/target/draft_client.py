@@ -43,13 +43,17 @@ _Call = aio.StreamStreamCall[draft_pb2.DraftRequest, draft_pb2.DraftResponse]
 class DraftClient:
     """Tries the addresses in turn, for ever: a draft that is not there costs speed, never an error."""
 
-    def __init__(self, addresses: Sequence[str], place: Place, *, run_ahead: int | None = None) -> None:
+    def __init__(
+        self, addresses: Sequence[str], place: Place, *, run_ahead: int | None = None, num_alternates: int = 0
+    ) -> None:
         """Call this on the event loop that `start` is called on. `place` is where the target computes; without
-        `run_ahead`, a draft that competes for it gets no credit ahead of the target's passes, and any other does.
+        `run_ahead`, a draft that competes for it gets no credit ahead of the target's passes, and any other does. One
+        that runs ahead prepares for so many of its next predictions to be wrong.
         """
         self._addresses = addresses
         self._place = place
         self._run_ahead = run_ahead
+        self._num_alternates = num_alternates
         self._news = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self.predictor = RemotePredictor(patience=Patience(longest=_LONGEST_WAIT), on_outgoing=self._wake)
@@ -113,7 +117,8 @@ class DraftClient:
         )
         self._complaints.pop(address, None)
         self._linked_at = time.monotonic()
-        self.predictor.connected(match, run_ahead=run_ahead)
+        num_alternates = self._num_alternates if run_ahead else 0
+        self.predictor.connected(match, run_ahead=run_ahead, num_alternates=num_alternates)
         runs = RunCount()
         tasks = [asyncio.create_task(self._read(call, runs)), asyncio.create_task(self._write(call))]
         try:
@@ -163,7 +168,24 @@ class DraftClient:
                     raise _BrokenLinkError(f"it sent {other} where that has no place")
         raise _BrokenLinkError("it ended the stream")
 
-    def _take(self, run: draft_pb2.Predict, runs: RunCount) -> None:
+    def _take(self, message: draft_pb2.Predict, runs: RunCount) -> None:
+        if message.token_ids or not message.alternates:
+            self._take_run(message, runs)
+        for alternate in message.alternates:
+            self._take_alternate(message.sequence_id, alternate)
+
+    def _take_alternate(self, sequence_id: int, alternate: draft_pb2.Alternate) -> None:
+        token_ids = [*alternate.token_ids]
+        if max([alternate.token_id, *token_ids]) < self._vocab_size:
+            self.predictor.alternate_predicted(
+                sequence_id,
+                epoch=alternate.epoch,
+                position=alternate.position,
+                token_id=alternate.token_id,
+                token_ids=token_ids,
+            )
+
+    def _take_run(self, run: draft_pb2.Predict, runs: RunCount) -> None:
         token_ids = [*run.token_ids]
         is_in_range = max(token_ids, default=0) < self._vocab_size
         is_useful = is_in_range and self.predictor.predicted(
@@ -188,7 +210,9 @@ def _request(message: Outgoing) -> draft_pb2.DraftRequest:
             )
             return draft_pb2.DraftRequest(commit=commit)
         case Window():
-            window = draft_pb2.Window(sequence_id=message.sequence_id, tokens=message.tokens)
+            window = draft_pb2.Window(
+                sequence_id=message.sequence_id, tokens=message.tokens, alternates=message.alternates
+            )
             return draft_pb2.DraftRequest(window=window)
         case Close():
             return draft_pb2.DraftRequest(close=draft_pb2.Close(sequence_id=message.sequence_id))

@@ -28,6 +28,7 @@ class Window:
 
     sequence_id: int
     tokens: int
+    alternates: int = 0  # at how many of the next predictions
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence as Tokens
 
+_MOST_ALTERNATES = 32  # that are kept, whatever a draft sends
+
 
 class PredictionChain:
     """The runs of the newest epoch, as far as they continue the committed tokens.
 
     A chain that the committed tokens contradict is dead: nothing more of its epoch is of use. So is one that becomes
-    longer than the draft was ever allowed to run ahead.
+    longer than the draft was ever allowed to run ahead. An alternate for the very token that contradicts a chain takes
+    its place.
     """
 
     def __init__(self, *, longest: int) -> None:
@@ -16,6 +19,7 @@ class PredictionChain:
         self._epoch = 0
         self._end = 0  # position behind the last run received
         self._alive = False
+        self._alternates: dict[tuple[int, int], tuple[int, list[int]]] = {}  # position, token: epoch, what follows
 
     def receive(
         self, *, epoch: int, position: int, token_ids: Tokens[int], tokens: Tokens[int], num_committed: int
@@ -39,18 +43,53 @@ class PredictionChain:
         self.tokens.extend(token_ids[overlap:])
         return overlap < len(token_ids)
 
+    def receive_alternate(
+        self,
+        *,
+        epoch: int,
+        position: int,
+        token_id: int,
+        token_ids: Tokens[int],
+        tokens: Tokens[int],
+        num_committed: int,
+    ) -> bool:
+        """Add what follows if the token at a position is this one; False if it is of no use."""
+        if epoch <= self._epoch or not token_ids or len(token_ids) > self._longest:
+            return False
+        if position < num_committed:  # the question was decided while this was on its way
+            was_meant = tokens[position] == token_id
+            return was_meant and self.receive(
+                epoch=epoch, position=position + 1, token_ids=token_ids, tokens=tokens, num_committed=num_committed
+            )
+        if len(self._alternates) >= _MOST_ALTERNATES:
+            return False
+        self._alternates[position, token_id] = (epoch, [*token_ids])
+        return True
+
     def rewind(self) -> None:
         """Committed tokens were taken back, and with them what the chain has grown from."""
         self._alive = False
         self.tokens.clear()
+        self._alternates.clear()
 
-    def commit(self, token_ids: Tokens[int]) -> None:
-        """Follow the committed tokens' growth."""
+    def commit(self, token_ids: Tokens[int], *, num_committed: int) -> bool:
+        """Follow the tokens' growth, from `num_committed` on; True if an alternate has taken the chain's place."""
         agreed = 0
         while agreed < min(len(self.tokens), len(token_ids)) and self.tokens[agreed] == token_ids[agreed]:
             agreed += 1
-        if agreed < min(len(self.tokens), len(token_ids)):
-            self._alive = False
-            self.tokens.clear()
-        else:
+        is_contradicted = agreed < min(len(self.tokens), len(token_ids))
+        meant = self._alternates.get((num_committed + agreed, token_ids[agreed])) if is_contradicted else None
+        if not is_contradicted:
             del self.tokens[:agreed]
+            self._forget_before(num_committed + len(token_ids))
+        elif meant is not None and agreed == len(token_ids) - 1:
+            self._epoch, self.tokens = meant
+            self._end = num_committed + len(token_ids) + len(self.tokens)
+            self._alternates.clear()
+            return True
+        else:
+            self.rewind()
+        return False
+
+    def _forget_before(self, position: int) -> None:
+        self._alternates = {key: value for key, value in self._alternates.items() if key[0] >= position}

@@ -48,7 +48,7 @@ class RemotePredictor:
 
     def __init__(self, *, patience: Patience, on_outgoing: Callable[[], None]) -> None:
         """`on_outgoing` is called on any thread."""
-        self._run_ahead = 0
+        self._run_ahead = self._num_alternates = 0
         self._patience = patience
         self._on_outgoing = on_outgoing
         self._changed = threading.Condition()
@@ -73,8 +73,9 @@ class RemotePredictor:
                 return
             elif followed.num_committed == len(sequence.tokens):
                 return  # a part of the prompt was computed, which the draft knows
-            followed.chain.commit(sequence.tokens[followed.num_committed :])
-            followed.num_committed = len(sequence.tokens)
+            num_before, followed.num_committed = followed.num_committed, len(sequence.tokens)
+            if followed.chain.commit(sequence.tokens[num_before:], num_committed=num_before):
+                sequence.speculation.alternates += 1
             followed.asked_at = time.monotonic()
             followed.tells_delay = not followed.is_empty and not followed.chain.tokens
             followed.is_empty = bool(followed.window) and not followed.chain.tokens
@@ -113,14 +114,15 @@ class RemotePredictor:
                 self._closed.append(followed.sequence_id)
                 self._on_outgoing()
 
-    def connected(self, vocabulary: VocabularyMatch | None = None, *, run_ahead: int) -> None:
+    def connected(self, vocabulary: VocabularyMatch | None = None, *, run_ahead: int, num_alternates: int = 0) -> None:
         """The draft is there: every live sequence is opened; called by the link, as all below.
 
-        `run_ahead` is its credit beyond what the next pass can verify. With none it works between passes only.
+        `run_ahead` is its credit beyond what the next pass can verify. With none it works between passes only, and
+        should have no alternates to prepare then.
         """
         with self._changed:
             self._connected, self.absence = True, ""
-            self._run_ahead = run_ahead
+            self._run_ahead, self._num_alternates = run_ahead, num_alternates
             self._vocabulary = vocabulary
             self.num_arrivals += 1
             self._patience.reset()
@@ -159,6 +161,26 @@ class RemotePredictor:
                 if followed.tells_delay and not followed.is_fresh:
                     self._patience.arrived(len(followed.chain.tokens), time.monotonic() - followed.asked_at)
                 followed.is_empty = followed.is_fresh = False
+                self._changed.notify_all()
+            return is_useful
+
+    def alternate_predicted(
+        self, sequence_id: int, *, epoch: int, position: int, token_id: int, token_ids: list[int]
+    ) -> bool:
+        """What follows if a prediction is wrong has arrived; False if it is of no use."""
+        with self._changed:
+            if (followed := self._by_id.get(sequence_id)) is None:
+                return False
+            is_useful = followed.chain.receive_alternate(
+                epoch=epoch,
+                position=position,
+                token_id=token_id,
+                token_ids=token_ids,
+                tokens=followed.sequence.tokens,  # which the engine thread may be adding to
+                num_committed=followed.num_committed,
+            )
+            if followed.chain.tokens:
+                followed.is_empty = False
                 self._changed.notify_all()
             return is_useful
 
@@ -253,7 +275,7 @@ class RemotePredictor:
             return Commit(followed.sequence_id, position, followed.sequence.tokens[position : followed.num_sent])
         if followed.window_sent != followed.window:
             followed.window_sent = followed.window
-            return Window(followed.sequence_id, followed.window)
+            return Window(followed.sequence_id, followed.window, self._num_alternates if followed.window else 0)
         return None
 
 

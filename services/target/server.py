@@ -42,18 +42,21 @@ class TargetServer:
         predictor: Predictor | None = None,
         drafts: Sequence[str] = (),
         run_ahead: int | None = None,
+        num_alternates: int = 0,
         lookup: bool = True,
     ) -> None:
         """`name` is what clients see as the model's name, by default that of its folder; `drafts` are addresses of
         draft services, tried in turn, which predict unless there is another predictor, and by `run_ahead` tokens
-        further than is asked (see DraftClient). With `lookup`, what a text repeats of itself is predicted too.
+        further than is asked, prepared for `num_alternates` to be wrong (see DraftClient). With `lookup`, what a text repeats of itself is predicted too.
         """
         self._config = engine
         self._drain_seconds = server.drain_seconds
         self._name = name or engine.model.resolve().name
         place = Place.here(device=engine.device, threads=engine.threads)
         is_drafted = bool(drafts) and predictor is None
-        self._draft = DraftClient(drafts, place, run_ahead=run_ahead) if is_drafted else None
+        self._draft = (
+            DraftClient(drafts, place, run_ahead=run_ahead, num_alternates=num_alternates) if is_drafted else None
+        )
         draft = self._draft.predictor if self._draft else predictor
         self._predictors = with_lookup(draft) if lookup else [draft] if draft else []
         self._host = EngineHost(self._open_engine)

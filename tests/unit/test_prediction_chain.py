@@ -13,6 +13,7 @@ class Chain:
     def __init__(self, *, longest: int = 100) -> None:
         self.chain = PredictionChain(longest=longest)
         self.committed = [*PROMPT]
+        self.has_switched = False  # to an alternate, at the last commit
 
     def receive(self, epoch: int, position: int, token_ids: list[int]) -> bool:
         tokens = [*self.committed, 0, 0]  # of which the last ones were drawn just now and are not told of yet
@@ -21,9 +22,20 @@ class Chain:
             epoch=epoch, position=position, token_ids=token_ids, tokens=tokens, num_committed=num_committed
         )
 
+    def receive_alternate(self, epoch: int, position: int, token_id: int, token_ids: list[int]) -> bool:
+        return self.chain.receive_alternate(
+            epoch=epoch,
+            position=position,
+            token_id=token_id,
+            token_ids=token_ids,
+            tokens=self.committed,
+            num_committed=len(self.committed),
+        )
+
     def commit(self, *token_ids: int) -> None:
+        num_before = len(self.committed)
         self.committed += token_ids
-        self.chain.commit(token_ids)
+        self.has_switched = self.chain.commit(token_ids, num_committed=num_before)
 
     @property
     def tokens(self) -> list[int]:
@@ -130,3 +142,61 @@ def test_an_empty_run_is_of_no_use_and_does_no_harm():
     assert not chain.receive(1, 3, [])
     assert chain.receive(1, 3, [4])
     assert chain.tokens == [4]
+
+
+def test_an_alternate_takes_the_place_of_a_chain_that_is_contradicted_by_it():
+    chain = Chain()
+    chain.receive(1, 3, [4, 5, 6])
+    assert chain.receive_alternate(2, 4, 50, [51, 52])
+    chain.commit(4, 50)
+    assert chain.has_switched
+    assert chain.tokens == [51, 52]
+    assert not chain.receive(1, 6, [7]), "the epoch has ended"
+    assert chain.receive(2, 7, [53])
+    assert chain.tokens == [51, 52, 53]
+
+
+@pytest.mark.parametrize(
+    "committed", [[4, 60], [50], [4, 50, 8]], ids=["another token", "another place", "more behind"]
+)
+def test_an_alternate_for_something_else_is_of_no_use(committed):
+    chain = Chain()
+    chain.receive(1, 3, [4, 5, 6])
+    chain.receive_alternate(2, 4, 50, [51, 52])
+    chain.commit(*committed)
+    assert not chain.has_switched
+    assert chain.tokens == []
+    assert chain.receive(3, len(chain.committed), [9])
+
+
+def test_an_alternate_that_comes_late_is_a_run():
+    chain = Chain()
+    chain.receive(1, 3, [4, 5, 6])
+    chain.commit(4, 50)
+    assert not chain.receive_alternate(2, 4, 60, [61])
+    assert chain.receive_alternate(3, 4, 50, [51, 52])
+    assert chain.tokens == [51, 52]
+    assert chain.receive(3, 7, [53])
+
+
+def test_alternates_of_what_is_decided_or_taken_back_are_forgotten():
+    chain = Chain()
+    chain.receive(1, 3, [4, 5, 6])
+    chain.receive_alternate(2, 3, 40, [41])
+    chain.receive_alternate(3, 5, 60, [61])
+    chain.commit(4, 5)
+    chain.chain.rewind()
+    chain.receive(4, 5, [6])
+    chain.commit(60)
+    assert not chain.has_switched
+    assert chain.tokens == []
+
+
+def test_a_flood_of_alternates_takes_no_room():
+    chain = Chain(longest=8)
+    chain.receive(1, 3, [4, 5, 6])
+    kept = sum(chain.receive_alternate(2 + number, 4 + number, 9, [10]) for number in range(1000))
+    assert 0 < kept < 100
+    assert not chain.receive_alternate(2000, 4, 9, [10] * 9)
+    assert not chain.receive_alternate(2000, 4, 9, [])
+    assert not chain.receive_alternate(1, 4, 9, [10]), "an epoch that has begun"

@@ -18,6 +18,11 @@ CONTEXT_LENGTH = 64
 PROMPT = [*b"Hello"]
 
 
+def runner_up(token_id: int) -> int:
+    """What is drawn where a token must not be."""
+    return (token_id + 1) % VOCAB_SIZE
+
+
 class ToyRunAhead:
     """Draws what the toy model draws, and keeps what it was asked for."""
 
@@ -33,8 +38,11 @@ class ToyRunAhead:
         end = stretch.sequence.num_computed + stretch.num_tokens
         assert end == len(history) or not stretch.num_draws
         assert len(stretch.sequence.blocks) * 4 >= end + max(stretch.num_draws - 1, 0)
-        for _ in range(stretch.num_draws):
-            history.append(next_token(history))
+        mask = stretch.sequence.mask if stretch.num_draws else None
+        for index in range(stretch.num_draws):
+            token_id = next_token(history)
+            is_allowed = mask is None or index > 0 or mask[0, token_id // 32] >> token_id % 32 & 1
+            history.append(token_id if is_allowed else runner_up(token_id))
         return history[len(stretch.sequence.tokens) :]
 
 

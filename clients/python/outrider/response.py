@@ -157,6 +157,7 @@ def parse_speculation(message: common_pb2.SpeculationStats) -> Speculation:
         by_position=tuple(PositionAcceptance(entry.offered, entry.accepted) for entry in message.by_position),
         no_speculation_reason=_no_speculation_reason(message.no_speculation_reason),
         no_speculation_detail=message.no_speculation_detail,
+        alternates=message.alternates,
         draft_losses=message.draft_losses,
         draft_returns=message.draft_returns,
         num_spec_steps=message.num_spec_steps,

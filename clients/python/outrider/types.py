@@ -164,6 +164,8 @@ class Speculation:
     no_speculation_reason: NoSpeculationReason | None
     """None if predictions were verified."""
     no_speculation_detail: str
+    alternates: int
+    """Passes with a wrong prediction whose right answer the draft had prepared."""
     draft_losses: int
     draft_returns: int
     num_spec_steps: int

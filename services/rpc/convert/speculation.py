@@ -52,6 +52,7 @@ def write_speculation(stats: SpeculationStats) -> common_pb2.SpeculationStats:
             common_pb2.PositionAcceptance(offered=offered, accepted=accepted)
             for offered, accepted in zip(stats.offered, stats.accepted, strict=True)
         ],
+        alternates=stats.alternates,
         draft_losses=stats.losses,
         draft_returns=stats.returns,
         num_spec_steps=num_spec_steps,

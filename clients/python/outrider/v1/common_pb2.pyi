@@ -1192,6 +1192,7 @@ class SpeculationStats(_message.Message):
     ACCEPTANCE_HISTOGRAM_FIELD_NUMBER: _builtins.int
     BY_SOURCE_FIELD_NUMBER: _builtins.int
     DRAFT_VOCABULARY_FIELD_NUMBER: _builtins.int
+    ALTERNATES_FIELD_NUMBER: _builtins.int
     passes: _builtins.int
     """Passes of the model that gave this generation at least one token."""
     predicted: _builtins.int
@@ -1216,6 +1217,8 @@ class SpeculationStats(_message.Message):
     """accepted / predicted. 0 if nothing was predicted."""
     draft_vocabulary: Global___VocabularyMatch.ValueType
     """How the draft that followed it last had its tokens. Unspecified if none did."""
+    alternates: _builtins.int
+    """Passes with a wrong prediction whose right answer the draft had prepared as an alternate."""
     @_builtins.property
     def by_position(self) -> _containers.RepeatedCompositeFieldContainer[Global___PositionAcceptance]:
         """Acceptance by position: the first entry counts the first prediction of each pass, and so on."""
@@ -1246,10 +1249,11 @@ class SpeculationStats(_message.Message):
         acceptance_histogram: _abc.Iterable[_builtins.int] | None = ...,
         by_source: _abc.Iterable[Global___SourceStats] | None = ...,
         draft_vocabulary: Global___VocabularyMatch.ValueType = ...,
+        alternates: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acceptance_histogram", b"acceptance_histogram", "accepted", b"accepted", "by_position", b"by_position", "by_source", b"by_source", "draft_acceptance_rate", b"draft_acceptance_rate", "draft_losses", b"draft_losses", "draft_returns", b"draft_returns", "draft_vocabulary", b"draft_vocabulary", "mean_acceptance_length", b"mean_acceptance_length", "no_speculation_detail", b"no_speculation_detail", "no_speculation_reason", b"no_speculation_reason", "num_spec_steps", b"num_spec_steps", "passes", b"passes", "predicted", b"predicted", "tokens_per_pass", b"tokens_per_pass"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acceptance_histogram", b"acceptance_histogram", "accepted", b"accepted", "alternates", b"alternates", "by_position", b"by_position", "by_source", b"by_source", "draft_acceptance_rate", b"draft_acceptance_rate", "draft_losses", b"draft_losses", "draft_returns", b"draft_returns", "draft_vocabulary", b"draft_vocabulary", "mean_acceptance_length", b"mean_acceptance_length", "no_speculation_detail", b"no_speculation_detail", "no_speculation_reason", b"no_speculation_reason", "num_spec_steps", b"num_spec_steps", "passes", b"passes", "predicted", b"predicted", "tokens_per_pass", b"tokens_per_pass"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -364,19 +364,23 @@ class Window(_message.Message):
 
     SEQUENCE_ID_FIELD_NUMBER: _builtins.int
     TOKENS_FIELD_NUMBER: _builtins.int
+    ALTERNATES_FIELD_NUMBER: _builtins.int
     sequence_id: _builtins.int
     """The sequence."""
     tokens: _builtins.int
     """Tokens beyond the committed ones."""
+    alternates: _builtins.int
+    """At how many of the next predictions the draft shall prepare for the case that they are wrong, with work beside that."""
     def __init__(
         self,
         *,
         sequence_id: _builtins.int = ...,
         tokens: _builtins.int = ...,
+        alternates: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["sequence_id", b"sequence_id", "tokens", b"tokens"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alternates", b"alternates", "sequence_id", b"sequence_id", "tokens", b"tokens"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -406,7 +410,7 @@ Global___Close: _TypeAlias = Close  # noqa: Y015
 
 @_typing.final
 class Predict(_message.Message):
-    """A run of predicted tokens.
+    """A run of predicted tokens, alternates, or both.
 
     Within an epoch the runs continue one another. An epoch begins where the draft's predictions left the committed tokens:
     everything before its first run is as the target committed it.
@@ -431,7 +435,7 @@ class Predict(_message.Message):
 
     @_builtins.property
     def alternates(self) -> _containers.RepeatedCompositeFieldContainer[Global___Alternate]:
-        """What follows if single ones of them are wrong."""
+        """What follows if single predictions, these or earlier ones, are wrong."""
 
     def __init__(
         self,

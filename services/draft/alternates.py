@@ -1,0 +1,91 @@
+"""Alternates: the branches off the chains of a draft's sequences, and the blocks that they hold."""
+
+from collections.abc import Iterator
+from collections.abc import Sequence as Tokens
+
+from services.draft.alternate import Alternate
+from services.draft.drafted_sequence import DraftedSequence
+from services.engine.block_manager import BlockManager
+from services.engine.run_ahead import Stretch
+
+_NUM_TOKENS = 6  # of a branch: what is committed in place of the prediction, and what is verified next
+
+
+class Alternates:
+    """Begins, grows and ends them; each sequence has a list of its own. They take blocks that nobody else wants."""
+
+    def __init__(self, blocks: BlockManager, *, vocab_size: int, context_length: int) -> None:
+        self._blocks = blocks
+        self._vocab_size = vocab_size
+        self._context_length = context_length
+
+    def stretches(self, sequence: DraftedSequence, *, longest_run: int) -> Iterator[Stretch]:
+        """What a sequence's alternates have to do next, as far as there are blocks for it."""
+        self._begin(sequence)
+        for alternate in [*sequence.alternates]:
+            num_draws = min(alternate.num_draws, longest_run)
+            if num_draws == 0:
+                continue
+            end = len(alternate.tokens) + num_draws - 1
+            if self._blocks.can_grow(alternate, end):
+                self._blocks.grow(alternate, end)
+                yield Stretch(alternate, alternate.num_pending, num_draws)
+            else:
+                self._end(sequence, alternate)
+
+    def settle(self, sequence: DraftedSequence, alternate: Alternate, stretch: Stretch, drawn: Tokens[int]) -> bool:
+        """Keep what a stretch has drawn; returns whether it is complete and so to be told."""
+        alternate.num_computed += stretch.num_tokens + max(len(drawn) - 1, 0)
+        alternate.tokens.extend(drawn)
+        if not drawn:
+            self._end(sequence, alternate)
+        alternate.is_told = bool(drawn) and alternate.num_missing == 0
+        return alternate.is_told
+
+    def adopt(self, sequence: DraftedSequence, position: int, token_ids: Tokens[int]) -> Alternate | None:
+        """Go on with the alternate that a commit says, if there is one: its tokens, blocks and epoch are the
+        sequence's then, and the chain so far is given up.
+        """
+        end = position + len(token_ids)
+        for alternate in sequence.alternates:
+            is_meant = alternate.position == end - 1 and alternate.tokens[position:end] == [*token_ids]
+            if is_meant and position == sequence.num_committed and alternate.is_possible:
+                sequence.tokens, alternate.tokens = alternate.tokens, sequence.tokens
+                sequence.blocks, alternate.blocks = alternate.blocks, sequence.blocks
+                sequence.num_computed, alternate.num_computed = alternate.num_computed, sequence.num_computed
+                sequence.epoch = alternate.epoch
+                self._end(sequence, alternate)
+                return alternate
+        return None
+
+    def prune(self, sequence: DraftedSequence) -> None:
+        """End those whose question is decided."""
+        for alternate in [*sequence.alternates]:
+            if not alternate.is_possible:
+                self._end(sequence, alternate)
+
+    def end_all(self, sequence: DraftedSequence) -> None:
+        """End all of a sequence, and give their blocks back."""
+        for alternate in [*sequence.alternates]:
+            self._end(sequence, alternate)
+
+    def _begin(self, sequence: DraftedSequence) -> None:
+        """At the next predictions to be judged, each that has none yet."""
+        taken = {alternate.position for alternate in sequence.alternates}
+        end = min(sequence.num_committed + sequence.num_alternates, len(sequence.tokens))
+        for position in range(sequence.num_committed, end):
+            if position in taken or position > sequence.num_computed:
+                continue
+            alternate = Alternate(
+                sequence,
+                position,
+                epoch=sequence.begin_epoch(),
+                num_tokens=min(_NUM_TOKENS, self._context_length - position),
+                vocab_size=self._vocab_size,
+            )
+            self._blocks.share(alternate, sequence, position - 1)
+            sequence.alternates.append(alternate)
+
+    def _end(self, sequence: DraftedSequence, alternate: Alternate) -> None:
+        sequence.alternates.remove(alternate)
+        self._blocks.release(alternate)

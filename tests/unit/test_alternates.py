@@ -1,0 +1,128 @@
+"""Alternates: what a draft has ready for the case that a prediction is wrong, and the blocks that this takes."""
+
+import pytest
+
+from services.draft.link import AlternatePrediction, DraftLink, Prediction
+from tests.unit.toy_draft import PROMPT, Draft, runner_up, told, toy_tokens
+
+START = len(PROMPT)
+CHAIN = toy_tokens(PROMPT, 6)
+
+
+def begin(draft: Draft, *, num_alternates: int = 3, window: int = 6) -> DraftLink:
+    """A link with a sequence that has all the chain that its window allows."""
+    link = draft.join()
+    draft.begin(link, window=window)
+    draft.drafter.window(link, 1, window, num_alternates)
+    draft.run()
+    return link
+
+
+def branch(place: int, length: int = 6) -> list[int]:
+    """What the toy model says if the prediction in this place is wrong."""
+    first = [*CHAIN[:place], runner_up(CHAIN[place])]
+    return [first[-1], *toy_tokens([*PROMPT, *first], length - 1)]
+
+
+def check_blocks(draft: Draft, link: DraftLink) -> None:
+    draft.blocks.check_integrity(
+        owner for sequence in link.sequences.values() for owner in (sequence, *sequence.alternates)
+    )
+
+
+async def test_the_next_predictions_have_an_alternate_each():
+    draft = Draft()
+    link = begin(draft)
+    messages = await told(link)
+    alternates = [message for message in messages if isinstance(message, AlternatePrediction)]
+    assert [(a.position, [a.token_id, *a.token_ids]) for a in alternates] == [
+        (START + place, branch(place)) for place in range(3)
+    ]
+    epochs = [alternate.epoch for alternate in alternates]
+    assert len({*epochs, link.sequences[1].epoch}) == 4
+    assert min(epochs) > link.sequences[1].epoch
+    assert [token for run in messages if isinstance(run, Prediction) for token in run.token_ids] == CHAIN
+
+
+async def test_none_is_prepared_unless_it_is_wanted():
+    draft = Draft()
+    messages = await told(begin(draft, num_alternates=0))
+    assert not any(isinstance(message, AlternatePrediction) for message in messages)
+
+
+@pytest.mark.parametrize("place", range(3))
+async def test_a_wrong_prediction_with_an_alternate_costs_no_new_beginning(place):
+    draft = Draft()
+    link = begin(draft)
+    sequence = link.sequences[1]
+    (epoch,) = [alternate.epoch for alternate in sequence.alternates if alternate.position == START + place]
+    asked = len(draft.run_ahead.asked)
+    committed = [*CHAIN[:place], branch(place)[0]]
+    draft.drafter.commit(link, 1, START, committed)
+    assert (sequence.epoch, sequence.chain) == (epoch, branch(place)[1:])
+    check_blocks(draft, link)
+    draft.run()
+    rows = sum(
+        stretch.num_tokens for step in draft.run_ahead.asked[asked:] for stretch in step if stretch.sequence is sequence
+    )
+    assert rows == 1, "only the last token of the branch had not been computed"
+    assert sequence.chain == toy_tokens([*PROMPT, *committed], 6)
+    assert [a.position for a in sequence.alternates] == [START + len(committed) + offset for offset in range(3)]
+    check_blocks(draft, link)
+    runs = [run for run in await told(link) if isinstance(run, Prediction) and run.epoch == epoch]
+    assert [runs[0].position, *runs[0].token_ids] == [START + len(committed) + 5, sequence.chain[5]]
+
+
+async def test_a_branch_that_was_not_told_of_yet_is_told_once_it_is_meant():
+    draft = Draft(max_run=1)
+    link = draft.join()
+    draft.begin(link)
+    draft.drafter.window(link, 1, 6, 1)
+    while not any(alternate.branch for alternate in link.sequences[1].alternates):
+        draft.drafter.step()
+    draft.drafter.step()
+    first, *others = branch(0)
+    draft.drafter.commit(link, 1, START, [first])
+    draft.run()
+    sequence = link.sequences[1]
+    messages = await told(link)
+    assert not any(isinstance(each, AlternatePrediction) and each.epoch == sequence.epoch for each in messages)
+    runs = [run for run in messages if isinstance(run, Prediction) and run.epoch == sequence.epoch]
+    assert [token for run in runs for token in run.token_ids][: len(others)] == others
+
+
+async def test_what_nobody_expected_begins_an_epoch_above_all():
+    draft = Draft()
+    link = begin(draft)
+    sequence = link.sequences[1]
+    highest = max(alternate.epoch for alternate in sequence.alternates)
+    draft.drafter.commit(link, 1, START, [runner_up(runner_up(CHAIN[0]))])
+    assert sequence.epoch > highest
+    assert sequence.alternates == []
+    check_blocks(draft, link)
+
+
+async def test_right_predictions_leave_the_alternates_behind_them():
+    draft = Draft()
+    link = begin(draft)
+    draft.drafter.commit(link, 1, START, CHAIN[:2])
+    assert [alternate.position for alternate in link.sequences[1].alternates] == [START + 2]
+    check_blocks(draft, link)
+
+
+async def test_alternates_make_way_for_chains():
+    draft = Draft(num_blocks=8)
+    link = begin(draft)
+    assert link.sequences[1].alternates
+    draft.begin(link, 2, window=6, prompt=[*b"another prompt"])
+    draft.run()
+    assert link.sequences[2].chain
+    check_blocks(draft, link)
+
+
+async def test_with_the_sequence_they_go():
+    draft = Draft()
+    link = begin(draft)
+    draft.drafter.close(link, 1)
+    assert draft.blocks.num_free == 64
+    draft.blocks.check_integrity([])
