@@ -17,9 +17,7 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
     """
     part = path.with_name(f"{path.name}.part")
     with part.open("ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not _is_named(file, part):  # whoever had the lock before has finished
-            raise BlockingIOError(f"{path}: has been written by another process just now")
+        _lock(file, part)
         file.truncate(0)
         try:
             yield file
@@ -27,9 +25,18 @@ def atomic_file(path: Path) -> Iterator[BinaryIO]:
             os.fsync(file.fileno())
             part.rename(path)
         except BaseException:
-            part.unlink()
+            part.unlink(missing_ok=True)
             raise
     _sync(path.parent)
+
+
+def _lock(file: BinaryIO, path: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise BlockingIOError("another process is writing it") from error
+    if not _is_named(file, path):  # whoever had the lock before has finished
+        raise BlockingIOError("another process has just written it")
 
 
 def _is_named(file: BinaryIO, path: Path) -> bool:
