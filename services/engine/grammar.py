@@ -23,13 +23,14 @@ class Grammar:
         *,
         vocab_size: int,
         looks_ahead: bool,
+        num_states: int = 1,
     ) -> None:
-        """`read` makes a matcher like the first one, which may take long: what one state needs is made here."""
+        """`read` makes a matcher like the first one, which may take long: what so many states need is made here."""
         self.source = source
         self._read = read
         self._vocab_size = vocab_size
         self._looks_ahead = looks_ahead
-        self._unused = [first, read()] if looks_ahead else [first]
+        self._unused = [first, *(read() for _ in range(num_states * (1 + looks_ahead) - 1))]
 
     def begin(self, *, stop_ids: Collection[int]) -> GrammarState:
         """The state of an empty text; the tokens that end one may be drawn wherever the grammar lets it end."""

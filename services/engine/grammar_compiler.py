@@ -27,8 +27,9 @@ class GrammarCompiler:
         self._tokenizer = LLTokenizer(vocabulary)  # type: ignore[arg-type]  # whatever has these fields will do
         vocabulary.cut_greedily = self._tokenizer.greedy_tokenize
 
-    def compile(self, source: GrammarSource, *, looks_ahead: bool = True) -> Grammar:
-        """Read a grammar, which may take a tenth of a second; `looks_ahead` where predictions are to be checked.
+    def compile(self, source: GrammarSource, *, looks_ahead: bool = True, num_states: int = 1) -> Grammar:
+        """Read a grammar for so many texts, which may take a tenth of a second for each; `looks_ahead` where
+        predictions are to be checked.
 
         Raises GrammarError, with the library's message, for one that is wrong, too large, or followed by no text.
         """
@@ -42,7 +43,7 @@ class GrammarCompiler:
 
         first = read()
         _check(first)
-        return Grammar(source, first, read, vocab_size=self._vocab_size, looks_ahead=looks_ahead)
+        return Grammar(source, first, read, vocab_size=self._vocab_size, looks_ahead=looks_ahead, num_states=num_states)
 
 
 def _check(matcher: LLMatcher) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from services.engine.events import TokenRecord
-from services.engine.request import OutputOptions
+from services.engine.request import OutputOptions, Request
 from services.engine.sampling_state import new_prompt_state
 
 
@@ -18,6 +18,12 @@ class PromptRecords:
         self.sampling = new_prompt_state(self.output)
         self._num_prompt = num_prompt
         self._num_told = 0
+
+    @classmethod
+    def of(cls, request: Request) -> "PromptRecords | None":
+        """The records of a request's prompt, if asked; whoever has received tokens has received them before these."""
+        is_asked = request.output.prompt_logprobs and not request.received
+        return cls(request.output, len(request.prompt)) if is_asked else None
 
     @property
     def is_complete(self) -> bool:

@@ -32,8 +32,7 @@ from services.engine.token_stream import TokenStream
 class Sequence:
     """The tokens of one request, how far they are computed, and where its events go.
 
-    Only the scheduler and its block manager change `num_computed` and `blocks`; only `commit` adds tokens
-    and takes them back.
+    Only the scheduler and its block manager change `num_computed` and `blocks`; only `commit` changes the tokens.
     """
 
     def __init__(
@@ -69,9 +68,7 @@ class Sequence:
         self._loop = None if request.stops.loop is None else LoopDetector(**asdict(request.stops.loop))
         self._matched_stop: str | None = None
         self._refusal: Refused | None = None
-        # Whoever has received tokens has received the records of the prompt before them.
-        is_prompt_asked = request.output.prompt_logprobs and not request.received
-        self.prompt_records = PromptRecords(request.output, self.num_prompt) if is_prompt_asked else None
+        self.prompt_records = PromptRecords.of(request)
         self.grammar = None if request.grammar is None else request.grammar.begin(stop_ids=request.stops.token_ids)
         if request.healing is None:
             self.sampling = new_request_state(request, self.tokens)

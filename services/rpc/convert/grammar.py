@@ -11,8 +11,10 @@ _TEXTS = {"json_schema": GrammarKind.JSON_SCHEMA, "regex": GrammarKind.REGEX, "l
 _NAMES = {kind: name for name, kind in _TEXTS.items()}
 
 
-def read_grammar(message: common_pb2.Grammar, grammars: GrammarCompiler, found: Violations) -> Grammar | None:
-    """The compiled grammar, or None with what is wrong with it; takes long for a large one."""
+def read_grammar(
+    message: common_pb2.Grammar, grammars: GrammarCompiler, found: Violations, *, num_samples: int
+) -> Grammar | None:
+    """The grammar compiled for so many samples, or None with what is wrong with it; takes long for a large one."""
     name = message.WhichOneof("kind")
     if name is None:
         found.add("grammar", "is of no kind", ", ".join((*_TEXTS, "choice")))
@@ -25,7 +27,7 @@ def read_grammar(message: common_pb2.Grammar, grammars: GrammarCompiler, found: 
         found.add(f"grammar.{name}", f"has {size} bytes", f"at most {LIMITS.max_grammar_bytes}")
         return None
     try:
-        return grammars.compile(source)
+        return grammars.compile(source, num_states=num_samples)
     except GrammarError as error:
         found.add(f"grammar.{name}", f"cannot be followed: {error}", "what llguidance understands")
         return None

@@ -115,7 +115,8 @@ def _read_grammar(message: GenerationRequest, model: ServedModel, found: Violati
     if message.prompt.heal:
         found.add("prompt.heal", "is true", "false, or not set, with a grammar")
         found.add("grammar", "is set", "not to be, with prompt.heal")
-    return read_grammar(message.grammar, model.grammars, found)
+    num_samples = min(max(1, message.num_samples), model.max_samples)
+    return read_grammar(message.grammar, model.grammars, found, num_samples=num_samples)
 
 
 def _read_request_id(message: GenerationRequest, found: Violations) -> str:

@@ -1,0 +1,197 @@
+"""`outrider up`, `target`, `draft` and `demo`, as a shell runs them."""
+
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+
+import grpc
+import pytest
+
+import outrider
+from tests.rpc.commands import SMALL, outrider_begin, outrider_run, press_ctrl_c
+from tests.rpc.requests import PROMPT
+from tests.server import RunningTarget
+
+
+@pytest.mark.parametrize("end", [press_ctrl_c, subprocess.Popen.terminate])
+def test_up_starts_a_service_and_stops_it(model: Path, end: Callable[[subprocess.Popen[str]], None]) -> None:
+    with outrider_begin("up", "--model", str(model), "--listen", "127.0.0.1:0", "--", *SMALL) as process:
+        assert process.stdout is not None
+        found = re.fullmatch(r"outrider is up on (\S+); Ctrl-C stops it.*\n", process.stdout.readline())
+        assert found is not None
+        assert found[1] in process.stdout.readline()
+        with outrider.Client(found[1], max_retries=0) as client:
+            assert len(client.generate(PROMPT, max_tokens=24, ignore_eos=True).token_ids) == 24
+            end(process)
+            rest, log = process.communicate(timeout=60)
+            assert (process.returncode, rest) == (0, "outrider is down\n")
+            assert "serving" in log
+            assert PROMPT not in log
+            with pytest.raises(outrider.Unavailable):
+                client.generate(PROMPT)
+
+
+@pytest.mark.parametrize(("option", "source"), [("--lookup", "lookup"), ("--no-lookup", None)])
+def test_the_lookup_can_be_switched_off(model: Path, option: str, source: str | None) -> None:
+    with outrider_begin("up", "--model", str(model), "--listen", "127.0.0.1:0", "--", *SMALL, option) as process:
+        assert process.stdout is not None
+        found = re.search(r"up on (\S+);", process.stdout.readline())
+        assert found is not None
+        with outrider.Client(found[1]) as client:
+            result = client.generate([5, 6, 7] * 9, max_tokens=24, ignore_eos=True, speculation="always")
+        assert [entry.source for entry in result.speculation.by_source] == ([source] if source else [])
+        press_ctrl_c(process)
+        process.communicate(timeout=60)
+
+
+def test_up_keeps_the_packed_weights_of_both(model: Path, tmp_path: Path) -> None:
+    texts, logs = [], []
+    for _ in range(2):
+        models = ["--model", str(model), "--draft", str(model), "--draft-weights", "int8"]
+        kept = ["--weights-cache", str(tmp_path / "cache")]
+        with outrider_begin("up", *models, *kept, "--listen", "127.0.0.1:0", "--", *SMALL) as process:
+            assert process.stdout is not None
+            found = re.search(r"up on (\S+);", process.stdout.readline())
+            assert found is not None
+            with outrider.Client(found[1]) as client:
+                texts.append(client.generate(PROMPT, max_tokens=24, seed=5, ignore_eos=True).text)
+            press_ctrl_c(process)
+            logs.append(process.communicate(timeout=60)[1])
+    assert texts[0] == texts[1]
+    assert [len(re.findall("packed weights kept in", log)) for log in logs] == [2, 0]
+    assert [len(re.findall("weights read from", log)) for log in logs] == [0, 2]
+    assert all(re.search(r"drafting with \S+: device \S+, int8 weights", log) for log in logs)
+
+
+def test_a_draft_says_which_weights_are_the_fastest(model: Path) -> None:
+    command = ("draft", "--model", str(model), "--listen", "127.0.0.1:0", *SMALL)
+    with outrider_begin(*command) as process:
+        assert process.stderr is not None
+        log = list(islice(process.stderr, 4))
+    assert any(line.endswith("parameters stay in the caches in any format\n") for line in log)
+    assert any(re.search(r"drafting with \S+: device \S+, bf16 weights, 1 threads", line) for line in log)
+
+
+def test_a_draft_that_is_told_of_a_target_without_a_tokenizer_ends_with_one_clear_line(
+    model: Path, tmp_path: Path
+) -> None:
+    done = outrider_run("draft", "--model", str(model), "--target-tokenizer", str(tmp_path), "--listen", "127.0.0.1:0")
+    assert done.returncode == 1
+    (error,) = [line for line in done.stderr.splitlines() if line.startswith("outrider draft: ")]
+    assert f"{tmp_path / 'tokenizer.json'}: cannot be read" in error
+
+
+def test_up_says_why_the_target_did_not_start(tmp_path: Path) -> None:
+    done = outrider_run("up", "--model", str(tmp_path / "nowhere"), "--listen", "127.0.0.1:0")
+    assert done.returncode == 1
+    assert "outrider target: " in done.stderr
+    assert "nowhere" in done.stderr
+    assert "outrider up: the target ended with code 1" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--model", "{folder}"], "config.json"),
+        (["--model", "{model}", "--threads", "0"], "threads is 0"),
+        (["--model", "{model}", "--tls-key", "k.pem"], "only one of tls_certificate and tls_key"),
+        (["--model", "{model}", "--listen", "256.0.0.1:0"], "cannot listen on 256.0.0.1:0"),
+    ],
+)
+def test_target_ends_with_one_clear_line(model: Path, tmp_path: Path, options: list[str], said: str) -> None:
+    filled = [option.format(folder=tmp_path, model=model) for option in options]
+    listen = [] if "--listen" in options else ["--listen", "127.0.0.1:0"]
+    done = outrider_run("target", *filled, *listen)
+    assert done.returncode == 1
+    errors = [line for line in done.stderr.splitlines() if line.startswith("outrider target: ")]
+    assert len(errors) == 1
+    assert said in errors[0]
+    assert "Traceback" not in done.stderr
+    assert "serving" not in done.stderr
+
+
+def test_a_target_whose_engine_fails_ends_with_an_error(model: Path) -> None:
+    script = """
+        import sys
+        from services.cli import main
+        from services.target.step import TargetStep
+
+        step, counted = TargetStep.step, []
+
+        def break_down(self):
+            counted.append(self)
+            if len(counted) > 50:
+                raise RuntimeError("broken on purpose")
+            return step(self)
+
+        TargetStep.step = break_down
+        sys.exit(main(sys.argv[1:]))
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), "target", "--model", str(model), *SMALL]
+    with subprocess.Popen(
+        [*command, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().removeprefix("listening on ").strip()
+        with outrider.Client(address, max_retries=20, max_backoff=0.5) as client:
+            client.model_info()
+        with outrider.Client(address, max_retries=0) as client, pytest.raises(outrider.Unavailable) as failure:
+            client.generate(PROMPT, max_tokens=200, ignore_eos=True)
+        assert failure.value.received is not None
+        assert failure.value.received.token_ids
+        _, log = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert "broken on purpose" in log
+
+
+def test_a_target_that_is_told_to_stop_while_loading_stops(model: Path) -> None:
+    script = """
+        import sys, time
+        from services.cli import main
+        from services.target.engine import TargetEngine
+
+        TargetEngine.open = lambda *arguments, **options: time.sleep(600)
+        sys.exit(main(sys.argv[1:]))
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), "target", "--model", str(model), *SMALL]
+    with subprocess.Popen(
+        [*command, "--listen", "127.0.0.1:0"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline().startswith("listening on ")
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
+def test_demo_writes_live_and_leaves_nothing_behind() -> None:
+    done = outrider_run("demo", "--max-tokens", "24", cwd=Path(__file__).parents[2])
+    assert (done.returncode, done.stderr) == (0, "")
+    headings = re.findall(r"^── .+ ──$", done.stdout, re.MULTILINE)
+    ends = re.findall(r"^\d+ tokens · .* ended by \w+", done.stdout, re.MULTILINE)
+    assert len(headings) == len(ends) >= 2
+    served = re.search(r"served on (\S+)$", done.stdout, re.MULTILINE)
+    assert served is not None
+    with grpc.insecure_channel(served[1]) as channel, pytest.raises(grpc.FutureTimeoutError):
+        grpc.channel_ready_future(channel).result(timeout=1)
+
+
+def test_a_stranger_s_client_streams_by_reflection(target: RunningTarget) -> None:
+    buf = Path(__file__).parents[2] / "node_modules" / ".bin" / "buf"
+    if not buf.exists() or shutil.which("node") is None:
+        pytest.skip("NO BUF: `npm install` FIRST; THAT A STRANGER'S CLIENT CAN STREAM IS NOT TESTED")
+    url = f"http://{target.address}/outrider.v1.GenerationService/StreamGenerate"
+    data = '{"prompt": {"text": "import os"}, "stop": {"maxTokens": 5, "ignoreEos": true}, "sampling": {"seed": "7"}}'
+    command = [str(buf), "curl", "--protocol", "grpc", "--http2-prior-knowledge", "--data", data, url]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert [done.stdout.count(f'"{event}":') for event in ("started", "finished")] == [1, 1]
+    assert '"seed": "7"' in done.stdout or '"seed":"7"' in done.stdout
+    assert "FINISH_REASON_MAX_TOKENS" in done.stdout
