@@ -5,8 +5,8 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -137,21 +137,27 @@ class GenerationServicer(GenerationServiceServicer):
 async def _responses(begun: Begun, model: ServedModel, *, with_prompt: bool) -> Responses:
     requests = [sequence.request for sequence, _ in begun]
     has_started = False
-    async for sample, event in interleaved([stream for _, stream in begun]):
-        if not has_started:  # only once the scheduler has taken it up is it known what is cached
-            num_cached = begun[0][0].num_cached
-            for index, request in enumerate(requests):
-                started = write_started(request, model, num_cached=num_cached, with_prompt=with_prompt)
-                started.sample = index
-                yield started
-            has_started = True
-        if isinstance(event, Failed):
-            raise UnavailableError(event.message)
-        if isinstance(event, Refused):
-            raise _bad_continuation(event.message)
-        for response in write_event(event, requests[sample], model.tokenizer):
-            response.sample = sample
-            yield response
+    async with aclosing(interleaved([stream for _, stream in begun])) as events:
+        async for sample, event in events:
+            if not has_started:  # only once the scheduler has taken it up is it known what is cached
+                for response in _started(begun, model, with_prompt=with_prompt):
+                    yield response
+                has_started = True
+            if isinstance(event, Failed):
+                raise UnavailableError(event.message)
+            if isinstance(event, Refused):
+                raise _bad_continuation(event.message)
+            for response in write_event(event, requests[sample], model.tokenizer):
+                response.sample = sample
+                yield response
+
+
+def _started(begun: Begun, model: ServedModel, *, with_prompt: bool) -> Iterator[generation_pb2.StreamGenerateResponse]:
+    (first, _), *_ = begun
+    for index, (sequence, _) in enumerate(begun):
+        response = write_started(sequence.request, model, num_cached=first.num_cached, with_prompt=with_prompt)
+        response.sample = index
+        yield response
 
 
 def _deadline(context: Context) -> float | None:

@@ -157,7 +157,7 @@ def asked(stepper: Stepper, number: int, mode: SpeculationMode, received: tuple[
 async def test_eight_sequences_that_preempt_one_another():
     stepper = Stepper("demo")
     alone = [await stepper.complete(asked(stepper, number, SpeculationMode.NEVER)) for number in range(8)]
-    stepper = Stepper("demo", num_blocks=40, predictors=with_lookup(None))
+    stepper = Stepper("demo", num_blocks=24, predictors=with_lookup(None))
     generations = [stepper.submit(asked(stepper, number, SpeculationMode.ALWAYS)) for number in range(8)]
     stepper.run()
     together = [await generation.transcript() for generation in generations]

@@ -105,7 +105,7 @@ class Target:
         before = {sequence: len(sequence._held._suppressed) for sequence in self.scheduler.sequences}
         worked = self.driver.step()
         self.blocks.check_integrity(self.scheduler.sequences)
-        self.model.poison_free_blocks(self.scheduler.sequences)
+        self.model.poison_empty_blocks(self.scheduler.sequences)
         for rows in self.model.batch if worked else []:
             sequence = rows.sequence
             self.num_broken_passes += len(rows.predictions) > 1 and len(sequence._held._suppressed) > before[sequence]
