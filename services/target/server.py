@@ -46,8 +46,8 @@ class TargetServer:
         lookup: bool = True,
     ) -> None:
         """`name` is what clients see as the model's name, by default that of its folder. `drafts` are addresses of
-        draft services, tried in turn, which predict unless there is another predictor; `run_ahead` and `num_alternates` are
-        theirs (see DraftClient). With `lookup`, what a text repeats of itself is predicted too.
+        draft services, tried in turn, which predict unless there is another predictor; `run_ahead`, `num_alternates`:
+        see DraftClient. With `lookup`, what a text repeats of itself is predicted too.
         """
         self._config = engine
         self._drain_seconds = server.drain_seconds

@@ -109,7 +109,8 @@ def test_every_cut_goes_on_with_the_same_bytes(target: RunningTarget) -> None:
         assert [*whole.token_ids[:count], *rest.token_ids] == whole.token_ids
         assert whole.text.endswith(rest.text)
         assert whole.records[count:] == rest.records
-        assert (rest.reason, rest.finished.usage) == (whole.reason, whole.finished.usage)
+        assert rest.reason == whole.reason
+        assert rest.finished.usage.completion_tokens == whole.finished.usage.completion_tokens
 
 
 def test_received_tokens_that_the_grammar_forbids_are_refused(target: RunningTarget) -> None:

@@ -142,7 +142,7 @@ def test_who_does_not_read_is_paused_the_earlier_the_more_comes_with_a_token(
 
 async def _submit(target: RunningTarget, request: Request) -> Sequence:
     """Begin a generation that nobody reads."""
-    sequence, _ = target.engine.submit(request)
+    ((sequence, _),) = target.engine.submit(request)
     return sequence
 
 

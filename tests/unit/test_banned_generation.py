@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 from services.engine.block_manager import BlockManager
 from services.engine.events import Chunk, Event, Finished, FinishReason, Refused, Suppressed
 from services.engine.output_text import OutputText
-from services.engine.request import Loop, OutputOptions, Request, SamplingParams, SpeculationPolicy, StopConditions
+from services.engine.request import (
+    Loop,
+    OutputOptions,
+    Request,
+    SamplingParams,
+    SpeculationMode,
+    SpeculationPolicy,
+    StopConditions,
+)
 from services.engine.sampler import Sampler
 from services.engine.scheduler import Scheduler, SchedulerConfig
 from services.engine.sequence import Sequence
@@ -83,13 +91,16 @@ class Target:
     """A target whose model is the one of the rule."""
 
     def __init__(self, *, num_blocks: int = 200, predicts: bool = True, random: Random | None = None) -> None:
-        self.blocks = BlockManager(num_blocks=num_blocks, block_size=BLOCK_SIZE)
+        self.blocks = BlockManager(num_blocks=num_blocks, block_size=BLOCK_SIZE, copy_block=self._copy_block)
         self.scheduler = Scheduler(SchedulerConfig(max_rows=24, prefill_chunk=3, max_sequences=4), self.blocks)
         self.model = ToyModel(self.blocks, logits_of)
         predictors = with_lookup(Tempter(random or Random(0))) if predicts else []
         speculation = Speculation(predictors, vocab_size=VOCAB_SIZE)
         self.driver = TargetStep(self.scheduler, self.model, Sampler(DEVICE), speculation, max_rows=24)
         self.num_broken_passes = 0  # in which a banned string was complete before the last prediction
+
+    def _copy_block(self, source: int, target: int) -> None:
+        self.model.copy_block(source, target)
 
     def add(self, request: Request) -> Generation:
         stream = make_stream()
@@ -105,7 +116,7 @@ class Target:
         before = {sequence: len(sequence._held._suppressed) for sequence in self.scheduler.sequences}
         worked = self.driver.step()
         self.blocks.check_integrity(self.scheduler.sequences)
-        self.model.poison_empty_blocks(self.scheduler.sequences)
+        self.model.poison_empty_blocks()
         for rows in self.model.batch if worked else []:
             sequence = rows.sequence
             self.num_broken_passes += len(rows.predictions) > 1 and len(sequence._held._suppressed) > before[sequence]
@@ -235,7 +246,7 @@ def test_an_end_by_time_gives_a_prefix_and_shows_what_was_held(request, num_step
 def crowd() -> list[Request]:
     """Requests that are tempted often."""
     banned = ["ab", "s", "Ba ", "bb"]
-    policy = SpeculationPolicy(num_predictions=6)
+    policy = SpeculationPolicy(mode=SpeculationMode.ALWAYS, num_predictions=6)
     return [
         replace(make(banned, prompt=[n, 2], seed=n, temperature=n % 2, token_ids=frozenset()), speculation=policy)
         for n in range(12)
