@@ -21,6 +21,9 @@ OUTRIDER_INLINE void with_count(int64_t count, const Body& body) {
     }
 }
 
+/// So few rows take less time than memory: its own prefetch keeps up, and ours would stand in its way.
+constexpr int64_t kRowsThatHardwareFeeds = 2;
+
 /// What one block of rows fetches into the nearest cache while it computes: at every step a few cache lines
 /// of the slice that comes next. Without it memory would rest while rows pass over a slice that is there
 /// already.
@@ -40,11 +43,12 @@ struct Ahead {
 template <int kMost, typename Body>
 OUTRIDER_INLINE void for_row_blocks(int64_t rows, const char* next, int lines, const Body& body) {
     const int64_t blocks = (rows + kMost - 1) / kMost;
+    const int fetched = rows > kRowsThatHardwareFeeds ? lines : 0;
     for (int64_t block = 0; block < blocks; ++block) {
         const int64_t first = rows * block / blocks;
         const int64_t end = rows * (block + 1) / blocks;
-        const int64_t first_line = lines * block / blocks;
-        const int64_t end_line = lines * (block + 1) / blocks;
+        const int64_t first_line = fetched * block / blocks;
+        const int64_t end_line = fetched * (block + 1) / blocks;
         const Ahead ahead{next + first_line * kCacheLine, static_cast<int>(end_line - first_line)};
         with_count<kMost>(end - first, [&](auto count) { body(count, first, ahead); });
     }
