@@ -5,8 +5,9 @@
 // share the loads; each keeps its own chain of operations, which depends on its own position alone.
 #pragma once
 
-#include "cpu/elementary.h"
 #include "cpu/kv_block.h"
+#include "cpu/query.h"
+#include "cpu/row_blocks.h"
 #include "cpu/vec.h"
 #include "outrider/operations.h"
 
@@ -19,21 +20,6 @@ constexpr int kMaxQueries = 4;  // with two vectors each, 8 of 16 registers hold
 #endif
 constexpr int kPair = 2 * kLanes;
 static_assert(kBlockSize % kPair == 0, "a chunk is whole pairs of vectors");
-
-/// One head of one row, and its running softmax over the chunks so far.
-struct Query {
-    const float* values;     // [head_dim]
-    int64_t first_position;  // of those that it attends to
-    int64_t last_position;   // its own
-    int64_t row;
-    int64_t head;
-    float maximum;
-    float sum;
-    int64_t low;  // the slots of the present chunk that it attends to: low ... high - 1
-    int64_t high;
-    float weights[kBlockSize];  // scores, then e^(score - maximum)
-    float* total;               // [value_stride], sum of weight * value
-};
 
 template <typename T>
 OUTRIDER_INLINE void store_scores(float* to, Vec scores, const KvBlock<T>& block, int64_t slot) {
@@ -61,48 +47,6 @@ inline void score_chunk(Query* queries, const KvBlock<T>& block) {
             store_scores(queries[query].weights + slot, left[query], block, slot);
             store_scores(queries[query].weights + slot + kLanes, right[query], block, slot + kLanes);
         }
-    }
-}
-
-/// Caps the chunk's scores and returns their maximum. Slots outside the query's range hold anything, NaN
-/// included, so their scores are replaced.
-inline float mask_scores(Query& query, float softcap) {
-    const Vec nothing = splat(-__builtin_inff());
-    Vec highest = nothing;
-    for (int slot = 0; slot < kBlockSize; slot += kLanes) {
-        Vec scores = load(query.weights + slot);
-        if (softcap != 0.0f) {
-            scores = soft_capped(scores, softcap);
-        }
-        const IntVec slots = lane_indices() + slot;
-        const IntVec valid =
-            (slots >= static_cast<int32_t>(query.low)) & (slots < static_cast<int32_t>(query.high));
-        scores = choose(valid, scores, nothing);
-        store(query.weights + slot, scores);
-        highest = maximum(highest, scores);
-    }
-    return max_lanes(highest);
-}
-
-/// Turns the chunk's scores into weights of its stored values and brings the running sums to the new maximum.
-template <typename T>
-inline void weigh_chunk(Query& query, float softcap, const KvBlock<T>& block) {
-    const float chunk_maximum = mask_scores(query, softcap);
-    const float raised = query.maximum > chunk_maximum ? query.maximum : chunk_maximum;
-    const Vec shrink = exponential(splat(query.maximum - raised));
-    Vec sums = {};
-    for (int slot = 0; slot < kBlockSize; slot += kLanes) {
-        Vec weights = exponential(load(query.weights + slot) - raised);
-        sums += weights;
-        if constexpr (kHasScales<T>) {
-            weights = weights * load(block.value_scales + slot);
-        }
-        store(query.weights + slot, weights);
-    }
-    query.sum = query.sum * shrink[0] + sum_lanes(sums);
-    query.maximum = raised;
-    for (int64_t dim = 0; dim < block.value_stride; dim += kLanes) {
-        store(query.total + dim, load(query.total + dim) * shrink);
     }
 }
 
@@ -194,23 +138,18 @@ inline void attend(Query* queries, const Attention& op, const int32_t* table, in
             Query& query = queries[index];
             query.low = larger(query.first_position - chunk * kBlockSize, 0);
             query.high = smaller(query.last_position + 1 - chunk * kBlockSize, kBlockSize);
-            if (query.low < query.high) {
-                weigh_chunk(query, op.softcap, block);
-            }
         }
+        weigh_chunk<kCount>(queries, op.softcap, block);
         add_chunk<kCount>(queries, block);
     }
 }
 
-/// attend() with `count` as a constant of the compiler's, so that sums stay in registers.
-template <typename T, int kCount = kMaxQueries>
+/// attend() with `count` as a constant of the compiler's.
+template <typename T>
 inline void attend_all(Query* queries, int count, const Attention& op, const int32_t* table,
                        int64_t kv_head) {
-    if (count == kCount) {
-        attend<kCount, T>(queries, op, table, kv_head);
-    } else if constexpr (kCount > 1) {
-        attend_all<T, kCount - 1>(queries, count, op, table, kv_head);
-    }
+    with_count<kMaxQueries>(count,
+                            [&](auto constant) { attend<constant.value, T>(queries, op, table, kv_head); });
 }
 
 /// The queries of one group of heads for neighbouring rows of one sequence, up to kMaxQueries at a time.
@@ -270,7 +209,7 @@ class QueryBlock {
     int64_t kv_head_;
     int count_ = 0;
     Query queries_[kMaxQueries];
-    float totals_[kMaxQueries][kMaxHeadDim];
+    alignas(kCacheLine) float totals_[kMaxQueries][kMaxHeadDim];
 };
 
 inline void attention(const Attention& op, int64_t kv_head, int64_t first_row, int64_t end_row) {

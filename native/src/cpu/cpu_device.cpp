@@ -154,7 +154,7 @@ class CpuDevice final : public Device {
         const int64_t rows_per_pass = std::max(kMinRowsPerPass, fitting);
         for (int64_t first = 0; first < op.rows; first += rows_per_pass) {
             const int64_t end = std::min<int64_t>(op.rows, first + rows_per_pass);
-            const ProductRows rows{input, row_bytes, op.bias, op.out, first, end};
+            const ProductRows rows{input, row_bytes, op.bias, op.out, first, end, pool_.size()};
             pool_.parallel_for(weight.panels(), [&](int64_t panel) {
                 weight.kernel().multiply_panel(weight.view(), rows, panel);
             });

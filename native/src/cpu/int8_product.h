@@ -14,8 +14,11 @@ namespace outrider::cpu::OUTRIDER_ISA {
 struct Int8Dot {
     using Sum = IntVec;
     using Total = int32_t;
+    static constexpr int kParts = 1;
 
-    OUTRIDER_INLINE static IntVec add(IntVec sum, ByteVec weights, int32_t values) {
+    OUTRIDER_INLINE static ByteVec weights(ByteVec bytes, int) { return bytes; }
+    OUTRIDER_INLINE static ByteVec values(int32_t bytes, int) { return bit_cast<ByteVec>(splat(bytes)); }
+    OUTRIDER_INLINE static IntVec add(IntVec sum, ByteVec weights, ByteVec values) {
         return dot_int8(sum, weights, values);
     }
 };
@@ -25,29 +28,30 @@ struct Int8Dot {
 struct Int8Product {
     using Sums = StepSums<Int8Dot>;
     static constexpr int kStrip = Sums::kStrip;
-    static constexpr int64_t kRowsPerPass = 16;
+    static constexpr int64_t kStrips = kPanelColumns / kStrip;
 
     static int64_t steps(int64_t in_features) { return QuantisedRow::padded(in_features) / Sums::kStepBytes; }
     static int64_t strip_bytes(int64_t in_features) { return steps(in_features) * Sums::kStripStepBytes; }
 
     static size_t panel_bytes(int in_features) {
-        return kPanelColumns / kStrip * strip_bytes(in_features) + kPanelColumns * sizeof(float);
+        return kStrips * strip_bytes(in_features) + kPanelColumns * sizeof(float);
     }
 
     static char* panel_data(const WeightView& weight, int64_t panel) {
         return static_cast<char*>(weight.data) + panel * panel_bytes(weight.in_features);
     }
-    static float* scales(const WeightView& weight, int64_t panel) {
-        return reinterpret_cast<float*>(panel_data(weight, panel) +
-                                        kPanelColumns / kStrip * strip_bytes(weight.in_features));
+    static char* strip_data(const WeightView& weight, int64_t strip) {
+        return panel_data(weight, strip / kStrips) + strip % kStrips * strip_bytes(weight.in_features);
+    }
+    /// The scales of the output features from `row` to the end of its panel.
+    static float* scales(const WeightView& weight, int64_t row) {
+        char* behind = panel_data(weight, row / kPanelColumns) + kStrips * strip_bytes(weight.in_features);
+        return reinterpret_cast<float*>(behind) + row % kPanelColumns;
     }
 
     /// Where an output feature's first step is.
     static uint8_t* row_data(const WeightView& weight, int64_t row) {
-        const int64_t column = row % kPanelColumns;
-        char* strip =
-            panel_data(weight, row / kPanelColumns) + column / kStrip * strip_bytes(weight.in_features);
-        return reinterpret_cast<uint8_t*>(strip) + column % kStrip * Sums::kStepBytes;
+        return reinterpret_cast<uint8_t*>(strip_data(weight, row / kStrip)) + row % kStrip * Sums::kStepBytes;
     }
     /// Offset of one k from row_data.
     static int64_t offset(int64_t k) { return k / 4 * Sums::kStripStepBytes + k % 4; }
@@ -61,7 +65,7 @@ struct Int8Product {
             nothing += magnitude * 0.0f;
         }
         const float factor = largest > 0.0f ? 127.0f / largest : 0.0f;
-        scales(weight, row / kPanelColumns)[row % kPanelColumns] = largest / 127.0f + nothing;
+        *scales(weight, row) = largest / 127.0f + nothing;
         uint8_t* to = row_data(weight, row);
         for (int64_t k = 0; k < weight.in_features; k += kLanes) {
             const int64_t count = smaller(kLanes, weight.in_features - k);
@@ -74,7 +78,7 @@ struct Int8Product {
 
     static void load_row(const WeightView& weight, int64_t row, float scale, float* out) {
         const uint8_t* from = row_data(weight, row);
-        const float unit = scales(weight, row / kPanelColumns)[row % kPanelColumns] * scale;
+        const float unit = *scales(weight, row) * scale;
         for (int64_t k = 0; k < weight.in_features; ++k) {
             out[k] = static_cast<float>(static_cast<int8_t>(from[offset(k)] - kInt8Offset)) * unit;
         }
@@ -84,43 +88,33 @@ struct Int8Product {
         return QuantisedRow::bytes(in_features, QuantisedRow::padded(in_features));
     }
     static void prepare_row(const float* values, int in_features, void* to) {
-        quantise_row(values, in_features, QuantisedRow::padded(in_features), to);
+        quantise_row(values, in_features, QuantisedRow::padded(in_features), kInt8Offset, to);
     }
 
     /// What the sums of integers stand for.
     static void scale_sums(const int32_t* sums, GroupScale input, const float* scales, float* out) {
         for (int column = 0; column < kStrip; column += kLanes) {
             const IntVec sum = load_as<IntVec>(sums + column);
-            const Vec exact = __builtin_convertvector(sum - kInt8Offset * input.sum, Vec);
+            const Vec exact = __builtin_convertvector(sum + input.correction, Vec);
             store(out + column, exact * load(scales + column) * input.scale);
         }
     }
 
-    static void multiply_strip(const WeightView& weight, const ProductRows& rows, int64_t panel,
-                               int64_t strip, int64_t first, int64_t count) {
-        const char* input = static_cast<const char*>(rows.input) + first * rows.input_stride;
-        int32_t sums[kRowsPerPass * kStrip] = {};
-        Sums::add_strip(
-            {input, rows.input_stride, panel_data(weight, panel) + strip * strip_bytes(weight.in_features),
-             steps(weight.in_features), sums},
-            count);
-        float scaled[kRowsPerPass * kStrip];
-        for (int64_t row = 0; row < count; ++row) {
-            scale_sums(sums + row * kStrip,
-                       *QuantisedRow::scales(input + row * rows.input_stride, weight.in_features),
-                       scales(weight, panel) + strip * kStrip, scaled + row * kStrip);
-        }
-        write_sums<kStrip>(weight, rows, panel * kPanelColumns + strip * kStrip, first, count, scaled);
-    }
-
     static void multiply_panel(const WeightView& weight, const ProductRows& rows, int64_t panel) {
-        const int64_t columns = smaller(kPanelColumns, weight.out_features - panel * kPanelColumns);
-        for (int64_t strip = 0; strip * kStrip < columns; ++strip) {
-            for (int64_t first = rows.first_row; first < rows.end_row; first += kRowsPerPass) {
-                multiply_strip(weight, rows, panel, strip, first,
-                               smaller(kRowsPerPass, rows.end_row - first));
+        for_strip_passes<kStrip>(weight, rows, panel, [&](const StripPass& pass) {
+            const char* input = static_cast<const char*>(rows.input) + pass.first_row * rows.input_stride;
+            alignas(kCacheLine) int32_t sums[kRowsPerPass * kStrip] = {};
+            Sums::add_strip(
+                {input, rows.input_stride, strip_data(weight, pass.strip), steps(weight.in_features), sums},
+                pass.rows, strip_data(weight, pass.next_strip));
+            alignas(kCacheLine) float scaled[kRowsPerPass * kStrip];
+            for (int64_t row = 0; row < pass.rows; ++row) {
+                scale_sums(sums + row * kStrip,
+                           *QuantisedRow::scales(input + row * rows.input_stride, weight.in_features),
+                           scales(weight, pass.strip * kStrip), scaled + row * kStrip);
             }
-        }
+            write_sums<kStrip>(weight, rows, pass, scaled);
+        });
     }
 
     static constexpr ProductKernel kernel() {

@@ -4,18 +4,17 @@
 
 #include "cpu/attention.h"
 #include "cpu/elementwise.h"
+#include "cpu/float_dots.h"
 #include "cpu/int4_product.h"
 #include "cpu/int8_product.h"
 #include "cpu/kv_block.h"
 #include "cpu/normalise.h"
-#include "cpu/panel_product.h"
 #include "cpu/read.h"
 #include "cpu/rotary.h"
+#include "cpu/step_product.h"
 
 #if defined(__AMX_BF16__)
 #include "cpu/amx_product.h"
-#elif defined(__AVX512BF16__)
-#include "cpu/pair_product.h"
 #endif
 
 #define OUTRIDER_TEXT_OF(name) #name
@@ -25,16 +24,14 @@ namespace outrider::cpu::OUTRIDER_ISA {
 
 #if defined(__AMX_BF16__)
 using ProductBf16 = AmxProduct;
-#elif defined(__AVX512BF16__)
-using ProductBf16 = PairProduct;
 #else
-using ProductBf16 = PanelProduct<BFloat16>;
+using ProductBf16 = StepProduct<PairDot>;
 #endif
 
 const Kernels& kernels() {
     static constexpr Kernels table{
         OUTRIDER_TEXT(OUTRIDER_ISA),
-        PanelProduct<float>::kernel(),
+        StepProduct<FloatDot>::kernel(),
         ProductBf16::kernel(),
         Int8Product::kernel(),
         Int4Product::kernel(),

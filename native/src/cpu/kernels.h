@@ -33,6 +33,7 @@ struct ProductRows {
     float* out = nullptr;  // [rows, out_features]
     int64_t first_row = 0;
     int64_t end_row = 0;
+    int64_t panels_ahead = 1;  // to the panel that this thread is likely to multiply next
 };
 
 struct ProductKernel {

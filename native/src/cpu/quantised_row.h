@@ -9,7 +9,7 @@ namespace outrider::cpu::OUTRIDER_ISA {
 /// What is common to the values of one group: each stands for scale * value.
 struct GroupScale {
     float scale;
-    int32_t sum;  // of the values
+    int32_t correction;  // to their products with weights that are stored with an offset
 };
 
 /// The values, padded with zeros to kActivationAlignment, then a GroupScale for each `group` of them.
@@ -34,9 +34,9 @@ OUTRIDER_INLINE IntVec to_nearest(Vec values, float factor) {
     return bit_cast<IntVec>(shifted) - bit_cast<IntVec>(rounding_shifter());
 }
 
-/// Symmetric, the largest magnitude becoming 127. A group with a value that is not finite has a scale that is
-/// NaN, so that what is computed from it is NaN too.
-OUTRIDER_INLINE GroupScale quantise_group(const float* values, int64_t count, int8_t* to) {
+/// `offset` is what the weights are stored with. Symmetric, the largest magnitude becoming 127. A group with
+/// a value that is not finite has a scale that is NaN, so that what is computed from it is NaN too.
+OUTRIDER_INLINE GroupScale quantise_group(const float* values, int64_t count, int offset, int8_t* to) {
     Vec largest = {};
     IntVec finite = IntVec{} == 0;
     for (int64_t k = 0; k < count; k += kLanes) {
@@ -56,16 +56,16 @@ OUTRIDER_INLINE GroupScale quantise_group(const float* values, int64_t count, in
         __builtin_memcpy(to + k, &bytes, sizeof(bytes));
     }
     const float scale = factor > 0.0f ? limit / 127.0f : 0.0f;
-    return {is_finite ? scale : __builtin_nanf(""), sum_lanes(sum)};
+    return {is_finite ? scale : __builtin_nanf(""), -offset * sum_lanes(sum)};
 }
 
 /// # values: [width], zero from there to the next multiple of kActivationAlignment
-inline void quantise_row(const float* values, int64_t width, int64_t group, void* to) {
+inline void quantise_row(const float* values, int64_t width, int64_t group, int offset, void* to) {
     const int64_t padded = QuantisedRow::padded(width);
     auto* bytes = static_cast<int8_t*>(to);
     auto* scales = reinterpret_cast<GroupScale*>(bytes + padded);
     for (int64_t first = 0; first < padded; first += group) {
-        *scales++ = quantise_group(values + first, smaller(group, padded - first), bytes + first);
+        *scales++ = quantise_group(values + first, smaller(group, padded - first), offset, bytes + first);
     }
 }
 

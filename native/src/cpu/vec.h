@@ -21,6 +21,8 @@ constexpr int kLanes = 8;
 constexpr int kLanes = 4;  // 128 bits, which every vector unit has
 #endif
 
+constexpr int kCacheLine = 64;
+
 typedef float Vec __attribute__((vector_size(4 * kLanes)));
 typedef int32_t IntVec __attribute__((vector_size(4 * kLanes)));
 typedef uint32_t BitsVec __attribute__((vector_size(4 * kLanes)));
@@ -48,6 +50,11 @@ OUTRIDER_INLINE T load_as(const void* from) {
     return value;
 }
 
+template <typename T>
+OUTRIDER_INLINE void store_as(void* to, T value) {
+    __builtin_memcpy(to, &value, sizeof(value));
+}
+
 OUTRIDER_INLINE int64_t smaller(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
@@ -57,6 +64,9 @@ OUTRIDER_INLINE int64_t larger(int64_t a, int64_t b) {
 
 OUTRIDER_INLINE Vec splat(float value) {
     return value - Vec{};
+}
+OUTRIDER_INLINE IntVec splat(int32_t value) {
+    return value + IntVec{};
 }
 OUTRIDER_INLINE IntVec lane_indices() {
 #if defined(__AVX512F__)
@@ -90,8 +100,20 @@ OUTRIDER_INLINE Vec multiply_add(Vec a, Vec b, Vec c) {
 #endif
 }
 
+#if defined(__AVX512F__)
+/// Conversions take it where without a mask the compiler would warn of its own header.
+constexpr __mmask16 kAllLanes = 0xFFFF;
+#endif
+
 OUTRIDER_INLINE Vec widen(HalfVec half) {
-    return bit_cast<Vec>(__builtin_convertvector(half, BitsVec) << 16);
+#if defined(__AVX512F__)
+    const auto bits = bit_cast<BitsVec>(_mm512_maskz_cvtepu16_epi32(kAllLanes, (__m256i)half));
+#elif defined(__AVX2__)
+    const auto bits = bit_cast<BitsVec>(_mm256_cvtepu16_epi32((__m128i)half));
+#else
+    const BitsVec bits = __builtin_convertvector(half, BitsVec);
+#endif
+    return bit_cast<Vec>(bits << 16);
 }
 
 /// Rounds to nearest even; NaN stays NaN.
@@ -121,7 +143,14 @@ OUTRIDER_INLINE Vec load(const BFloat16* from) {
 OUTRIDER_INLINE Vec load(const int8_t* from) {
     SmallVec small;
     __builtin_memcpy(&small, from, sizeof(small));
-    return __builtin_convertvector(__builtin_convertvector(small, IntVec), Vec);
+#if defined(__AVX512F__)
+    const auto numbers = (IntVec)_mm512_maskz_cvtepi8_epi32(kAllLanes, (__m128i)small);
+#elif defined(__AVX2__)
+    const auto numbers = (IntVec)_mm256_cvtepi8_epi32(_mm_cvtsi64_si128(bit_cast<int64_t>(small)));
+#else
+    const IntVec numbers = __builtin_convertvector(small, IntVec);
+#endif
+    return __builtin_convertvector(numbers, Vec);
 }
 
 OUTRIDER_INLINE void store(float* to, Vec value) {
@@ -159,35 +188,28 @@ OUTRIDER_INLINE void store_first(T* to, Vec value, int64_t count) {
     }
 }
 
-/// The sum of all lanes, always by the same tree.
-OUTRIDER_INLINE float sum_lanes(Vec value) {
-    float lanes[kLanes];
-    store(lanes, value);
-    for (int width = kLanes / 2; width > 0; width /= 2) {
-        for (int lane = 0; lane < width; ++lane) {
-            lanes[lane] += lanes[lane + width];
-        }
-    }
-    return lanes[0];
+/// Lane i holds what lane i + by holds in `value`.
+template <typename T>
+OUTRIDER_INLINE T rotated(T value, int by) {
+    return __builtin_shuffle(value, (lane_indices() + by) & (kLanes - 1));
 }
 
-OUTRIDER_INLINE int32_t sum_lanes(IntVec value) {
-    int32_t sum = 0;
-    for (int lane = 0; lane < kLanes; ++lane) {
-        sum += value[lane];
+/// The sum of all lanes, always by the same tree.
+template <typename T>
+OUTRIDER_INLINE auto sum_lanes(T value) {
+#pragma GCC unroll 4
+    for (int width = kLanes / 2; width > 0; width /= 2) {
+        value += rotated(value, width);
     }
-    return sum;
+    return value[0];
 }
 
 OUTRIDER_INLINE float max_lanes(Vec value) {
-    float lanes[kLanes];
-    store(lanes, value);
+#pragma GCC unroll 4
     for (int width = kLanes / 2; width > 0; width /= 2) {
-        for (int lane = 0; lane < width; ++lane) {
-            lanes[lane] = lanes[lane] > lanes[lane + width] ? lanes[lane] : lanes[lane + width];
-        }
+        value = maximum(value, rotated(value, width));
     }
-    return lanes[0];
+    return value[0];
 }
 
 OUTRIDER_INLINE float to_float(float value) {
