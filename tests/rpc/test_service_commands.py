@@ -44,7 +44,9 @@ def test_the_lookup_can_be_switched_off(model: Path, option: str, source: str | 
         found = re.search(r"up on (\S+);", process.stdout.readline())
         assert found is not None
         with outrider.Client(found[1]) as client:
-            result = client.generate([5, 6, 7] * 9, temperature=0.0, max_tokens=24, ignore_eos=True, speculation="always")
+            result = client.generate(
+                [5, 6, 7] * 9, temperature=0.0, max_tokens=24, ignore_eos=True, speculation="always"
+            )
         assert [entry.source for entry in result.speculation.by_source] == ([source] if source else [])
         press_ctrl_c(process)
         process.communicate(timeout=60)

@@ -28,30 +28,13 @@ from services.engine.token_stream import TokenStream
 from services.target.lookup_predictor import with_lookup
 from services.target.speculation import Speculation
 from services.target.step import TargetStep
-from tests.silent_predictor import SilentPredictor
-from tests.unit.banned_model import END, VOCAB_SIZE, Expected, answer, logits_of, scores_of, tokenizer
+from tests.unit.banned_model import END, VOCAB_SIZE, Expected, answer, logits_of, tokenizer
 from tests.unit.sequences import make_stream
+from tests.unit.tempter import Tempter
 from tests.unit.toy_model import DEVICE, ToyModel
 
 CONTEXT_LENGTH = 200
 BLOCK_SIZE = 4
-
-
-class Tempter(SilentPredictor):
-    """Predicts what the model would say if nothing were banned; now and then something else."""
-
-    num_predictions = 6
-
-    def __init__(self, random: Random) -> None:
-        self._random = random
-
-    def predict(self, sequence: Sequence, limit: int) -> list[int]:
-        history = [*sequence.tokens]
-        for _ in range(limit):
-            history.append(int(scores_of(sequence.request, history).argmax()))
-            if self._random.random() < 0.1:
-                history[-1] = self._random.randrange(VOCAB_SIZE)
-        return history[len(sequence.tokens) :]
 
 
 @dataclass

@@ -17,35 +17,12 @@ from services.engine.sequence import Sequence
 from services.target.lookup_predictor import with_lookup
 from services.target.speculation import Speculation
 from services.target.step import TargetStep
-from tests.silent_predictor import SilentPredictor
+from tests.unit.random_predictor import RandomPredictor
 from tests.unit.sequences import END, VOCAB_SIZE, make_request, make_sequence, make_stream
-from tests.unit.toy_model import DEVICE, Answer, ToyModel, answer_of, generate_alone, next_token
+from tests.unit.toy_model import DEVICE, Answer, ToyModel, answer_of, generate_alone
 
 BLOCK_SIZE = 4
 HEALING = Healing(num_known=0, masked_ids=(*b"aeiou ", END))
-
-
-class RandomPredictor(SilentPredictor):
-    """Predicts right, wrong, too much, nothing, or what is no token; and knows whom it was told to follow."""
-
-    def __init__(self, random: Random) -> None:
-        self._random = random
-        self.followed: dict[Sequence, int] = {}  # and how many tokens it has been told of
-
-    def predict(self, sequence: Sequence, limit: int) -> list[int]:
-        assert self.followed[sequence] == len(sequence.tokens)
-        history = [*sequence.tokens]
-        for _ in range(self._random.randint(0, limit + 2)):
-            history.append(next_token(history))
-            if self._random.random() < 0.2:
-                history[-1] = self._random.choice([*b"xyz", END, VOCAB_SIZE, -5])
-        return history[len(sequence.tokens) :]
-
-    def commit(self, sequence: Sequence) -> None:
-        self.followed[sequence] = len(sequence.tokens)
-
-    def close(self, sequence: Sequence) -> None:
-        del self.followed[sequence]
 
 
 class Client:

@@ -1,0 +1,24 @@
+"""Tempter: predicts what would be said if nothing were banned."""
+
+from random import Random
+
+from services.engine.sequence import Sequence
+from tests.silent_predictor import SilentPredictor
+from tests.unit.banned_model import VOCAB_SIZE, scores_of
+
+
+class Tempter(SilentPredictor):
+    """Predicts what the model would say if nothing were banned; now and then something else."""
+
+    num_predictions = 6
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+
+    def predict(self, sequence: Sequence, limit: int) -> list[int]:
+        history = [*sequence.tokens]
+        for _ in range(limit):
+            history.append(int(scores_of(sequence.request, history).argmax()))
+            if self._random.random() < 0.1:
+                history[-1] = self._random.randrange(VOCAB_SIZE)
+        return history[len(sequence.tokens) :]
