@@ -28,7 +28,7 @@ from services.engine.token_stream import TokenStream
 from services.target.lookup_predictor import with_lookup
 from services.target.speculation import Speculation
 from services.target.step import TargetStep
-from tests.unit.banned_model import END, VOCAB_SIZE, Expected, answer, logits_of, tokenizer
+from tests.unit.banned_model import END, VOCAB_SIZE, Expected, answer, logits_of, scores_of, tokenizer
 from tests.unit.sequences import make_stream
 from tests.unit.tempter import Tempter
 from tests.unit.toy_model import DEVICE, ToyModel
