@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "cores.h"
 #include "float_environment.h"
 
 #if defined(__x86_64__)
@@ -54,6 +55,7 @@ ThreadPool::ThreadPool(int threads) {
     for (int worker = 1; worker < threads; ++worker) {
         workers_.emplace_back([this] { work(); });
     }
+    pin_workers();
 }
 
 ThreadPool::~ThreadPool() {
@@ -64,6 +66,18 @@ ThreadPool::~ThreadPool() {
     wake_.notify_all();
     for (std::thread& worker : workers_) {
         worker.join();
+    }
+}
+
+/// Where the threads fill the cores, two of them on one would halve the speed. The caller is left to the
+/// scheduler, which finds it the core that no worker stays on: what it starts would inherit a place.
+void ThreadPool::pin_workers() {
+    const std::vector<int> cores = available_cores();
+    if (cores.size() != workers_.size() + 1) {
+        return;
+    }
+    for (size_t worker = 0; worker < workers_.size(); ++worker) {
+        pin(workers_[worker], cores[worker + 1]);
     }
 }
 

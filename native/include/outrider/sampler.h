@@ -5,9 +5,10 @@
 //      divided by the penalty, any other multiplied), then minus frequency * count, then minus presence
 //      (both for generated tokens only)
 //   2. logit bias added
-//   3. masked to minus infinity: stop ids while fewer than min_tokens are generated, at the next position what
-//      the state forbids there, tokens without a partner in a vocabulary that is drawn for, and what the row's
-//      mask forbids
+//   3. masked to minus infinity: stop ids while fewer than min_tokens are generated, at the next position
+//   what
+//      the state forbids there, tokens without a partner in a vocabulary that is drawn for, and what the
+//      row's mask forbids
 //      -> the *processed logits*
 //   4. divided by the temperature
 //   5. top-k: the k best

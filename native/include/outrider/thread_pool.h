@@ -45,6 +45,7 @@ class ThreadPool {
         int64_t count = 0;
     };
 
+    void pin_workers();
     void run(int64_t count, Invoke invoke, const void* context);
     void publish(const Job& job);
     void retire();

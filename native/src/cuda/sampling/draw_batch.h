@@ -30,7 +30,7 @@ struct DrawRow {
     bool rank;
     bool entropy;
     int32_t forced_id;  // -1: a token is drawn
-    int64_t mask;            // where its own begins in the batch's masks; -1 where every token may be drawn
+    int64_t mask;       // where its own begins in the batch's masks; -1 where every token may be drawn
 
     /// Whether top-k or top-p cuts it off behind a certain candidate.
     OUTRIDER_HOST_DEVICE bool is_cut() const { return !greedy && (top_k > 0 || top_p < 1); }
