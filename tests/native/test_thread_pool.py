@@ -1,4 +1,4 @@
-"""The threads of a CPU device stay on a core each where there are as many as cores, and go where they like otherwise."""
+"""The threads of a CPU device stay on a core each where they fill the cores, and go where they like otherwise."""
 
 import os
 import subprocess
