@@ -27,7 +27,9 @@ from services.cli.bench.vital_signs import VitalSigns, measure
 from services.cli.service_pair import ModelPair
 from services.cli.terminal import Terminal
 
-_FORMATS = ("bf16", "int8", "int4")
+# Of the target's weights, with the draft's. Random weights lose more in int4 than trained ones do: such a draft of a
+# target in another format would seldom be right.
+_FORMATS = {"bf16": "int8", "int8": "int8", "int4": "int4"}
 _TRIAL = range(300, 308)  # token ids
 
 
@@ -58,8 +60,8 @@ def _save(record: Mapping[str, Any], options: argparse.Namespace) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", type=Path, required=True, metavar="DIR", help="of target/ and draft/")
-    parser.add_argument("--formats", nargs="+", choices=_FORMATS, default=_FORMATS, help="of the target's weights")
-    parser.add_argument("--draft-weights", choices=_FORMATS, default="int4", help="ours and the peers' (%(default)s)")
+    parser.add_argument("--formats", nargs="+", choices=_FORMATS, default=[*_FORMATS], help="of the target's weights")
+    parser.add_argument("--draft-weights", choices=_FORMATS, help="ours and the peers' (int4 with int4, else int8)")
     parser.add_argument("--rounds", type=int, default=3, help="answers in each way (%(default)s)")
     parser.add_argument("--runs", type=int, default=15, help="timings of each pass (%(default)s)")
     parser.add_argument("--context", type=int, default=256, help="tokens before the rows of a pass (%(default)s)")
@@ -82,7 +84,7 @@ def _setting(options: argparse.Namespace, weights: str) -> Setting:
     return Setting(
         models=ModelPair(options.models / "target", options.models / "draft"),
         weights=weights,
-        draft_weights=options.draft_weights,
+        draft_weights=options.draft_weights or _FORMATS[weights],
         context=options.context,
         runs=options.runs,
         rounds=options.rounds,
