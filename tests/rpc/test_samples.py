@@ -1,5 +1,6 @@
 """Several samples over gRPC: interleaved on one stream, each with its seed, and as requests of their own would be."""
 
+import re
 from pathlib import Path
 
 import grpc
@@ -54,6 +55,25 @@ def test_one_sample_is_the_request_without_the_field(target: RunningTarget) -> N
     one, plain = (stream(target, several(**fields)) for fields in ({"num_samples": 1}, {}))
     assert plain.started.seed == SEEDS[0]
     assert one.records == stream(target, stream_request(sampling=SAMPLING, output=LOGPROBS)).records
+
+
+def test_what_is_asked_of_the_prompt_is_told_once_by_the_first_sample(target: RunningTarget) -> None:
+    asked = {"prompt_logprobs": True, "logprobs": True}
+    answer = target.stub.Generate(as_unary(several(output=asked)))
+    alone = target.stub.Generate(as_unary(stream_request(sampling=SAMPLING, output=asked)))
+    assert len(answer.prompt_records) == answer.started.prompt_tokens
+    assert answer.prompt_records == alone.prompt_records
+    assert not any(sample.prompt_records for sample in answer.further_samples)
+
+
+def test_samples_that_follow_a_grammar_have_a_state_each(target: RunningTarget) -> None:
+    grammar = {"regex": "[ab]{4}-[cd]{4}"}
+    answer = target.stub.Generate(as_unary(several(grammar=grammar, stop={"max_tokens": 24})))
+    texts = [sample.text for sample in (answer, *answer.further_samples)]
+    assert all(re.fullmatch(grammar["regex"], text) for text in texts)
+    for seed, text in zip(SEEDS, texts, strict=True):
+        request = stream_request(sampling={**SAMPLING, "seed": seed}, grammar=grammar, stop={"max_tokens": 24})
+        assert stream(target, request).text == text
 
 
 def test_an_interrupted_sample_is_continued_alone(target: RunningTarget) -> None:

@@ -631,6 +631,7 @@ class OutputOptions(_message.Message):
     log-probability after the tokens before it, as many candidates as `top_candidates` says, and rank and entropy if
     they are asked. The first token has none of these, as nothing comes before it. Nothing of the prompt is taken from a
     prefix cache then. Default: false.
+    Of several samples the first one tells it.
     """
     @_builtins.property
     def logits_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
