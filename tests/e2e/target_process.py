@@ -20,7 +20,7 @@ from tests.e2e.probe import Probe
 from tests.e2e.store import read_reference
 
 _CHUNK, _WHOLE = 16, 4096
-_RUN_AHEAD = 8  # as if the draft had cores of its own, which it has not
+_RUN_AHEAD, _NUM_ALTERNATES = 8, 3  # as if the draft had cores of its own, which it has not
 _FEW_BLOCKS, _MANY_BLOCKS = 10, 112
 _STREAM_CAPACITY = 8  # tokens: the engine is never far ahead of the client, so that a kill hits a stream that runs
 _SWITCH_INTERVAL = 0.0002
@@ -62,7 +62,9 @@ def script_finder(store: Path) -> Any:
 def _make_server(setup: Setup, store: Path, address: str, draft_address: str) -> TargetServer:
     engine, server = engine_config(setup), ServerConfig(listen=address, drain_seconds=0)
     if setup.source == "draft":
-        return TargetServer(engine, server, drafts=[draft_address], run_ahead=_RUN_AHEAD, lookup=False)
+        return TargetServer(
+            engine, server, drafts=[draft_address], run_ahead=_RUN_AHEAD, num_alternates=_NUM_ALTERNATES, lookup=False
+        )
     vocab_size = load_checkpoint(engine.model).config.vocab_size
     predictor = ScriptedPredictor(script_finder(store), vocab_size=vocab_size)
     return TargetServer(engine, server, predictor=predictor, lookup=False)
