@@ -37,6 +37,7 @@ _SAMPLING: dict[str, dict[str, Any]] = {
     },
 }
 _SAMPLING["grammar"] = {"temperature": 0.9, "lark": ENDLESS}
+_SEEDS = {"truncated": 2000, "penalised": 3000}  # 1000 for what draws as "nucleus" does, and cuts it
 _SAMPLING["stopped"] = _SAMPLING["nucleus"]  # with a stop string out of what "nucleus" says
 _SAMPLING["banned"] = _SAMPLING["nucleus"]  # with a part of what "nucleus" says banned
 _TOLD = {"penalised": {"rank": True, "entropy": True, "logits": True, "prompt_logprobs": True}}  # all there is
@@ -108,7 +109,7 @@ class StreamKey:
         return {
             **_SAMPLING[self.setting],
             **_TOLD.get(self.setting, {}),
-            "seed": 1000 * (SETTINGS.index(self.setting) % 4 or 1) + self.prompt,
+            "seed": _SEEDS.get(self.setting, 1000) + self.prompt,
             "max_tokens": NEW_TOKENS,
             "ignore_eos": True,
             "top_candidates": NUM_CANDIDATES,

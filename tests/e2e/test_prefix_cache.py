@@ -11,9 +11,10 @@ import pytest
 from services.engine.healing import plan_healing
 from services.engine.native import BLOCK_SIZE
 from services.engine.request import CachePolicy, Request
+from tests.e2e import stepper as stepping
 from tests.e2e.cells import SCRIPTED
 from tests.e2e.predictions import ScriptedPredictor
-from tests.e2e.stepper import Generation, Stepper, request
+from tests.e2e.stepper import Generation, Stepper
 from tests.e2e.streams import random_prompt
 from tests.e2e.transcript import Transcript
 
@@ -26,6 +27,11 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "sampled": {"temperature": 0.9, "top_p": 0.9},
     "penalised": {"repetition_penalty": 1.2, "frequency_penalty": 0.7},
 }
+
+
+def request(prompt: list[int], **fields: Any) -> Request:
+    """A request with everything recorded but the prompt, which would have it computed."""
+    return stepping.request(prompt, **{"prompt_logprobs": False, **fields})
 
 
 def asking(number: int, **fields: Any) -> Request:

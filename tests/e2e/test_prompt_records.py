@@ -10,6 +10,7 @@ import transformers
 
 from services.engine.events import Chunk, Progress, TokenRecord
 from services.engine.healing import plan_healing
+from services.engine.request import CachePolicy
 from services.engine.tokenizer import Tokenizer
 from tests.checkpoints import VOCAB_SIZE, byte_level_tokenizer
 from tests.e2e.models import folder
@@ -92,7 +93,8 @@ async def test_they_depend_neither_on_the_chunks_nor_on_company(model: str, monk
 
 
 async def test_preempted_while_the_prompt_is_computed_they_are_told_once():
-    wanted = [request(prompt_of("llama", 7), seed=seed, max_tokens=40) for seed in range(3)]
+    alone_in_cache = CachePolicy(prefix=False)
+    wanted = [request(prompt_of("llama", 7), seed=seed, max_tokens=40, cache=alone_in_cache) for seed in range(3)]
     alone = [await Stepper("llama").complete(one) for one in wanted]
     stepper = Stepper("llama", num_blocks=12, prefill_chunk=5)
     crowd = [stepper.submit(one) for one in wanted]
