@@ -85,8 +85,8 @@ class Probe:
         counts = self.read()
         self._add(lost_links=counts["links"] - counts["lost_links"])  # those of a process that was killed
 
-        def watched_connected(vocabulary: VocabularyMatch | None) -> None:
-            connected(vocabulary)
+        def watched_connected(vocabulary: VocabularyMatch | None, **credit: int) -> None:
+            connected(vocabulary, **credit)
             self._add(links=1)
 
         def watched_disconnected(reason: str) -> None:

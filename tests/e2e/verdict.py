@@ -112,11 +112,12 @@ def _not_back(cell: Cell, outcome: Outcome) -> Iterator[str]:
 
 def _not_predicted(cell: Cell, outcome: Outcome) -> Iterator[str]:
     """What was accepted is counted from the records, which know of every server that a stream has been on."""
-    results = outcome.results.values()
-    accepted = sum(token.predicted for result in results for token in result.tokens)
-    rejected = sum(result.speculation.predicted - result.speculation.accepted for result in results)
-    if cell.setting == "banned" and cell.predictions == "right":  # no prediction knows what is forbidden
-        rejected = 0
+    accepted = sum(token.predicted for result in outcome.results.values() for token in result.tokens)
+    rejected = sum(
+        result.speculation.predicted - result.speculation.accepted
+        for key, result in outcome.results.items()
+        if (key.setting, cell.predictions) != ("banned", "right")  # no prediction knows what is forbidden
+    )
     wanted = {"none": (False, False), "right": (True, False), "wrong": (False, True), "mixed": (True, True)}
     if (accepted > 0, rejected > 0) != wanted[cell.predictions]:
         yield f"predictions {cell.predictions}, but {accepted} were accepted and {rejected} rejected"
