@@ -33,16 +33,6 @@ async def test_a_draft_that_comes_up_while_a_stream_runs_is_used(
     assert result.speculation.draft_losses == result.speculation.draft_returns == 0
 
 
-@pytest.mark.parametrize("options", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
-async def test_behind_a_wrong_prediction_the_right_one_is_often_there_already(
-    target: DraftedTarget, make_draft: MakeDraft, options: Options
-):
-    await target.start_draft(make_draft())
-    result = await target.generate({**options, "max_tokens": 400})
-    assert_counts(result)
-    assert result.speculation.alternates > 0
-
-
 async def test_without_a_draft_the_final_message_says_so(target: DraftedTarget):
     speculation = (await target.generate({**GREEDY, "max_tokens": 20})).speculation
     assert (speculation.predicted, speculation.no_speculation_reason) == (0, NoSpeculationReason.UNAVAILABLE)
