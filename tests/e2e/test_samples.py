@@ -37,6 +37,8 @@ async def each_alone(model: str, wanted: Request) -> list[Transcript]:
     seeds = [derive_seed(wanted.sampling.seed, index) for index in range(wanted.num_samples)]
     assert seeds[0] == wanted.sampling.seed
     requests = [replace(wanted, num_samples=1, sampling=replace(wanted.sampling, seed=seed)) for seed in seeds]
+    silent = replace(wanted.output, prompt_logprobs=False)  # the first sample tells of the prompt
+    requests[1:] = [replace(one, output=silent) for one in requests[1:]]
     return [await Stepper(model).complete(one) for one in requests]
 
 
