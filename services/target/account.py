@@ -7,10 +7,10 @@ class Account:
     does, and no more.
     """
 
-    _START = 3.0
-    _MOST = 8.0  # a predictor that has turned bad is found out when this is spent
-    _INCOME = 0.005  # of a step
-    _ENOUGH = 1.0  # to begin again
+    _START = 8.0
+    _MOST = 16.0  # a predictor that has turned bad is found out when this is spent
+    _INCOME = 0.008  # of a step
+    _ENOUGH = 4.0  # to begin again, with a draft that has to catch up first
 
     def __init__(self) -> None:
         self._balance = self._START
