@@ -32,8 +32,8 @@ class Source:
         wanted = [0] * len(sequences)
         for index, sequence in enumerate(sequences):
             if not is_automatic(sequence):
-                wanted[index] = self._most(sequence, spare_rows - sum(wanted))
-        spare_rows -= sum(wanted)
+                wanted[index] = self._most(sequence, spare_rows)
+                spare_rows -= wanted[index]
         open_ones = [
             (index, Candidate(sequence, self._most(sequence, spare_rows)))
             for index, sequence in enumerate(sequences)

@@ -31,6 +31,14 @@ def target(shared_target: RunningTarget) -> Iterator[RunningTarget]:
 
 
 @pytest.fixture(scope="module")
+def by_token(model: Path) -> Iterator[RunningTarget]:
+    """A server that sends every token, as soon as it is safe, in a chunk of its own."""
+    with target_server(model, stream_capacity=1) as running:
+        yield running
+        running.assert_all_free()
+
+
+@pytest.fixture(scope="module")
 def shared_draft(model: Path) -> Iterator[RunningDraft]:
     running = RunningDraft(model)
     yield running

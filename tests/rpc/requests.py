@@ -72,6 +72,18 @@ def stream(target: RunningTarget, request: generation_pb2.StreamGenerateRequest,
     return Streamed(kinds, by_kind["started"][0], by_kind["prefill"], by_kind["chunk"], by_kind["finished"][0])
 
 
+def continued(
+    request: generation_pb2.StreamGenerateRequest, whole: Streamed, count: int
+) -> generation_pb2.StreamGenerateRequest:
+    """The request that goes on after so many tokens."""
+    rest = generation_pb2.StreamGenerateRequest()
+    rest.CopyFrom(request)
+    rest.prompt.token_ids.ids[:] = whole.started.prompt_token_ids
+    rest.continue_from.fingerprint = whole.started.fingerprint
+    rest.continue_from.token_ids[:] = whole.token_ids[:count]
+    return rest
+
+
 def stop_string_in(text: str, start: int) -> str:
     """Three letters or spaces of a text, from `start` on: what random bytes surround is no stop string."""
     found = re.compile("[a-z ]{3}").search(text, start)

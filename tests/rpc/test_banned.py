@@ -1,7 +1,5 @@
 """Banned strings through the whole service: never in the text, told of when suppressed, and nothing is taken back."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,21 +8,13 @@ from outrider import Client
 from outrider.v1 import common_pb2
 from outrider.v1.generation_pb2 import GetModelInfoRequest, StreamGenerateRequest
 from tests.rpc.requests import Streamed, as_unary, stop_string_in, stream, stream_request, violations
-from tests.server import RunningTarget, target_server
+from tests.server import RunningTarget
 
 SAMPLING: dict[str, Any] = {"seed": 11, "temperature": 0.9, "repetition_penalty": 1.2, "presence_penalty": 0.5}
 OPTIONS: dict[str, Any] = {
     "stop": {"max_tokens": 60, "ignore_eos": True},
     "output": {"logprobs": True, "prompt_token_ids": True},
 }
-
-
-@pytest.fixture(scope="module")
-def by_token(model: Path) -> Iterator[RunningTarget]:
-    """A server that sends what is safe at once."""
-    with target_server(model, stream_capacity=1) as running:
-        yield running
-        running.assert_all_free()
 
 
 @pytest.fixture(scope="module")

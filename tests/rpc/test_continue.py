@@ -1,7 +1,6 @@
 """A generation that was cut goes on with the same bytes, or is refused."""
 
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import grpc
@@ -10,7 +9,7 @@ from google.rpc import error_details_pb2
 
 from outrider.v1.generation_pb2 import StreamGenerateRequest
 from tests.rpc.requests import Streamed, detail, stop_string_in, stream, stream_request, violations
-from tests.server import RunningTarget, target_server
+from tests.server import RunningTarget
 
 Continue = Callable[[int], StreamGenerateRequest]
 OPTIONS: dict[str, Any] = {
@@ -18,14 +17,6 @@ OPTIONS: dict[str, Any] = {
     "stop": {"max_tokens": 40, "min_tokens": 20, "ignore_eos": True},
     "output": {"logprobs": True, "prompt_token_ids": True},
 }
-
-
-@pytest.fixture(scope="module")
-def by_token(model: Path) -> Iterator[RunningTarget]:
-    """A server that sends every token in a chunk of its own."""
-    with target_server(model, stream_capacity=1) as running:
-        yield running
-        running.assert_all_free()
 
 
 @pytest.fixture(scope="module")

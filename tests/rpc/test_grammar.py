@@ -15,7 +15,7 @@ from services.rpc.convert.grammar import write_grammar
 from tests.checkpoints import byte_level_tokenizer
 from tests.grammars import SOURCES, follows
 from tests.rpc.draft_link import GREEDY, PROMPT, REFUSED, SAMPLED, Link, RunningDraft
-from tests.rpc.requests import Streamed, as_unary, stream, stream_request, violations
+from tests.rpc.requests import Streamed, as_unary, continued, stream, stream_request, violations
 from tests.server import RunningTarget, target_server
 
 TOKENIZER = Tokenizer(byte_level_tokenizer().to_str())
@@ -31,16 +31,6 @@ def request(grammar: common_pb2.Grammar | dict[str, Any], **fields: Any) -> Stre
     """A request for up to 200 tokens, with the grammar's end for an end."""
     defaults = {"sampling": {"seed": 3, "temperature": 0.7}, "stop": {"max_tokens": 200}, "output": {"logprobs": True}}
     return stream_request(**{**defaults, **fields}, grammar=grammar)
-
-
-def continued(request: StreamGenerateRequest, whole: Streamed, count: int) -> StreamGenerateRequest:
-    """The request that goes on after so many tokens."""
-    rest = StreamGenerateRequest()
-    rest.CopyFrom(request)
-    rest.prompt.token_ids.ids[:] = whole.started.prompt_token_ids
-    rest.continue_from.fingerprint = whole.started.fingerprint
-    rest.continue_from.token_ids[:] = whole.token_ids[:count]
-    return rest
 
 
 def essence(answer: Streamed) -> tuple[Any, ...]:

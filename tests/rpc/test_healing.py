@@ -12,7 +12,7 @@ from outrider.v1.generation_pb2 import StreamGenerateRequest
 from services.engine.tokenizer import Tokenizer
 from tests.checkpoints import byte_level_tokenizer
 from tests.rpc.draft_link import RunningDraft
-from tests.rpc.requests import PROMPT, Streamed, as_unary, stream, stream_request, violations
+from tests.rpc.requests import PROMPT, Streamed, as_unary, continued, stream, stream_request, violations
 from tests.server import RunningTarget, target_server
 
 TOKENIZER = Tokenizer(byte_level_tokenizer().to_str())
@@ -24,16 +24,6 @@ def request(**fields: Any) -> StreamGenerateRequest:
     """A request whose prompt ends in a space, with which many tokens begin."""
     defaults = {"output": {"logprobs": True, "prompt_token_ids": True}, "speculation": ALWAYS}
     return stream_request({"text": PROMPT + " ", "heal": True}, **{**defaults, **fields})
-
-
-def continued(request: StreamGenerateRequest, whole: Streamed, count: int) -> StreamGenerateRequest:
-    """The request that goes on after so many tokens."""
-    rest = StreamGenerateRequest()
-    rest.CopyFrom(request)
-    rest.prompt.token_ids.ids[:] = whole.started.prompt_token_ids
-    rest.continue_from.fingerprint = whole.started.fingerprint
-    rest.continue_from.token_ids[:] = whole.token_ids[:count]
-    return rest
 
 
 def essence(answer: Streamed) -> tuple[Any, ...]:

@@ -56,7 +56,7 @@ class AsyncStream(BaseStream["GenerationServiceAsyncStub"]):
             except asyncio.CancelledError:  # gRPC raises it for a task that is cancelled and for a call that is
                 if _is_task_cancelled() or not self._is_cancelled():
                     raise
-                raise self._generation.cancelled() from None
+                raise self._cancellation() from None
             finally:
                 call.cancel()
             await self._wait(pause)

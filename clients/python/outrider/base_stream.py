@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 import grpc
 import grpc.aio
 
-from outrider.errors import OutriderError
+from outrider.errors import Cancelled, OutriderError
 from outrider.generation import Generation
 from outrider.pool import Pool
 from outrider.samples import Samples
@@ -62,9 +62,14 @@ class BaseStream(Generic[Stub]):
     def _is_cancelled(self) -> bool:
         return self._cancel_requested.is_set() or self._pool.is_closed
 
+    def _cancellation(self) -> Cancelled:
+        error = Cancelled("the stream was cancelled")
+        error.received = self.received
+        return error
+
     def _next_stub(self) -> Stub:
         if self._is_cancelled():
-            raise self._generation.cancelled()
+            raise self._cancellation()
         return self._pool.stubs[self._generation.address]
 
     def _watch(self, call: grpc.RpcContext | grpc.aio.RpcContext) -> None:
@@ -73,11 +78,15 @@ class BaseStream(Generic[Stub]):
             call.cancel()
 
     def _pause_after(self, error: OutriderError) -> float:
-        """Seconds to wait before the next call; raises the error if there is to be none."""
+        """Seconds to wait before the next call; raises the error with what was received if there is to be none."""
         if self._generation.is_finished:
             return 0.0  # all of it had arrived before the connection broke
         if self._is_cancelled():
-            raise self._generation.cancelled()
-        pause = self._generation.failed(error)
+            raise self._cancellation()
+        try:
+            pause = self._generation.failed(error)
+        except OutriderError as final:
+            final.received = self.received
+            raise
         self._pool.preferred = self._generation.address
         return pause

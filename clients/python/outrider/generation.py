@@ -1,6 +1,6 @@
 """Generation: what has arrived of one stream, and how to take it up again. It does no input or output itself."""
 
-from outrider.errors import Cancelled, FingerprintMismatch, OutriderError, Unavailable
+from outrider.errors import FingerprintMismatch, OutriderError, Unavailable
 from outrider.response import (
     parse_chunk,
     parse_finish_reason,
@@ -128,18 +128,8 @@ class Generation:
             raise Unavailable("the server ended the stream early")
 
     def failed(self, error: OutriderError) -> float:
-        """Seconds to wait before the next call; raises the error with what was received if there is to be none."""
-        try:
-            return self._attempts.failed(error, resuming=self.started is not None)
-        except OutriderError as final:
-            final.received = self.received()
-            raise
-
-    def cancelled(self) -> Cancelled:
-        """The error for a generation that its owner has cancelled."""
-        error = Cancelled("the stream was cancelled")
-        error.received = self.received()
-        return error
+        """Seconds to wait before the next call; raises the error if there is to be none."""
+        return self._attempts.failed(error, resuming=self.started is not None)
 
     def received(self) -> Received:
         """All that has arrived so far."""

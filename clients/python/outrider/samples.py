@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from outrider.errors import Cancelled, OutriderError, Unavailable
+from outrider.errors import OutriderError, Unavailable
 from outrider.generation import Generation
 from outrider.retry import Attempts
 from outrider.types import Chunk, Prefill, Received, Result, Started
@@ -88,17 +88,7 @@ class Samples:
 
     def failed(self, error: OutriderError) -> float:
         """As `Generation.failed`."""
-        try:
-            return self._attempts.failed(error, resuming=self.started is not None)
-        except OutriderError as final:
-            final.received = self.received()
-            raise
-
-    def cancelled(self) -> Cancelled:
-        """As `Generation.cancelled`."""
-        error = Cancelled("the stream was cancelled")
-        error.received = self.received()
-        return error
+        return self._attempts.failed(error, resuming=self.started is not None)
 
     def received(self) -> Received:
         """All that has arrived so far, as the first sample's with the others'."""
