@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from services.engine.batch_writer import BatchWriter
 from services.engine.config import KV_FORMATS, WEIGHT_FORMATS, EngineConfig, resolve_isa, resolve_threads
 from services.engine.loaded_model import LoadedModel
+from services.engine.native import Batch
 
 _DEMO = Path(__file__).parent.parent / "models" / "demo"
 _WINDOW = 512  # tokens
@@ -79,9 +79,9 @@ def _windows(model: LoadedModel, count: int) -> Iterator[NDArray[np.int64]]:
 
 def _log_probabilities(model: LoadedModel, token_ids: NDArray[np.int64]) -> NDArray[np.float64]:
     """Of every token after each of the window's.  # [tokens, vocab]"""
-    writer = BatchWriter(max_rows=_WINDOW, max_sequences=1, max_blocks=model.max_blocks)
-    writer.append(token_ids.tolist(), position=0, blocks=list(range(model.max_blocks)), num_asked=_WINDOW)
-    logits = model.decoder.forward(writer.batch).numpy().astype(np.float64)
+    batch = Batch(max_rows=_WINDOW, max_sequences=1, max_blocks=model.max_blocks)
+    batch.append(token_ids.tolist(), position=0, blocks=list(range(model.max_blocks)), num_asked=_WINDOW)
+    logits = model.decoder.forward(batch).numpy().astype(np.float64)
     logits -= logits.max(axis=1, keepdims=True)
     return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
 

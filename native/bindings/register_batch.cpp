@@ -1,4 +1,6 @@
 // Python bindings of Batch: its arrays are writable views of its own memory.
+#include <pybind11/stl.h>
+
 #include <vector>
 
 #include "arrays.h"
@@ -29,6 +31,9 @@ void register_batch(py::module_& module) {
     py::class_<Batch>(module, "Batch", py::is_final())
         .def(py::init<int, int, int>(), py::kw_only(), py::arg("max_rows"), py::arg("max_sequences"),
              py::arg("max_blocks"))
+        .def("clear", &Batch::clear)
+        .def("append", &Batch::append, py::arg("token_ids"), py::kw_only(), py::arg("position"),
+             py::arg("blocks"), py::arg("num_asked"))
         .def_property_readonly("token_ids", view_of(&Batch::token_ids))
         .def_property_readonly("positions", view_of(&Batch::positions))
         .def_property_readonly("sequences", view_of(&Batch::sequences))

@@ -1,6 +1,7 @@
 #include "outrider/batch.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
 
 #include "require_range.h"
@@ -37,6 +38,29 @@ Batch::Batch(int max_rows, int max_sequences, int max_blocks)
     sequences.resize(max_rows);
     logit_rows.resize(max_rows);
     block_tables.resize(static_cast<size_t>(max_sequences) * max_blocks);
+}
+
+void Batch::clear() {
+    num_rows = num_sequences = num_logits = 0;
+}
+
+void Batch::append(const std::vector<int32_t>& run, int position, const std::vector<int32_t>& blocks,
+                   int num_asked) {
+    const int count = static_cast<int>(run.size());
+    require_range("token_ids", count, 1, max_rows - num_rows);
+    require_range("sequences", num_sequences, 0, max_sequences - 1);
+    require_range("blocks", static_cast<int64_t>(blocks.size()), 0, max_blocks);
+    require_range("num_asked", num_asked, 0, count);
+    std::copy(run.begin(), run.end(), token_ids.begin() + num_rows);
+    std::iota(positions.begin() + num_rows, positions.begin() + num_rows + count, position);
+    std::fill_n(sequences.begin() + num_rows, count, num_sequences);
+    std::copy(blocks.begin(), blocks.end(),
+              block_tables.begin() + static_cast<int64_t>(num_sequences) * max_blocks);
+    num_rows += count;
+    num_sequences += 1;
+    std::iota(logit_rows.begin() + num_logits, logit_rows.begin() + num_logits + num_asked,
+              num_rows - num_asked);
+    num_logits += num_asked;
 }
 
 void Batch::validate(const DecoderConfig& config, int num_blocks) const {

@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence as Items
 
-from services.engine.batch_writer import BatchWriter
-from services.engine.native import Decoder, Logits
+from services.engine.native import Batch, Decoder, Logits
 from services.engine.scheduler import ScheduledRows
 
 
@@ -12,16 +11,16 @@ class ModelRunner:
 
     def __init__(self, decoder: Decoder, *, max_rows: int, max_sequences: int, max_blocks: int) -> None:
         self._decoder = decoder
-        self._writer = BatchWriter(max_rows=max_rows, max_sequences=max_sequences, max_blocks=max_blocks)
+        self._batch = Batch(max_rows=max_rows, max_sequences=max_sequences, max_blocks=max_blocks)
 
     def forward(self, scheduled: Items[ScheduledRows]) -> Logits:
         """One pass; the logits' rows are those that `scheduled` asks: for each sequence those that tell of its prompt,
         then the one that draws with its predictions' rows behind it.
         """
-        self._writer.clear()
+        self._batch.clear()
         for rows in scheduled:
             sequence = rows.sequence
             start = sequence.num_computed
             token_ids = sequence.tokens[start : start + rows.num_tokens] + rows.predictions
-            self._writer.append(token_ids, position=start, blocks=sequence.blocks, num_asked=rows.num_asked)
-        return self._decoder.forward(self._writer.batch)
+            self._batch.append(token_ids, position=start, blocks=sequence.blocks, num_asked=rows.num_asked)
+        return self._decoder.forward(self._batch)

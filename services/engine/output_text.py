@@ -39,6 +39,7 @@ class OutputText:
         self._bans = BannedStrings(banned) if banned else None
         self.banned: BannedMatch | None = None
         """The banned string that the last token has completed: it must be taken back, and this text is over."""
+        self._looks = bool(stops or banned)
         self._num_cut = 0  # bytes of the last token that the end cuts off
         self._num_new = 0  # bytes at the end of those held that stop strings have not been looked for in
 
@@ -80,6 +81,8 @@ class OutputText:
 
     def push(self, token_id: int) -> tuple[str, str | None]:
         """Take one token; return the text it releases, and the stop string it completes, which ends the text."""
+        if not (self._looks or self._held):
+            return self._detokenizer.push(token_id), None
         self._num_new += self._hold_token(token_id)
         released = self._search()
         self._num_unstoppable = max(self._num_unstoppable - 1, 0)

@@ -7,8 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from services.engine.batch_writer import BatchWriter
-from services.engine.native import Decoder, Sampler, SamplingState
+from services.engine.native import Batch, Decoder, Sampler, SamplingState
 
 
 class Drafted(Protocol):
@@ -48,20 +47,20 @@ class RunAhead:
     ) -> None:
         self._decoder = decoder
         self._sampler = sampler
-        self._writer = BatchWriter(max_rows=max_rows, max_sequences=max_sequences, max_blocks=max_blocks)
+        self._batch = Batch(max_rows=max_rows, max_sequences=max_sequences, max_blocks=max_blocks)
 
     def extend(self, stretches: Items[Stretch]) -> list[list[int]]:
         """The tokens drawn for each stretch, at most its `num_draws`."""
-        self._writer.clear()
+        self._batch.clear()
         for stretch in stretches:
             sequence, start = stretch.sequence, stretch.sequence.num_computed
             token_ids = sequence.tokens[start : start + stretch.num_tokens]
             num_asked = int(stretch.num_draws > 0)
-            self._writer.append(token_ids, position=start, blocks=sequence.blocks, num_asked=num_asked)
+            self._batch.append(token_ids, position=start, blocks=sequence.blocks, num_asked=num_asked)
         drawing = [stretch for stretch in stretches if stretch.num_draws]
         drawn = iter(
             self._decoder.extend(
-                self._writer.batch,
+                self._batch,
                 self._sampler,
                 [stretch.sequence.sampling for stretch in drawing],
                 [stretch.sequence.chain for stretch in drawing],

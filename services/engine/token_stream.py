@@ -8,6 +8,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from services.engine.events import Chunk, Event, Failed, Finished, Progress, Refused
 
 
+def _wake_now(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
+    loop.call_soon_threadsafe(call)
+
+
 class TokenStream:
     """A bounded queue between one producer thread and one asyncio consumer.
 
@@ -16,12 +20,19 @@ class TokenStream:
     progress only the newest is kept, with all records.
     """
 
-    def __init__(self, *, capacity: int, on_drained: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        *,
+        capacity: int,
+        on_drained: Callable[[], None],
+        wake: Callable[[asyncio.AbstractEventLoop, Callable[[], object]], object] = _wake_now,
+    ) -> None:
         """`capacity` is in tokens, those of a prompt that are told of included; `on_drained` is called when a full
-        stream has room again.
+        stream has room again, and `wake` is how the producer lets the consumer's event loop know of events.
         """
         self._capacity = capacity
         self._on_drained = on_drained
+        self._wake = wake
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
         self._events: deque[Event] = deque()
@@ -39,7 +50,7 @@ class TokenStream:
             was_empty = not self._events
             self._append(event)
         if was_empty:
-            self._loop.call_soon_threadsafe(self._ready.set)
+            self._wake(self._loop, self._ready.set)
 
     def _append(self, event: Event) -> None:
         if isinstance(event, Chunk | Progress):

@@ -1,6 +1,7 @@
 """The process of a service: from its options to its exit code."""
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -53,6 +54,7 @@ async def _serve(make: Callable[[], Service]) -> int:
         if not opened.done():
             return await _abandon_loading(service)
         opened.result()
+        gc.freeze()  # what is loaded stays: looking through it would hold up every stream for tens of milliseconds
         failed = asyncio.ensure_future(service.wait_failed())
         await asyncio.wait([failed, stopped], return_when=asyncio.FIRST_COMPLETED)
         return int(failed.done())

@@ -21,6 +21,7 @@ from services.engine.sampler import Sampler
 from services.engine.scheduler import Scheduler, SchedulerConfig
 from services.engine.sequence import Sequence
 from services.engine.token_stream import TokenStream
+from services.engine.wake_ups import WakeUps
 from services.target.speculation import Speculation
 from services.target.step import TargetStep
 
@@ -55,7 +56,10 @@ class TargetEngine:
             max_blocks=model.max_blocks,
         )
         speculation = Speculation(predictors, vocab_size=model.checkpoint.config.vocab_size)
-        self._step = TargetStep(self.scheduler, runner, Sampler(model.device), speculation, max_rows=config.max_rows)
+        self._wake_ups = WakeUps()
+        self._step = TargetStep(
+            self.scheduler, runner, Sampler(model.device), speculation, self._wake_ups, max_rows=config.max_rows
+        )
         self._loop = EngineLoop(self._step, on_failure=on_failure)
 
     @classmethod
@@ -82,13 +86,16 @@ class TargetEngine:
         begun = [(first, stream), *samples]
         if first.is_finished:
             first.deliver_end()
+            self._wake_ups.flush()
         else:
             self._loop.post(lambda: self._add(sequence for sequence, _ in begun))
             self._wake_at(first.expiry.at)
         return begun
 
     def _make(self, request: Request, first_sample: Sequence | None) -> tuple[Sequence, TokenStream]:
-        stream = TokenStream(capacity=self._capacity(request.output), on_drained=self._loop.wake)
+        stream = TokenStream(
+            capacity=self._capacity(request.output), on_drained=self._loop.wake, wake=self._wake_ups.add
+        )
         text = OutputText.of(request, self.model.tokenizer)
         context_length = self.model.context_length
         return Sequence(request, text, stream, context_length=context_length, first_sample=first_sample), stream
@@ -116,6 +123,7 @@ class TargetEngine:
     def close(self) -> None:
         """Stop the engine thread; whoever still waits is told."""
         self._loop.stop()
+        self._wake_ups.close()
 
 
 def _fingerprint(model: LoadedModel, config: EngineConfig) -> Fingerprint:

@@ -1,7 +1,7 @@
 """Speculation: which predictions are verified beside each sequence's own row, and how they fared."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Items
 
 from services.engine.events import NoSpeculation, TokenRecord
@@ -11,6 +11,10 @@ from services.engine.scheduler import ScheduledRows, Scheduler
 from services.engine.sequence import Sequence
 from services.target.pass_cost import PassCost
 from services.target.source import Source, is_automatic
+
+
+def _nothing() -> None:
+    pass
 
 
 class Speculation:
@@ -39,14 +43,29 @@ class Speculation:
             for source in self._sources:
                 source.predictor.commit(sequence)
 
-    def extend(self, batch: Items[ScheduledRows], scheduler: Scheduler, *, max_rows: int) -> None:
-        """Add predictions to the decoding rows, within what is left of the pass's row budget."""
+    def extend(
+        self,
+        batch: Items[ScheduledRows],
+        scheduler: Scheduler,
+        *,
+        max_rows: int,
+        before_asking: Callable[[], None] = _nothing,
+    ) -> None:
+        """Add predictions to the decoding rows, within what is left of the pass's row budget.
+
+        `before_asking` is called before anything that may have to wait.
+        """
         self._step_began, self._waited = time.monotonic(), 0.0
         self._servers.clear()
         decoding = [rows for rows in batch if rows.is_decode and _is_followed(rows.sequence)]
         for source in self._sources:
+            unserved = _unserved(source, decoding)
             num_rows = sum(rows.num_rows for rows in batch)
-            self._ask(source, decoding, scheduler, num_rows=num_rows, spare_rows=max_rows - num_rows)
+            sequences = [rows.sequence for rows in unserved]
+            counts = source.plan(sequences, num_rows=num_rows, spare_rows=max_rows - num_rows)
+            if any(counts):
+                before_asking()
+            self._ask(source, unserved, counts, scheduler)
         spare_rows = max_rows - sum(rows.num_rows for rows in batch)
         for rows in decoding:
             if not rows.predictions:
@@ -80,17 +99,7 @@ class Speculation:
             for source in self._sources:
                 source.close(sequence)
 
-    def _ask(
-        self, source: Source, decoding: Items[ScheduledRows], scheduler: Scheduler, *, num_rows: int, spare_rows: int
-    ) -> None:
-        """Let a source serve those that none before it does."""
-        unserved = []
-        for rows in decoding:
-            if rows.predictions:
-                source.rest(rows.sequence)
-            else:
-                unserved.append(rows)
-        counts = source.plan([rows.sequence for rows in unserved], num_rows=num_rows, spare_rows=spare_rows)
+    def _ask(self, source: Source, unserved: Items[ScheduledRows], counts: Items[int], scheduler: Scheduler) -> None:
         for rows, count in zip(unserved, counts, strict=True):
             began = time.monotonic()
             predictions = source.predictor.predict(rows.sequence, count)[:count]
@@ -119,6 +128,17 @@ class Speculation:
                 break
             valid.append(token_id)
         return valid if sequence.grammar is None else valid[: sequence.grammar.num_allowed(valid)]
+
+
+def _unserved(source: Source, decoding: Items[ScheduledRows]) -> list[ScheduledRows]:
+    """Those that no source before this one serves; with the others it rests."""
+    unserved = []
+    for rows in decoding:
+        if rows.predictions:
+            source.rest(rows.sequence)
+        else:
+            unserved.append(rows)
+    return unserved
 
 
 def _is_allowed(sequence: Sequence) -> bool:

@@ -8,6 +8,7 @@ from services.engine.model_runner import ModelRunner
 from services.engine.sampler import Drawn, Sampler
 from services.engine.scheduler import ScheduledRows, Scheduler
 from services.engine.sequence import Sequence
+from services.engine.wake_ups import WakeUps
 from services.target.speculation import Speculation
 
 
@@ -23,12 +24,20 @@ class TargetStep:
     """Drives all sequences of the target; every method runs on the engine thread."""
 
     def __init__(
-        self, scheduler: Scheduler, runner: ModelRunner, sampler: Sampler, speculation: Speculation, *, max_rows: int
+        self,
+        scheduler: Scheduler,
+        runner: ModelRunner,
+        sampler: Sampler,
+        speculation: Speculation,
+        wake_ups: WakeUps,
+        *,
+        max_rows: int,
     ) -> None:
         self._scheduler = scheduler
         self._runner = runner
         self._sampler = sampler
         self._speculation = speculation
+        self._wake_ups = wake_ups
         self._max_rows = max_rows
         self._pass_ended: float | None = None  # the one before; None after idleness
 
@@ -57,13 +66,16 @@ class TargetStep:
         for sequence in self._scheduler.sequences:
             sequence.fail(message)
             self.drop(sequence)
+        self._wake_ups.flush()
 
     def _prepare(self) -> list[ScheduledRows]:
         for sequence in self._scheduler.expired():
             sequence.expire()
             self._end(sequence)
         batch = self._scheduler.schedule()
-        self._speculation.extend(batch, self._scheduler, max_rows=self._max_rows)
+        flush = self._wake_ups.flush
+        self._speculation.extend(batch, self._scheduler, max_rows=self._max_rows, before_asking=flush)
+        flush()
         return batch
 
     def _launch(self, batch: list[ScheduledRows]) -> tuple[list[Drawn], _Spans]:

@@ -25,6 +25,7 @@ from services.engine.scheduler import ScheduledRows, Scheduler, SchedulerConfig
 from services.engine.sequence import Sequence
 from services.engine.token_stream import TokenStream
 from services.engine.tokenizer import Tokenizer
+from services.engine.wake_ups import WakeUps
 from services.target.speculation import Speculation
 from services.target.step import TargetStep
 from tests.e2e.models import folder
@@ -108,7 +109,9 @@ class Stepper:
         self._stream_capacity = stream_capacity
         self.runner = CountingRunner(self._decoder, max_rows=_MAX_ROWS, max_sequences=16, max_blocks=num_blocks)
         speculation = Speculation(predictors, vocab_size=self.vocab_size)
-        self._step = TargetStep(self.scheduler, self.runner, Sampler(device), speculation, max_rows=_MAX_ROWS)
+        self._step = TargetStep(
+            self.scheduler, self.runner, Sampler(device), speculation, WakeUps(), max_rows=_MAX_ROWS
+        )
 
     def submit(self, request: Request, first_sample: Sequence | None = None) -> Generation:
         """Begin a generation; raises ValueError where the received tokens go on beyond its end."""

@@ -25,6 +25,7 @@ from services.engine.sampler import Sampler
 from services.engine.scheduler import Scheduler, SchedulerConfig
 from services.engine.sequence import Sequence
 from services.engine.token_stream import TokenStream
+from services.engine.wake_ups import WakeUps
 from services.target.lookup_predictor import with_lookup
 from services.target.speculation import Speculation
 from services.target.step import TargetStep
@@ -79,7 +80,7 @@ class Target:
         self.model = ToyModel(self.blocks, logits_of)
         predictors = with_lookup(Tempter(random or Random(0))) if predicts else []
         speculation = Speculation(predictors, vocab_size=VOCAB_SIZE)
-        self.driver = TargetStep(self.scheduler, self.model, Sampler(DEVICE), speculation, max_rows=24)
+        self.driver = TargetStep(self.scheduler, self.model, Sampler(DEVICE), speculation, WakeUps(), max_rows=24)
         self.num_broken_passes = 0  # in which a banned string was complete before the last prediction
 
     def _copy_block(self, source: int, target: int) -> None:

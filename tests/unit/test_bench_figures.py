@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.bench.answer import Answer
+from services.cli.bench.answer import Answer, Arrival, rate_together
 from services.cli.bench.contender import AUTO, PLAIN, Way, answers_in_turn, fixed
 from services.cli.bench.plan import plan_rate
 from services.cli.bench.setting import Setting
@@ -31,9 +31,20 @@ def test_a_rate_leaves_the_first_tokens_and_their_time_out():
     assert Answer(token_ids=(1, 2, 3, 4, 5), first_token=9.0, num_first=3, decode=0.5).rate == 4.0
 
 
+def test_a_rate_of_many_is_of_the_time_in_which_all_of_them_decode():
+    first = make_answer(1.0, arrivals=(Arrival(0.0, 1), Arrival(2.0, 2), Arrival(3.0, 2), Arrival(4.0, 2)))
+    last = make_answer(1.0, arrivals=(Arrival(2.5, 1), Arrival(3.5, 3), Arrival(4.5, 3)))
+    assert rate_together([first, last]) == (2 + 2 + 3) / 1.5
+    late = make_answer(1.0, arrivals=(Arrival(4.0, 1), Arrival(5.0, 3)))
+    assert rate_together([first, late]) is None
+
+
 def test_a_speed_up_is_over_the_plain_answer_to_the_same_prompt():
     plain = [make_answer(seconds) for seconds in (2.0, 4.0, 8.0)]
-    faster = [make_answer(seconds, tokens_per_pass=4.0, gaps=(seconds,)) for seconds in (1.0, 1.0, 4.0)]
+    faster = [
+        make_answer(seconds, tokens_per_pass=4.0, arrivals=(Arrival(5.0, 1), Arrival(5.0 + seconds, 10)))
+        for seconds in (1.0, 1.0, 4.0)
+    ]
     figures = WayFigures.of(faster, plain)
     assert figures.speed_up == Spread(2.0, 2.0, 3.0, 3)
     assert (figures.tokens_per_pass, figures.oracle_fraction) == (4.0, 0.5)

@@ -21,6 +21,7 @@ from services.engine.sampler import Sampler
 from services.engine.scheduler import Scheduler, SchedulerConfig
 from services.engine.sequence import Sequence
 from services.engine.token_stream import TokenStream
+from services.engine.wake_ups import WakeUps
 from services.target.speculation import Speculation
 from services.target.step import TargetStep
 from tests.silent_predictor import SilentPredictor
@@ -60,7 +61,9 @@ class Target:
         self.scheduler = Scheduler(SchedulerConfig(max_rows=16, prefill_chunk=4, max_sequences=4), self.blocks)
         self.predictor = Foresight()
         speculation = Speculation([self.predictor], vocab_size=VOCAB_SIZE)
-        self.driver = TargetStep(self.scheduler, ToyModel(self.blocks), Sampler(DEVICE), speculation, max_rows=16)
+        self.driver = TargetStep(
+            self.scheduler, ToyModel(self.blocks), Sampler(DEVICE), speculation, WakeUps(), max_rows=16
+        )
 
     def add(self, request: Request) -> tuple[Sequence, TokenStream]:
         stream = make_stream()

@@ -14,6 +14,7 @@ from services.engine.request import CachePolicy, Loop, Request, SpeculationMode,
 from services.engine.sampler import Sampler
 from services.engine.scheduler import Scheduler, SchedulerConfig
 from services.engine.sequence import Sequence
+from services.engine.wake_ups import WakeUps
 from services.target.lookup_predictor import with_lookup
 from services.target.speculation import Speculation
 from services.target.step import TargetStep
@@ -74,7 +75,9 @@ class Target:
         self.num_pauses = self.num_copies = 0
         self.lookup, *_ = predictors = with_lookup(self.predictor)
         speculation = Speculation(predictors, vocab_size=VOCAB_SIZE)
-        self.driver = TargetStep(self.scheduler, self.model, Sampler(DEVICE), speculation, max_rows=limits.max_rows)
+        self.driver = TargetStep(
+            self.scheduler, self.model, Sampler(DEVICE), speculation, WakeUps(), max_rows=limits.max_rows
+        )
 
     def step(self) -> None:
         has_work = any(

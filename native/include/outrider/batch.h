@@ -26,6 +26,14 @@ struct Batch {
     int num_sequences = 0;
     int num_logits = 0;
 
+    /// Begins a new pass.
+    void clear();
+
+    /// Adds a sequence's run of tokens that begins at `position`; the logits of its last `num_asked` rows are
+    /// asked. Throws std::invalid_argument, and adds nothing, for more than there is room for.
+    void append(const std::vector<int32_t>& run, int position, const std::vector<int32_t>& blocks,
+                int num_asked);
+
     /// Throws std::invalid_argument, naming the field and the row, for anything that a pass would read out of
     /// bounds.
     void validate(const DecoderConfig& config, int num_blocks) const;

@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from services.cli.bench.spread import Spread
-from services.engine.batch_writer import BatchWriter
 from services.engine.config import ConfigError
 from services.engine.loaded_model import LoadedModel
-from services.engine.native import ReadProbe
+from services.engine.native import Batch, ReadProbe
 
 ROWS = (1, 2, 4, 6, 8, 9, 12, 16, 24, 32)
 _PREFILLS = 5
@@ -61,7 +60,7 @@ class _Passes:
         self._decoder = model.decoder
         self._context = context
         self._blocks = list(range(model.blocks.blocks_for(context + ROWS[-1])))
-        self._writer = BatchWriter(max_rows=max(context, ROWS[-1]), max_sequences=1, max_blocks=len(self._blocks))
+        self._batch = Batch(max_rows=max(context, ROWS[-1]), max_sequences=1, max_blocks=len(self._blocks))
         self.prefill()
 
     def prefill(self) -> float:
@@ -73,10 +72,10 @@ class _Passes:
         return self._time(position=self._context, rows=rows, asked=rows)
 
     def _time(self, *, position: int, rows: int, asked: int) -> float:
-        self._writer.clear()
+        self._batch.clear()
         token_ids = [(position + row) % 97 for row in range(rows)]
-        self._writer.append(token_ids, position=position, blocks=self._blocks, num_asked=asked)
-        return _timed(lambda: self._decoder.forward(self._writer.batch))
+        self._batch.append(token_ids, position=position, blocks=self._blocks, num_asked=asked)
+        return _timed(lambda: self._decoder.forward(self._batch))
 
 
 def _timed(action: Callable[[], object]) -> float:

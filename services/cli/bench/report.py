@@ -59,7 +59,7 @@ def _service_lines(figures: ServiceFigures) -> Iterator[tuple[str, str]]:
         yield "link round trip, ms", figures.link_round_trip.text(scale=_MILLI, digits=3)
     yield "prefill, tokens/s", figures.prefill_rate.text()
     for way, rate in figures.total_rates.items():
-        yield f"{way}, many streams, tokens/s", rate.text()
+        yield f"{way}, many streams, tokens/s", rate.text() if rate else "       none: too few tokens to decode at once"
 
 
 def _way_lines(way: str, figures: WayFigures) -> Iterator[tuple[str, str]]:

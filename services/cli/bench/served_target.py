@@ -3,10 +3,9 @@
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import pairwise
 
 from outrider import Client, GenerateOptions
-from services.cli.bench.answer import Answer
+from services.cli.bench.answer import Answer, Arrival, rate_together
 from services.cli.bench.contender import AUTO, PLAIN, Way, fixed
 
 
@@ -23,25 +22,23 @@ class ServedTarget:
         """Continue the prompt greedily by just so many tokens, whatever they are."""
         began = time.perf_counter()
         with self._client.stream(prompt, **_options(way, num_tokens)) as stream:
-            arrivals = [time.perf_counter() for chunk in stream if chunk.token_ids]
+            arrivals = [Arrival(time.perf_counter(), len(chunk.token_ids)) for chunk in stream if chunk.token_ids]
             result = stream.result
         return Answer(
             token_ids=result.token_ids,
-            first_token=arrivals[0] - began,
+            first_token=arrivals[0].moment - began,
             num_first=1,
             decode=result.timings.decode,  # a reader that falls behind gets several passes' tokens at once
             tokens_per_pass=result.speculation.tokens_per_pass,
-            gaps=tuple(later - earlier for earlier, later in pairwise(arrivals)),
+            arrivals=tuple(arrivals),
             result=result,
         )
 
-    def total_rate(self, prompts: Sequence[Sequence[int]], way: Way, *, num_tokens: int) -> float:
-        """Tokens per second of as many streams at once as there are prompts, computing these included."""
-        began = time.perf_counter()
+    def total_rate(self, prompts: Sequence[Sequence[int]], way: Way, *, num_tokens: int) -> float | None:
+        """Tokens per second of a stream for each prompt at once, while all of them decode; None if they never did."""
         with ThreadPoolExecutor(len(prompts)) as pool:
             answers = [pool.submit(self.answer, prompt, way, num_tokens=num_tokens) for prompt in prompts]
-            total = sum(len(answer.result().token_ids) for answer in answers)
-        return total / (time.perf_counter() - began)
+            return rate_together([answer.result() for answer in answers])
 
 
 def _options(way: Way, num_tokens: int) -> GenerateOptions:

@@ -26,7 +26,7 @@ class ServiceFigures:
     link_round_trip: Spread | None  # seconds; None without a draft
     prefill_rate: Spread  # tokens of the prompt per second, of the target's time
     ways: Mapping[str, WayFigures]
-    total_rates: Mapping[str, Spread]  # tokens per second of many streams at once, prompts and all
+    total_rates: Mapping[str, Spread | None]  # tokens per second of many streams, while all of them decode
     peers: Mapping[str, Mapping[str, WayFigures]]
 
 
@@ -80,10 +80,11 @@ def _prefill_rate(answers: Sequence[Answer], prompt_tokens: int) -> Spread:
     return Spread.of([prompt_tokens / result.timings.prefill for result in results])
 
 
-def _total_rates(target: ServedTarget, prompts: Sequence[Sequence[int]], setting: Setting) -> dict[str, Spread]:
+def _total_rates(target: ServedTarget, prompts: Sequence[Sequence[int]], setting: Setting) -> dict[str, Spread | None]:
     ways = [way for way in (PLAIN, AUTO) if way in target.ways]
     rates: dict[Way, list[float]] = {way: [] for way in ways}
     for _ in range(-(-setting.rounds // 2)):
         for way in ways:
-            rates[way].append(target.total_rate(prompts, way, num_tokens=setting.new_tokens))
-    return {way.name: Spread.of(each) for way, each in rates.items()}
+            if rate := target.total_rate(prompts, way, num_tokens=setting.new_tokens):
+                rates[way].append(rate)
+    return {way.name: Spread.of(each) if each else None for way, each in rates.items()}

@@ -97,6 +97,13 @@ class Batch:
     """The rows of one pass: a set of flat arrays, allocated once and refilled each step."""
 
     def __init__(self, *, max_rows: int, max_sequences: int, max_blocks: int) -> None: ...
+    def clear(self) -> None:
+        """Begin a new pass."""
+    def append(self, token_ids: Sequence[int], *, position: int, blocks: Sequence[int], num_asked: int) -> None:
+        """Add a sequence's run of tokens that begins at `position`; the logits of its last `num_asked` rows are asked.
+
+        Raises ValueError, and adds nothing, for more than there is room for.
+        """
 
     token_ids: NDArray[np.int32]  # [max_rows]
     positions: NDArray[np.int32]  # [max_rows]

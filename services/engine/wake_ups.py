@@ -1,0 +1,50 @@
+"""WakeUps: what is to be called on event loops, collected while a step's work goes on."""
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable
+from queue import SimpleQueue
+
+
+class WakeUps:
+    """Readers that are woken at once contend for the GIL with the engine thread, which then waits for them.
+
+    So their calls wait until it is about to give the GIL away, and go to their event loops together. They go by a
+    thread of our own, since to wake an event loop is a system call, around which Python gives the GIL away too.
+    """
+
+    def __init__(self) -> None:
+        self._calls: deque[tuple[asyncio.AbstractEventLoop, Callable[[], object]]] = deque()
+        self._flushes: SimpleQueue[bool] = SimpleQueue()  # False: the last one
+        self._thread = threading.Thread(target=self._deliver, name="wake-ups", daemon=True)
+        self._thread.start()
+
+    def add(self, loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
+        """Collect a call that `loop` is to make; any thread may do this that flushes afterwards."""
+        self._calls.append((loop, call))
+
+    def flush(self) -> None:
+        """Hand over all that was collected."""
+        if self._calls:
+            self._flushes.put(True)
+
+    def close(self) -> None:
+        """Hand over the rest, and end the thread."""
+        self.flush()
+        self._flushes.put(False)
+        self._thread.join()
+
+    def _deliver(self) -> None:
+        while self._flushes.get():
+            by_loop: dict[asyncio.AbstractEventLoop, list[Callable[[], object]]] = {}
+            while self._calls:
+                loop, call = self._calls.popleft()
+                by_loop.setdefault(loop, []).append(call)
+            for loop, calls in by_loop.items():
+                loop.call_soon_threadsafe(_make, calls)
+
+
+def _make(calls: list[Callable[[], object]]) -> None:
+    for call in calls:
+        call()
