@@ -21,6 +21,9 @@ class SilentPredictor:
         """No time."""
         return 0.0
 
+    def ask(self, sequence: Sequence, limit: int) -> None:
+        """Nothing to begin."""
+
     def predict(self, sequence: Sequence, limit: int) -> Tokens[int]:
         """Nothing."""
         return []

@@ -43,6 +43,7 @@ class DraftedSequence:
         self.num_computed = 0  # leading tokens whose keys and values are in the cache
         self.blocks: list[int] = []
         self.window = 0
+        self.is_awaited = False  # whether the target waits for all of the window
         self.num_alternates = 0  # that are wanted
         self.alternates: list[Alternate] = []
         self.epoch = self._last_epoch = 1
@@ -133,11 +134,11 @@ class DraftedSequence:
         self._last_epoch += 1
         return self._last_epoch
 
-    def grant(self, window: int, num_alternates: int) -> None:
+    def grant(self, window: int, num_alternates: int = 0, *, is_awaited: bool = False) -> None:
         """How long the chain may become, and how many alternates are wanted; none with a grammar, which is followed
         along one chain only, or with another vocabulary.
         """
-        self.window = window
+        self.window, self.is_awaited = window, is_awaited
         self.num_alternates = num_alternates if self._grammar is None and self._translation is None else 0
 
     def check(self, vocab_size: int) -> None:

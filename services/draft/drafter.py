@@ -82,8 +82,10 @@ class Drafter:
         """A sequence is not followed, or no longer."""
         self._release(link, sequence_id, ReleaseReason.REFUSED)
 
-    def commit(self, link: DraftLink, sequence_id: int, position: int, token_ids: list[int]) -> None:
-        """The target committed tokens; a sequence that is not followed (any more) is left alone."""
+    def commit(
+        self, link: DraftLink, sequence_id: int, position: int, token_ids: list[int], *, wanted: int = 0
+    ) -> None:
+        """The target committed tokens, and waits for some; a sequence that is not followed (any more) is left alone."""
         if (sequence := link.sequences.get(sequence_id)) is None:
             return
         if position + len(token_ids) > self._config.context_length:
@@ -98,6 +100,8 @@ class Drafter:
         except ValueError:
             self.refuse(link, sequence_id)
             return
+        if wanted or sequence.is_awaited:
+            sequence.grant(min(wanted, self._config.max_window), is_awaited=True)
         self._alternates.prune(sequence)
         self._blocks.shrink(sequence, sequence.num_computed)
         self._keep(sequence)
@@ -172,7 +176,8 @@ class Drafter:
         self._blocks.reuse(sequence)
         num_tokens = min(sequence.num_pending, self._config.prefill_chunk, budget)
         room = self._config.context_length - len(sequence.tokens)
-        draws = min(sequence.credit, self._longest_run(), room) if num_tokens == sequence.num_pending else 0
+        longest = room if sequence.is_awaited else self._longest_run()
+        draws = min(sequence.credit, longest, room) if num_tokens == sequence.num_pending else 0
         is_idle = num_tokens == 0 or (num_tokens == sequence.num_pending == 1 and draws == 0)
         return None if is_idle else Stretch(sequence, num_tokens, draws)
 

@@ -67,9 +67,9 @@ class DraftEngine:
         """Tell the target that a sequence is not followed."""
         self._loop.post(lambda: self._drafter.refuse(link, sequence_id))
 
-    def commit(self, link: DraftLink, sequence_id: int, position: int, token_ids: list[int]) -> None:
-        """The target committed tokens."""
-        self._loop.post(lambda: self._drafter.commit(link, sequence_id, position, token_ids))
+    def commit(self, link: DraftLink, sequence_id: int, position: int, token_ids: list[int], *, wanted: int) -> None:
+        """The target committed tokens, and waits for so many."""
+        self._loop.post(lambda: self._drafter.commit(link, sequence_id, position, token_ids, wanted=wanted))
 
     def window(self, link: DraftLink, sequence_id: int, tokens: int, num_alternates: int) -> None:
         """The target grants a sequence credit."""

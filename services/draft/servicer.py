@@ -168,7 +168,8 @@ def _tell(
             commit = request.commit
             if (size := len(commit.token_ids)) > MAX_COMMIT:
                 raise _ProtocolError(f"a commit has {size} token ids; at most {MAX_COMMIT} are allowed")
-            engine.commit(link, commit.sequence_id, commit.position, [*commit.token_ids])
+            token_ids = [*commit.token_ids]
+            engine.commit(link, commit.sequence_id, commit.position, token_ids, wanted=commit.wanted)
         case "window":
             window = request.window
             engine.window(link, window.sequence_id, window.tokens, window.alternates)

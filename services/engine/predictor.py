@@ -31,8 +31,11 @@ class Predictor(Protocol):
     def wait_for(self, sequence: Sequence, count: int) -> float:
         """How many seconds `predict` may be expected to wait for so many."""
 
+    def ask(self, sequence: Sequence, limit: int) -> None:
+        """So many predictions are wanted next, none for now if it is 0: whoever makes them elsewhere may begin."""
+
     def predict(self, sequence: Sequence, limit: int) -> Tokens[int]:
-        """At most `limit` ids that may follow `sequence.tokens`; a limit of 0 says that none are wanted for now."""
+        """At most `limit` ids that may follow `sequence.tokens`: those that were asked for, asked now if need be."""
 
     def commit(self, sequence: Sequence) -> None:
         """The sequence is new, or a pass over it has ended, in which its tokens may have grown or been cut back.

@@ -14,7 +14,7 @@ from services.engine.config import ConfigError
 from services.engine.native import DeviceError
 from services.rpc.errors import EngineFailedError
 
-_SWITCH_INTERVAL = 0.0002  # seconds; at Python's own 5 ms the engine waits that long for the GIL after each pass
+_SWITCH_INTERVAL = 0.00005  # seconds; at Python's own 5 ms the engine waits that long for the GIL after each pass
 
 
 class Service(Protocol):

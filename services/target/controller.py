@@ -29,7 +29,7 @@ class Controller:
     _PROBE_EVERY = 64  # plain steps; twice as many after each probe in vain
     _LONGEST_INTERVAL = 4096
     _PROBE_STEPS, _PROBED = 4, 2  # steps of a probe, and predictions in each
-    _FIRST_STEPS, _FIRST_MOST = 4, 4  # steps that begin with few predictions, as nobody knows how long they take
+    _FIRST_MOST = 2, 4, 2, 4  # predictions in each of the first steps: how long they take, nobody knows yet
 
     def __init__(self, predictor: Predictor, cost: PassCost) -> None:
         """The cost is the one of the target's passes, whoever predicts."""
@@ -51,7 +51,7 @@ class Controller:
         self._interval = self._PROBE_EVERY
         self._plain_every = self._PLAIN_EVERY[0]
         self._num_plain = self._num_speculative = self._probe_left = 0
-        self._first_left = self._FIRST_STEPS
+        self._first_mosts = [*self._FIRST_MOST]
 
     def plan(self, candidates: Items[Candidate], *, num_rows: int, spare_rows: int) -> list[int]:
         """How many predictions to ask for each candidate, in a pass that has so many rows without them."""
@@ -61,7 +61,7 @@ class Controller:
         counts = self._best(candidates, num_rows, spare_rows)
         if any(counts):
             self._interval = self._PROBE_EVERY
-            return [min(count, self._FIRST_MOST) for count in counts] if self._first_left else counts
+            return [min(count, self._first_mosts[-1]) for count in counts] if self._first_mosts else counts
         return [min(self._PROBED, each.most) for each in candidates] if self._is_probing() else nothing
 
     def observe(self, *, is_speculative: bool, num_sequences: int, num_committed: int, seconds: float) -> None:
@@ -75,7 +75,7 @@ class Controller:
             self._account.earn()
             return
         self._num_speculative += 1
-        self._first_left -= self._first_left > 0
+        self._first_mosts = self._first_mosts[:-1]
         self._account.settle(num_committed / num_sequences - seconds / plain)
 
     def _wants_plain(self, num_sequences: int) -> bool:

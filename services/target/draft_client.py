@@ -206,7 +206,10 @@ def _request(message: Outgoing) -> draft_pb2.DraftRequest:
             return draft_pb2.DraftRequest(open=_open(message))
         case Commit():
             commit = draft_pb2.Commit(
-                sequence_id=message.sequence_id, position=message.position, token_ids=message.token_ids
+                sequence_id=message.sequence_id,
+                position=message.position,
+                token_ids=message.token_ids,
+                wanted=message.wanted,
             )
             return draft_pb2.DraftRequest(commit=commit)
         case Window():

@@ -15,11 +15,12 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Truncate the sequence to `position`, then append."""
+    """Truncate the sequence to `position`, then append; credit that is granted with it ends with the next one."""
 
     sequence_id: int
     position: int
     token_ids: list[int]
+    wanted: int = 0
 
 
 @dataclass(frozen=True, slots=True)

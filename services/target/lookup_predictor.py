@@ -39,6 +39,9 @@ class LookupPredictor:
         """No time."""
         return 0.0
 
+    def ask(self, sequence: Sequence, limit: int) -> None:
+        """Nothing: they are found when they are needed."""
+
     def predict(self, sequence: Sequence, limit: int) -> list[int]:
         """What followed the latest earlier occurrence of the longest suffix; it may run into what it predicts."""
         length, end = self._index.match(sequence)

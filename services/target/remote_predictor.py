@@ -4,36 +4,16 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 from services.engine.events import PredictionSource, VocabularyMatch
 from services.engine.predictor import MOST_PREDICTIONS
 from services.engine.sequence import Sequence
-from services.rpc.draft_protocol import MAX_COMMIT
-from services.target.draft_messages import Close, Commit, Open, Outgoing, Window
+from services.target.draft_messages import Close, Open, Outgoing
+from services.target.followed_sequence import FollowedSequence
 from services.target.patience import Patience
 from services.target.prediction_chain import PredictionChain
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(slots=True)
-class _Followed:
-    """A live sequence: what the draft was told of it, and what it has predicted."""
-
-    sequence: Sequence
-    sequence_id: int
-    chain: PredictionChain
-    num_committed: int = 0
-    asked_at: float = 0.0  # when the draft last was: by a commit, or the end of a pause
-    is_empty: bool = False  # since then, without a prediction though some are wanted
-    tells_delay: bool = False  # whether what arrives now answers what was asked last, as far as one can tell
-    is_fresh: bool = True  # the draft has not caught up with it yet
-    window: int = 0
-    num_sent: int = 0
-    window_sent: int = 0
-    is_open: bool = False
-    is_released: bool = False
 
 
 class RemotePredictor:
@@ -52,11 +32,12 @@ class RemotePredictor:
         self._patience = patience
         self._on_outgoing = on_outgoing
         self._changed = threading.Condition()
-        self._followed: dict[Sequence, _Followed] = {}
-        self._by_id: dict[int, _Followed] = {}
-        self._news: dict[int, _Followed] = {}
+        self._followed: dict[Sequence, FollowedSequence] = {}
+        self._by_id: dict[int, FollowedSequence] = {}
+        self._news: dict[int, FollowedSequence] = {}
         self._closed: list[int] = []
         self._next_id = 1
+        self._has_news = False  # that the link was not woken for
         self._connected = False
         self._vocabulary: VocabularyMatch | None = None
         self.absence = "the draft has not been reached yet"  # empty while it is there
@@ -69,18 +50,21 @@ class RemotePredictor:
             if followed is None:
                 followed = self._follow(sequence)
             elif followed.num_committed > len(sequence.tokens):
-                _rewind(followed)
+                followed.rewind()
                 return
             elif followed.num_committed == len(sequence.tokens):
                 return  # a part of the prompt was computed, which the draft knows
             num_before, followed.num_committed = followed.num_committed, len(sequence.tokens)
             if followed.chain.commit(sequence.tokens[num_before:], num_committed=num_before):
                 sequence.speculation.alternates += 1
+            if not self._run_ahead:
+                followed.end_credit()
             followed.asked_at = time.monotonic()
             followed.tells_delay = not followed.is_empty and not followed.chain.tokens
             followed.is_empty = bool(followed.window) and not followed.chain.tokens
             if followed.window:  # else it hears of it when its work is wanted again
                 self._mark(followed)
+        self._wake()
 
     def why_none(self, sequence: Sequence) -> str:
         """Why there is no prediction for a sequence: the draft is away, or has dropped it."""
@@ -95,11 +79,17 @@ class RemotePredictor:
             elapsed = time.monotonic() - followed.asked_at if followed.window else 0.0
             return max(0.0, self._patience.expected(missing) - elapsed)
 
+    def ask(self, sequence: Sequence, limit: int) -> None:
+        """Grant the draft credit for so many predictions."""
+        with self._changed:
+            self._grant(self._followed[sequence], limit + self._run_ahead if limit else 0)
+        self._wake()
+
     def predict(self, sequence: Sequence, limit: int) -> list[int]:
         """At most `limit` predictions, after a wait that ends when they are there or patience does."""
+        self.ask(sequence, limit)
         with self._changed:
             followed = self._followed[sequence]
-            self._grant(followed, limit + self._run_ahead if limit else 0)
             if limit and self._is_followed(followed):
                 self._wait(followed, limit)
             return followed.chain.tokens[:limit]
@@ -112,7 +102,8 @@ class RemotePredictor:
             self._news.pop(followed.sequence_id, None)
             if followed.is_open:
                 self._closed.append(followed.sequence_id)
-                self._on_outgoing()
+                self._has_news = True
+        self._wake()
 
     def connected(self, vocabulary: VocabularyMatch | None = None, *, run_ahead: int, num_alternates: int = 0) -> None:
         """The draft is there: every live sequence is opened; called by the link, as all below.
@@ -128,7 +119,10 @@ class RemotePredictor:
             self._patience.reset()
             for followed in self._followed.values():
                 followed.chain = self._new_chain(followed.sequence)
+                if not run_ahead:
+                    followed.end_credit()
                 self._mark(followed)
+        self._wake()
 
     def disconnected(self, reason: str) -> None:
         """The draft is gone: what it knew and said is forgotten, and nobody waits any longer."""
@@ -198,10 +192,10 @@ class RemotePredictor:
             self._changed.notify_all()
         logger.info("request %s: the draft dropped it: %s", followed.sequence.request.request_id, reason)
 
-    def _is_followed(self, followed: _Followed) -> bool:
+    def _is_followed(self, followed: FollowedSequence) -> bool:
         return self._connected and not followed.is_released
 
-    def _wait(self, followed: _Followed, limit: int) -> None:
+    def _wait(self, followed: FollowedSequence, limit: int) -> None:
         def is_over() -> bool:
             return len(followed.chain.tokens) >= limit or not self._is_followed(followed)
 
@@ -213,8 +207,8 @@ class RemotePredictor:
         if not self._changed.wait_for(is_over, left) and not followed.chain.tokens:
             self._patience.missed(followed.asked_at, time.monotonic())
 
-    def _follow(self, sequence: Sequence) -> _Followed:
-        followed = _Followed(sequence, self._next_id, self._new_chain(sequence))
+    def _follow(self, sequence: Sequence) -> FollowedSequence:
+        followed = FollowedSequence(sequence, self._next_id, self._new_chain(sequence))
         if self._run_ahead:  # else it begins when the target has read the prompt
             asked = sequence.request.speculation.num_predictions
             followed.window = (self.num_predictions if asked is None else asked) + self._run_ahead
@@ -222,7 +216,7 @@ class RemotePredictor:
         self._followed[sequence] = self._by_id[followed.sequence_id] = followed
         return followed
 
-    def _reset(self, followed: _Followed) -> None:
+    def _reset(self, followed: FollowedSequence) -> None:
         """Follow the sequence anew, under an id that no link has seen."""
         followed.sequence.speculation.losses += followed.is_open
         del self._by_id[followed.sequence_id]
@@ -238,17 +232,23 @@ class RemotePredictor:
         asked = sequence.request.speculation.num_predictions
         return PredictionChain(longest=(MOST_PREDICTIONS if asked is None else asked) + self._run_ahead)
 
-    def _grant(self, followed: _Followed, window: int) -> None:
+    def _grant(self, followed: FollowedSequence, window: int) -> None:
         if followed.window != window:
             if not followed.window and not followed.chain.tokens:
                 followed.asked_at, followed.is_empty, followed.tells_delay = time.monotonic(), True, True
-                followed.is_fresh = followed.num_sent < followed.num_committed - 1
+                followed.is_fresh = followed.num_unsent > MOST_PREDICTIONS + 1  # more than a pass has committed
             followed.window = window
             self._mark(followed)
 
-    def _mark(self, followed: _Followed) -> None:
+    def _mark(self, followed: FollowedSequence) -> None:
         if self._is_followed(followed):
             self._news[followed.sequence_id] = followed
+            self._has_news = True
+
+    def _wake(self) -> None:
+        """Let the link send what there is; not to be called under the lock, which it needs for that."""
+        if self._has_news:
+            self._has_news = False
             self._on_outgoing()
 
     def _take(self) -> Outgoing | None:
@@ -258,32 +258,16 @@ class RemotePredictor:
             while self._news:
                 sequence_id = next(iter(self._news))
                 followed = self._news.pop(sequence_id)
-                if (message := self._next_message(followed)) is not None:
+                if (message := self._message(followed)) is not None:
                     self._news[sequence_id] = followed  # at the end: the sequences take turns
                     return message
             return None
 
-    def _next_message(self, followed: _Followed) -> Outgoing | None:
-        if not followed.is_open:
-            followed.is_open = True
-            stats = followed.sequence.speculation
-            stats.vocabulary = self._vocabulary
-            stats.returns += stats.losses > stats.returns
-            return Open(followed.sequence_id, followed.sequence)
-        if (position := followed.num_sent) < followed.num_committed:
-            followed.num_sent = min(position + MAX_COMMIT, followed.num_committed)
-            return Commit(followed.sequence_id, position, followed.sequence.tokens[position : followed.num_sent])
-        if followed.window_sent != followed.window:
-            followed.window_sent = followed.window
-            return Window(followed.sequence_id, followed.window, self._num_alternates if followed.window else 0)
-        return None
-
-
-def _rewind(followed: _Followed) -> None:
-    """Tokens were taken back. The draft hears of it with what comes in their place: what is forbidden there, which is
-    what it would predict again, it does not know.
-    """
-    followed.num_committed = len(followed.sequence.tokens)
-    followed.num_sent = min(followed.num_sent, followed.num_committed)
-    followed.chain.rewind()
-    followed.asked_at, followed.is_empty, followed.tells_delay = 0.0, False, False  # nothing to wait for
+    def _message(self, followed: FollowedSequence) -> Outgoing | None:
+        if followed.is_open:
+            return followed.next_message(runs_ahead=self._run_ahead > 0, num_alternates=self._num_alternates)
+        followed.is_open = True
+        stats = followed.sequence.speculation
+        stats.vocabulary = self._vocabulary
+        stats.returns += stats.losses > stats.returns
+        return Open(followed.sequence_id, followed.sequence)

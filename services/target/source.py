@@ -49,7 +49,7 @@ class Source:
 
     def rest(self, sequence: Sequence) -> None:
         """Another source serves the sequence for now: a draft must not run ahead on cores that the target needs."""
-        self.predictor.predict(sequence, 0)
+        self.predictor.ask(sequence, 0)
 
     def settle(self, sequence: Sequence, num_predicted: int, num_accepted: int) -> None:
         """Its predictions for a sequence were verified."""

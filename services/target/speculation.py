@@ -49,11 +49,11 @@ class Speculation:
         scheduler: Scheduler,
         *,
         max_rows: int,
-        before_asking: Callable[[], None] = _nothing,
+        before_waiting: Callable[[], None] = _nothing,
     ) -> None:
         """Add predictions to the decoding rows, within what is left of the pass's row budget.
 
-        `before_asking` is called before anything that may have to wait.
+        `before_waiting` is called before anything that may have to wait.
         """
         self._step_began, self._waited = time.monotonic(), 0.0
         self._servers.clear()
@@ -63,9 +63,11 @@ class Speculation:
             num_rows = sum(rows.num_rows for rows in batch)
             sequences = [rows.sequence for rows in unserved]
             counts = source.plan(sequences, num_rows=num_rows, spare_rows=max_rows - num_rows)
+            for sequence, count in zip(sequences, counts, strict=True):
+                source.predictor.ask(sequence, count)
             if any(counts):
-                before_asking()
-            self._ask(source, unserved, counts, scheduler)
+                before_waiting()
+            self._take(source, unserved, counts, scheduler)
         spare_rows = max_rows - sum(rows.num_rows for rows in batch)
         for rows in decoding:
             if not rows.predictions:
@@ -99,7 +101,7 @@ class Speculation:
             for source in self._sources:
                 source.close(sequence)
 
-    def _ask(self, source: Source, unserved: Items[ScheduledRows], counts: Items[int], scheduler: Scheduler) -> None:
+    def _take(self, source: Source, unserved: Items[ScheduledRows], counts: Items[int], scheduler: Scheduler) -> None:
         for rows, count in zip(unserved, counts, strict=True):
             began = time.monotonic()
             predictions = source.predictor.predict(rows.sequence, count)[:count]

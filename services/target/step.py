@@ -74,7 +74,7 @@ class TargetStep:
             self._end(sequence)
         batch = self._scheduler.schedule()
         flush = self._wake_ups.flush
-        self._speculation.extend(batch, self._scheduler, max_rows=self._max_rows, before_asking=flush)
+        self._speculation.extend(batch, self._scheduler, max_rows=self._max_rows, before_waiting=flush)
         flush()
         return batch
 

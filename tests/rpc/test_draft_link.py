@@ -90,6 +90,27 @@ def test_the_draft_runs_ahead_up_to_the_window_and_not_beyond(link: Link, window
     link.assert_silent()
 
 
+def test_what_a_commit_wants_comes_in_one_run_and_nothing_more_behind_the_next(
+    link: Link, target: RunningTarget
+) -> None:
+    expected = generate(target, PROMPT, 12, GREEDY)
+    link.open(prompt_tokens=len(PROMPT))
+    link.commit(0, PROMPT, wanted=9)
+    assert [*link.next().predict.token_ids] == expected[:9]
+    link.assert_silent()
+    link.commit(len(PROMPT), expected[:3])
+    link.assert_silent()
+    link.commit(len(PROMPT) + 3, [], wanted=9)
+    run = link.next().predict
+    assert [*run.token_ids] == expected[9:12]
+    wrong = (expected[3] + 1) % VOCAB_SIZE
+    link.commit(len(PROMPT) + 3, [wrong], wanted=2)
+    other = link.next().predict
+    assert (other.epoch, other.position, len(other.token_ids)) == (run.epoch + 1, len(PROMPT) + 4, 2)
+    link.window(4)
+    assert len(link.predictions(2, position=len(PROMPT) + 6)) == 2, "a window takes the place of what was wanted"
+
+
 def test_a_window_of_nothing_pauses(link: Link) -> None:
     link.begin(PROMPT, 0)
     link.assert_silent()

@@ -63,7 +63,33 @@ async def test_a_draft_in_the_way_hears_of_a_sequence_when_its_work_is_wanted():
     sequence = predictor.add()
     assert predictor.sent() == []
     predictor.remote.predict(sequence, 3)
-    assert predictor.sent() == [Open(1, sequence), Commit(1, 0, [*PROMPT]), Window(1, 3)]
+    assert predictor.sent() == [Open(1, sequence), Commit(1, 0, [*PROMPT], wanted=3)]
+    predictor.draw(sequence, b"abc")
+    assert predictor.sent() == [], "its credit has ended"
+    assert predictor.remote.predict(sequence, 0) == []
+    assert predictor.sent() == []
+    predictor.remote.predict(sequence, 3)
+    assert predictor.sent() == [Commit(1, 5, [*b"abc"], wanted=3)]
+    predictor.remote.predict(sequence, 2)
+    assert predictor.sent() == [Commit(1, 8, [], wanted=2)]
+    predictor.remote.predict(sequence, 0)
+    assert predictor.sent() == [Commit(1, 8, [])]
+
+
+async def test_a_draft_in_the_way_gets_its_credit_behind_the_last_piece_of_a_prompt():
+    predictor = LinkedPredictor(is_connected=False)
+    predictor.connect(run_ahead=0)
+    predictor.remote.predict(predictor.add(bytes(MAX_COMMIT + 1)), 3)
+    assert predictor.sent()[1:] == [Commit(1, 0, [0] * MAX_COMMIT), Commit(1, MAX_COMMIT, [0], wanted=3)]
+
+
+async def test_a_link_to_a_draft_in_the_way_begins_without_credit():
+    predictor = LinkedPredictor()
+    sequence = predictor.add()
+    predictor.remote.predict(sequence, 2)
+    predictor.remote.disconnected("it is gone")
+    predictor.connect(run_ahead=0)
+    assert predictor.sent() == [Open(2, sequence), Commit(2, 0, [*PROMPT])]
 
 
 async def test_a_step_that_wants_no_predictions_pauses_the_draft():

@@ -28,8 +28,10 @@ class Reciter(SilentPredictor):
     def why_none(self, sequence: Sequence) -> str:
         return self.excuse
 
-    def predict(self, sequence: Sequence, limit: int) -> list[int]:
+    def ask(self, sequence: Sequence, limit: int) -> None:
         self.asked.append(limit)
+
+    def predict(self, sequence: Sequence, limit: int) -> list[int]:
         return self._tokens
 
     def commit(self, sequence: Sequence) -> None:

@@ -333,10 +333,16 @@ class Commit(_message.Message):
     SEQUENCE_ID_FIELD_NUMBER: _builtins.int
     POSITION_FIELD_NUMBER: _builtins.int
     TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    WANTED_FIELD_NUMBER: _builtins.int
     sequence_id: _builtins.int
     """The sequence."""
     position: _builtins.int
     """Tokens that stay, at most as many as were committed."""
+    wanted: _builtins.int
+    """Credit for a draft that is to work between the target's passes only, and windows for no other: so many tokens beyond
+    the committed ones, which the target waits for, so that the draft may predict them in one run. It ends with the next
+    commit. 0 grants nothing.
+    """
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The tokens from there on, at most 8192."""
@@ -347,10 +353,11 @@ class Commit(_message.Message):
         sequence_id: _builtins.int = ...,
         position: _builtins.int = ...,
         token_ids: _abc.Iterable[_builtins.int] | None = ...,
+        wanted: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["position", b"position", "sequence_id", b"sequence_id", "token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["position", b"position", "sequence_id", b"sequence_id", "token_ids", b"token_ids", "wanted", b"wanted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
