@@ -6,9 +6,12 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 
 MODELS = ("demo", "llama", "qwen3", "gemma2")
-SETTINGS = ("greedy", "nucleus", "truncated", "penalised", "stopped", "grammar", "banned")
+SETTINGS = ("greedy", "nucleus", "truncated", "penalised", "stopped", "grammar", "banned", "samples", "healed")
 SCRIPTED = ("right", "wrong", "mixed")
-DRAFTED = ("absent", "garbage", "delayed", "random", "good", "paused", "killed")
+DRAFTED = ("absent", "garbage", "delayed", "random", "good", "paused", "killed", "reworded")
+WEIGHTS, KV = ("bf16", "int8", "int4"), ("bf16", "int8")
+_OWN_COMPUTATION = frozenset({"penalised"})  # settings that are told of the prompt, and so take nothing from a cache
+_CANDIDATES = 1000  # of which those cells are chosen that cover all pairs, where all there are would be too many
 
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)
@@ -21,6 +24,8 @@ class Setup:
     threads: int = 1
     blocks: str = "plenty"  # or "few": so few that sequences are preempted
     source: str = "script"  # of predictions; or "draft": a service of its own
+    weights: str = "bf16"
+    kv: str = "bf16"
 
     @property
     def name(self) -> str:
@@ -30,9 +35,9 @@ class Setup:
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)
 class Cell:
-    """Eight streams under one combination of circumstances; the defaults are the plainest.
+    """Nine streams under one combination of circumstances; the defaults are the plainest.
 
-    Alone, the streams run one after the other, all with the cell's setting. With seven others, they run at once, the
+    Alone, the streams run one after the other, all with the cell's setting. With eight others, they run at once, the
     first with the cell's setting and the rest with the settings that follow it in turn: between them the cells of all
     settings hold every stream once. Alone on few blocks, an older stream runs beside and takes the blocks until it
     ends: a sequence that has the cache to itself is never preempted.
@@ -43,26 +48,30 @@ class Cell:
     company: str = "alone"  # or "others"
     fate: str = "spared"  # or "killed": the server gets SIGKILL in mid stream and is started again
     predictions: str = "none"  # or how the source of predictions fares: one of SCRIPTED or of DRAFTED
+    cache: str = "cold"  # or "warm": others with the same prompts have been there before
+    draft_weights: str = "auto"
+    draft_kv: str = "bf16"
 
     @property
     def name(self) -> str:
         """For file names, progress and test ids."""
-        return f"{self.setup.name}-{self.setting}-{self.company}-{self.fate}-{self.predictions}"
+        return "-".join((self.setup.name, *(str(getattr(self, name)) for name in _OWN_AXES)))
 
     @property
     def circumstances(self) -> tuple[str, ...]:
         """The value on every axis, with the axis' name."""
         setup = (f"{field.name}={getattr(self.setup, field.name)}" for field in fields(Setup))
-        own = (f"{field.name}={getattr(self, field.name)}" for field in fields(self)[1:])
+        own = (f"{name}={getattr(self, name)}" for name in _OWN_AXES)
         return (*setup, *own)
 
 
-ALL_AXES = tuple(field.name for field in (*fields(Setup), *fields(Cell)[1:]))
+_OWN_AXES = tuple(field.name for field in fields(Cell)[1:])
+ALL_AXES = (*(field.name for field in fields(Setup)), *_OWN_AXES)
 
 
 def all_cells(isas: Sequence[str]) -> list[Cell]:
-    """The whole matrix: both parts."""
-    return [*scripted_cells(isas), *drafted_cells(isas)]
+    """The whole matrix: all parts."""
+    return list(dict.fromkeys((*scripted_cells(isas), *drafted_cells(isas), *varied_cells(isas))))
 
 
 def scripted_cells(isas: Sequence[str]) -> list[Cell]:
@@ -120,25 +129,85 @@ def _is_in_turn(cell: Cell) -> bool:
     return (turn % 2 == 0) == (cell.setup.prefill == "whole")
 
 
+def varied_cells(isas: Sequence[str]) -> list[Cell]:
+    """The third part: other formats of the target and of its draft, and warm caches.
+
+    For each model and instruction set, with scripts and with a draft, a subset that covers every pair.
+    """
+    parts = itertools.product(MODELS, isas, ("script", "draft"))
+    cells = itertools.chain.from_iterable(covering_subset(varied_candidates(*part, _CANDIDATES)) for part in parts)
+    return sorted(cells, key=lambda cell: cell.setup)
+
+
+def varied_candidates(model: str, isa: str, source: str, count: int) -> list[Cell]:
+    """So many of all combinations there are for one model, instruction set and source of predictions, at random."""
+    chance = random.Random(f"{model} {isa} {source}")
+    kinds, draft_weights, draft_kv = (
+        (DRAFTED, WEIGHTS, KV) if source == "draft" else (("none", *SCRIPTED), ("auto",), ("bf16",))
+    )
+    cells = set()
+    while len(cells) < count:
+        setup = Setup(
+            model=model,
+            isa=isa,
+            prefill=chance.choice(("whole", "chunks")),
+            threads=chance.choice((1, 2)),
+            blocks=chance.choice(("plenty", "few")),
+            source=source,
+            weights=chance.choice(WEIGHTS),
+            kv=chance.choice(KV),
+        )
+        cell = Cell(
+            setup=setup,
+            setting=chance.choice(SETTINGS),
+            company=chance.choice(("alone", "others")),
+            fate=chance.choice(("spared", "killed")),
+            predictions=chance.choice(kinds),
+            cache=chance.choice(("cold", "warm")),
+            draft_weights=chance.choice(draft_weights),
+            draft_kv=chance.choice(draft_kv),
+        )
+        if _is_possible(cell):
+            cells.add(cell)
+    return sorted(cells)
+
+
+def _is_possible(cell: Cell) -> bool:
+    if cell.fate == "killed" and cell.predictions in DRAFTED and cell.predictions not in {"good", "reworded"}:
+        return False
+    return cell.cache == "cold" or cell.company == "others" or cell.setting not in _OWN_COMPUTATION
+
+
 def covering_subset(cells: Sequence[Cell], *, axes: Container[str] = ALL_AXES) -> list[Cell]:
     """Few cells with every value that occurs in `cells`, and every pair of values on two of `axes`.
 
     Greedy, and repeatable.
     """
-    pairs_of = {cell: _pairs(cell, axes) for cell in cells}
-    missing = set().union(*pairs_of.values())
+    bits: dict[tuple[str, ...], int] = {}
+    pairs_of = {cell: sum(1 << bits.setdefault(pair, len(bits)) for pair in _pairs(cell, axes)) for cell in cells}
+    missing = (1 << len(bits)) - 1
     candidates = random.Random(0).sample(cells, len(cells))
     chosen: list[Cell] = []
     while missing:
-        best = max(candidates, key=lambda cell: len(pairs_of[cell] & missing))
-        missing -= pairs_of[best]
+        best = max(candidates, key=lambda cell: (pairs_of[cell] & missing).bit_count())
+        missing &= ~pairs_of[best]
         chosen.append(best)
     return sorted(chosen, key=cells.index)
 
 
+def sampled_cells(cells: Sequence[Cell], count: int, seed: int) -> list[Cell]:
+    """So many cells at random, as many of each setting as there are, in their order."""
+    chance = random.Random(seed)
+    shuffled = chance.sample(range(len(cells)), len(cells))
+    by_setting = [[index for index in shuffled if cells[index].setting == setting] for setting in SETTINGS]
+    in_turn = [index for turn in itertools.zip_longest(*by_setting) for index in turn if index is not None]
+    return [cells[index] for index in sorted(in_turn[:count])]
+
+
 def _pairs(cell: Cell, axes: Container[str]) -> set[tuple[str, ...]]:
-    paired = [value for value in cell.circumstances if value.partition("=")[0] in axes]
-    return {*itertools.combinations(paired, 2), *((value,) for value in cell.circumstances)}
+    values = cell.circumstances
+    paired = [value for axis, value in zip(ALL_AXES, values, strict=True) if axis in axes]
+    return {*itertools.combinations(paired, 2), *((value,) for value in values)}
 
 
 def by_setup(cells: Iterable[Cell]) -> list[tuple[Setup, list[Cell]]]:

@@ -10,12 +10,12 @@ import os
 import sys
 import threading
 import time
-from collections import Counter
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 
 from services.engine.native import isas
-from tests.e2e.cells import MODELS, Cell, all_cells, by_setup
+from tests.e2e.cells import MODELS, Cell, all_cells, by_setup, sampled_cells
 from tests.e2e.models import draft_folder, folder
 from tests.e2e.rig import Rig
 from tests.e2e.store import CellResult, Store, store_of_this_build
@@ -27,10 +27,12 @@ def main() -> int:
     arguments = _arguments()
     for model in MODELS:
         folder(model)  # written once, before the workers need it
-        for kind in ("good", "random"):
+        for kind in ("good", "random", "reworded"):
             draft_folder(model, kind)
     store = store_of_this_build(MODELS)
-    cells = [cell for cell in all_cells(arguments.isa) if arguments.only in cell.name]
+    cells = [cell for cell in all_cells(arguments.isa) if all(part in cell.name for part in arguments.only)]
+    if arguments.sample:
+        cells = sampled_cells(cells, arguments.sample, arguments.seed)
     missing = [cell for cell in cells if not _has_passed(store, cell)]
     print(f"matrix: {len(cells)} cells, {len(cells) - len(missing)} passed before, in {store.root}", flush=True)
     _run(store, missing, arguments.workers)
@@ -41,7 +43,10 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.e2e.matrix", description="Run the matrix of equality.")
     parser.add_argument("--workers", type=int, default=2, metavar="N", help="cells to run at a time (default: 2)")
     parser.add_argument("--isa", action="append", choices=isas(), help="only this instruction set (default: all)")
-    parser.add_argument("--only", default="", metavar="TEXT", help="only cells whose name has this in it")
+    only = "only cells whose name has this in it; of several, all"
+    parser.add_argument("--only", action="append", default=[], metavar="TEXT", help=only)
+    parser.add_argument("--sample", type=int, metavar="N", help="only so many of these, at random, of all settings")
+    parser.add_argument("--seed", type=int, default=0, help="of the random choice (default: 0)")
     arguments = parser.parse_args()
     arguments.isa = arguments.isa or isas()
     return arguments
@@ -56,12 +61,13 @@ def _run(store: Store, cells: Sequence[Cell], workers: int) -> None:
     """Make all references first, then run the cells of one setup after those of another, the slowest ISA first."""
     started = time.monotonic()
     keys = dict.fromkeys(key for cell in cells for key in streams_of(cell))
-    owners = dict.fromkeys((key.model, key.isa) for key in keys)
-    parts = [[key for key in keys if (key.model, key.isa) == owner] for owner in owners]
+    parts: dict[Hashable, list[StreamKey]] = defaultdict(list)
+    for key in keys:
+        parts[key.model, key.isa, key.weights, key.kv].append(key)
     groups = sorted(by_setup(cells), key=lambda group: -isas().index(group[0].isa))
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_end_with_parent) as pool:
-        _wait([pool.submit(_make_references, store, part) for part in reversed(parts)])
+        _wait([pool.submit(_make_references, store, part) for part in reversed([*parts.values()])])
         _wait([pool.submit(_run_cells, store, group) for _, group in groups])
     print(f"matrix: {len(cells)} cells in {(time.monotonic() - started) / 60:.1f} minutes", flush=True)
 
@@ -101,8 +107,10 @@ def _report(result: CellResult) -> None:
 
 def _summarise(store: Store, cells: Sequence[Cell]) -> int:
     passed = {cell: _has_passed(store, cell) for cell in cells}
-    for isa, count in Counter(cell.setup.isa for cell in cells).items():
-        print(f"matrix: {isa}: {sum(ok for cell, ok in passed.items() if cell.setup.isa == isa)} of {count} passed")
+    for value_of in (lambda cell: cell.setup.isa, lambda cell: cell.setting):
+        num_passed = Counter(value_of(cell) for cell, ok in passed.items() if ok)
+        for value, count in Counter(map(value_of, cells)).items():
+            print(f"matrix: {value}: {num_passed[value]} of {count} passed")
     for cell in cells:
         if not passed[cell]:
             print(f"matrix: failed: {cell.name}")

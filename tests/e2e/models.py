@@ -14,6 +14,7 @@ DEMO_TARGET = ROOT / "models" / "demo" / "target"
 DEMO_DRAFT = ROOT / "models" / "demo" / "draft"
 _RECIPES = (ROOT / "tests" / "checkpoints.py", Path(__file__))
 _BLUR = 0.01
+_FEW_WORDS = 60
 
 
 @functools.cache
@@ -32,7 +33,12 @@ def folder(model: str) -> Path:
 
 @functools.cache
 def draft_folder(model: str, kind: str) -> Path:
-    """The checkpoint of a model's draft: a "good" one is right more often than not, a "random" one hardly ever."""
+    """The checkpoint of a model's draft: a "good" one is right more often than not, a "random" one hardly ever.
+
+    A "reworded" one is the good one with another vocabulary.
+    """
+    if kind == "reworded":
+        return reworded_draft_folder(model, num_dropped=_FEW_WORDS)
     if (model, kind) == ("demo", "good"):
         return DEMO_DRAFT
     source = DEMO_DRAFT if model == "demo" else folder(model)
@@ -59,15 +65,15 @@ def draft_folder(model: str, kind: str) -> Path:
 
 
 @functools.cache
-def reworded_draft_folder(*, num_dropped: int = 600, num_padded: int = 0) -> Path:
-    """The demo draft with another vocabulary: the ids in reverse, without the last tokens, and padded in the model."""
+def reworded_draft_folder(model: str = "demo", *, num_dropped: int = 600, num_padded: int = 0) -> Path:
+    """A good draft with another vocabulary: the ids in reverse, without the last tokens, and padded in the model."""
 
     def write(path: Path) -> None:
         import torch
 
         from tests.checkpoints import edit_weights
 
-        shutil.copytree(DEMO_DRAFT, path)
+        shutil.copytree(draft_folder(model, "good"), path)
         tokenizer = json.loads((path / "tokenizer.json").read_text())
         bpe = tokenizer["model"]
         size = len(bpe["vocab"]) - num_dropped
@@ -75,17 +81,21 @@ def reworded_draft_folder(*, num_dropped: int = 600, num_padded: int = 0) -> Pat
         bpe["merges"] = bpe["merges"][: len(bpe["merges"]) - num_dropped]
         for added in tokenizer["added_tokens"]:
             added["id"] = bpe["vocab"][added["content"]]
+        tokenizer["post_processor"] = None  # it would put in old ids
         (path / "tokenizer.json").write_text(json.dumps(tokenizer))
-        _edit_json(path / "config.json", vocab_size=size + num_padded, bos_token_id=size - 1, eos_token_id=size - 1)
+        config = json.loads((path / "config.json").read_text())
+        ends = {name: size - 1 - config[name] for name in ("bos_token_id", "eos_token_id")}
+        _edit_json(path / "config.json", vocab_size=size + num_padded, **ends)
 
         def edit(tensors: dict[str, torch.Tensor]) -> None:
-            words = tensors["model.embed_tokens.weight"][:size].flip(0)
-            padding = words[:1].expand(num_padded, -1)
-            tensors["model.embed_tokens.weight"] = torch.cat([words, padding]).contiguous()
+            for name in tensors.keys() & {"model.embed_tokens.weight", "lm_head.weight"}:
+                words = tensors[name][:size].flip(0)
+                padding = words[:1].expand(num_padded, -1)
+                tensors[name] = torch.cat([words, padding]).contiguous()
 
         edit_weights(path, edit)
 
-    return _written(f"demo-reworded-{num_dropped}-{num_padded}-draft", write)
+    return _written(f"{model}-reworded-{num_dropped}-{num_padded}-draft", write)
 
 
 @functools.cache

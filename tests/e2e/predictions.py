@@ -1,5 +1,6 @@
 """ScriptedPredictor: predictions that are right, wrong or a mixture, since the answer is known beforehand."""
 
+import itertools
 import random
 from collections.abc import Callable
 from collections.abc import Sequence as Tokens
@@ -15,6 +16,7 @@ class ScriptedPredictor(SilentPredictor):
     """Predicts from the generated tokens that `script_of` knows for a request id, and so only while they come true.
 
     Of several scripts it follows the first that the answer has followed so far: one that will be banned leads it on.
+    What is to be wrong is wrong by all of them.
 
     It has no state of its own: a sequence that is preempted, or taken up again after a crash, gets the same
     predictions.
@@ -36,9 +38,14 @@ class ScriptedPredictor(SilentPredictor):
         tokens = next((tokens for tokens in scripts if [*tokens[:first]] == generated), scripts[-1])
         name = sequence.request.request_id
         return [
-            token_id if _is_right(kind, name, first + offset) else (token_id + 1) % self._vocab_size
-            for offset, token_id in enumerate(tokens[first : first + limit])
+            tokens[position] if _is_right(kind, name, position) else self._wrong(tokens, scripts, position)
+            for position in range(first, min(first + limit, len(tokens)))
         ]
+
+    def _wrong(self, tokens: Tokens[int], scripts: Scripts, position: int) -> int:
+        said = {script[position] for script in scripts if position < len(script)}
+        others = ((tokens[position] + offset) % self._vocab_size for offset in itertools.count(1))
+        return next(token_id for token_id in others if token_id not in said)
 
 
 def _is_right(kind: str, name: str, position: int) -> bool:

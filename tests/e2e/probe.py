@@ -108,7 +108,7 @@ class Probe:
         self._add(
             most_sequences=max(len(batch) - counts["most_sequences"], 0),
             preemptions=max(preemptions - counts["preemptions"], 0),
-            partial_prefills=sum(not rows.draws and _counts(rows.sequence.request) for rows in batch),
+            partial_prefills=sum(_is_partial(rows) and _counts(rows.sequence.request) for rows in batch),
         )
 
     def _add(self, **amounts: int) -> None:
@@ -116,6 +116,12 @@ class Probe:
             for name, amount in amounts.items():
                 offset = _COUNTERS.index(name) * _COUNT.size
                 _COUNT.pack_into(self._memory, offset, _COUNT.unpack_from(self._memory, offset)[0] + amount)
+
+
+def _is_partial(rows: ScheduledRows) -> bool:
+    """Whether more of a prompt is left than the last token, behind which several samples draw together."""
+    sequence = rows.sequence
+    return sequence.num_pending - rows.num_tokens > (sequence.request.num_samples > 1)
 
 
 def _counts(request: Request) -> bool:

@@ -3,7 +3,8 @@
 import asyncio
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from outrider import AsyncClient, OutriderError
 from tests.e2e.cells import Cell, Setup, plainest
@@ -11,7 +12,7 @@ from tests.e2e.run import CellRun, connect, run_reference
 from tests.e2e.server_process import ServerProcess
 from tests.e2e.stage import Stage
 from tests.e2e.store import CellResult, Store
-from tests.e2e.streams import NEW_TOKENS, StreamKey, banned_string, stop_string, streams_of
+from tests.e2e.streams import NEW_TOKENS, StreamKey, banned_string, stop_string, streams_of, tokenizer_of
 from tests.e2e.transcript import Transcript
 from tests.e2e.verdict import differences_of, undone_of
 
@@ -60,7 +61,7 @@ class Rig:
         """Run the plainest run of every stream that has no transcript yet."""
         missing = [key for key in keys if self._store.reference(key) is None]
         if missing:
-            asyncio.run(self._make_references(missing))
+            asyncio.run(self._make_references(sorted(missing)))
 
     def _exit_code(self) -> int | None:
         return None if self._server is None else self._server.exit_code
@@ -82,17 +83,21 @@ class Rig:
 
     async def _make_references(self, missing: list[StreamKey]) -> None:
         for key in missing:
-            server = await self._serve(plainest(Setup(model=key.model, isa=key.isa)))
+            server = await self._serve(plainest(Setup(model=key.model, isa=key.isa, weights=key.weights, kv=key.kv)))
             async with connect(server) as client:
                 await self._make_reference(client, key)
 
     async def _make_reference(self, client: AsyncClient, key: StreamKey) -> Transcript:
         if key.setting in _CUTS:
-            free = self._store.reference(key.free) or await self._make_reference(client, key.free)
+            free = await self._free(client, key)
             option, cut = _CUTS[key.setting]
             string = cut(free.text)
             transcript = await run_reference(client, key, **{option: string})
             is_of_use = _is_cut(transcript, free, string)
+        elif key.setting == "samples":
+            further = [await run_reference(client, key, num_samples=1, seed=seed) for seed in key.further_seeds]
+            transcript = replace(await self._free(client, key), further_samples=tuple(further))
+            is_of_use = _are_different(transcript.samples, key)
         else:
             transcript = await run_reference(client, key)
             is_of_use = _is_long(transcript, key)
@@ -102,6 +107,9 @@ class Rig:
             )
         self._store.save_reference(key, transcript)
         return transcript
+
+    async def _free(self, client: AsyncClient, key: StreamKey) -> Transcript:
+        return self._store.reference(key.free) or await self._make_reference(client, key.free)
 
     def _reference(self, key: StreamKey) -> Transcript:
         transcript = self._store.reference(key)
@@ -128,4 +136,16 @@ def _is_cut(transcript: Transcript, free: Transcript, string: str) -> bool:
 
 def _is_long(transcript: Transcript, key: StreamKey) -> bool:
     is_whole = (transcript.reason, len(transcript.token_ids)) == ("max_tokens", NEW_TOKENS)
-    return is_whole and (key.setting not in _VARIED or len(set(transcript.token_ids)) > _FEW_TOKENS)
+    is_varied = key.setting not in _VARIED or len(set(transcript.token_ids)) > _FEW_TOKENS
+    return is_whole and is_varied and (key.setting != "healed" or _is_healed(transcript, key))
+
+
+def _is_healed(transcript: Transcript, key: StreamKey) -> bool:
+    """Whether the text begins with a part of another token than the prompt's last one was."""
+    tokenizer = tokenizer_of(key.model)
+    visible = (token_id for token_id in transcript.token_ids if not tokenizer.is_special(token_id))
+    return transcript.text != b"".join(map(tokenizer.token_bytes, visible)).decode(errors="replace")
+
+
+def _are_different(samples: Sequence[Transcript], key: StreamKey) -> bool:
+    return all(_is_long(sample, key) for sample in samples) and len({one.text for one in samples}) == len(samples)

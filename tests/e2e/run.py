@@ -4,17 +4,19 @@ import asyncio
 import random
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
+from typing import Any
 
-from outrider import AsyncClient, Chunk, Result
+from outrider import AsyncClient, Chunk, FingerprintParts, Result
 from tests.e2e.cells import Cell
 from tests.e2e.server_process import ServerProcess
 from tests.e2e.stage import Stage
-from tests.e2e.streams import INTRUDER, NUM_PROMPTS, StreamKey, intruder_options, prompt_of, streams_of
+from tests.e2e.streams import INTRUDER, NUM_PROMPTS, StreamKey, intruder_options, prompt_of, random_prompt, streams_of
 from tests.e2e.transcript import Transcript
 
 _CELL_SECONDS = 180
+_WARMER_TOKENS = 5  # behind the prompt that it shares
 _REFERENCE_SECONDS = 60
 _CHANNEL = (
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -32,10 +34,15 @@ class Outcome:
     """What the streams of a cell gave, and what went on meanwhile."""
 
     results: dict[StreamKey, Result] = field(default_factory=dict)
-    device: str = ""
+    parts: FingerprintParts | None = None
     kills_in_stream: int = 0
     draft_was_back: dict[StreamKey, int] = field(default_factory=dict)  # behind so many tokens of a stream
     counts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def samples(self) -> list[tuple[StreamKey, Result]]:
+        """All answers, further samples too."""
+        return [(key, one) for key, result in self.results.items() for one in (result, *result.further_samples)]
 
 
 @dataclass(slots=True)
@@ -77,26 +84,39 @@ class CellRun:
         self._server.probe.reset()
         keys = streams_of(self._cell)
         async with connect(self._server) as client:
-            self._outcome.device = (await client.model_info()).fingerprint_parts.device
+            self._outcome.parts = (await client.model_info()).fingerprint_parts
             if self._cell.company == "alone":
                 for key in keys:
                     await self._run_alone(client, key)
             else:
-                await asyncio.gather(*(self._run_stream(client, key) for key in keys))
+                for key in keys:
+                    await self._warm_up(client, key)
+                await asyncio.gather(*(self._run_stream(client, key) for key in self._in_order(keys)))
         self._outcome.counts = self._server.probe.read()
         return self._outcome
 
+    def _in_order(self, keys: list[StreamKey]) -> list[StreamKey]:
+        """As they begin: where blocks are few, those that find most must come before others take it from the cache."""
+        return keys[::-1] if self._cell.cache == "warm" else keys
+
     async def _run_alone(self, client: AsyncClient, key: StreamKey) -> None:
-        if self._cell.setup.blocks == "plenty":
+        async with intruder(client, key) if self._cell.setup.blocks == "few" else nullcontext():
+            await self._warm_up(client, key)
             await self._run_stream(client, key)
-            return
-        async with intruder(client, key):
-            await self._run_stream(client, key)
+
+    async def _warm_up(self, client: AsyncClient, key: StreamKey) -> None:
+        """Let another request compute what this one's prompt begins with."""
+        if self._cell.cache == "warm":
+            prompt = [*key.prompt_ids(), *random_prompt(key.name, _WARMER_TOKENS)]
+            options = {"max_tokens": 1, "temperature": 0.0, "speculation": "never", "cache_salt": self._salt}
+            await client.generate(prompt, request_id=f"{INTRUDER}/{key.name}", **options)
 
     async def _run_stream(self, client: AsyncClient, key: StreamKey) -> None:
         self._num_received[key] = 0
         async with client.stream(key.prompt_ids(), **self._options(key)) as stream:
             async for chunk in stream:
+                if chunk.sample:
+                    continue
                 self._num_received[key] += len(chunk.token_ids)
                 await self._strike(key)
                 if self._num_received[key] % _REST_EVERY < len(chunk.token_ids):
@@ -118,8 +138,9 @@ class CellRun:
         """What the streams have at every position."""
         said: dict[int, set[int]] = defaultdict(set)
         for key, reference in self._references.items():
-            for position, token_id in enumerate(reference.token_ids, start=len(key.prompt_ids())):
-                said[position].add(token_id)
+            for sample in reference.samples:
+                for position, token_id in enumerate(sample.token_ids, start=len(key.prompt_ids())):
+                    said[position].add(token_id)
         return said
 
     def _plan(self) -> list[_Blow]:
@@ -204,8 +225,8 @@ async def _drain(chunks: AsyncIterator[Chunk]) -> None:
         pass
 
 
-async def run_reference(client: AsyncClient, key: StreamKey, **cut: str) -> Transcript:
-    """The plainest run of a stream: alone, and with nothing to disturb it; `cut` is what is stopped at or banned."""
-    options = {**key.options(), "speculation": "never", "prefix_cache": False, **cut}
+async def run_reference(client: AsyncClient, key: StreamKey, **own: Any) -> Transcript:
+    """The plainest run of a stream: alone, and with nothing to disturb it; `own` are options of this run."""
+    options = {**key.options(), "speculation": "never", "prefix_cache": False, **own}
     async with asyncio.timeout(_REFERENCE_SECONDS):
         return Transcript.of(await client.generate(key.prompt_ids(), **options))

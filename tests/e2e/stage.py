@@ -8,7 +8,7 @@ from tests.e2e.cells import Cell
 from tests.e2e.draft_rig import Service, until
 from tests.e2e.garbage_draft import GarbageDraft, never_right
 from tests.e2e.link_proxy import LinkProxy
-from tests.e2e.models import draft_folder
+from tests.e2e.models import draft_folder, folder
 from tests.e2e.probe import Probe
 from tests.e2e.server_process import free_port
 
@@ -26,7 +26,7 @@ class Stage:
         self._probe = probe
         self._logs = logs
         self._draft: Service | None = None
-        self._shown: tuple[Path, str] | None = None
+        self._shown: tuple[Path | str, ...] | None = None
 
     @asynccontextmanager
     async def set(self, cell: Cell, said: Said) -> AsyncIterator[None]:
@@ -35,16 +35,17 @@ class Stage:
         `said` is what a garbage draft must not hit upon. Raises TimeoutError.
         """
         async with AsyncExitStack() as stack:
+            kind = cell.predictions if cell.predictions in {"random", "reworded"} else "good"
             if cell.predictions == "garbage":
                 self.clear()
                 await stack.enter_async_context(GarbageDraft(self._near, never_right(said)))
             elif cell.predictions == "delayed":
-                self._show("good", cell, self._far)
+                self._show(kind, cell, self._far)
                 await stack.enter_async_context(LinkProxy(self._near, self._far, delay=_DELAY_SECONDS))
             elif cell.predictions == "absent":
                 self.clear()
             else:
-                self._show("random" if cell.predictions == "random" else "good", cell, self._near)
+                self._show(kind, cell, self._near)
             if cell.predictions != "absent":
                 await self.linked()
             yield
@@ -83,13 +84,24 @@ class Stage:
         await until(is_linked)
 
     def _show(self, kind: str, cell: Cell, address: str) -> None:
-        model = draft_folder(cell.setup.model, kind)
-        if self._shown != (model, address):
+        options = [
+            "--isa",
+            cell.setup.isa,
+            "--kv-blocks",
+            "128",
+            "--weights",
+            cell.draft_weights,
+            "--kv",
+            cell.draft_kv,
+        ]
+        if kind == "reworded":
+            options += ["--target-tokenizer", str(folder(cell.setup.model))]
+        shown = (draft_folder(cell.setup.model, kind), address, *options)
+        if self._shown != shown:
             self.clear()
-            options = ("--isa", cell.setup.isa, "--kv-blocks", "128")
-            self._draft = Service("draft", model, self._logs, *options, address=address)
+            self._draft = Service("draft", shown[0], self._logs, *options, address=address)
             self._draft.start()
-            self._shown = (model, address)
+            self._shown = shown
 
     @property
     def _shown_draft(self) -> Service:

@@ -2,18 +2,20 @@
 
 import functools
 import random
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, replace
 from typing import Any
 
+from services.engine.native import derive_seed
 from services.engine.tokenizer import Tokenizer
-from tests.e2e.cells import SETTINGS, Cell
+from tests.e2e.cells import SETTINGS, Cell, Setup
 from tests.e2e.models import folder
 
-NUM_PROMPTS = 8
+NUM_PROMPTS = 9
 NEW_TOKENS = 128
 NUM_CANDIDATES = 4
+NUM_SAMPLES = 3
 INTRUDER = "intruder"
-_PROMPT_LENGTHS = (5, 9, 16, 17, 33, 48, 64, 90)
+_PROMPT_LENGTHS = (5, 9, 16, 17, 33, 48, 64, 90, 65)
 _INTRUDER_PROMPT, _INTRUDER_TOKENS = 150, 100
 _STOP_CHARACTERS, _BANNED_CHARACTERS = 3, 5
 _VOCABULARY = range(4, 500)  # of the random checkpoints, less control tokens and padding
@@ -40,6 +42,8 @@ _SAMPLING["grammar"] = {"temperature": 0.9, "lark": ENDLESS}
 _SEEDS = {"truncated": 2000, "penalised": 3000}  # 1000 for what draws as "nucleus" does, and cuts it
 _SAMPLING["stopped"] = _SAMPLING["nucleus"]  # with a stop string out of what "nucleus" says
 _SAMPLING["banned"] = _SAMPLING["nucleus"]  # with a part of what "nucleus" says banned
+_SAMPLING["samples"] = {**_SAMPLING["nucleus"], "num_samples": NUM_SAMPLES}  # of which the first is what "nucleus" says
+_SAMPLING["healed"] = {"temperature": 1.0, "top_p": 0.95, "heal": True}
 _TOLD = {"penalised": {"rank": True, "entropy": True, "logits": True, "prompt_logprobs": True}}  # all there is
 
 _SOURCE = '''"""Shapes of the plane."""
@@ -81,35 +85,54 @@ def read_shapes(path, encoding="utf-8"):
 '''
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class StreamKey:
-    """Names one stream: the same key always asks for the same bytes."""
+    """Names one stream: the same key always asks for the same bytes. In order, those of one server are together."""
 
     model: str
     isa: str
+    weights: str
+    kv: str
     setting: str
     prompt: int
+
+    @classmethod
+    def under(cls, setup: Setup, setting: str, prompt: int) -> "StreamKey":
+        """A stream as all servers give it whose setups differ in nothing that bytes depend on."""
+        return cls(setup.model, setup.isa, setup.weights, setup.kv, setting, prompt)
 
     @property
     def name(self) -> str:
         """For file names and request ids."""
-        return f"{self.model}-{self.isa}-{self.setting}-{self.prompt}"
+        return "-".join(map(str, astuple(self)))
 
     @property
     def free(self) -> "StreamKey":
         """The stream that draws in the same way, but is not ended by a stop string, and may say what is banned."""
-        return StreamKey(self.model, self.isa, "nucleus", self.prompt)
+        return replace(self, setting="nucleus")
+
+    @property
+    def seed(self) -> int:
+        """That of the first sample."""
+        return _SEEDS.get(self.setting, 1000) + self.prompt
+
+    @property
+    def further_seeds(self) -> list[int]:
+        """Those of the other samples."""
+        return [derive_seed(self.seed, index) for index in range(1, _SAMPLING[self.setting].get("num_samples", 1))]
 
     def prompt_ids(self) -> list[int]:
-        """The prompt as token ids."""
-        return prompt_of(self.model, self.prompt)
+        """The prompt as token ids; one to be healed ends in a space."""
+        prompt = prompt_of(self.model, self.prompt)
+        return [*prompt[:-1], space_of(self.model)] if self.setting == "healed" else prompt
 
     def options(self) -> dict[str, Any]:
         """The client's options, less the stop string or the banned one, and what concerns predictions."""
         return {
             **_SAMPLING[self.setting],
             **_TOLD.get(self.setting, {}),
-            "seed": _SEEDS.get(self.setting, 1000) + self.prompt,
+            **({"logit_bias": {space_of(self.model): -100.0}} if self.setting == "healed" else {}),  # not as it was
+            "seed": self.seed,
             "max_tokens": NEW_TOKENS,
             "ignore_eos": True,
             "top_candidates": NUM_CANDIDATES,
@@ -117,11 +140,23 @@ class StreamKey:
 
 
 def streams_of(cell: Cell) -> list[StreamKey]:
-    """The eight streams of a cell."""
+    """The nine streams of a cell."""
     first = SETTINGS.index(cell.setting)
     step = cell.company == "others"
     settings = [SETTINGS[(first + step * prompt) % len(SETTINGS)] for prompt in range(NUM_PROMPTS)]
-    return [StreamKey(cell.setup.model, cell.setup.isa, setting, prompt) for prompt, setting in enumerate(settings)]
+    return [StreamKey.under(cell.setup, setting, prompt) for prompt, setting in enumerate(settings)]
+
+
+@functools.cache
+def tokenizer_of(model: str) -> Tokenizer:
+    """What a model reads and writes with."""
+    return Tokenizer.from_folder(folder(model))
+
+
+def space_of(model: str) -> int:
+    """The token of a single space, with which many others begin."""
+    (token_id,) = tokenizer_of(model).encode(" ", add_special_tokens=False)
+    return token_id
 
 
 def prompt_of(model: str, index: int) -> list[int]:
@@ -169,4 +204,4 @@ def banned_string(text: str) -> str:
 
 @functools.cache
 def _source_ids() -> list[int]:
-    return Tokenizer.from_folder(folder("demo")).encode(_SOURCE)
+    return tokenizer_of("demo").encode(_SOURCE)

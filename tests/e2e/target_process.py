@@ -31,6 +31,8 @@ def engine_config(setup: Setup) -> EngineConfig:
     return EngineConfig(
         model=folder(setup.model),
         isa=setup.isa,
+        weights=setup.weights,
+        kv=setup.kv,
         threads=setup.threads,
         kv_blocks=_FEW_BLOCKS if setup.blocks == "few" else _MANY_BLOCKS,
         prefill_chunk=_CHUNK if setup.prefill == "chunks" else _WHOLE,
@@ -53,7 +55,7 @@ def script_finder(store: Path) -> Any:
             return None
         names = [name] if kind == "wrong" else [name.replace("-banned-", "-nucleus-"), name]
         references = [read_reference(store, one) for one in dict.fromkeys(names)]
-        scripts = [reference.token_ids for reference in references if reference is not None]
+        scripts = [one.token_ids for reference in references if reference is not None for one in reference.samples]
         return (kind, *scripts) if scripts else None
 
     return find

@@ -1,19 +1,52 @@
 """A subset of the matrix of equality in which every pair of circumstances occurs: the same bytes in every cell."""
 
 import itertools
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 import pytest
 
 from services.engine.native import isas
-from tests.e2e.cells import DRAFTED, MODELS, SETTINGS, Cell, covering_subset, drafted_cells, scripted_cells
+from tests.e2e.cells import (
+    ALL_AXES,
+    DRAFTED,
+    KV,
+    MODELS,
+    SETTINGS,
+    WEIGHTS,
+    Cell,
+    covering_subset,
+    drafted_cells,
+    sampled_cells,
+    scripted_cells,
+    varied_candidates,
+)
 from tests.e2e.rig import Rig
 from tests.e2e.store import store_of_this_build
 from tests.e2e.streams import streams_of
 
-CELLS = scripted_cells(isas())
-SUBSET = covering_subset(CELLS)
-WITH_DRAFTS = covering_subset(drafted_cells(isas()[:1]), axes=("predictions", "company", "prefill", "fate"))
+_FEW = 200
+AXES = [axis for axis in ALL_AXES if axis not in {"weights", "kv"}]  # each format has references of its own
+BEST = isas()[0]
+
+
+def _is_near(cell: Cell) -> bool:
+    return (cell.setup.weights, cell.setup.kv) == ("bf16", "bf16") or (cell.setup.model, cell.setup.isa) == (
+        "qwen3",
+        BEST,
+    )
+
+
+def _varied(isas: Iterable[str], source: str) -> list[Cell]:
+    """A few of the varied cells there are: all of them would take long to choose from."""
+    parts = itertools.product(MODELS, isas, (source,), (_FEW,))
+    return [*filter(_is_near, itertools.chain.from_iterable(itertools.starmap(varied_candidates, parts)))]
+
+
+CELLS = [*scripted_cells(isas()), *_varied(isas(), "script")]
+SUBSET = covering_subset(CELLS, axes=AXES)
+DRAFTED_CELLS = [*drafted_cells([BEST]), *_varied([BEST], "draft")]
+WITH_DRAFTS = covering_subset(DRAFTED_CELLS, axes=("predictions", "company", "prefill", "fate", "cache"))
 
 
 @pytest.fixture(scope="module")
@@ -32,9 +65,26 @@ def test_every_circumstance_gives_the_same_bytes(cell: Cell, rig: Rig):
 def test_the_subset_has_every_value_of_every_axis_with_every_model_and_instruction_set():
     for axis in ("model", "isa"):
         for value in {getattr(cell.setup, axis) for cell in CELLS}:
-            everywhere = {value for cell in CELLS for value in cell.circumstances if not value.startswith(f"{axis}=")}
             here = [cell for cell in SUBSET if getattr(cell.setup, axis) == value]
-            assert everywhere <= {value for cell in here for value in cell.circumstances}
+            assert _values(CELLS, but=axis) <= _values(here, but=axis)
+
+
+def test_the_subset_has_every_format():
+    setups = [cell.setup for cell in (*SUBSET, *WITH_DRAFTS)]
+    assert ({setup.weights for setup in setups}, {setup.kv for setup in setups}) == ({*WEIGHTS}, {*KV})
+    assert {cell.draft_weights for cell in WITH_DRAFTS} == {"auto", *WEIGHTS}
+    assert {cell.draft_kv for cell in WITH_DRAFTS} == {*KV}
+
+
+def _values(cells: Iterable[Cell], *, but: str) -> set[str]:
+    axes = [axis for axis in AXES if axis != but]
+    return {value for cell in cells for value in cell.circumstances if value.partition("=")[0] in axes}
+
+
+def test_a_random_sample_has_as_many_cells_of_each_setting():
+    sample = sampled_cells(CELLS, 3 * len(SETTINGS), seed=1)
+    assert Counter(cell.setting for cell in sample) == dict.fromkeys(SETTINGS, 3)
+    assert set(sample) != set(sampled_cells(CELLS, 3 * len(SETTINGS), seed=2))
 
 
 def test_in_the_subset_every_draft_meets_every_setting():

@@ -3,7 +3,7 @@
 import hashlib
 import struct
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
 from outrider import FinishReason, Result, Token
@@ -21,6 +21,7 @@ class Transcript:
     stop: str | None
     prompt: tuple[str, ...] = ()  # the same for each token of the prompt
     suppressed: tuple[tuple[str, str, int, int], ...] = ()  # the fields of each text that was taken back
+    further_samples: "tuple[Transcript, ...]" = ()
 
     @classmethod
     def of(cls, result: Result) -> "Transcript":
@@ -32,7 +33,8 @@ class Transcript:
         prompt = tuple(_bits_of_token(token) for token in result.prompt_records)
         suppressed = tuple(astuple(one) for one in result.suppressed)
         reason = str(result.finish_reason)
-        return cls(result.token_ids, records, result.text, reason, result.stop_string, prompt, suppressed)
+        further = tuple(map(cls.of, result.further_samples))
+        return cls(result.token_ids, records, result.text, reason, result.stop_string, prompt, suppressed, further)
 
     @classmethod
     def of_part(cls, tokens: Sequence[Token], text: str) -> "Transcript":
@@ -62,7 +64,8 @@ class Transcript:
         """The inverse of `to_json`."""
         token_ids, records = tuple(fields["token_ids"]), tuple(fields["records"])
         prompt, suppressed = tuple(fields["prompt"]), tuple(map(tuple, fields["suppressed"]))
-        return cls(token_ids, records, fields["text"], fields["reason"], fields["stop"], prompt, suppressed)
+        further = tuple(map(cls.from_json, fields["further_samples"]))
+        return cls(token_ids, records, fields["text"], fields["reason"], fields["stop"], prompt, suppressed, further)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values that JSON can hold."""
@@ -72,8 +75,20 @@ class Transcript:
         """The beginning of the answer, without an end."""
         return Transcript(self.token_ids[:num_tokens], self.records[:num_tokens], self.text[:num_characters], "", None)
 
+    @property
+    def samples(self) -> "tuple[Transcript, ...]":
+        """The answer and its further samples, each by itself."""
+        return (replace(self, further_samples=()), *self.further_samples)
+
     def difference(self, other: "Transcript") -> str | None:
         """The first difference in words; None if there is none."""
+        if len(self.samples) != len(other.samples):
+            return f"{len(self.samples)} samples instead of {len(other.samples)}"
+        pairs = enumerate(zip(self.samples, other.samples, strict=True))
+        differences = (f"sample {n}: {found}" for n, (mine, its) in pairs if (found := mine._difference(its)))
+        return next(differences, None)
+
+    def _difference(self, other: "Transcript") -> str | None:
         for name in ("prompt", "token_ids", "records", "text", "suppressed"):
             mine, others = getattr(self, name), getattr(other, name)
             if mine != others:

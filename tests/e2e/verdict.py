@@ -2,14 +2,15 @@
 
 from collections.abc import Iterator
 
-from outrider import NoSpeculationReason
+from outrider import NoSpeculationReason, VocabularyMatch
 from tests.e2e.cells import Cell
 from tests.e2e.run import Outcome
-from tests.e2e.streams import StreamKey, streams_of
+from tests.e2e.streams import NUM_SAMPLES, StreamKey, streams_of
 from tests.e2e.transcript import Transcript
 
 _MIN_PREDICTED = 50
 _MIN_PREDICTED_AND_ALLOWED = 5  # what a grammar forbids is not verified, and that is most of what makes no sense
+_UNPREDICTABLE = ("banned", "samples")  # what is right does not tell what is forbidden, nor which sample it is
 _READ_AHEAD = 24  # tokens that may be generated before it shows that their reader has paused
 
 
@@ -33,8 +34,11 @@ def undone_of(cell: Cell, outcome: Outcome) -> list[str]:
 
 def _undone(cell: Cell, outcome: Outcome) -> Iterator[str]:
     counts = outcome.counts
-    if outcome.device != f"cpu-{cell.setup.isa}":
-        yield f"on {outcome.device}"
+    setup, parts = cell.setup, outcome.parts
+    assert parts is not None
+    if (parts.device, parts.weight_format, parts.kv_type) != (f"cpu-{setup.isa}", setup.weights, setup.kv):
+        yield f"on {parts}"
+    yield from _not_cached(cell, outcome)
     yield from _company_not_kept(cell, counts["most_sequences"])
     if (counts["partial_prefills"] > 0) != (cell.setup.prefill == "chunks"):
         yield f"prefill {cell.setup.prefill}, but {counts['partial_prefills']} passes held a part of a prompt only"
@@ -51,15 +55,22 @@ def _undone(cell: Cell, outcome: Outcome) -> Iterator[str]:
         yield from _not_back(cell, outcome)
 
 
+def _not_cached(cell: Cell, outcome: Outcome) -> Iterator[str]:
+    found = {key.name: result.started.cached_tokens for key, result in outcome.results.items()}
+    if any(found.values()) != (cell.cache == "warm"):
+        yield f"{cell.cache} cache, but of the prompts there were found {found}"
+
+
 def _company_not_kept(cell: Cell, most_sequences: int) -> Iterator[str]:
     intruders = cell.setup.blocks == "few"
-    is_kept = most_sequences > 1 if cell.company == "others" else most_sequences == 1 + intruders
+    own = NUM_SAMPLES if cell.setting == "samples" else 1
+    is_kept = most_sequences > own if cell.company == "others" else most_sequences == own + intruders
     if not is_kept:
         yield f"{cell.company}, but up to {most_sequences} sequences in one pass"
 
 
 def _not_killed(cell: Cell, outcome: Outcome) -> Iterator[str]:
-    resumed = sum(result.resumed for result in outcome.results.values())
+    resumed = sum(result.resumed for _, result in outcome.samples)
     counts = outcome.counts
     if cell.fate == "spared":
         if outcome.kills_in_stream or resumed or counts["resumed_streams"]:
@@ -77,7 +88,7 @@ def _not_taken_back(cell: Cell, broken_runs: int) -> Iterator[str]:
 
 
 def _not_absent(outcome: Outcome) -> Iterator[str]:
-    for key, result in outcome.results.items():
+    for key, result in outcome.samples:
         figures = result.speculation
         if figures.predicted or figures.no_speculation_reason is not NoSpeculationReason.UNAVAILABLE:
             yield f"{key.name}: no draft, but {figures}"
@@ -85,14 +96,18 @@ def _not_absent(outcome: Outcome) -> Iterator[str]:
 
 def _not_drafted(cell: Cell, outcome: Outcome) -> Iterator[str]:
     """A server that was killed has taken its count with it: that of the records has the rest."""
-    predicted = sum(result.speculation.predicted for result in outcome.results.values())
-    rejected = predicted - sum(result.speculation.accepted for result in outcome.results.values())
-    accepted = sum(token.predicted for result in outcome.results.values() for token in result.tokens)
+    figures = [result.speculation for _, result in outcome.samples]
+    predicted = sum(each.predicted for each in figures)
+    rejected = predicted - sum(each.accepted for each in figures)
+    accepted = sum(token.predicted for _, result in outcome.samples for token in result.tokens)
     least = _MIN_PREDICTED_AND_ALLOWED if (cell.setting, cell.company) == ("grammar", "alone") else _MIN_PREDICTED
     is_tested = predicted >= least and rejected > 0
     is_of_its_kind = {"garbage": accepted == 0, "random": accepted < rejected}.get(cell.predictions, accepted > 0)
     if not (is_tested and is_of_its_kind):
         yield f"{cell.predictions} draft, but of {predicted} verified predictions {accepted} were accepted"
+    matches = {each.draft_vocabulary for each in figures}
+    if (VocabularyMatch.TRANSLATED in matches) != (cell.predictions == "reworded"):
+        yield f"{cell.predictions} draft, but of vocabularies {matches}"
 
 
 def _not_back(cell: Cell, outcome: Outcome) -> Iterator[str]:
@@ -112,11 +127,11 @@ def _not_back(cell: Cell, outcome: Outcome) -> Iterator[str]:
 
 def _not_predicted(cell: Cell, outcome: Outcome) -> Iterator[str]:
     """What was accepted is counted from the records, which know of every server that a stream has been on."""
-    accepted = sum(token.predicted for result in outcome.results.values() for token in result.tokens)
+    accepted = sum(token.predicted for _, result in outcome.samples for token in result.tokens)
     rejected = sum(
         result.speculation.predicted - result.speculation.accepted
-        for key, result in outcome.results.items()
-        if (key.setting, cell.predictions) != ("banned", "right")  # no prediction knows what is forbidden
+        for key, result in outcome.samples
+        if cell.predictions != "right" or key.setting not in _UNPREDICTABLE
     )
     wanted = {"none": (False, False), "right": (True, False), "wrong": (False, True), "mixed": (True, True)}
     if (accepted > 0, rejected > 0) != wanted[cell.predictions]:
