@@ -42,7 +42,7 @@ class Alternates:
         alternate.is_told = bool(drawn) and alternate.num_missing == 0
         return alternate.is_told
 
-    def adopt(self, sequence: DraftedSequence, position: int, token_ids: Tokens[int]) -> Alternate | None:
+    def adopt(self, sequence: DraftedSequence, position: int, token_ids: Tokens[int]) -> None:
         """Go on with the alternate that a commit says, if there is one: its tokens, blocks and epoch are the
         sequence's then, and the chain so far is given up.
         """
@@ -54,9 +54,9 @@ class Alternates:
                 sequence.blocks, alternate.blocks = alternate.blocks, sequence.blocks
                 sequence.num_computed, alternate.num_computed = alternate.num_computed, sequence.num_computed
                 sequence.epoch = alternate.epoch
+                sequence.num_told = len(sequence.tokens) if alternate.is_told else end
                 self._end(sequence, alternate)
-                return alternate
-        return None
+                return
 
     def prune(self, sequence: DraftedSequence) -> None:
         """End those whose question is decided."""

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from services.draft.server import DraftServer
+from services.draft.vocabularies import Way
 from services.engine.config import AUTO
 from services.rpc.options import add_options as add_service_options
 from services.rpc.options import engine_config, server_config
@@ -22,6 +23,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="the model folder of a target with another vocabulary; may be given several times",
     )
+    parser.add_argument(
+        "--translate",
+        type=Way,
+        choices=[*Way],
+        default=Way.AUTO,
+        help="how to predict for such a target: by the tokens that both have (intersection), by any of the draft's and "
+        "what their bytes are in the target's (bytes), or as suits the two (auto, the default)",
+    )
     parser.set_defaults(listen="127.0.0.1:50052", weights=AUTO)
 
 
@@ -34,6 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
             server_config(arguments),
             name=arguments.name,
             target_tokenizers=arguments.target_tokenizers,
+            translate=arguments.translate,
         )
 
     return run_service("draft", make)

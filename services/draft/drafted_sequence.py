@@ -7,7 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.draft.alternate import Alternate
-from services.draft.translation import Translation
+from services.draft.byte_translation import ByteTranslation
+from services.draft.token_translation import TokenTranslation
+from services.draft.translation import OwnCommit, Run, Translation
 from services.draft.vocabulary_map import VocabularyMap
 from services.engine.grammar import Grammar
 from services.engine.native import SamplingState
@@ -47,13 +49,15 @@ class DraftedSequence:
         self.num_alternates = 0  # that are wanted
         self.alternates: list[Alternate] = []
         self.epoch = self._last_epoch = 1
+        self.num_told = 0  # leading tokens of which the target knows, where it has the same
         self.cache_scope = cache_scope  # as `CachePolicy.scope`
         self._params = sampling
         self._num_prompt = num_prompt
         self._min_tokens = min_tokens
         self._masked_ids = masked_ids
         self._sampling: SamplingState | None = None
-        self._translation = Translation(vocabulary) if vocabulary else None
+        self._vocabulary = vocabulary
+        self._translation = None if vocabulary is None else _translation(vocabulary, sampling)
         self._grammar = None if grammar is None or vocabulary else grammar.begin(stop_ids=masked_ids)
         if vocabulary:
             self._masked_ids = vocabulary.partners(masked_ids)
@@ -74,19 +78,23 @@ class DraftedSequence:
     def credit(self) -> int:
         """How many more tokens may be predicted now; none before the whole prompt is known.
 
-        With a grammar one at a time: a mask says what the next token may be, and nothing of the one behind it.
+        With a mask one at a time: it says what the next token may be, and nothing of the one behind it.
         """
         num_prompt = self._num_own_prompt
         if num_prompt is None or self.num_committed < num_prompt:
             return 0
-        credit = max(0, self.num_committed + self.window - len(self.tokens))
-        return credit if self._grammar is None else min(credit, 1)
+        chain, translation = self.chain, self._translation
+        num_ahead = len(chain) if translation is None else translation.num_told(chain)
+        is_single = self._grammar is not None or (translation is not None and translation.draws_singly(chain))
+        return max(0, min(self.window - num_ahead, 1 if is_single else self.window))
 
     @property
     def mask(self) -> NDArray[np.uint32] | None:
-        """What the grammar lets the next token be, [1, words]; nothing behind a token that it forbids or a stop."""
+        """What the grammar lets the next token be, [1, words], nothing behind a token that it forbids or a stop; or
+        what another vocabulary leaves it.
+        """
         if self._grammar is None:
-            return None
+            return None if self._translation is None else self._translation.mask(self.chain)
         self._grammar.advance(self.tokens[self._num_prompt + self._grammar.num_tokens :])
         return self._grammar.masks()
 
@@ -96,9 +104,10 @@ class DraftedSequence:
         if self._sampling is None:
             self._sampling = self._new_sampling()
             self._sampling.commit(self.tokens[self._num_own_prompt : self.num_committed])
-        if self._translation is not None:
-            position = self._translation.target_position(self.num_committed)
-            self._sampling.translate(self._translation.vocabulary.noise_ids, position)
+        if self._translation is not None and self._vocabulary is not None:
+            chain = self.chain
+            position = max(0, self._translation.target_position(chain) - len(chain))
+            self._sampling.translate(self._vocabulary.noise_ids, position)
         return self._sampling
 
     def commit(self, position: int, token_ids: Tokens[int]) -> None:
@@ -106,23 +115,22 @@ class DraftedSequence:
 
         Raises ValueError for a gap before it.
         """
-        is_predicted = True
+        own = OwnCommit(position, token_ids)
         if self._translation is not None:
-            is_predicted = self._translation.continues(self.chain, position, token_ids)
-            position, token_ids = self._translation.commit(position, token_ids)
+            own = self._translation.commit(self.tokens, self.num_committed, position, token_ids)
+        position, token_ids = own.position, own.token_ids
         if position > self.num_committed:
             raise ValueError(f"a commit at {position} leaves a gap: {self.num_committed} tokens are committed")
         end = position + len(token_ids)
         agreed = position + _common_length(self.tokens[position:end], token_ids)
         is_rewound = end < self.num_committed or agreed < min(end, self.num_committed)
-        if is_rewound or agreed < end or not is_predicted:
+        is_contradicted = is_rewound or agreed < end or not own.keeps_chain
+        if is_contradicted:
             self._cut(agreed)
             self.tokens.extend(token_ids[agreed - position :])
-            self.num_computed = min(self.num_computed, agreed)
-            self.epoch = self.begin_epoch()
-        if is_rewound or not is_predicted:
-            self._cut(end)
-            self.num_computed = min(self.num_computed, max(end - 1, 0))  # the next draw needs the last token's row
+            self.num_computed = min(self.num_computed, agreed, max(end - 1, 0))  # the last row is needed to draw
+        if is_contradicted or not own.keeps_epoch:
+            self.epoch, self.num_told = self.begin_epoch(), end
         if is_rewound:
             self._sampling = None
         elif self._sampling is not None:
@@ -149,15 +157,17 @@ class DraftedSequence:
 
     def has_tokens(self, target_ids: Tokens[int], vocab_size: int) -> bool:
         """Whether the target can have such tokens, where a draft with its vocabulary has so many."""
-        size = vocab_size if self._translation is None else self._translation.vocabulary.target_size
+        size = vocab_size if self._vocabulary is None else self._vocabulary.target_size
         return all(token_id < size for token_id in target_ids)
 
-    def as_target(self, position: int, token_ids: Tokens[int]) -> tuple[int, tuple[int, ...]]:
-        """Position and tokens of a run behind the committed tokens, in those of the target."""
-        if self._translation is None:
-            return position, tuple(token_ids)
-        vocabulary = self._translation.vocabulary
-        return self._translation.target_position(position), tuple(map(vocabulary.to_target, token_ids))
+    def next_run(self) -> Run:
+        """What the target may be told of the chain now and was not yet, in its tokens."""
+        if self._translation is not None:
+            run = self._translation.run(self.chain, self.window)
+            self.epoch = self.begin_epoch() if run.is_revised else self.epoch
+            return run
+        start, self.num_told = max(self.num_told, self.num_committed), len(self.tokens)
+        return Run(start, self.tokens[start:])
 
     def predicted(self, token_ids: Tokens[int]) -> None:
         """Append predictions to the chain."""
@@ -180,6 +190,12 @@ class DraftedSequence:
             min_tokens=self._min_tokens,
             masked_ids=self._masked_ids,
         )
+
+
+def _translation(vocabulary: VocabularyMap, sampling: SamplingParams) -> Translation:
+    if vocabulary.through_bytes:
+        return ByteTranslation(vocabulary, is_sampled=sampling.temperature > 0)
+    return TokenTranslation(vocabulary)
 
 
 def _common_length(ours: Tokens[int], theirs: Tokens[int]) -> int:

@@ -94,7 +94,7 @@ class Drafter:
         if not sequence.has_tokens(token_ids, self._config.vocab_size):
             self.refuse(link, sequence_id)
             return
-        adopted = self._alternates.adopt(sequence, position, token_ids)
+        self._alternates.adopt(sequence, position, token_ids)
         try:
             sequence.commit(position, token_ids)
         except ValueError:
@@ -107,13 +107,14 @@ class Drafter:
         self._keep(sequence)
         if sequence.num_committed > self._config.context_length:  # where it takes more tokens than the target
             self._release(link, sequence_id, ReleaseReason.TOO_LONG)
-        elif adopted is not None and not adopted.is_told and sequence.chain:
-            self._tell(link, sequence_id, sequence.num_committed, sequence.chain)
+        else:
+            self._tell(link, sequence_id)
 
     def window(self, link: DraftLink, sequence_id: int, tokens: int, num_alternates: int = 0) -> None:
         """The target grants a sequence credit."""
         if sequence := link.sequences.get(sequence_id):
             sequence.grant(min(tokens, self._config.max_window), min(num_alternates, _MOST_ALTERNATES))
+            self._tell(link, sequence_id)
 
     def close(self, link: DraftLink, sequence_id: int) -> None:
         """Forget a sequence and free what it holds."""
@@ -224,16 +225,16 @@ class Drafter:
             if self._alternates.settle(sequence, alternate, stretch, token_ids):
                 self._tell_alternate(follower, alternate)
             return
-        position = len(sequence.tokens)
         sequence.num_computed += stretch.num_tokens + max(len(token_ids) - 1, 0)
         self._keep(sequence)
         sequence.predicted(token_ids)
-        if token_ids:
-            self._tell(follower.link, follower.sequence_id, position, token_ids)
+        self._tell(follower.link, follower.sequence_id)
 
-    def _tell(self, link: DraftLink, sequence_id: int, position: int, token_ids: list[int]) -> None:
+    def _tell(self, link: DraftLink, sequence_id: int) -> None:
         sequence = link.sequences[sequence_id]
-        link.send(Prediction(sequence_id, sequence.epoch, *sequence.as_target(position, token_ids)))
+        run = sequence.next_run()
+        if run.token_ids:
+            link.send(Prediction(sequence_id, sequence.epoch, run.position, tuple(run.token_ids)))
 
     def _tell_alternate(self, follower: _Follower, alternate: Alternate) -> None:
         token_id, *token_ids = alternate.branch

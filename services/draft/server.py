@@ -10,7 +10,7 @@ from outrider.v1.draft_pb2_grpc import add_DraftServiceServicer_to_server
 from services.draft.engine import DraftEngine
 from services.draft.link import Quotas
 from services.draft.servicer import DraftServicer
-from services.draft.vocabularies import Vocabularies
+from services.draft.vocabularies import Vocabularies, Way
 from services.engine.config import CPU, EngineConfig
 from services.engine.loaded_model import LoadedModel
 from services.engine.tokenizer import Tokenizer
@@ -34,11 +34,13 @@ class DraftServer:
         *,
         name: str | None = None,
         target_tokenizers: Iterable[Path] = (),
+        translate: Way = Way.AUTO,
     ) -> None:
         """`name` is what targets see as the model's name, by default that of its folder; `target_tokenizers` are
-        folders of targets whose vocabularies are others than the draft's.
+        folders of targets whose vocabularies are others than the draft's, and `translate` says how it predicts then.
         """
         self._config = engine
+        self._translate = translate
         self._target_tokenizers = [*target_tokenizers]
         self._name = name or engine.model.resolve().name
         self._host = EngineHost(self._open_engine)
@@ -89,6 +91,7 @@ class DraftServer:
             map(Tokenizer.from_folder, self._target_tokenizers),
             size=model.checkpoint.config.vocab_size,
             translates=self._config.device == CPU,
+            way=self._translate,
         )
 
     def _open_engine(self, on_failure: Callable[[], None]) -> DraftEngine:

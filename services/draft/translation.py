@@ -1,46 +1,68 @@
-"""Translation: one target's sequence in the draft's tokens."""
+"""Translation: one target's sequence in the tokens of a draft with another vocabulary."""
 
 from collections.abc import Sequence as Tokens
+from dataclasses import dataclass
+from typing import Protocol
 
-from services.draft.vocabulary_map import VocabularyMap
+import numpy as np
+from numpy.typing import NDArray
 
 
-class Translation:
-    """Knows for each of the target's committed tokens where it ends among the draft's own.
+@dataclass(frozen=True, slots=True)
+class OwnCommit:
+    """What a commit of the target is to the draft: truncate its own tokens to `position`, then append these."""
 
-    Behind the committed tokens the two go in step: each token that the draft predicts is one of the target's.
+    position: int
+    token_ids: Tokens[int]
+    keeps_chain: bool = True  # what is predicted beyond may stand
+    keeps_epoch: bool = True  # and goes on from what the target was told
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Tokens of the target that it may be told of, from a position on."""
+
+    position: int
+    token_ids: Tokens[int]
+    is_revised: bool = False  # they take the place of all that it was told behind the committed tokens
+
+
+class Translation(Protocol):
+    """Knows where each of the target's committed tokens ends among the draft's own.
+
+    A `chain` is the draft's own tokens behind the committed ones.
     """
 
-    def __init__(self, vocabulary: VocabularyMap) -> None:
-        self.vocabulary = vocabulary
-        self._ends: list[int] = [0]  # behind so many tokens of the target
+    def draws_singly(self, chain: Tokens[int]) -> bool:
+        """Whether no more than one token can be drawn behind the chain at a time."""
 
-    def continues(self, chain: Tokens[int], position: int, token_ids: Tokens[int]) -> bool:
-        """Whether the target's new tokens are those that we predicted, as far as both go.
-
-        The same text need not be: what we predicted in two tokens may be one of the target's.
+    def commit(self, tokens: Tokens[int], num_committed: int, position: int, token_ids: Tokens[int]) -> OwnCommit:
+        """Truncate to the target's `position` and append its tokens, where `tokens` are the draft's, predicted ones
+        included. Raises ValueError for a gap.
         """
-        new = token_ids[max(0, len(self._ends) - 1 - position) :]
-        return all(self.vocabulary.to_target(own) == target for own, target in zip(chain, new, strict=False))
-
-    def commit(self, position: int, token_ids: Tokens[int]) -> tuple[int, list[int]]:
-        """Truncate to the target's `position` and append its tokens; return the position and the tokens of our own.
-
-        Raises ValueError for a gap.
-        """
-        if position >= len(self._ends):
-            raise ValueError(f"a commit at {position} leaves a gap: {len(self._ends) - 1} tokens are committed")
-        del self._ends[position + 1 :]
-        own_position, own_ids = self._ends[position], list[int]()
-        for token_id in token_ids:
-            own_ids.extend(self.vocabulary.spell(token_id))
-            self._ends.append(own_position + len(own_ids))
-        return own_position, own_ids
 
     def own_length(self, num_tokens: int) -> int | None:
         """How many of our own tokens the target's first ones are; None before they are committed."""
-        return self._ends[num_tokens] if num_tokens < len(self._ends) else None
 
-    def target_position(self, own_position: int) -> int:
-        """Where the target sees what is at a position behind the committed tokens."""
-        return len(self._ends) - 1 + own_position - self._ends[-1]
+    def target_position(self, chain: Tokens[int]) -> int:
+        """Where the target sees what comes behind the chain."""
+
+    def num_told(self, chain: Tokens[int]) -> int:
+        """Of how many of its tokens behind the committed ones the target knows, or will by the next run."""
+
+    def run(self, chain: Tokens[int], window: int) -> Run:
+        """What the target was not told yet; it knows of no more than its window in all."""
+
+    def mask(self, chain: Tokens[int]) -> NDArray[np.uint32] | None:
+        """What the next token may be, [1, words]; None for all."""
+
+
+def appended(committed: Tokens[int], position: int, token_ids: Tokens[int]) -> Tokens[int] | None:
+    """What a commit adds to the committed tokens; None where it takes some of them back.
+
+    Raises ValueError for a gap.
+    """
+    if position > len(committed):
+        raise ValueError(f"a commit at {position} leaves a gap: {len(committed)} tokens are committed")
+    num_known = len(committed) - position
+    return token_ids[num_known:] if token_ids[:num_known] == committed[position:] else None

@@ -1,12 +1,26 @@
 """Vocabularies: which targets' tokens the draft can predict, and how."""
 
+import math
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 
 from services.draft.vocabulary_map import VocabularyMap
 from services.engine.events import VocabularyMatch
 from services.engine.tokenizer import Tokenizer
+
+
+class Way(StrEnum):
+    """How predictions become those of a target with another vocabulary."""
+
+    AUTO = "auto"
+    INTERSECTION = "intersection"
+    BYTES = "bytes"
+
+
+# The part of the larger vocabulary that both must have for the way along the tokens.
+_ENOUGH = {Way.AUTO: 0.9, Way.INTERSECTION: 0.0, Way.BYTES: math.inf}
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +35,15 @@ class Vocabulary:
 class Vocabularies:
     """The draft's own vocabulary, and those of targets that it was told of."""
 
-    def __init__(self, own: Tokenizer, others: Iterable[Tokenizer], *, size: int, translates: bool) -> None:
-        """`size` is that of the draft's model; `translates` is whether its device can draw for another vocabulary."""
+    def __init__(
+        self, own: Tokenizer, others: Iterable[Tokenizer], *, size: int, translates: bool, way: Way = Way.AUTO
+    ) -> None:
+        """`size` is that of the draft's model; `translates` is whether its device can draw for another vocabulary.
+
+        The way is through the bytes, unless the two have nearly all tokens in common or `way` says it.
+        """
         self._own = own
+        self._way = way
         self._size = size
         self._translates = translates
         self._own_fingerprint = own.fingerprint()
@@ -48,8 +68,14 @@ class Vocabularies:
             return vocabulary
 
     def _make(self, target: Tokenizer, size: int, *, is_same: bool, needs_map: bool) -> Vocabulary:
-        match = VocabularyMatch.SAME if is_same else VocabularyMatch.TRANSLATED
         if not needs_map:
-            return Vocabulary(match, self._size, None)
-        way = VocabularyMap(self._own, target, own_size=self._size, target_size=size)
-        return Vocabulary(match, way.num_shared, way)
+            return Vocabulary(VocabularyMatch.SAME, self._size, None)
+        enough = 0.0 if is_same else _ENOUGH[self._way]
+        vocabulary = VocabularyMap(self._own, target, own_size=self._size, target_size=size, enough=enough)
+        return Vocabulary(_match(vocabulary, is_same=is_same), vocabulary.num_shared, vocabulary)
+
+
+def _match(vocabulary: VocabularyMap, *, is_same: bool) -> VocabularyMatch:
+    if is_same:
+        return VocabularyMatch.SAME
+    return VocabularyMatch.BYTES if vocabulary.through_bytes else VocabularyMatch.TRANSLATED

@@ -150,6 +150,7 @@ class VocabularyMatch(Enum):
 
     SAME = auto()
     TRANSLATED = auto()
+    BYTES = auto()
 
 
 @dataclass(slots=True)

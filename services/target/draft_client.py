@@ -105,14 +105,13 @@ class DraftClient:
     async def _serve(self, address: str, call: _Call) -> None:
         hello = await asyncio.wait_for(self._greet(call), _HELLO_SECONDS)
         match, run_ahead = read_vocabulary_match(hello.vocabulary_match), self._credit(read_place(hello.place))
-        is_translated = match is VocabularyMatch.TRANSLATED
         logger.info(
-            "the draft at %s is there: %s in %s, context of %s, can predict %s, runs ahead by %s tokens",
+            "the draft at %s is there: %s in %s, context of %s, predicts %s, runs ahead by %s tokens",
             address,
             hello.model,
             hello.weight_format or "an unknown format",
             hello.context_length,
-            f"{hello.shared_tokens} of {self._vocab_size} tokens" if is_translated else "all tokens",
+            self._reach(match, hello.shared_tokens),
             run_ahead,
         )
         self._complaints.pop(address, None)
@@ -128,6 +127,12 @@ class DraftClient:
                 task.cancel()
             call.cancel()
             logger.info("the draft at %s has sent %s", address, runs)
+
+    def _reach(self, match: VocabularyMatch | None, num_shared: int) -> str:
+        shared = f"{num_shared} of {self._vocab_size} tokens"
+        if match is VocabularyMatch.BYTES:
+            return f"through bytes, having {shared}"
+        return shared if match is VocabularyMatch.TRANSLATED else "all tokens"
 
     def _credit(self, draft: Place) -> int:
         if self._run_ahead is not None:

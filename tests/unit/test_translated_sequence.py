@@ -3,6 +3,7 @@
 import pytest
 
 from services.draft.drafted_sequence import DraftedSequence
+from services.draft.translation import Run
 from services.engine.request import SamplingParams
 from tests.unit.test_vocabulary_map import make_map
 
@@ -39,14 +40,17 @@ def test_a_chain_goes_in_step_with_the_target_behind_the_committed_tokens():
     sequence = make()
     sequence.commit(0, [ABC, A])
     sequence.predicted(own("b c"))
-    assert sequence.as_target(3, own("b c")) == (2, (B, C))
+    assert sequence.next_run() == Run(2, [B, C])
     epoch = sequence.epoch
     sequence.commit(2, [B])
     assert (sequence.chain, sequence.epoch) == (own("c"), epoch)
-    assert sequence.as_target(5, own("a")) == (4, (A,))
+    sequence.predicted(own("a"))
+    assert sequence.next_run() == Run(4, [A])
     sequence.commit(3, [C, ABC])
     assert (sequence.tokens, sequence.epoch) == (own("ab c a b c ab c"), epoch + 1)
-    assert sequence.as_target(7, own("a")) == (5, (A,))
+    sequence.predicted(own("a"))
+    assert sequence.next_run() == Run(5, [A])
+    assert sequence.next_run() == Run(6, [])
 
 
 def test_the_same_text_in_other_tokens_is_no_agreement():
@@ -59,7 +63,8 @@ def test_the_same_text_in_other_tokens_is_no_agreement():
     sequence.commit(2, [ABC])
     assert (sequence.tokens, sequence.chain, sequence.epoch) == (own("a a ab c"), [], epoch + 1)
     assert (sequence.num_computed, sequence.num_pending) == (3, 1)
-    assert sequence.as_target(4, own("b")) == (3, (B,))
+    sequence.predicted(own("b"))
+    assert sequence.next_run() == Run(3, [B])
 
 
 def test_a_rewind_is_to_the_target_s_position():

@@ -1,12 +1,13 @@
 """VocabularyMap: partners have the same bytes, and what has none is spelled with as few tokens as the longest make."""
 
 import json
+import math
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.draft.vocabularies import Vocabularies
+from services.draft.vocabularies import Vocabularies, Way
 from services.draft.vocabulary_map import VocabularyMap
 from services.engine.events import VocabularyMatch
 from services.engine.tokenizer import Tokenizer
@@ -30,9 +31,9 @@ def make_tokenizer(tokens: list[str], *, special: str = "<end>") -> Tokenizer:
     return Tokenizer(json.dumps(description))
 
 
-def make_map(own: list[str], target: list[str], **special: str) -> VocabularyMap:
-    target_tokenizer = make_tokenizer(target, **special)
-    return VocabularyMap(make_tokenizer(own), target_tokenizer, own_size=len(own) + 1, target_size=len(target) + 1)
+def make_map(own: list[str], target: list[str], *, enough: float = 0.0, **special: str) -> VocabularyMap:
+    sizes = {"own_size": len(own) + 1, "target_size": len(target) + 1}
+    return VocabularyMap(make_tokenizer(own), make_tokenizer(target, **special), **sizes, enough=enough)
 
 
 @given(pieces, pieces)
@@ -82,8 +83,16 @@ def test_special_tokens_are_no_text():
     assert make_map(["a"], ["a"], special="<eot>").to_target(1) == -1
 
 
-def find(own: Tokenizer, others: list[Tokenizer], asked: Tokenizer, *, size: int, translates: bool = True):
-    vocabularies = Vocabularies(own, others, size=own.vocab_size, translates=translates)
+def find(
+    own: Tokenizer,
+    others: list[Tokenizer],
+    asked: Tokenizer,
+    *,
+    size: int,
+    translates: bool = True,
+    way: Way = Way.AUTO,
+):
+    vocabularies = Vocabularies(own, others, size=own.vocab_size, translates=translates, way=way)
     return vocabularies.find(asked.fingerprint(), size)
 
 
@@ -101,8 +110,39 @@ def test_another_vocabulary_is_translated_where_it_is_known():
     own, other = make_tokenizer(["a", "b"]), make_tokenizer(["b", "c"])
     assert find(own, [], other, size=3) is None
     assert find(own, [other], other, size=3, translates=False) is None
-    vocabulary = find(own, [other], other, size=3)
-    assert (vocabulary.match, vocabulary.num_shared) == (VocabularyMatch.TRANSLATED, 2)
+    for way, match in [
+        (Way.INTERSECTION, VocabularyMatch.TRANSLATED),
+        (Way.BYTES, VocabularyMatch.BYTES),
+        (Way.AUTO, VocabularyMatch.BYTES),
+    ]:
+        vocabulary = find(own, [other], other, size=3, way=way)
+        assert (vocabulary.match, vocabulary.num_shared) == (match, 2)
+
+
+@pytest.mark.parametrize(
+    ("num_shared", "num_own", "num_target", "is_enough"),
+    [(9, 10, 10, True), (8, 10, 10, False), (9, 9, 10, True), (9, 10, 9, True), (9, 9, 11, False), (9, 11, 9, False)],
+)
+def test_by_itself_the_way_is_along_the_tokens_if_nearly_all_are_shared(num_shared, num_own, num_target, is_enough):
+    """Nine tenths of the larger vocabulary; the special token, which both have, is one of them."""
+    shared = [*"abcdefgh"][: num_shared - 1]
+    own = make_tokenizer([*shared, *(f"own{index}" for index in range(num_own - num_shared))])
+    target = make_tokenizer([*shared, *(f"target{index}" for index in range(num_target - num_shared))])
+    vocabulary = find(own, [target], target, size=num_target)
+    assert vocabulary.num_shared == num_shared
+    assert vocabulary.match is (VocabularyMatch.TRANSLATED if is_enough else VocabularyMatch.BYTES)
+
+
+def test_padding_of_the_same_vocabulary_is_never_spelled():
+    own = make_tokenizer(["a", "b"])
+    assert find(own, [], own, size=8, way=Way.BYTES).match is VocabularyMatch.SAME
+    assert not find(own, [], own, size=8, way=Way.BYTES).map.through_bytes
+
+
+def test_through_bytes_what_has_no_partner_has_the_noise_of_what_it_begins_with():
+    way = make_map(["ab", "ba", "c", "b"], ["a", "b", "bab"], enough=math.inf)
+    assert way._first_ids().tolist() == [0, 1, -1, 1, 3]
+    assert [way.longer_ids(text) for text in ("a", "b", "ab", "")] == [[0], [1], [], [0, 1, 2]]
 
 
 def test_a_vocabulary_is_made_once():

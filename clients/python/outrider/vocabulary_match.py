@@ -11,6 +11,8 @@ class VocabularyMatch(StrEnum):
     SAME = "same"
     TRANSLATED = "translated"
     """It is another one: the draft spells what it reads with its own tokens, and predicts those that both have."""
+    BYTES = "bytes"
+    """It is another one: the draft predicts any of its own tokens, and spells their bytes with the target's."""
     UNKNOWN = "unknown"
     """The server named something that this version of the client does not know."""
 
@@ -19,6 +21,7 @@ _MATCHES: dict[int, VocabularyMatch | None] = {
     common_pb2.VOCABULARY_MATCH_UNSPECIFIED: None,
     common_pb2.VOCABULARY_MATCH_SAME: VocabularyMatch.SAME,
     common_pb2.VOCABULARY_MATCH_TRANSLATED: VocabularyMatch.TRANSLATED,
+    common_pb2.VOCABULARY_MATCH_BYTES: VocabularyMatch.BYTES,
 }
 
 

@@ -9,6 +9,7 @@ _MATCHES = {
     None: common_pb2.VOCABULARY_MATCH_UNSPECIFIED,
     VocabularyMatch.SAME: common_pb2.VOCABULARY_MATCH_SAME,
     VocabularyMatch.TRANSLATED: common_pb2.VOCABULARY_MATCH_TRANSLATED,
+    VocabularyMatch.BYTES: common_pb2.VOCABULARY_MATCH_BYTES,
 }
 
 

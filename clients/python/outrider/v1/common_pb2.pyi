@@ -165,6 +165,10 @@ class _VocabularyMatchEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Vocab
     """It is the draft's own."""
     VOCABULARY_MATCH_TRANSLATED: _VocabularyMatch.ValueType  # 2
     """It is another one: the draft spells what it reads with its own tokens, and predicts those that both have."""
+    VOCABULARY_MATCH_BYTES: _VocabularyMatch.ValueType  # 3
+    """It is another one: the draft spells what it reads with its own tokens and predicts any of them, and then spells their
+    bytes with the target's.
+    """
 
 class VocabularyMatch(_VocabularyMatch, metaclass=_VocabularyMatchEnumTypeWrapper):
     """What a target's vocabulary is to a draft."""
@@ -175,6 +179,10 @@ VOCABULARY_MATCH_SAME: VocabularyMatch.ValueType  # 1
 """It is the draft's own."""
 VOCABULARY_MATCH_TRANSLATED: VocabularyMatch.ValueType  # 2
 """It is another one: the draft spells what it reads with its own tokens, and predicts those that both have."""
+VOCABULARY_MATCH_BYTES: VocabularyMatch.ValueType  # 3
+"""It is another one: the draft spells what it reads with its own tokens and predicts any of them, and then spells their
+bytes with the target's.
+"""
 Global___VocabularyMatch: _TypeAlias = VocabularyMatch  # noqa: Y015
 
 class _NoSpeculationReason:

@@ -202,7 +202,7 @@ class DraftHello(_message.Message):
     vocabulary_match: _common_pb2.VocabularyMatch.ValueType
     """How it has the target's tokens."""
     shared_tokens: _builtins.int
-    """Tokens of the target that it can predict."""
+    """Tokens of the target that it has too. Along the tokens it can predict these only, through the bytes any."""
     weight_format: _builtins.str
     """How its weights are held: "bf16", "f32", "int8" or "int4"."""
     @_builtins.property
