@@ -1,9 +1,8 @@
 """DraftEngine: a model made ready to run ahead, behind calls that any thread may make."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from services.draft.drafted_sequence import DraftedSequence
 from services.draft.drafter import Drafter, DrafterConfig
 from services.draft.link import DraftLink
 from services.engine.config import EngineConfig
@@ -59,25 +58,13 @@ class DraftEngine:
         """Forget a link and free what its sequences hold."""
         self._loop.post(lambda: self._drafter.leave(link))
 
-    def begin(self, link: DraftLink, sequence_id: int, sequence: DraftedSequence) -> None:
-        """Begin to follow a sequence."""
-        self._loop.post(lambda: self._drafter.open(link, sequence_id, sequence))
+    def post(self, *commands: Callable[[Drafter], None]) -> None:
+        """What a target says at once: all of it is heard before the next step."""
+        self._loop.post(lambda: self._hear(commands))
 
-    def refuse(self, link: DraftLink, sequence_id: int) -> None:
-        """Tell the target that a sequence is not followed."""
-        self._loop.post(lambda: self._drafter.refuse(link, sequence_id))
-
-    def commit(self, link: DraftLink, sequence_id: int, position: int, token_ids: list[int], *, wanted: int) -> None:
-        """The target committed tokens, and waits for so many."""
-        self._loop.post(lambda: self._drafter.commit(link, sequence_id, position, token_ids, wanted=wanted))
-
-    def window(self, link: DraftLink, sequence_id: int, tokens: int, num_alternates: int) -> None:
-        """The target grants a sequence credit."""
-        self._loop.post(lambda: self._drafter.window(link, sequence_id, tokens, num_alternates))
-
-    def end(self, link: DraftLink, sequence_id: int) -> None:
-        """A sequence has ended."""
-        self._loop.post(lambda: self._drafter.close(link, sequence_id))
+    def _hear(self, commands: Iterable[Callable[[Drafter], None]]) -> None:
+        for command in commands:
+            command(self._drafter)
 
     async def heard(self) -> None:
         """Return once the engine thread has heard all that was said before, between two steps."""

@@ -1,11 +1,14 @@
 """DraftLink: one target's stream as the draft sees it: its sequences, its quotas, and what is to be told to it."""
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from enum import Enum, auto
 
 from services.draft.drafted_sequence import DraftedSequence
+
+_MOST_AT_ONCE = 256  # messages
 
 
 class ReleaseReason(Enum):
@@ -53,12 +56,15 @@ class Quotas:
     max_cached_tokens: int  # in whole KV blocks
 
 
+Message = Prediction | AlternatePrediction | Release
+
+
 class LinkOverflowError(RuntimeError):
     """The target does not read what it is told: the link is to be closed, and opened again."""
 
 
 class DraftLink:
-    """Sequences belong to the engine thread; `send` is called there, `messages` is read on the event loop."""
+    """Sequences belong to the engine thread; `send` is called there, `batches` is read on the event loop."""
 
     def __init__(self, quotas: Quotas, *, capacity: int) -> None:
         """`capacity` bounds the messages that wait to be sent; call this on the event loop that reads them."""
@@ -66,7 +72,9 @@ class DraftLink:
         self.sequences: dict[int, DraftedSequence] = {}
         self._capacity = capacity
         self._loop = asyncio.get_running_loop()
-        self._outbox: asyncio.Queue[Prediction | AlternatePrediction | Release | None] = asyncio.Queue()
+        self._sent: deque[Message] = deque()  # that the event loop has not seen
+        self._is_woken = False
+        self._outbox: asyncio.Queue[Message | None] = asyncio.Queue()
         self._has_overflowed = False
 
     @property
@@ -77,22 +85,36 @@ class DraftLink:
             for sequence in self.sequences.values()
         )
 
-    def send(self, message: Prediction | AlternatePrediction | Release) -> None:
+    def send(self, message: Message) -> None:
         """Queue a message; called by the engine thread."""
-        self._loop.call_soon_threadsafe(self._put, message)
+        self._sent.append(message)
+        if not self._is_woken:
+            self._is_woken = True
+            self._loop.call_soon_threadsafe(self._take_sent)
 
     def hang_up(self) -> None:
-        """End `messages` behind those that wait; called on the event loop."""
+        """End `batches` behind those that wait; called on the event loop."""
         self._outbox.put_nowait(None)
 
-    async def messages(self) -> AsyncIterator[Prediction | AlternatePrediction | Release]:
-        """What is to be told, in order; raises LinkOverflowError when too much has waited."""
-        while (message := await self._outbox.get()) is not None:
+    async def batches(self) -> AsyncIterator[list[Message]]:
+        """What is to be told, in order and at once; raises LinkOverflowError when too much has waited."""
+        is_over = False
+        while not is_over:
+            waiting = [await self._outbox.get()]
+            while len(waiting) < _MOST_AT_ONCE and not self._outbox.empty():
+                waiting.append(self._outbox.get_nowait())
             if self._has_overflowed:
                 raise LinkOverflowError(f"more than {self._capacity} messages wait for a target that does not read")
-            yield message
+            is_over = waiting[-1] is None
+            if batch := [message for message in waiting if message is not None]:
+                yield batch
 
-    def _put(self, message: Prediction | AlternatePrediction | Release) -> None:
+    def _take_sent(self) -> None:
+        self._is_woken = False  # first, so that what is sent from now on wakes us again
+        while self._sent:
+            self._put(self._sent.popleft())
+
+    def _put(self, message: Message) -> None:
         if self._outbox.qsize() < self._capacity:
             self._outbox.put_nowait(message)
         else:

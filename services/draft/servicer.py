@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import grpc
 from grpc import aio
@@ -10,6 +10,7 @@ from grpc import aio
 from outrider.v1 import draft_pb2
 from outrider.v1.draft_pb2_grpc import DraftServiceServicer
 from services.draft.drafted_sequence import DraftedSequence
+from services.draft.drafter import Drafter
 from services.draft.engine import DraftEngine
 from services.draft.link import (
     AlternatePrediction,
@@ -73,8 +74,10 @@ class DraftServicer(DraftServiceServicer):
         reader = asyncio.create_task(_read(request_iterator, engine, link, vocabulary.map))
         reader.add_done_callback(lambda _: link.hang_up())
         try:
-            async for message in link.messages():
-                await context.write(_response(message))
+            async for batch in link.batches():
+                response, *further = map(_response, batch)
+                response.further.extend(further)
+                await context.write(response)
             await reader
         except LinkOverflowError as error:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
@@ -133,55 +136,53 @@ async def _read(
     """Read no faster than the engine hears, so that a target that floods is held back."""
     num_unheard = 0
     async for request in requests:
-        if request.open.HasField("grammar"):
-            await _open_with_grammar(engine, link, request.open, vocabulary)
-        else:
-            _tell(engine, link, request, vocabulary)
-        num_unheard += 1 + len(request.commit.token_ids) // _IDS_OF_A_MESSAGE
+        said = [request, *request.further]
+        engine.post(*[await _command(engine, link, each, vocabulary) for each in said])
+        num_unheard += sum(1 + len(each.commit.token_ids) // _IDS_OF_A_MESSAGE for each in said)
         if num_unheard >= _MOST_UNHEARD:
             await engine.heard()
             num_unheard = 0
 
 
-async def _open_with_grammar(
-    engine: DraftEngine, link: DraftLink, message: draft_pb2.Open, vocabulary: VocabularyMap | None
-) -> None:
-    """Compile on a thread, for which this target's next messages wait; a grammar that is not understood is refused."""
-    try:
-        grammar = await asyncio.to_thread(
-            engine.model.grammars.compile, read_source(message.grammar), looks_ahead=False
-        )
-    except GrammarError as error:
-        logger.info("a sequence is refused: its grammar cannot be followed: %s", error)
-        engine.refuse(link, message.sequence_id)
-    else:
-        engine.begin(link, message.sequence_id, _sequence(message, vocabulary, grammar))
-
-
-def _tell(
+async def _command(
     engine: DraftEngine, link: DraftLink, request: draft_pb2.DraftRequest, vocabulary: VocabularyMap | None
-) -> None:
+) -> Callable[[Drafter], None]:
     match request.WhichOneof("message"):
         case "open":
-            engine.begin(link, request.open.sequence_id, _sequence(request.open, vocabulary))
+            return await _open(engine, link, request.open, vocabulary)
         case "commit":
-            commit = request.commit
-            if (size := len(commit.token_ids)) > MAX_COMMIT:
+            commit, token_ids = request.commit, [*request.commit.token_ids]
+            if (size := len(token_ids)) > MAX_COMMIT:
                 raise _ProtocolError(f"a commit has {size} token ids; at most {MAX_COMMIT} are allowed")
-            token_ids = [*commit.token_ids]
-            engine.commit(link, commit.sequence_id, commit.position, token_ids, wanted=commit.wanted)
+            return lambda drafter: drafter.commit(
+                link, commit.sequence_id, commit.position, token_ids, wanted=commit.wanted
+            )
         case "window":
             window = request.window
-            engine.window(link, window.sequence_id, window.tokens, window.alternates)
+            return lambda drafter: drafter.window(link, window.sequence_id, window.tokens, window.alternates)
         case "close":
-            engine.end(link, request.close.sequence_id)
+            return lambda drafter: drafter.close(link, request.close.sequence_id)
         case other:
             raise _ProtocolError(f"{other} has no place behind the hello")
 
 
-def _sequence(
-    message: draft_pb2.Open, vocabulary: VocabularyMap | None, grammar: Grammar | None = None
-) -> DraftedSequence:
+async def _open(
+    engine: DraftEngine, link: DraftLink, message: draft_pb2.Open, vocabulary: VocabularyMap | None
+) -> Callable[[Drafter], None]:
+    """A grammar is compiled on a thread, for which the next messages wait; one that is not understood is refused."""
+    grammar = None
+    if message.HasField("grammar"):
+        compile_it = engine.model.grammars.compile
+        try:
+            grammar = await asyncio.to_thread(compile_it, read_source(message.grammar), looks_ahead=False)
+        except GrammarError as error:
+            logger.info("a sequence is refused: its grammar cannot be followed: %s", error)
+            return lambda drafter: drafter.refuse(link, message.sequence_id)
+    sequence = _sequence(message, vocabulary, grammar)
+    return lambda drafter: drafter.open(link, message.sequence_id, sequence)
+
+
+def _sequence(message: draft_pb2.Open, vocabulary: VocabularyMap | None, grammar: Grammar | None) -> DraftedSequence:
     return DraftedSequence(
         read_sampling(message.sampling),
         num_prompt=message.prompt_tokens,

@@ -1,11 +1,11 @@
 """DraftClient: keeps a link to a draft service, and carries what the RemotePredictor says and hears."""
 
 import asyncio
-import itertools
 import logging
 import time
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import cycle, islice
 
 import grpc
 from grpc import aio
@@ -27,6 +27,7 @@ from services.target.run_count import RunCount
 logger = logging.getLogger(__name__)
 
 _HELLO_SECONDS = 5.0
+_MOST_AT_ONCE = 64  # messages: commits are long while prompts are told
 _FIRST_BACKOFF, _LONGEST_BACKOFF = 0.1, 2.0  # seconds
 _LONGEST_REFUSED_BACKOFF = 30.0  # where every draft has said that it cannot work with this target
 _LONGEST_WAIT = 0.1  # seconds that a step may wait for predictions under way
@@ -80,7 +81,7 @@ class DraftClient:
 
     async def _run(self) -> None:
         backoff = Backoff(first=_FIRST_BACKOFF)
-        for address in itertools.cycle(self._addresses):
+        for address in cycle(self._addresses):
             try:
                 async with aio.insecure_channel(address, options=_OPTIONS) as channel:
                     await self._serve(address, draft_pb2_grpc.DraftServiceStub(channel).Draft())
@@ -159,19 +160,25 @@ class DraftClient:
             while True:
                 await self._news.wait()
                 self._news.clear()
-                for message in self.predictor.outgoing():
-                    await call.write(_request(message))
+                outgoing = map(_request, self.predictor.outgoing())
+                while (request := next(outgoing, None)) is not None:
+                    request.further.extend(islice(outgoing, _MOST_AT_ONCE - 1))
+                    await call.write(request)
 
     async def _read(self, call: _Call, runs: RunCount) -> None:
-        while isinstance(response := await call.read(), draft_pb2.DraftResponse):
-            match response.WhichOneof("message"):
-                case "predict":
-                    self._take(response.predict, runs)
-                case "released":
-                    self.predictor.released(response.released.sequence_id, _release_reason(response.released))
-                case other:
-                    raise _BrokenLinkError(f"it sent {other} where that has no place")
+        while isinstance(read := await call.read(), draft_pb2.DraftResponse):
+            for response in (read, *read.further):
+                self._hear(response, runs)
         raise _BrokenLinkError("it ended the stream")
+
+    def _hear(self, response: draft_pb2.DraftResponse, runs: RunCount) -> None:
+        match response.WhichOneof("message"):
+            case "predict":
+                self._take(response.predict, runs)
+            case "released":
+                self.predictor.released(response.released.sequence_id, _release_reason(response.released))
+            case other:
+                raise _BrokenLinkError(f"it sent {other} where that has no place")
 
     def _take(self, message: draft_pb2.Predict, runs: RunCount) -> None:
         if message.token_ids or not message.alternates:

@@ -55,11 +55,18 @@ class GarbageDraft:
         self, requests: AsyncIterator[DraftRequest], context: aio.ServicerContext[DraftRequest, Garbage]
     ) -> AsyncIterator[Garbage]:
         self.num_links += 1
-        async for message in self._behaviour(requests):
+        async for message in self._behaviour(_each(requests)):
             self.num_sent += 1
             if isinstance(message, grpc.StatusCode):
                 await context.abort(message, "garbage")
             yield message
+
+
+async def _each(requests: AsyncIterator[DraftRequest]) -> AsyncIterator[DraftRequest]:
+    async for request in requests:
+        yield request
+        for further in request.further:
+            yield further
 
 
 def replying(reply: Reply) -> Behaviour:

@@ -2,6 +2,7 @@
 
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -83,6 +84,7 @@ class Link:
         self._channel = grpc.insecure_channel(draft.address, [("grpc.use_local_subchannel_pool", 1)])
         self._requests: queue.Queue[draft_pb2.DraftRequest | None] = queue.Queue()
         self._call = DraftServiceStub(self._channel).Draft(iter(self._requests.get, None), timeout=60)
+        self._heard: deque[draft_pb2.DraftResponse] = deque()
         self.epochs: dict[int, int] = {}
         self._next_probe = 1000
         if hello:
@@ -108,7 +110,10 @@ class Link:
         self.window(window, sequence_id)
 
     def next(self) -> draft_pb2.DraftResponse:
-        return next(self._call)
+        if not self._heard:
+            response = next(self._call)
+            self._heard.extend([response, *response.further])
+        return self._heard.popleft()
 
     def predictions(self, count: int, *, position: int, sequence_id: int = 1) -> list[int]:
         """The next `count` tokens from `position` on; there may be no other message, and no further token, yet."""
@@ -145,7 +150,7 @@ class Link:
     def half_close(self) -> list[draft_pb2.DraftResponse]:
         """Say no more, and read on to the end."""
         self._requests.put(None)
-        return [*self._call]
+        return [*self._heard, *(each for response in self._call for each in (response, *response.further))]
 
     def close(self) -> None:
         self._requests.put(None)

@@ -111,6 +111,17 @@ def test_what_a_commit_wants_comes_in_one_run_and_nothing_more_behind_the_next(
     assert len(link.predictions(2, position=len(PROMPT) + 6)) == 2, "a window takes the place of what was wanted"
 
 
+def test_what_comes_in_one_message_is_as_if_each_had_come_by_itself(link: Link, target: RunningTarget) -> None:
+    expected = generate(target, PROMPT, 3, GREEDY)
+    ids = [1, 2, 3]
+    opens = [{"open": {"sequence_id": each, "prompt_tokens": len(PROMPT), "sampling": GREEDY}} for each in ids]
+    commits = [{"commit": {"sequence_id": each, "token_ids": PROMPT, "wanted": 3}} for each in ids]
+    link.send(**opens[0], further=[*opens[1:], *commits, {"close": {"sequence_id": 9}}])
+    runs = [link.next().predict for _ in ids]
+    assert sorted((run.sequence_id, [*run.token_ids]) for run in runs) == [(each, expected) for each in ids]
+    link.assert_silent()
+
+
 def test_a_window_of_nothing_pauses(link: Link) -> None:
     link.begin(PROMPT, 0)
     link.assert_silent()

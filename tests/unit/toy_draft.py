@@ -103,7 +103,7 @@ def toy_tokens(prompt: Iterable[int], count: int) -> list[int]:
 async def told(link: DraftLink) -> list[Prediction | Release]:
     """What the link has to say by now."""
     link._loop.call_soon(link.hang_up)
-    return [message async for message in link.messages()]
+    return [message async for batch in link.batches() for message in batch]
 
 
 async def predicted(link: DraftLink) -> dict[int, list[int]]:

@@ -59,6 +59,7 @@ class DraftRequest(_message.Message):
     COMMIT_FIELD_NUMBER: _builtins.int
     WINDOW_FIELD_NUMBER: _builtins.int
     CLOSE_FIELD_NUMBER: _builtins.int
+    FURTHER_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___TargetHello:
         """The first message of the stream."""
@@ -79,6 +80,12 @@ class DraftRequest(_message.Message):
     def close(self) -> Global___Close:
         """A sequence ends."""
 
+    @_builtins.property
+    def further(self) -> _containers.RepeatedCompositeFieldContainer[Global___DraftRequest]:
+        """More messages in their order, each as if it had come by itself; they have no further ones. A draft that is told of
+        several sequences at once can compute them at once.
+        """
+
     def __init__(
         self,
         *,
@@ -87,10 +94,11 @@ class DraftRequest(_message.Message):
         commit: Global___Commit | None = ...,
         window: Global___Window | None = ...,
         close: Global___Close | None = ...,
+        further: _abc.Iterable[Global___DraftRequest] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["close", b"close", "commit", b"commit", "hello", b"hello", "message", b"message", "open", b"open", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["close", b"close", "commit", b"commit", "hello", b"hello", "message", b"message", "open", b"open", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["close", b"close", "commit", b"commit", "further", b"further", "hello", b"hello", "message", b"message", "open", b"open", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "open", "commit", "window", "close"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
@@ -107,6 +115,7 @@ class DraftResponse(_message.Message):
     HELLO_FIELD_NUMBER: _builtins.int
     PREDICT_FIELD_NUMBER: _builtins.int
     RELEASED_FIELD_NUMBER: _builtins.int
+    FURTHER_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___DraftHello:
         """The first message of the stream."""
@@ -119,16 +128,21 @@ class DraftResponse(_message.Message):
     def released(self) -> Global___Released:
         """A sequence that the draft no longer follows."""
 
+    @_builtins.property
+    def further(self) -> _containers.RepeatedCompositeFieldContainer[Global___DraftResponse]:
+        """More messages in their order, each as if it had come by itself; they have no further ones."""
+
     def __init__(
         self,
         *,
         hello: Global___DraftHello | None = ...,
         predict: Global___Predict | None = ...,
         released: Global___Released | None = ...,
+        further: _abc.Iterable[Global___DraftResponse] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["hello", b"hello", "message", b"message", "predict", b"predict", "released", b"released"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["hello", b"hello", "message", b"message", "predict", b"predict", "released", b"released"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["further", b"further", "hello", b"hello", "message", b"message", "predict", b"predict", "released", b"released"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "predict", "released"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
