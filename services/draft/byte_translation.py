@@ -11,7 +11,6 @@ from services.draft.translation import OwnCommit, Run, appended
 from services.draft.vocabulary_map import VocabularyMap
 
 _NUM_RESPELLED = 4  # own tokens in front of new text that it may change
-_CONTEXT = 32  # characters in front that are looked at when text is spelled
 
 
 class ByteTranslation:
@@ -24,7 +23,7 @@ class ByteTranslation:
 
     def __init__(self, vocabulary: VocabularyMap, *, is_sampled: bool) -> None:
         """A draw is at its place in the noise only if all before it are known: sampled ones are made one by one."""
-        self._vocabulary = vocabulary
+        self.vocabulary = vocabulary
         self._is_sampled = is_sampled
         self._committed: list[int] = []  # the target's tokens
         self._text = ""  # that they are
@@ -40,17 +39,19 @@ class ByteTranslation:
     def commit(self, tokens: Tokens[int], num_committed: int, position: int, token_ids: Tokens[int]) -> OwnCommit:
         """The chain is kept where it spells the new text, in whatever tokens; else what it spells of it is."""
         new = appended(self._committed, position, token_ids)
-        ends, chain = self._own_ends_with(tokens[num_committed:]), self._chain_text(tokens[num_committed:])
-        predicted = self._text[: self._own_ends[-1]] + chain
+        chain = [self.vocabulary.own.text(token_id) for token_id in tokens[num_committed:]]
+        predicted = self._text[: self._own_ends[-1]] + "".join(chain)
+        self._own_ends[-1:] = accumulate(map(len, chain), initial=self._own_ends[-1])
         self._replace(position, token_ids)
-        end = bisect_right(ends, len(self._text)) - 1  # our own tokens within the text
-        if new is None or not predicted.startswith(self._text) or self._is_refused(tokens[end : end + 1], ends[end]):
-            agreed = _common_length(predicted, self._text, min(len(predicted), self._ends[position]))
+        end = bisect_right(self._own_ends, len(self._text)) - 1  # our own tokens within the text
+        if new is None or not predicted.startswith(self._text) or self._is_refused(tokens[end : end + 1], end):
             self._told.clear()
-            return self._respell(tokens, num_committed, ends, agreed)
+            agreed = _common_length(predicted, self._text, min(len(predicted), self._ends[position]))
+            return self._respell(tokens, num_committed, agreed)
         is_told = self._told[: len(new)] == [*new]
         self._told = self._told[len(new) :] if is_told else []
-        self._own_ends, self._taken_back = ends[: end + 1], None
+        self._taken_back = None
+        del self._own_ends[end + 1 :]
         return OwnCommit(num_committed, tokens[num_committed:end], keeps_epoch=is_told)
 
     def own_length(self, num_tokens: int) -> int | None:
@@ -61,7 +62,7 @@ class ByteTranslation:
         """Where the target sees what comes behind the chain, as far as one can tell yet."""
         if not chain and self._taken_back is not None:
             return bisect_right(self._ends, self._own_ends[-1]) - 1
-        return len(self._committed) + len(self._vocabulary.target.spell(*self._ahead(chain)))
+        return len(self._committed) + len(self.vocabulary.target.spell(*self._ahead(chain)))
 
     def num_told(self, chain: Tokens[int]) -> int:  # noqa: ARG002
         """Tokens that were told."""
@@ -72,7 +73,7 @@ class ByteTranslation:
 
         The last of them may be the beginning of others: where more text makes others of what was told, it is told anew.
         """
-        pieces = self._vocabulary.target.spell_whole(*self._ahead(chain))
+        pieces = self.vocabulary.target.spell_whole(*self._ahead(chain))
         token_ids = [piece.token_id for piece in pieces[:window]]
         num_agreed = min(len(self._told), len(token_ids))
         is_revised = self._told[:num_agreed] != token_ids[:num_agreed]
@@ -84,51 +85,45 @@ class ByteTranslation:
         """In the place of a token that was taken back, that one or those that go on from it."""
         if chain or self._taken_back is None:
             return None
-        is_allowed = np.zeros(-(-self._vocabulary.own_size // 32) * 32, dtype=np.uint8)
-        is_allowed[[self._taken_back, *self._vocabulary.longer_ids(self._text[self._own_ends[-1] :])]] = 1
+        is_allowed = np.zeros(-(-self.vocabulary.own_size // 32) * 32, dtype=np.uint8)
+        is_allowed[[self._taken_back, *self.vocabulary.longer_ids(self._text[self._own_ends[-1] :])]] = 1
         return np.packbits(is_allowed, bitorder="little").view("<u4").reshape(1, -1)
 
     def _replace(self, position: int, token_ids: Tokens[int]) -> None:
-        texts = [self._vocabulary.target.text(token_id) for token_id in token_ids]
+        texts = [self.vocabulary.target.text(token_id) for token_id in token_ids]
         start = self._ends[position]
         self._committed[position:] = token_ids
         self._text = self._text[:start] + "".join(texts)
         self._ends[position:] = accumulate(map(len, texts), initial=start)
 
-    def _is_refused(self, next_ids: Tokens[int], start: int) -> bool:
-        """Whether the committed text ends inside of a token that the target has too and could have drawn at `start`."""
+    def _is_refused(self, next_ids: Tokens[int], end: int) -> bool:
+        """Whether the committed text ends inside of a token that the target has too and could have drawn there."""
+        start = self._own_ends[end]
         is_inside = bool(next_ids) and start < len(self._text)
-        return is_inside and self._vocabulary.has_partner(next_ids[0]) and _contains(self._ends, start)
+        return is_inside and self.vocabulary.has_partner(next_ids[0]) and _contains(self._ends, start)
 
-    def _respell(self, tokens: Tokens[int], num_committed: int, ends: list[int], agreed: int) -> OwnCommit:
+    def _respell(self, tokens: Tokens[int], num_committed: int, agreed: int) -> OwnCommit:
         """Keep our own tokens as far as text agrees, and spell the rest.
 
         The last token is taken back where longer ones begin as it does that the target does not have: it may be in the
         middle of one of them (token healing).
         """
-        kept = bisect_right(ends, agreed) - 1
-        start = max(0, kept - _NUM_RESPELLED)
-        text, before = self._text[ends[start] :], self._text[max(0, ends[start] - _CONTEXT) : ends[start]]
-        pieces = self._vocabulary.own.spell(text, before)
+        start = max(0, bisect_right(self._own_ends, agreed) - 1 - _NUM_RESPELLED)
+        before, text = self._text[: self._own_ends[start]], self._text[self._own_ends[start] :]
+        pieces = self.vocabulary.own.spell(text, before)
         self._taken_back = None
-        if start + len(pieces) > 1 and pieces and self._vocabulary.longer_ids(text[-pieces[-1].num_bytes :]):
+        if pieces and start + len(pieces) > 1 and self.vocabulary.longer_ids(text[-pieces[-1].num_bytes :]).size:
             self._taken_back = pieces.pop().token_id
-        self._own_ends = [*ends[:start], *accumulate((piece.num_bytes for piece in pieces), initial=ends[start])]
+        lengths = (piece.num_bytes for piece in pieces)
+        self._own_ends[start:] = accumulate(lengths, initial=self._own_ends[start])
         position = min(start, num_committed)
         own_ids = [*tokens[position:start], *(piece.token_id for piece in pieces)]
         return OwnCommit(position, own_ids, keeps_chain=False, keeps_epoch=False)
 
-    def _chain_text(self, chain: Tokens[int]) -> str:
-        return "".join(map(self._vocabulary.own.text, chain))
-
-    def _own_ends_with(self, chain: Tokens[int]) -> list[int]:
-        lengths = (len(self._vocabulary.own.text(token_id)) for token_id in chain)
-        return [*self._own_ends[:-1], *accumulate(lengths, initial=self._own_ends[-1])]
-
     def _ahead(self, chain: Tokens[int]) -> tuple[str, str]:
-        """The text that the chain has beyond the committed one, and some of that in front of it."""
-        text = self._text[: self._own_ends[-1]] + self._chain_text(chain)
-        return text[len(self._text) :], self._text[-_CONTEXT:]
+        """The text that the chain has beyond the committed one, and that."""
+        text = "".join(map(self.vocabulary.own.text, chain))
+        return text[len(self._text) - self._own_ends[-1] :], self._text
 
 
 def _contains(ends: list[int], end: int) -> bool:

@@ -25,9 +25,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--translate",
-        type=Way,
-        choices=[*Way],
-        default=Way.AUTO,
+        choices=[way.value for way in Way],
+        default=Way.AUTO.value,
         help="how to predict for such a target: by the tokens that both have (intersection), by any of the draft's and "
         "what their bytes are in the target's (bytes), or as suits the two (auto, the default)",
     )
@@ -43,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
             server_config(arguments),
             name=arguments.name,
             target_tokenizers=arguments.target_tokenizers,
-            translate=arguments.translate,
+            translate=Way(arguments.translate),
         )
 
     return run_service("draft", make)

@@ -56,7 +56,6 @@ class DraftedSequence:
         self._min_tokens = min_tokens
         self._masked_ids = masked_ids
         self._sampling: SamplingState | None = None
-        self._vocabulary = vocabulary
         self._translation = None if vocabulary is None else _translation(vocabulary, sampling)
         self._grammar = None if grammar is None or vocabulary else grammar.begin(stop_ids=masked_ids)
         if vocabulary:
@@ -104,10 +103,10 @@ class DraftedSequence:
         if self._sampling is None:
             self._sampling = self._new_sampling()
             self._sampling.commit(self.tokens[self._num_own_prompt : self.num_committed])
-        if self._translation is not None and self._vocabulary is not None:
-            chain = self.chain
+        if self._translation is not None:
+            chain = self.chain  # which the draw adds to the position, and which the target may have in fewer tokens
             position = max(0, self._translation.target_position(chain) - len(chain))
-            self._sampling.translate(self._vocabulary.noise_ids, position)
+            self._sampling.translate(self._translation.vocabulary.noise_ids, position)
         return self._sampling
 
     def commit(self, position: int, token_ids: Tokens[int]) -> None:
@@ -157,7 +156,7 @@ class DraftedSequence:
 
     def has_tokens(self, target_ids: Tokens[int], vocab_size: int) -> bool:
         """Whether the target can have such tokens, where a draft with its vocabulary has so many."""
-        size = vocab_size if self._vocabulary is None else self._vocabulary.target_size
+        size = vocab_size if self._translation is None else self._translation.vocabulary.target_size
         return all(token_id < size for token_id in target_ids)
 
     def next_run(self) -> Run:

@@ -41,15 +41,25 @@ class Speller:
         pieces: list[Piece] = []
         start = done = 0
         while start < len(data):
-            ends = range(min(len(data), start + self._longest), start, -1)
-            end = next((end for end in ends if (data[start:end], False) in self.ids), None)
-            if end is not None:
-                pieces.append(Piece(self.ids[data[start:end], False], end - done))
+            token_id, end = self._longest_at(data, start)
+            if token_id is not None:
+                pieces.append(Piece(token_id, end - done))
                 done = end
-            start = end or start + 1
+            start = end
         if pieces:
             pieces[-1] = Piece(pieces[-1].token_id, pieces[-1].num_bytes + len(data) - done)
         return pieces
+
+    def first(self, data: bytes) -> int | None:
+        """The longest token that bytes begin with."""
+        return self._longest_at(data, 0)[0]
+
+    def _longest_at(self, data: bytes, start: int) -> tuple[int | None, int]:
+        """The longest token at a place, and its end; None and that of the next byte where there is none."""
+        for end in range(min(len(data), start + self._longest), start, -1):
+            if (token_id := self.ids.get((data[start:end], False))) is not None:
+                return token_id, end
+        return None, start + 1
 
     def _encode(self, data: bytes) -> list[int]:
         token_ids: list[int] = []

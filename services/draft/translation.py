@@ -7,6 +7,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from services.draft.vocabulary_map import VocabularyMap
+
 
 @dataclass(frozen=True, slots=True)
 class OwnCommit:
@@ -32,6 +34,8 @@ class Translation(Protocol):
 
     A `chain` is the draft's own tokens behind the committed ones.
     """
+
+    vocabulary: VocabularyMap
 
     def draws_singly(self, chain: Tokens[int]) -> bool:
         """Whether no more than one token can be drawn behind the chain at a time."""

@@ -1,9 +1,10 @@
 """VocabularyMap: the way between a target's tokens and the draft's, where they are not the same."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from services.draft.speller import Speller
 from services.draft.wording import Wording
@@ -11,6 +12,7 @@ from services.engine.native import NoiseIds
 from services.engine.tokenizer import Tokenizer
 
 _NO_PARTNER = -1
+_BEYOND = chr(256)  # every byte
 
 
 class VocabularyMap:
@@ -41,11 +43,13 @@ class VocabularyMap:
         marks = {own_id: chr(256 + index) for index, own_id in enumerate(self._shared_special_ids())}
         self.own = Wording(self._own, marks)
         self.target = Wording(self._target, {self.to_target(own_id): mark for own_id, mark in marks.items()})
-        self._unmatched = sorted(
+        unmatched = sorted(
             (data.decode("latin-1"), own_id)
             for (data, is_special), own_id in self._own.ids.items()
             if not is_special and not self.has_partner(own_id)
         )
+        self._unmatched = [text for text, _ in unmatched]
+        self._unmatched_ids = np.array([own_id for _, own_id in unmatched], dtype=np.int32)
         self.noise_ids = NoiseIds(self._first_ids() if self.through_bytes else self._partners)
 
     @property
@@ -75,19 +79,14 @@ class VocabularyMap:
         """A target's token in the draft's: its partner, or as few tokens of its bytes as the longest ones make."""
         if target_id not in self._spellings:
             own_id, (data, _) = self._own.ids.get(self._key(target_id)), self._key(target_id)
-            pieces = self._own.split(data) if own_id is None else []
-            self._spellings[target_id] = tuple(piece.token_id for piece in pieces) if own_id is None else (own_id,)
+            own_ids = (piece.token_id for piece in self._own.split(data)) if own_id is None else (own_id,)
+            self._spellings[target_id] = tuple(own_ids)
         return self._spellings[target_id]
 
-    def longer_ids(self, text: str) -> list[int]:
+    def longer_ids(self, text: str) -> NDArray[np.int32]:
         """Our own tokens without a partner of which a text, as `Wording` has it, is only the beginning."""
-        own_ids: list[int] = []
-        for index in range(bisect_right(self._unmatched, text, key=lambda entry: entry[0]), len(self._unmatched)):
-            longer, own_id = self._unmatched[index]
-            if not longer.startswith(text):
-                break
-            own_ids.append(own_id)
-        return own_ids
+        first, end = bisect_right(self._unmatched, text), bisect_left(self._unmatched, text + _BEYOND)
+        return self._unmatched_ids[first:end]
 
     def _key(self, target_id: int) -> tuple[bytes, bool]:
         return self._target.tokenizer.token_bytes(target_id), self._target.tokenizer.is_special(target_id)
@@ -95,10 +94,10 @@ class VocabularyMap:
     def _shared_special_ids(self) -> list[int]:
         return [own_id for (_, is_special), own_id in self._own.ids.items() if is_special and self.has_partner(own_id)]
 
-    def _first_ids(self) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+    def _first_ids(self) -> NDArray[np.int32]:
         """For each token of ours, its partner or else the target's token that its bytes begin with."""
         first_ids = self._partners.copy()
-        for text, own_id in self._unmatched:
-            if pieces := self._target.split(text.encode("latin-1")):
-                first_ids[own_id] = pieces[0].token_id
+        for text, own_id in zip(self._unmatched, self._unmatched_ids, strict=True):
+            if (first_id := self._target.first(text.encode("latin-1"))) is not None:
+                first_ids[own_id] = first_id
         return first_ids

@@ -5,8 +5,15 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable
+import sysconfig
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import tokenizers
+
+if TYPE_CHECKING:
+    import torch
 
 ROOT = Path(__file__).parents[2]
 MATRIX = ROOT / ".matrix"
@@ -15,6 +22,7 @@ DEMO_DRAFT = ROOT / "models" / "demo" / "draft"
 _RECIPES = (ROOT / "tests" / "checkpoints.py", Path(__file__))
 _BLUR = 0.01
 _FEW_WORDS = 60
+_FOREIGN_SIZE = 2048  # tokens
 
 
 @functools.cache
@@ -118,6 +126,76 @@ def padded_draft_folder(num_padded: int) -> Path:
         edit_weights(path, edit)
 
     return _written(f"demo-padded-{num_padded}-draft", write)
+
+
+@functools.cache
+def foreign_draft_folder() -> Path:
+    """A draft whose words take the space behind them, not before, so that it has few of the demo target's tokens.
+
+    Its model is a table of what follows each token in the standard library.
+    """
+
+    def write(path: Path) -> None:
+        import torch
+        from safetensors.torch import save_file
+
+        texts = [file.read_text() for file in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))]
+        tokenizer = _foreign_tokenizer(texts)
+        counts = torch.full((_FOREIGN_SIZE, _FOREIGN_SIZE), 0.001)  # of [token, next token]
+        for text in texts:
+            ids = torch.tensor(tokenizer.encode(text).ids)
+            counts.index_put_((ids[:-1], ids[1:]), torch.ones(len(ids) - 1), accumulate=True)
+        shutil.copytree(DEMO_DRAFT, path)
+        tokenizer.save(str(path / "tokenizer.json"))
+        shape = {"hidden_size": _FOREIGN_SIZE, "vocab_size": _FOREIGN_SIZE, "intermediate_size": 64, "head_dim": 64}
+        heads = {"num_hidden_layers": 1, "num_attention_heads": 1, "num_key_value_heads": 1}
+        _edit_json(path / "config.json", **shape, **heads, tie_word_embeddings=False)
+        norm = (1 / _FOREIGN_SIZE + 1e-5) ** 0.5  # of a row of the embedding
+        save_file(
+            {
+                **_idle_layer(_FOREIGN_SIZE),
+                "model.embed_tokens.weight": torch.eye(_FOREIGN_SIZE).bfloat16(),
+                "model.norm.weight": torch.ones(_FOREIGN_SIZE).bfloat16(),
+                "lm_head.weight": (counts / counts.sum(1, keepdim=True)).log().mul(norm).T.contiguous().bfloat16(),
+            },
+            path / "model.safetensors",
+            metadata={"format": "pt"},
+        )
+
+    return _written("demo-foreign-draft", write)
+
+
+def _foreign_tokenizer(texts: Iterable[str]) -> tokenizers.Tokenizer:
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE())
+    words = tokenizers.Regex(r"[\p{L}_]+ ?|\p{N} ?|[^\s\p{L}\p{N}_]+ ?|[\r\n]+ *|[ \t]+")
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Sequence(
+        [
+            tokenizers.pre_tokenizers.Split(words, "isolated"),
+            tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = tokenizers.decoders.ByteLevel()
+    trainer = tokenizers.trainers.BpeTrainer(
+        vocab_size=_FOREIGN_SIZE,
+        special_tokens=["<|endoftext|>"],
+        initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def _idle_layer(hidden: int) -> "dict[str, torch.Tensor]":
+    """A layer that adds nothing, with one head of 64 and as wide a feed-forward part."""
+    import torch
+
+    inner = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj")
+    weights = {
+        **{name: torch.zeros(64, hidden) for name in inner},
+        **{name: torch.zeros(hidden, 64) for name in ("self_attn.o_proj", "mlp.down_proj")},
+        **{name: torch.ones(hidden) for name in ("input_layernorm", "post_attention_layernorm")},
+    }
+    return {f"model.layers.0.{name}.weight": weight.bfloat16() for name, weight in weights.items()}
 
 
 def _edit_json(path: Path, **fields: object) -> None:

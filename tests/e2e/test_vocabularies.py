@@ -1,6 +1,10 @@
 """A draft whose vocabulary is another one than the target's: it guesses the same draws, and changes no byte."""
 
+import logging
+import re
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +12,7 @@ import pytest
 
 from outrider import Client, VocabularyMatch
 from services.draft.drafted_sequence import DraftedSequence
-from services.draft.vocabularies import Vocabularies
+from services.draft.vocabularies import Vocabularies, Way
 from services.draft.vocabulary_map import VocabularyMap
 from services.engine.config import EngineConfig
 from services.engine.loaded_model import LoadedModel
@@ -17,7 +21,13 @@ from services.engine.request import SamplingParams
 from services.engine.run_ahead import RunAhead, Stretch
 from services.engine.tokenizer import Tokenizer
 from tests.e2e.draft_rig import GREEDY, PROMPT, SAMPLED, Options, assert_counts, assert_same
-from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET, padded_draft_folder, reworded_draft_folder
+from tests.e2e.models import (
+    DEMO_DRAFT,
+    DEMO_TARGET,
+    foreign_draft_folder,
+    padded_draft_folder,
+    reworded_draft_folder,
+)
 from tests.rpc.draft_link import RunningDraft
 from tests.server import RunningTarget, target_server
 
@@ -114,18 +124,31 @@ def test_a_draft_that_lacks_some_tokens_still_guesses_most_draws(plain: OfflineD
     assert np.mean(agreed) > 0.6
 
 
-@pytest.fixture(scope="module", params=["dropped", "padded"])
-def drafted(request: pytest.FixtureRequest) -> Iterator[tuple[RunningTarget, VocabularyMatch]]:
-    """The demo target with a draft of another vocabulary, or of a padded one."""
-    is_other = request.param == "dropped"
-    folder = reworded_draft_folder() if is_other else padded_draft_folder(64)
-    draft = RunningDraft(folder, target_tokenizers=[DEMO_TARGET] if is_other else [])
+@contextmanager
+def drafted_target(folder: Path, way: Way = Way.AUTO) -> Iterator[RunningTarget]:
+    """The demo target with a draft that knows its vocabulary."""
+    draft = RunningDraft(folder, target_tokenizers=[DEMO_TARGET], translate=way)
     with target_server(DEMO_TARGET, kv_blocks=64, drafts=[draft.address], lookup=False) as running:
         running.wait_for_draft()
-        yield running, VocabularyMatch.TRANSLATED if is_other else VocabularyMatch.SAME
+        yield running
         running.assert_all_free()
     draft.assert_all_free()
     draft.close()
+
+
+DRAFTS = {
+    "dropped": (reworded_draft_folder, VocabularyMatch.TRANSLATED),
+    "padded": (partial(padded_draft_folder, 64), VocabularyMatch.SAME),
+    "foreign": (foreign_draft_folder, VocabularyMatch.BYTES),
+}
+
+
+@pytest.fixture(scope="module", params=DRAFTS)
+def drafted(request: pytest.FixtureRequest) -> Iterator[tuple[RunningTarget, VocabularyMatch]]:
+    """The demo target with a draft of another vocabulary, or of a padded one."""
+    folder, match = DRAFTS[request.param]
+    with drafted_target(folder()) as running:
+        yield running, match
 
 
 @pytest.mark.parametrize("options", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
@@ -140,6 +163,28 @@ def test_it_changes_no_byte_and_the_figures_tell_of_it(
     assert_counts(result)
     assert result.speculation.draft_vocabulary is match
     assert alone.speculation.draft_vocabulary is None
+
+
+def test_with_few_tokens_in_common_the_way_through_bytes_predicts_more(caplog: pytest.LogCaptureFixture):
+    """The same draft of the same target, of which only the way between them differs."""
+    caplog.set_level(logging.INFO)
+    lengths = {}
+    for way, match, told in [
+        (Way.INTERSECTION, VocabularyMatch.TRANSLATED, r"predicts \d+ of 8192 tokens,"),
+        (Way.BYTES, VocabularyMatch.BYTES, r"predicts through bytes, having \d+ of 8192 tokens,"),
+    ]:
+        figures = []
+        with drafted_target(foreign_draft_folder(), way) as target, Client(target.address, max_retries=0) as client:
+            for seed in range(6):
+                options = {**SAMPLED, "seed": seed, "max_tokens": 150}
+                alone = client.generate(PROMPT, **options, speculation="never")
+                result = client.generate(PROMPT, **options, speculation="always", num_predictions=4)
+                assert_same(result, alone)
+                assert result.speculation.draft_vocabulary is match
+                figures.append(result.speculation)
+        assert re.search(told, caplog.text)
+        lengths[way] = sum(each.accepted for each in figures) / sum(each.num_spec_steps for each in figures)
+    assert lengths[Way.BYTES] > 1.4 * lengths[Way.INTERSECTION] > 0
 
 
 def test_banned_strings_are_taken_back_beside_it(drafted: tuple[RunningTarget, VocabularyMatch]):

@@ -15,6 +15,7 @@ from outrider.v1 import draft_pb2
 from outrider.v1.draft_pb2_grpc import DraftServiceStub
 from services.draft.engine import DraftEngine
 from services.draft.server import DraftServer
+from services.draft.vocabularies import Way
 from services.engine.config import EngineConfig, resolve_isa
 from services.engine.native import NOISE_VERSION
 from services.rpc.draft_protocol import PROTOCOL_VERSION
@@ -36,9 +37,9 @@ OUT_OF_MEMORY = draft_pb2.RELEASE_REASON_OUT_OF_MEMORY
 class RunningDraft:
     """A draft service on a free port, with an event loop on a thread of its own."""
 
-    def __init__(self, model: Path, *, target_tokenizers: Sequence[Path] = ()) -> None:
+    def __init__(self, model: Path, *, target_tokenizers: Sequence[Path] = (), translate: Way = Way.AUTO) -> None:
         self._thread = LoopThread()
-        self.server: DraftServer = self._thread.call(self._make(model, target_tokenizers))
+        self.server: DraftServer = self._thread.call(self._make(model, target_tokenizers, translate))
         self.address: str = self._thread.call(self.server.start())
         self._thread.call(self.server.open())
 
@@ -69,12 +70,12 @@ class RunningDraft:
         self._thread.call(self.server.close())
         self._thread.close()
 
-    async def _make(self, model: Path, target_tokenizers: Sequence[Path]) -> DraftServer:
+    async def _make(self, model: Path, target_tokenizers: Sequence[Path], translate: Way) -> DraftServer:
         config = EngineConfig(
             model=model, isa=resolve_isa(), threads=1, kv_blocks=NUM_BLOCKS, max_sequences=MAX_SEQUENCES, max_rows=64
         )
         server = ServerConfig(listen="127.0.0.1:0", drain_seconds=0)
-        return DraftServer(config, server, target_tokenizers=target_tokenizers)
+        return DraftServer(config, server, target_tokenizers=target_tokenizers, translate=translate)
 
 
 class Link:
