@@ -4,8 +4,6 @@
 namespace outrider::cuda {
 namespace {
 
-constexpr int64_t kWarp = 32;
-
 int64_t strips_of(const WeightView& weight) {
     return (weight.out_features + kWarp - 1) / kWarp;
 }
