@@ -19,6 +19,7 @@ void register_device(py::module_& module) {
     py::class_<Device, std::shared_ptr<Device>>(module, "Device", py::is_final())
         .def_static("cpu", &make_cpu_device, py::arg("isa"), py::arg("threads"))
         .def_static("cuda", &make_cuda_device, py::arg("index"), py::arg("threads"))
+        .def("synchronize", &Device::synchronize, py::call_guard<py::gil_scoped_release>())
         .def_property_readonly("name", &Device::name)
         .def_property_readonly("threads", [](Device& device) { return device.pool().size(); });
 }

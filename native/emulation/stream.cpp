@@ -42,6 +42,8 @@ void Stream::fill(void* to, unsigned char byte, size_t bytes) {
     std::memset(to, byte, bytes);
 }
 
+void Stream::synchronize() {}
+
 std::vector<std::string> device_names() {
     return {"cuda-emulated"};
 }

@@ -16,8 +16,8 @@ namespace outrider {
 
 class RowSampler;
 
-/// Operations are enqueued in order and need not be finished when they return; only `download` is sure to
-/// wait for them. Every output row is computed by the same sequence of floating-point operations whatever the
+/// Operations are enqueued in order and need not be finished when they return; only `download` and
+/// `synchronize` are sure to wait for them. Every output row is computed by the same sequence of floating-point operations whatever the
 /// other rows are, however many there are, and however many threads run.
 class Device {
   public:
@@ -33,6 +33,7 @@ class Device {
     virtual void download(void* to, const void* from, size_t bytes) = 0;
     virtual void copy(void* to, const void* from, size_t bytes) = 0;  // both on this device
     virtual void fill(void* to, uint8_t byte, size_t bytes) = 0;
+    virtual void synchronize() = 0;
 
     virtual std::unique_ptr<PackedWeight> make_weight(WeightFormat format, int out_features,
                                                       int in_features) = 0;

@@ -48,6 +48,7 @@ class CpuDevice final : public Device {
     void download(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
     void copy(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
     void fill(void* to, uint8_t byte, size_t bytes) override { std::memset(to, byte, bytes); }
+    void synchronize() override {}
 
     std::unique_ptr<PackedWeight> make_weight(WeightFormat format, int out_features,
                                               int in_features) override {

@@ -35,6 +35,7 @@ class CudaDevice final : public Device {
     void download(void* to, const void* from, size_t bytes) override { stream_.download(to, from, bytes); }
     void copy(void* to, const void* from, size_t bytes) override { stream_.copy(to, from, bytes); }
     void fill(void* to, uint8_t byte, size_t bytes) override { stream_.fill(to, byte, bytes); }
+    void synchronize() override { stream_.synchronize(); }
 
     std::unique_ptr<PackedWeight> make_weight(WeightFormat format, int out_features,
                                               int in_features) override {

@@ -106,6 +106,7 @@ void Stream::fill(void* to, unsigned char byte, size_t bytes) {
 }
 
 void Stream::synchronize() {
+    select();
     require(cudaStreamSynchronize(handle_), "cudaStreamSynchronize", device_);
 }
 

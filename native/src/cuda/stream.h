@@ -30,6 +30,7 @@ class Stream {
     void download(void* to, const void* from, size_t bytes);
     void copy(void* to, const void* from, size_t bytes);  // both on the device
     void fill(void* to, unsigned char byte, size_t bytes);
+    void synchronize();
 
     /// Makes the device the calling thread's own, as every call of the CUDA runtime needs it.
     void select() const;
@@ -38,8 +39,6 @@ class Stream {
     CUstream_st* handle() const { return handle_; }
 
   private:
-    void synchronize();
-
     int device_;
     CUstream_st* handle_ = nullptr;
 };

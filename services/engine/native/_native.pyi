@@ -55,6 +55,9 @@ class Device:
         Raises DeviceError where there is no such GPU or this build has no CUDA, ValueError for threads < 1.
         """
 
+    def synchronize(self) -> None:
+        """Return once everything that was enqueued is done."""
+
     @property
     def name(self) -> str: ...
     @property
