@@ -5,7 +5,7 @@ import signal
 import sys
 from pathlib import Path
 
-from services.cli.service_pair import ModelPair, demo_models, running_pair
+from services.cli.service_pair import ModelPair, demo_models, options_of_draft, running_pair
 from services.cli.service_process import ServiceFailedError
 from services.cli.terminal import Terminal
 from services.engine.config import AUTO, CPU, WEIGHT_FORMATS
@@ -48,7 +48,7 @@ def run(arguments: argparse.Namespace) -> int:
             models,
             listen=arguments.listen,
             options=[*shared, "--device", arguments.device, *arguments.options],
-            draft_options=[*shared, "--device", draft_device, "--weights", arguments.draft_weights],
+            draft_options=[*shared, *options_of_draft(arguments.device, draft_device, arguments.draft_weights)],
         ) as pair:
             address = pair.target.address
             out.heading(f"outrider is up on {address}; Ctrl-C stops it. In another terminal:")

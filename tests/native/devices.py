@@ -21,9 +21,20 @@ DEVICES = [*isas(), *([EMULATION] if _is_built() else []), *([GPU] if cuda_devic
 def make_device(name: str, threads: int) -> Device:
     """A new device of one of the names in DEVICES."""
     if name == EMULATION:
-        emulated: Device = importlib.import_module(_EMULATION_MODULE).device(threads)
-        return emulated
+        return emulated_device(threads)
     return Device.cuda(0, threads) if name == GPU else Device.cpu(name, threads)
+
+
+def emulated_device(threads: int, memory: int = 0) -> Device:
+    """The CUDA device on the host, with so many MiB of memory, or plenty."""
+    device: Device = importlib.import_module(_EMULATION_MODULE).device(threads, memory)
+    return device
+
+
+def count_replays() -> int:
+    """Recorded passes that emulated devices have run again so far."""
+    count: int = importlib.import_module(_EMULATION_MODULE).count_replays()
+    return count
 
 
 def skip_unless_held(name: str, number_format: str) -> None:

@@ -17,7 +17,14 @@ def test_both_models_compute_on_the_named_device_unless_the_draft_has_its_own():
     apart = replace(PAIR, device="cuda:0", draft_device="cuda:1")
     assert apart.service_options() == ["--device", "cuda:0", "--weights", "int8", "--kv", "bf16"]
     assert apart.service_options(of_draft=True) == ["--device", "cuda:1", "--weights", "int4", "--kv", "bf16"]
-    assert replace(apart, draft_device=None).service_options(of_draft=True)[:2] == ["--device", "cuda:0"]
+
+
+def test_a_draft_on_the_targets_gpu_leaves_it_most_of_the_memory():
+    shared = replace(PAIR, device="cuda:0")
+    assert "--gpu-memory-fraction" not in shared.service_options()
+    assert shared.service_options(of_draft=True)[:2] == ["--device", "cuda:0"]
+    assert "--gpu-memory-fraction" in shared.service_options(of_draft=True)
+    assert "--gpu-memory-fraction" not in PAIR.service_options(of_draft=True)
 
 
 def test_each_model_has_its_own_format():

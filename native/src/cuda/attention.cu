@@ -23,6 +23,9 @@ struct AttentionValue {
         const int64_t dim = index % head_dim;
         const int64_t head = index / head_dim % op.num_heads;
         const int64_t row = index / head_dim / op.num_heads;
+        if (op.places.positions[row] == kInactive) {
+            return;
+        }
         const float value = attend(row, head, dim);
         store(op.out.data, op.out.format, row * op.out.stride + head * head_dim + dim, value);
     }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cuda/attention.h"
+#include "cuda/cuda_pass_recorder.h"
 #include "cuda/cuda_weight.h"
 #include "cuda/elementwise.h"
 #include "cuda/embed.h"
@@ -29,6 +30,7 @@ class CudaDevice final : public Device {
     std::string name() const override { return stream_.device_name(); }
     ThreadPool& pool() override { return pool_; }
 
+    std::optional<DeviceMemory> memory() const override { return stream_.memory(); }
     void* allocate(size_t bytes) override { return stream_.allocate(bytes); }
     void release(void* memory) noexcept override { stream_.release(memory); }
     void upload(void* to, const void* from, size_t bytes) override { stream_.upload(to, from, bytes); }
@@ -50,6 +52,10 @@ class CudaDevice final : public Device {
     }
 
     int max_head_dim() const override { return std::numeric_limits<int>::max(); }
+
+    std::unique_ptr<PassRecorder> make_pass_recorder() override {
+        return std::make_unique<CudaPassRecorder>(stream_);
+    }
 
     std::unique_ptr<RowSampler> make_row_sampler() override {
         return std::make_unique<CudaRowSampler>(stream_);

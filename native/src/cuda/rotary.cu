@@ -82,6 +82,9 @@ struct RotateAndStoreValue {
         }
         values[dim] = value;
         const int64_t position = op.places.positions[row];
+        if (position == kInactive) {
+            return;
+        }
         const int64_t kv_head = (head - op.num_heads) % op.cache.num_kv_heads;
         const KvBlock block = find_block(op.cache, table_of(op.places, row)[position / kBlockSize], kv_head);
         const bool is_key = head < op.num_heads + op.cache.num_kv_heads;

@@ -4,7 +4,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from services.cli.service_pair import ModelPair, Placement
+from services.cli.service_pair import ModelPair, Placement, options_of_draft
 from services.engine.config import CPU, ConfigError, EngineConfig, resolve_isa, resolve_threads
 
 PLACEMENTS = {"shared": Placement.shared, "apart": Placement.apart}
@@ -71,8 +71,10 @@ class Setting:
     def service_options(self, *, of_draft: bool = False) -> list[str]:
         """Options of a service's command."""
         threads = [] if self.threads is None else ["--threads", str(self.threads)]
-        weights = self.draft_weights if of_draft else self.weights
-        return ["--device", self.device_of(of_draft), "--weights", weights, "--kv", self.kv, *threads]
+        own = ["--device", self.device, "--weights", self.weights]
+        if of_draft:
+            own = options_of_draft(self.device, self.device_of(draft=True), self.draft_weights)
+        return [*own, "--kv", self.kv, *threads]
 
     def device_of(self, draft: bool) -> str:
         """Where a model computes."""
