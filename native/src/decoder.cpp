@@ -127,6 +127,7 @@ void Decoder::attend(int index) {
     op.softcap = config_.attention_softcap;
     op.cache = cache_.layer(index);
     op.out = workspace_.attended.view();
+    op.scratch = workspace_.scratch.data();
     device_->attention(op);
     multiply(op.out, *layer.output, nullptr, workspace_.delta.data());
 }

@@ -48,6 +48,8 @@ bool Workspace::reserve(const std::shared_ptr<Device>& device, const DecoderConf
     moved |= delta.reserve(device, count * config.hidden_size);
     moved |= qkv.reserve(device, count * config.qkv_size());
     moved |= gate_up.reserve(device, count * 2 * config.intermediate_size);
+    moved |= scratch.reserve(
+        device, device->attention_scratch(shape.rows, shape.blocks, config.num_heads, config.head_dim));
     for (size_t table = 0; table < angles.size(); ++table) {
         moved |= angles[table].reserve(device, count * 2 * config.rotary_tables[table].frequencies.size());
     }

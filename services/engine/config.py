@@ -15,7 +15,7 @@ logger = logging.getLogger(__name__)
 WEIGHT_FORMATS = ("bf16", "f32", "int8", "int4")
 AUTO = "auto"
 KV_FORMATS = ("bf16", "f32", "int8")
-CUDA_FORMATS = ("bf16", "f32")  # of weights, keys and values on a GPU
+CUDA_FORMATS = ("bf16", "f32")  # of weights on a GPU
 ISA_VARIABLE = "OUTRIDER_ISA"
 WEIGHTS_CACHE_VARIABLE = "OUTRIDER_WEIGHTS_CACHE"
 CPU = "cpu"
@@ -53,7 +53,7 @@ class EngineConfig:
         _check_device(self.device)
         on_cpu = self.device == CPU
         _check_choice("weights", self.weights, (*(WEIGHT_FORMATS if on_cpu else CUDA_FORMATS), AUTO))
-        _check_choice("kv", self.kv, KV_FORMATS if on_cpu else CUDA_FORMATS)
+        _check_choice("kv", self.kv, KV_FORMATS)
         if self.weights_cache is not None and not on_cpu:
             raise ConfigError(f"weights_cache is {self.weights_cache}; it must not be set with device {self.device}")
         for name in _COUNTS:

@@ -24,6 +24,5 @@ def weight_format(request: pytest.FixtureRequest, device_name: str) -> str:
 
 
 @pytest.fixture(params=KV_FORMATS)
-def kv_format(request: pytest.FixtureRequest, device_name: str) -> str:
-    skip_unless_held(device_name, request.param)
+def kv_format(request: pytest.FixtureRequest) -> str:
     return str(request.param)

@@ -8,7 +8,6 @@ from services.engine.native import (
     Decoder,
     Device,
     DeviceError,
-    KvLayer,
     Logits,
     PackedWeight,
     cuda_devices,
@@ -46,8 +45,6 @@ def test_formats_with_scales_are_refused():
     for weight_format in ("int8", "int4"):
         with pytest.raises(ValueError, match='weights: a CUDA device holds them as "bf16" or "f32" only'):
             PackedWeight(device, weight_format, 4, 4)
-    with pytest.raises(ValueError, match='kv: a CUDA device holds it as "bf16" or "f32" only'):
-        KvLayer(device, "int8", num_blocks=1, num_kv_heads=1, head_dim=8)
 
 
 @needs_gpu

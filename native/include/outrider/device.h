@@ -52,6 +52,10 @@ class Device {
 
     virtual int max_head_dim() const = 0;
 
+    /// Values that attention over so many rows and columns of block tables needs beside its output; as many
+    /// or more for more of either.
+    virtual size_t attention_scratch(int rows, int max_blocks, int num_heads, int head_dim) const = 0;
+
     /// What runs the passes of one decoder; the device must outlive it.
     virtual std::unique_ptr<PassRecorder> make_pass_recorder() = 0;
 

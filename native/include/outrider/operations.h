@@ -115,7 +115,8 @@ struct Attention {
     int window = 0;
     float softcap = 0.0f;  // 0: none
     KvLayer cache;
-    Activations out;  // [rows, num_heads * head_dim]
+    Activations out;           // [rows, num_heads * head_dim]
+    float* scratch = nullptr;  // as much as Device::attention_scratch says
 };
 
 /// out = activation(gate) * up

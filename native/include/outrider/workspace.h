@@ -66,6 +66,7 @@ struct Workspace {
     DeviceBuffer<float> delta;                    // [rows, hidden], what a sublayer adds to the residual
     DeviceBuffer<float> qkv;                      // [rows, qkv]
     DeviceBuffer<float> gate_up;                  // [rows, 2 * intermediate]
+    DeviceBuffer<float> scratch;                  // the attention's
     std::vector<DeviceBuffer<float>> angles;      // for each rotary table: [rows, 2, half_dim]
     ActivationBuffer normed;                      // [rows, hidden]
     ActivationBuffer attended;                    // [rows, q]

@@ -1,6 +1,4 @@
 // The CUDA device: enqueues each operation's kernels on its stream.
-#include <limits>
-#include <stdexcept>
 #include <string>
 
 #include "cuda/attention.h"
@@ -45,13 +43,13 @@ class CudaDevice final : public Device {
     }
 
     size_t kv_block_bytes(KvFormat format, int num_kv_heads, int head_dim) const override {
-        if (format == KvFormat::int8) {
-            throw std::invalid_argument("kv: a CUDA device holds it as \"bf16\" or \"f32\" only");
-        }
         return size_t{2} * num_kv_heads * kBlockSize * kv_bytes(format, head_dim);
     }
 
-    int max_head_dim() const override { return std::numeric_limits<int>::max(); }
+    int max_head_dim() const override { return kMaxHeadDim; }
+    size_t attention_scratch(int rows, int max_blocks, int num_heads, int head_dim) const override {
+        return cuda::attention_scratch(rows, max_blocks, num_heads, head_dim);
+    }
 
     std::unique_ptr<PassRecorder> make_pass_recorder() override {
         return std::make_unique<CudaPassRecorder>(stream_);
