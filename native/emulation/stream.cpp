@@ -7,7 +7,8 @@
 
 namespace outrider::cuda {
 
-Stream::Stream(int device) : device_(device) {}
+/// So many multiprocessors that small matrices meet every shape of a product.
+Stream::Stream(int device) : device_(device), multiprocessors_(6) {}
 Stream::~Stream() = default;
 
 std::string Stream::device_name() const {

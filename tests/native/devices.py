@@ -4,7 +4,7 @@ import importlib.util
 
 import pytest
 
-from services.engine.config import CUDA_FORMATS
+from services.engine.config import CPU_WEIGHT_FORMATS, CUDA_KV_FORMATS, WEIGHT_FORMATS
 from services.engine.native import Device, cuda_devices, isas
 
 EMULATION, GPU = "cuda-emulated", "cuda"
@@ -26,7 +26,17 @@ def make_device(name: str, threads: int) -> Device:
     return Device.cuda(0, threads) if name == GPU else Device.cpu(name, threads)
 
 
-def skip_unless_held(name: str, number_format: str) -> None:
-    """Skip the test where a device has no such format of weights, or of keys and values."""
-    if name.startswith("cuda") and number_format not in CUDA_FORMATS:
-        pytest.skip(f"no CUDA device holds {number_format}")
+def is_cuda(name: str) -> bool:
+    return name.startswith("cuda")
+
+
+def skip_unless_weights_are_held(name: str, weight_format: str) -> None:
+    """Skip the test where a device has no such format of weights."""
+    if weight_format not in (WEIGHT_FORMATS if is_cuda(name) else CPU_WEIGHT_FORMATS):
+        pytest.skip(f"{name} holds no weights in {weight_format}")
+
+
+def skip_unless_kv_is_held(name: str, kv_format: str) -> None:
+    """Skip the test where a device has no such format of keys and values."""
+    if is_cuda(name) and kv_format not in CUDA_KV_FORMATS:
+        pytest.skip(f"{name} holds no keys and values in {kv_format}")

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from services.engine.config import CUDA_KV_FORMATS, KV_FORMATS
 from services.engine.model_config import Activation, ModelConfig, QkNorm, Rope
 from services.engine.model_loader import decoder_config
 from services.engine.native import BLOCK_SIZE, Batch, Decoder, Device
 from services.engine.weight_shapes import weight_shapes
+from tests.native.devices import is_cuda
 
 Row = tuple[int, int]
 """A sequence, and a position in it."""
@@ -89,7 +91,10 @@ def random_weights(config: ModelConfig, seed: int = 0) -> dict[str, NDArray[Any]
     return weights
 
 
-_KV_FORMATS = {"f32": "f32", "bf16": "bf16", "int8": "int8", "int4": "bf16"}  # beside weights of each format
+def _kv_format(weight_format: str, device_name: str) -> str:
+    """A format of keys and values beside weights of each format."""
+    held = CUDA_KV_FORMATS if is_cuda(device_name) else KV_FORMATS
+    return weight_format if weight_format in held else "bf16"
 
 
 class PagedDecoder:
@@ -103,8 +108,9 @@ class PagedDecoder:
         num_sequences, length = tokens.shape
         blocks_each = -(-length // BLOCK_SIZE)
         num_blocks = 2 * num_sequences * blocks_each
+        kv_format = _kv_format(weight_format, device.name)
         self.decoder = Decoder(
-            device, decoder_config(config), weights=weight_format, kv=_KV_FORMATS[weight_format], num_blocks=num_blocks
+            device, decoder_config(config), weights=weight_format, kv=kv_format, num_blocks=num_blocks
         )
         for name, values in random_weights(config).items():
             self.decoder.load(name, values)

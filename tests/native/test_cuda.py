@@ -10,7 +10,6 @@ from services.engine.native import (
     DeviceError,
     KvLayer,
     Logits,
-    PackedWeight,
     cuda_devices,
     cuda_problem,
 )
@@ -41,11 +40,8 @@ def test_the_emulation_is_no_gpu():
 
 
 @needs_emulation
-def test_formats_with_scales_are_refused():
+def test_int8_keys_and_values_are_refused():
     device = make_device(EMULATION, threads=1)
-    for weight_format in ("int8", "int4"):
-        with pytest.raises(ValueError, match='weights: a CUDA device holds them as "bf16" or "f32" only'):
-            PackedWeight(device, weight_format, 4, 4)
     with pytest.raises(ValueError, match='kv: a CUDA device holds it as "bf16" or "f32" only'):
         KvLayer(device, "int8", num_blocks=1, num_kv_heads=1, head_dim=8)
 

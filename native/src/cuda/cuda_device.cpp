@@ -41,6 +41,10 @@ class CudaDevice final : public Device {
         return std::make_unique<CudaWeight>(stream_, format, out_features, in_features);
     }
 
+    Format activation_format(WeightFormat weight) const override {
+        return weight == WeightFormat::f32 ? Format::f32 : Format::bf16;
+    }
+
     size_t kv_block_bytes(KvFormat format, int num_kv_heads, int head_dim) const override {
         if (format == KvFormat::int8) {
             throw std::invalid_argument("kv: a CUDA device holds it as \"bf16\" or \"f32\" only");

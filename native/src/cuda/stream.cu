@@ -52,6 +52,8 @@ Stream::Stream(int device) : device_(device) {
     select();
     cudaFuncAttributes attributes;
     require(cudaFuncGetAttributes(&attributes, run<Nothing>), "looking for kernels", device);
+    require(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, device),
+            "cudaDeviceGetAttribute", device);
     require(cudaStreamCreateWithFlags(&handle_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags", device);
 }
 

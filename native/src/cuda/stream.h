@@ -22,6 +22,7 @@ class Stream {
 
     /// What kind of device it is, e.g. "cuda-sm_90".
     std::string device_name() const;
+    int multiprocessors() const { return multiprocessors_; }
 
     /// Zeroed. Throws DeviceError, with the memory asked for and free, where there is too little.
     void* allocate(size_t bytes);
@@ -41,6 +42,7 @@ class Stream {
     void synchronize();
 
     int device_;
+    int multiprocessors_ = 1;
     CUstream_st* handle_ = nullptr;
 };
 
