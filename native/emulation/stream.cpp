@@ -49,7 +49,8 @@ void require_running(const CUstream_st& queue, const char* call) {
 
 class Staging {};
 
-Stream::Stream(int device) : device_(device), handle_(new CUstream_st) {}
+/// So many multiprocessors that small matrices meet every shape of a product.
+Stream::Stream(int device) : device_(device), multiprocessors_(6), handle_(new CUstream_st) {}
 
 Stream::~Stream() {
     delete handle_;

@@ -35,7 +35,7 @@ Decoder::Decoder(std::shared_ptr<Device> device, DecoderConfig config, WeightFor
       frequencies_(upload_frequencies(device_, config_)),
       weights_(device_, config_, weights),
       cache_(device_, config_, kv),
-      workspace_(config_, activation_format(weights)),
+      workspace_(config_, device_->activation_format(weights)),
       passes_(device_->make_pass_recorder()) {}
 
 Logits Decoder::forward(const Batch& batch) {

@@ -12,10 +12,10 @@ from services.engine.weight_choice import choose_weights
 
 logger = logging.getLogger(__name__)
 
-WEIGHT_FORMATS = ("bf16", "f32", "int8", "int4")
+CPU_WEIGHT_FORMATS = ("bf16", "f32", "int8", "int4")
+WEIGHT_FORMATS = (*CPU_WEIGHT_FORMATS, "fp8")
 AUTO = "auto"
 KV_FORMATS = ("bf16", "f32", "int8")
-CUDA_FORMATS = ("bf16", "f32")  # of weights on a GPU
 ISA_VARIABLE = "OUTRIDER_ISA"
 WEIGHTS_CACHE_VARIABLE = "OUTRIDER_WEIGHTS_CACHE"
 CPU = "cpu"
@@ -52,7 +52,7 @@ class EngineConfig:
         _check_choice("isa", self.isa, isas())
         _check_device(self.device)
         on_cpu = self.device == CPU
-        _check_choice("weights", self.weights, (*(WEIGHT_FORMATS if on_cpu else CUDA_FORMATS), AUTO))
+        _check_choice("weights", self.weights, (*(CPU_WEIGHT_FORMATS if on_cpu else WEIGHT_FORMATS), AUTO))
         _check_choice("kv", self.kv, KV_FORMATS)
         if self.weights_cache is not None and not on_cpu:
             raise ConfigError(f"weights_cache is {self.weights_cache}; it must not be set with device {self.device}")

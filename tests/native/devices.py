@@ -4,7 +4,7 @@ import importlib.util
 
 import pytest
 
-from services.engine.config import CUDA_FORMATS
+from services.engine.config import CPU_WEIGHT_FORMATS, WEIGHT_FORMATS
 from services.engine.native import Device, cuda_devices, isas
 
 EMULATION, GPU = "cuda-emulated", "cuda"
@@ -37,7 +37,11 @@ def count_replays() -> int:
     return count
 
 
-def skip_unless_held(name: str, number_format: str) -> None:
-    """Skip the test where a device has no such format of weights, or of keys and values."""
-    if name.startswith("cuda") and number_format not in CUDA_FORMATS:
-        pytest.skip(f"no CUDA device holds {number_format}")
+def is_cuda(name: str) -> bool:
+    return name.startswith("cuda")
+
+
+def skip_unless_weights_are_held(name: str, weight_format: str) -> None:
+    """Skip the test where a device has no such format of weights."""
+    if weight_format not in (WEIGHT_FORMATS if is_cuda(name) else CPU_WEIGHT_FORMATS):
+        pytest.skip(f"{name} holds no weights in {weight_format}")

@@ -9,7 +9,6 @@ from services.engine.native import (
     Device,
     DeviceError,
     Logits,
-    PackedWeight,
     cuda_devices,
     cuda_problem,
 )
@@ -37,14 +36,6 @@ def test_the_emulation_is_no_gpu():
     device = make_device(EMULATION, threads=2)
     assert (device.name, device.threads) == (EMULATION, 2)
     assert EMULATION not in cuda_devices()
-
-
-@needs_emulation
-def test_formats_with_scales_are_refused():
-    device = make_device(EMULATION, threads=1)
-    for weight_format in ("int8", "int4"):
-        with pytest.raises(ValueError, match='weights: a CUDA device holds them as "bf16" or "f32" only'):
-            PackedWeight(device, weight_format, 4, 4)
 
 
 @needs_gpu

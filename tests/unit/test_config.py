@@ -5,7 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from services.engine.config import ConfigError, EngineConfig, resolve_isa, resolve_threads, resolve_weights_cache
+from services.engine.config import (
+    WEIGHT_FORMATS,
+    ConfigError,
+    EngineConfig,
+    resolve_isa,
+    resolve_threads,
+    resolve_weights_cache,
+)
 from services.engine.fingerprint import Fingerprint
 from services.engine.model_config import Activation, ModelConfig, Rope
 from services.engine.native import BLOCK_SIZE, cuda_devices, cuda_problem, isas
@@ -65,11 +72,12 @@ def test_a_device_that_is_not_there_is_refused(device):
     assert str(refusal.value) == f"device is {device!r}; it must be one of {allowed}{reason}"
 
 
-def test_a_gpu_holds_plain_weights_only(monkeypatch):
+def test_a_device_holds_formats_of_its_own(monkeypatch):
     monkeypatch.setattr("services.engine.config.cuda_devices", lambda: ["cuda-sm_80", "cuda-sm_90"])
-    assert make_config(device="cuda:1", weights="f32", kv="int8").device == "cuda:1"
-    with pytest.raises(ConfigError, match=r"^weights is 'int8'; it must be one of bf16, f32, auto$"):
-        make_config(device="cuda:1", weights="int8")
+    for weights in WEIGHT_FORMATS:
+        assert make_config(device="cuda:1", weights=weights, kv="int8").weights == weights
+    with pytest.raises(ConfigError, match=r"^weights is 'fp8'; it must be one of bf16, f32, int8, int4, auto$"):
+        make_config(weights="fp8")
 
 
 def test_a_pass_must_hold_a_row_of_every_sequence():

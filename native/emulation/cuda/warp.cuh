@@ -2,9 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
 
 #include "cuda/launch.cuh"
+#include "cuda/values.cuh"
 
 namespace outrider::cuda {
 
@@ -49,13 +49,6 @@ T shuffle_xor(T value, int mask) {
     return operands.result;
 }
 
-inline float bfloat16_value(uint32_t pair, int which) {
-    const uint32_t bits = which == 0 ? pair << 16 : pair & 0xFFFF0000;
-    float value;
-    std::memcpy(&value, &bits, sizeof(value));
-    return value;
-}
-
 /// Each sum of 16 products and the addend is rounded once; a tensor core may round otherwise.
 inline void multiply_add_tile(float (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
     struct Operands {
@@ -72,10 +65,12 @@ inline void multiply_add_tile(float (&sums)[4], const uint32_t (&a)[4], const ui
             const int k = lane % 4 * 2;
             for (int which = 0; which < 2; ++which) {
                 for (int i = 0; i < 4; ++i) {
-                    left[group + i % 2 * 8][k + i / 2 * 8 + which] = bfloat16_value(own->a[i], which);
+                    left[group + i % 2 * 8][k + i / 2 * 8 + which] =
+                        bfloat16_value(static_cast<uint16_t>(own->a[i] >> 16 * which));
                 }
                 for (int i = 0; i < 2; ++i) {
-                    right[k + i * 8 + which][group] = bfloat16_value(own->b[i], which);
+                    right[k + i * 8 + which][group] =
+                        bfloat16_value(static_cast<uint16_t>(own->b[i] >> 16 * which));
                 }
             }
         }

@@ -47,6 +47,9 @@ class Device {
 
     virtual std::unique_ptr<PackedWeight> make_weight(WeightFormat format, int out_features,
                                                       int in_features) = 0;
+    /// The format of the rows that a product with such a weight reads: where it rounds them itself, they come
+    /// unrounded.
+    virtual Format activation_format(WeightFormat weight) const = 0;
     /// Bytes of one block of one layer, keys and values of all heads.
     virtual size_t kv_block_bytes(KvFormat format, int num_kv_heads, int head_dim) const = 0;
 

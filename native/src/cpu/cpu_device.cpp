@@ -54,8 +54,16 @@ class CpuDevice final : public Device {
 
     std::unique_ptr<PackedWeight> make_weight(WeightFormat format, int out_features,
                                               int in_features) override {
+        if (format == WeightFormat::fp8) {
+            throw std::invalid_argument(
+                "weights: a CPU holds them as \"bf16\", \"f32\", \"int8\" or \"int4\" only");
+        }
         return std::make_unique<CpuWeight>(kernels_.product(format), pool_, format, out_features,
                                            in_features);
+    }
+
+    Format activation_format(WeightFormat weight) const override {
+        return weight == WeightFormat::bf16 ? Format::bf16 : Format::f32;
     }
 
     size_t kv_block_bytes(KvFormat format, int num_kv_heads, int head_dim) const override {

@@ -42,6 +42,10 @@ class CudaDevice final : public Device {
         return std::make_unique<CudaWeight>(stream_, format, out_features, in_features);
     }
 
+    Format activation_format(WeightFormat weight) const override {
+        return weight == WeightFormat::f32 ? Format::f32 : Format::bf16;
+    }
+
     size_t kv_block_bytes(KvFormat format, int num_kv_heads, int head_dim) const override {
         return size_t{2} * num_kv_heads * kBlockSize * kv_bytes(format, head_dim);
     }

@@ -54,6 +54,8 @@ Stream::Stream(int device) : device_(device) {
     select();
     cudaFuncAttributes attributes;
     require(cudaFuncGetAttributes(&attributes, run<Nothing>), "looking for kernels", device);
+    require(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, device),
+            "cudaDeviceGetAttribute", device);
     staging_ = std::make_unique<Staging>(device);
     require(cudaStreamCreateWithFlags(&handle_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags", device);
 }

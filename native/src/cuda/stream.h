@@ -34,6 +34,7 @@ class Stream {
 
     /// What kind of device it is, e.g. "cuda-sm_90".
     std::string device_name() const;
+    int multiprocessors() const { return multiprocessors_; }
 
     /// Zeroed. Throws DeviceError, with the memory asked for and free, where there is too little.
     void* allocate(size_t bytes);
@@ -59,6 +60,7 @@ class Stream {
 
   private:
     int device_;
+    int multiprocessors_ = 1;
     CUstream_st* handle_ = nullptr;
     std::unique_ptr<Staging> staging_;
 };

@@ -30,8 +30,7 @@ __device__ T shuffle_xor(T value, int mask) {
 ///   b: k 2c and 2c + 1 of column g, then k 2c + 8 and 2c + 9 of it;
 ///   sums: columns 2c and 2c + 1 of row g, then of row g + 8.
 __device__ inline void multiply_add_tile(float (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
         "{%0, %1, %2, %3};"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
