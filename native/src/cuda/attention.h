@@ -6,7 +6,7 @@
 
 namespace outrider::cuda {
 
-constexpr int kMaxHeadDim = 512;
+constexpr int kMaxHeadDim = 256;
 
 void attention(const Stream& stream, const Attention& op);
 
