@@ -63,7 +63,8 @@ inline const Names<Format> kFormats{{"bf16", Format::bf16}, {"f32", Format::f32}
 inline const Names<WeightFormat> kWeightFormats{{"bf16", WeightFormat::bf16},
                                                 {"f32", WeightFormat::f32},
                                                 {"int8", WeightFormat::int8},
-                                                {"int4", WeightFormat::int4}};
+                                                {"int4", WeightFormat::int4},
+                                                {"fp8", WeightFormat::fp8}};
 inline const Names<KvFormat> kKvFormats{
     {"bf16", KvFormat::bf16}, {"f32", KvFormat::f32}, {"int8", KvFormat::int8}};
 

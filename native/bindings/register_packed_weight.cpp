@@ -45,7 +45,7 @@ class BoundWeight {
         const int width = matrix_->in_features();
         require_shape("input", input, {rows, width});
         require_shape("bias", bias, {matrix_->out_features()});
-        ActivationBuffer rounded(activation_format(matrix_->format()), width);
+        ActivationBuffer rounded(device_->activation_format(matrix_->format()), width);
         rounded.reserve(device_, rows);
         const DeviceBuffer<float> values = upload<float>(device_, input);
         device_->residual_norm({values.data(), nullptr, nullptr, nullptr, 0.0f, rounded.view(), rows, width});

@@ -21,9 +21,7 @@ class WeightChoice:
 
 def choose_weights(model: ModelConfig, *, on_cpu: bool, isa: str) -> WeightChoice:
     """The fastest format for passes over few rows; the target's words do not depend on it, only their speed."""
-    if not on_cpu:
-        return WeightChoice("bf16", "a GPU holds no smaller one")
-    if isa == _PORTABLE:
+    if on_cpu and isa == _PORTABLE:
         return WeightChoice("bf16", "the portable kernels are slower with integers")
     parameters = sum(math.prod(shape) for shape in weight_shapes(model).values())
     if 2 * parameters <= _CACHED_BYTES:

@@ -14,9 +14,9 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 
-from services.engine.native import isas
-from tests.e2e.cells import MODELS, Cell, all_cells, by_setup, sampled_cells
+from tests.e2e.cells import MODELS, Cell, all_cells, by_setup, covering_subset, sampled_cells
 from tests.e2e.models import draft_folder, folder
+from tests.e2e.processors import processors
 from tests.e2e.rig import Rig
 from tests.e2e.store import CellResult, Store, store_of_this_build
 from tests.e2e.streams import StreamKey, streams_of
@@ -31,6 +31,7 @@ def main() -> int:
             draft_folder(model, kind)
     store = store_of_this_build(MODELS)
     cells = [cell for cell in all_cells(arguments.isa) if all(part in cell.name for part in arguments.only)]
+    cells = covering_subset(cells) if arguments.covering else cells
     if arguments.sample:
         cells = sampled_cells(cells, arguments.sample, arguments.seed)
     missing = [cell for cell in cells if not _has_passed(store, cell)]
@@ -42,13 +43,14 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.e2e.matrix", description="Run the matrix of equality.")
     parser.add_argument("--workers", type=int, default=2, metavar="N", help="cells to run at a time (default: 2)")
-    parser.add_argument("--isa", action="append", choices=isas(), help="only this instruction set (default: all)")
+    parser.add_argument("--isa", action="append", choices=processors(), help="only there (default: on all)")
     only = "only cells whose name has this in it; of several, all"
     parser.add_argument("--only", action="append", default=[], metavar="TEXT", help=only)
+    parser.add_argument("--covering", action="store_true", help="only so many cells that every pair of values occurs")
     parser.add_argument("--sample", type=int, metavar="N", help="only so many of these, at random, of all settings")
     parser.add_argument("--seed", type=int, default=0, help="of the random choice (default: 0)")
     arguments = parser.parse_args()
-    arguments.isa = arguments.isa or isas()
+    arguments.isa = arguments.isa or processors()
     return arguments
 
 
@@ -64,7 +66,7 @@ def _run(store: Store, cells: Sequence[Cell], workers: int) -> None:
     parts: dict[Hashable, list[StreamKey]] = defaultdict(list)
     for key in keys:
         parts[key.model, key.isa, key.weights, key.kv].append(key)
-    groups = sorted(by_setup(cells), key=lambda group: -isas().index(group[0].isa))
+    groups = sorted(by_setup(cells), key=lambda group: -processors().index(group[0].isa))
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_end_with_parent) as pool:
         _wait([pool.submit(_make_references, store, part) for part in reversed([*parts.values()])])

@@ -10,6 +10,7 @@ from tests.e2e.garbage_draft import GarbageDraft, never_right
 from tests.e2e.link_proxy import LinkProxy
 from tests.e2e.models import draft_folder, folder
 from tests.e2e.probe import Probe
+from tests.e2e.processors import service_options
 from tests.e2e.server_process import free_port
 
 _DELAY_SECONDS = 0.005  # each way
@@ -85,8 +86,7 @@ class Stage:
 
     def _show(self, kind: str, cell: Cell, address: str) -> None:
         options = [
-            "--isa",
-            cell.setup.isa,
+            *service_options(cell.setup.isa),
             "--kv-blocks",
             "128",
             "--weights",

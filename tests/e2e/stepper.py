@@ -10,6 +10,7 @@ from services.engine.events import Chunk, Event, Finished
 from services.engine.model_loader import load_decoder
 from services.engine.model_runner import ModelRunner
 from services.engine.native import BLOCK_SIZE, Device, Logits, isas
+from services.engine.native import Sampler as NativeSampler
 from services.engine.output_text import OutputText
 from services.engine.predictor import Predictor
 from services.engine.request import (
@@ -110,7 +111,7 @@ class Stepper:
         self.runner = CountingRunner(self._decoder, max_rows=_MAX_ROWS, max_sequences=16, max_blocks=num_blocks)
         speculation = Speculation(predictors, vocab_size=self.vocab_size)
         self._step = TargetStep(
-            self.scheduler, self.runner, Sampler(device), speculation, WakeUps(), max_rows=_MAX_ROWS
+            self.scheduler, self.runner, Sampler(NativeSampler(device)), speculation, WakeUps(), max_rows=_MAX_ROWS
         )
 
     def submit(self, request: Request, first_sample: Sequence | None = None) -> Generation:

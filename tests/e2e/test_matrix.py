@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 
-from services.engine.native import isas
 from tests.e2e.cells import (
     ALL_AXES,
     DRAFTED,
@@ -21,13 +20,14 @@ from tests.e2e.cells import (
     scripted_cells,
     varied_candidates,
 )
+from tests.e2e.processors import processors
 from tests.e2e.rig import Rig
 from tests.e2e.store import store_of_this_build
 from tests.e2e.streams import streams_of
 
 _FEW = 200
 AXES = [axis for axis in ALL_AXES if axis not in {"weights", "kv"}]  # each format has references of its own
-BEST = isas()[0]
+BEST = processors()[0]
 
 
 def _is_near(cell: Cell) -> bool:
@@ -37,13 +37,13 @@ def _is_near(cell: Cell) -> bool:
     )
 
 
-def _varied(isas: Iterable[str], source: str) -> list[Cell]:
+def _varied(names: Iterable[str], source: str) -> list[Cell]:
     """A few of the varied cells there are: all of them would take long to choose from."""
-    parts = itertools.product(MODELS, isas, (source,), (_FEW,))
+    parts = itertools.product(MODELS, names, (source,), (_FEW,))
     return [*filter(_is_near, itertools.chain.from_iterable(itertools.starmap(varied_candidates, parts)))]
 
 
-CELLS = [*scripted_cells(isas()), *_varied(isas(), "script")]
+CELLS = [*scripted_cells(processors()), *_varied(processors(), "script")]
 SUBSET = covering_subset(CELLS, axes=AXES)
 DRAFTED_CELLS = [*drafted_cells([BEST]), *_varied([BEST], "draft")]
 WITH_DRAFTS = covering_subset(DRAFTED_CELLS, axes=("predictions", "company", "prefill", "fate", "cache"))

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from outrider import NoSpeculationReason, VocabularyMatch
 from tests.e2e.cells import Cell
+from tests.e2e.processors import device_name
 from tests.e2e.run import Outcome
 from tests.e2e.streams import NUM_SAMPLES, StreamKey, streams_of
 from tests.e2e.transcript import Transcript
@@ -36,7 +37,7 @@ def _undone(cell: Cell, outcome: Outcome) -> Iterator[str]:
     counts = outcome.counts
     setup, parts = cell.setup, outcome.parts
     assert parts is not None
-    if (parts.device, parts.weight_format, parts.kv_type) != (f"cpu-{setup.isa}", setup.weights, setup.kv):
+    if (parts.device, parts.weight_format, parts.kv_type) != (device_name(setup.isa), setup.weights, setup.kv):
         yield f"on {parts}"
     yield from _not_cached(cell, outcome)
     yield from _company_not_kept(cell, counts["most_sequences"])

@@ -3,7 +3,7 @@
 import pytest
 
 from services.engine.config import KV_FORMATS, WEIGHT_FORMATS
-from tests.native.devices import DEVICES, skip_unless_held
+from tests.native.devices import DEVICES, skip_unless_weights_are_held
 
 
 @pytest.fixture(params=DEVICES)
@@ -19,11 +19,10 @@ def number_format(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(params=WEIGHT_FORMATS)
 def weight_format(request: pytest.FixtureRequest, device_name: str) -> str:
-    skip_unless_held(device_name, request.param)
+    skip_unless_weights_are_held(device_name, request.param)
     return str(request.param)
 
 
 @pytest.fixture(params=KV_FORMATS)
-def kv_format(request: pytest.FixtureRequest, device_name: str) -> str:
-    skip_unless_held(device_name, request.param)
+def kv_format(request: pytest.FixtureRequest) -> str:
     return str(request.param)

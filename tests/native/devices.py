@@ -4,7 +4,7 @@ import importlib.util
 
 import pytest
 
-from services.engine.config import CUDA_FORMATS
+from services.engine.config import CPU_WEIGHT_FORMATS, WEIGHT_FORMATS
 from services.engine.native import Device, cuda_devices, isas
 
 EMULATION, GPU = "cuda-emulated", "cuda"
@@ -21,12 +21,27 @@ DEVICES = [*isas(), *([EMULATION] if _is_built() else []), *([GPU] if cuda_devic
 def make_device(name: str, threads: int) -> Device:
     """A new device of one of the names in DEVICES."""
     if name == EMULATION:
-        emulated: Device = importlib.import_module(_EMULATION_MODULE).device(threads)
-        return emulated
+        return emulated_device(threads)
     return Device.cuda(0, threads) if name == GPU else Device.cpu(name, threads)
 
 
-def skip_unless_held(name: str, number_format: str) -> None:
-    """Skip the test where a device has no such format of weights, or of keys and values."""
-    if name.startswith("cuda") and number_format not in CUDA_FORMATS:
-        pytest.skip(f"no CUDA device holds {number_format}")
+def emulated_device(threads: int, memory: int = 0) -> Device:
+    """The CUDA device on the host, with so many MiB of memory, or plenty."""
+    device: Device = importlib.import_module(_EMULATION_MODULE).device(threads, memory)
+    return device
+
+
+def count_replays() -> int:
+    """Recorded passes that emulated devices have run again so far."""
+    count: int = importlib.import_module(_EMULATION_MODULE).count_replays()
+    return count
+
+
+def is_cuda(name: str) -> bool:
+    return name.startswith("cuda")
+
+
+def skip_unless_weights_are_held(name: str, weight_format: str) -> None:
+    """Skip the test where a device has no such format of weights."""
+    if weight_format not in (WEIGHT_FORMATS if is_cuda(name) else CPU_WEIGHT_FORMATS):
+        pytest.skip(f"{name} holds no weights in {weight_format}")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from services.engine.config import KV_FORMATS
 from services.engine.model_config import Activation, ModelConfig, QkNorm, Rope
 from services.engine.model_loader import decoder_config
 from services.engine.native import BLOCK_SIZE, Batch, Decoder, Device
@@ -89,9 +90,6 @@ def random_weights(config: ModelConfig, seed: int = 0) -> dict[str, NDArray[Any]
     return weights
 
 
-_KV_FORMATS = {"f32": "f32", "bf16": "bf16", "int8": "int8", "int4": "bf16"}  # beside weights of each format
-
-
 class PagedDecoder:
     """A decoder whose sequences lie in scattered blocks, every free one of them poisoned with NaN."""
 
@@ -103,8 +101,9 @@ class PagedDecoder:
         num_sequences, length = tokens.shape
         blocks_each = -(-length // BLOCK_SIZE)
         num_blocks = 2 * num_sequences * blocks_each
+        kv_format = weight_format if weight_format in KV_FORMATS else "bf16"
         self.decoder = Decoder(
-            device, decoder_config(config), weights=weight_format, kv=_KV_FORMATS[weight_format], num_blocks=num_blocks
+            device, decoder_config(config), weights=weight_format, kv=kv_format, num_blocks=num_blocks
         )
         for name, values in random_weights(config).items():
             self.decoder.load(name, values)

@@ -9,7 +9,7 @@ import pytest
 import torch
 import transformers
 
-from services.engine.config import WEIGHT_FORMATS
+from services.engine.config import CPU_WEIGHT_FORMATS
 from services.engine.native import isas
 
 MOST = 1.3  # times the packed weights
@@ -32,7 +32,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("weights", WEIGHT_FORMATS)
+@pytest.mark.parametrize("weights", CPU_WEIGHT_FORMATS)
 def test_loading_needs_little_more_than_the_packed_weights(checkpoint: Path, weights: str):
     command = [sys.executable, "-m", "tests.native.load_peak", str(checkpoint), isas()[0], weights]
     measured = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)

@@ -44,7 +44,9 @@ def test_the_check_sees_one_unit_in_the_last_place_that_depends_on_the_number_of
         assert_row_invariant(device_name, lambda _, chosen: np.nextafter(values[chosen], np.float32(len(chosen) > 1)))
 
 
-@pytest.mark.parametrize(("outputs", "inputs"), [(1, 1), (64, 32), (33, 257), (100, 70), (130, 600), (20, 9000)])
+@pytest.mark.parametrize(
+    ("outputs", "inputs"), [(1, 1), (64, 32), (33, 257), (100, 70), (130, 600), (20, 9000), (300, 70)]
+)
 @pytest.mark.parametrize("has_bias", [False, True])
 def test_product(device_name, weight_format, outputs, inputs, has_bias):
     matrix, values = normal(outputs, inputs), normal(NUM_ROWS, inputs, seed=1)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from services.engine.native import Device, PackedWeight
-from tests.native.devices import make_device, skip_unless_held
+from tests.native.devices import DEVICES, is_cuda, make_device, skip_unless_weights_are_held
 from tests.native.rounding import bits, rounded
 
 
@@ -24,14 +24,15 @@ def normal(rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 
 def packed(device: Device, weight_format: str, matrix: np.ndarray) -> PackedWeight:
-    skip_unless_held(device.name, weight_format)
+    skip_unless_weights_are_held(device.name, weight_format)
     weight = PackedWeight(device, weight_format, *matrix.shape)
     weight.store(0, matrix)
     return weight
 
 
 @pytest.mark.parametrize(
-    ("rows", "outputs", "inputs"), [(1, 1, 1), (3, 64, 32), (17, 100, 70), (40, 33, 257), (2, 130, 1100)]
+    ("rows", "outputs", "inputs"),
+    [(1, 1, 1), (3, 64, 32), (17, 100, 70), (40, 33, 257), (2, 130, 1100), (20, 260, 70), (70, 300, 33)],
 )
 @pytest.mark.parametrize("has_bias", [False, True])
 def test_product(rng, device, weight_format, rows, outputs, inputs, has_bias):
@@ -46,7 +47,9 @@ def test_product(rng, device, weight_format, rows, outputs, inputs, has_bias):
 
 
 def as_read(values: np.ndarray, weight_format: str, device: Device) -> np.ndarray:
-    """A product's input as its kernel rounds it: beside int4 weights, 32 values share a scale."""
+    """A product's input as its kernel rounds it: on a CPU to int8, beside int4 with a scale for 32 values."""
+    if is_cuda(device.name):
+        return rounded(values, "f32" if weight_format == "f32" else "bf16")
     is_fused = device.name != "cpu-portable"
     if weight_format != "int4":
         return rounded(values, weight_format, is_fused=is_fused)
@@ -76,15 +79,55 @@ def test_int4_weights_are_nearer_than_with_the_plain_scale(rng, device):
     assert np.square(stored - matrix).sum() < 0.9 * np.square(plainly_rounded - matrix).sum()
 
 
-@pytest.mark.parametrize("weight_format", ["int8", "int4"])
+def e4m3(values: np.ndarray) -> np.ndarray:
+    return torch.from_numpy(values).to(torch.float8_e4m3fn).float().numpy()
+
+
+def test_fp8_weights_are_the_nearest(rng, device):
+    matrix = normal(rng, 77, 300) * np.float32(10.0) ** rng.integers(-5, 5, (77, 300))
+    matrix[5, :64] = np.ldexp(np.arange(64, dtype=np.float32), -12) * np.abs(matrix[5]).max()
+    stored = packed(device, "fp8", matrix.astype(np.float32)).embed(np.arange(77, dtype=np.int32), 1.0)
+    scale = np.abs(matrix).max(axis=1, keepdims=True).astype(np.float32) / np.float32(448)
+    factor = np.float32(1) / scale
+    assert np.array_equal(bits(stored), bits(e4m3(matrix.astype(np.float32) * factor) * scale))
+
+
+@pytest.mark.parametrize("device_name", [name for name in DEVICES if not is_cuda(name)])
+def test_a_cpu_holds_no_fp8(device_name):
+    with pytest.raises(ValueError, match='weights: a CPU holds them as "bf16", "f32", "int8" or "int4" only'):
+        PackedWeight(make_device(device_name, threads=1), "fp8", 4, 4)
+
+
+@pytest.mark.parametrize("weight_format", ["int8", "int4", "fp8"])
 def test_a_zero_row_and_a_value_that_is_not_finite(rng, device, weight_format):
     values = normal(rng, 3, 64)
     values[0] = 0.0
     values[1, 5] = np.inf
     result = packed(device, weight_format, normal(rng, 20, 64)).multiply(values)
     assert (result[0] == 0.0).all()
-    assert np.isnan(result[1]).all()
+    assert not np.isfinite(result[1]).any()
     assert np.isfinite(result[2]).all()
+
+
+def test_a_row_that_is_not_finite_spoils_its_own_outputs_only(rng, device, weight_format):
+    matrix, values = normal(rng, 300, 70), normal(rng, 90, 70)
+    weight = packed(device, weight_format, matrix)
+    clean = weight.multiply(values)
+    for row in (0, 7, 8, 40, 89):
+        spoilt = values.copy()
+        spoilt[row] = np.nan
+        result = weight.multiply(spoilt)
+        assert np.isnan(result[row]).all()
+        others = np.arange(90) != row
+        assert np.array_equal(bits(result[others]), bits(clean[others]))
+
+
+@pytest.mark.parametrize("weight_format", ["int8", "int4", "fp8"])
+def test_a_weight_that_is_not_finite_spoils_its_own_output_only(rng, device, weight_format):
+    matrix, values = normal(rng, 40, 70), normal(rng, 3, 70)
+    matrix[9, 40] = np.inf
+    result = packed(device, weight_format, matrix).multiply(values)
+    assert np.array_equal(~np.isfinite(result), np.broadcast_to(np.arange(40) == 9, (3, 40)))
 
 
 def test_parts_of_a_fused_weight_may_begin_anywhere(rng, device, weight_format):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from services.engine.checkpoint import load_checkpoint
-from services.engine.config import WEIGHT_FORMATS
+from services.engine.config import CPU_WEIGHT_FORMATS
 from services.engine.model_loader import decoder_config, load_decoder
 from services.engine.native import Batch, Decoder, isas
 from services.engine.weights_cache import WeightsCache
@@ -37,7 +37,7 @@ def packed_file(folder: Path) -> Path:
     return path
 
 
-@pytest.mark.parametrize("weights", WEIGHT_FORMATS)
+@pytest.mark.parametrize("weights", CPU_WEIGHT_FORMATS)
 @pytest.mark.parametrize("isa", isas())
 def test_cached_weights_give_the_same_bits(tmp_path: Path, isa: str, weights: str, caplog) -> None:
     caplog.set_level("INFO")
@@ -55,12 +55,12 @@ def test_every_architecture_is_cached_whole(tmp_path: Path, kind: Kind) -> None:
 
 def test_each_device_and_format_has_a_file_of_its_own(tmp_path: Path) -> None:
     for isa in isas():
-        for weights in WEIGHT_FORMATS:
+        for weights in CPU_WEIGHT_FORMATS:
             load(tmp_path, isa, weights)
-    assert len([*tmp_path.glob("*.packed")]) == len(isas()) * len(WEIGHT_FORMATS)
+    assert len([*tmp_path.glob("*.packed")]) == len(isas()) * len(CPU_WEIGHT_FORMATS)
 
 
-@pytest.mark.parametrize("weights", WEIGHT_FORMATS)
+@pytest.mark.parametrize("weights", CPU_WEIGHT_FORMATS)
 def test_a_damaged_file_is_made_anew(tmp_path: Path, weights: str, caplog) -> None:
     expected = logits(load(tmp_path, isas()[0], weights))
     path = packed_file(tmp_path)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from outrider.v1 import generation_pb2
-from services.engine.config import WEIGHT_FORMATS
+from services.engine.config import CPU_WEIGHT_FORMATS
 from tests.rpc.requests import stream, stream_request
 from tests.server import RunningTarget, target_server
 
@@ -17,7 +17,7 @@ def answer(target: RunningTarget) -> tuple[object, ...]:
     return whole.text, whole.token_ids, whole.records, info.fingerprint, info.fingerprint_parts
 
 
-@pytest.mark.parametrize("weights", WEIGHT_FORMATS)
+@pytest.mark.parametrize("weights", CPU_WEIGHT_FORMATS)
 def test_the_same_answers_and_the_same_fingerprint(model: Path, tmp_path: Path, weights: str, caplog) -> None:
     caplog.set_level("INFO")
     answers = []

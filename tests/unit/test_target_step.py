@@ -16,6 +16,7 @@ from services.engine.events import (
     SourceStats,
     SpeculationStats,
 )
+from services.engine.native import Sampler as NativeSampler
 from services.engine.request import OutputOptions, Request, SpeculationMode, SpeculationPolicy
 from services.engine.sampler import Sampler
 from services.engine.scheduler import Scheduler, SchedulerConfig
@@ -62,7 +63,7 @@ class Target:
         self.predictor = Foresight()
         speculation = Speculation([self.predictor], vocab_size=VOCAB_SIZE)
         self.driver = TargetStep(
-            self.scheduler, ToyModel(self.blocks), Sampler(DEVICE), speculation, WakeUps(), max_rows=16
+            self.scheduler, ToyModel(self.blocks), Sampler(NativeSampler(DEVICE)), speculation, WakeUps(), max_rows=16
         )
 
     def add(self, request: Request) -> tuple[Sequence, TokenStream]:

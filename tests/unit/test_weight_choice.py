@@ -31,4 +31,4 @@ def test_a_model_that_the_caches_hold_is_not_rounded() -> None:
 
 def test_portable_kernels_and_gpus_hold_bf16() -> None:
     assert choose_weights(LARGE, on_cpu=True, isa="portable").weights == "bf16"
-    assert choose_weights(LARGE, on_cpu=False, isa="avx512").weights == "bf16"
+    assert choose_weights(LARGE, on_cpu=False, isa="portable").weights == "int4"

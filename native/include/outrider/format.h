@@ -9,8 +9,9 @@ namespace outrider {
 /// Of activations, and of whatever needs no scale.
 enum class Format { f32, bf16 };
 
-/// int8 has a float32 scale for each output feature, int4 a bf16 one for each kInt4Group inputs of one.
-enum class WeightFormat { f32, bf16, int8, int4 };
+/// int8 and fp8 (e4m3) have a float32 scale for each output feature, int4 a bf16 one for each kInt4Group
+/// inputs of one.
+enum class WeightFormat { f32, bf16, int8, int4, fp8 };
 
 /// int8 has a float32 scale for each token and head.
 enum class KvFormat { f32, bf16, int8 };
@@ -27,12 +28,6 @@ constexpr size_t size_of(SourceType type) {
     return type == SourceType::f32 ? 4 : 2;
 }
 
-/// The format of the rows that a product with such a weight reads: where it rounds them itself, they come
-/// unrounded.
-constexpr Format activation_format(WeightFormat weight) {
-    return weight == WeightFormat::bf16 ? Format::bf16 : Format::f32;
-}
-
 /// Bytes of a matrix and its scales, without padding.
 constexpr int64_t weight_bytes(WeightFormat format, int64_t out_features, int64_t in_features) {
     const int64_t groups = (in_features + kInt4Group - 1) / kInt4Group;
@@ -42,6 +37,7 @@ constexpr int64_t weight_bytes(WeightFormat format, int64_t out_features, int64_
         case WeightFormat::bf16:
             return out_features * in_features * 2;
         case WeightFormat::int8:
+        case WeightFormat::fp8:
             return out_features * (in_features + 4);
         default:
             return out_features * (groups * (kInt4Group / 2 + 2));

@@ -9,6 +9,7 @@
 #include "cpu/cpu_weight.h"
 #include "cpu/kernels.h"
 #include "outrider/device.h"
+#include "outrider/pass_recorder.h"
 #include "sampling/row_sampler.h"
 
 namespace outrider {
@@ -32,6 +33,7 @@ class CpuDevice final : public Device {
 
     std::string name() const override { return std::string("cpu-") + kernels_.name; }
     ThreadPool& pool() override { return pool_; }
+    std::optional<DeviceMemory> memory() const override { return std::nullopt; }
 
     /// Committed: a machine with too little memory fails at start-up and not in a request.
     void* allocate(size_t bytes) override {
@@ -48,11 +50,20 @@ class CpuDevice final : public Device {
     void download(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
     void copy(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
     void fill(void* to, uint8_t byte, size_t bytes) override { std::memset(to, byte, bytes); }
+    void synchronize() override {}
 
     std::unique_ptr<PackedWeight> make_weight(WeightFormat format, int out_features,
                                               int in_features) override {
+        if (format == WeightFormat::fp8) {
+            throw std::invalid_argument(
+                "weights: a CPU holds them as \"bf16\", \"f32\", \"int8\" or \"int4\" only");
+        }
         return std::make_unique<CpuWeight>(kernels_.product(format), pool_, format, out_features,
                                            in_features);
+    }
+
+    Format activation_format(WeightFormat weight) const override {
+        return weight == WeightFormat::bf16 ? Format::bf16 : Format::f32;
     }
 
     size_t kv_block_bytes(KvFormat format, int num_kv_heads, int head_dim) const override {
@@ -60,6 +71,11 @@ class CpuDevice final : public Device {
     }
 
     int max_head_dim() const override { return kMaxHeadDim; }
+    size_t attention_scratch(int, int, int, int) const override { return 0; }
+
+    std::unique_ptr<PassRecorder> make_pass_recorder() override {
+        return std::make_unique<UnrecordedPasses>();
+    }
 
     std::unique_ptr<RowSampler> make_row_sampler() override { return make_host_row_sampler(pool_); }
 

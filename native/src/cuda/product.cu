@@ -1,17 +1,12 @@
+#include "cuda/launch.cuh"
 #include "cuda/product.h"
 #include "cuda/values.cuh"
 
 namespace outrider::cuda {
 namespace {
 
-constexpr int64_t kWarp = 32;
-
-int64_t strips_of(const WeightView& weight) {
-    return (weight.out_features + kWarp - 1) / kWarp;
-}
-
-/// One output, its sum along K in order. A warp is one row's strip of columns, and the rows of one strip
-/// follow one another, so that they find its weights in the nearest caches.
+/// One output in float32, its sum along K in order. A warp is one row's strip of columns, and the rows of one
+/// strip follow one another, so that they find its weights in the nearest caches.
 struct ProductValue {
     Product op;
     WeightView weight;
@@ -22,19 +17,36 @@ struct ProductValue {
         if (column >= weight.out_features) {
             return;
         }
+        const auto* weights = reinterpret_cast<const float*>(weight.data) + column;
         float sum = 0.0f;
         for (int64_t k = 0; k < weight.in_features; ++k) {
             sum = fmaf(load(op.input.data, op.input.format, row * op.input.stride + k),
-                       load(weight.data, weight.format, k * weight.out_features + column), sum);
+                       weights[k * weight.out_features], sum);
         }
         op.out[row * weight.out_features + column] = op.bias ? sum + op.bias[column] : sum;
     }
 };
 
+void product_f32(const Stream& stream, const Product& op, const WeightView& weight) {
+    const int64_t columns = (weight.out_features + kWarp - 1) / kWarp * kWarp;
+    for_each(stream, columns * op.rows, ProductValue{op, weight});
+}
+
 }  // namespace
 
 void product(const Stream& stream, const Product& op, const WeightView& weight) {
-    for_each(stream, strips_of(weight) * kWarp * op.rows, ProductValue{op, weight});
+    switch (weight.format) {
+        case WeightFormat::f32:
+            return product_f32(stream, op, weight);
+        case WeightFormat::bf16:
+            return product_bf16(stream, op, weight);
+        case WeightFormat::int8:
+            return product_int8(stream, op, weight);
+        case WeightFormat::int4:
+            return product_int4(stream, op, weight);
+        case WeightFormat::fp8:
+            return product_fp8(stream, op, weight);
+    }
 }
 
 }  // namespace outrider::cuda

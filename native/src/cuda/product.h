@@ -8,4 +8,10 @@ namespace outrider::cuda {
 
 void product(const Stream& stream, const Product& op, const WeightView& weight);
 
+// One for each format, in a file of its own: they take long to compile.
+void product_bf16(const Stream& stream, const Product& op, const WeightView& weight);
+void product_int8(const Stream& stream, const Product& op, const WeightView& weight);
+void product_int4(const Stream& stream, const Product& op, const WeightView& weight);
+void product_fp8(const Stream& stream, const Product& op, const WeightView& weight);
+
 }  // namespace outrider::cuda

@@ -17,11 +17,34 @@ __device__ inline To bit_cast(const From& from) {
     return to;
 }
 
+__device__ inline float bfloat16_value(uint16_t bits) {
+    return bit_cast<float>(static_cast<uint32_t>(bits) << 16);
+}
+
+__device__ inline float half_value(uint16_t bits) {
+    const uint32_t sign = static_cast<uint32_t>(bits & 0x8000) << 16;
+    const uint32_t exponent = bits >> 10 & 31;
+    const uint32_t fraction = bits & 0x3FF;
+    if (exponent == 0) {
+        const float magnitude = static_cast<float>(fraction) * 5.9604644775390625e-8f;  // 2^-24
+        return sign ? -magnitude : magnitude;
+    }
+    return bit_cast<float>(sign | (exponent == 31 ? 255 : exponent + 112) << 23 | fraction << 13);
+}
+
+__device__ inline float load_source(const void* values, SourceType type, int64_t index) {
+    if (type == SourceType::f32) {
+        return static_cast<const float*>(values)[index];
+    }
+    const uint16_t bits = static_cast<const uint16_t*>(values)[index];
+    return type == SourceType::f16 ? half_value(bits) : bfloat16_value(bits);
+}
+
 __device__ inline float load(const void* values, Format format, int64_t index) {
     if (format == Format::f32) {
         return static_cast<const float*>(values)[index];
     }
-    return bit_cast<float>(static_cast<uint32_t>(static_cast<const uint16_t*>(values)[index]) << 16);
+    return bfloat16_value(static_cast<const uint16_t*>(values)[index]);
 }
 
 /// The upper half of a float32, rounded to nearest even; NaN stays NaN.

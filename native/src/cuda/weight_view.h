@@ -7,10 +7,12 @@
 
 namespace outrider::cuda {
 
-/// Output features lie side by side, as neighbouring threads of a product read them.
+/// f32: [in_features, out_features], as neighbouring threads read them. Other formats: tiles (see
+/// weight_tile.cuh).
 struct WeightView {
-    void* data = nullptr;  // [in_features, out_features]
-    Format format = Format::f32;
+    char* data = nullptr;
+    float* scales = nullptr;  // [out_features], in the formats that have one for each
+    WeightFormat format = WeightFormat::f32;
     int64_t out_features = 0;
     int64_t in_features = 0;
 };

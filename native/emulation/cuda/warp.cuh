@@ -1,0 +1,142 @@
+// What a warp's lanes do together, on the host, in the place of src/cuda/warp.cuh.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/launch.cuh"
+#include "cuda/values.cuh"
+
+namespace outrider::cuda {
+
+inline void synchronize_warp() {
+    ThreadBlock::current().exchange(nullptr, [](void* const(&)[kWarp]) {});
+}
+
+template <typename T>
+struct ShuffleOperands {
+    T value;
+    int from;
+    T result;
+};
+
+/// The value of the lane `from`.
+template <typename T>
+T shuffle(T value, int from) {
+    ShuffleOperands<T> operands{value, from, value};
+    ThreadBlock::current().exchange(&operands, [](void* const(&lanes)[kWarp]) {
+        for (void* lane : lanes) {
+            auto* own = static_cast<ShuffleOperands<T>*>(lane);
+            own->result = static_cast<ShuffleOperands<T>*>(lanes[own->from % kWarp])->value;
+        }
+    });
+    return operands.result;
+}
+
+/// The value of the lane whose number differs from the caller's in the bits of `mask`.
+template <typename T>
+T shuffle_xor(T value, int mask) {
+    struct Operands {
+        T value;
+        int mask;
+        T result;
+    } operands{value, mask, value};
+    ThreadBlock::current().exchange(&operands, [](void* const(&lanes)[kWarp]) {
+        for (int lane = 0; lane < kWarp; ++lane) {
+            auto* own = static_cast<Operands*>(lanes[lane]);
+            own->result = static_cast<Operands*>(lanes[lane ^ own->mask])->value;
+        }
+    });
+    return operands.result;
+}
+
+/// Each sum of 16 products and the addend is rounded once; a tensor core may round otherwise.
+inline void multiply_add_tile(float (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+    struct Operands {
+        float* sums;
+        const uint32_t* a;
+        const uint32_t* b;
+    } operands{sums, a, b};
+    ThreadBlock::current().exchange(&operands, [](void* const(&lanes)[kWarp]) {
+        double left[16][16];
+        double right[16][8];
+        for (int lane = 0; lane < kWarp; ++lane) {
+            const auto* own = static_cast<const Operands*>(lanes[lane]);
+            const int group = lane / 4;
+            const int k = lane % 4 * 2;
+            for (int which = 0; which < 2; ++which) {
+                for (int i = 0; i < 4; ++i) {
+                    left[group + i % 2 * 8][k + i / 2 * 8 + which] =
+                        bfloat16_value(static_cast<uint16_t>(own->a[i] >> 16 * which));
+                }
+                for (int i = 0; i < 2; ++i) {
+                    right[k + i * 8 + which][group] =
+                        bfloat16_value(static_cast<uint16_t>(own->b[i] >> 16 * which));
+                }
+            }
+        }
+        double sums[16][8];
+        for (int lane = 0; lane < kWarp; ++lane) {
+            for (int i = 0; i < 4; ++i) {
+                sums[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2] =
+                    static_cast<const Operands*>(lanes[lane])->sums[i];
+            }
+        }
+        for (int row = 0; row < 16; ++row) {
+            for (int k = 0; k < 16; ++k) {
+                for (int column = 0; column < 8; ++column) {
+                    sums[row][column] += left[row][k] * right[k][column];
+                }
+            }
+        }
+        for (int lane = 0; lane < kWarp; ++lane) {
+            for (int i = 0; i < 4; ++i) {
+                static_cast<const Operands*>(lanes[lane])->sums[i] =
+                    static_cast<float>(sums[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2]);
+            }
+        }
+    });
+}
+
+template <bool kTransposed>
+void load_tiles_as(uint32_t (&tiles)[4], const void* row) {
+    struct Operands {
+        uint32_t* tiles;
+        const uint16_t* row;
+    } operands{tiles, static_cast<const uint16_t*>(row)};
+    ThreadBlock::current().exchange(&operands, [](void* const(&lanes)[kWarp]) {
+        const auto value = [&](int tile, int row, int column) -> uint32_t {
+            return static_cast<const Operands*>(lanes[tile * 8 + row])->row[column];
+        };
+        for (int lane = 0; lane < kWarp; ++lane) {
+            const int major = lane / 4;
+            const int minor = lane % 4 * 2;
+            for (int tile = 0; tile < 4; ++tile) {
+                const uint32_t low = kTransposed ? value(tile, minor, major) : value(tile, major, minor);
+                const uint32_t high =
+                    kTransposed ? value(tile, minor + 1, major) : value(tile, major, minor + 1);
+                static_cast<const Operands*>(lanes[lane])->tiles[tile] = low | high << 16;
+            }
+        }
+    });
+}
+
+inline void load_tiles(uint32_t (&tiles)[4], const void* row) {
+    load_tiles_as<false>(tiles, row);
+}
+inline void load_tiles_transposed(uint32_t (&tiles)[4], const void* row) {
+    load_tiles_as<true>(tiles, row);
+}
+
+/// Made no earlier than it is waited for: a read before that finds what was there.
+inline void copy_ahead(void* to, const void* from, bool is_there) {
+    ThreadBlock::current().copy(to, is_there ? from : nullptr);
+}
+inline void commit_copies() {
+    ThreadBlock::current().commit_copies();
+}
+template <int kPending>
+void wait_for_copies() {
+    ThreadBlock::current().wait_for_copies(kPending);
+}
+
+}  // namespace outrider::cuda
