@@ -18,7 +18,7 @@ from services.engine.sampling_state import new_sampling_state
 
 
 class DraftedSequence:
-    """What the target committed, then the draft's own chain; `window` is how long the chain may become.
+    """What the target committed, then the draft's own chain; `window` is how long that may become for the target.
 
     Predictions of one epoch continue one another. A commit that contradicts the chain, or that runs past its end,
     begins a new epoch. All tokens and positions here are the draft's; a target with another vocabulary has others.

@@ -1,9 +1,13 @@
 """Drafter: whose turn it is, how far each runs, and what is refused."""
 
+import math
+
 import pytest
 
-from services.draft.link import LinkOverflowError, Release, ReleaseReason
-from tests.unit.sequences import VOCAB_SIZE
+from services.draft.link import LinkOverflowError, Prediction, Release, ReleaseReason
+from services.draft.vocabulary_map import VocabularyMap
+from tests.unit.merged_tokenizer import merged_tokenizer
+from tests.unit.sequences import VOCAB_SIZE, byte_tokenizer
 from tests.unit.toy_draft import CONTEXT_LENGTH, PROMPT, Draft, new_sequence, predicted, told, toy_tokens
 
 
@@ -154,3 +158,28 @@ async def test_runs_are_short_where_each_token_takes_long():
     (first, *others) = [stretch.num_draws for stretches in draft.run_ahead.asked for stretch in stretches]
     assert first == 8, "nothing is known of its speed yet"
     assert others == [1] * 8
+
+
+async def test_the_same_bytes_in_other_tokens_of_the_target_cost_no_row_and_are_told_anew():
+    """The draft has single bytes; the target has two tokens of two bytes beside them."""
+    target = merged_tokenizer([(b",", b"t"), (b" ", b"n")], alphabet=(bytes([byte]) for byte in range(256)))
+    sizes = {"own_size": VOCAB_SIZE, "target_size": target.vocab_size}
+    draft = Draft()
+    link = draft.join()
+    vocabulary = VocabularyMap(byte_tokenizer(), target, **sizes, enough=math.inf)
+    draft.drafter.open(link, 1, new_sequence(vocabulary=vocabulary))
+    draft.drafter.commit(link, 1, 0, PROMPT)
+    draft.drafter.window(link, 1, 3)
+    draft.run()
+    sequence = link.sequences[1]
+    epoch, chain, num_asked = sequence.epoch, sequence.chain, len(draft.run_ahead.asked)
+    assert chain[:5] == [*b",t nd"]
+    draft.drafter.commit(link, 1, len(PROMPT), [*b",t"])
+    assert (sequence.epoch, sequence.chain) == (epoch + 1, chain[2:])
+    draft.run()
+    assert all(stretch.num_tokens == 1 for stretches in draft.run_ahead.asked[num_asked:] for stretch in stretches)
+    runs = [run for run in await told(link) if isinstance(run, Prediction)]
+    first = [token_id for run in runs if run.epoch == epoch for token_id in run.token_ids]
+    second = [run for run in runs if run.epoch == epoch + 1]
+    assert first == [256, 257, *b"d"]
+    assert [second[0].position, *second[0].token_ids][:3] == [len(PROMPT) + 2, 257, *b"d"]

@@ -8,6 +8,7 @@ from typing import Any
 from services.draft.drafted_sequence import DraftedSequence
 from services.draft.drafter import Drafter, DrafterConfig
 from services.draft.link import DraftLink, Prediction, Quotas, Release
+from services.draft.vocabulary_map import VocabularyMap
 from services.engine.block_manager import BlockManager
 from services.engine.request import SamplingParams
 from services.engine.run_ahead import Stretch
@@ -86,10 +87,12 @@ class Draft:
         self.copies.append((source, target))
 
 
-def new_sequence(*, num_prompt: int = len(PROMPT), **sampling) -> DraftedSequence:
+def new_sequence(
+    *, num_prompt: int = len(PROMPT), vocabulary: VocabularyMap | None = None, **sampling
+) -> DraftedSequence:
     """A sequence that is drawn greedily unless `sampling` says otherwise."""
     params = SamplingParams(**{"seed": 1, "temperature": 0.0, **sampling})
-    return DraftedSequence(params, num_prompt=num_prompt, min_tokens=0, masked_ids=[])
+    return DraftedSequence(params, num_prompt=num_prompt, min_tokens=0, masked_ids=[], vocabulary=vocabulary)
 
 
 def toy_tokens(prompt: Iterable[int], count: int) -> list[int]:
