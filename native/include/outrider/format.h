@@ -9,7 +9,8 @@ namespace outrider {
 /// Of activations, and of whatever needs no scale.
 enum class Format { f32, bf16 };
 
-/// int8 has a float32 scale for each output feature, int4 a bf16 one for each kInt4Group inputs of one.
+/// int8 and int4 have a float32 scale for each output feature; int4 besides, for each kInt4Group inputs of
+/// one, a step and an offset in units of it, a byte each.
 enum class WeightFormat { f32, bf16, int8, int4 };
 
 /// int8 has a float32 scale for each token and head.
@@ -44,7 +45,7 @@ constexpr int64_t weight_bytes(WeightFormat format, int64_t out_features, int64_
         case WeightFormat::int8:
             return out_features * (in_features + 4);
         default:
-            return out_features * (groups * (kInt4Group / 2 + 2));
+            return out_features * (groups * (kInt4Group / 2 + 2) + 4);
     }
 }
 

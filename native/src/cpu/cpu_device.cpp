@@ -21,6 +21,8 @@ constexpr int kQueriesPerTask = 8;
 constexpr int64_t kInputBytesPerPass = int64_t{1} << 20;
 constexpr int64_t kMinRowsPerPass = 16;
 constexpr int64_t kValuesPerTask = 4096;
+/// With more of them a sum of products of bytes, 255 * 127 each at most, might not fit into int32.
+constexpr int kMaxIntegerInputs = 1 << 16;
 
 int64_t tasks_of(int64_t count, int64_t per_task) {
     return (count + per_task - 1) / per_task;
@@ -51,6 +53,13 @@ class CpuDevice final : public Device {
 
     std::unique_ptr<PackedWeight> make_weight(WeightFormat format, int out_features,
                                               int in_features) override {
+        const bool is_integer = format == WeightFormat::int8 || format == WeightFormat::int4;
+        if (is_integer && in_features > kMaxIntegerInputs) {
+            throw std::invalid_argument(
+                "a product over " + std::to_string(in_features) +
+                " inputs is too long for int8 and int4 weights, which sum up at most " +
+                std::to_string(kMaxIntegerInputs));
+        }
         return std::make_unique<CpuWeight>(kernels_.product(format), pool_, format, out_features,
                                            in_features);
     }
