@@ -9,8 +9,9 @@ namespace outrider {
 /// Of activations, and of whatever needs no scale.
 enum class Format { f32, bf16 };
 
-/// int8 and fp8 (e4m3) have a float32 scale for each output feature, int4 a bf16 one for each kInt4Group
-/// inputs of one.
+/// int8, int4 and fp8 (e4m3) have a float32 scale for each output feature. A CPU's int4 has besides, for each
+/// kInt4Group inputs of one, a step and an offset in units of it, a byte each; a GPU's has a bf16 scale for
+/// each such group, and no other.
 enum class WeightFormat { f32, bf16, int8, int4, fp8 };
 
 /// int8 has a float32 scale for each token and head.
@@ -28,7 +29,7 @@ constexpr size_t size_of(SourceType type) {
     return type == SourceType::f32 ? 4 : 2;
 }
 
-/// Bytes of a matrix and its scales, without padding.
+/// Bytes of a matrix and its scales, without padding; of int4 as a CPU holds it.
 constexpr int64_t weight_bytes(WeightFormat format, int64_t out_features, int64_t in_features) {
     const int64_t groups = (in_features + kInt4Group - 1) / kInt4Group;
     switch (format) {
@@ -40,7 +41,7 @@ constexpr int64_t weight_bytes(WeightFormat format, int64_t out_features, int64_
         case WeightFormat::fp8:
             return out_features * (in_features + 4);
         default:
-            return out_features * (groups * (kInt4Group / 2 + 2));
+            return out_features * (groups * (kInt4Group / 2 + 2) + 4);
     }
 }
 

@@ -5,6 +5,7 @@
 // share the loads; each keeps its own chain of operations, which depends on its own position alone.
 #pragma once
 
+#include "cpu/kernels.h"
 #include "cpu/kv_block.h"
 #include "cpu/query.h"
 #include "cpu/row_blocks.h"
@@ -212,15 +213,14 @@ class QueryBlock {
     alignas(kCacheLine) float totals_[kMaxQueries][kMaxHeadDim];
 };
 
-inline void attention(const Attention& op, int64_t kv_head, int64_t first_row, int64_t end_row) {
-    const int group = op.num_heads / op.cache.num_kv_heads;
-    QueryBlock block(op, kv_head);
-    for (int64_t row = first_row; row < end_row; ++row) {
-        if (row > first_row && op.places.sequences[row] != op.places.sequences[row - 1]) {
+inline void attention(const Attention& op, const AttentionPart& part) {
+    QueryBlock block(op, part.kv_head);
+    for (int64_t row = part.first_row; row < part.end_row; ++row) {
+        if (row > part.first_row && op.places.sequences[row] != op.places.sequences[row - 1]) {
             block.flush();
         }
-        for (int member = 0; member < group; ++member) {
-            block.add(row, kv_head * group + member);
+        for (int64_t head = part.first_head; head < part.end_head; ++head) {
+            block.add(row, head);
         }
     }
     block.flush();

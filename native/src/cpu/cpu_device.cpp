@@ -22,6 +22,8 @@ constexpr int kQueriesPerTask = 8;
 constexpr int64_t kInputBytesPerPass = int64_t{1} << 20;
 constexpr int64_t kMinRowsPerPass = 16;
 constexpr int64_t kValuesPerTask = 4096;
+/// With more of them a sum of products of bytes, 255 * 127 each at most, might not fit into int32.
+constexpr int kMaxIntegerInputs = 1 << 16;
 
 int64_t tasks_of(int64_t count, int64_t per_task) {
     return (count + per_task - 1) / per_task;
@@ -57,6 +59,13 @@ class CpuDevice final : public Device {
         if (format == WeightFormat::fp8) {
             throw std::invalid_argument(
                 "weights: a CPU holds them as \"bf16\", \"f32\", \"int8\" or \"int4\" only");
+        }
+        const bool is_integer = format == WeightFormat::int8 || format == WeightFormat::int4;
+        if (is_integer && in_features > kMaxIntegerInputs) {
+            throw std::invalid_argument(
+                "a product over " + std::to_string(in_features) +
+                " inputs is too long for int8 and int4 weights, which sum up at most " +
+                std::to_string(kMaxIntegerInputs));
         }
         return std::make_unique<CpuWeight>(kernels_.product(format), pool_, format, out_features,
                                            in_features);
@@ -117,14 +126,22 @@ class CpuDevice final : public Device {
         pool_.parallel_for(op.places.rows, [&](int64_t row) { kernels_.rotate_and_store(op, row); });
     }
 
+    /// Each query has a chain of operations of its own, so its bits do not depend on how they are shared out.
     void attention(const Attention& op) override {
         const int64_t group = op.num_heads / op.cache.num_kv_heads;
         const int64_t rows_per_task = std::max<int64_t>(1, kQueriesPerTask / group);
-        const int64_t tasks_per_head = tasks_of(op.places.rows, rows_per_task);
-        pool_.parallel_for(tasks_per_head * op.cache.num_kv_heads, [&](int64_t task) {
-            const int64_t first = task % tasks_per_head * rows_per_task;
-            const int64_t end = std::min<int64_t>(op.places.rows, first + rows_per_task);
-            kernels_.attention(op, task / tasks_per_head, first, end);
+        const int64_t row_tasks = tasks_of(op.places.rows, rows_per_task);
+        // Where there are fewer groups than threads they are split: each part reads all keys and values.
+        const int64_t groups = std::max<int64_t>(1, row_tasks * op.cache.num_kv_heads);
+        const int64_t parts = std::min(group, tasks_of(pool_.size(), groups));
+        pool_.parallel_for(row_tasks * op.cache.num_kv_heads * parts, [&](int64_t task) {
+            const int64_t part = task % parts;
+            const int64_t first_row = task / parts % row_tasks * rows_per_task;
+            const int64_t end_row = std::min<int64_t>(op.places.rows, first_row + rows_per_task);
+            const int64_t kv_head = task / parts / row_tasks;
+            const int64_t first_head = kv_head * group;
+            kernels_.attention(op, {kv_head, first_row, end_row, first_head + group * part / parts,
+                                    first_head + group * (part + 1) / parts});
         });
     }
 

@@ -1,4 +1,4 @@
-// Int4Group: neighbouring weights of one output feature as four-bit numbers with a common scale.
+// Int4Group: neighbouring weights of one output feature as four-bit numbers.
 #pragma once
 
 #include "cpu/quantised_row.h"
@@ -7,77 +7,75 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-/// What is added to a value, -8 ... 7, to store it without a sign.
-constexpr int kInt4Offset = 8;
-
+/// A weight stands for step * number + offset, with numbers -8 ... 7: an integer that a byte holds, so that
+/// sums of products with int8 are exact.
 struct Int4Group {
-    BFloat16 scale;
-    int values[kInt4Group];
+    static constexpr float kLargest = 127.5f;  // -128 ... 127 once rounded
+    static constexpr int kMaxStep = 17;        // 15 of them span all bytes
 
-    /// Those of the scales near the plain one that leaves the least squared error; for numbers rounded with
-    /// some scale, the best is found by least squares. Missing weights count as zeros.
-    Int4Group(const float* weights, int64_t count) {
-        float padded[kInt4Group] = {};
-        __builtin_memcpy(padded, weights, count * sizeof(float));
-        scale = round_scale(best_scale(padded));
-        const float unit = to_float(scale);
-        const float factor = unit != 0.0f ? 1.0f / unit : 0.0f;
+    int step = 1;
+    int offset = 0;  // 8 * step - 128 ... 127 - 7 * step
+    int numbers[kInt4Group];
+
+    /// Takes, of the steps and offsets near those that span the weights, the ones that leave the least
+    /// squared error.  # weights: [kInt4Group], -kLargest ... kLargest
+    explicit Int4Group(const float* weights) {
+        Vec lows = splat(kLargest);
+        Vec highs = -lows;
         for (int k = 0; k < kInt4Group; k += kLanes) {
-            const IntVec rounded = round(load(padded + k), factor);
-            __builtin_memcpy(values + k, &rounded, sizeof(rounded));
+            const Vec some = load(weights + k);
+            lows = choose(some < lows, some, lows);
+            highs = choose(some > highs, some, highs);
+        }
+        const float low = -max_lanes(-lows);
+        const float high = max_lanes(highs);
+        const auto widest = static_cast<int>(within(1, nearest((high - low) / 15.0f), kMaxStep));
+        float least = __builtin_inff();
+        for (int trial = static_cast<int>(larger(1, widest - 1)); trial <= widest; ++trial) {
+            find_offset(weights, trial, (low + high) / 2.0f, &least);
+        }
+        for (int k = 0; k < kInt4Group; k += kLanes) {
+            store_as(numbers + k, round(load(weights + k), step, offset));
         }
     }
 
   private:
-    static BFloat16 round_scale(float value) {
-        BFloat16 rounded[kLanes];
-        store(rounded, splat(value));
-        return rounded[0];
+    static int64_t nearest(float value) { return to_nearest(splat(value), 1.0f)[0]; }
+    static int64_t within(int64_t low, int64_t value, int64_t high) {
+        return larger(low, smaller(value, high));
     }
 
-    OUTRIDER_INLINE static IntVec round(Vec weights, float factor) {
-        const IntVec rounded = to_nearest(weights, factor);
+    OUTRIDER_INLINE static IntVec round(Vec weights, int step, int offset) {
+        const IntVec rounded =
+            to_nearest(weights - static_cast<float>(offset), 1.0f / static_cast<float>(step));
         const IntVec low = rounded < -8 ? IntVec{} - 8 : rounded;
         return low > 7 ? IntVec{} + 7 : low;
     }
 
-    /// The weight of the largest magnitude, with its sign: it gets the number -8, which has no positive
-    /// counterpart.
-    static float extreme(const float* weights) {
-        float found = 0.0f;
-        float nothing = 0.0f;  // NaN where a weight is not finite, and so is the scale then
-        for (int k = 0; k < kInt4Group; ++k) {
-            found = __builtin_fabsf(weights[k]) > __builtin_fabsf(found) ? weights[k] : found;
-            nothing += weights[k] * 0.0f;
+    static float squared_error(const float* weights, int step, int offset) {
+        Vec squares = {};
+        for (int k = 0; k < kInt4Group; k += kLanes) {
+            const Vec weight = load(weights + k);
+            const IntVec value = round(weight, step, offset) * step + offset;
+            const Vec error = weight - __builtin_convertvector(value, Vec);
+            squares = multiply_add(error, error, squares);
         }
-        return found + nothing;
+        return sum_lanes(squares);
     }
 
-    static float best_scale(const float* weights) {
-        const float largest = extreme(weights);
-        if (largest == 0.0f) {
-            return 0.0f;
-        }
-        float best_gain = 0.0f;
-        float best = largest / -8.0f;
-        for (int trial = -4; trial <= 4; ++trial) {
-            const float factor = (-8.0f + 0.2f * static_cast<float>(trial)) / largest;
-            Vec products = {};
-            Vec squares = {};
-            for (int k = 0; k < kInt4Group; k += kLanes) {
-                const Vec weight = load(weights + k);
-                const Vec number = __builtin_convertvector(round(weight, factor), Vec);
-                products = multiply_add(weight, number, products);
-                squares = multiply_add(number, number, squares);
-            }
-            const float product = sum_lanes(products);
-            const float square = sum_lanes(squares);
-            if (square > 0.0f && product * product > best_gain * square) {
-                best_gain = product * product / square;
-                best = product / square;
+    void find_offset(const float* weights, int trial, float centre, float* least) {
+        const int64_t lowest = 8 * trial - 128;
+        const int64_t highest = 127 - 7 * trial;
+        const int64_t middle = within(lowest, nearest(centre + 0.5f * static_cast<float>(trial)), highest);
+        const int64_t reach = 3 * trial / 8;  // half a step away is where one weight more is clipped
+        for (int64_t at = larger(lowest, middle - reach); at <= smaller(middle + reach, highest); ++at) {
+            const float error = squared_error(weights, trial, static_cast<int>(at));
+            if (error < *least) {
+                *least = error;
+                step = trial;
+                offset = static_cast<int>(at);
             }
         }
-        return best;
     }
 };
 

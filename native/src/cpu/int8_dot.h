@@ -20,37 +20,9 @@ OUTRIDER_INLINE IntVec dot_signed(IntVec sum, ByteVec weights, ByteVec values) {
 }
 #endif
 
-/// In each lane, the sum of products of weights 0 ... 15 with values -127 ... 127, of which there are at most
-/// 32, plus a correction.
-struct SmallSum {
-#if defined(__AVX2__) && !defined(__AVX512VNNI__)
-    __m256i pairs = {};  // in int16, which holds 2 * 8 products of 15 * 127
-
-    OUTRIDER_INLINE void start(int32_t) {}
-    OUTRIDER_INLINE void add(ByteVec weights, ByteVec values) {
-        // Nothing saturates; but the compiler would put plain additions into an order that spills registers.
-        pairs = _mm256_adds_epi16(pairs, _mm256_maddubs_epi16((__m256i)weights, (__m256i)values));
-    }
-    OUTRIDER_INLINE IntVec total(int32_t correction) const {
-        return (IntVec)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)) + correction;
-    }
-#else
-    IntVec sum;
-
-    OUTRIDER_INLINE void start(int32_t correction) { sum = splat(correction); }
-    OUTRIDER_INLINE void add(ByteVec weights, ByteVec values) {
-#if defined(__AVX512VNNI__)
-        sum = dot_unsigned(sum, weights, values);
-#else
-        sum = dot_signed(sum, weights, values);
-#endif
-    }
-    OUTRIDER_INLINE IntVec total(int32_t) const { return sum; }
-#endif
-};
-
-/// sum[lane] + the products of the lane's four weights, -127 ... 127, stored with kInt8Offset added, with
-/// four values, the same in every lane. Each sum holds kInt8Offset times the sum of the values too much.
+/// sum[lane] + the products of the lane's four weights, -128 ... 127, stored with kInt8Offset added, with
+/// four values, -127 ... 127, the same in every lane. Each sum holds kInt8Offset times the sum of the values
+/// too much.
 #if defined(__AVX512VNNI__)
 constexpr int kInt8Offset = 128;  // the instruction takes its weights without a sign
 OUTRIDER_INLINE IntVec dot_int8(IntVec sum, ByteVec weights, ByteVec values) {
@@ -59,7 +31,7 @@ OUTRIDER_INLINE IntVec dot_int8(IntVec sum, ByteVec weights, ByteVec values) {
 #elif defined(__AVX2__)
 constexpr int kInt8Offset = 0;
 OUTRIDER_INLINE IntVec dot_int8(IntVec sum, ByteVec weights, ByteVec values) {
-    // With the weights' signs given to the values, no pair of products is above 2 * 127 * 127: none
+    // With the weights' signs given to the values, no pair of products is above 2 * 128 * 127: none
     // saturates.
     const __m256i magnitudes = _mm256_abs_epi8((__m256i)weights);
     const __m256i signed_values = _mm256_sign_epi8((__m256i)values, (__m256i)weights);
@@ -72,5 +44,18 @@ OUTRIDER_INLINE IntVec dot_int8(IntVec sum, ByteVec weights, ByteVec values) {
     return dot_signed(sum, weights, values);
 }
 #endif
+
+/// A step of StepSums.
+struct Int8Dot {
+    using Sum = IntVec;
+    using Total = int32_t;
+    static constexpr int kParts = 1;
+
+    OUTRIDER_INLINE static ByteVec weights(ByteVec bytes, int) { return bytes; }
+    OUTRIDER_INLINE static ByteVec values(int32_t bytes, int) { return bit_cast<ByteVec>(splat(bytes)); }
+    OUTRIDER_INLINE static IntVec add(IntVec sum, ByteVec weights, ByteVec values) {
+        return dot_int8(sum, weights, values);
+    }
+};
 
 }  // namespace outrider::cpu::OUTRIDER_ISA

@@ -5,8 +5,9 @@
 #include "cpu/attention.h"
 #include "cpu/elementwise.h"
 #include "cpu/float_dots.h"
-#include "cpu/int4_product.h"
-#include "cpu/int8_product.h"
+#include "cpu/int4_strip.h"
+#include "cpu/int8_strip.h"
+#include "cpu/integer_product.h"
 #include "cpu/kv_block.h"
 #include "cpu/normalise.h"
 #include "cpu/read.h"
@@ -33,8 +34,8 @@ const Kernels& kernels() {
         OUTRIDER_TEXT(OUTRIDER_ISA),
         StepProduct<FloatDot>::kernel(),
         ProductBf16::kernel(),
-        Int8Product::kernel(),
-        Int4Product::kernel(),
+        IntegerProduct<Int8Strip>::kernel(),
+        IntegerProduct<Int4Strip>::kernel(),
         kv_block_bytes,
         rotary_angles,
         residual_norm,

@@ -36,6 +36,15 @@ struct ProductRows {
     int64_t panels_ahead = 1;  // to the panel that this thread is likely to multiply next
 };
 
+/// Part of an attention: some rows, and some query heads of one group.
+struct AttentionPart {
+    int64_t kv_head = 0;
+    int64_t first_row = 0;
+    int64_t end_row = 0;
+    int64_t first_head = 0;
+    int64_t end_head = 0;
+};
+
 struct ProductKernel {
     /// Bytes of one packed panel.
     size_t (*panel_bytes)(int in_features);
@@ -61,8 +70,7 @@ struct Kernels {
     void (*rotary_angles)(const RotaryAngles& op, int64_t row);
     void (*residual_norm)(const ResidualNorm& op, int64_t row);
     void (*rotate_and_store)(const RotateAndStore& op, int64_t row);
-    /// Rows from first_row to end_row for one group of query heads.
-    void (*attention)(const Attention& op, int64_t kv_head, int64_t first_row, int64_t end_row);
+    void (*attention)(const Attention& op, const AttentionPart& part);
     void (*gated_activation)(const GatedActivation& op, int64_t row, int64_t first_column,
                              int64_t end_column);
     void (*soft_cap)(const SoftCap& op, int64_t first, int64_t end);

@@ -6,22 +6,20 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-/// What is common to the values of one group: each stands for scale * value.
-struct GroupScale {
+/// What is common to a row's values: each stands for scale * value.
+struct RowScale {
     float scale;
     int32_t correction;  // to their products with weights that are stored with an offset
 };
 
-/// The values, padded with zeros to kActivationAlignment, then a GroupScale for each `group` of them.
+/// The values, padded with zeros to kActivationAlignment, then their RowScale.
 struct QuantisedRow {
     static int64_t padded(int64_t width) {
         return (width + kActivationAlignment - 1) / kActivationAlignment * kActivationAlignment;
     }
-    static size_t bytes(int64_t width, int64_t group) {
-        return padded(width) + (padded(width) + group - 1) / group * sizeof(GroupScale);
-    }
-    static const GroupScale* scales(const void* row, int64_t width) {
-        return reinterpret_cast<const GroupScale*>(static_cast<const char*>(row) + padded(width));
+    static size_t bytes(int64_t width) { return padded(width) + sizeof(RowScale); }
+    static const RowScale* scale(const void* row, int64_t width) {
+        return reinterpret_cast<const RowScale*>(static_cast<const char*>(row) + padded(width));
     }
 };
 
@@ -34,9 +32,9 @@ OUTRIDER_INLINE IntVec to_nearest(Vec values, float factor) {
     return bit_cast<IntVec>(shifted) - bit_cast<IntVec>(rounding_shifter());
 }
 
-/// `offset` is what the weights are stored with. Symmetric, the largest magnitude becoming 127. A group with
-/// a value that is not finite has a scale that is NaN, so that what is computed from it is NaN too.
-OUTRIDER_INLINE GroupScale quantise_group(const float* values, int64_t count, int offset, int8_t* to) {
+/// `offset` is what the weights are stored with. Symmetric, the largest magnitude becoming 127. Where a
+/// value is not finite the scale is NaN, so that what is computed from it is NaN too.
+OUTRIDER_INLINE RowScale quantise(const float* values, int64_t count, int offset, int8_t* to) {
     Vec largest = {};
     IntVec finite = IntVec{} == 0;
     for (int64_t k = 0; k < count; k += kLanes) {
@@ -60,13 +58,10 @@ OUTRIDER_INLINE GroupScale quantise_group(const float* values, int64_t count, in
 }
 
 /// # values: [width], zero from there to the next multiple of kActivationAlignment
-inline void quantise_row(const float* values, int64_t width, int64_t group, int offset, void* to) {
-    const int64_t padded = QuantisedRow::padded(width);
+inline void quantise_row(const float* values, int64_t width, int offset, void* to) {
     auto* bytes = static_cast<int8_t*>(to);
-    auto* scales = reinterpret_cast<GroupScale*>(bytes + padded);
-    for (int64_t first = 0; first < padded; first += group) {
-        *scales++ = quantise_group(values + first, smaller(group, padded - first), offset, bytes + first);
-    }
+    const int64_t padded = QuantisedRow::padded(width);
+    store_as(bytes + padded, quantise(values, padded, offset, bytes));
 }
 
 }  // namespace outrider::cpu::OUTRIDER_ISA

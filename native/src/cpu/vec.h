@@ -27,8 +27,10 @@ typedef float Vec __attribute__((vector_size(4 * kLanes)));
 typedef int32_t IntVec __attribute__((vector_size(4 * kLanes)));
 typedef uint32_t BitsVec __attribute__((vector_size(4 * kLanes)));
 typedef uint16_t HalfVec __attribute__((vector_size(2 * kLanes)));
+typedef int16_t PairVec __attribute__((vector_size(4 * kLanes)));  // two to a lane
 typedef uint8_t ByteVec __attribute__((vector_size(4 * kLanes)));  // four to a lane
 typedef int8_t SmallVec __attribute__((vector_size(kLanes)));
+typedef int8_t SmallPairVec __attribute__((vector_size(2 * kLanes)));
 
 /// The upper half of a float32.
 struct BFloat16 {
