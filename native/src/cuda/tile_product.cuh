@@ -23,8 +23,10 @@ constexpr int kSegments = 8;
 constexpr int kRowsInEight = 8;  // the columns of a multiply_add_tile
 
 /// What a warp computes, and a block. A narrow block's warps are the segments of the same outputs; a wide
-/// block's warps have outputs of their own and go through all segments.
-template <int kStripsOfWarp, int kEightsOfWarp, int kWarpsAlong, int kWarpsAcross, int kTilesAhead,
+/// block's warps have outputs of their own and go through all segments. Weights come from far and are asked
+/// for long before they are needed: kKilobytesAhead of each strip are on their way. Activations come from
+/// near.
+template <int kStripsOfWarp, int kEightsOfWarp, int kWarpsAlong, int kWarpsAcross, int kKilobytesAhead,
           int kAtOnce>
 struct ProductShape {
     static constexpr bool kIsWide = kWarpsAlong * kWarpsAcross > 1;
@@ -32,7 +34,8 @@ struct ProductShape {
     static constexpr int kStrips = kStripsOfWarp;
     static constexpr int kEights = kEightsOfWarp;
     static constexpr int kColumnsOfWarps = kWarpsAcross;
-    static constexpr int kAhead = kTilesAhead;  // tiles whose loads are in flight
+    static constexpr int kBytesAhead = kKilobytesAhead << 10;
+    static constexpr int kInputsAhead = kEights <= 2 ? 2 : 1;  // tiles
     static constexpr int kBlocksAtOnce = kAtOnce;
     static constexpr int kBlockStrips = kStrips * kWarpsAlong;
     static constexpr int kBlockRows = kEights * kRowsInEight * kWarpsAcross;
@@ -44,6 +47,9 @@ template <typename Tile, typename Shape>
 struct TileProduct {
     static constexpr int kThreads = Shape::kWarps * kWarp;
     static constexpr int kBlocksAtOnce = Shape::kBlocksAtOnce;
+    static constexpr int kInputsAhead = Shape::kInputsAhead;
+    static constexpr int kWeightsAhead = Shape::kBytesAhead / (Tile::kBytes > 512 ? Tile::kBytes : 512);
+    static_assert(kWeightsAhead % kInputsAhead == 0, "both go around in the same loop");
 
     Product op;
     WeightView weight;
@@ -57,9 +63,11 @@ struct TileProduct {
     struct Sums {
         float values[Shape::kStrips][Shape::kEights][4];
     };
-    struct Operands {
-        typename Tile::Words weights[Shape::kStrips];
-        Words<4> inputs[Shape::kEights];
+    struct Weights {
+        typename Tile::Words strips[Shape::kStrips];
+    };
+    struct Inputs {
+        Words<4> eights[Shape::kEights];
     };
 
     __device__ void operator()(const Block& block) const {
@@ -142,64 +150,76 @@ struct TileProduct {
         const int64_t all = tiles_in_strip(weight);
         const int64_t end = first + segment_tiles() < all ? first + segment_tiles() : all;
         Sums sums = {};
-        Operands operands[Shape::kAhead];
+        Weights weights[kWeightsAhead];
+        Inputs inputs[kInputsAhead];
 #pragma unroll
-        for (int ahead = 0; ahead < Shape::kAhead; ++ahead) {
-            if (first + ahead < end) {
-                load(place, first + ahead, operands[ahead]);
-            }
+        for (int ahead = 0; ahead < kWeightsAhead; ++ahead) {
+            load_before(end, place, first + ahead, weights[ahead]);
+        }
+#pragma unroll
+        for (int ahead = 0; ahead < kInputsAhead; ++ahead) {
+            load_before(end, place, first + ahead, inputs[ahead]);
         }
 #pragma unroll 1
-        for (int64_t tile = first; tile < end; tile += Shape::kAhead) {
+        for (int64_t tile = first; tile < end; tile += kWeightsAhead) {
 #pragma unroll
-            for (int ahead = 0; ahead < Shape::kAhead; ++ahead) {
+            for (int ahead = 0; ahead < kWeightsAhead; ++ahead) {
                 if (tile + ahead < end) {
-                    multiply(operands[ahead], sums);
+                    multiply(weights[ahead], inputs[ahead % kInputsAhead], sums);
                 }
-                if (tile + ahead + Shape::kAhead < end) {
-                    load(place, tile + ahead + Shape::kAhead, operands[ahead]);
-                }
+                load_before(end, place, tile + ahead + kWeightsAhead, weights[ahead]);
+                load_before(end, place, tile + ahead + kInputsAhead, inputs[ahead % kInputsAhead]);
             }
         }
         return sums;
     }
 
-    /// Rows and strips that are not there are zeros.
-    __device__ void load(const Place& place, int64_t tile, Operands& operands) const {
-        const int64_t tiles = tiles_in_strip(weight);
+    /// Strips that are not there are zeros.
+    __device__ void load_before(int64_t end, const Place& place, int64_t tile, Weights& weights) const {
+        if (tile >= end) {
+            return;
+        }
 #pragma unroll
         for (int strip = 0; strip < Shape::kStrips; ++strip) {
-            operands.weights[strip] = {};
+            weights.strips[strip] = {};
             if (place.first_strip + strip < strips_of(weight)) {
-                operands.weights[strip] = Tile::template load<!Shape::kIsWide>(
-                    weight.data + ((place.first_strip + strip) * tiles + tile) * Tile::kBytes, place.lane);
+                const int64_t index = (place.first_strip + strip) * tiles_in_strip(weight) + tile;
+                weights.strips[strip] =
+                    Tile::template load<!Shape::kIsWide>(weight.data + index * Tile::kBytes, place.lane);
             }
+        }
+    }
+
+    /// Rows that are not there are zeros.
+    __device__ void load_before(int64_t end, const Place& place, int64_t tile, Inputs& inputs) const {
+        if (tile >= end) {
+            return;
         }
         const auto* input =
             static_cast<const uint16_t*>(op.input.data) + tile * kTileInputs + place.lane % 4 * 8;
 #pragma unroll
         for (int eight = 0; eight < Shape::kEights; ++eight) {
             const int64_t row = place.first_row + eight * kRowsInEight + place.lane / 4;
-            operands.inputs[eight] = {};
+            inputs.eights[eight] = {};
             if (row < op.rows) {
-                operands.inputs[eight] = load_words<4, false>(input + row * op.input.stride);
+                inputs.eights[eight] = load_words<4, false>(input + row * op.input.stride);
             }
         }
     }
 
-    __device__ static void multiply(const Operands& operands, Sums& sums) {
+    __device__ static void multiply(const Weights& weights, const Inputs& inputs, Sums& sums) {
 #pragma unroll
         for (int strip = 0; strip < Shape::kStrips; ++strip) {
-            const LeftOperands left = Tile::unpack(operands.weights[strip]);
+            const LeftOperands left = Tile::unpack(weights.strips[strip]);
 #pragma unroll
             for (int eight = 0; eight < Shape::kEights; ++eight) {
-                const uint32_t (&words)[4] = operands.inputs[eight].words;
+                const uint32_t (&words)[4] = inputs.eights[eight].words;
                 float (&of_tile)[4] = sums.values[strip][eight];
                 if constexpr (Tile::kHasGroupScales) {
                     float group[4] = {};
                     multiply_tile(left, words, group);
-                    const float upper = Tile::upper_scale(operands.weights[strip]);
-                    const float lower = Tile::lower_scale(operands.weights[strip]);
+                    const float upper = Tile::upper_scale(weights.strips[strip]);
+                    const float lower = Tile::lower_scale(weights.strips[strip]);
                     of_tile[0] = fmaf(group[0], upper, of_tile[0]);
                     of_tile[1] = fmaf(group[1], upper, of_tile[1]);
                     of_tile[2] = fmaf(group[2], lower, of_tile[2]);
@@ -234,27 +254,31 @@ bool multiply_in(const Stream& stream, const Product& op, const WeightView& weig
 /// where they are enough to occupy half of the multiprocessors.
 template <typename Tile>
 void tile_product(const Stream& stream, const Product& op, const WeightView& weight) {
-    constexpr int kAhead = Tile::kBytes >= 1024 ? 1 : 2;  // for formats whose tiles are smaller
-    // A group's sums need registers, too: twice the warps share the outputs.
-    using Widest = std::conditional_t<Tile::kHasGroupScales, ProductShape<4, 4, 2, 4, 1, 1>,
-                                      ProductShape<4, 8, 2, 2, 1, 2>>;
+    // A group's sums need registers, too: twice the warps share the outputs of the widest, and others look
+    // less far ahead.
+    constexpr bool kGrouped = Tile::kHasGroupScales;
+    constexpr int kFar = kGrouped ? 2 : 4;
+    using Widest =
+        std::conditional_t<kGrouped, ProductShape<4, 4, 2, 4, 1, 1>, ProductShape<4, 8, 2, 2, 1, 2>>;
     const int64_t some = (stream.multiprocessors() + 1) / 2;
     const bool is_tall = strips_of(weight) >= 2 * stream.multiprocessors();
     if ((op.rows > 64 && multiply_in<Tile, Widest>(stream, op, weight, some)) ||
-        (op.rows > 32 && multiply_in<Tile, ProductShape<2, 8, 4, 1, 1, 3>>(stream, op, weight, some)) ||
-        (op.rows > 16 && multiply_in<Tile, ProductShape<2, 4, 4, 1, 2, 3>>(stream, op, weight, some))) {
+        (op.rows > 32 &&
+         multiply_in<Tile, ProductShape<kGrouped ? 1 : 2, 8, 4, 1, 4, 2>>(stream, op, weight, some)) ||
+        (op.rows > 16 &&
+         multiply_in<Tile, ProductShape<2, 4, 4, 1, 2, kGrouped ? 2 : 3>>(stream, op, weight, some))) {
         return;
     }
     if (op.rows > 32) {
-        multiply_in<Tile, ProductShape<2, 8, 1, 1, 1, 1>>(stream, op, weight, 0);
+        multiply_in<Tile, ProductShape<2, 8, 1, 1, kFar, 1>>(stream, op, weight, 0);
     } else if (op.rows > 16) {
-        multiply_in<Tile, ProductShape<2, 4, 1, 1, 2, 1>>(stream, op, weight, 0);
+        multiply_in<Tile, ProductShape<2, 4, 1, 1, 2, kGrouped ? 1 : 2>>(stream, op, weight, 0);
     } else if (op.rows > 8) {
-        is_tall ? multiply_in<Tile, ProductShape<2, 2, 1, 1, 2 + kAhead, 2>>(stream, op, weight, 0)
-                : multiply_in<Tile, ProductShape<1, 2, 1, 1, 3 + kAhead, 2>>(stream, op, weight, 0);
+        is_tall ? multiply_in<Tile, ProductShape<2, 2, 1, 1, 2, 2>>(stream, op, weight, 0)
+                : multiply_in<Tile, ProductShape<1, 2, 1, 1, 4, 2>>(stream, op, weight, 0);
     } else {
-        is_tall ? multiply_in<Tile, ProductShape<2, 1, 1, 1, 2 + kAhead, 2>>(stream, op, weight, 0)
-                : multiply_in<Tile, ProductShape<1, 1, 1, 1, 4 * kAhead, 2>>(stream, op, weight, 0);
+        is_tall ? multiply_in<Tile, ProductShape<2, 1, 1, 1, 4, 2>>(stream, op, weight, 0)
+                : multiply_in<Tile, ProductShape<1, 1, 1, 1, kFar + 2, 2>>(stream, op, weight, 0);
     }
 }
 
