@@ -26,6 +26,7 @@ from services.cli.bench.setting import Setting
 from services.cli.bench.vital_signs import VitalSigns, measure
 from services.cli.service_pair import ModelPair
 from services.cli.terminal import Terminal
+from services.engine.config import CPU
 
 # Of the target's weights, with the draft's. Random weights lose more in int4 than trained ones do: such a draft of a
 # target in another format would seldom be right.
@@ -62,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--models", type=Path, required=True, metavar="DIR", help="of target/ and draft/")
     parser.add_argument("--formats", nargs="+", choices=_FORMATS, default=[*_FORMATS], help="of the target's weights")
     parser.add_argument("--draft-weights", choices=_FORMATS, help="ours and the peers' (int4 with int4, else int8)")
+    parser.add_argument("--device", default=CPU, help="what computes: cpu, or cuda:N (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="answers in each way (%(default)s)")
     parser.add_argument("--runs", type=int, default=15, help="timings of each pass (%(default)s)")
     parser.add_argument("--context", type=int, default=256, help="tokens before the rows of a pass (%(default)s)")
@@ -92,6 +94,7 @@ def _setting(options: argparse.Namespace, weights: str) -> Setting:
         new_tokens=options.new_tokens,
         draft_lengths=options.draft_lengths,
         placements=options.placements,
+        device=options.device,
     )
 
 

@@ -51,7 +51,7 @@ class InstalledPeers:
             return "transformers is not installed"
         assert setting.models.draft is not None
         folders = (setting.models.target, setting.models.draft)
-        return _python_peer("transformers", name, sys.executable, folders, setting, log)
+        return _python_peer("transformers", name, sys.executable, folders, setting, log, device=setting.device)
 
     def _openvino(self, name: str, setting: Setting, log: IO[str]) -> PythonPeer | str:
         if self.openvino_python is None or self.openvino is None:
@@ -84,13 +84,15 @@ def _python_peer(
     folders: tuple[Path, Path],
     setting: Setting,
     log: IO[str],
+    *,
+    device: str | None = None,
 ) -> PythonPeer:
-    threads = len(os.sched_getaffinity(0))
+    arguments = [str(len(os.sched_getaffinity(0))), *([device] if device else [])]
     interpreter = str(Path(python).absolute())  # not resolved: a link into a virtual environment is what makes it one
     command = [interpreter, "-m", f"benchmarks.peers.{kind}_process", *(str(folder.resolve()) for folder in folders)]
-    environment = {**_PINNED, "OMP_NUM_THREADS": str(threads)} if kind == "transformers" else {}
+    environment = {**_PINNED, "OMP_NUM_THREADS": arguments[0]} if kind == "transformers" else {}
     return PythonPeer(
-        name, [*command, str(threads)], draft_lengths=setting.draft_lengths, environment=environment, log=log
+        name, [*command, *arguments], draft_lengths=setting.draft_lengths, environment=environment, log=log
     )
 
 

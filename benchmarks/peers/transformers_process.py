@@ -1,5 +1,6 @@
-"""Hugging Face transformers in bf16, eager: `python -m benchmarks.peers.transformers_process TARGET DRAFT THREADS`.
+"""Hugging Face transformers in bf16: `python -m benchmarks.peers.transformers_process TARGET DRAFT THREADS DEVICE`.
 
+On a CPU it is eager; on a GPU it decodes with a static cache, compiled, except beside a draft, which that cannot be.
 Predictions come from assisted generation with a constant number of them. Started with OMP_PROC_BIND=true and
 OMP_PLACES=cores, its threads stay on their cores.
 """
@@ -43,10 +44,10 @@ class Passes:
 
 def main() -> None:
     """Load both models and answer."""
-    target_folder, draft_folder, threads = sys.argv[1:]
+    target_folder, draft_folder, threads, device = sys.argv[1:]
     torch.set_num_threads(int(threads))
     target, draft = (
-        transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).eval()
+        transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).eval().to(device)
         for folder in (target_folder, draft_folder)
     )
     passes = Passes(target)
@@ -55,7 +56,8 @@ def main() -> None:
 
     def answer(prompt: list[int], num_predictions: int, num_tokens: int) -> dict[str, object]:
         draft.generation_config.num_assistant_tokens = num_predictions
-        ids = torch.tensor([prompt])
+        ids = torch.tensor([prompt], device=device)
+        is_compiled = device != "cpu" and not num_predictions
         arrivals, passes.count = Arrivals(), 0
         began = time.perf_counter()
         output = target.generate(
@@ -65,6 +67,7 @@ def main() -> None:
             max_new_tokens=num_tokens,
             min_new_tokens=num_tokens,
             pad_token_id=0,
+            cache_implementation="static" if is_compiled else None,
             assistant_model=draft if num_predictions else None,
             streamer=arrivals,
         )

@@ -2,6 +2,7 @@
 #include <pybind11/stl.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -78,11 +79,16 @@ void register_config(py::module_& module) {
 }
 
 std::unique_ptr<Decoder> make_decoder(std::shared_ptr<Device> device, const DecoderConfig& config,
-                                      const std::string& weights, const std::string& kv, int num_blocks) {
+                                      const std::string& weights, const std::string& kv,
+                                      std::optional<int> num_blocks) {
     const WeightFormat weight_format = parse("weights", weights, kWeightFormats);
     const KvFormat kv_format = parse("kv", kv, kKvFormats);
     const py::gil_scoped_release release;
-    return std::make_unique<Decoder>(std::move(device), config, weight_format, kv_format, num_blocks);
+    auto decoder = std::make_unique<Decoder>(std::move(device), config, weight_format, kv_format);
+    if (num_blocks) {
+        decoder->allocate_cache(*num_blocks);
+    }
+    return decoder;
 }
 
 void load(Decoder& decoder, const std::string& name, const py::array& values) {
@@ -143,7 +149,11 @@ void register_decoder(py::module_& module) {
     register_config(module);
     py::class_<Decoder>(module, "Decoder", py::is_final())
         .def(py::init(&make_decoder), py::arg("device"), py::arg("config"), py::kw_only(), py::arg("weights"),
-             py::arg("kv"), py::arg("num_blocks"))
+             py::arg("kv"), py::arg("num_blocks") = std::nullopt)
+        .def("reserve", &Decoder::reserve, py::kw_only(), py::arg("max_rows"), py::arg("max_logits"),
+             py::arg("max_sequences"), py::arg("max_blocks"), py::call_guard<py::gil_scoped_release>())
+        .def("allocate_cache", &Decoder::allocate_cache, py::arg("num_blocks"),
+             py::call_guard<py::gil_scoped_release>())
         .def("load", &load, py::arg("name"), py::arg("values"))
         .def("load_rows", &load_rows, py::arg("name"), py::arg("first_row"), py::arg("values"))
         .def("packed_weights", &packed_weights)

@@ -2,6 +2,8 @@
 #include <pybind11/stl.h>
 
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include "bindings.h"
 #include "outrider/device.h"
@@ -19,6 +21,15 @@ void register_device(py::module_& module) {
     py::class_<Device, std::shared_ptr<Device>>(module, "Device", py::is_final())
         .def_static("cpu", &make_cpu_device, py::arg("isa"), py::arg("threads"))
         .def_static("cuda", &make_cuda_device, py::arg("index"), py::arg("threads"))
+        .def("synchronize", &Device::synchronize, py::call_guard<py::gil_scoped_release>())
+        .def_property_readonly("memory",
+                               [](const Device& device) -> std::optional<std::pair<size_t, size_t>> {
+                                   const std::optional<DeviceMemory> memory = device.memory();
+                                   if (!memory) {
+                                       return std::nullopt;
+                                   }
+                                   return std::pair(memory->free, memory->total);
+                               })
         .def_property_readonly("name", &Device::name)
         .def_property_readonly("threads", [](Device& device) { return device.pool().size(); });
 }

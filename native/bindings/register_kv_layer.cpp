@@ -81,7 +81,10 @@ class BoundCache {
         const DeviceBuffer<float> values = upload<float>(device_, qkv);
         ActivationBuffer out(parse("format", format, kFormats), heads * head_dim_);
         out.reserve(device_, rows_of(qkv));
-        device_->attention({values.data(), rows.places(), heads, window, softcap, layer(), out.view()});
+        const DeviceBuffer<float> scratch(
+            device_, device_->attention_scratch(rows_of(qkv), width_of(block_tables), heads, head_dim_));
+        device_->attention(
+            {values.data(), rows.places(), heads, window, softcap, layer(), out.view(), scratch.data()});
         return download(device_, out.view(), rows_of(qkv), heads * head_dim_);
     }
 

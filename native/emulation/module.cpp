@@ -2,11 +2,13 @@
 // only: it shows what the kernels compute, not what a GPU makes of them.
 #include <pybind11/pybind11.h>
 
+#include "emulated_queue.h"
 #include "outrider/device.h"
 
 PYBIND11_MODULE(_cuda_emulation, module) {
     pybind11::module_::import("services.engine.native");  // registers Device
     module.def(
-        "device", [](int threads) { return outrider::make_cuda_device(0, threads); },
-        pybind11::arg("threads"));
+        "device", [](int threads, int memory) { return outrider::make_cuda_device(memory, threads); },
+        pybind11::arg("threads"), pybind11::arg("memory") = 0);  // MiB; 0: plenty
+    module.def("count_replays", &outrider::cuda::count_replays);
 }

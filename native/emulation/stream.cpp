@@ -1,46 +1,125 @@
-// The stream in host memory, in the place of src/cuda/stream.cu.
+// The stream in host memory, in the place of src/cuda/stream.cu and staging.cu. An emulated device's number
+// says how many MiB of memory it has; 0 stands for 64 GiB.
 #include "cuda/stream.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <stdexcept>
+
+#include "cuda/memory_shortage.h"
+#include "emulated_queue.h"
+#include "outrider/device_error.h"
 
 namespace outrider::cuda {
+namespace {
+
+std::atomic<int> num_replays{0};
+
+constexpr size_t kHeader = 64;  // before a stretch of memory: its size
+
+size_t total_memory(int device) {
+    return static_cast<size_t>(device > 0 ? device : 1 << 16) << 20;
+}
+
+class Works final : public Recording {
+  public:
+    explicit Works(std::vector<CUstream_st::Work> works) : works_(std::move(works)) {}
+
+    void replay() override {
+        ++num_replays;
+        for (const CUstream_st::Work& work : works_) {
+            work();
+        }
+    }
+
+  private:
+    std::vector<CUstream_st::Work> works_;
+};
+
+/// As on a GPU, what reaches beyond the device is an error while a stream records.
+void require_running(const CUstream_st& queue, const char* call) {
+    if (queue.is_recording) {
+        throw DeviceError(std::string(call) + " failed on CUDA device: the stream is recording");
+    }
+}
+
+}  // namespace
+
+class Staging {};
 
 /// So many multiprocessors that small matrices meet every shape of a product.
-Stream::Stream(int device) : device_(device), multiprocessors_(6) {}
-Stream::~Stream() = default;
+Stream::Stream(int device) : device_(device), multiprocessors_(6), handle_(new CUstream_st) {}
+
+Stream::~Stream() {
+    delete handle_;
+}
 
 std::string Stream::device_name() const {
     return "cuda-emulated";
 }
 
 void* Stream::allocate(size_t bytes) {
-    void* memory = std::calloc(bytes > 0 ? bytes : 1, 1);
-    if (!memory) {
+    require_running(*handle_, "cudaMalloc");
+    if (bytes > memory().free) {
+        throw DeviceError(memory_shortage(bytes, device_, memory()));
+    }
+    char* header = static_cast<char*>(std::calloc(bytes + kHeader, 1));
+    if (!header) {
         throw std::bad_alloc();
     }
-    return memory;
+    std::memcpy(header, &bytes, sizeof(bytes));
+    handle_->used += bytes;
+    return header + kHeader;
 }
 
 void Stream::release(void* memory) noexcept {
-    std::free(memory);
+    char* header = static_cast<char*>(memory) - kHeader;
+    size_t bytes;
+    std::memcpy(&bytes, header, sizeof(bytes));
+    handle_->used -= bytes;
+    std::free(header);
+}
+
+DeviceMemory Stream::memory() const {
+    return {total_memory(device_) - handle_->used, total_memory(device_)};
 }
 
 void Stream::upload(void* to, const void* from, size_t bytes) {
+    require_running(*handle_, "cudaMemcpyAsync");
     std::memcpy(to, from, bytes);
 }
 
 void Stream::download(void* to, const void* from, size_t bytes) {
+    require_running(*handle_, "cudaMemcpyAsync");
     std::memcpy(to, from, bytes);
 }
 
 void Stream::copy(void* to, const void* from, size_t bytes) {
-    std::memcpy(to, from, bytes);
+    handle_->enqueue([=] { std::memcpy(to, from, bytes); });
 }
 
 void Stream::fill(void* to, unsigned char byte, size_t bytes) {
-    std::memset(to, byte, bytes);
+    handle_->enqueue([=] { std::memset(to, byte, bytes); });
+}
+
+void Stream::synchronize() {
+    require_running(*handle_, "cudaStreamSynchronize");
+}
+
+void Stream::begin_recording() {
+    require_running(*handle_, "cudaStreamBeginCapture");
+    handle_->is_recording = true;
+}
+
+std::unique_ptr<Recording> Stream::end_recording() {
+    handle_->is_recording = false;
+    return std::make_unique<Works>(std::exchange(handle_->recorded, {}));
+}
+
+int count_replays() {
+    return num_replays;
 }
 
 std::vector<std::string> device_names() {

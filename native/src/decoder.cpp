@@ -29,30 +29,51 @@ std::vector<DeviceBuffer<float>> upload_frequencies(const std::shared_ptr<Device
 
 }  // namespace
 
-Decoder::Decoder(std::shared_ptr<Device> device, DecoderConfig config, WeightFormat weights, KvFormat kv,
-                 int num_blocks)
+Decoder::Decoder(std::shared_ptr<Device> device, DecoderConfig config, WeightFormat weights, KvFormat kv)
     : device_(std::move(device)),
       config_(validated(std::move(config), *device_)),
       frequencies_(upload_frequencies(device_, config_)),
       weights_(device_, config_, weights),
-      cache_(device_, config_, kv, num_blocks),
-      workspace_(config_, device_->activation_format(weights)) {}
+      cache_(device_, config_, kv),
+      workspace_(config_, device_->activation_format(weights)),
+      passes_(device_->make_pass_recorder()) {}
 
 Logits Decoder::forward(const Batch& batch) {
-    require_weights();
+    require_complete();
     batch.validate(config_, cache_.num_blocks());
-    workspace_.reserve(device_, config_, batch.num_rows, batch.num_logits);
-    workspace_.rows.upload(device_, batch);
-
-    embed();
-    for (int layer = 0; layer < config_.num_layers; ++layer) {
-        attend(layer);
-        gate(layer);
-    }
-    return score(batch.num_logits);
+    const PassShape shape = passes_->padded({batch.num_rows, batch.num_logits, used_blocks(batch)});
+    reserve(shape.rows, shape.logits, batch.num_sequences, shape.blocks);
+    workspace_.rows.upload(device_, batch, shape);
+    passes_->run(shape, [&] {
+        embed();
+        for (int layer = 0; layer < config_.num_layers; ++layer) {
+            attend(layer);
+            gate(layer);
+        }
+        score(shape.logits);
+    });
+    return Logits(device_, workspace_.logits, batch.num_logits, config_.vocab_size);
 }
 
-void Decoder::require_weights() {
+void Decoder::reserve(int num_rows, int num_logits, int num_sequences, int num_blocks) {
+    PassShape shape = passes_->padded({num_rows, num_logits, num_blocks});
+    shape.blocks = passes_->padded({1, 0, num_blocks}).blocks;  // of passes over fewer rows
+    try {
+        const bool rows_moved = workspace_.rows.reserve(device_, shape.rows, num_sequences, shape.blocks);
+        if (workspace_.reserve(device_, config_, shape) || rows_moved) {
+            passes_->forget();
+        }
+    } catch (...) {  // some of it may have moved
+        passes_->forget();
+        throw;
+    }
+}
+
+void Decoder::allocate_cache(int num_blocks) {
+    cache_.allocate(num_blocks);
+}
+
+void Decoder::require_complete() {
     if (complete_) {
         return;
     }
@@ -60,6 +81,9 @@ void Decoder::require_weights() {
     if (!missing.empty()) {
         throw std::runtime_error("weight \"" + missing.front() + "\" is not loaded (" +
                                  std::to_string(missing.size()) + " missing in all)");
+    }
+    if (cache_.num_blocks() == 0) {
+        throw std::runtime_error("the KV cache has no blocks yet");
     }
     complete_ = true;
 }
@@ -103,6 +127,7 @@ void Decoder::attend(int index) {
     op.softcap = config_.attention_softcap;
     op.cache = cache_.layer(index);
     op.out = workspace_.attended.view();
+    op.scratch = workspace_.scratch.data();
     device_->attention(op);
     multiply(op.out, *layer.output, nullptr, workspace_.delta.data());
 }
@@ -141,7 +166,7 @@ void Decoder::gate(int index) {
     multiply(op.out, *layer.down, nullptr, workspace_.delta.data());
 }
 
-Logits Decoder::score(int num_logits) {
+void Decoder::score(int num_logits) {
     const LayerWeights& last = weights_.layer(config_.num_layers - 1);
     add_and_normalise(workspace_.delta.data(), last.post_mlp_norm.data(), weights_.final_norm());
 
@@ -167,7 +192,6 @@ Logits Decoder::score(int num_logits) {
         cap.count = static_cast<int64_t>(num_logits) * config_.vocab_size;
         device_->soft_cap(cap);
     }
-    return Logits(device_, workspace_.logits, num_logits, config_.vocab_size);
 }
 
 void Decoder::add_and_normalise(const float* delta, const float* delta_norm, const float* norm) {

@@ -7,22 +7,26 @@
 
 namespace outrider {
 
-KvCache::KvCache(const std::shared_ptr<Device>& device, const DecoderConfig& config, KvFormat format,
-                 int num_blocks)
+KvCache::KvCache(const std::shared_ptr<Device>& device, const DecoderConfig& config, KvFormat format)
     : device_(device),
       format_(format),
       num_kv_heads_(config.num_kv_heads),
       head_dim_(config.head_dim),
-      num_blocks_(num_blocks),
-      block_bytes_(device->kv_block_bytes(format, config.num_kv_heads, config.head_dim)) {
+      block_bytes_(device->kv_block_bytes(format, config.num_kv_heads, config.head_dim)),
+      layers_(config.num_layers) {}
+
+void KvCache::allocate(int num_blocks) {
     if (num_blocks < 1) {
         throw std::invalid_argument("num_blocks is " + std::to_string(num_blocks) +
                                     "; it must be at least 1");
     }
-    layers_.reserve(config.num_layers);
-    for (int layer = 0; layer < config.num_layers; ++layer) {
-        layers_.emplace_back(device, num_blocks * block_bytes_);
+    if (num_blocks_ > 0) {
+        throw std::logic_error("the cache has blocks already");
     }
+    for (DeviceBuffer<char>& layer : layers_) {
+        layer = DeviceBuffer<char>(device_, num_blocks * block_bytes_);
+    }
+    num_blocks_ = num_blocks;
 }
 
 KvLayer KvCache::layer(int index) const {

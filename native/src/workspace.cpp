@@ -3,38 +3,35 @@
 #include <algorithm>
 
 namespace outrider {
-namespace {
 
-void refill(const std::shared_ptr<Device>& device, DeviceBuffer<int32_t>& to, const int32_t* from,
-            size_t size) {
-    to.reserve(device, std::max<size_t>(size, 1));
-    device->upload(to.data(), from, size * sizeof(int32_t));
+int used_blocks(const Batch& batch) {
+    const auto first = batch.positions.begin();
+    return *std::max_element(first, first + batch.num_rows) / kBlockSize + 1;
 }
 
-}  // namespace
-
-void DeviceRows::upload(const std::shared_ptr<Device>& device, const Batch& batch) {
-    gather_tables(batch);
-    refill(device, token_ids_, batch.token_ids.data(), batch.num_rows);
-    refill(device, positions_, batch.positions.data(), batch.num_rows);
-    refill(device, sequences_, batch.sequences.data(), batch.num_rows);
-    refill(device, logit_rows_, batch.logit_rows.data(), batch.num_logits);
-    refill(device, block_tables_, tables_.data(), tables_.size());
-    places_.positions = positions_.data();
-    places_.sequences = sequences_.data();
-    places_.block_tables = block_tables_.data();
-    places_.rows = batch.num_rows;
+bool DeviceRows::reserve(const std::shared_ptr<Device>& device, int num_rows, int num_sequences,
+                         int num_blocks) {
+    const bool has_more_rows = num_rows > capacity_;
+    capacity_ = std::max<int64_t>(capacity_, num_rows);
+    const size_t size = 4 * capacity_ + static_cast<size_t>(num_sequences) * num_blocks;
+    return arrays_.reserve(device, std::max(size, arrays_.size())) || has_more_rows;
 }
 
 /// The tables have room for the longest context; a pass needs the columns up to its last position.
-void DeviceRows::gather_tables(const Batch& batch) {
-    const auto first = batch.positions.begin();
-    places_.max_blocks = *std::max_element(first, first + batch.num_rows) / kBlockSize + 1;
-    tables_.clear();
+void DeviceRows::upload(const std::shared_ptr<Device>& device, const Batch& batch, const PassShape& shape) {
+    staged_.assign(4 * capacity_ + static_cast<size_t>(batch.num_sequences) * shape.blocks, 0);
+    const auto place = [&](int array) { return staged_.begin() + array * capacity_; };
+    std::copy_n(batch.token_ids.begin(), batch.num_rows, place(0));
+    std::fill(std::copy_n(batch.positions.begin(), batch.num_rows, place(1)), place(2), kInactive);
+    std::copy_n(batch.sequences.begin(), batch.num_rows, place(2));
+    std::copy_n(batch.logit_rows.begin(), batch.num_logits, place(3));
+    const int columns = std::min(shape.blocks, batch.max_blocks);
     for (int sequence = 0; sequence < batch.num_sequences; ++sequence) {
         const auto table = batch.block_tables.begin() + static_cast<int64_t>(sequence) * batch.max_blocks;
-        tables_.insert(tables_.end(), table, table + places_.max_blocks);
+        std::copy_n(table, columns, place(4) + static_cast<int64_t>(sequence) * shape.blocks);
     }
+    device->upload(arrays_.data(), staged_.data(), staged_.size() * sizeof(int32_t));
+    places_ = {at(1), at(2), at(4), shape.blocks, shape.rows};
 }
 
 Workspace::Workspace(const DecoderConfig& config, Format format)
@@ -44,25 +41,29 @@ Workspace::Workspace(const DecoderConfig& config, Format format)
       gated(format, config.intermediate_size),
       asked(format, config.hidden_size) {}
 
-void Workspace::reserve(const std::shared_ptr<Device>& device, const DecoderConfig& config, int num_rows,
-                        int num_logits) {
-    const size_t count = num_rows;
-    residual.reserve(device, count * config.hidden_size);
-    delta.reserve(device, count * config.hidden_size);
-    qkv.reserve(device, count * config.qkv_size());
-    gate_up.reserve(device, count * 2 * config.intermediate_size);
+bool Workspace::reserve(const std::shared_ptr<Device>& device, const DecoderConfig& config,
+                        const PassShape& shape) {
+    const size_t count = shape.rows;
+    bool moved = residual.reserve(device, count * config.hidden_size);
+    moved |= delta.reserve(device, count * config.hidden_size);
+    moved |= qkv.reserve(device, count * config.qkv_size());
+    moved |= gate_up.reserve(device, count * 2 * config.intermediate_size);
+    moved |= scratch.reserve(
+        device, device->attention_scratch(shape.rows, shape.blocks, config.num_heads, config.head_dim));
     for (size_t table = 0; table < angles.size(); ++table) {
-        angles[table].reserve(device, count * 2 * config.rotary_tables[table].frequencies.size());
+        moved |= angles[table].reserve(device, count * 2 * config.rotary_tables[table].frequencies.size());
     }
-    normed.reserve(device, num_rows);
-    attended.reserve(device, num_rows);
-    gated.reserve(device, num_rows);
-    asked.reserve(device, num_logits);
-    const size_t logits_size = static_cast<size_t>(num_logits) * config.vocab_size;
+    moved |= normed.reserve(device, shape.rows);
+    moved |= attended.reserve(device, shape.rows);
+    moved |= gated.reserve(device, shape.rows);
+    moved |= asked.reserve(device, shape.logits);
+    const size_t logits_size = static_cast<size_t>(shape.logits) * config.vocab_size;
     if (!logits || logits->size() < logits_size) {
         logits =
             std::make_shared<DeviceBuffer<float>>(device, logits_size);  // older handles keep the old memory
+        moved = true;
     }
+    return moved;
 }
 
 }  // namespace outrider

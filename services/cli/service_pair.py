@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import IO
 
 from services.cli.service_process import ServiceProcess
+from services.engine.config import CPU
+
+_DRAFT_FRACTION = "0.3"  # of a GPU, for a draft beside its target; it starts first, and the target gets what is left
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,12 @@ def demo_models() -> ModelPair | None:
         if (folder := root / "models" / "demo").is_dir():
             return ModelPair(folder / "target", folder / "draft")
     return None
+
+
+def options_of_draft(device: str, draft_device: str, weights: str) -> list[str]:
+    """Where a draft computes and how it holds its weights; on the target's GPU it takes little of the memory."""
+    shares = ["--gpu-memory-fraction", _DRAFT_FRACTION] if device == draft_device != CPU else []
+    return ["--device", draft_device, "--weights", weights, *shares]
 
 
 @contextmanager

@@ -5,10 +5,10 @@ import signal
 import sys
 from pathlib import Path
 
-from services.cli.service_pair import ModelPair, demo_models, running_pair
+from services.cli.service_pair import ModelPair, demo_models, options_of_draft, running_pair
 from services.cli.service_process import ServiceFailedError
 from services.cli.terminal import Terminal
-from services.engine.config import AUTO, WEIGHT_FORMATS
+from services.engine.config import AUTO, CPU, WEIGHT_FORMATS
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -16,6 +16,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", type=Path, metavar="DIR", help="a model folder (default: the demo model)")
     parser.add_argument("--draft", type=Path, metavar="DIR", help="a draft's model folder, with --model")
     parser.add_argument("--listen", default="127.0.0.1:50051", metavar="ADDRESS", help="HOST:PORT (%(default)s)")
+    parser.add_argument("--device", default=CPU, help="what computes: cpu, or cuda:N for that GPU (%(default)s)")
+    parser.add_argument("--draft-device", metavar="DEVICE", help="what computes the draft (default: as --device)")
     parser.add_argument(
         "--draft-weights",
         choices=(*WEIGHT_FORMATS, AUTO),
@@ -39,13 +41,14 @@ def run(arguments: argparse.Namespace) -> int:
         Terminal(sys.stderr).error("outrider up: there is no demo model here; name a model folder with --model")
         return 1
     shared = ["--weights-cache", str(arguments.weights_cache)] if arguments.weights_cache else []
+    draft_device = arguments.draft_device or arguments.device
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with running_pair(
             models,
             listen=arguments.listen,
-            options=[*shared, *arguments.options],
-            draft_options=[*shared, "--weights", arguments.draft_weights],
+            options=[*shared, "--device", arguments.device, *arguments.options],
+            draft_options=[*shared, *options_of_draft(arguments.device, draft_device, arguments.draft_weights)],
         ) as pair:
             address = pair.target.address
             out.heading(f"outrider is up on {address}; Ctrl-C stops it. In another terminal:")

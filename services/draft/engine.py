@@ -9,7 +9,6 @@ from services.draft.link import DraftLink
 from services.engine.config import EngineConfig
 from services.engine.loaded_model import LoadedModel
 from services.engine.loop import EngineLoop
-from services.engine.native import Sampler
 from services.engine.run_ahead import RunAhead
 
 _RUN_SECONDS = 0.004  # short beside the pass of a target that such a draft is for
@@ -27,7 +26,7 @@ class DraftEngine:
         self.config = config
         run_ahead = RunAhead(
             model.decoder,
-            Sampler(model.device),
+            model.sampler,
             max_rows=config.max_rows,
             max_sequences=config.max_rows,
             max_blocks=model.max_blocks,

@@ -16,10 +16,10 @@ CPU_WEIGHT_FORMATS = ("bf16", "f32", "int8", "int4")
 WEIGHT_FORMATS = (*CPU_WEIGHT_FORMATS, "fp8")
 AUTO = "auto"
 KV_FORMATS = ("bf16", "f32", "int8")
-CUDA_KV_FORMATS = ("bf16", "f32")
 ISA_VARIABLE = "OUTRIDER_ISA"
 WEIGHTS_CACHE_VARIABLE = "OUTRIDER_WEIGHTS_CACHE"
 CPU = "cpu"
+_HOST_KV_MEMORY = 2 << 30  # bytes
 _COUNTS = ("threads", "kv_memory", "kv_blocks", "context_length", "prefill_chunk", "max_sequences", "stream_capacity")
 
 
@@ -38,7 +38,8 @@ class EngineConfig:
     weights: str = "bf16"  # or AUTO, the fastest for this model
     weights_cache: Path | None = None  # a folder for packed weights
     kv: str = "bf16"
-    kv_memory: int = 2 << 30  # bytes, an upper bound
+    kv_memory: int | None = None  # bytes, an upper bound; default: 2 GiB of the host's, or what a GPU has left
+    gpu_memory_fraction: float = 0.9  # of a GPU's memory, the most that is in use, whoever uses it
     kv_blocks: int | None = None  # instead of kv_memory
     prefix_cache: bool = True  # whether full blocks are kept for later sequences that begin with the same tokens
     context_length: int | None = None  # default: what the model was made for and the KV cache holds
@@ -52,12 +53,14 @@ class EngineConfig:
         _check_device(self.device)
         on_cpu = self.device == CPU
         _check_choice("weights", self.weights, (*(CPU_WEIGHT_FORMATS if on_cpu else WEIGHT_FORMATS), AUTO))
-        _check_choice("kv", self.kv, KV_FORMATS if on_cpu else CUDA_KV_FORMATS)
+        _check_choice("kv", self.kv, KV_FORMATS)
         if self.weights_cache is not None and not on_cpu:
             raise ConfigError(f"weights_cache is {self.weights_cache}; it must not be set with device {self.device}")
         for name in _COUNTS:
             if (value := getattr(self, name)) is not None and value < 1:
                 raise ConfigError(f"{name} is {value}; it must be at least 1")
+        if not 0 < self.gpu_memory_fraction <= 1:
+            raise ConfigError(f"gpu_memory_fraction is {self.gpu_memory_fraction}; it must be above 0 and at most 1")
         if self.max_rows < self.max_sequences:
             raise ConfigError(f"max_rows is {self.max_rows}; it must be at least max_sequences ({self.max_sequences})")
 
@@ -75,24 +78,38 @@ class EngineConfig:
         logger.info("weights are held as %s: %s", choice.weights, choice.reason)
         return choice.weights
 
-    def num_blocks(self, model: ModelConfig) -> int:
+    def memory_left(self, device: Device) -> int | None:
+        """Bytes that a GPU may still give, which may be negative; None where the memory is the host's."""
+        if (memory := device.memory) is None:
+            return None
+        free, total = memory
+        return int(self.gpu_memory_fraction * total) - (total - free)
+
+    def num_blocks(self, model: ModelConfig, left: int | None = None) -> int:
         """KV blocks to allocate: all that the sequences could ever fill, within the memory allowed.
 
-        Raises ConfigError where the memory does not hold one block.
+        `left` is what a GPU may still give, in bytes. Raises ConfigError where the memory does not hold one block.
         """
         if self.kv_blocks is not None:
             return self.kv_blocks
-        context = min(self.context_length or model.max_position, model.max_position)
-        wanted = self.max_sequences * -(-context // BLOCK_SIZE)
+        wanted = self.max_sequences * -(-self._longest_context(model) // BLOCK_SIZE)
         block_bytes = 2 * model.num_layers * model.num_kv_heads * kv_bytes(self.kv, model.head_dim) * BLOCK_SIZE
-        if self.kv_memory < block_bytes:
-            raise ConfigError(f"kv_memory is {self.kv_memory} bytes; it must be at least {block_bytes}, one KV block")
-        return min(wanted, self.kv_memory // block_bytes)
+        if left is not None and left < block_bytes:
+            raise ConfigError(
+                f"gpu_memory_fraction is {self.gpu_memory_fraction}; beside the weights and what else is on the GPU "
+                f"{max(left, 0)} bytes are left, but one KV block takes {block_bytes}"
+            )
+        memory = self.kv_memory or (_HOST_KV_MEMORY if left is None else left)
+        if memory < block_bytes:
+            raise ConfigError(f"kv_memory is {memory} bytes; it must be at least {block_bytes}, one KV block")
+        return min(wanted, (memory if left is None else min(memory, left)) // block_bytes)
 
-    def resolve_context_length(self, model: ModelConfig) -> int:
+    def resolve_context_length(self, model: ModelConfig, num_blocks: int) -> int:
         """The most tokens of prompt and answer together: one sequence alone always fits in the KV cache."""
-        limits = [model.max_position, self.num_blocks(model) * BLOCK_SIZE]
-        return min([*limits, self.context_length] if self.context_length else limits)
+        return min(self._longest_context(model), num_blocks * BLOCK_SIZE)
+
+    def _longest_context(self, model: ModelConfig) -> int:
+        return min(self.context_length or model.max_position, model.max_position)
 
 
 def resolve_isa(environment: Mapping[str, str] = os.environ) -> str:

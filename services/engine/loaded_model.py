@@ -7,7 +7,7 @@ from services.engine.checkpoint import Checkpoint, load_checkpoint
 from services.engine.config import EngineConfig
 from services.engine.grammar_compiler import GrammarCompiler
 from services.engine.model_loader import load_decoder
-from services.engine.native import BLOCK_SIZE, Decoder, Device
+from services.engine.native import BLOCK_SIZE, Decoder, Device, Sampler
 from services.engine.tokenizer import Tokenizer
 from services.engine.weights_cache import WeightsCache
 
@@ -21,6 +21,7 @@ class LoadedModel:
     grammars: GrammarCompiler
     device: Device
     decoder: Decoder
+    sampler: Sampler
     blocks: BlockManager
     weights: str  # the format that they are held in
     cache: WeightsCache | None
@@ -30,15 +31,19 @@ class LoadedModel:
     def load(cls, config: EngineConfig) -> "LoadedModel":
         """Read the configured checkpoint, which takes long.
 
-        Raises CheckpointError where it is not as it should be, DeviceError where the device has no room for it.
+        Raises CheckpointError where it is not as it should be, DeviceError and ConfigError where the device has no room
+        for it.
         """
         checkpoint = load_checkpoint(config.model, context_length=config.context_length)
         device = config.open_device()
-        num_blocks = config.num_blocks(checkpoint.config)
+        if device.memory is None:
+            config.num_blocks(checkpoint.config)  # raises before anything is loaded
         folder = config.weights_cache
         cache = WeightsCache(folder, checkpoint, threads=config.threads) if folder else None
         weights = config.resolve_weights(checkpoint.config)
-        decoder = load_decoder(checkpoint, device, weights=weights, kv=config.kv, num_blocks=num_blocks, cache=cache)
+        decoder = load_decoder(checkpoint, device, weights=weights, kv=config.kv, cache=cache)
+        sampler = Sampler(device)
+        num_blocks = _allocate_cache(config, checkpoint, decoder, sampler, device)
         tokenizer = Tokenizer.from_folder(checkpoint.folder)
         return cls(
             checkpoint=checkpoint,
@@ -46,6 +51,7 @@ class LoadedModel:
             grammars=GrammarCompiler(tokenizer, vocab_size=checkpoint.config.vocab_size),
             device=device,
             decoder=decoder,
+            sampler=sampler,
             weights=weights,
             blocks=BlockManager(
                 num_blocks=num_blocks,
@@ -54,7 +60,7 @@ class LoadedModel:
                 keeps_prefixes=config.prefix_cache,
             ),
             cache=cache,
-            context_length=config.resolve_context_length(checkpoint.config),
+            context_length=config.resolve_context_length(checkpoint.config, num_blocks),
         )
 
     def weights_digest(self) -> str:
@@ -65,3 +71,22 @@ class LoadedModel:
     def max_blocks(self) -> int:
         """The most blocks of one sequence."""
         return self.blocks.blocks_for(self.context_length)
+
+
+def _allocate_cache(
+    config: EngineConfig, checkpoint: Checkpoint, decoder: Decoder, sampler: Sampler, device: Device
+) -> int:
+    """On a GPU all that passes and draws will ever need is taken first, and the cache is sized by what is left."""
+    model = checkpoint.config
+    if device.memory is not None:
+        max_blocks = -(-(config.context_length or model.max_position) // BLOCK_SIZE)
+        decoder.reserve(
+            max_rows=config.max_rows,
+            max_logits=config.max_rows,
+            max_sequences=config.max_rows,  # a draft's
+            max_blocks=max_blocks,
+        )
+        sampler.reserve(model.vocab_size)
+    num_blocks = config.num_blocks(model, config.memory_left(device))
+    decoder.allocate_cache(num_blocks)
+    return num_blocks

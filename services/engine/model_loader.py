@@ -1,6 +1,7 @@
 """Loading: a checkpoint's weights packed into a native decoder."""
 
 import logging
+import math
 import time
 
 import numpy as np
@@ -8,7 +9,8 @@ import numpy as np
 from services.engine.checkpoint import Checkpoint
 from services.engine.checkpoint_error import CheckpointError
 from services.engine.model_config import ModelConfig
-from services.engine.native import Decoder, DecoderConfig, Device
+from services.engine.native import Decoder, DecoderConfig, Device, DeviceError
+from services.engine.weight_shapes import weight_shapes
 from services.engine.weights_cache import WeightsCache
 
 logger = logging.getLogger(__name__)
@@ -20,18 +22,21 @@ def load_decoder(
     *,
     weights: str,
     kv: str,
-    num_blocks: int,
+    num_blocks: int | None = None,
     cache: WeightsCache | None = None,
 ) -> Decoder:
     """Build a decoder with all of its weights, packed now or, as the cache has it, by an earlier start.
 
-    `weights` and `kv` are formats that the configuration allows. Raises CheckpointError for a configuration or weight
-    that the decoder refuses, and for a weight that it misses.
+    `weights` and `kv` are formats that the configuration allows; without `num_blocks` the cache is still to be
+    allocated. Raises DeviceError where the device has too little memory, and CheckpointError for a configuration or
+    weight that the decoder refuses, and for a weight that it misses.
     """
     try:
         decoder = Decoder(device, decoder_config(checkpoint.config), weights=weights, kv=kv, num_blocks=num_blocks)
     except ValueError as error:
         raise CheckpointError(f"{checkpoint.folder}: {error}") from error
+    except DeviceError as error:
+        raise DeviceError(f"{checkpoint.folder}, {_parameters(checkpoint.config)} in {weights}: {error}") from error
     if cache is None or not cache.restore(decoder, device, weights):
         _pack(checkpoint, decoder)
         if cache is not None:
@@ -49,6 +54,11 @@ def _pack(checkpoint: Checkpoint, decoder: Decoder) -> None:
     if missing := decoder.missing_weights():
         raise CheckpointError(f"{checkpoint.folder}: weights are missing: {', '.join(missing)}")
     logger.info("weights of %s packed in %.1f s", checkpoint.folder, time.perf_counter() - begin)
+
+
+def _parameters(config: ModelConfig) -> str:
+    count = sum(math.prod(shape) for shape in weight_shapes(config).values())
+    return f"{count / 1e9:.2f} billion parameters"
 
 
 def decoder_config(config: ModelConfig) -> DecoderConfig:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.engine.events import FinishReason, TokenRecord
-from services.engine.native import Device, Logits, SamplingState
+from services.engine.native import Logits, SamplingState
 from services.engine.native import Sampler as NativeSampler
 from services.engine.sample_reader import SampleReader
 from services.engine.scheduler import ScheduledRows
@@ -31,8 +31,8 @@ class Sampler:
     foretold ends the run, since the rows behind it saw a history that did not come true.
     """
 
-    def __init__(self, device: Device) -> None:
-        self._native = NativeSampler(device)
+    def __init__(self, native: NativeSampler) -> None:
+        self._native = native
 
     def sample(self, logits: Logits, scheduled: Rows[ScheduledRows]) -> list[Drawn]:
         """One result for each of `scheduled`, all of which ask for rows of logits, in their order."""

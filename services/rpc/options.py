@@ -51,7 +51,8 @@ def _add_engine_options(group: "argparse._ArgumentGroup") -> None:
     where = "folder where packed weights are kept for the next start, on the CPU"
     _add(group, "weights_cache", where, shown="OUTRIDER_WEIGHTS_CACHE, or else none", read=Path, metavar="DIR")
     _add(group, "kv", "how keys and values are held", choices=KV_FORMATS)
-    _add(group, "kv_memory", "most memory of the KV cache, in GiB", shown="2", read=_gibibytes)
+    _add(group, "kv_memory", "most memory of the KV cache, in GiB", shown="2, or what a GPU has left", read=_gibibytes)
+    _add(group, "gpu_memory_fraction", "of a GPU's memory, the most in use by anybody", read=float)
     _add(group, "kv_blocks", "blocks of the KV cache", shown="what --kv-memory holds", read=int)
     _add_switch(group, "prefix_cache", "compute every prompt anew, whatever was computed before")
     _add(group, "context_length", "tokens of prompt and answer", shown="the model's", flag="--context", read=int)

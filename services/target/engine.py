@@ -55,7 +55,7 @@ class TargetEngine:
             max_blocks=model.max_blocks,
         )
         speculation = Speculation(predictors, vocab_size=model.checkpoint.config.vocab_size)
-        self._step = TargetStep(self.scheduler, runner, Sampler(model.device), speculation, max_rows=config.max_rows)
+        self._step = TargetStep(self.scheduler, runner, Sampler(model.sampler), speculation, max_rows=config.max_rows)
         self._loop = EngineLoop(self._step, on_failure=on_failure)
 
     @classmethod

@@ -16,7 +16,7 @@ class Setup:
     """What a server process is started with."""
 
     model: str
-    isa: str
+    isa: str  # or any other of processors()
     prefill: str = "whole"  # or "chunks", of 16 tokens
     threads: int = 1
     blocks: str = "plenty"  # or "few": so few that sequences are preempted

@@ -14,9 +14,9 @@ from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 
-from services.engine.native import isas
-from tests.e2e.cells import MODELS, Cell, all_cells, by_setup
+from tests.e2e.cells import MODELS, Cell, all_cells, by_setup, covering_subset
 from tests.e2e.models import draft_folder, folder
+from tests.e2e.processors import processors
 from tests.e2e.rig import Rig
 from tests.e2e.store import CellResult, Store, store_of_this_build
 from tests.e2e.streams import StreamKey, streams_of
@@ -31,6 +31,7 @@ def main() -> int:
             draft_folder(model, kind)
     store = store_of_this_build(MODELS)
     cells = [cell for cell in all_cells(arguments.isa) if arguments.only in cell.name]
+    cells = covering_subset(cells) if arguments.covering else cells
     missing = [cell for cell in cells if not _has_passed(store, cell)]
     print(f"matrix: {len(cells)} cells, {len(cells) - len(missing)} passed before, in {store.root}", flush=True)
     _run(store, missing, arguments.workers)
@@ -40,10 +41,11 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.e2e.matrix", description="Run the matrix of equality.")
     parser.add_argument("--workers", type=int, default=2, metavar="N", help="cells to run at a time (default: 2)")
-    parser.add_argument("--isa", action="append", choices=isas(), help="only this instruction set (default: all)")
+    parser.add_argument("--isa", action="append", choices=processors(), help="only there (default: on all)")
     parser.add_argument("--only", default="", metavar="TEXT", help="only cells whose name has this in it")
+    parser.add_argument("--covering", action="store_true", help="only so many cells that every pair of values occurs")
     arguments = parser.parse_args()
-    arguments.isa = arguments.isa or isas()
+    arguments.isa = arguments.isa or processors()
     return arguments
 
 
@@ -58,7 +60,7 @@ def _run(store: Store, cells: Sequence[Cell], workers: int) -> None:
     keys = dict.fromkeys(key for cell in cells for key in streams_of(cell))
     owners = dict.fromkeys((key.model, key.isa) for key in keys)
     parts = [[key for key in keys if (key.model, key.isa) == owner] for owner in owners]
-    groups = sorted(by_setup(cells), key=lambda group: -isas().index(group[0].isa))
+    groups = sorted(by_setup(cells), key=lambda group: -processors().index(group[0].isa))
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context, initializer=_end_with_parent) as pool:
         _wait([pool.submit(_make_references, store, part) for part in reversed(parts)])

@@ -10,6 +10,7 @@ from tests.e2e.garbage_draft import GarbageDraft, never_right
 from tests.e2e.link_proxy import LinkProxy
 from tests.e2e.models import draft_folder
 from tests.e2e.probe import Probe
+from tests.e2e.processors import service_options
 from tests.e2e.server_process import free_port
 
 _DELAY_SECONDS = 0.005  # each way
@@ -86,7 +87,7 @@ class Stage:
         model = draft_folder(cell.setup.model, kind)
         if self._shown != (model, address):
             self.clear()
-            options = ("--isa", cell.setup.isa, "--kv-blocks", "128")
+            options = (*service_options(cell.setup.isa), "--kv-blocks", "128")
             self._draft = Service("draft", model, self._logs, *options, address=address)
             self._draft.start()
             self._shown = (model, address)

@@ -10,6 +10,7 @@ from services.engine.events import Chunk, Event, Finished
 from services.engine.model_loader import load_decoder
 from services.engine.model_runner import ModelRunner
 from services.engine.native import BLOCK_SIZE, Device, Logits, isas
+from services.engine.native import Sampler as NativeSampler
 from services.engine.output_text import OutputText
 from services.engine.predictor import Predictor
 from services.engine.request import (
@@ -108,7 +109,9 @@ class Stepper:
         self._stream_capacity = stream_capacity
         self.runner = CountingRunner(self._decoder, max_rows=_MAX_ROWS, max_sequences=16, max_blocks=num_blocks)
         speculation = Speculation(predictors, vocab_size=self.vocab_size)
-        self._step = TargetStep(self.scheduler, self.runner, Sampler(device), speculation, max_rows=_MAX_ROWS)
+        self._step = TargetStep(
+            self.scheduler, self.runner, Sampler(NativeSampler(device)), speculation, max_rows=_MAX_ROWS
+        )
 
     def submit(self, request: Request, first_sample: Sequence | None = None) -> Generation:
         """Begin a generation; raises ValueError where the received tokens go on beyond its end."""

@@ -17,6 +17,7 @@ from tests.e2e.cells import SCRIPTED, Setup
 from tests.e2e.models import folder
 from tests.e2e.predictions import ScriptedPredictor, Scripts
 from tests.e2e.probe import Probe
+from tests.e2e.processors import engine_settings
 from tests.e2e.store import read_reference
 
 _CHUNK, _WHOLE = 16, 4096
@@ -30,13 +31,13 @@ def engine_config(setup: Setup) -> EngineConfig:
     """The settings that a setup stands for."""
     return EngineConfig(
         model=folder(setup.model),
-        isa=setup.isa,
         threads=setup.threads,
         kv_blocks=_FEW_BLOCKS if setup.blocks == "few" else _MANY_BLOCKS,
         prefill_chunk=_CHUNK if setup.prefill == "chunks" else _WHOLE,
         max_rows=_WHOLE,
         max_sequences=16,
         stream_capacity=_STREAM_CAPACITY,
+        **engine_settings(setup.isa),
     )
 
 

@@ -5,15 +5,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from services.engine.native import isas
 from tests.e2e.cells import DRAFTED, MODELS, SETTINGS, Cell, covering_subset, drafted_cells, scripted_cells
+from tests.e2e.processors import processors
 from tests.e2e.rig import Rig
 from tests.e2e.store import store_of_this_build
 from tests.e2e.streams import streams_of
 
-CELLS = scripted_cells(isas())
+CELLS = scripted_cells(processors())
 SUBSET = covering_subset(CELLS)
-WITH_DRAFTS = covering_subset(drafted_cells(isas()[:1]), axes=("predictions", "company", "prefill", "fate"))
+WITH_DRAFTS = covering_subset(drafted_cells(processors()[:1]), axes=("predictions", "company", "prefill", "fate"))
 
 
 @pytest.fixture(scope="module")

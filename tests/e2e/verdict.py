@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from outrider import NoSpeculationReason
 from tests.e2e.cells import Cell
+from tests.e2e.processors import device_name
 from tests.e2e.run import Outcome
 from tests.e2e.streams import StreamKey, streams_of
 from tests.e2e.transcript import Transcript
@@ -33,7 +34,7 @@ def undone_of(cell: Cell, outcome: Outcome) -> list[str]:
 
 def _undone(cell: Cell, outcome: Outcome) -> Iterator[str]:
     counts = outcome.counts
-    if outcome.device != f"cpu-{cell.setup.isa}":
+    if outcome.device != device_name(cell.setup.isa):
         yield f"on {outcome.device}"
     yield from _company_not_kept(cell, counts["most_sequences"])
     if (counts["partial_prefills"] > 0) != (cell.setup.prefill == "chunks"):

@@ -3,7 +3,7 @@
 import pytest
 
 from services.engine.config import KV_FORMATS, WEIGHT_FORMATS
-from tests.native.devices import DEVICES, skip_unless_kv_is_held, skip_unless_weights_are_held
+from tests.native.devices import DEVICES, skip_unless_weights_are_held
 
 
 @pytest.fixture(params=DEVICES)
@@ -24,6 +24,5 @@ def weight_format(request: pytest.FixtureRequest, device_name: str) -> str:
 
 
 @pytest.fixture(params=KV_FORMATS)
-def kv_format(request: pytest.FixtureRequest, device_name: str) -> str:
-    skip_unless_kv_is_held(device_name, request.param)
+def kv_format(request: pytest.FixtureRequest) -> str:
     return str(request.param)

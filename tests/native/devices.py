@@ -4,7 +4,7 @@ import importlib.util
 
 import pytest
 
-from services.engine.config import CPU_WEIGHT_FORMATS, CUDA_KV_FORMATS, WEIGHT_FORMATS
+from services.engine.config import CPU_WEIGHT_FORMATS, WEIGHT_FORMATS
 from services.engine.native import Device, cuda_devices, isas
 
 EMULATION, GPU = "cuda-emulated", "cuda"
@@ -21,9 +21,20 @@ DEVICES = [*isas(), *([EMULATION] if _is_built() else []), *([GPU] if cuda_devic
 def make_device(name: str, threads: int) -> Device:
     """A new device of one of the names in DEVICES."""
     if name == EMULATION:
-        emulated: Device = importlib.import_module(_EMULATION_MODULE).device(threads)
-        return emulated
+        return emulated_device(threads)
     return Device.cuda(0, threads) if name == GPU else Device.cpu(name, threads)
+
+
+def emulated_device(threads: int, memory: int = 0) -> Device:
+    """The CUDA device on the host, with so many MiB of memory, or plenty."""
+    device: Device = importlib.import_module(_EMULATION_MODULE).device(threads, memory)
+    return device
+
+
+def count_replays() -> int:
+    """Recorded passes that emulated devices have run again so far."""
+    count: int = importlib.import_module(_EMULATION_MODULE).count_replays()
+    return count
 
 
 def is_cuda(name: str) -> bool:
@@ -34,9 +45,3 @@ def skip_unless_weights_are_held(name: str, weight_format: str) -> None:
     """Skip the test where a device has no such format of weights."""
     if weight_format not in (WEIGHT_FORMATS if is_cuda(name) else CPU_WEIGHT_FORMATS):
         pytest.skip(f"{name} holds no weights in {weight_format}")
-
-
-def skip_unless_kv_is_held(name: str, kv_format: str) -> None:
-    """Skip the test where a device has no such format of keys and values."""
-    if is_cuda(name) and kv_format not in CUDA_KV_FORMATS:
-        pytest.skip(f"{name} holds no keys and values in {kv_format}")

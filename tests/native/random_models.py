@@ -7,12 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.engine.config import CUDA_KV_FORMATS, KV_FORMATS
+from services.engine.config import KV_FORMATS
 from services.engine.model_config import Activation, ModelConfig, QkNorm, Rope
 from services.engine.model_loader import decoder_config
 from services.engine.native import BLOCK_SIZE, Batch, Decoder, Device
 from services.engine.weight_shapes import weight_shapes
-from tests.native.devices import is_cuda
 
 Row = tuple[int, int]
 """A sequence, and a position in it."""
@@ -91,12 +90,6 @@ def random_weights(config: ModelConfig, seed: int = 0) -> dict[str, NDArray[Any]
     return weights
 
 
-def _kv_format(weight_format: str, device_name: str) -> str:
-    """A format of keys and values beside weights of each format."""
-    held = CUDA_KV_FORMATS if is_cuda(device_name) else KV_FORMATS
-    return weight_format if weight_format in held else "bf16"
-
-
 class PagedDecoder:
     """A decoder whose sequences lie in scattered blocks, every free one of them poisoned with NaN."""
 
@@ -108,7 +101,7 @@ class PagedDecoder:
         num_sequences, length = tokens.shape
         blocks_each = -(-length // BLOCK_SIZE)
         num_blocks = 2 * num_sequences * blocks_each
-        kv_format = _kv_format(weight_format, device.name)
+        kv_format = weight_format if weight_format in KV_FORMATS else "bf16"
         self.decoder = Decoder(
             device, decoder_config(config), weights=weight_format, kv=kv_format, num_blocks=num_blocks
         )

@@ -8,7 +8,6 @@ from services.engine.native import (
     Decoder,
     Device,
     DeviceError,
-    KvLayer,
     Logits,
     cuda_devices,
     cuda_problem,
@@ -37,13 +36,6 @@ def test_the_emulation_is_no_gpu():
     device = make_device(EMULATION, threads=2)
     assert (device.name, device.threads) == (EMULATION, 2)
     assert EMULATION not in cuda_devices()
-
-
-@needs_emulation
-def test_int8_keys_and_values_are_refused():
-    device = make_device(EMULATION, threads=1)
-    with pytest.raises(ValueError, match='kv: a CUDA device holds it as "bf16" or "f32" only'):
-        KvLayer(device, "int8", num_blocks=1, num_kv_heads=1, head_dim=8)
 
 
 @needs_gpu

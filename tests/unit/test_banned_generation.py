@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from services.engine.block_manager import BlockManager
 from services.engine.events import Chunk, Event, Finished, FinishReason, Refused, Suppressed
+from services.engine.native import Sampler as NativeSampler
 from services.engine.output_text import OutputText
 from services.engine.request import (
     Loop,
@@ -79,7 +80,7 @@ class Target:
         self.model = ToyModel(self.blocks, logits_of)
         predictors = with_lookup(Tempter(random or Random(0))) if predicts else []
         speculation = Speculation(predictors, vocab_size=VOCAB_SIZE)
-        self.driver = TargetStep(self.scheduler, self.model, Sampler(DEVICE), speculation, max_rows=24)
+        self.driver = TargetStep(self.scheduler, self.model, Sampler(NativeSampler(DEVICE)), speculation, max_rows=24)
         self.num_broken_passes = 0  # in which a banned string was complete before the last prediction
 
     def _copy_block(self, source: int, target: int) -> None:

@@ -75,9 +75,7 @@ def test_a_device_that_is_not_there_is_refused(device):
 def test_a_device_holds_formats_of_its_own(monkeypatch):
     monkeypatch.setattr("services.engine.config.cuda_devices", lambda: ["cuda-sm_80", "cuda-sm_90"])
     for weights in WEIGHT_FORMATS:
-        assert make_config(device="cuda:1", weights=weights, kv="f32").weights == weights
-    with pytest.raises(ConfigError, match=r"^kv is 'int8'; it must be one of bf16, f32$"):
-        make_config(device="cuda:1", kv="int8")
+        assert make_config(device="cuda:1", weights=weights, kv="int8").weights == weights
     with pytest.raises(ConfigError, match=r"^weights is 'fp8'; it must be one of bf16, f32, int8, int4, auto$"):
         make_config(weights="fp8")
 
@@ -128,7 +126,7 @@ def test_with_memory_to_spare_there_are_blocks_for_all_sequences_at_full_length(
 def test_blocks_stay_within_the_memory(kv, num_blocks):
     config = make_config(kv=kv, kv_memory=6 * BLOCK_BYTES - 1)
     assert config.num_blocks(MODEL) == num_blocks
-    assert config.resolve_context_length(MODEL) == num_blocks * BLOCK_SIZE
+    assert config.resolve_context_length(MODEL, num_blocks) == num_blocks * BLOCK_SIZE
 
 
 def test_memory_without_room_for_one_block_is_refused():
@@ -137,15 +135,39 @@ def test_memory_without_room_for_one_block_is_refused():
         make_config(kv_memory=BLOCK_BYTES - 1).num_blocks(MODEL)
 
 
+@pytest.mark.parametrize(
+    ("kv_memory", "left", "num_blocks"),
+    [(None, 3 * BLOCK_BYTES + 1, 3), (2 * BLOCK_BYTES, 3 * BLOCK_BYTES, 2), (5 * BLOCK_BYTES, 3 * BLOCK_BYTES, 3)],
+)
+def test_a_gpu_gives_what_it_has_left(kv_memory, left, num_blocks):
+    assert make_config(kv_memory=kv_memory).num_blocks(MODEL, left) == num_blocks
+
+
+@pytest.mark.parametrize("left", [BLOCK_BYTES - 1, -5])
+def test_a_gpu_that_has_too_little_left_is_told_in_figures(left):
+    message = (
+        "^gpu_memory_fraction is 0.9; beside the weights and what else is on the GPU "
+        f"{max(left, 0)} bytes are left, but one KV block takes {BLOCK_BYTES}$"
+    )
+    with pytest.raises(ConfigError, match=message):
+        make_config().num_blocks(MODEL, left)
+
+
+@pytest.mark.parametrize("fraction", [0, -0.5, 1.01, float("nan")])
+def test_a_fraction_of_a_gpu_is_one(fraction):
+    with pytest.raises(ConfigError, match=f"^gpu_memory_fraction is {fraction}; it must be above 0 and at most 1$"):
+        make_config(gpu_memory_fraction=fraction)
+
+
 def test_blocks_may_be_counted_instead_of_bytes():
     config = make_config(kv_blocks=3, kv_memory=1)
     assert config.num_blocks(MODEL) == 3
-    assert config.resolve_context_length(MODEL) == 3 * BLOCK_SIZE
+    assert config.resolve_context_length(MODEL, 3) == 3 * BLOCK_SIZE
 
 
 @pytest.mark.parametrize(("asked", "resolved"), [(None, 16 * BLOCK_SIZE), (9, 9), (1 << 20, 16 * BLOCK_SIZE)])
 def test_the_context_is_no_longer_than_the_model_was_made_for(asked, resolved):
-    assert make_config(context_length=asked).resolve_context_length(MODEL) == resolved
+    assert make_config(context_length=asked).resolve_context_length(MODEL, 100) == resolved
 
 
 def test_the_weights_are_held_as_asked_or_else_as_is_fastest():

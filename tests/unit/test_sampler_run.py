@@ -8,6 +8,7 @@ import pytest
 from services.engine.events import FinishReason, PredictionSource, TokenRecord
 from services.engine.grammar_source import GrammarKind, GrammarSource
 from services.engine.native import Device, Logits
+from services.engine.native import Sampler as NativeSampler
 from services.engine.request import OutputOptions, Request
 from services.engine.sampler import Drawn, Sampler
 from services.engine.scheduler import ScheduledRows
@@ -31,7 +32,7 @@ def draw(*sequences: tuple[str | list[int], str], request: Request | None = None
         for _, predictions in sequences
     ]
     rows = [_logits(token) for tokens, _ in sequences for token in _ids(tokens)]
-    return Sampler(DEVICE).sample(Logits.from_numpy(DEVICE, np.stack(rows)), scheduled)
+    return Sampler(NativeSampler(DEVICE)).sample(Logits.from_numpy(DEVICE, np.stack(rows)), scheduled)
 
 
 def _ids(tokens: str | list[int]) -> list[int]:
@@ -104,7 +105,7 @@ async def test_a_text_that_is_whole_ends_where_no_stop_may_be_drawn():
 
 async def test_nothing_drawn_is_nothing_asked():
     logits = Logits.from_numpy(DEVICE, np.zeros((0, VOCAB_SIZE), dtype=np.float32))
-    assert Sampler(DEVICE).sample(logits, []) == []
+    assert Sampler(NativeSampler(DEVICE)).sample(logits, []) == []
 
 
 async def test_logprobs_and_candidates_are_told_where_asked():
@@ -138,7 +139,7 @@ async def test_rows_of_a_prompt_tell_of_its_tokens_beside_those_that_draw():
     rows = ScheduledRows(make_sequence(request), 3, draws=True, told=[*b"bc"])
     other = ScheduledRows(make_sequence(make_request()), 1, draws=True)
     logits = np.stack([_logits(ord("b")), _logits(ord("x")), _logits(ord("d")), _logits(ord("q"))])
-    drawn, last = Sampler(DEVICE).sample(Logits.from_numpy(DEVICE, logits), [rows, other])
+    drawn, last = Sampler(NativeSampler(DEVICE)).sample(Logits.from_numpy(DEVICE, logits), [rows, other])
     assert [record.token_id for record in drawn.told] == [*b"bc"]
     assert drawn.told[0].raw_logprob - drawn.told[1].raw_logprob == pytest.approx(5)
     assert all(record.logprob == record.raw_logprob for record in drawn.told)
@@ -149,7 +150,7 @@ async def test_rows_of_a_prompt_tell_of_its_tokens_beside_those_that_draw():
 async def test_of_a_prompt_whose_logits_are_no_numbers_nothing_is_told():
     rows = ScheduledRows(make_sequence(make_request(b"abc", prompt_logprobs=True)), 2, draws=False, told=[*b"bc"])
     logits = Logits.from_numpy(DEVICE, np.stack([_logits(NAN), _logits(ord("c"))]))
-    (drawn,) = Sampler(DEVICE).sample(logits, [rows])
+    (drawn,) = Sampler(NativeSampler(DEVICE)).sample(logits, [rows])
     assert drawn.told[0] == TokenRecord(ord("b"))
     assert drawn.told[1].raw_logprob is not None
     assert (drawn.records, drawn.failure) == ([], None)

@@ -16,6 +16,7 @@ from services.engine.events import (
     SourceStats,
     SpeculationStats,
 )
+from services.engine.native import Sampler as NativeSampler
 from services.engine.request import OutputOptions, Request, SpeculationMode, SpeculationPolicy
 from services.engine.sampler import Sampler
 from services.engine.scheduler import Scheduler, SchedulerConfig
@@ -60,7 +61,9 @@ class Target:
         self.scheduler = Scheduler(SchedulerConfig(max_rows=16, prefill_chunk=4, max_sequences=4), self.blocks)
         self.predictor = Foresight()
         speculation = Speculation([self.predictor], vocab_size=VOCAB_SIZE)
-        self.driver = TargetStep(self.scheduler, ToyModel(self.blocks), Sampler(DEVICE), speculation, max_rows=16)
+        self.driver = TargetStep(
+            self.scheduler, ToyModel(self.blocks), Sampler(NativeSampler(DEVICE)), speculation, max_rows=16
+        )
 
     def add(self, request: Request) -> tuple[Sequence, TokenStream]:
         stream = make_stream()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from services.engine.block_manager import BlockManager
 from services.engine.events import Chunk, Event, Finished, Progress
 from services.engine.healing import Healing
+from services.engine.native import Sampler as NativeSampler
 from services.engine.request import CachePolicy, Loop, Request, SpeculationMode, SpeculationPolicy
 from services.engine.sampler import Sampler
 from services.engine.scheduler import Scheduler, SchedulerConfig
@@ -74,7 +75,9 @@ class Target:
         self.num_pauses = self.num_copies = 0
         self.lookup, *_ = predictors = with_lookup(self.predictor)
         speculation = Speculation(predictors, vocab_size=VOCAB_SIZE)
-        self.driver = TargetStep(self.scheduler, self.model, Sampler(DEVICE), speculation, max_rows=limits.max_rows)
+        self.driver = TargetStep(
+            self.scheduler, self.model, Sampler(NativeSampler(DEVICE)), speculation, max_rows=limits.max_rows
+        )
 
     def step(self) -> None:
         has_work = any(

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "cuda/stream.h"
+#include "emulated_queue.h"
 #include "float_environment.h"
 #include "thread_block.h"
 
@@ -29,13 +30,15 @@ inline int64_t scattering_step(int64_t count) {
 
 /// The indices come in a scattered order: a kernel whose threads read what others write would show it.
 template <typename Body>
-void for_each(const Stream&, int64_t count, const Body& body) {
-    const FloatEnvironment environment;
+void for_each(const Stream& stream, int64_t count, const Body& body) {
     if (count > 0) {
-        const int64_t step = scattering_step(count);
-        for (int64_t i = 0, index = count / 2; i < count; ++i, index = (index + step) % count) {
-            body(index);
-        }
+        stream.handle()->enqueue([count, body] {
+            const FloatEnvironment environment;
+            const int64_t step = scattering_step(count);
+            for (int64_t i = 0, index = count / 2; i < count; ++i, index = (index + step) % count) {
+                body(index);
+            }
+        });
     }
 }
 
@@ -56,8 +59,8 @@ struct Block {
 /// Shared memory is full of NaN when a block begins. The blocks come in a scattered order.
 template <typename Kernel>
 void for_each_block(const Stream& stream, int64_t blocks, size_t shared_bytes, const Kernel& kernel) {
-    const std::unique_ptr<Aligned[]> shared(new Aligned[shared_bytes / sizeof(Aligned) + 1]);
-    for_each(stream, blocks, [&](int64_t index) {
+    const std::shared_ptr<Aligned[]> shared(new Aligned[shared_bytes / sizeof(Aligned) + 1]);
+    for_each(stream, blocks, [shared, shared_bytes, kernel](int64_t index) {
         std::memset(shared.get(), 0xFF, shared_bytes);
         ThreadBlock::current().run(Kernel::kThreads, static_cast<unsigned>(index), [&](int thread) {
             kernel(Block{index, thread, reinterpret_cast<char*>(shared.get())});

@@ -13,6 +13,7 @@
 #include "outrider/device_buffer.h"
 #include "outrider/kv_cache.h"
 #include "outrider/logits.h"
+#include "outrider/pass_recorder.h"
 #include "outrider/workspace.h"
 
 namespace outrider {
@@ -22,8 +23,13 @@ namespace outrider {
 class Decoder {
   public:
     /// Throws std::invalid_argument, naming the field, for a configuration that cannot be.
-    Decoder(std::shared_ptr<Device> device, DecoderConfig config, WeightFormat weights, KvFormat kv,
-            int num_blocks);
+    Decoder(std::shared_ptr<Device> device, DecoderConfig config, WeightFormat weights, KvFormat kv);
+
+    /// Makes room for passes of such sizes, so that no later one of them allocates.
+    void reserve(int num_rows, int num_logits, int num_sequences, int num_blocks);
+    /// Gives the KV cache its memory, once; before that no pass can be. Throws std::invalid_argument when
+    /// num_blocks < 1, std::logic_error the second time.
+    void allocate_cache(int num_blocks);
 
     const std::shared_ptr<Device>& device() const { return device_; }
     const DecoderConfig& config() const { return config_; }
@@ -39,12 +45,12 @@ class Decoder {
     Logits forward(const Batch& batch);
 
   private:
-    void require_weights();
+    void require_complete();
     void embed();
     void attend(int layer);
     void rotate_and_store(int layer);
     void gate(int layer);
-    Logits score(int num_logits);
+    void score(int num_logits);
     void add_and_normalise(const float* delta, const float* delta_norm, const float* norm);
     void multiply(const Activations& input, const PackedWeight& weight, const float* bias, float* out);
     int rows() const { return workspace_.rows.places().rows; }
@@ -55,6 +61,7 @@ class Decoder {
     DecoderWeights weights_;
     KvCache cache_;
     Workspace workspace_;
+    std::unique_ptr<PassRecorder> passes_;
     bool complete_ = false;
 };
 

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,11 +15,19 @@
 
 namespace outrider {
 
+class PassRecorder;
 class RowSampler;
 
-/// Operations are enqueued in order and need not be finished when they return; only `download` is sure to
-/// wait for them. Every output row is computed by the same sequence of floating-point operations whatever the
-/// other rows are, however many there are, and however many threads run.
+/// Bytes of a device that has memory of its own.
+struct DeviceMemory {
+    size_t free = 0;  // of anybody's use
+    size_t total = 0;
+};
+
+/// Operations are enqueued in order and need not be finished when they return; only `download` and
+/// `synchronize` are sure to wait for them. What `upload` reads may be changed when it returns. Every output
+/// row is computed by the same sequence of floating-point operations whatever the other rows are, however
+/// many there are, and however many threads run.
 class Device {
   public:
     virtual ~Device() = default;
@@ -27,12 +36,14 @@ class Device {
     /// Host threads for work on this device's behalf.
     virtual ThreadPool& pool() = 0;
 
+    virtual std::optional<DeviceMemory> memory() const = 0;
     virtual void* allocate(size_t bytes) = 0;  // zeroed
     virtual void release(void* memory) noexcept = 0;
     virtual void upload(void* to, const void* from, size_t bytes) = 0;
     virtual void download(void* to, const void* from, size_t bytes) = 0;
     virtual void copy(void* to, const void* from, size_t bytes) = 0;  // both on this device
     virtual void fill(void* to, uint8_t byte, size_t bytes) = 0;
+    virtual void synchronize() = 0;
 
     virtual std::unique_ptr<PackedWeight> make_weight(WeightFormat format, int out_features,
                                                       int in_features) = 0;
@@ -43,6 +54,13 @@ class Device {
     virtual size_t kv_block_bytes(KvFormat format, int num_kv_heads, int head_dim) const = 0;
 
     virtual int max_head_dim() const = 0;
+
+    /// Values that attention over so many rows and columns of block tables needs beside its output; as many
+    /// or more for more of either.
+    virtual size_t attention_scratch(int rows, int max_blocks, int num_heads, int head_dim) const = 0;
+
+    /// What runs the passes of one decoder; the device must outlive it.
+    virtual std::unique_ptr<PassRecorder> make_pass_recorder() = 0;
 
     /// What draws from logits in this device's memory; the device must outlive it.
     virtual std::unique_ptr<RowSampler> make_row_sampler() = 0;

@@ -31,11 +31,14 @@ class DeviceBuffer {
     T* data() const { return data_; }
     size_t size() const { return size_; }
 
-    /// Makes room for `size` elements; the old contents are lost when it grows.
-    void reserve(const std::shared_ptr<Device>& device, size_t size) {
-        if (size > size_) {
-            *this = DeviceBuffer(device, size);
+    /// Makes room for `size` elements; the old contents are lost when it grows. Returns whether it has.
+    bool reserve(const std::shared_ptr<Device>& device, size_t size) {
+        if (size <= size_) {
+            return false;
         }
+        *this = DeviceBuffer();  // first the old memory goes: there need not be room for both
+        *this = DeviceBuffer(device, size);
+        return true;
     }
 
   private:

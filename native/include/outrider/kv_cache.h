@@ -12,9 +12,11 @@ namespace outrider {
 
 class KvCache {
   public:
-    /// Throws std::invalid_argument when num_blocks < 1.
-    KvCache(const std::shared_ptr<Device>& device, const DecoderConfig& config, KvFormat format,
-            int num_blocks);
+    /// Without blocks yet.
+    KvCache(const std::shared_ptr<Device>& device, const DecoderConfig& config, KvFormat format);
+
+    /// Throws std::invalid_argument when num_blocks < 1, std::logic_error where it has blocks already.
+    void allocate(int num_blocks);
 
     KvLayer layer(int index) const;
     KvFormat format() const { return format_; }
@@ -31,7 +33,7 @@ class KvCache {
     KvFormat format_;
     int num_kv_heads_;
     int head_dim_;
-    int num_blocks_;
+    int num_blocks_ = 0;
     size_t block_bytes_;
     std::vector<DeviceBuffer<char>> layers_;
 };

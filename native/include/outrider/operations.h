@@ -35,7 +35,11 @@ struct KvLayer {
     int head_dim = 0;
 };
 
-/// Which position of which sequence each row is, and where the sequences' blocks are. Device memory.
+constexpr int kInactive = -1;
+
+/// Which position of which sequence each row is, and where the sequences' blocks are. Device memory. A row at
+/// kInactive is there to fill a pass up: it reads and writes nothing of the cache, and what it yields is not
+/// looked at.
 struct RowPlaces {
     const int32_t* positions = nullptr;     // [rows]
     const int32_t* sequences = nullptr;     // [rows]
@@ -111,7 +115,8 @@ struct Attention {
     int window = 0;
     float softcap = 0.0f;  // 0: none
     KvLayer cache;
-    Activations out;  // [rows, num_heads * head_dim]
+    Activations out;           // [rows, num_heads * head_dim]
+    float* scratch = nullptr;  // as much as Device::attention_scratch says
 };
 
 /// out = activation(gate) * up

@@ -98,6 +98,9 @@ class Sampler {
 
     const std::shared_ptr<Device>& device() const { return device_; }
 
+    /// Makes room for rows of so many logits, so that no later sample allocates memory of the device.
+    void reserve(int vocab_size);
+
     /// Throws std::invalid_argument where the rows of the sequences are not as many as those of the logits, a
     /// first row is not one of its sequence, a token id is outside the vocabulary, a mask is too short for
     /// it, or the logits are another device's.

@@ -9,6 +9,7 @@
 #include "outrider/decoder_config.h"
 #include "outrider/device.h"
 #include "outrider/device_buffer.h"
+#include "outrider/pass_recorder.h"
 
 namespace outrider {
 
@@ -19,8 +20,8 @@ class ActivationBuffer {
         : format_(format),
           stride_((width + kActivationAlignment - 1) / kActivationAlignment * kActivationAlignment) {}
 
-    void reserve(const std::shared_ptr<Device>& device, int rows) {
-        bytes_.reserve(device, rows * stride_ * size_of(format_));
+    bool reserve(const std::shared_ptr<Device>& device, int rows) {
+        return bytes_.reserve(device, rows * stride_ * size_of(format_));
     }
     Activations view() const { return {bytes_.data(), format_, stride_}; }
 
@@ -30,39 +31,42 @@ class ActivationBuffer {
     DeviceBuffer<char> bytes_;
 };
 
-/// A batch's arrays in the device's memory.
+/// A batch's arrays in the device's memory, behind one another, so that they come there in one upload.
 class DeviceRows {
   public:
-    void upload(const std::shared_ptr<Device>& device, const Batch& batch);
+    /// Makes room for batches of such sizes; returns whether the arrays have moved.
+    bool reserve(const std::shared_ptr<Device>& device, int num_rows, int num_sequences, int num_blocks);
+    /// Rows beyond the batch's are inactive, and logits beyond its are those of the first row.
+    void upload(const std::shared_ptr<Device>& device, const Batch& batch, const PassShape& shape);
 
-    const int32_t* token_ids() const { return token_ids_.data(); }
-    const int32_t* logit_rows() const { return logit_rows_.data(); }
+    const int32_t* token_ids() const { return at(0); }
+    const int32_t* logit_rows() const { return at(3); }
     const RowPlaces& places() const { return places_; }
 
   private:
-    void gather_tables(const Batch& batch);
+    const int32_t* at(int array) const { return arrays_.data() + array * capacity_; }
 
-    DeviceBuffer<int32_t> token_ids_;
-    DeviceBuffer<int32_t> positions_;
-    DeviceBuffer<int32_t> sequences_;
-    DeviceBuffer<int32_t> logit_rows_;
-    DeviceBuffer<int32_t> block_tables_;
-    std::vector<int32_t> tables_;  // the used columns of the batch's block tables
+    DeviceBuffer<int32_t> arrays_;  // [4, capacity] of rows, then the block tables
+    std::vector<int32_t> staged_;   // what is uploaded
+    int64_t capacity_ = 0;          // rows
     RowPlaces places_;
 };
+
+/// Block columns that a pass over the batch needs.
+int used_blocks(const Batch& batch);
 
 struct Workspace {
     Workspace(const DecoderConfig& config, Format format);
 
-    /// Makes room for a batch.
-    void reserve(const std::shared_ptr<Device>& device, const DecoderConfig& config, int num_rows,
-                 int num_logits);
+    /// Makes room for passes of such sizes; returns whether anything has moved.
+    bool reserve(const std::shared_ptr<Device>& device, const DecoderConfig& config, const PassShape& shape);
 
     DeviceRows rows;
     DeviceBuffer<float> residual;                 // [rows, hidden]
     DeviceBuffer<float> delta;                    // [rows, hidden], what a sublayer adds to the residual
     DeviceBuffer<float> qkv;                      // [rows, qkv]
     DeviceBuffer<float> gate_up;                  // [rows, 2 * intermediate]
+    DeviceBuffer<float> scratch;                  // the attention's
     std::vector<DeviceBuffer<float>> angles;      // for each rotary table: [rows, 2, half_dim]
     ActivationBuffer normed;                      // [rows, hidden]
     ActivationBuffer attended;                    // [rows, q]

@@ -9,6 +9,7 @@
 #include "cpu/cpu_weight.h"
 #include "cpu/kernels.h"
 #include "outrider/device.h"
+#include "outrider/pass_recorder.h"
 #include "sampling/row_sampler.h"
 
 namespace outrider {
@@ -32,6 +33,7 @@ class CpuDevice final : public Device {
 
     std::string name() const override { return std::string("cpu-") + kernels_.name; }
     ThreadPool& pool() override { return pool_; }
+    std::optional<DeviceMemory> memory() const override { return std::nullopt; }
 
     /// Committed: a machine with too little memory fails at start-up and not in a request.
     void* allocate(size_t bytes) override {
@@ -48,6 +50,7 @@ class CpuDevice final : public Device {
     void download(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
     void copy(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }
     void fill(void* to, uint8_t byte, size_t bytes) override { std::memset(to, byte, bytes); }
+    void synchronize() override {}
 
     std::unique_ptr<PackedWeight> make_weight(WeightFormat format, int out_features,
                                               int in_features) override {
@@ -68,6 +71,11 @@ class CpuDevice final : public Device {
     }
 
     int max_head_dim() const override { return kMaxHeadDim; }
+    size_t attention_scratch(int, int, int, int) const override { return 0; }
+
+    std::unique_ptr<PassRecorder> make_pass_recorder() override {
+        return std::make_unique<UnrecordedPasses>();
+    }
 
     std::unique_ptr<RowSampler> make_row_sampler() override { return make_host_row_sampler(pool_); }
 

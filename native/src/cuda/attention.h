@@ -1,3 +1,4 @@
+// Attention over the paged cache: decoding, verification and prefill are one.
 #pragma once
 
 #include "cuda/stream.h"
@@ -5,6 +6,10 @@
 
 namespace outrider::cuda {
 
+constexpr int kMaxHeadDim = 256;
+
 void attention(const Stream& stream, const Attention& op);
+
+size_t attention_scratch(int rows, int max_blocks, int num_heads, int head_dim);
 
 }  // namespace outrider::cuda

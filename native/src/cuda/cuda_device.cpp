@@ -1,9 +1,8 @@
 // The CUDA device: enqueues each operation's kernels on its stream.
-#include <limits>
-#include <stdexcept>
 #include <string>
 
 #include "cuda/attention.h"
+#include "cuda/cuda_pass_recorder.h"
 #include "cuda/cuda_weight.h"
 #include "cuda/elementwise.h"
 #include "cuda/embed.h"
@@ -29,12 +28,14 @@ class CudaDevice final : public Device {
     std::string name() const override { return stream_.device_name(); }
     ThreadPool& pool() override { return pool_; }
 
+    std::optional<DeviceMemory> memory() const override { return stream_.memory(); }
     void* allocate(size_t bytes) override { return stream_.allocate(bytes); }
     void release(void* memory) noexcept override { stream_.release(memory); }
     void upload(void* to, const void* from, size_t bytes) override { stream_.upload(to, from, bytes); }
     void download(void* to, const void* from, size_t bytes) override { stream_.download(to, from, bytes); }
     void copy(void* to, const void* from, size_t bytes) override { stream_.copy(to, from, bytes); }
     void fill(void* to, uint8_t byte, size_t bytes) override { stream_.fill(to, byte, bytes); }
+    void synchronize() override { stream_.synchronize(); }
 
     std::unique_ptr<PackedWeight> make_weight(WeightFormat format, int out_features,
                                               int in_features) override {
@@ -46,13 +47,17 @@ class CudaDevice final : public Device {
     }
 
     size_t kv_block_bytes(KvFormat format, int num_kv_heads, int head_dim) const override {
-        if (format == KvFormat::int8) {
-            throw std::invalid_argument("kv: a CUDA device holds it as \"bf16\" or \"f32\" only");
-        }
         return size_t{2} * num_kv_heads * kBlockSize * kv_bytes(format, head_dim);
     }
 
-    int max_head_dim() const override { return std::numeric_limits<int>::max(); }
+    int max_head_dim() const override { return kMaxHeadDim; }
+    size_t attention_scratch(int rows, int max_blocks, int num_heads, int head_dim) const override {
+        return cuda::attention_scratch(rows, max_blocks, num_heads, head_dim);
+    }
+
+    std::unique_ptr<PassRecorder> make_pass_recorder() override {
+        return std::make_unique<CudaPassRecorder>(stream_);
+    }
 
     std::unique_ptr<RowSampler> make_row_sampler() override {
         return std::make_unique<CudaRowSampler>(stream_);

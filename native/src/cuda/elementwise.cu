@@ -1,5 +1,6 @@
 #include "cuda/elementary.cuh"
 #include "cuda/elementwise.h"
+#include "cuda/instructions.cuh"
 #include "cuda/values.cuh"
 
 namespace outrider::cuda {
@@ -37,14 +38,44 @@ struct CapValue {
     }
 };
 
-struct ReadWord {
-    const volatile uint64_t* from;  // volatile: or nothing would be read, as nothing is made of it
+/// A block reads a stretch of memory, each of its threads several words of 16 bytes at once.
+template <int kLoads>
+struct ReadStretch {
+    static constexpr int kThreads = 256;
+    static constexpr int kBlocksAtOnce = 4;
+    static constexpr int64_t kRow = kThreads * 16;
+    static constexpr int64_t kBytes = kLoads * kRow;
+    static constexpr uint32_t kSeldom = 0x9E3779B9;
 
-    __device__ void operator()(int64_t index) const {
-        const uint64_t word = from[index];
-        static_cast<void>(word);
+    char* from;
+
+    __device__ void operator()(const Block& block) const {
+        char* place = from + block.index * kBytes + block.thread * 16;
+        Words<4> all[kLoads];
+#pragma unroll
+        for (int load = 0; load < kLoads; ++load) {
+            all[load] = load_words<4, true>(place + load * kRow);
+        }
+        uint32_t sum = 0;
+#pragma unroll
+        for (int load = 0; load < kLoads; ++load) {
+            for (const uint32_t word : all[load].words) {
+                sum ^= word;
+            }
+        }
+        if (sum == kSeldom) {  // or the loads would be left out, as nothing is made of them
+            *reinterpret_cast<uint32_t*>(place) = all[0].words[0];
+        }
     }
 };
+
+template <int kLoads>
+void read_stretches(const Stream& stream, const Read& op) {
+    constexpr int64_t kBytes = ReadStretch<kLoads>::kBytes;
+    static_assert(kReadUnit % kBytes == 0, "a multiple of kReadUnit is read");
+    for_each_block(stream, static_cast<int64_t>(op.bytes) / kBytes, 0,
+                   ReadStretch<kLoads>{const_cast<char*>(op.from)});
+}
 
 }  // namespace
 
@@ -60,10 +91,13 @@ void soft_cap(const Stream& stream, const SoftCap& op) {
     for_each(stream, op.count, CapValue{op});
 }
 
-/// Neighbouring threads read neighbouring words, so that all of it is stripes.
+/// All of it is stripes; the two ways differ in their length.
 void read(const Stream& stream, const Read& op) {
-    const auto* words = reinterpret_cast<const volatile uint64_t*>(op.from);
-    for_each(stream, static_cast<int64_t>(op.bytes / sizeof(uint64_t)), ReadWord{words});
+    if (op.in_stripes) {
+        read_stretches<4>(stream, op);
+    } else {
+        read_stretches<16>(stream, op);
+    }
 }
 
 }  // namespace outrider::cuda

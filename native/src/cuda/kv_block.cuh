@@ -3,29 +3,62 @@
 
 #include <cstdint>
 
-#include "cuda/launch.cuh"
+#include "cuda/values.cuh"
 #include "outrider/operations.h"
 
 namespace outrider::cuda {
 
-/// A block is [num_kv_heads][keys, values]: keys [head_dim, kBlockSize], values [kBlockSize, head_dim].
+/// Keys have their positions side by side, values their dimensions.
 struct KvBlock {
-    int64_t first;  // value of the layer
-    int64_t head_dim;
+    char* bytes;  // [keys, values]: [head_dim, kBlockSize], [kBlockSize, head_dim]; of int8, [2, kBlockSize]
+                  // scales
+    KvFormat format;
+    int head_dim;
 
-    __device__ int64_t key(int64_t slot, int64_t dim) const { return first + dim * kBlockSize + slot; }
-    __device__ int64_t value(int64_t slot, int64_t dim) const {
-        return first + (kBlockSize + slot) * head_dim + dim;
+    template <KvFormat kFormat>
+    __device__ float key(int slot, int dim) const {
+        return value_at<kFormat>(dim * kBlockSize + slot);
+    }
+    template <KvFormat kFormat>
+    __device__ float value(int slot, int dim) const {
+        return value_at<kFormat>((kBlockSize + slot) * head_dim + dim);
+    }
+    /// What keys, or else values, of a slot are multiplied by.
+    template <KvFormat kFormat>
+    __device__ float scale(bool of_key, int slot) const {
+        return kFormat == KvFormat::int8 ? scales()[(of_key ? 0 : kBlockSize) + slot] : 1.0f;
+    }
+
+    __device__ void set(bool is_key, int slot, int dim, float value) const {
+        const int index = is_key ? dim * kBlockSize + slot : (kBlockSize + slot) * head_dim + dim;
+        if (format == KvFormat::int8) {
+            reinterpret_cast<int8_t*>(bytes)[index] = static_cast<int8_t>(value);
+        } else {
+            store(bytes, format == KvFormat::f32 ? Format::f32 : Format::bf16, index, value);
+        }
+    }
+    __device__ void set_scale(bool of_key, int slot, float scale) const {
+        scales()[(of_key ? 0 : kBlockSize) + slot] = scale;
+    }
+
+  private:
+    template <KvFormat kFormat>
+    __device__ float value_at(int index) const {
+        if (kFormat == KvFormat::int8) {
+            return static_cast<float>(reinterpret_cast<const int8_t*>(bytes)[index]);
+        }
+        return load(bytes, kFormat == KvFormat::f32 ? Format::f32 : Format::bf16, index);
+    }
+    __device__ float* scales() const {
+        return reinterpret_cast<float*>(bytes + int64_t{2} * kBlockSize * head_dim);
     }
 };
 
+/// Blocks follow one another with all their heads.
 __device__ inline KvBlock find_block(const KvLayer& cache, int64_t block, int64_t head) {
-    return {(block * cache.num_kv_heads + head) * 2 * kBlockSize * cache.head_dim, cache.head_dim};
-}
-
-/// Of the two that a CUDA device holds.
-__device__ inline Format format_of(const KvLayer& cache) {
-    return cache.format == KvFormat::f32 ? Format::f32 : Format::bf16;
+    const int64_t head_bytes = 2 * kBlockSize * kv_bytes(cache.format, cache.head_dim);
+    return {static_cast<char*>(cache.data) + (block * cache.num_kv_heads + head) * head_bytes, cache.format,
+            cache.head_dim};
 }
 
 /// The blocks of a row's sequence.  # [max_blocks]

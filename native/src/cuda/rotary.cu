@@ -82,12 +82,50 @@ struct RotateAndStoreValue {
         }
         values[dim] = value;
         const int64_t position = op.places.positions[row];
+        if (position == kInactive || op.cache.format == KvFormat::int8) {
+            return;
+        }
         const int64_t kv_head = (head - op.num_heads) % op.cache.num_kv_heads;
         const KvBlock block = find_block(op.cache, table_of(op.places, row)[position / kBlockSize], kv_head);
         const bool is_key = head < op.num_heads + op.cache.num_kv_heads;
-        const int64_t slot = position % kBlockSize;
-        store(op.cache.data, format_of(op.cache), is_key ? block.key(slot, dim) : block.value(slot, dim),
-              value);
+        block.set(is_key, static_cast<int>(position % kBlockSize), static_cast<int>(dim), value);
+    }
+};
+
+/// One head's key or value in int8, symmetric, the largest magnitude becoming 127. One that is not finite has
+/// a scale that is NaN, so that what is computed from it is NaN too.
+struct QuantiseHead {
+    RotateAndStore op;
+
+    __device__ void operator()(int64_t index) const {
+        const int num_heads = 2 * op.cache.num_kv_heads;
+        const int head = static_cast<int>(index % num_heads);
+        const int64_t row = index / num_heads;
+        const int position = op.places.positions[row];
+        if (position == kInactive) {
+            return;
+        }
+        const float* values = op.qkv + (row * num_heads_of_row(op) + op.num_heads + head) * op.cache.head_dim;
+        float largest = 0.0f;
+        bool is_finite = true;
+        for (int dim = 0; dim < op.cache.head_dim; ++dim) {
+            const float magnitude = values[dim] < 0.0f ? -values[dim] : values[dim];
+            largest = magnitude > largest ? magnitude : largest;
+            is_finite = is_finite && magnitude < bit_cast<float>(0x7F800000u);
+        }
+        constexpr float kSmallest = 1e-30f;  // below it 127 / largest could be infinite
+        const float factor = is_finite && largest > kSmallest ? 127.0f / largest : 0.0f;
+        const bool is_key = head < op.cache.num_kv_heads;
+        const KvBlock block = find_block(op.cache, table_of(op.places, row)[position / kBlockSize],
+                                         head % op.cache.num_kv_heads);
+        const int slot = position % kBlockSize;
+        const float scale = factor > 0.0f ? largest / 127.0f : 0.0f;
+        block.set_scale(is_key, slot, is_finite ? scale : bit_cast<float>(0x7FC00000u));
+        for (int dim = 0; dim < op.cache.head_dim; ++dim) {
+            const float shifter = 12582912.0f;  // adding 1.5 * 2^23 rounds to the nearest integer
+            block.set(is_key, slot, dim,
+                      factor != 0.0f ? fmaf(values[dim], factor, shifter) - shifter : 0.0f);
+        }
     }
 };
 
@@ -105,6 +143,9 @@ void rotate_and_store(const Stream& stream, const RotateAndStore& op) {
     }
     const int64_t num_heads = op.num_heads + 2 * op.cache.num_kv_heads;
     for_each(stream, rows * num_heads * op.cache.head_dim, RotateAndStoreValue{op});
+    if (op.cache.format == KvFormat::int8) {
+        for_each(stream, rows * 2 * op.cache.num_kv_heads, QuantiseHead{op});
+    }
 }
 
 }  // namespace outrider::cuda

@@ -1,21 +1,13 @@
 #include <cuda_runtime.h>
 
-#include <cstdio>
-
 #include "cuda/launch.cuh"
+#include "cuda/memory_shortage.h"
+#include "cuda/require.h"
+#include "cuda/staging.h"
 #include "cuda/stream.h"
-#include "outrider/device_error.h"
 
 namespace outrider::cuda {
 namespace {
-
-void require(cudaError_t status, const char* call, int device) {
-    if (status != cudaSuccess) {
-        cudaGetLastError();  // or it would be reported once more by the next call that looks
-        throw DeviceError(std::string(call) + " failed on CUDA device " + std::to_string(device) + ": " +
-                          cudaGetErrorString(status));
-    }
-}
 
 std::string name_of(int device) {
     int major = 0;
@@ -27,19 +19,29 @@ std::string name_of(int device) {
     return "cuda-sm_" + std::to_string(major) + std::to_string(minor);
 }
 
-std::string gibibytes(size_t bytes) {
-    char text[32];
-    std::snprintf(text, sizeof(text), "%.2f GiB", static_cast<double>(bytes) / (1 << 30));
-    return text;
-}
+/// A graph of launches (CUDA C++ Programming Guide, "CUDA Graphs").
+class Graph final : public Recording {
+  public:
+    Graph(cudaGraph_t graph, cudaStream_t stream, int device) : stream_(stream), device_(device) {
+        const cudaError_t status = cudaGraphInstantiate(&executable_, graph, 0);
+        cudaGraphDestroy(graph);
+        require(status, "cudaGraphInstantiate", device);
+    }
+    ~Graph() override {
+        cudaSetDevice(device_);
+        cudaGraphExecDestroy(executable_);
+    }
 
-std::string memory_shortage(size_t bytes, int device) {
-    size_t free = 0;
-    size_t total = 0;
-    cudaMemGetInfo(&free, &total);
-    return "CUDA device " + std::to_string(device) + " has too little memory: " + gibibytes(bytes) +
-           " asked for, " + gibibytes(free) + " of " + gibibytes(total) + " free";
-}
+    void replay() override {
+        require(cudaSetDevice(device_), "cudaSetDevice", device_);
+        require(cudaGraphLaunch(executable_, stream_), "cudaGraphLaunch", device_);
+    }
+
+  private:
+    cudaGraphExec_t executable_ = nullptr;
+    cudaStream_t stream_;
+    int device_;
+};
 
 /// Stands for all kernels: they are compiled for the same architectures.
 struct Nothing {
@@ -54,11 +56,13 @@ Stream::Stream(int device) : device_(device) {
     require(cudaFuncGetAttributes(&attributes, run<Nothing>), "looking for kernels", device);
     require(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, device),
             "cudaDeviceGetAttribute", device);
+    staging_ = std::make_unique<Staging>(device);
     require(cudaStreamCreateWithFlags(&handle_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags", device);
 }
 
 Stream::~Stream() {
     cudaSetDevice(device_);
+    cudaStreamSynchronize(handle_);  // what is enqueued still reads the staging memory
     cudaStreamDestroy(handle_);
 }
 
@@ -72,7 +76,7 @@ void* Stream::allocate(size_t bytes) {
     const cudaError_t status = cudaMalloc(&memory, bytes > 0 ? bytes : 1);
     if (status == cudaErrorMemoryAllocation) {
         cudaGetLastError();
-        throw DeviceError(memory_shortage(bytes, device_));
+        throw DeviceError(memory_shortage(bytes, device_, this->memory()));
     }
     require(status, "cudaMalloc", device_);
     fill(memory, 0, bytes);
@@ -85,16 +89,21 @@ void Stream::release(void* memory) noexcept {
     cudaFree(memory);
 }
 
+DeviceMemory Stream::memory() const {
+    select();
+    DeviceMemory found;
+    require(cudaMemGetInfo(&found.free, &found.total), "cudaMemGetInfo", device_);
+    return found;
+}
+
 void Stream::upload(void* to, const void* from, size_t bytes) {
     select();
-    require(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, handle_), "cudaMemcpyAsync", device_);
-    synchronize();
+    staging_->upload(to, from, bytes, handle_);
 }
 
 void Stream::download(void* to, const void* from, size_t bytes) {
     select();
-    require(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, handle_), "cudaMemcpyAsync", device_);
-    synchronize();
+    staging_->download(to, from, bytes, handle_);
 }
 
 void Stream::copy(void* to, const void* from, size_t bytes) {
@@ -108,7 +117,22 @@ void Stream::fill(void* to, unsigned char byte, size_t bytes) {
 }
 
 void Stream::synchronize() {
+    select();
     require(cudaStreamSynchronize(handle_), "cudaStreamSynchronize", device_);
+}
+
+/// Of this thread alone: another's calls, of another stream, go on meanwhile.
+void Stream::begin_recording() {
+    select();
+    require(cudaStreamBeginCapture(handle_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture",
+            device_);
+}
+
+std::unique_ptr<Recording> Stream::end_recording() {
+    select();
+    cudaGraph_t graph = nullptr;
+    require(cudaStreamEndCapture(handle_, &graph), "cudaStreamEndCapture", device_);
+    return std::make_unique<Graph>(graph, handle_, device_);
 }
 
 void Stream::select() const {

@@ -11,6 +11,8 @@ class HostRowSampler final : public RowSampler {
   public:
     explicit HostRowSampler(ThreadPool& pool) : pool_(pool), scratch_(pool.size()) {}
 
+    void reserve(int64_t) override {}
+
     std::vector<RowSample> sample(const std::vector<SamplingRow>& rows) override {
         std::vector<RowSample> samples(rows.size());
         std::atomic<size_t> next{0};

@@ -14,6 +14,9 @@ class RowSampler {
   public:
     virtual ~RowSampler() = default;
 
+    /// Makes room for rows of so many logits, so that no later sample allocates memory of the device.
+    virtual void reserve(int64_t vocab_size) = 0;
+
     /// One sample for each row, whose logits are memory of the device. Called by one thread at a time.
     virtual std::vector<RowSample> sample(const std::vector<SamplingRow>& rows) = 0;
 };

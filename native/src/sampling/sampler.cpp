@@ -76,6 +76,11 @@ Sampler::Sampler(std::shared_ptr<Device> device)
 
 Sampler::~Sampler() = default;
 
+void Sampler::reserve(int vocab_size) {
+    const std::lock_guard<std::mutex> lock(callers_);
+    row_sampler_->reserve(vocab_size);
+}
+
 Samples Sampler::sample(const Logits& logits, const std::vector<SequenceRows>& sequences) {
     if (logits.device() != device_) {
         throw std::invalid_argument("logits: are on another device than the sampler");

@@ -17,7 +17,7 @@ from services.cli.service_pair import ModelPair, demo_models
 from services.cli.service_process import ServiceFailedError
 from services.cli.terminal import Terminal
 from services.engine.checkpoint_error import CheckpointError
-from services.engine.config import KV_FORMATS, WEIGHT_FORMATS, ConfigError
+from services.engine.config import CPU, KV_FORMATS, WEIGHT_FORMATS, ConfigError
 
 _DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Setting)}
 
@@ -32,6 +32,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         ("--kv", KV_FORMATS, "how keys and values are held"),
     ):
         parser.add_argument(flag, choices=choices, default="bf16", help=f"{what} (%(default)s)")
+    parser.add_argument("--device", default=CPU, help="what computes the target: cpu, or cuda:N (%(default)s)")
+    parser.add_argument("--draft-device", metavar="DEVICE", help="what computes the draft (default: as --device)")
     parser.add_argument("--threads", type=int, metavar="N", help="of each service (default: one per core that it has)")
     _add_count(parser, "context", "tokens before the rows of a pass")
     _add_count(parser, "runs", "timings of each pass")

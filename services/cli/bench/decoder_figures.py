@@ -9,7 +9,7 @@ from services.cli.bench.spread import Spread
 from services.engine.batch_writer import BatchWriter
 from services.engine.config import ConfigError
 from services.engine.loaded_model import LoadedModel
-from services.engine.native import ReadProbe
+from services.engine.native import Device, ReadProbe
 
 ROWS = (1, 2, 4, 6, 8, 9, 12, 16, 24, 32)
 _PREFILLS = 5
@@ -39,7 +39,9 @@ def measure_decoder(model: LoadedModel, *, context: int, runs: int) -> DecoderFi
     passes = _Passes(model, context)
     step_bytes = model.decoder.weight_bytes + context * model.decoder.kv_bytes_per_token
     probe = ReadProbe(model.device, step_bytes)
-    reads: list[Callable[[], float]] = [partial(_timed, partial(probe.read, stripes)) for stripes in (True, False)]
+    reads: list[Callable[[], float]] = [
+        partial(_timed, model.device, partial(probe.read, stripes)) for stripes in (True, False)
+    ]
     times = _times_in_turn([*reads, *(partial(passes.verify, rows) for rows in ROWS)], runs)
     seconds = dict(zip(ROWS, map(Spread.of, times[len(reads) :]), strict=True))
     rates = [Spread.of([probe.bytes / each for each in some]) for some in times[: len(reads)]]
@@ -58,6 +60,7 @@ class _Passes:
     """Passes over one sequence, whose first tokens are in the cache."""
 
     def __init__(self, model: LoadedModel, context: int) -> None:
+        self._device = model.device
         self._decoder = model.decoder
         self._context = context
         self._blocks = list(range(model.blocks.blocks_for(context + ROWS[-1])))
@@ -76,12 +79,13 @@ class _Passes:
         self._writer.clear()
         token_ids = [(position + row) % 97 for row in range(rows)]
         self._writer.append(token_ids, position=position, blocks=self._blocks, num_asked=asked)
-        return _timed(lambda: self._decoder.forward(self._writer.batch))
+        return _timed(self._device, lambda: self._decoder.forward(self._writer.batch))
 
 
-def _timed(action: Callable[[], object]) -> float:
+def _timed(device: Device, action: Callable[[], object]) -> float:
     start = time.perf_counter()
     action()
+    device.synchronize()
     return time.perf_counter() - start
 
 

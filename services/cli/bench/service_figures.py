@@ -38,8 +38,7 @@ def measure_services(
     Raises ServiceFailedError, and OutriderError where an answer fails.
     """
     placement = PLACEMENTS[placement_name]()
-    options = setting.service_options(setting.weights)
-    draft_options = setting.service_options(setting.draft_weights)
+    options, draft_options = setting.service_options(), setting.service_options(of_draft=True)
     with (
         running_pair(
             setting.models, options=options, draft_options=draft_options, placement=placement, log=log

@@ -3,10 +3,9 @@
 import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
-from services.cli.service_pair import ModelPair, Placement
-from services.engine.config import ConfigError, EngineConfig, resolve_isa, resolve_threads
+from services.cli.service_pair import ModelPair, Placement, options_of_draft
+from services.engine.config import CPU, ConfigError, EngineConfig, resolve_isa, resolve_threads
 
 PLACEMENTS = {"shared": Placement.shared, "apart": Placement.apart}
 _LEAST = {"context": 1, "runs": 1, "rounds": 1, "prompt_tokens": 1, "new_tokens": 2, "streams": 1}
@@ -20,6 +19,8 @@ class Setting:
     weights: str = "bf16"
     draft_weights: str = "bf16"
     kv: str = "bf16"
+    device: str = CPU
+    draft_device: str | None = None  # default: the target's
     threads: int | None = None  # of each service; default: one for each core that it has
     context: int = 256  # before the rows of a pass
     runs: int = 100  # timings of each pass
@@ -49,21 +50,35 @@ class Setting:
         models = {"target": self.models.target.name, "draft": self.models.draft.name if self.models.draft else None}
         return {**asdict(self), "models": models}
 
-    def engine_config(self, model: Path, weights: str) -> EngineConfig:
-        """One of the models on all cores, for one sequence; raises ConfigError for a value that cannot be."""
+    def engine_config(self, *, of_draft: bool = False) -> EngineConfig:
+        """One of the models on its device and all cores, for one sequence.
+
+        Raises ConfigError for a value that cannot be, and where the draft is wanted and there is none.
+        """
+        model = self.models.draft if of_draft else self.models.target
+        if model is None:
+            raise ConfigError("models has no draft")
         return EngineConfig(
             model=model,
+            device=self.device_of(of_draft),
             isa=resolve_isa(),
             threads=resolve_threads(self.threads),
-            weights=weights,
+            weights=self.draft_weights if of_draft else self.weights,
             kv=self.kv,
             max_sequences=1,
         )
 
-    def service_options(self, weights: str) -> list[str]:
+    def service_options(self, *, of_draft: bool = False) -> list[str]:
         """Options of a service's command."""
         threads = [] if self.threads is None else ["--threads", str(self.threads)]
-        return ["--weights", weights, "--kv", self.kv, *threads]
+        own = ["--device", self.device, "--weights", self.weights]
+        if of_draft:
+            own = options_of_draft(self.device, self.device_of(draft=True), self.draft_weights)
+        return [*own, "--kv", self.kv, *threads]
+
+    def device_of(self, draft: bool) -> str:
+        """Where a model computes."""
+        return self.draft_device or self.device if draft else self.device
 
     def prompts(self, vocab_size: int, count: int) -> list[list[int]]:
         """Random ids, the same at every call; those of the lowest ids, where special tokens are, are left out."""

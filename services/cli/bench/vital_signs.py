@@ -12,6 +12,7 @@ from services.cli.bench.decoder_figures import DecoderFigures, measure_decoder
 from services.cli.bench.plan import plan_rate
 from services.cli.bench.service_figures import ServiceFigures, measure_services
 from services.cli.bench.setting import Setting
+from services.engine.config import EngineConfig
 from services.engine.loaded_model import LoadedModel
 from services.engine.native import BUILD_ID
 
@@ -28,8 +29,7 @@ class Machine:
     @classmethod
     def of(cls, setting: Setting) -> "Machine":
         """This one."""
-        config = setting.engine_config(setting.models.target, setting.weights)
-        return cls(_processor(), len(os.sched_getaffinity(0)), config.isa, BUILD_ID)
+        return cls(_processor(), len(os.sched_getaffinity(0)), setting.engine_config().isa, BUILD_ID)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +52,11 @@ def measure(
     The services' log goes to `log`. Raises CheckpointError, ConfigError, ServiceFailedError and OutriderError.
     """
     say("the target's decoder …")
-    target, vocabulary = _measure_model(setting, setting.models.target, setting.weights)
+    target, vocabulary = _measure_model(setting, setting.engine_config())
     draft = None
     if setting.models.draft is not None:
         say("the draft's decoder …")
-        draft, _ = _measure_model(setting, setting.models.draft, setting.draft_weights)
+        draft, _ = _measure_model(setting, setting.engine_config(of_draft=True))
     services = {}
     for placement in setting.placements_in_use:
         say(f"the services, {placement} …")
@@ -72,9 +72,9 @@ def measure(
     )
 
 
-def _measure_model(setting: Setting, folder: Path, weights: str) -> tuple[DecoderFigures, str]:
+def _measure_model(setting: Setting, config: EngineConfig) -> tuple[DecoderFigures, str]:
     """The figures, and the fingerprint of the vocabulary; the model's memory is free again."""
-    model = LoadedModel.load(setting.engine_config(folder, weights))
+    model = LoadedModel.load(config)
     return measure_decoder(model, context=setting.context, runs=setting.runs), model.tokenizer.fingerprint()
 
 

@@ -55,6 +55,13 @@ class Device:
         Raises DeviceError where there is no such GPU or this build has no CUDA, ValueError for threads < 1.
         """
 
+    def synchronize(self) -> None:
+        """Return once everything that was enqueued is done."""
+
+    @property
+    def memory(self) -> tuple[int, int] | None:
+        """Bytes that are free and that there are, whoever uses them; None where it is the host's."""
+
     @property
     def name(self) -> str: ...
     @property
@@ -127,8 +134,20 @@ class Logits:
 class Decoder:
     """The transformer with its weights and its paged KV cache."""
 
-    def __init__(self, device: Device, config: DecoderConfig, *, weights: str, kv: str, num_blocks: int) -> None:
-        """`weights` is "bf16", "f32", "int8" or "int4", and `kv` is "bf16", "f32" or "int8"."""
+    def __init__(
+        self, device: Device, config: DecoderConfig, *, weights: str, kv: str, num_blocks: int | None = None
+    ) -> None:
+        """`weights` is "bf16", "f32", "int8" or "int4", and `kv` is "bf16", "f32" or "int8".
+
+        With None for `num_blocks` the cache waits for `allocate_cache`. Raises DeviceError where the device has too
+        little memory for the weights, or for the cache.
+        """
+
+    def reserve(self, *, max_rows: int, max_logits: int, max_sequences: int, max_blocks: int) -> None:
+        """Make room for passes of such sizes, so that none of them allocates memory; raises DeviceError."""
+
+    def allocate_cache(self, num_blocks: int) -> None:
+        """Give the cache its memory, once; raises ValueError for less than a block, DeviceError."""
 
     def load(self, name: str, values: NDArray[np.generic]) -> None:
         """Pack one weight under its canonical name.
@@ -258,6 +277,9 @@ class Sampler:
     """Draws each row's token by coupled Gumbel noise, with penalties, bias and truncation."""
 
     def __init__(self, device: Device) -> None: ...
+    def reserve(self, vocab_size: int) -> None:
+        """Make room for rows of so many logits, so that no draw allocates memory of the device; raises DeviceError."""
+
     def sample(
         self,
         logits: Logits,

@@ -174,6 +174,23 @@ CudaRowSampler::CudaRowSampler(Stream& stream)
       weights_(stream),
       candidates_(stream) {}
 
+/// All that kMaxRows rows of any parameters could need.
+void CudaRowSampler::reserve(int64_t vocab_size) {
+    const size_t rows = kMaxRows;
+    const size_t values = rows * vocab_size;
+    const size_t ranked = rows * power_of_two_from(vocab_size);
+    rows_.reserve(rows);
+    drawn_.reserve(rows);
+    parts_.reserve(rows * ((vocab_size + kSumBlock - 1) / kSumBlock));
+    edits_.reserve(values);
+    masks_.reserve(rows * num_mask_words(vocab_size));
+    processed_.reserve(values);
+    distribution_.reserve(values);
+    ranked_.reserve(ranked);
+    weights_.reserve(ranked);
+    candidates_.reserve(values);
+}
+
 std::vector<RowSample> CudaRowSampler::sample(const std::vector<SamplingRow>& rows) {
     if (std::any_of(rows.begin(), rows.end(),
                     [](const auto& row) { return row.state->noise_ids() != nullptr; })) {

@@ -15,6 +15,7 @@ class CudaRowSampler final : public RowSampler {
   public:
     explicit CudaRowSampler(Stream& stream);
 
+    void reserve(int64_t vocab_size) override;
     std::vector<RowSample> sample(const std::vector<SamplingRow>& rows) override;
 
   private:

@@ -1,7 +1,9 @@
 #include "cuda/launch.cuh"
+#include "cuda/reduce.cuh"
 #include "cuda/sampling/draw.h"
 #include "outrider/noise.h"
 #include "sampling/gumbel.h"
+#include "sampling/order_key.h"
 
 namespace outrider::cuda {
 namespace {
@@ -52,23 +54,43 @@ struct DrawBlock {
     }
 };
 
+constexpr int64_t kLargestId = 0x7FFFFFFF;
+
+/// A greater one is that of a greater score, or of a lower id with the same.
+__device__ inline int64_t rank_of(const Scored& token) {
+    const float unsigned_zero = token.value + 0.0f;
+    return static_cast<int64_t>(order_key(unsigned_zero)) * (int64_t{1} << 32) +
+           (kLargestId - token.token_id);
+}
+
+struct Greater {
+    __device__ int64_t operator()(int64_t left, int64_t right) const { return left > right ? left : right; }
+};
+
+/// A block has one row.
 struct DrawToken {
+    static constexpr int kThreads = 256;
+    static constexpr int kBlocksAtOnce = 4;
+
     DrawBatch batch;
 
-    __device__ void operator()(int64_t row) const {
+    __device__ void operator()(const Block& block) const {
+        const int64_t row = block.index;
         DrawnRow& drawn = batch.drawn[row];
         if (!batch.is_drawn(row)) {
             return;
         }
-        Scored winner{-kInfinity, -1};
-        for (int64_t block = 0; block < batch.num_blocks; ++block) {
-            const Scored& challenger = batch.parts[row * batch.num_blocks + block].winner;
-            if (challenger.value > winner.value) {
-                winner = challenger;
-            }
+        int64_t best = rank_of({-kInfinity, -1});
+        for (int64_t part = block.thread; part < batch.num_blocks; part += kThreads) {
+            best = Greater()(best, rank_of(batch.parts[row * batch.num_blocks + part].winner));
         }
+        best = reduce<kThreads>(block, best, Greater());
+        if (block.thread > 0) {
+            return;
+        }
+        const auto winner = static_cast<int32_t>(kLargestId - (best & 0xFFFFFFFF));
         const int32_t forced_id = batch.rows[row].forced_id;
-        drawn.token_id = forced_id >= 0 ? forced_id : winner.token_id;
+        drawn.token_id = forced_id >= 0 ? forced_id : winner;
         drawn.logit = batch.rows[row].logits[drawn.token_id];
         drawn.value = batch.values(Stage::distribution, row)[drawn.token_id];
     }
@@ -130,7 +152,7 @@ void decide_status(const Stream& stream, const DrawBatch& batch) {
 
 void draw(const Stream& stream, const DrawBatch& batch) {
     for_each(stream, batch.num_rows * batch.num_blocks, DrawBlock{batch});
-    for_each(stream, batch.num_rows, DrawToken{batch});
+    for_each_block(stream, batch.num_rows, DrawToken::kThreads / kWarp * sizeof(int64_t), DrawToken{batch});
 }
 
 void find_ranks(const Stream& stream, const DrawBatch& batch) {

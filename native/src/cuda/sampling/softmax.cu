@@ -1,4 +1,5 @@
 #include "cuda/launch.cuh"
+#include "cuda/reduce.cuh"
 #include "cuda/sampling/softmax.h"
 #include "sampling/order_key.h"
 
@@ -6,6 +7,7 @@ namespace outrider::cuda {
 namespace {
 
 constexpr int64_t kLanesOfSum = 8;
+constexpr int kThreadsOfRow = 256;
 
 struct FindBlockMaximum {
     DrawBatch batch;
@@ -26,20 +28,36 @@ struct FindBlockMaximum {
     }
 };
 
+struct Greater {
+    __device__ int32_t operator()(int32_t left, int32_t right) const { return left > right ? left : right; }
+};
+
+struct Less {
+    __device__ int32_t operator()(int32_t left, int32_t right) const { return left < right ? left : right; }
+};
+
+/// A block has one row.
 struct FindMaximum {
+    static constexpr int kThreads = kThreadsOfRow;
+    static constexpr int kBlocksAtOnce = 4;
+
     DrawBatch batch;
     Stage stage;
 
-    __device__ void operator()(int64_t row) const {
-        const BlockPart* parts = batch.parts + row * batch.num_blocks;
+    __device__ void operator()(const Block& block) const {
+        const BlockPart* parts = batch.parts + block.index * batch.num_blocks;
         int32_t greatest = order_key(-kInfinity);
         int32_t least = order_key(kInfinity);
-        for (int64_t block = 0; block < batch.num_blocks; ++block) {
-            greatest = parts[block].greatest > greatest ? parts[block].greatest : greatest;
-            least = parts[block].least < least ? parts[block].least : least;
+        for (int64_t part = block.thread; part < batch.num_blocks; part += kThreads) {
+            greatest = Greater()(greatest, parts[part].greatest);
+            least = Less()(least, parts[part].least);
         }
-        const bool valid = greatest < order_key(kInfinity) && least >= order_key(-kInfinity);
-        batch.of(stage, row).maximum = {value_of_key(greatest), valid};
+        greatest = reduce<kThreads>(block, greatest, Greater());
+        least = reduce<kThreads>(block, least, Less());
+        if (block.thread == 0) {
+            const bool valid = greatest < order_key(kInfinity) && least >= order_key(-kInfinity);
+            batch.of(stage, block.index).maximum = {value_of_key(greatest), valid};
+        }
     }
 };
 
@@ -114,7 +132,8 @@ struct SumWeightedRow {
 
 void find_maxima(const Stream& stream, const DrawBatch& batch, Stage stage) {
     for_each(stream, batch.num_rows * batch.num_blocks, FindBlockMaximum{batch, stage});
-    for_each(stream, batch.num_rows, FindMaximum{batch, stage});
+    for_each_block(stream, batch.num_rows, kThreadsOfRow / kWarp * sizeof(int32_t),
+                   FindMaximum{batch, stage});
 }
 
 void sum_exponentials(const Stream& stream, const DrawBatch& batch, Stage stage) {

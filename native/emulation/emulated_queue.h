@@ -1,0 +1,31 @@
+// CUstream_st: what an emulated stream has behind its handle.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <utility>
+#include <vector>
+
+struct CUstream_st {
+    using Work = std::function<void()>;
+
+    /// Does it at once, or keeps it for a recording.
+    void enqueue(Work work) {
+        if (is_recording) {
+            recorded.push_back(std::move(work));
+        } else {
+            work();
+        }
+    }
+
+    size_t used = 0;  // bytes
+    bool is_recording = false;
+    std::vector<Work> recorded{};
+};
+
+namespace outrider::cuda {
+
+/// Recordings that have been replayed so far, on all emulated devices.
+int count_replays();
+
+}  // namespace outrider::cuda

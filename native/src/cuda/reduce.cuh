@@ -1,0 +1,28 @@
+// reduce: one value of all of a block's threads.
+#pragma once
+
+#include "cuda/warp.cuh"
+
+namespace outrider::cuda {
+
+/// Every thread gets the same, whatever the order: `combine` is associative and commutative to the bit.
+/// Shared memory is for a value of each warp.
+template <int kThreads, typename T, typename Combine>
+__device__ T reduce(const Block& block, T value, const Combine& combine) {
+    auto* values = reinterpret_cast<T*>(block.shared);
+    for (int mask = 1; mask < kWarp; mask *= 2) {
+        value = combine(value, shuffle_xor(value, mask));
+    }
+    block.synchronize();  // what was reduced before has been read
+    if (block.lane() == 0) {
+        values[block.warp()] = value;
+    }
+    block.synchronize();
+    value = values[0];
+    for (int warp = 1; warp < kThreads / kWarp; ++warp) {
+        value = combine(value, values[warp]);
+    }
+    return value;
+}
+
+}  // namespace outrider::cuda

@@ -1,0 +1,45 @@
+"""Small models on the GPU, for a checker of memory to watch: `compute-sanitizer python -m tests.native.small_model`.
+
+A pass over two sequences' prompts, one that verifies predictions, and draws from it with every step of the sampler.
+"""
+
+from services.engine.native import Logits, Sampler
+from tests.native.devices import GPU, make_device
+from tests.native.random_models import MODELS, PagedDecoder, random_tokens
+from tests.native.sampling_reference import Settings
+
+_LENGTH, _PREDICTIONS = 36, 3  # tokens; the second block of a sequence is begun
+_EVERY_STEP = Settings(
+    temperature=1.3,
+    top_k=60,
+    top_p=0.97,
+    min_p=0.001,
+    repetition_penalty=1.3,
+    logit_bias=((4, 1.0), (2, 3.0)),
+    min_tokens=6,
+    stop_ids=(2, 9),
+    logprobs=True,
+    num_candidates=8,
+    rank=True,
+    entropy=True,
+)
+
+
+def main() -> None:
+    """Run all models in both formats; the draws are printed."""
+    for name, config in MODELS.items():
+        for weight_format in ("f32", "bf16"):
+            device = make_device(GPU, threads=1)
+            tokens = random_tokens(config, 2, _LENGTH + _PREDICTIONS)
+            paged = PagedDecoder(config, device, weight_format, tokens=tokens)
+            paged.forward([(sequence, position) for sequence in range(2) for position in range(_LENGTH)])
+            verified = range(_LENGTH - 1, _LENGTH + _PREDICTIONS)
+            logits = paged.forward([(sequence, position) for sequence in range(2) for position in verified])
+            states = [_EVERY_STEP.state(prompt=each[:_LENGTH].tolist()) for each in tokens]
+            predictions = [each[_LENGTH:].tolist() for each in tokens]
+            samples = Sampler(device).sample(Logits.from_numpy(device, logits), states, predictions)
+            print(f"{name}, {weight_format}: {samples.token_ids.tolist()}")
+
+
+if __name__ == "__main__":
+    main()
