@@ -2,7 +2,6 @@
 
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 
 namespace outrider::cuda {
 namespace {
@@ -48,9 +47,6 @@ void ThreadBlock::live() {
 
 void ThreadBlock::end_thread() {
     Thread& thread = *all_[running_];
-    if (!thread.copies.empty()) {
-        fail("a thread ended before its copies");
-    }
     thread.state = State::ended;
     --left_;
     if (_setjmp(thread.place) == 0) {
@@ -126,28 +122,6 @@ void ThreadBlock::exchange(void* operands, WarpOperation operation) {
     operation(warp.lanes);
     warp.arrived = 0;
     release(running_ / kWarp * kWarp, kWarp, State::in_exchange);
-}
-
-void ThreadBlock::copy(void* to, const void* from) {
-    Thread& thread = *all_[running_];
-    thread.copies.push_back({to, from, thread.groups});
-}
-
-void ThreadBlock::commit_copies() {
-    ++all_[running_]->groups;
-}
-
-void ThreadBlock::wait_for_copies(int pending) {
-    Thread& thread = *all_[running_];
-    while (!thread.copies.empty() && thread.copies.front().group < thread.groups - pending) {
-        const Copy& copy = thread.copies.front();
-        if (copy.from) {
-            std::memcpy(copy.to, copy.from, 16);
-        } else {
-            std::memset(copy.to, 0, 16);
-        }
-        thread.copies.pop_front();
-    }
 }
 
 void ThreadBlock::fail(const char* reason) {

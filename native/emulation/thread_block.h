@@ -5,7 +5,6 @@
 #include <ucontext.h>
 
 #include <cstddef>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -16,7 +15,7 @@ constexpr int kWarp = 32;
 
 /// Runs threads until each waits for others or has ended, in an order of its own for each block. What a
 /// kernel may not do ends the process with a message: lanes of a warp at different operations, a barrier that
-/// some never reach, copies that nobody waits for.
+/// some never reach.
 class ThreadBlock {
   public:
     /// Computes what all lanes of a warp get from what all of them hand in.
@@ -34,27 +33,15 @@ class ThreadBlock {
     void synchronize();
     /// Hands in this lane's operands and waits for those of the other lanes.
     void exchange(void* operands, WarpOperation operation);
-    /// Enqueues a copy of 16 bytes, or of zeros where `from` is null: it is made when it is waited for.
-    void copy(void* to, const void* from);
-    void commit_copies();
-    /// Makes the copies of all groups but the last `pending` ones.
-    void wait_for_copies(int pending);
 
   private:
     enum class State { ready, at_barrier, in_exchange, ended };
-    struct Copy {
-        void* to;
-        const void* from;
-        int group;
-    };
     struct Thread {
         std::unique_ptr<char[]> stack;
         ucontext_t start;
         jmp_buf place;
         State state = State::ended;
         bool is_started = false;
-        int groups = 0;  // of copies
-        std::deque<Copy> copies;
     };
     struct Warp {
         void* lanes[kWarp];

@@ -12,26 +12,6 @@ inline void synchronize_warp() {
     ThreadBlock::current().exchange(nullptr, [](void* const(&)[kWarp]) {});
 }
 
-template <typename T>
-struct ShuffleOperands {
-    T value;
-    int from;
-    T result;
-};
-
-/// The value of the lane `from`.
-template <typename T>
-T shuffle(T value, int from) {
-    ShuffleOperands<T> operands{value, from, value};
-    ThreadBlock::current().exchange(&operands, [](void* const(&lanes)[kWarp]) {
-        for (void* lane : lanes) {
-            auto* own = static_cast<ShuffleOperands<T>*>(lane);
-            own->result = static_cast<ShuffleOperands<T>*>(lanes[own->from % kWarp])->value;
-        }
-    });
-    return operands.result;
-}
-
 /// The value of the lane whose number differs from the caller's in the bits of `mask`.
 template <typename T>
 T shuffle_xor(T value, int mask) {
@@ -95,48 +75,6 @@ inline void multiply_add_tile(float (&sums)[4], const uint32_t (&a)[4], const ui
             }
         }
     });
-}
-
-template <bool kTransposed>
-void load_tiles_as(uint32_t (&tiles)[4], const void* row) {
-    struct Operands {
-        uint32_t* tiles;
-        const uint16_t* row;
-    } operands{tiles, static_cast<const uint16_t*>(row)};
-    ThreadBlock::current().exchange(&operands, [](void* const(&lanes)[kWarp]) {
-        const auto value = [&](int tile, int row, int column) -> uint32_t {
-            return static_cast<const Operands*>(lanes[tile * 8 + row])->row[column];
-        };
-        for (int lane = 0; lane < kWarp; ++lane) {
-            const int major = lane / 4;
-            const int minor = lane % 4 * 2;
-            for (int tile = 0; tile < 4; ++tile) {
-                const uint32_t low = kTransposed ? value(tile, minor, major) : value(tile, major, minor);
-                const uint32_t high =
-                    kTransposed ? value(tile, minor + 1, major) : value(tile, major, minor + 1);
-                static_cast<const Operands*>(lanes[lane])->tiles[tile] = low | high << 16;
-            }
-        }
-    });
-}
-
-inline void load_tiles(uint32_t (&tiles)[4], const void* row) {
-    load_tiles_as<false>(tiles, row);
-}
-inline void load_tiles_transposed(uint32_t (&tiles)[4], const void* row) {
-    load_tiles_as<true>(tiles, row);
-}
-
-/// Made no earlier than it is waited for: a read before that finds what was there.
-inline void copy_ahead(void* to, const void* from, bool is_there) {
-    ThreadBlock::current().copy(to, is_there ? from : nullptr);
-}
-inline void commit_copies() {
-    ThreadBlock::current().commit_copies();
-}
-template <int kPending>
-void wait_for_copies() {
-    ThreadBlock::current().wait_for_copies(kPending);
 }
 
 }  // namespace outrider::cuda
