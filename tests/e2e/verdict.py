@@ -84,7 +84,9 @@ def _not_killed(cell: Cell, outcome: Outcome) -> Iterator[str]:
 
 
 def _not_taken_back(cell: Cell, broken_runs: int) -> Iterator[str]:
-    if cell.setting == "banned" and cell.predictions in {"right", "mixed"} and not broken_runs:
+    """In company only one stream has something banned, and right predictions may all end before it."""
+    is_sure = cell.company == "alone" and cell.predictions in {"right", "mixed"}
+    if cell.setting == "banned" and is_sure and not broken_runs:
         yield "banned, but no tokens were taken back beside a right prediction"
 
 
