@@ -105,7 +105,7 @@ class DraftLink:
                 waiting.append(self._outbox.get_nowait())
             if self._has_overflowed:
                 raise LinkOverflowError(f"more than {self._capacity} messages wait for a target that does not read")
-            is_over = waiting[-1] is None
+            is_over = None in waiting
             if batch := [message for message in waiting if message is not None]:
                 yield batch
 

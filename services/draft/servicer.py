@@ -137,7 +137,13 @@ async def _read(
     num_unheard = 0
     async for request in requests:
         said = [request, *request.further]
-        engine.post(*[await _command(engine, link, each, vocabulary) for each in said])
+        commands: list[Callable[[Drafter], None]] = []
+        for each in said:
+            if each.open.HasField("grammar"):  # it takes long to compile
+                engine.post(*commands)
+                commands.clear()
+            commands.append(await _command(engine, link, each, vocabulary))
+        engine.post(*commands)
         num_unheard += sum(1 + len(each.commit.token_ids) // _IDS_OF_A_MESSAGE for each in said)
         if num_unheard >= _MOST_UNHEARD:
             await engine.heard()

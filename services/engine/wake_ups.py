@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from queue import SimpleQueue
 
 
@@ -42,7 +43,8 @@ class WakeUps:
                 loop, call = self._calls.popleft()
                 by_loop.setdefault(loop, []).append(call)
             for loop, calls in by_loop.items():
-                loop.call_soon_threadsafe(_make, calls)
+                with suppress(RuntimeError):  # it is closed: nobody reads there any more
+                    loop.call_soon_threadsafe(_make, calls)
 
 
 def _make(calls: list[Callable[[], object]]) -> None:

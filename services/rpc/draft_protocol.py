@@ -1,4 +1,4 @@
 """What both ends of a draft link know of its protocol beside the messages."""
 
-PROTOCOL_VERSION = 1
+PROTOCOL_VERSION = 2
 MAX_COMMIT = 8192  # token ids in one commit

@@ -27,7 +27,7 @@ from services.target.run_count import RunCount
 logger = logging.getLogger(__name__)
 
 _HELLO_SECONDS = 5.0
-_MOST_AT_ONCE = 64  # messages: commits are long while prompts are told
+_MOST_AT_ONCE = 32  # messages: so many of the longest there are stay below what a draft receives
 _FIRST_BACKOFF, _LONGEST_BACKOFF = 0.1, 2.0  # seconds
 _LONGEST_REFUSED_BACKOFF = 30.0  # where every draft has said that it cannot work with this target
 _LONGEST_WAIT = 0.1  # seconds that a step may wait for predictions under way

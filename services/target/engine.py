@@ -122,8 +122,10 @@ class TargetEngine:
 
     def close(self) -> None:
         """Stop the engine thread; whoever still waits is told."""
-        self._loop.stop()
-        self._wake_ups.close()
+        try:
+            self._loop.stop()
+        finally:
+            self._wake_ups.close()
 
 
 def _fingerprint(model: LoadedModel, config: EngineConfig) -> Fingerprint:

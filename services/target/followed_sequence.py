@@ -24,6 +24,7 @@ class FollowedSequence:
     num_sent: int = 0
     window_sent: int = 0
     is_open: bool = False
+    is_rewound: bool = False  # and nothing has come in the place of what was taken back
     is_released: bool = False
 
     @property
@@ -32,8 +33,8 @@ class FollowedSequence:
         return self.num_committed - self.num_sent
 
     def end_credit(self) -> None:
-        """A commit, or a new link, has ended the credit of a draft that works between passes only."""
-        self.window = self.window_sent = 0
+        """A commit, or a new link, ends the credit of a draft that works between passes only, once it hears of it."""
+        self.window = 0
 
     def rewind(self) -> None:
         """Tokens were taken back. The draft hears of it with what comes in their place: what is forbidden there, which
@@ -41,11 +42,14 @@ class FollowedSequence:
         """
         self.num_committed = len(self.sequence.tokens)
         self.num_sent = min(self.num_sent, self.num_committed)
+        self.is_rewound = True
         self.chain.rewind()
         self.asked_at, self.is_empty, self.tells_delay = 0.0, False, False  # nothing to wait for
 
     def next_message(self, *, runs_ahead: bool, num_alternates: int) -> Outgoing | None:
         """What brings the draft up to date next, which counts as told; None where it is."""
+        if self.is_rewound and not self.num_unsent:
+            return None
         has_credit = self.window != self.window_sent
         if not runs_ahead and (self.num_unsent or has_credit):
             return self._commit(grants=True)

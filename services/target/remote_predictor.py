@@ -54,6 +54,7 @@ class RemotePredictor:
                 return
             elif followed.num_committed == len(sequence.tokens):
                 return  # a part of the prompt was computed, which the draft knows
+            followed.is_rewound = False
             num_before, followed.num_committed = followed.num_committed, len(sequence.tokens)
             if followed.chain.commit(sequence.tokens[num_before:], num_committed=num_before):
                 sequence.speculation.alternates += 1
@@ -233,10 +234,12 @@ class RemotePredictor:
         return PredictionChain(longest=(MOST_PREDICTIONS if asked is None else asked) + self._run_ahead)
 
     def _grant(self, followed: FollowedSequence, window: int) -> None:
-        if followed.window != window:
-            if not followed.window and not followed.chain.tokens:
-                followed.asked_at, followed.is_empty, followed.tells_delay = time.monotonic(), True, True
-                followed.is_fresh = followed.num_unsent > MOST_PREDICTIONS + 1  # more than a pass has committed
+        if followed.window != window or (not window and followed.window_sent):
+            if window and not followed.window and not followed.chain.tokens:
+                followed.asked_at, followed.is_empty = time.monotonic(), True
+                followed.tells_delay = followed.tells_delay or self._run_ahead > 0
+                is_behind = followed.num_unsent > MOST_PREDICTIONS + 1  # by more than a pass has committed
+                followed.is_fresh = is_behind or (followed.is_fresh and followed.num_sent > 0)
             followed.window = window
             self._mark(followed)
 

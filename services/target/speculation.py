@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Items
 
-from services.engine.events import NoSpeculation, TokenRecord
+from services.engine.events import NoSpeculation, PredictionSource, TokenRecord
 from services.engine.predictor import Predictor
 from services.engine.request import SpeculationMode
 from services.engine.scheduler import ScheduledRows, Scheduler
@@ -65,7 +65,7 @@ class Speculation:
             counts = source.plan(sequences, num_rows=num_rows, spare_rows=max_rows - num_rows)
             for sequence, count in zip(sequences, counts, strict=True):
                 source.predictor.ask(sequence, count)
-            if any(counts):
+            if any(counts) and source.kind is not PredictionSource.LOOKUP:
                 before_waiting()
             self._take(source, unserved, counts, scheduler)
         spare_rows = max_rows - sum(rows.num_rows for rows in batch)

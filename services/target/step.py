@@ -63,10 +63,12 @@ class TargetStep:
 
     def abandon(self, message: str) -> None:
         """Tell every sequence's consumer that no further token will come, and free all blocks."""
-        for sequence in self._scheduler.sequences:
-            sequence.fail(message)
-            self.drop(sequence)
-        self._wake_ups.flush()
+        try:
+            for sequence in self._scheduler.sequences:
+                sequence.fail(message)
+                self.drop(sequence)
+        finally:
+            self._wake_ups.flush()
 
     def _prepare(self) -> list[ScheduledRows]:
         for sequence in self._scheduler.expired():

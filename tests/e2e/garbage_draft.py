@@ -24,7 +24,7 @@ Behaviour = Callable[[AsyncIterator[DraftRequest]], AsyncIterator[Garbage]]
 Reply = Callable[[Commit, int], Iterable[Garbage]]
 
 _FLOOD, _LONG_RUN = 20_000, 8192  # messages; tokens in one
-_HELLO = DraftResponse(hello=DraftHello(protocol_version=1, model="garbage", context_length=2048))
+_HELLO = DraftResponse(hello=DraftHello(protocol_version=2, model="garbage", context_length=2048))
 _VOCABULARY = range(4, 8192)
 _SMALL_VOCABULARY = range(4, 500)  # of the random checkpoints
 _LARGEST = 2**32 - 1

@@ -109,7 +109,8 @@ def _not_drafted(cell: Cell, outcome: Outcome) -> Iterator[str]:
     if not (is_tested and is_of_its_kind):
         yield f"{cell.predictions} draft, but of {predicted} verified predictions {accepted} were accepted"
     matches = {each.draft_vocabulary for each in figures}
-    if (VocabularyMatch.TRANSLATED in matches) != (cell.predictions == "reworded"):
+    is_foreign = bool(matches & {VocabularyMatch.TRANSLATED, VocabularyMatch.BYTES})  # the demo's, and the others'
+    if is_foreign != (cell.predictions == "reworded"):
         yield f"{cell.predictions} draft, but of vocabularies {matches}"
 
 

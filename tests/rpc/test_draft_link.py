@@ -38,8 +38,8 @@ def test_the_draft_says_who_it_is(draft: RunningDraft) -> None:
 @pytest.mark.parametrize(
     ("field", "value", "reason"),
     [
-        ("min_protocol_version", 2, "the target speaks protocols 2 to 1; this draft speaks 1"),
-        ("max_protocol_version", 0, "the target speaks protocols 1 to 0; this draft speaks 1"),
+        ("min_protocol_version", 3, "the target speaks protocols 3 to 2; this draft speaks 2"),
+        ("max_protocol_version", 1, "the target speaks protocols 2 to 1; this draft speaks 2"),
         ("noise_version", 77, f"the target draws with noise version 77; this draft with {NOISE_VERSION}"),
         (
             "vocabulary_fingerprint",

@@ -66,14 +66,39 @@ async def test_a_draft_in_the_way_hears_of_a_sequence_when_its_work_is_wanted():
     assert predictor.sent() == [Open(1, sequence), Commit(1, 0, [*PROMPT], wanted=3)]
     predictor.draw(sequence, b"abc")
     assert predictor.sent() == [], "its credit has ended"
-    assert predictor.remote.predict(sequence, 0) == []
-    assert predictor.sent() == []
     predictor.remote.predict(sequence, 3)
     assert predictor.sent() == [Commit(1, 5, [*b"abc"], wanted=3)]
     predictor.remote.predict(sequence, 2)
     assert predictor.sent() == [Commit(1, 8, [], wanted=2)]
     predictor.remote.predict(sequence, 0)
     assert predictor.sent() == [Commit(1, 8, [])]
+
+
+async def test_a_draft_in_the_way_is_stopped_by_a_step_that_wants_nothing():
+    predictor = LinkedPredictor(is_connected=False)
+    predictor.connect(run_ahead=0)
+    sequence = predictor.add()
+    predictor.remote.predict(sequence, 3)
+    predictor.sent()
+    predictor.draw(sequence, b"a")
+    predictor.remote.ask(sequence, 0)
+    assert predictor.sent() == [Commit(1, 5, [*b"a"])]
+    predictor.draw(sequence, b"b")
+    predictor.remote.ask(sequence, 0)
+    assert predictor.sent() == [], "it rests already"
+
+
+async def test_while_a_draft_in_the_way_catches_up_its_answers_say_nothing_of_its_pace():
+    predictor = LinkedPredictor(is_connected=False)
+    predictor.connect(run_ahead=0)
+    sequence = predictor.add(bytes(100))
+    for number in range(3):
+        predictor.remote.predict(sequence, 2)
+        predictor.sent()
+        predictor.draw(sequence, bytes([number]))
+    predictor.remote.predict(sequence, 2)
+    predictor.hear(103, b"ab")
+    assert predictor.remote.wait_for(sequence, 4) == 0.0, "nothing is known yet"
 
 
 async def test_a_draft_in_the_way_gets_its_credit_behind_the_last_piece_of_a_prompt():

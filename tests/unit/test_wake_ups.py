@@ -36,6 +36,23 @@ def test_what_is_left_is_called_at_the_end():
     asyncio.run(run())
 
 
+def test_a_loop_that_is_closed_keeps_no_other_from_waking():
+    closed = asyncio.new_event_loop()
+    closed.close()
+
+    async def run() -> None:
+        wake_ups = WakeUps()
+        for _ in range(2):
+            done = asyncio.Event()
+            wake_ups.add(closed, done.clear)
+            wake_ups.add(asyncio.get_running_loop(), done.set)
+            wake_ups.flush()
+            await asyncio.wait_for(done.wait(), 10)
+        wake_ups.close()
+
+    asyncio.run(run())
+
+
 def test_no_call_is_lost_between_threads_that_add_and_flush():
     async def run() -> int:
         wake_ups = WakeUps()
