@@ -113,12 +113,15 @@ def _start(
     peers: InstalledPeers, setting: Setting, stack: ExitStack, log: IO[str], out: Terminal
 ) -> Iterator[Contender]:
     """Start the peers that are here; one that does not answer is as good as absent."""
+    prompt, num_tokens = _TRIAL, len(_TRIAL)
+    if setting.device != CPU:  # a peer compiles for the length that it sees
+        prompt, num_tokens = range(300, 300 + setting.prompt_tokens), setting.new_tokens
     for name, peer in peers.of(setting, log):
         out.note(f"{name} …")
         try:
             contender = stack.enter_context(peer)
             for way in contender.ways:
-                contender.answer(_TRIAL, way, num_tokens=len(_TRIAL))
+                contender.answer(prompt, way, num_tokens=num_tokens)
         except (PeerError, OSError) as error:
             peers.absent[name] = str(error)
         else:

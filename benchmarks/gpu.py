@@ -81,7 +81,9 @@ def prefill_figures(folder: Path, matrix_rate: float) -> dict[str, float]:
     token_ids = [row % 97 for row in range(_PREFILL)]
     batch.append(token_ids, position=0, blocks=list(range(model.decoder.num_blocks)), num_asked=1)
     seconds = _pass_seconds(model, batch)
-    operations = model.decoder.weight_bytes * _PREFILL  # two for each weight, which has two bytes
+    shape = model.checkpoint.config
+    num_bytes = model.decoder.weight_bytes - 2 * shape.vocab_size * shape.hidden_size  # one row asks for logits
+    operations = num_bytes * _PREFILL  # two for each weight, which has two bytes
     return {"seconds": seconds, "tokens_per_second": _PREFILL / seconds, "share": operations / seconds / matrix_rate}
 
 

@@ -14,6 +14,7 @@ from benchmarks.peers.llama_server import LlamaServer
 from benchmarks.peers.python_peer import PythonPeer
 from services.cli.bench.contender import Contender
 from services.cli.bench.setting import Setting
+from services.engine.config import CPU
 
 _GGUF = {"bf16": "bf16", "int8": "q8_0", "int4": "q4_0"}  # what peers call a format, in the names of their files
 _OPENVINO = {"bf16": "fp16", "int8": "int8", "int4": "int4"}
@@ -90,7 +91,8 @@ def _python_peer(
     arguments = [str(len(os.sched_getaffinity(0))), *([device] if device else [])]
     interpreter = str(Path(python).absolute())  # not resolved: a link into a virtual environment is what makes it one
     command = [interpreter, "-m", f"benchmarks.peers.{kind}_process", *(str(folder.resolve()) for folder in folders)]
-    environment = {**_PINNED, "OMP_NUM_THREADS": arguments[0]} if kind == "transformers" else {}
+    is_pinned = kind == "transformers" and device == CPU  # a GPU's compiles on all cores
+    environment = {**_PINNED, "OMP_NUM_THREADS": arguments[0]} if is_pinned else {}
     return PythonPeer(
         name, [*command, *arguments], draft_lengths=setting.draft_lengths, environment=environment, log=log
     )

@@ -32,13 +32,12 @@ class Arrivals(BaseStreamer):
 
 
 class Passes:
-    """Counts the forward passes of a model."""
+    """Counts the forward passes of a model whose hook it is."""
 
-    def __init__(self, model: transformers.PreTrainedModel) -> None:
+    def __init__(self) -> None:
         self.count = 0
-        model.register_forward_hook(self._add)
 
-    def _add(self, *_: object) -> None:
+    def add(self, *_: object) -> None:
         self.count += 1
 
 
@@ -50,7 +49,6 @@ def main() -> None:
         transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).eval().to(device)
         for folder in (target_folder, draft_folder)
     )
-    passes = Passes(target)
     draft.generation_config.num_assistant_tokens_schedule = "constant"
     draft.generation_config.assistant_confidence_threshold = 0.0
 
@@ -58,7 +56,8 @@ def main() -> None:
         draft.generation_config.num_assistant_tokens = num_predictions
         ids = torch.tensor([prompt], device=device)
         is_compiled = device != "cpu" and not num_predictions
-        arrivals, passes.count = Arrivals(), 0
+        arrivals, passes = Arrivals(), Passes()
+        hooks = [] if is_compiled else [target.register_forward_hook(passes.add)]  # compiled, each count is a graph
         began = time.perf_counter()
         output = target.generate(
             ids,
@@ -71,13 +70,15 @@ def main() -> None:
             assistant_model=draft if num_predictions else None,
             streamer=arrivals,
         )
+        for hook in hooks:
+            hook.remove()
         _, first, *_ = arrivals.times
         return {
             "token_ids": output[0, len(prompt) :].tolist(),
             "first_token": first - began,
             "num_first": arrivals.counts[1],
             "decode": arrivals.times[-1] - first,
-            "tokens_per_pass": num_tokens / passes.count,
+            "tokens_per_pass": num_tokens / passes.count if hooks else 1.0,
         }
 
     serve(answer)

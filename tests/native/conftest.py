@@ -3,7 +3,7 @@
 import pytest
 
 from services.engine.config import KV_FORMATS, WEIGHT_FORMATS
-from tests.native.devices import DEVICES, skip_unless_weights_are_held
+from tests.native.devices import DEVICES, EMULATION, skip_unless_weights_are_held
 
 
 @pytest.fixture(params=DEVICES)
@@ -26,3 +26,13 @@ def weight_format(request: pytest.FixtureRequest, device_name: str) -> str:
 @pytest.fixture(params=KV_FORMATS)
 def kv_format(request: pytest.FixtureRequest) -> str:
     return str(request.param)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The emulation is slow: whole models are held in bf16 and int4 there, and in the other formats by `make matrix`."""
+    for item in items:
+        params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+        is_other = params.get("device_name") == EMULATION and params.get("weight_format") in {"f32", "int8", "fp8"}
+        if is_other and not item.name.startswith(("test_product", "test_embedding")):
+            item.add_marker(pytest.mark.exhaustive)
