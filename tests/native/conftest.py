@@ -30,7 +30,7 @@ def kv_format(request: pytest.FixtureRequest) -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The emulation is slow: whole models are held in bf16 and int4 there, and in the other formats by `make matrix`."""
+    """The emulation is slow: there whole models are held in bf16 and int4, and in other formats by `make matrix`."""
     for item in items:
         params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
         is_other = params.get("device_name") == EMULATION and params.get("weight_format") in {"f32", "int8", "fp8"}
