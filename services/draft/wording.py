@@ -31,8 +31,8 @@ class Wording:
         pieces: list[Piece] = []
         context = _MARK.split(before[-_CONTEXT:])[-1]
         for part in _MARK.split(text):
-            if mark := self._ids.get(part):
-                pieces.append(Piece(mark, 1))
+            if (token_id := self._ids.get(part)) is not None:
+                pieces.append(Piece(token_id, 1))
             elif part:
                 pieces.extend(self._speller.spell(part.encode("latin-1"), context.encode("latin-1")))
             context = ""

@@ -10,12 +10,30 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "tests" / "gpu.sh"
 
 
+_TOOLS = (
+    "bash",
+    "cat",
+    "df",
+    "dirname",
+    "env",
+    "grep",
+    "head",
+    "mkdir",
+    "paste",
+    "sed",
+    "tail",
+    "tee",
+    "timeout",
+    "tr",
+)
+
+
 def run(out: Path, *steps: str) -> subprocess.CompletedProcess[str]:
     """With neither nvidia-smi nor compute-sanitizer in reach."""
     out.mkdir(exist_ok=True)
     tools = out / "bin"
     tools.mkdir()
-    for tool in ("bash", "env", "dirname", "mkdir", "timeout", "tee", "paste", "sed", "cat", "tr", "head", "grep"):
+    for tool in _TOOLS:
         path = subprocess.run(["which", tool], capture_output=True, text=True, check=True).stdout.strip()
         (tools / tool).symlink_to(path)
     command = [str(SCRIPT), "--out", str(out), *steps]
@@ -41,7 +59,7 @@ def test_what_cannot_be_run_here_is_no_failure(tmp_path: Path):
 def test_an_unknown_step_is_named(tmp_path: Path):
     done = run(tmp_path, "figures")
     assert done.returncode == 2
-    assert "figures is none of build native matrix memcheck racecheck pairs decoder services" in done.stderr
+    assert "figures is none of build native pairs decoder services memcheck racecheck matrix" in done.stderr
 
 
 def test_all_that_is_carried_is_pinned():

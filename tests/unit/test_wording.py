@@ -36,6 +36,13 @@ def test_a_special_token_is_its_mark_if_both_have_it_and_else_its_name():
     assert END.encode() not in [tokenizer.token_bytes(piece.token_id) for piece in wording.spell(END)]
 
 
+def test_a_special_token_may_have_any_id():
+    tokenizer = merged_tokenizer(specials=[END])
+    for token_id in (0, 1, *tokenizer.special_ids):
+        wording = Wording(Speller(tokenizer, tokenizer.vocab_size), {token_id: MARK})
+        assert wording.spell(f"{MARK}{MARK}") == [Piece(token_id, 1)] * 2
+
+
 @random
 @given(merges(), texts)
 def test_of_a_text_that_goes_on_all_but_half_a_character_is_spelled(drawn, text):
