@@ -92,7 +92,7 @@ class EngineConfig:
         """
         if self.kv_blocks is not None:
             return self.kv_blocks
-        wanted = self.max_sequences * -(-self._longest_context(model) // BLOCK_SIZE)
+        wanted = self.max_sequences * self.blocks_each(model)
         block_bytes = 2 * model.num_layers * model.num_kv_heads * kv_bytes(self.kv, model.head_dim) * BLOCK_SIZE
         if left is not None and left < block_bytes:
             raise ConfigError(
@@ -107,6 +107,10 @@ class EngineConfig:
     def resolve_context_length(self, model: ModelConfig, num_blocks: int) -> int:
         """The most tokens of prompt and answer together: one sequence alone always fits in the KV cache."""
         return min(self._longest_context(model), num_blocks * BLOCK_SIZE)
+
+    def blocks_each(self, model: ModelConfig) -> int:
+        """KV blocks that the longest sequence could ever fill."""
+        return -(-self._longest_context(model) // BLOCK_SIZE)
 
     def _longest_context(self, model: ModelConfig) -> int:
         return min(self.context_length or model.max_position, model.max_position)

@@ -79,12 +79,11 @@ def _allocate_cache(
     """On a GPU all that passes and draws will ever need is taken first, and the cache is sized by what is left."""
     model = checkpoint.config
     if device.memory is not None:
-        max_blocks = -(-(config.context_length or model.max_position) // BLOCK_SIZE)
         decoder.reserve(
             max_rows=config.max_rows,
             max_logits=config.max_rows,
             max_sequences=config.max_rows,  # a draft's
-            max_blocks=max_blocks,
+            max_blocks=config.blocks_each(model),
         )
         sampler.reserve(model.vocab_size)
     num_blocks = config.num_blocks(model, config.memory_left(device))

@@ -35,7 +35,7 @@ class Predictor(Protocol):
         """So many predictions are wanted next, none for now if it is 0: whoever makes them elsewhere may begin."""
 
     def predict(self, sequence: Sequence, limit: int) -> Tokens[int]:
-        """At most `limit` ids that may follow `sequence.tokens`: those that were asked for, asked now if need be."""
+        """At most `limit` ids that may follow `sequence.tokens`, of those that were asked for."""
 
     def commit(self, sequence: Sequence) -> None:
         """The sequence is new, or a pass over it has ended, in which its tokens may have grown or been cut back.

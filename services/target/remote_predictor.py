@@ -88,7 +88,6 @@ class RemotePredictor:
 
     def predict(self, sequence: Sequence, limit: int) -> list[int]:
         """At most `limit` predictions, after a wait that ends when they are there or patience does."""
-        self.ask(sequence, limit)
         with self._changed:
             followed = self._followed[sequence]
             if limit and self._is_followed(followed):

@@ -97,12 +97,7 @@ class OfflineDraft:
 
 def _batch(tokens: Sequence[int], *, num_asked: int) -> Batch:
     batch = Batch(max_rows=len(tokens), max_sequences=1, max_blocks=_BLOCKS)
-    batch.num_rows, batch.num_logits, batch.num_sequences = len(tokens), num_asked, 1
-    batch.token_ids[:] = tokens
-    batch.positions[:] = np.arange(len(tokens))
-    batch.logit_rows[:num_asked] = np.arange(len(tokens) - num_asked, len(tokens))
-    batch.sequences[:] = 0
-    batch.block_tables[0] = np.arange(_BLOCKS)
+    batch.append(tokens, position=0, blocks=range(_BLOCKS), num_asked=num_asked)
     return batch
 
 

@@ -40,6 +40,24 @@ class Settings:
         return state
 
 
+EVERY_STEP = Settings(
+    temperature=1.3,
+    top_k=60,
+    top_p=0.97,
+    min_p=0.001,
+    repetition_penalty=1.3,
+    frequency_penalty=0.2,
+    presence_penalty=0.3,
+    logit_bias=((4, 1.0), (2, 3.0)),
+    min_tokens=6,
+    stop_ids=(2, 9),
+    logprobs=True,
+    num_candidates=8,
+    rank=True,
+    entropy=True,
+)
+
+
 def sample(
     logits: Floats,
     states: Sequence[SamplingState],

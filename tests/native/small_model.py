@@ -8,23 +8,9 @@ from services.engine.config import WEIGHT_FORMATS
 from services.engine.native import Logits, Sampler
 from tests.native.devices import GPU, make_device
 from tests.native.random_models import MODELS, PLAIN, PagedDecoder, random_tokens
-from tests.native.sampling_reference import Settings
+from tests.native.sampling_reference import EVERY_STEP
 
 _LENGTH, _PREDICTIONS = 36, 3  # tokens; the second block of a sequence is begun
-_EVERY_STEP = Settings(
-    temperature=1.3,
-    top_k=60,
-    top_p=0.97,
-    min_p=0.001,
-    repetition_penalty=1.3,
-    logit_bias=((4, 1.0), (2, 3.0)),
-    min_tokens=6,
-    stop_ids=(2, 9),
-    logprobs=True,
-    num_candidates=8,
-    rank=True,
-    entropy=True,
-)
 
 
 def main() -> None:
@@ -38,7 +24,7 @@ def main() -> None:
             verified = range(_LENGTH - 1, _LENGTH + _PREDICTIONS)
             for _ in range(3):
                 logits = paged.forward([(sequence, position) for sequence in range(2) for position in verified])
-            states = [_EVERY_STEP.state(prompt=each[:_LENGTH].tolist()) for each in tokens]
+            states = [EVERY_STEP.state(prompt=each[:_LENGTH].tolist()) for each in tokens]
             predictions = [each[_LENGTH:].tolist() for each in tokens]
             samples = Sampler(device).sample(Logits.from_numpy(device, logits), states, predictions)
             print(f"{name}, {weight_format}: {samples.token_ids.tolist()}")

@@ -7,7 +7,7 @@ import pytest
 
 from services.engine.native import Device, Logits, Sampler, Samples
 from tests.native.devices import DEVICES, make_device
-from tests.native.sampling_reference import Settings, random_logits, record_of
+from tests.native.sampling_reference import EVERY_STEP, Settings, random_logits, record_of
 from tests.native.sampling_reference import sample as sample_on_cpu
 
 OTHERS = [name for name in DEVICES if name.startswith("cuda")]
@@ -31,22 +31,7 @@ SETTINGS = {
     "rank": Settings(temperature=1.5, rank=True),
     "entropy": Settings(temperature=0.7, entropy=True),
     "forced": Settings(forced=True, logprobs=True, num_candidates=5, rank=True, entropy=True),
-    "everything": Settings(
-        temperature=1.3,
-        top_k=60,
-        top_p=0.97,
-        min_p=0.001,
-        repetition_penalty=1.3,
-        frequency_penalty=0.2,
-        presence_penalty=0.3,
-        logit_bias=((4, 1.0), (2, 3.0)),
-        min_tokens=6,
-        stop_ids=(2, 9),
-        logprobs=True,
-        num_candidates=8,
-        rank=True,
-        entropy=True,
-    ),
+    "everything": EVERY_STEP,
 }
 
 

@@ -66,19 +66,13 @@ def native_model(checkpoint: Checkpoint, device_name: str, dtype: str) -> Model:
         checkpoint, make_device(device_name, threads=1), weights=dtype, kv=dtype, num_blocks=num_blocks
     )
     batch = Batch(max_rows=NUM_PROMPT, max_sequences=1, max_blocks=num_blocks)
-    batch.block_tables[0] = np.arange(num_blocks)[::-1]
     position = 0
 
     def model(token_ids):
         nonlocal position
-        count = len(token_ids)
-        batch.token_ids[:count] = token_ids
-        batch.positions[:count] = np.arange(position, position + count)
-        batch.sequences[:count] = 0
-        batch.logit_rows[:count] = np.arange(count)
-        batch.num_rows = batch.num_logits = count
-        batch.num_sequences = 1
-        position += count
+        batch.clear()
+        batch.append(token_ids, position=position, blocks=range(num_blocks)[::-1], num_asked=len(token_ids))
+        position += len(token_ids)
         return torch.from_numpy(decoder.forward(batch).numpy())
 
     return model

@@ -24,11 +24,7 @@ def load(folder: Path, isa: str, weights: str, kind: Kind = Kind.LLAMA_LINEAR) -
 
 def logits(decoder: Decoder) -> torch.Tensor:
     batch = Batch(max_rows=len(TOKENS), max_sequences=1, max_blocks=4)
-    batch.num_rows, batch.num_sequences, batch.num_logits = len(TOKENS), 1, len(TOKENS)
-    batch.token_ids[:] = TOKENS
-    batch.positions[:] = batch.logit_rows[:] = range(len(TOKENS))
-    batch.sequences[:] = 0
-    batch.block_tables[0] = range(4)
+    batch.append(TOKENS, position=0, blocks=range(4), num_asked=len(TOKENS))
     return torch.from_numpy(decoder.forward(batch).numpy())
 
 

@@ -35,6 +35,11 @@ class LinkedPredictor:
         sequence.commit(records_of(tokens))
         self.remote.commit(sequence)
 
+    def predict(self, sequence: Sequence, limit: int) -> list[int]:
+        """Ask, and take what is there."""
+        self.remote.ask(sequence, limit)
+        return self.remote.predict(sequence, limit)
+
     def sent(self) -> list[Outgoing]:
         return [*self.remote.outgoing()]
 

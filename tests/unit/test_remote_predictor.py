@@ -49,11 +49,11 @@ async def test_a_long_prompt_goes_in_pieces_and_sequences_take_turns():
 async def test_while_no_predictions_are_wanted_nothing_is_said():
     predictor = LinkedPredictor()
     sequence = predictor.add()
-    predictor.remote.predict(sequence, 0)
+    predictor.predict(sequence, 0)
     predictor.sent()
     predictor.draw(sequence, b"abc")
     assert predictor.sent() == []
-    predictor.remote.predict(sequence, 2)
+    predictor.predict(sequence, 2)
     assert predictor.sent() == [Commit(1, 5, [*b"abc"]), Window(1, 2 + RUN_AHEAD)]
 
 
@@ -62,15 +62,15 @@ async def test_a_draft_in_the_way_hears_of_a_sequence_when_its_work_is_wanted():
     predictor.connect(run_ahead=0)
     sequence = predictor.add()
     assert predictor.sent() == []
-    predictor.remote.predict(sequence, 3)
+    predictor.predict(sequence, 3)
     assert predictor.sent() == [Open(1, sequence), Commit(1, 0, [*PROMPT], wanted=3)]
     predictor.draw(sequence, b"abc")
     assert predictor.sent() == [], "its credit has ended"
-    predictor.remote.predict(sequence, 3)
+    predictor.predict(sequence, 3)
     assert predictor.sent() == [Commit(1, 5, [*b"abc"], wanted=3)]
-    predictor.remote.predict(sequence, 2)
+    predictor.predict(sequence, 2)
     assert predictor.sent() == [Commit(1, 8, [], wanted=2)]
-    predictor.remote.predict(sequence, 0)
+    predictor.predict(sequence, 0)
     assert predictor.sent() == [Commit(1, 8, [])]
 
 
@@ -78,7 +78,7 @@ async def test_a_draft_in_the_way_is_stopped_by_a_step_that_wants_nothing():
     predictor = LinkedPredictor(is_connected=False)
     predictor.connect(run_ahead=0)
     sequence = predictor.add()
-    predictor.remote.predict(sequence, 3)
+    predictor.predict(sequence, 3)
     predictor.sent()
     predictor.draw(sequence, b"a")
     predictor.remote.ask(sequence, 0)
@@ -93,10 +93,10 @@ async def test_while_a_draft_in_the_way_catches_up_its_answers_say_nothing_of_it
     predictor.connect(run_ahead=0)
     sequence = predictor.add(bytes(100))
     for number in range(3):
-        predictor.remote.predict(sequence, 2)
+        predictor.predict(sequence, 2)
         predictor.sent()
         predictor.draw(sequence, bytes([number]))
-    predictor.remote.predict(sequence, 2)
+    predictor.predict(sequence, 2)
     predictor.hear(103, b"ab")
     assert predictor.remote.wait_for(sequence, 4) == 0.0, "nothing is known yet"
 
@@ -104,14 +104,14 @@ async def test_while_a_draft_in_the_way_catches_up_its_answers_say_nothing_of_it
 async def test_a_draft_in_the_way_gets_its_credit_behind_the_last_piece_of_a_prompt():
     predictor = LinkedPredictor(is_connected=False)
     predictor.connect(run_ahead=0)
-    predictor.remote.predict(predictor.add(bytes(MAX_COMMIT + 1)), 3)
+    predictor.predict(predictor.add(bytes(MAX_COMMIT + 1)), 3)
     assert predictor.sent()[1:] == [Commit(1, 0, [0] * MAX_COMMIT), Commit(1, MAX_COMMIT, [0], wanted=3)]
 
 
 async def test_a_link_to_a_draft_in_the_way_begins_without_credit():
     predictor = LinkedPredictor()
     sequence = predictor.add()
-    predictor.remote.predict(sequence, 2)
+    predictor.predict(sequence, 2)
     predictor.remote.disconnected("it is gone")
     predictor.connect(run_ahead=0)
     assert predictor.sent() == [Open(2, sequence), Commit(2, 0, [*PROMPT])]
@@ -121,11 +121,11 @@ async def test_a_step_that_wants_no_predictions_pauses_the_draft():
     predictor = LinkedPredictor()
     sequence = predictor.add()
     predictor.sent()
-    assert predictor.remote.predict(sequence, 0) == []
+    assert predictor.predict(sequence, 0) == []
     assert predictor.sent() == [Window(1, 0)]
-    predictor.remote.predict(sequence, 0)
+    predictor.predict(sequence, 0)
     assert predictor.sent() == []
-    predictor.remote.predict(sequence, 2)
+    predictor.predict(sequence, 2)
     assert predictor.sent() == [Window(1, 2 + RUN_AHEAD)]
 
 
@@ -133,11 +133,11 @@ async def test_predictions_are_those_that_continue_what_is_committed():
     predictor = LinkedPredictor()
     sequence = predictor.add()
     predictor.hear(5, b"abc")
-    assert predictor.remote.predict(sequence, 2) == [*b"ab"]
+    assert predictor.predict(sequence, 2) == [*b"ab"]
     predictor.draw(sequence, b"ab")
-    assert predictor.remote.predict(sequence, 4) == [*b"c"]
+    assert predictor.predict(sequence, 4) == [*b"c"]
     predictor.draw(sequence, b"x")
-    assert predictor.remote.predict(sequence, 4) == []
+    assert predictor.predict(sequence, 4) == []
 
 
 async def test_a_closed_sequence_is_told_and_what_is_still_said_of_it_is_ignored():
@@ -165,7 +165,7 @@ async def test_a_new_link_opens_every_live_sequence_under_another_id():
     predictor.remote.close(predictor.add())
     predictor.remote.disconnected("it is gone")
     assert predictor.remote.absence == "it is gone"
-    assert predictor.remote.predict(sequences[0], 4) == []
+    assert predictor.predict(sequences[0], 4) == []
     predictor.connect()
     assert (predictor.remote.absence, predictor.remote.num_arrivals) == ("", 2)
     messages = predictor.sent()
@@ -174,9 +174,9 @@ async def test_a_new_link_opens_every_live_sequence_under_another_id():
     assert not set(ids) & {1, 2, 3}
     assert Commit(ids[0], 0, [*PROMPT]) in messages
     predictor.hear(5, b"old", sequence_id=1)
-    assert predictor.remote.predict(sequences[0], 4) == []
+    assert predictor.predict(sequences[0], 4) == []
     predictor.hear(5, b"new", sequence_id=ids[0])
-    assert predictor.remote.predict(sequences[0], 4) == [*b"new"]
+    assert predictor.predict(sequences[0], 4) == [*b"new"]
     assert [(s.speculation.losses, s.speculation.returns) for s in sequences] == [(1, 1), (1, 1)]
 
 
@@ -190,7 +190,7 @@ async def test_a_released_sequence_goes_on_alone_until_there_is_another_link(cap
         predictor.remote.released(1, "OUT_OF_MEMORY")
     assert "OUT_OF_MEMORY" in sequence.speculation.dropped
     assert caplog.messages == ["request test: the draft dropped it: OUT_OF_MEMORY"], "saying it again is no news"
-    assert predictor.remote.predict(sequence, 4) == []
+    assert predictor.predict(sequence, 4) == []
     predictor.draw(sequence, b"a")
     assert predictor.sent() == []
     assert (sequence.speculation.losses, sequence.speculation.returns) == (1, 0)
@@ -215,9 +215,9 @@ async def test_a_flood_takes_no_room():
     assert predictor.hear(5, b"z" * (4 + RUN_AHEAD))
     for position in range(5 + 4 + RUN_AHEAD, 200):
         assert not predictor.hear(position, b"z")
-    assert predictor.remote.predict(sequence, 1000) == []
+    assert predictor.predict(sequence, 1000) == []
     assert predictor.hear(5, b"y", epoch=2)
-    assert predictor.remote.predict(sequence, 4) == [*b"y"]
+    assert predictor.predict(sequence, 4) == [*b"y"]
 
 
 @pytest.mark.parametrize(
@@ -227,4 +227,4 @@ async def test_a_run_that_makes_no_sense_is_left_out(epoch, position, tokens):
     predictor = LinkedPredictor()
     sequence = predictor.add()
     assert not predictor.hear(position, tokens, epoch=epoch)
-    assert predictor.remote.predict(sequence, 4) == []
+    assert predictor.predict(sequence, 4) == []

@@ -30,7 +30,7 @@ async def test_without_a_link_nothing_is_to_be_sent_and_nobody_waits():
     predictor = LinkedPredictor(is_connected=False, longest_wait=1e6)
     sequence = predictor.add()
     assert predictor.sent() == []
-    assert predictor.remote.predict(sequence, 4) == []
+    assert predictor.predict(sequence, 4) == []
     assert predictor.remote.absence == "the draft has not been reached yet"
 
 
@@ -39,7 +39,7 @@ async def test_a_step_waits_for_predictions_that_are_under_way():
     sequence = predictor.add()
     speaker = threading.Thread(target=lambda: [predictor.hear(5, b"ab"), predictor.hear(7, b"cd")])
     speaker.start()
-    assert predictor.remote.predict(sequence, 4) == [*b"abcd"]
+    assert predictor.predict(sequence, 4) == [*b"abcd"]
     speaker.join()
 
 
@@ -52,7 +52,7 @@ async def test_a_wait_ends_with_the_link_or_the_release(end):
     else:
         ender = threading.Timer(0.05, predictor.remote.released, [1, "REFUSED"])
     ender.start()
-    assert predictor.remote.predict(sequence, 4) == []
+    assert predictor.predict(sequence, 4) == []
     ender.join()
 
 
@@ -61,7 +61,7 @@ async def test_predictions_that_never_come_are_not_waited_for_for_ever():
     sequence = predictor.add()
     for _ in range(5):
         predictor.draw(sequence, b"x")
-        assert predictor.remote.predict(sequence, 4) == []
+        assert predictor.predict(sequence, 4) == []
 
 
 async def test_after_vain_waits_a_new_link_is_waited_for():
@@ -69,13 +69,13 @@ async def test_after_vain_waits_a_new_link_is_waited_for():
     sequence = predictor.add()
     for _ in range(4):
         predictor.draw(sequence, b"x")
-        assert predictor.remote.predict(sequence, 4) == []
+        assert predictor.predict(sequence, 4) == []
     predictor.remote.disconnected("it hung")
     predictor.connect()
     predictor.draw(sequence, b"y")
     speaker = threading.Timer(0.02, lambda: predictor.hear(10, b"abcd", sequence_id=2))
     speaker.start()
-    assert predictor.remote.predict(sequence, 4) == [*b"abcd"]
+    assert predictor.predict(sequence, 4) == [*b"abcd"]
     speaker.join()
 
 
@@ -91,12 +91,12 @@ async def test_a_pause_is_no_delay_of_the_draft(monkeypatch):
     predictor.draw(sequence, b"x")
     now += 1
     assert predictor.hear(6, b"bc", epoch=2)
-    predictor.remote.predict(sequence, 0)
+    predictor.predict(sequence, 0)
     now += 1000
     predictor.draw(sequence, b"y")
     predictor.sent()
     now += 1000
-    predictor.remote.predict(sequence, 2)
+    predictor.predict(sequence, 2)
     now += 3
     assert predictor.hear(7, b"b", epoch=3)
     assert delays == [(2, 1), (1, 3)]

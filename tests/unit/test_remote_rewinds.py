@@ -15,14 +15,14 @@ async def test_tokens_that_were_taken_back_are_replaced_in_one_commit():
     assert predictor.hear(9, b"d da")
     predictor.draw(sequence, b"d")
     assert bytes(sequence.tokens) == PROMPT + b"a "
-    assert predictor.remote.predict(sequence, 4) == []
+    assert predictor.predict(sequence, 4) == []
     assert not predictor.hear(13, b"ys")
     assert predictor.sent() == []
     predictor.draw(sequence, b"c")
     assert predictor.sent() == [Commit(1, 7, [*b"c"])]
     assert not predictor.hear(15, b"!")
     assert predictor.hear(8, b"at", epoch=2)
-    assert predictor.remote.predict(sequence, 2) == [*b"at"]
+    assert predictor.predict(sequence, 2) == [*b"at"]
 
 
 async def test_a_draft_that_has_not_heard_of_the_tokens_taken_back_is_told_all_that_it_lacks():
