@@ -21,6 +21,10 @@ class SilentPredictor:
         """No time."""
         return 0.0
 
+    def catch_up(self, sequence: Sequence) -> float | None:
+        """Nothing to read."""
+        return 0.0
+
     def ask(self, sequence: Sequence, limit: int) -> None:
         """Nothing to begin."""
 

@@ -2,8 +2,8 @@
 
 import logging
 import threading
-from collections import deque
 from collections.abc import Callable
+from queue import SimpleQueue
 from typing import Protocol
 
 logger = logging.getLogger(__name__)
@@ -28,8 +28,7 @@ class EngineLoop:
         """
         self._worker = worker
         self._on_failure = on_failure
-        self._commands: deque[Callable[[], None]] = deque()
-        self._wake = threading.Condition()
+        self._commands: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
@@ -39,18 +38,15 @@ class EngineLoop:
 
     def stop(self, message: str = "the server is shutting down") -> None:
         """Wait for the thread to end and abandon what is left; not for the loop's own thread to call."""
-        with self._wake:
-            self._stopping = True
-            self._wake.notify()
+        self._stopping = True
+        self.wake()
         self._thread.join()
         self._run_commands()
         self._worker.abandon(message)
 
     def post(self, command: Callable[[], None]) -> None:
         """Run a command on the loop's thread before the next step; any thread may call this."""
-        with self._wake:
-            self._commands.append(command)
-            self._wake.notify()
+        self._commands.put(command)
 
     def wake(self) -> None:
         """Let the loop look for work again."""
@@ -74,12 +70,11 @@ class EngineLoop:
             self._sleep()
 
     def _run_commands(self) -> None:
-        while self._commands:
-            self._commands.popleft()()
+        while not self._commands.empty():
+            self._commands.get()()
 
     def _sleep(self) -> None:
-        with self._wake:
-            self._wake.wait_for(lambda: self._commands or self._stopping)
+        self._commands.get()()
 
 
 def _nothing() -> None:

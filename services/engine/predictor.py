@@ -31,6 +31,11 @@ class Predictor(Protocol):
     def wait_for(self, sequence: Sequence, count: int) -> float:
         """How many seconds `predict` may be expected to wait for so many."""
 
+    def catch_up(self, sequence: Sequence) -> float | None:
+        """How many seconds of the target's own time go before its first prediction, for what it has to read first; None
+        where it would have to read and nobody knows how fast it does.
+        """
+
     def ask(self, sequence: Sequence, limit: int) -> None:
         """So many predictions are wanted next, none for now if it is 0: whoever makes them elsewhere may begin."""
 

@@ -13,20 +13,24 @@ class Account:
     _ENOUGH = 4.0  # to begin again, with a draft that has to catch up first
 
     def __init__(self) -> None:
-        self._balance = self._START
+        self.balance = self._START
         self.is_open = True
 
     def earn(self) -> None:
         """A plain step has passed."""
         self._change(self._INCOME)
 
+    def charge(self, cost: float) -> None:
+        """So much is due."""
+        self._change(-cost)
+
     def settle(self, gain: float) -> None:
         """A step with predictions has brought so many plain steps' tokens more than it took time for, or fewer."""
         self._change(gain + self._INCOME)
 
     def _change(self, amount: float) -> None:
-        self._balance = min(self._MOST, self._balance + amount)
-        if self._balance < 0:
+        self.balance = min(self._MOST, self.balance + amount)
+        if self.balance < 0:
             self.is_open = False
-        elif self._balance >= self._ENOUGH:
+        elif self.balance >= self._ENOUGH:
             self.is_open = True

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from services.engine.predictor import MOST_PREDICTIONS
 from services.engine.sequence import Sequence
 from services.rpc.draft_protocol import MAX_COMMIT
 from services.target.draft_messages import Commit, Outgoing, Window
@@ -31,6 +32,11 @@ class FollowedSequence:
     def num_unsent(self) -> int:
         """Committed tokens that the draft does not know of."""
         return self.num_committed - self.num_sent
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the draft has more to read than a pass commits."""
+        return self.num_unsent > MOST_PREDICTIONS + 1
 
     def end_credit(self) -> None:
         """A commit, or a new link, ends the credit of a draft that works between passes only, once it hears of it."""

@@ -44,8 +44,9 @@ class PassCost:
         else:
             error = max(-self._LARGEST, min(self._LARGEST, measured - self._logs[num_rows]))
             weight = max(self._WEIGHT, 1 / count)
+            drift = self._DRIFT if weight == self._WEIGHT else 0.0  # before, the error may be of what it began with
             for rows in self._rows:
-                self._logs[rows] += error * (weight if rows == num_rows else self._DRIFT)
+                self._logs[rows] += error * (weight if rows == num_rows else drift)
         self._floors = [*accumulate((self._logs[rows] for rows in reversed(self._rows)), min)][::-1]
 
     def seconds(self, num_rows: int) -> float:

@@ -12,6 +12,7 @@ from services.target.draft_messages import Close, Open, Outgoing
 from services.target.followed_sequence import FollowedSequence
 from services.target.patience import Patience
 from services.target.prediction_chain import PredictionChain
+from services.target.reading_pace import ReadingPace
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +31,7 @@ class RemotePredictor:
         """`on_outgoing` is called on any thread."""
         self._run_ahead = self._num_alternates = 0
         self._patience = patience
+        self._reading = ReadingPace()
         self._on_outgoing = on_outgoing
         self._changed = threading.Condition()
         self._followed: dict[Sequence, FollowedSequence] = {}
@@ -80,6 +82,14 @@ class RemotePredictor:
             elapsed = time.monotonic() - followed.asked_at if followed.window else 0.0
             return max(0.0, self._patience.expected(missing) - elapsed)
 
+    def catch_up(self, sequence: Sequence) -> float | None:
+        """How long the draft needs to read what it does not know, on the target's cores; None if nobody knows."""
+        with self._changed:
+            followed = self._followed[sequence]
+            if self._run_ahead or followed.window or not followed.is_behind:
+                return 0.0
+            return self._reading.seconds(followed.num_unsent)
+
     def ask(self, sequence: Sequence, limit: int) -> None:
         """Grant the draft credit for so many predictions."""
         with self._changed:
@@ -100,6 +110,7 @@ class RemotePredictor:
             followed = self._followed.pop(sequence)
             del self._by_id[followed.sequence_id]
             self._news.pop(followed.sequence_id, None)
+            self._reading.gave_up(followed.sequence_id)
             if followed.is_open:
                 self._closed.append(followed.sequence_id)
                 self._has_news = True
@@ -117,6 +128,7 @@ class RemotePredictor:
             self._vocabulary = vocabulary
             self.num_arrivals += 1
             self._patience.reset()
+            self._reading = ReadingPace()
             for followed in self._followed.values():
                 followed.chain = self._new_chain(followed.sequence)
                 if not run_ahead:
@@ -152,8 +164,11 @@ class RemotePredictor:
                 num_committed=followed.num_committed,
             )
             if is_useful:
+                now = time.monotonic()
                 if followed.tells_delay and not followed.is_fresh:
-                    self._patience.arrived(len(followed.chain.tokens), time.monotonic() - followed.asked_at)
+                    self._patience.arrived(len(followed.chain.tokens), now - followed.asked_at)
+                drawing = self._patience.expected(len(followed.chain.tokens))
+                self._reading.answered(sequence_id, now - drawing)
                 followed.is_empty = followed.is_fresh = False
                 self._changed.notify_all()
             return is_useful
@@ -187,6 +202,7 @@ class RemotePredictor:
             followed.sequence.speculation.losses += followed.is_open
             followed.is_open, followed.is_released = False, True
             self._news.pop(sequence_id, None)
+            self._reading.gave_up(sequence_id)
             followed.chain = self._new_chain(followed.sequence)
             followed.sequence.speculation.dropped = f"the draft dropped the sequence: {reason}"
             self._changed.notify_all()
@@ -234,11 +250,14 @@ class RemotePredictor:
 
     def _grant(self, followed: FollowedSequence, window: int) -> None:
         if followed.window != window or (not window and followed.window_sent):
-            if window and not followed.window and not followed.chain.tokens:
+            if not window:
+                self._reading.gave_up(followed.sequence_id)
+            elif not followed.window and not followed.chain.tokens:
                 followed.asked_at, followed.is_empty = time.monotonic(), True
                 followed.tells_delay = followed.tells_delay or self._run_ahead > 0
-                is_behind = followed.num_unsent > MOST_PREDICTIONS + 1  # by more than a pass has committed
-                followed.is_fresh = is_behind or (followed.is_fresh and followed.num_sent > 0)
+                followed.is_fresh = followed.is_behind or (followed.is_fresh and followed.num_sent > 0)
+                if followed.is_behind:
+                    self._reading.asked(followed.sequence_id, followed.num_unsent, followed.asked_at)
             followed.window = window
             self._mark(followed)
 

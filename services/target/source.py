@@ -53,7 +53,7 @@ class Source:
 
     def settle(self, sequence: Sequence, num_predicted: int, num_accepted: int) -> None:
         """Its predictions for a sequence were verified."""
-        self._controller.acceptance.observe(sequence, num_predicted, num_accepted)
+        self._controller.settle(sequence, num_predicted, num_accepted)
 
     def observe(self, *, num_sequences: int, num_committed: int, seconds: float) -> None:
         """A step over sequences that all leave the choice to us has ended."""
@@ -64,7 +64,7 @@ class Source:
     def close(self, sequence: Sequence) -> None:
         """Forget a sequence."""
         self.predictor.close(sequence)
-        self._controller.acceptance.close(sequence)
+        self._controller.close(sequence)
 
     def why_none(self, sequence: Sequence) -> tuple[NoSpeculation, str]:
         """Why it predicted nothing for a sequence in this step."""

@@ -27,12 +27,15 @@ class World:
     draft_step: float = 0.1
     noise: float = 0.1
     num_sequences: int = 1
+    reading: float = 0.0  # what the draft has to catch up with, for each sequence
+    num_tokens: int = 1_000_000  # of a sequence, in whose place another comes then
 
     def rate(self, count: int) -> float:
         """Tokens of a sequence per plain step's time, with so many predictions in each pass."""
         rows = self.num_sequences * (1 + count)
-        wait = self.delay + self.draft_step * count if count else 0.0
         tokens = sum(self.chance**place for place in range(count + 1))
+        reading = self.num_sequences * self.reading * tokens / self.num_tokens
+        wait = self.delay + self.draft_step * count + reading if count else 0.0
         return tokens * self.cost(self.num_sequences) / (self.cost(rows) + wait)
 
 
@@ -50,11 +53,18 @@ class Simulation(SilentPredictor):
         self._pace = DraftPace()
         self._passes = PassCost()
         self.controller = Controller(self, self._passes)
-        self._sequences = [make_sequence(make_request()) for _ in range(self.world.num_sequences)]
+        self._left: dict[Sequence, int] = {}  # tokens of each sequence
+        self._have_read: set[Sequence] = set()
+        self._sequences = [self._new_sequence() for _ in range(self.world.num_sequences)]
         self._chance = random.Random(self.seed)
 
     def wait_for(self, sequence: Sequence, count: int) -> float:
         return self._pace.seconds(count)
+
+    def catch_up(self, sequence: Sequence) -> float | None:
+        if not self.world.reading or sequence in self._have_read:
+            return 0.0
+        return self.world.reading if self._have_read else None
 
     def run(self, num_steps: int = STEPS) -> "Simulation":
         for _ in range(num_steps):
@@ -75,8 +85,10 @@ class Simulation(SilentPredictor):
         wait = (world.delay + world.draft_step * longest) * self._noise() if longest else 0.0
         if longest:
             self._pace.observe(longest, wait)
+        wait += self._read(counts)
         seconds = world.cost(num_rows) * self._noise()
-        num_committed = sum(1 + self._verify(*each) for each in zip(self._sequences, counts, strict=True))
+        committed = [1 + self._verify(*each) for each in zip(self._sequences, counts, strict=True)]
+        num_committed = sum(committed)
         self._passes.observe(num_rows, seconds)
         self.controller.observe(
             is_speculative=longest > 0,
@@ -84,16 +96,35 @@ class Simulation(SilentPredictor):
             num_committed=num_committed,
             seconds=seconds + wait,
         )
+        self._sequences = [self._go_on(*each) for each in zip(self._sequences, committed, strict=True)]
         self.counts.append(counts[0])
         self.seconds += seconds + wait
         self.num_tokens += num_committed
+
+    def _new_sequence(self) -> Sequence:
+        sequence = make_sequence(make_request(max_tokens=self.world.num_tokens))
+        self._left[sequence] = self.world.num_tokens
+        return sequence
+
+    def _go_on(self, sequence: Sequence, num_committed: int) -> Sequence:
+        self._left[sequence] -= num_committed
+        if self._left[sequence] > 0:
+            return sequence
+        self.controller.close(sequence)
+        return self._new_sequence()
+
+    def _read(self, counts: list[int]) -> float:
+        """How long the draft is busy with sequences that it has not seen before."""
+        new = {sequence for sequence, count in zip(self._sequences, counts, strict=True) if count} - self._have_read
+        self._have_read |= new
+        return len(new) * self.world.reading
 
     def _verify(self, sequence: Sequence, count: int) -> int:
         num_accepted = 0
         while num_accepted < count and self._chance.random() < self.world.chance:
             num_accepted += 1
         if count:
-            self.controller.acceptance.observe(sequence, count, num_accepted)
+            self.controller.settle(sequence, count, num_accepted)
         return num_accepted
 
     def _noise(self) -> float:
@@ -107,6 +138,7 @@ WORLDS = {
     "high temperature": World(chance=0.3),
     "costly rows": World(chance=0.8, cost=lambda num_rows: 1 + 0.15 * (num_rows - 1)),
     "eight sequences": World(chance=0.8, num_sequences=8, draft_step=0.2),
+    "prompts to read": World(chance=0.8, reading=2.0, num_tokens=64),
 }
 LOST = {
     "an adversarial draft": World(chance=0.0),
@@ -115,6 +147,12 @@ LOST = {
     "a link as slow as many passes": World(chance=0.7, delay=5.0),
     "64 sequences and rows that cost": World(
         chance=0.8, num_sequences=64, cost=lambda num_rows: 1 + 0.05 * num_rows, draft_step=1.0
+    ),
+    "64 sequences whose prompts a draft must read": World(
+        chance=0.8, num_sequences=64, cost=lambda num_rows: 1 + 0.05 * num_rows, reading=2.0, num_tokens=64
+    ),
+    "eight such sequences": World(
+        chance=0.8, num_sequences=8, cost=lambda num_rows: 1 + 0.2 * num_rows, reading=3.0, num_tokens=64
     ),
 }
 
@@ -151,6 +189,32 @@ async def test_a_predictor_that_has_just_come_is_tried_at_once():
     simulation.controller.look_again()
     simulation.run(1)
     assert simulation.counts[-1]
+
+
+async def test_places_that_seem_not_to_pay_are_looked_at_again():
+    simulation = Simulation(World(chance=0.6, draft_step=0.4)).run(400)
+    assert sum(count > 1 for count in simulation.counts[-200:]) >= 3
+
+
+async def test_one_sequence_tells_how_long_the_draft_reads():
+    assert _first_readings(World(chance=0.8, num_sequences=8, reading=0.1)) == (1, 7)
+
+
+async def test_no_more_is_read_at_once_than_the_account_holds():
+    first, second = _first_readings(World(chance=0.95, num_sequences=8, reading=2.0))
+    assert first == 1
+    assert 1 <= second < 7
+
+
+def _first_readings(world: World) -> tuple[int, ...]:
+    """For how many sequences the draft reads at first, and the next time."""
+    simulation, readings = Simulation(world), []
+    while len(readings) < 2:
+        before = len(simulation._have_read)
+        simulation.run(1)
+        if len(simulation._have_read) > before:
+            readings.append(len(simulation._have_read) - before)
+    return tuple(readings)
 
 
 async def test_it_says_why_it_wants_nothing():

@@ -100,3 +100,20 @@ async def test_a_pause_is_no_delay_of_the_draft(monkeypatch):
     now += 3
     assert predictor.hear(7, b"b", epoch=3)
     assert delays == [(2, 1), (1, 3)]
+
+
+async def test_what_the_draft_has_to_read_is_the_targets_time_only_on_its_own_cores(monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    predictor = LinkedPredictor(longest_wait=1.0)
+    assert predictor.remote.catch_up(predictor.add(b"x" * 40)) == 0
+    predictor.connect(run_ahead=0)
+    first, second = predictor.add(b"x" * 40), predictor.add(b"y" * 80)
+    assert predictor.remote.catch_up(first) is None
+    predictor.remote.ask(first, 4)
+    predictor.sent()
+    assert predictor.remote.catch_up(first) == 0, "it is under way"
+    now += 0.4
+    assert predictor.hear(40, b"abcd", sequence_id=2)
+    assert predictor.remote.catch_up(second) == pytest.approx(0.8)
+    assert predictor.remote.catch_up(first) == 0

@@ -1,0 +1,65 @@
+"""Loans: what it took to catch up with sequences, to be paid back out of what their predictions bring."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from services.engine.sequence import Sequence
+
+
+@dataclass(slots=True)
+class _Loan:
+    num_passes: int
+    owed: float = 0.0
+    is_growing: bool = True
+
+
+class Loans:
+    """In plain steps. A sequence's loan grows until there is a prediction for it, and is paid in as many equal parts as
+    there are passes to come; what is left when the sequence ends is due at once, and so is all where it is too much.
+    """
+
+    _MOST = 32.0
+
+    def __init__(self) -> None:
+        self._loans: dict[Sequence, _Loan] = {}
+
+    def open(self, sequence: Sequence, *, num_passes: int) -> None:
+        """The draft is to read the sequence, unless it is doing so."""
+        loan = self._loans.setdefault(sequence, _Loan(num_passes))
+        loan.num_passes, loan.is_growing = num_passes, True
+
+    def growing(self, sequences: Iterable[Sequence]) -> list[Sequence]:
+        """Those for which there is no prediction yet."""
+        return [sequence for sequence in sequences if sequence in self._loans and self._loans[sequence].is_growing]
+
+    def lend(self, sequences: list[Sequence], cost: float) -> float:
+        """A step cost so much while these were read; returns what is due."""
+        for sequence in sequences:
+            self._loans[sequence].owed += cost / len(sequences)
+        return self._call_in() if sum(loan.owed for loan in self._loans.values()) > self._MOST else 0.0
+
+    def answered(self, sequence: Sequence) -> None:
+        """There is a prediction for the sequence."""
+        if loan := self._loans.get(sequence):
+            loan.is_growing = False
+
+    def pay(self, sequences: Iterable[Sequence]) -> float:
+        """A pass verified predictions for these; returns what is due."""
+        paid = 0.0
+        for sequence in sequences:
+            if (loan := self._loans.get(sequence)) and loan.num_passes:
+                part = loan.owed / loan.num_passes
+                loan.owed, loan.num_passes = loan.owed - part, loan.num_passes - 1
+                paid += part
+        return paid
+
+    def close(self, sequence: Sequence) -> float:
+        """The sequence has ended; returns what is due."""
+        loan = self._loans.pop(sequence, None)
+        return loan.owed if loan else 0.0
+
+    def _call_in(self) -> float:
+        owed = sum(loan.owed for loan in self._loans.values())
+        for loan in self._loans.values():
+            loan.owed = 0.0
+        return owed
