@@ -25,7 +25,13 @@ struct CUstream_st {
 
 namespace outrider::cuda {
 
-/// Recordings that have been replayed so far, on all emulated devices.
+// On all emulated devices, so far:
+
+/// Recordings that have been replayed.
 int count_replays();
+/// Copies to a device.
+int count_uploads();
+/// Times that the host has waited for a device.
+int count_waits();
 
 }  // namespace outrider::cuda

@@ -11,4 +11,6 @@ PYBIND11_MODULE(_cuda_emulation, module) {
         "device", [](int threads, int memory) { return outrider::make_cuda_device(memory, threads); },
         pybind11::arg("threads"), pybind11::arg("memory") = 0);  // MiB; 0: plenty
     module.def("count_replays", &outrider::cuda::count_replays);
+    module.def("count_uploads", &outrider::cuda::count_uploads);
+    module.def("count_waits", &outrider::cuda::count_waits);
 }

@@ -16,6 +16,8 @@ namespace outrider::cuda {
 namespace {
 
 std::atomic<int> num_replays{0};
+std::atomic<int> num_uploads{0};
+std::atomic<int> num_waits{0};
 
 constexpr size_t kHeader = 64;  // before a stretch of memory: its size
 
@@ -75,6 +77,7 @@ void* Stream::allocate(size_t bytes) {
 }
 
 void Stream::release(void* memory) noexcept {
+    ++num_waits;
     char* header = static_cast<char*>(memory) - kHeader;
     size_t bytes;
     std::memcpy(&bytes, header, sizeof(bytes));
@@ -87,11 +90,13 @@ DeviceMemory Stream::memory() const {
 }
 
 void Stream::upload(void* to, const void* from, size_t bytes) {
+    ++num_uploads;
     require_running(*handle_, "cudaMemcpyAsync");
     std::memcpy(to, from, bytes);
 }
 
 void Stream::download(void* to, const void* from, size_t bytes) {
+    ++num_waits;
     require_running(*handle_, "cudaMemcpyAsync");
     std::memcpy(to, from, bytes);
 }
@@ -105,6 +110,7 @@ void Stream::fill(void* to, unsigned char byte, size_t bytes) {
 }
 
 void Stream::synchronize() {
+    ++num_waits;
     require_running(*handle_, "cudaStreamSynchronize");
 }
 
@@ -120,6 +126,14 @@ std::unique_ptr<Recording> Stream::end_recording() {
 
 int count_replays() {
     return num_replays;
+}
+
+int count_uploads() {
+    return num_uploads;
+}
+
+int count_waits() {
+    return num_waits;
 }
 
 std::vector<std::string> device_names() {

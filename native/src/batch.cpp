@@ -63,6 +63,22 @@ void Batch::append(const std::vector<int32_t>& run, int position, const std::vec
     num_logits += num_asked;
 }
 
+Batch Batch::trimmed(int num_blocks) const {
+    Batch copy(std::max(num_rows, num_logits), num_sequences, num_blocks);  // a row may be asked twice
+    copy.num_rows = num_rows;
+    copy.num_sequences = num_sequences;
+    copy.num_logits = num_logits;
+    std::copy_n(token_ids.begin(), num_rows, copy.token_ids.begin());
+    std::copy_n(positions.begin(), num_rows, copy.positions.begin());
+    std::copy_n(sequences.begin(), num_rows, copy.sequences.begin());
+    std::copy_n(logit_rows.begin(), num_logits, copy.logit_rows.begin());
+    for (int sequence = 0; sequence < num_sequences; ++sequence) {
+        std::copy_n(block_tables.begin() + static_cast<int64_t>(sequence) * max_blocks, num_blocks,
+                    copy.block_tables.begin() + static_cast<int64_t>(sequence) * num_blocks);
+    }
+    return copy;
+}
+
 void Batch::validate(const DecoderConfig& config, int num_blocks) const {
     require_range("num_rows", num_rows, 1, max_rows);
     require_range("num_sequences", num_sequences, 1, max_sequences);

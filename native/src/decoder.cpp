@@ -1,5 +1,6 @@
 #include "outrider/decoder.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <utility>
 
@@ -39,11 +40,23 @@ Decoder::Decoder(std::shared_ptr<Device> device, DecoderConfig config, WeightFor
       passes_(device_->make_pass_recorder()) {}
 
 Logits Decoder::forward(const Batch& batch) {
+    place(batch, used_blocks(batch));
+    return pass(batch.num_rows, batch.num_logits);
+}
+
+NextRows Decoder::place(const Batch& batch, int num_blocks) {
     require_complete();
     batch.validate(config_, cache_.num_blocks());
-    const PassShape shape = passes_->padded({batch.num_rows, batch.num_logits, used_blocks(batch)});
+    const PassShape shape = passes_->padded({batch.num_rows, batch.num_logits, num_blocks});
     reserve(shape.rows, shape.logits, batch.num_sequences, shape.blocks);
     workspace_.rows.upload(device_, batch, shape);
+    return workspace_.rows.next();
+}
+
+Logits Decoder::pass(int num_rows, int num_logits) {
+    PassShape shape = passes_->padded({num_rows, num_logits, 1});
+    shape.blocks = workspace_.rows.places().max_blocks;
+    workspace_.rows.narrow(shape.rows);
     passes_->run(shape, [&] {
         embed();
         for (int layer = 0; layer < config_.num_layers; ++layer) {
@@ -52,14 +65,15 @@ Logits Decoder::forward(const Batch& batch) {
         }
         score(shape.logits);
     });
-    return Logits(device_, workspace_.logits, batch.num_logits, config_.vocab_size);
+    return Logits(device_, workspace_.logits, num_logits, config_.vocab_size);
 }
 
 void Decoder::reserve(int num_rows, int num_logits, int num_sequences, int num_blocks) {
     PassShape shape = passes_->padded({num_rows, num_logits, num_blocks});
     shape.blocks = passes_->padded({1, 0, num_blocks}).blocks;  // of passes over fewer rows
     try {
-        const bool rows_moved = workspace_.rows.reserve(device_, shape.rows, num_sequences, shape.blocks);
+        const int capacity = std::max(shape.rows, shape.logits);  // a row may be asked more than once
+        const bool rows_moved = workspace_.rows.reserve(device_, capacity, num_sequences, shape.blocks);
         if (workspace_.reserve(device_, config_, shape) || rows_moved) {
             passes_->forget();
         }

@@ -1,8 +1,10 @@
 #include "outrider/run_ahead.h"
 
 #include <algorithm>
+#include <numeric>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "require_range.h"
 #include "sampling/token_mask.h"
@@ -103,66 +105,77 @@ void require_valid(const Decoder& decoder, const Batch& batch, const Sampler& sa
     require_free_way(runs, batch);
 }
 
-/// A run under way.
-struct Runner {
-    const SamplingState* state;
-    std::vector<int32_t> tokens;  // the chain, then the draws
-    int num_left;                 // draws
-    int32_t sequence;
-    int32_t position;  // of the row that it draws from
-    TokenMasks masks;
+/// The runs' places in the call, the longest runs first: those that draw on are the first rows of every pass.
+std::vector<size_t> by_length(const std::vector<RunAhead>& runs) {
+    std::vector<size_t> order(runs.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return runs[a].count > runs[b].count; });
+    return order;
+}
+
+/// Runs under way, in the order of `by_length`.
+struct Runners {
+    Runners(const Batch& batch, const std::vector<RunAhead>& runs) : order(by_length(runs)) {
+        for (const size_t index : order) {
+            const RunAhead& run = runs[index];
+            const int length = static_cast<int>(run.chain.size());
+            rows.push_back(batch.logit_rows[index]);
+            sequences.push_back({run.state, run.chain.data(), length, length, run.masks});
+            counts.push_back(run.count);
+        }
+    }
+
+    /// Those that draw more than once.
+    int num_going_on() const {
+        return static_cast<int>(
+            std::count_if(counts.begin(), counts.end(), [](int count) { return count > 1; }));
+    }
+
+    std::vector<size_t> order;
+    std::vector<int32_t> rows;  // of the first pass, from which they draw first
+    std::vector<SequenceRows> sequences;
+    std::vector<int> counts;
 };
 
-std::vector<Runner> make_runners(const Batch& batch, const std::vector<RunAhead>& runs) {
-    std::vector<Runner> runners;
-    for (size_t i = 0; i < runs.size(); ++i) {
-        const int row = batch.logit_rows[i];
-        runners.push_back({runs[i].state, runs[i].chain, runs[i].count, batch.sequences[row],
-                           batch.positions[row], runs[i].masks});
+/// Block columns that the passes need until the last draw.
+int reached_blocks(const Batch& batch, const Runners& runners) {
+    int last_position = 0;
+    for (size_t i = 0; i < runners.rows.size(); ++i) {
+        last_position = std::max(last_position, batch.positions[runners.rows[i]] + runners.counts[i] - 1);
     }
-    return runners;
+    return std::max(last_position / kBlockSize + 1, used_blocks(batch));
 }
 
-std::vector<Runner*> pointers_to(std::vector<Runner>& runners) {
-    std::vector<Runner*> pointers;
-    for (Runner& runner : runners) {
-        pointers.push_back(&runner);
+/// Leaves those rows of the batch that the runners that go on draw from; the block tables stay.
+void refill(Batch& step, const Batch& batch, const Runners& runners) {
+    step.num_rows = step.num_logits = runners.num_going_on();
+    for (int i = 0; i < step.num_rows; ++i) {
+        const int row = runners.rows[i];
+        step.token_ids[i] = batch.token_ids[row];
+        step.positions[i] = batch.positions[row];
+        step.sequences[i] = batch.sequences[row];
+        step.logit_rows[i] = i;
     }
-    return pointers;
 }
 
-/// Draws once for each runner, whose rows the logits are in this order, and returns those that go on.
-std::vector<Runner*> draw(Sampler& sampler, const Logits& logits, const std::vector<Runner*>& runners) {
-    std::vector<SequenceRows> rows;
-    for (const Runner* runner : runners) {
-        const int length = static_cast<int>(runner->tokens.size());
-        rows.push_back({runner->state, runner->tokens.data(), length, length, runner->masks});
+/// The runners' tokens, in their order.
+std::vector<std::vector<int32_t>> run(Decoder& decoder, const Batch& batch, Sampler& sampler,
+                                      const Runners& runners) {
+    const int num_blocks = reached_blocks(batch, runners);
+    Batch step = batch.trimmed(num_blocks);
+    std::copy(runners.rows.begin(), runners.rows.end(), step.logit_rows.begin());
+    const int num_going_on = runners.num_going_on();
+    if (num_going_on == 0) {
+        return sampler.sample_ahead(decoder.forward(step), runners.sequences, runners.counts, {}, {});
     }
-    const Samples samples = sampler.sample(logits, rows);
-    std::vector<Runner*> going_on;
-    for (size_t i = 0; i < runners.size(); ++i) {
-        if (samples.status[i] != SampleStatus::drawn) {
-            continue;
-        }
-        runners[i]->tokens.push_back(samples.token_ids[i]);
-        if (--runners[i]->num_left > 0) {
-            going_on.push_back(runners[i]);
-        }
-    }
-    return going_on;
-}
-
-/// Moves each runner to the row of the token that it has just drawn; the block tables stay.
-void refill(Batch& batch, const std::vector<Runner*>& runners) {
-    int row = 0;
-    for (Runner* runner : runners) {
-        batch.token_ids[row] = runner->tokens.back();
-        batch.positions[row] = ++runner->position;
-        batch.sequences[row] = runner->sequence;
-        batch.logit_rows[row] = row;
-        ++row;
-    }
-    batch.num_rows = batch.num_logits = row;
+    // So that no memory moves between the passes.
+    decoder.reserve(num_going_on, num_going_on, batch.num_sequences, num_blocks);
+    const Logits logits = decoder.forward(step);
+    refill(step, batch, runners);
+    const NextRows next = decoder.place(step, num_blocks);
+    return sampler.sample_ahead(logits, runners.sequences, runners.counts, next,
+                                [&](int num_rows) { decoder.pass(num_rows, num_rows); });
 }
 
 }  // namespace
@@ -170,16 +183,11 @@ void refill(Batch& batch, const std::vector<Runner*>& runners) {
 std::vector<std::vector<int32_t>> run_ahead(Decoder& decoder, const Batch& batch, Sampler& sampler,
                                             const std::vector<RunAhead>& runs) {
     require_valid(decoder, batch, sampler, runs);
-    std::vector<Runner> runners = make_runners(batch, runs);
-    Batch step = batch;
-    std::vector<Runner*> drawing = draw(sampler, decoder.forward(step), pointers_to(runners));
-    while (!drawing.empty()) {
-        refill(step, drawing);
-        drawing = draw(sampler, decoder.forward(step), drawing);
-    }
-    std::vector<std::vector<int32_t>> drawn;
+    const Runners runners(batch, runs);
+    std::vector<std::vector<int32_t>> tokens = run(decoder, batch, sampler, runners);
+    std::vector<std::vector<int32_t>> drawn(runs.size());
     for (size_t i = 0; i < runs.size(); ++i) {
-        drawn.emplace_back(runners[i].tokens.begin() + runs[i].chain.size(), runners[i].tokens.end());
+        drawn[runners.order[i]] = std::move(tokens[i]);
     }
     return drawn;
 }

@@ -17,6 +17,10 @@ def _is_built() -> bool:
 
 DEVICES = [*isas(), *([EMULATION] if _is_built() else []), *([GPU] if cuda_devices() else [])]
 
+needs_emulation = pytest.mark.skipif(
+    EMULATION not in DEVICES, reason="the module was built without -C cmake.define.OUTRIDER_CUDA_EMULATION=ON"
+)
+
 
 def make_device(name: str, threads: int) -> Device:
     """A new device of one of the names in DEVICES."""
@@ -32,8 +36,20 @@ def emulated_device(threads: int, memory: int = 0) -> Device:
 
 
 def count_replays() -> int:
-    """Recorded passes that emulated devices have run again so far."""
+    """Recordings that emulated devices have run again so far."""
     count: int = importlib.import_module(_EMULATION_MODULE).count_replays()
+    return count
+
+
+def count_uploads() -> int:
+    """Copies to emulated devices so far."""
+    count: int = importlib.import_module(_EMULATION_MODULE).count_uploads()
+    return count
+
+
+def count_waits() -> int:
+    """Times that the host has waited for emulated devices so far."""
+    count: int = importlib.import_module(_EMULATION_MODULE).count_waits()
     return count
 
 

@@ -92,4 +92,7 @@ def test_no_pass_and_no_draw_takes_memory(load):
         logits = model.decoder.forward(batch)
         state = EVERYTHING.state(prompt=range(vocab_size))
         model.sampler.sample(logits, [state], [[7] * (num_rows - 1)])
+    batch.clear()
+    batch.append([7], position=0, blocks=[0, 1, 2], num_asked=1)
+    model.decoder.extend(batch, model.sampler, [EVERYTHING.state(prompt=[7])], [[]], [2 * BLOCK_SIZE])
     assert model.device.memory == before

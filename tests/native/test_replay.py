@@ -4,15 +4,11 @@ import numpy as np
 import pytest
 
 from services.engine.native import DeviceError
-from tests.native.devices import DEVICES, EMULATION, GPU, count_replays, emulated_device, make_device
+from tests.native.devices import DEVICES, EMULATION, GPU, count_replays, emulated_device, make_device, needs_emulation
 from tests.native.random_models import MODELS, PagedDecoder, random_tokens
 
 LENGTH, SEQUENCES = 70, 3  # tokens: three blocks, so that the tables have columns to spare
 RECORDING = [name for name in DEVICES if name in (EMULATION, GPU)]
-
-needs_emulation = pytest.mark.skipif(
-    EMULATION not in DEVICES, reason="the module was built without -C cmake.define.OUTRIDER_CUDA_EMULATION=ON"
-)
 
 
 @pytest.mark.parametrize("name", RECORDING)

@@ -34,6 +34,9 @@ struct Batch {
     void append(const std::vector<int32_t>& run, int position, const std::vector<int32_t>& blocks,
                 int num_asked);
 
+    /// A copy with room for nothing more, whose block tables have their first so many columns.
+    Batch trimmed(int num_blocks) const;
+
     /// Throws std::invalid_argument, naming the field and the row, for anything that a pass would read out of
     /// bounds.
     void validate(const DecoderConfig& config, int num_blocks) const;

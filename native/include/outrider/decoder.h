@@ -13,6 +13,7 @@
 #include "outrider/device_buffer.h"
 #include "outrider/kv_cache.h"
 #include "outrider/logits.h"
+#include "outrider/next_rows.h"
 #include "outrider/pass_recorder.h"
 #include "outrider/workspace.h"
 
@@ -43,6 +44,12 @@ class Decoder {
     /// std::invalid_argument for a batch that would read out of bounds, std::runtime_error while weights are
     /// missing.
     Logits forward(const Batch& batch);
+
+    /// Puts rows in place for passes in which their tables have so many columns; throws as `forward` does.
+    /// What the device does to the rows before a pass, the pass sees.
+    NextRows place(const Batch& batch, int num_blocks);
+    /// A pass over the first so many rows in place. Rows beyond them that fill it up must be inactive.
+    Logits pass(int num_rows, int num_logits);
 
   private:
     void require_complete();

@@ -29,12 +29,14 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
 
 #include "outrider/device.h"
 #include "outrider/logits.h"
+#include "outrider/next_rows.h"
 #include "outrider/sampling_state.h"
 
 namespace outrider {
@@ -106,7 +108,20 @@ class Sampler {
     /// it, or the logits are another device's.
     Samples sample(const Logits& logits, const std::vector<SequenceRows>& sequences);
 
+    /// Draws from each row of the logits, one of each sequence, and then pass by pass from what `pass` puts
+    /// in their place, without a look at what has been drawn: row i draws `counts[i]` times, which falls from
+    /// row to row, and each draw goes into its row of `next`, one position on; behind its last it is inactive
+    /// there. `pass` is called with the number of rows, the first ones, that draw again. Returns each row's
+    /// tokens, up to a draw that fails. A row with a mask, or without a place in `next`, draws once. Throws
+    /// as `sample` does.
+    std::vector<std::vector<int32_t>> sample_ahead(const Logits& logits,
+                                                   const std::vector<SequenceRows>& sequences,
+                                                   const std::vector<int>& counts, const NextRows& next,
+                                                   const std::function<void(int)>& pass);
+
   private:
+    void require_same_device(const Logits& logits) const;
+
     std::shared_ptr<Device> device_;
     std::mutex callers_;  // one call at a time: the row sampler's scratch is shared
     std::unique_ptr<RowSampler> row_sampler_;

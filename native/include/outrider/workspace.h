@@ -9,6 +9,7 @@
 #include "outrider/decoder_config.h"
 #include "outrider/device.h"
 #include "outrider/device_buffer.h"
+#include "outrider/next_rows.h"
 #include "outrider/pass_recorder.h"
 
 namespace outrider {
@@ -38,10 +39,13 @@ class DeviceRows {
     bool reserve(const std::shared_ptr<Device>& device, int num_rows, int num_sequences, int num_blocks);
     /// Rows beyond the batch's are inactive, and logits beyond its are those of the first row.
     void upload(const std::shared_ptr<Device>& device, const Batch& batch, const PassShape& shape);
+    /// Leaves all but the first so many out.
+    void narrow(int rows) { places_.rows = rows; }
 
     const int32_t* token_ids() const { return at(0); }
     const int32_t* logit_rows() const { return at(3); }
     const RowPlaces& places() const { return places_; }
+    NextRows next() { return {arrays_.data(), arrays_.data() + capacity_}; }
 
   private:
     const int32_t* at(int array) const { return arrays_.data() + array * capacity_; }

@@ -7,7 +7,6 @@ namespace outrider::cuda {
 namespace {
 
 constexpr std::array<int, 9> kRecordedRows{1, 2, 4, 8, 16, 24, 32, 48, 64};
-constexpr size_t kMostRecordings = 256;
 
 int padded_rows(int rows) {
     const auto* found = std::lower_bound(kRecordedRows.begin(), kRecordedRows.end(), rows);
@@ -41,32 +40,7 @@ void CudaPassRecorder::run(const PassShape& shape, const std::function<void()>& 
         enqueue();
         return;
     }
-    if (recordings_.size() == kMostRecordings && recordings_.count(shape) == 0) {
-        forget();
-    }
-    const auto [place, is_first] = recordings_.try_emplace(shape);
-    if (is_first) {
-        enqueue();
-        return;
-    }
-    if (!place->second) {
-        record(enqueue, place->second);
-    }
-    place->second->replay();
-}
-
-void CudaPassRecorder::record(const std::function<void()>& enqueue, std::unique_ptr<Recording>& recording) {
-    stream_.begin_recording();
-    try {
-        enqueue();
-    } catch (...) {
-        try {
-            stream_.end_recording();
-        } catch (const std::exception&) {  // follows from what is thrown on
-        }
-        throw;
-    }
-    recording = stream_.end_recording();
+    recordings_.run(shape, enqueue);
 }
 
 }  // namespace outrider::cuda

@@ -5,6 +5,13 @@
 
 namespace outrider::cuda {
 
+struct Greater {
+    template <typename T>
+    __device__ T operator()(T left, T right) const {
+        return left > right ? left : right;
+    }
+};
+
 /// Every thread gets the same, whatever the order: `combine` is associative and commutative to the bit.
 /// Shared memory is for a value of each warp.
 template <int kThreads, typename T, typename Combine>

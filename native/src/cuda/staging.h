@@ -24,8 +24,8 @@ class Staging {
     void download(void* to, const void* from, size_t bytes, cudaStream_t stream);
 
   private:
-    static constexpr size_t kBytes = size_t{8} << 20;  // of a buffer
-    static constexpr size_t kBuffers = 4;
+    static constexpr size_t kBytes = size_t{4} << 20;  // of a buffer
+    static constexpr size_t kBuffers = 8;              // more than the uploads between two downloads of a run
 
     struct Buffer {
         void* memory = nullptr;

@@ -2,6 +2,7 @@
 #include <atomic>
 #include <cstdint>
 
+#include "host_run_draws.h"
 #include "row_sampler.h"
 
 namespace outrider {
@@ -23,6 +24,10 @@ class HostRowSampler final : public RowSampler {
             }
         });
         return samples;
+    }
+
+    std::unique_ptr<RunDraws> begin_run(const std::vector<RunningRow>& rows, const NextRows& next) override {
+        return std::make_unique<HostRunDraws>(*this, rows, next);
     }
 
   private:

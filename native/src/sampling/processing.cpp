@@ -45,7 +45,8 @@ const float* process_logits(const SamplingRow& row, std::vector<float>* scratch)
     for (const auto& [id, bias] : params.logit_bias) {
         processed[id] += bias;
     }
-    row.for_each_masked([&](int32_t id) { processed[id] = -std::numeric_limits<float>::infinity(); });
+    row.for_each_masked(
+        [&](int32_t id, int64_t) { processed[id] = -std::numeric_limits<float>::infinity(); });
     if (row.mask != nullptr) {
         forbid_others(row.mask, row.vocab_size, processed);
     }

@@ -4,7 +4,9 @@
 #include <memory>
 #include <vector>
 
+#include "outrider/next_rows.h"
 #include "outrider/thread_pool.h"
+#include "run_draws.h"
 #include "sampling_row.h"
 
 namespace outrider {
@@ -19,6 +21,11 @@ class RowSampler {
 
     /// One sample for each row, whose logits are memory of the device. Called by one thread at a time.
     virtual std::vector<RowSample> sample(const std::vector<SamplingRow>& rows) = 0;
+
+    /// Makes ready for draws that go into the rows of the next pass; the sampler must outlive them, and takes
+    /// no other call meanwhile.
+    virtual std::unique_ptr<RunDraws> begin_run(const std::vector<RunningRow>& rows,
+                                                const NextRows& next) = 0;
 };
 
 /// For logits that the host can read; the pool must outlive it.

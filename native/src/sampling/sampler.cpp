@@ -7,6 +7,7 @@
 
 #include "require_range.h"
 #include "row_sampler.h"
+#include "run_draws.h"
 
 namespace outrider {
 namespace {
@@ -69,6 +70,11 @@ Samples gather(std::vector<RowSample> rows) {
     return samples;
 }
 
+int count_longer(const std::vector<int>& counts, int length) {
+    return static_cast<int>(
+        std::count_if(counts.begin(), counts.end(), [=](int count) { return count > length; }));
+}
+
 }  // namespace
 
 Sampler::Sampler(std::shared_ptr<Device> device)
@@ -82,12 +88,39 @@ void Sampler::reserve(int vocab_size) {
 }
 
 Samples Sampler::sample(const Logits& logits, const std::vector<SequenceRows>& sequences) {
-    if (logits.device() != device_) {
-        throw std::invalid_argument("logits: are on another device than the sampler");
-    }
+    require_same_device(logits);
     const std::lock_guard<std::mutex> guard(callers_);
     const std::vector<SamplingRow> rows = make_rows(logits, sequences);
     return gather(row_sampler_->sample(rows));
+}
+
+std::vector<std::vector<int32_t>> Sampler::sample_ahead(const Logits& logits,
+                                                        const std::vector<SequenceRows>& sequences,
+                                                        const std::vector<int>& counts, const NextRows& next,
+                                                        const std::function<void(int)>& pass) {
+    require_same_device(logits);
+    const std::lock_guard<std::mutex> guard(callers_);
+    std::vector<RunningRow> rows;
+    for (const SamplingRow& row : make_rows(logits, sequences)) {
+        rows.push_back({row, counts[rows.size()]});
+    }
+    if (rows.empty()) {
+        return {};
+    }
+    const std::unique_ptr<RunDraws> draws = row_sampler_->begin_run(rows, next);
+    bool goes_on = draws->draw(static_cast<int>(rows.size()));
+    for (int num_draws = 1; goes_on; ++num_draws) {
+        const int num_rows = count_longer(counts, num_draws);
+        pass(num_rows);
+        goes_on = draws->draw(num_rows);
+    }
+    return draws->tokens();
+}
+
+void Sampler::require_same_device(const Logits& logits) const {
+    if (logits.device() != device_) {
+        throw std::invalid_argument("logits: are on another device than the sampler");
+    }
 }
 
 }  // namespace outrider

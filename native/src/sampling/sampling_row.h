@@ -1,9 +1,9 @@
 // SamplingRow: one row of logits with the history that its draw sees; sample_row draws from it.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "outrider/sampler.h"
@@ -28,19 +28,25 @@ struct SamplingRow {
     }
     bool masks_forbidden() const { return num_predictions == 0 && !state->forbidden().empty(); }
     bool masks() const { return masks_stop_ids() || masks_forbidden() || state->noise_ids() != nullptr; }
-    /// Calls `mask` with every masked id, some of them twice.
+    /// Calls `mask` with every masked id, some of them twice, and the number of draws, with this one, in
+    /// which it stays masked.
     template <typename Mask>
     void for_each_masked(Mask mask) const {
         if (masks_stop_ids()) {
-            std::for_each(params().stop_ids.begin(), params().stop_ids.end(), mask);
+            const int64_t num_draws = params().min_tokens - num_generated();
+            for (const int32_t id : params().stop_ids) {
+                mask(id, num_draws);
+            }
         }
         if (masks_forbidden()) {
-            std::for_each(state->forbidden().begin(), state->forbidden().end(), mask);
+            for (const int32_t id : state->forbidden()) {
+                mask(id, 1);
+            }
         }
         if (state->noise_ids() != nullptr) {
             for (int32_t id = 0; id < vocab_size; ++id) {
                 if (state->noise_ids()->ids[id] == kNoPartner) {
-                    mask(id);
+                    mask(id, std::numeric_limits<int64_t>::max());
                 }
             }
         }

@@ -1,108 +1,28 @@
 #include "cuda/sampling/cuda_row_sampler.h"
 
 #include <algorithm>
-#include <iterator>
-#include <unordered_map>
+#include <stdexcept>
 
 #include "cuda/sampling/draw.h"
 #include "cuda/sampling/ranking.h"
 #include "cuda/sampling/softmax.h"
-#include "cuda/sampling/truncation.h"
 
 namespace outrider::cuda {
 namespace {
 
-constexpr int64_t kMaxRows = 16;  // at once: a row of 150000 tokens takes 6 MB beside its logits
-
-DrawRow draw_row(const SamplingRow& row) {
-    const SamplingParams& params = row.params();
-    return {row.logits,
-            params.seed,
-            row.position(),
-            params.top_k < row.vocab_size ? params.top_k : 0,
-            params.top_p,
-            params.min_p,
-            row.penalties(),
-            params.temperature,
-            params.greedy(),
-            params.logprobs,
-            std::min<int64_t>(params.num_candidates, row.vocab_size),
-            params.rank,
-            params.entropy,
-            row.forced_id(),
-            -1};
-}
-
-/// The masks of the rows that have one, behind one another; tells each row where its own begins.
-std::vector<uint32_t> gather_masks(const SamplingRow* rows, std::vector<DrawRow>* draws) {
-    std::vector<uint32_t> masks;
-    for (DrawRow& draw : *draws) {
-        if (rows->mask != nullptr) {
-            draw.mask = static_cast<int64_t>(masks.size());
-            masks.insert(masks.end(), rows->mask, rows->mask + num_mask_words(rows->vocab_size));
-        }
-        ++rows;
-    }
-    return masks;
-}
-
-/// The edits of one row, each token's once.
-class RowEdits {
-  public:
-    explicit RowEdits(int32_t row) : row_(row) {}
-
-    Edit& at(int32_t token_id) {
-        const auto [place, added] = index_.try_emplace(token_id, edits_.size());
-        if (added) {
-            edits_.push_back({row_, token_id});
-        }
-        return edits_[place->second];
-    }
-
-    const std::vector<Edit>& edits() const { return edits_; }
-
-  private:
-    int32_t row_;
-    std::vector<Edit> edits_;
-    std::unordered_map<int32_t, size_t> index_;
-};
-
-std::vector<Edit> edits_of(const SamplingRow& row, int32_t index) {
-    RowEdits edits(index);
-    const SamplingParams& params = row.params();
-    if (params.penalises()) {
-        for (const auto& [id, generated] : row.state->counts().entries()) {
-            edits.at(id).penalised = true;
-            edits.at(id).generated = generated;
-        }
-        std::for_each(row.predictions, row.predictions + row.num_predictions, [&](int32_t id) {
-            edits.at(id).penalised = true;
-            ++edits.at(id).generated;
-        });
-    }
-    for (const auto& [id, bias] : params.logit_bias) {
-        edits.at(id).biased = true;
-        edits.at(id).bias = bias;
-    }
-    row.for_each_masked([&](int32_t id) { edits.at(id).masked = true; });
-    return edits.edits();
-}
-
-std::vector<Edit> edits_of(const SamplingRow* rows, int64_t num_rows) {
+std::vector<Edit> all_edits_of(const std::vector<SamplingRow>& rows) {
     std::vector<Edit> all;
-    for (int64_t row = 0; row < num_rows; ++row) {
+    for (size_t row = 0; row < rows.size(); ++row) {
         const std::vector<Edit> edits = edits_of(rows[row], static_cast<int32_t>(row));
         all.insert(all.end(), edits.begin(), edits.end());
     }
     return all;
 }
 
-int64_t power_of_two_from(int64_t size) {
-    int64_t power = 1;
-    while (power < size) {
-        power *= 2;
+void require_own_vocabulary(const SamplingRow& row) {
+    if (row.state->noise_ids() != nullptr) {
+        throw std::invalid_argument("states: noise ids are for CPUs only");
     }
-    return power;
 }
 
 void record_logprobs(const SamplingParams& params, const DrawnRow& drawn, const RankedToken* candidates,
@@ -144,17 +64,16 @@ RowSample sample_of(const SamplingParams& params, const DrawnRow& drawn, const R
 
 /// What some row of a batch asks for, and all go through then.
 struct CudaRowSampler::Needs {
-    explicit Needs(const std::vector<DrawRow>& rows) {
-        for (const DrawRow& row : rows) {
-            truncation = truncation || row.is_truncated();
-            sums = sums || row.logprobs || row.num_candidates > 0;
-            candidates = std::max(candidates, row.num_candidates);
-            ranks = ranks || row.rank;
-            entropies = entropies || row.entropy;
+    explicit Needs(const std::vector<SamplingRow>& rows) {
+        for (const SamplingRow& row : rows) {
+            const SamplingParams& params = row.params();
+            sums = sums || params.logprobs || params.num_candidates > 0;
+            candidates = std::max(candidates, std::min<int64_t>(params.num_candidates, row.vocab_size));
+            ranks = ranks || params.rank;
+            entropies = entropies || params.entropy;
         }
     }
 
-    bool truncation = false;
     bool sums = false;
     int64_t candidates = 0;  // of one row
     bool ranks = false;
@@ -162,64 +81,35 @@ struct CudaRowSampler::Needs {
 };
 
 CudaRowSampler::CudaRowSampler(Stream& stream)
-    : stream_(stream),
-      rows_(stream),
-      edits_(stream),
-      masks_(stream),
-      drawn_(stream),
-      parts_(stream),
-      processed_(stream),
-      distribution_(stream),
-      ranked_(stream),
-      weights_(stream),
-      candidates_(stream) {}
+    : stream_(stream), draws_(stream), run_memory_(stream), candidates_(stream) {}
 
-/// All that kMaxRows rows of any parameters could need.
 void CudaRowSampler::reserve(int64_t vocab_size) {
-    const size_t rows = kMaxRows;
-    const size_t values = rows * vocab_size;
-    const size_t ranked = rows * power_of_two_from(vocab_size);
-    rows_.reserve(rows);
-    drawn_.reserve(rows);
-    parts_.reserve(rows * ((vocab_size + kSumBlock - 1) / kSumBlock));
-    edits_.reserve(values);
-    masks_.reserve(rows * num_mask_words(vocab_size));
-    processed_.reserve(values);
-    distribution_.reserve(values);
-    ranked_.reserve(ranked);
-    weights_.reserve(ranked);
-    candidates_.reserve(values);
+    draws_.reserve(vocab_size);
+    run_memory_.reserve();
+    candidates_.reserve(TokenDraws::kMaxRows * vocab_size);
 }
 
 std::vector<RowSample> CudaRowSampler::sample(const std::vector<SamplingRow>& rows) {
-    if (std::any_of(rows.begin(), rows.end(),
-                    [](const auto& row) { return row.state->noise_ids() != nullptr; })) {
-        throw std::invalid_argument("states: noise ids are for CPUs only");
-    }
-    std::vector<RowSample> samples(rows.size());
-    const auto count = static_cast<int64_t>(rows.size());
-    for (int64_t first = 0; first < count; first += kMaxRows) {
-        sample_some(rows.data() + first, std::min(kMaxRows, count - first), samples.data() + first);
+    std::for_each(rows.begin(), rows.end(), require_own_vocabulary);
+    std::vector<RowSample> samples;
+    for (size_t first = 0; first < rows.size(); first += TokenDraws::kMaxRows) {
+        const size_t end = std::min<size_t>(first + TokenDraws::kMaxRows, rows.size());
+        sample_some({rows.begin() + first, rows.begin() + end}, &samples);
     }
     return samples;
 }
 
-void CudaRowSampler::sample_some(const SamplingRow* rows, int64_t num_rows, RowSample* samples) {
-    std::vector<DrawRow> params;
-    std::transform(rows, rows + num_rows, std::back_inserter(params), draw_row);
-    const Needs needs(params);
-    const std::vector<uint32_t> masks = gather_masks(rows, &params);
-    DrawBatch batch = make_batch(params, rows->vocab_size, needs);
-    batch.masks = masks_.upload(masks);
-    const std::vector<Edit> edits = edits_of(rows, num_rows);
-    process(stream_, batch, edits_.upload(edits), static_cast<int64_t>(edits.size()));
-    find_maxima(stream_, batch, Stage::logits);
-    find_maxima(stream_, batch, Stage::distribution);
-    decide_status(stream_, batch);
-    if (needs.truncation) {
-        truncate(stream_, batch);
-    }
-    draw(stream_, batch);
+std::unique_ptr<RunDraws> CudaRowSampler::begin_run(const std::vector<RunningRow>& rows,
+                                                    const NextRows& next) {
+    std::for_each(rows.begin(), rows.end(), [](const RunningRow& from) { require_own_vocabulary(from.row); });
+    return std::make_unique<CudaRunDraws>(stream_, draws_, run_memory_, rows, next);
+}
+
+void CudaRowSampler::sample_some(const std::vector<SamplingRow>& rows, std::vector<RowSample>* samples) {
+    const Needs needs(rows);
+    const auto num_rows = static_cast<int64_t>(rows.size());
+    const DrawBatch batch = draws_.place(rows, all_edits_of(rows));
+    draws_.draw(batch);
     sum(batch, needs);
     if (needs.ranks) {
         find_ranks(stream_, batch);
@@ -228,11 +118,11 @@ void CudaRowSampler::sample_some(const SamplingRow* rows, int64_t num_rows, RowS
         rank(stream_, batch, Stage::processed);
         list_candidates(stream_, batch, candidates_.reserve(num_rows * needs.candidates), needs.candidates);
     }
-    const std::vector<DrawnRow> drawn = drawn_.download(num_rows);
+    const std::vector<DrawnRow> drawn = draws_.download(num_rows);
     const std::vector<RankedToken> candidates = candidates_.download(num_rows * needs.candidates);
     for (int64_t row = 0; row < num_rows; ++row) {
-        samples[row] = sample_of(rows[row].params(), drawn[row], candidates.data() + row * needs.candidates,
-                                 needs.candidates);
+        samples->push_back(sample_of(rows[row].params(), drawn[row],
+                                     candidates.data() + row * needs.candidates, needs.candidates));
     }
 }
 
@@ -246,26 +136,6 @@ void CudaRowSampler::sum(const DrawBatch& batch, const Needs& needs) {
     if (needs.entropies) {
         sum_weighted_exponentials(stream_, batch);
     }
-}
-
-DrawBatch CudaRowSampler::make_batch(const std::vector<DrawRow>& rows, int64_t vocab_size,
-                                     const Needs& needs) {
-    const auto num_rows = static_cast<int64_t>(rows.size());
-    DrawBatch batch{};
-    batch.num_rows = num_rows;
-    batch.vocab_size = vocab_size;
-    batch.num_blocks = (vocab_size + kSumBlock - 1) / kSumBlock;
-    batch.rows = rows_.upload(rows);
-    batch.drawn = drawn_.reserve(num_rows);
-    batch.parts = parts_.reserve(num_rows * batch.num_blocks);
-    batch.processed = processed_.reserve(num_rows * vocab_size);
-    batch.distribution = distribution_.reserve(num_rows * vocab_size);
-    if (needs.truncation || needs.candidates > 0) {
-        batch.ranked_size = power_of_two_from(vocab_size);
-        batch.ranked = ranked_.reserve(num_rows * batch.ranked_size);
-        batch.weights = weights_.reserve(num_rows * batch.ranked_size);
-    }
-    return batch;
 }
 
 }  // namespace outrider::cuda

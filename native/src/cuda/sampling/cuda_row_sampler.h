@@ -1,11 +1,13 @@
 // CudaRowSampler: draws from rows of logits in a CUDA device's memory.
 #pragma once
 
+#include <memory>
 #include <vector>
 
 #include "cuda/memory.h"
+#include "cuda/sampling/cuda_run_draws.h"
 #include "cuda/sampling/draw_batch.h"
-#include "cuda/sampling/processing.h"
+#include "cuda/sampling/token_draws.h"
 #include "cuda/stream.h"
 #include "sampling/row_sampler.h"
 
@@ -17,24 +19,17 @@ class CudaRowSampler final : public RowSampler {
 
     void reserve(int64_t vocab_size) override;
     std::vector<RowSample> sample(const std::vector<SamplingRow>& rows) override;
+    std::unique_ptr<RunDraws> begin_run(const std::vector<RunningRow>& rows, const NextRows& next) override;
 
   private:
     struct Needs;
 
-    void sample_some(const SamplingRow* rows, int64_t num_rows, RowSample* samples);
+    void sample_some(const std::vector<SamplingRow>& rows, std::vector<RowSample>* samples);
     void sum(const DrawBatch& batch, const Needs& needs);
-    DrawBatch make_batch(const std::vector<DrawRow>& rows, int64_t vocab_size, const Needs& needs);
 
     Stream& stream_;
-    Memory<DrawRow> rows_;
-    Memory<Edit> edits_;
-    Memory<uint32_t> masks_;
-    Memory<DrawnRow> drawn_;
-    Memory<BlockPart> parts_;
-    Memory<float> processed_;
-    Memory<float> distribution_;
-    Memory<Scored> ranked_;
-    Memory<double> weights_;
+    TokenDraws draws_;
+    RunMemory run_memory_;
     Memory<RankedToken> candidates_;
 };
 

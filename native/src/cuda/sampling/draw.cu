@@ -63,10 +63,6 @@ __device__ inline int64_t rank_of(const Scored& token) {
            (kLargestId - token.token_id);
 }
 
-struct Greater {
-    __device__ int64_t operator()(int64_t left, int64_t right) const { return left > right ? left : right; }
-};
-
 /// A block has one row.
 struct DrawToken {
     static constexpr int kThreads = 256;

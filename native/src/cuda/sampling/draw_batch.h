@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <limits>
+#include <tuple>
 
+#include "cuda/sampling/edit.h"
 #include "outrider/host_device.h"
 #include "sampling/penalty.h"
 #include "sampling/portable_math.h"
@@ -80,8 +82,9 @@ struct BlockPart {
 
 /// Memory of the device.
 struct DrawBatch {
-    const DrawRow* rows;    // [num_rows]
+    DrawRow* rows;          // [num_rows]
     DrawnRow* drawn;        // [num_rows]
+    Edit* edits;            // [num_edits], those of one row behind one another
     BlockPart* parts;       // [num_rows, num_blocks]
     float* processed;       // [num_rows, vocab_size]
     float* distribution;    // [num_rows, vocab_size]
@@ -89,9 +92,22 @@ struct DrawBatch {
     double* weights;        // [num_rows, ranked_size], of the ranked
     const uint32_t* masks;  // of the rows that have one, each of num_mask_words(vocab_size)
     int64_t num_rows;
+    int64_t first_row;  // the edits' index of the first row
+    int64_t num_edits;  // a power of two, or none, so that few numbers occur
     int64_t vocab_size;
     int64_t ranked_size;  // a power of two
     int64_t num_blocks;
+    bool truncates;
+
+    /// Some of its rows, with its edits and its scratch.
+    DrawBatch part(int64_t first, int64_t count) const {
+        DrawBatch some = *this;
+        some.rows += first;
+        some.drawn += first;
+        some.first_row += first;
+        some.num_rows = count;
+        return some;
+    }
 
     OUTRIDER_HOST_DEVICE const float* values(Stage stage, int64_t row) const {
         if (stage == Stage::logits) {
@@ -107,6 +123,12 @@ struct DrawBatch {
         return end < vocab_size ? end : vocab_size;
     }
     OUTRIDER_HOST_DEVICE bool is_drawn(int64_t row) const { return drawn[row].status == SampleStatus::drawn; }
+
+    auto fields() const {
+        return std::tie(rows, drawn, edits, parts, processed, distribution, ranked, weights, masks, num_rows,
+                        first_row, num_edits, vocab_size, ranked_size, num_blocks, truncates);
+    }
+    bool operator<(const DrawBatch& other) const { return fields() < other.fields(); }
 };
 
 }  // namespace outrider::cuda

@@ -17,18 +17,21 @@ struct CopyLogit {
 
 struct EditLogit {
     DrawBatch batch;
-    const Edit* edits;
 
     __device__ void operator()(int64_t index) const {
-        const Edit& edit = edits[index];
-        float& logit = batch.processed[edit.row * batch.vocab_size + edit.token_id];
+        const Edit& edit = batch.edits[index];
+        const int64_t row = edit.row - batch.first_row;
+        if (row < 0 || row >= batch.num_rows || edit.token_id == kNoToken) {
+            return;
+        }
+        float& logit = batch.processed[row * batch.vocab_size + edit.token_id];
         if (edit.penalised) {
-            logit = penalised(logit, edit.generated, batch.rows[edit.row].penalties);
+            logit = penalised(logit, edit.generated, batch.rows[row].penalties);
         }
         if (edit.biased) {
             logit += edit.bias;
         }
-        if (edit.masked) {
+        if (edit.masked > 0) {
             logit = -kInfinity;
         }
     }
@@ -46,9 +49,9 @@ struct ScaleLogit {
 
 }  // namespace
 
-void process(const Stream& stream, const DrawBatch& batch, const Edit* edits, int64_t num_edits) {
+void process(const Stream& stream, const DrawBatch& batch) {
     for_each(stream, batch.num_rows * batch.vocab_size, CopyLogit{batch});
-    for_each(stream, num_edits, EditLogit{batch, edits});
+    for_each(stream, batch.num_edits, EditLogit{batch});
     for_each(stream, batch.num_rows * batch.vocab_size, ScaleLogit{batch});
 }
 

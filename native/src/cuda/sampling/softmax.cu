@@ -28,10 +28,6 @@ struct FindBlockMaximum {
     }
 };
 
-struct Greater {
-    __device__ int32_t operator()(int32_t left, int32_t right) const { return left > right ? left : right; }
-};
-
 struct Less {
     __device__ int32_t operator()(int32_t left, int32_t right) const { return left < right ? left : right; }
 };

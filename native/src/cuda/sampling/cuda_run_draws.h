@@ -1,0 +1,42 @@
+// CudaRunDraws: a run's draws that never leave the device.
+#pragma once
+
+#include <vector>
+
+#include "cuda/memory.h"
+#include "cuda/sampling/advance.h"
+#include "cuda/sampling/token_draws.h"
+#include "sampling/run_draws.h"
+
+namespace outrider::cuda {
+
+/// What runs have in turn.
+struct RunMemory {
+    explicit RunMemory(Stream& stream) : rows(stream), tokens(stream) {}
+
+    /// Makes room for runs of any usual size.
+    void reserve();
+
+    Memory<RunRow> rows;
+    Memory<int32_t> tokens;
+};
+
+class CudaRunDraws final : public RunDraws {
+  public:
+    CudaRunDraws(Stream& stream, TokenDraws& draws, RunMemory& memory, const std::vector<RunningRow>& rows,
+                 const NextRows& next);
+
+    bool draw(int num_rows) override;
+    std::vector<std::vector<int32_t>> tokens() override;
+
+  private:
+    Stream& stream_;
+    TokenDraws& draws_;
+    RunMemory& memory_;
+    DrawBatch batch_{};
+    Run run_{};
+    std::vector<int> counts_;
+    int num_draws_ = 0;  // so far
+};
+
+}  // namespace outrider::cuda

@@ -1,0 +1,27 @@
+// Edit: what is done to one logit of a row.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "sampling/sampling_row.h"
+
+namespace outrider::cuda {
+
+constexpr int32_t kNoToken = -1;
+
+/// In the order of the fields. No two of a row are of the same logit.
+struct Edit {
+    int32_t row;
+    int32_t token_id;       // kNoToken: nothing is done, as the token is not known yet
+    int32_t generated = 0;  // times, for the penalties
+    bool penalised = false;
+    bool biased = false;
+    float bias = 0.0f;
+    int64_t masked = 0;  // draws, with this one, in which it is masked
+};
+
+/// Those of a row with this index.
+std::vector<Edit> edits_of(const SamplingRow& row, int32_t index);
+
+}  // namespace outrider::cuda

@@ -1,0 +1,137 @@
+#include "cuda/sampling/token_draws.h"
+
+#include <algorithm>
+#include <iterator>
+
+#include "cuda/sampling/draw.h"
+#include "cuda/sampling/processing.h"
+#include "cuda/sampling/softmax.h"
+#include "cuda/sampling/truncation.h"
+#include "sampling/token_mask.h"
+
+namespace outrider::cuda {
+namespace {
+
+DrawRow draw_row(const SamplingRow& row) {
+    const SamplingParams& params = row.params();
+    return {row.logits,
+            params.seed,
+            row.position(),
+            params.top_k < row.vocab_size ? params.top_k : 0,
+            params.top_p,
+            params.min_p,
+            row.penalties(),
+            params.temperature,
+            params.greedy(),
+            params.logprobs,
+            std::min<int64_t>(params.num_candidates, row.vocab_size),
+            params.rank,
+            params.entropy,
+            row.forced_id(),
+            -1};
+}
+
+/// The masks of the rows that have one, behind one another; tells each row where its own begins.
+std::vector<uint32_t> gather_masks(const std::vector<SamplingRow>& rows, std::vector<DrawRow>* draws) {
+    std::vector<uint32_t> masks;
+    for (size_t i = 0; i < rows.size(); ++i) {
+        if (rows[i].mask != nullptr) {
+            (*draws)[i].mask = static_cast<int64_t>(masks.size());
+            masks.insert(masks.end(), rows[i].mask, rows[i].mask + num_mask_words(rows[i].vocab_size));
+        }
+    }
+    return masks;
+}
+
+int64_t power_of_two_from(int64_t size) {
+    int64_t power = 1;
+    while (power < size) {
+        power *= 2;
+    }
+    return power;
+}
+
+int64_t num_blocks_of(int64_t vocab_size) {
+    return (vocab_size + kSumBlock - 1) / kSumBlock;
+}
+
+bool is_truncated(const DrawRow& row) {
+    return row.is_truncated();
+}
+
+bool asks_candidates(const DrawRow& row) {
+    return row.num_candidates > 0;
+}
+
+}  // namespace
+
+TokenDraws::TokenDraws(Stream& stream)
+    : stream_(stream),
+      recordings_(stream),
+      rows_(stream),
+      edits_(stream),
+      masks_(stream),
+      drawn_(stream),
+      parts_(stream),
+      processed_(stream),
+      distribution_(stream),
+      ranked_(stream),
+      weights_(stream) {}
+
+void TokenDraws::reserve(int64_t vocab_size) {
+    const size_t values = kMaxRows * vocab_size;
+    const size_t ranked = kMaxRows * power_of_two_from(vocab_size);
+    rows_.reserve(kReservedRows);
+    drawn_.reserve(kReservedRows);
+    parts_.reserve(kMaxRows * num_blocks_of(vocab_size));
+    edits_.reserve(power_of_two_from(values));
+    masks_.reserve(kMaxRows * num_mask_words(vocab_size));
+    processed_.reserve(values);
+    distribution_.reserve(values);
+    ranked_.reserve(ranked);
+    weights_.reserve(ranked);
+}
+
+DrawBatch TokenDraws::place(const std::vector<SamplingRow>& rows, std::vector<Edit> edits) {
+    edits.resize(edits.empty() ? 0 : power_of_two_from(static_cast<int64_t>(edits.size())), {0, kNoToken});
+    std::vector<DrawRow> draws;
+    std::transform(rows.begin(), rows.end(), std::back_inserter(draws), draw_row);
+    const std::vector<uint32_t> masks = gather_masks(rows, &draws);
+    DrawBatch batch{};
+    batch.num_rows = static_cast<int64_t>(rows.size());
+    batch.vocab_size = rows.front().vocab_size;
+    batch.num_blocks = num_blocks_of(batch.vocab_size);
+    batch.num_edits = static_cast<int64_t>(edits.size());
+    batch.truncates = std::any_of(draws.begin(), draws.end(), is_truncated);
+    const int64_t num_at_once = std::min(batch.num_rows, kMaxRows);
+    batch.rows = rows_.upload(draws);
+    batch.edits = edits_.upload(edits);
+    batch.masks = masks_.upload(masks);
+    batch.drawn = drawn_.reserve(batch.num_rows);
+    batch.parts = parts_.reserve(num_at_once * batch.num_blocks);
+    batch.processed = processed_.reserve(num_at_once * batch.vocab_size);
+    batch.distribution = distribution_.reserve(num_at_once * batch.vocab_size);
+    if (batch.truncates || std::any_of(draws.begin(), draws.end(), asks_candidates)) {
+        batch.ranked_size = power_of_two_from(batch.vocab_size);
+        batch.ranked = ranked_.reserve(num_at_once * batch.ranked_size);
+        batch.weights = weights_.reserve(num_at_once * batch.ranked_size);
+    }
+    return batch;
+}
+
+void TokenDraws::draw(const DrawBatch& batch) {
+    recordings_.run(batch, [&] { enqueue(batch); });
+}
+
+void TokenDraws::enqueue(const DrawBatch& batch) const {
+    process(stream_, batch);
+    find_maxima(stream_, batch, Stage::logits);
+    find_maxima(stream_, batch, Stage::distribution);
+    decide_status(stream_, batch);
+    if (batch.truncates) {
+        truncate(stream_, batch);
+    }
+    cuda::draw(stream_, batch);
+}
+
+}  // namespace outrider::cuda

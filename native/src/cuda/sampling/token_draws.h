@@ -1,0 +1,51 @@
+// TokenDraws: rows of logits in a CUDA device's memory, what they are drawn by, and the kernels that draw.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cuda/memory.h"
+#include "cuda/recordings.h"
+#include "cuda/sampling/draw_batch.h"
+#include "cuda/stream.h"
+
+namespace outrider::cuda {
+
+/// The scratch is for a few rows at once: a row of 150000 tokens takes 6 MB beside its logits.
+class TokenDraws {
+  public:
+    static constexpr int64_t kMaxRows = 16;
+    static constexpr int64_t kReservedRows = 256;  // of what is small
+
+    explicit TokenDraws(Stream& stream);
+
+    /// Makes room for any draw from kMaxRows rows of so many logits.
+    void reserve(int64_t vocab_size);
+
+    /// Puts rows in place, all there are; the batch holds until the next are.
+    DrawBatch place(const std::vector<SamplingRow>& rows, std::vector<Edit> edits);
+
+    /// Enqueues the draw of a token from each row of the batch, kMaxRows of them or fewer; a batch that has
+    /// come before, whatever its memory holds, is one launch.
+    void draw(const DrawBatch& batch);
+
+    /// Waits for what has become of the first so many rows in place.
+    std::vector<DrawnRow> download(int64_t num_rows) const { return drawn_.download(num_rows); }
+
+  private:
+    void enqueue(const DrawBatch& batch) const;
+
+    const Stream& stream_;
+    Recordings<DrawBatch> recordings_;
+    Memory<DrawRow> rows_;
+    Memory<Edit> edits_;
+    Memory<uint32_t> masks_;
+    Memory<DrawnRow> drawn_;
+    Memory<BlockPart> parts_;
+    Memory<float> processed_;
+    Memory<float> distribution_;
+    Memory<Scored> ranked_;
+    Memory<double> weights_;
+};
+
+}  // namespace outrider::cuda
