@@ -56,7 +56,7 @@ class RunningDraft:
         loop.post(lambda: (is_held.set(), may_go_on.wait()))
         is_held.wait()
         try:
-            yield lambda: loop._commands.qsize()
+            yield loop._commands.qsize
         finally:
             may_go_on.set()
 
