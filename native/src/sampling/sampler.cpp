@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "mass.h"
 #include "require_range.h"
 #include "row_sampler.h"
 
@@ -85,6 +86,7 @@ Samples Sampler::sample(const Logits& logits, const std::vector<SequenceRows>& s
     if (logits.device() != device_) {
         throw std::invalid_argument("logits: are on another device than the sampler");
     }
+    require_range("vocab_size", logits.vocab_size(), 0, kMostTokens);
     const std::lock_guard<std::mutex> guard(callers_);
     const std::vector<SamplingRow> rows = make_rows(logits, sequences);
     return gather(row_sampler_->sample(rows));

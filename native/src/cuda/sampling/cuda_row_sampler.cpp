@@ -170,15 +170,14 @@ CudaRowSampler::CudaRowSampler(Stream& stream)
       parts_(stream),
       processed_(stream),
       distribution_(stream),
+      masses_(stream),
       ranked_(stream),
-      weights_(stream),
       candidates_(stream) {}
 
 /// All that kMaxRows rows of any parameters could need.
 void CudaRowSampler::reserve(int64_t vocab_size) {
     const size_t rows = kMaxRows;
     const size_t values = rows * vocab_size;
-    const size_t ranked = rows * power_of_two_from(vocab_size);
     rows_.reserve(rows);
     drawn_.reserve(rows);
     parts_.reserve(rows * ((vocab_size + kSumBlock - 1) / kSumBlock));
@@ -186,8 +185,8 @@ void CudaRowSampler::reserve(int64_t vocab_size) {
     masks_.reserve(rows * num_mask_words(vocab_size));
     processed_.reserve(values);
     distribution_.reserve(values);
-    ranked_.reserve(ranked);
-    weights_.reserve(ranked);
+    masses_.reserve(values);
+    ranked_.reserve(rows * power_of_two_from(vocab_size));
     candidates_.reserve(values);
 }
 
@@ -225,7 +224,7 @@ void CudaRowSampler::sample_some(const SamplingRow* rows, int64_t num_rows, RowS
         find_ranks(stream_, batch);
     }
     if (needs.candidates > 0) {
-        rank(stream_, batch, Stage::processed);
+        rank(stream_, batch);
         list_candidates(stream_, batch, candidates_.reserve(num_rows * needs.candidates), needs.candidates);
     }
     const std::vector<DrawnRow> drawn = drawn_.download(num_rows);
@@ -260,10 +259,12 @@ DrawBatch CudaRowSampler::make_batch(const std::vector<DrawRow>& rows, int64_t v
     batch.parts = parts_.reserve(num_rows * batch.num_blocks);
     batch.processed = processed_.reserve(num_rows * vocab_size);
     batch.distribution = distribution_.reserve(num_rows * vocab_size);
-    if (needs.truncation || needs.candidates > 0) {
-        batch.ranked_size = power_of_two_from(vocab_size);
+    if (needs.truncation) {
+        batch.masses = masses_.reserve(num_rows * vocab_size);
+    }
+    if (needs.candidates > 0) {
+        batch.ranked_size = power_of_two_from(needs.candidates);
         batch.ranked = ranked_.reserve(num_rows * batch.ranked_size);
-        batch.weights = weights_.reserve(num_rows * batch.ranked_size);
     }
     return batch;
 }

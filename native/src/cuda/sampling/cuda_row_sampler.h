@@ -33,8 +33,8 @@ class CudaRowSampler final : public RowSampler {
     Memory<BlockPart> parts_;
     Memory<float> processed_;
     Memory<float> distribution_;
+    Memory<uint64_t> masses_;
     Memory<Scored> ranked_;
-    Memory<double> weights_;
     Memory<RankedToken> candidates_;
 };
 
