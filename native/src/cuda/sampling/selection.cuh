@@ -112,9 +112,10 @@ struct Selection {
         for (int64_t id = ids.begin; id < ids.end; id += kThreads) {
             const uint64_t place = candidates.place(id);
             const bool begins = bits == 64 || place >> bits == prefix;
-            if (begins && candidates.exists(id, place)) {
+            const uint64_t weight = begins && candidates.exists(id, place) ? candidates.weight(id) : 0;
+            if (weight > 0) {
                 const uint64_t digit = place >> (bits - width) & ((uint64_t{1} << width) - 1);
-                atomic_add(&weights[digit], candidates.weight(id));
+                atomic_add(&weights[digit], weight);
                 added = {Less()(added.begin, id), id + 1};
             }
         }
