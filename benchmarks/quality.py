@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from services.engine.config import CPU_WEIGHT_FORMATS, KV_FORMATS, EngineConfig, resolve_isa, resolve_threads
+from services.engine.config import CPU_KV_FORMATS, CPU_WEIGHT_FORMATS, EngineConfig, resolve_isa, resolve_threads
 from services.engine.loaded_model import LoadedModel
 from services.engine.native import Batch
 
@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--windows", type=int, default=40, metavar="N", help="of 512 tokens each (%(default)s)")
     arguments = parser.parse_args()
     base = Formats("bf16", "bf16")
-    formats = [base, *(Formats(w, kv) for w in CPU_WEIGHT_FORMATS for kv in KV_FORMATS if Formats(w, kv) != base)]
+    formats = [base, *(Formats(w, kv) for w in CPU_WEIGHT_FORMATS for kv in CPU_KV_FORMATS if Formats(w, kv) != base)]
     models = {each: _load(arguments.model, each) for each in formats}
     losses: dict[Formats, list[float]] = {each: [] for each in formats}
     divergences: dict[Formats, list[float]] = {each: [] for each in formats}

@@ -66,7 +66,7 @@ inline const Names<WeightFormat> kWeightFormats{{"bf16", WeightFormat::bf16},
                                                 {"int4", WeightFormat::int4},
                                                 {"fp8", WeightFormat::fp8}};
 inline const Names<KvFormat> kKvFormats{
-    {"bf16", KvFormat::bf16}, {"f32", KvFormat::f32}, {"int8", KvFormat::int8}};
+    {"bf16", KvFormat::bf16}, {"f32", KvFormat::f32}, {"int8", KvFormat::int8}, {"fp8", KvFormat::fp8}};
 
 /// Throws std::invalid_argument, naming the field and the names, for a text that is none of them.
 template <typename T>

@@ -15,7 +15,8 @@ logger = logging.getLogger(__name__)
 CPU_WEIGHT_FORMATS = ("bf16", "f32", "int8", "int4")
 WEIGHT_FORMATS = (*CPU_WEIGHT_FORMATS, "fp8")
 AUTO = "auto"
-KV_FORMATS = ("bf16", "f32", "int8")
+CPU_KV_FORMATS = ("bf16", "f32", "int8")
+KV_FORMATS = (*CPU_KV_FORMATS, "fp8")
 ISA_VARIABLE = "OUTRIDER_ISA"
 WEIGHTS_CACHE_VARIABLE = "OUTRIDER_WEIGHTS_CACHE"
 CPU = "cpu"
@@ -53,7 +54,7 @@ class EngineConfig:
         _check_device(self.device)
         on_cpu = self.device == CPU
         _check_choice("weights", self.weights, (*(CPU_WEIGHT_FORMATS if on_cpu else WEIGHT_FORMATS), AUTO))
-        _check_choice("kv", self.kv, KV_FORMATS)
+        _check_choice("kv", self.kv, CPU_KV_FORMATS if on_cpu else KV_FORMATS)
         if self.weights_cache is not None and not on_cpu:
             raise ConfigError(f"weights_cache is {self.weights_cache}; it must not be set with device {self.device}")
         for name in _COUNTS:

@@ -3,7 +3,7 @@
 import pytest
 
 from services.engine.config import KV_FORMATS, WEIGHT_FORMATS
-from tests.native.devices import DEVICES, EMULATION, skip_unless_weights_are_held
+from tests.native.devices import DEVICES, EMULATION, skip_unless_kv_is_held, skip_unless_weights_are_held
 
 
 @pytest.fixture(params=DEVICES)
@@ -24,15 +24,26 @@ def weight_format(request: pytest.FixtureRequest, device_name: str) -> str:
 
 
 @pytest.fixture(params=KV_FORMATS)
-def kv_format(request: pytest.FixtureRequest) -> str:
+def kv_format(request: pytest.FixtureRequest, device_name: str) -> str:
+    skip_unless_kv_is_held(device_name, request.param)
     return str(request.param)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The emulation is slow: there whole models are held in bf16 and int4, and in other formats by `make matrix`."""
+    """The emulation is slow: what differs from another format in a conversion only is left to `make matrix`.
+
+    Whole models are held in bf16 and int4; fp8 keys and values are attended as int8 ones are.
+    """
     for item in items:
         params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-        is_other = params.get("device_name") == EMULATION and params.get("weight_format") in {"f32", "int8", "fp8"}
-        if is_other and not item.name.startswith(("test_product", "test_embedding")):
+        if params.get("device_name") != EMULATION:
+            continue
+        is_other_model = params.get("weight_format") in {"f32", "int8", "fp8"} and not item.name.startswith(
+            ("test_product", "test_embedding")
+        )
+        is_other_cache = params.get("kv_format") == "fp8" and item.name.startswith(
+            ("test_attention[", "test_rotary_and_attention")
+        )
+        if is_other_model or is_other_cache:
             item.add_marker(pytest.mark.exhaustive)

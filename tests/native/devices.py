@@ -4,7 +4,7 @@ import importlib.util
 
 import pytest
 
-from services.engine.config import CPU_WEIGHT_FORMATS, WEIGHT_FORMATS
+from services.engine.config import CPU_KV_FORMATS, CPU_WEIGHT_FORMATS, KV_FORMATS, WEIGHT_FORMATS
 from services.engine.native import Device, cuda_devices, isas
 
 EMULATION, GPU = "cuda-emulated", "cuda"
@@ -61,3 +61,9 @@ def skip_unless_weights_are_held(name: str, weight_format: str) -> None:
     """Skip the test where a device has no such format of weights."""
     if weight_format not in (WEIGHT_FORMATS if is_cuda(name) else CPU_WEIGHT_FORMATS):
         pytest.skip(f"{name} holds no weights in {weight_format}")
+
+
+def skip_unless_kv_is_held(name: str, kv_format: str) -> None:
+    """Skip the test where a device has no such format of keys and values."""
+    if kv_format not in (KV_FORMATS if is_cuda(name) else CPU_KV_FORMATS):
+        pytest.skip(f"{name} holds no keys and values in {kv_format}")

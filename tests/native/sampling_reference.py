@@ -135,14 +135,21 @@ def entropy_of(logits: Floats) -> float:
     return float(-(np.exp(logprobs[kept]) * logprobs[kept]).sum())
 
 
+def masses_of(values: Floats) -> NDArray[np.int64]:
+    """Probabilities as integers in units of 2**-42 of the greatest.  # [vocab]"""
+    weights = np.exp(values.astype(np.float64) - np.float64(values.max()))
+    return np.rint(weights * 2.0**42).astype(np.int64)
+
+
 def truncate(values: Floats, settings: Settings) -> Floats:
     """What top-k, top-p and min-p leave of the values, the rest at minus infinity.  # [vocab]"""
     order = np.lexsort((np.arange(len(values)), -values.astype(np.float64)))
     order = order[np.isfinite(values[order])]
     if settings.top_k:
         order = order[: settings.top_k]
-    mass = np.cumsum(np.exp(log_softmax(values[order])))
-    order = order[: np.searchsorted(mass, settings.top_p * mass[-1]) + 1]
+    if settings.top_p < 1:
+        masses = np.cumsum(masses_of(values[order]))
+        order = order[: np.searchsorted(masses, np.ceil(settings.top_p * float(masses[-1]))) + 1]
     ratio = np.exp(values[order].astype(np.float64) - np.float64(values[order[0]]))
     order = order[ratio >= settings.min_p]
     result = np.full_like(values, -np.inf)

@@ -23,6 +23,8 @@ SETTINGS = {
     "top-k of one": Settings(top_k=1),
     "top-p": Settings(top_p=0.9, logprobs=True, num_candidates=20),
     "top-p of nearly all": Settings(temperature=3.0, top_p=0.9999, logprobs=True),
+    "top-p of one": Settings(top_p=1e-300, logprobs=True),
+    "top-p of all": Settings(temperature=0.3, top_p=1 - 2.0**-53, logprobs=True),
     "top-k and top-p": Settings(top_k=40, top_p=0.8, logprobs=True, num_candidates=60),
     "min-p": Settings(temperature=2.0, min_p=0.05, logprobs=True, num_candidates=5),
     "candidates": Settings(temperature=0.0, num_candidates=1 << 40),
@@ -112,6 +114,15 @@ def test_few_tokens_above_minus_infinity(device):
     for name in ("top-k", "top-p", "top-k and top-p", "min-p", "everything"):
         states = [replace(SETTINGS[name], seed=row).state() for row in range(20)]
         assert_same_samples(device, logits, states, [[]] * 20)
+
+
+def test_equal_tokens_are_cut_by_their_ids(device):
+    """Whatever share is kept: the sums of a nucleus have no order that could differ."""
+    settings = [Settings(top_p=share / 17, num_candidates=600, seed=share) for share in range(1, 18)]
+    settings += [Settings(top_k=share * 35, num_candidates=600, seed=share) for share in range(1, 18)]
+    logits = np.zeros((len(settings), 600), np.float32)
+    logits[:, ::7] = -0.0
+    assert_same_samples(device, logits, [each.state() for each in settings], [[]] * len(settings))
 
 
 def test_the_least_vocabulary(device):

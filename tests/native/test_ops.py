@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from services.engine.native import BLOCK_SIZE, Device, KvLayer, Operations, PackedWeight
-from tests.native.devices import make_device
+from tests.native.devices import DEVICES, is_cuda, make_device
 from tests.native.rounding import bits, rounded
 
 RNG = np.random.default_rng(11)
@@ -199,6 +199,38 @@ def test_rotary_and_attention(device, kv_format, head_dim, group, window, softca
 def test_norms_of_heads_and_partial_rotation(device, qk_norm, rotary_dim):
     case = AttentionCase(head_dim=48, group=2, window=0, softcap=0.0, rotary_dim=rotary_dim, qk_norm=qk_norm)
     np.testing.assert_allclose(case.native(device, "f32")[0], case.rotated(), rtol=0, atol=2e-5)
+
+
+def test_a_lone_position_gets_its_value_as_it_is_stored(device, kv_format):
+    """Of a head of zeros too; and what is not finite stays visible."""
+    values = normal(40, 32) * np.float32(10.0) ** RNG.integers(-6, 6, (40, 1)).astype(np.float32)
+    values[:20] *= np.ldexp(np.float32(1), -RNG.integers(0, 18, (20, 32)))  # subnormal in e4m3, some of them
+    values[30], values[31], values[32, 7] = 0.0, 1e-35, np.inf
+    rows = (np.zeros(40, np.int32), np.arange(40, dtype=np.int32), RNG.permutation(40).reshape(40, 1).astype(np.int32))
+    cache = KvLayer(device, kv_format, num_blocks=40, num_kv_heads=1, head_dim=32)
+    stored = cache.rotate_and_store(
+        np.concatenate([normal(40, 64), values], axis=1),
+        *rows,
+        angles=np.zeros((40, 2, 0), np.float32),
+        qk_norm="none",
+        q_norm=None,
+        k_norm=None,
+        eps=0.0,
+        query_scale=1.0,
+    )
+    result = cache.attention(stored, *rows, window=0, softcap=0.0, format="f32")
+    finite = np.isin(np.arange(40), [30, 31, 32], invert=True)
+    expected = rounded(values[finite], kv_format, is_fused=device.name != "cpu-portable")
+    assert np.array_equal(result[finite], expected)
+    has_scales = kv_format in {"int8", "fp8"}
+    assert np.array_equal(result[30:32], np.zeros((2, 32)) if has_scales else rounded(values[30:32], kv_format))
+    assert not np.isfinite(result[32, 7])
+
+
+@pytest.mark.parametrize("device_name", [name for name in DEVICES if not is_cuda(name)])
+def test_a_cpu_keeps_nothing_in_fp8(device_name):
+    with pytest.raises(ValueError, match='kv: a CPU holds keys and values as "bf16", "f32" or "int8" only'):
+        KvLayer(make_device(device_name, threads=1), "fp8", num_blocks=1, num_kv_heads=1, head_dim=16)
 
 
 def test_stored_positions_are_all_that_attention_reads(device, kv_format):

@@ -11,6 +11,7 @@ from tests.native.sampling_reference import (
     draw_one,
     log_probabilities,
     log_softmax,
+    masses_of,
     processed_logits,
     random_logits,
     reported_logprobs,
@@ -110,6 +111,15 @@ def test_ties_are_truncated_by_lowest_id():
     ]:
         samples = draw_one(logits, replace(settings, num_candidates=6))
         assert np.flatnonzero(np.isfinite(reported_logprobs(samples, 0, 6))).tolist() == kept
+
+
+def test_a_nucleus_is_as_large_as_the_sum_of_masses_says():
+    """Any number of tokens too light for a mass is nothing; the least lack of a mass takes another token."""
+    logits = np.array([0.0, -1.0, *[-30.0] * 10_000], np.float32)
+    heavy = float(masses_of(logits[:1])[0] / masses_of(logits).sum())
+    for top_p, kept in [(heavy, 1), (heavy + 2.0**-45, 2), (1 - 2.0**-53, 2)]:
+        samples = draw_one(logits, Settings(top_p=top_p, num_candidates=4))
+        assert np.isfinite(reported_logprobs(samples, 0, len(logits))).sum() == kept
 
 
 def test_greedy_reports_the_processed_logits_at_temperature_1_whole():

@@ -6,7 +6,7 @@ import torch
 
 from services.engine.native import Device, PackedWeight
 from tests.native.devices import DEVICES, is_cuda, make_device, skip_unless_weights_are_held
-from tests.native.rounding import bits, rounded
+from tests.native.rounding import bits, e4m3, rounded
 
 
 @pytest.fixture
@@ -107,10 +107,6 @@ def test_a_product_too_long_for_integers_is_refused(device, weight_format):
     skip_on_cuda(device, "sums up in floating point")
     with pytest.raises(ValueError, match="65537 inputs is too long"):
         PackedWeight(device, weight_format, 1, (1 << 16) + 1)
-
-
-def e4m3(values: np.ndarray) -> np.ndarray:
-    return torch.from_numpy(values).to(torch.float8_e4m3fn).float().numpy()
 
 
 def test_fp8_weights_are_the_nearest(rng, device):

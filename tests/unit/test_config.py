@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from services.engine.config import (
+    KV_FORMATS,
     WEIGHT_FORMATS,
     ConfigError,
     EngineConfig,
@@ -76,8 +77,12 @@ def test_a_device_holds_formats_of_its_own(monkeypatch):
     monkeypatch.setattr("services.engine.config.cuda_devices", lambda: ["cuda-sm_80", "cuda-sm_90"])
     for weights in WEIGHT_FORMATS:
         assert make_config(device="cuda:1", weights=weights, kv="int8").weights == weights
+    for kv in KV_FORMATS:
+        assert make_config(device="cuda:1", kv=kv).kv == kv
     with pytest.raises(ConfigError, match=r"^weights is 'fp8'; it must be one of bf16, f32, int8, int4, auto$"):
         make_config(weights="fp8")
+    with pytest.raises(ConfigError, match=r"^kv is 'fp8'; it must be one of bf16, f32, int8$"):
+        make_config(kv="fp8")
 
 
 def test_a_pass_must_hold_a_row_of_every_sequence():

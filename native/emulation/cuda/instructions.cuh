@@ -31,4 +31,11 @@ inline uint32_t multiply_add_pair(uint32_t a, uint32_t b, uint32_t c) {
     return result;
 }
 
+/// Of a block's threads only one runs at a time, and of the blocks too.
+inline uint64_t atomic_add(uint64_t* to, uint64_t value) {
+    const uint64_t before = *to;
+    *to = before + value;
+    return before;
+}
+
 }  // namespace outrider::cuda

@@ -14,8 +14,12 @@ enum class Format { f32, bf16 };
 /// each such group, and no other.
 enum class WeightFormat { f32, bf16, int8, int4, fp8 };
 
-/// int8 has a float32 scale for each token and head.
-enum class KvFormat { f32, bf16, int8 };
+/// int8 and fp8 (e4m3) have a float32 scale for each token and head.
+enum class KvFormat { f32, bf16, int8, fp8 };
+
+constexpr bool has_scales(KvFormat format) {
+    return format == KvFormat::int8 || format == KvFormat::fp8;
+}
 
 /// What a weight's values look like before they are packed.
 enum class SourceType { f32, f16, bf16 };
@@ -47,7 +51,7 @@ constexpr int64_t weight_bytes(WeightFormat format, int64_t out_features, int64_
 
 /// Bytes of one head's key or value.
 constexpr int64_t kv_bytes(KvFormat format, int64_t head_dim) {
-    return format == KvFormat::int8 ? head_dim + 4 : head_dim * (format == KvFormat::f32 ? 4 : 2);
+    return has_scales(format) ? head_dim + 4 : head_dim * (format == KvFormat::f32 ? 4 : 2);
 }
 
 }  // namespace outrider

@@ -120,7 +120,7 @@ class Sampler {
                                                    const std::function<void(int)>& pass);
 
   private:
-    void require_same_device(const Logits& logits) const;
+    void require_usable(const Logits& logits) const;
 
     std::shared_ptr<Device> device_;
     std::mutex callers_;  // one call at a time: the row sampler's scratch is shared

@@ -191,9 +191,8 @@ class QueryBlock {
             case KvFormat::bf16:
                 attend_all<BFloat16>(queries_, count_, op_, table, kv_head_);
                 break;
-            case KvFormat::int8:
+            default:
                 attend_all<int8_t>(queries_, count_, op_, table, kv_head_);
-                break;
         }
         for (int query = 0; query < count_; ++query) {
             if (op_.out.format == Format::bf16) {

@@ -76,6 +76,10 @@ class CpuDevice final : public Device {
     }
 
     size_t kv_block_bytes(KvFormat format, int num_kv_heads, int head_dim) const override {
+        if (format == KvFormat::fp8) {
+            throw std::invalid_argument(
+                "kv: a CPU holds keys and values as \"bf16\", \"f32\" or \"int8\" only");
+        }
         return kernels_.kv_block_bytes(format, num_kv_heads, head_dim);
     }
 

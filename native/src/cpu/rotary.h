@@ -112,9 +112,8 @@ inline void rotate_and_store(const RotateAndStore& op, int64_t row) {
         case KvFormat::bf16:
             store_row<BFloat16>(op, row, keys, values);
             break;
-        case KvFormat::int8:
+        default:
             store_row<int8_t>(op, row, keys, values);
-            break;
     }
 }
 

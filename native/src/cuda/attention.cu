@@ -441,8 +441,12 @@ void attention(const Stream& stream, const Attention& op) {
         case KvFormat::bf16:
             attend<KvFormat::bf16>(stream, op, spans);
             break;
-        default:
+        case KvFormat::int8:
             attend<KvFormat::int8>(stream, op, spans);
+            break;
+        case KvFormat::fp8:
+            attend<KvFormat::fp8>(stream, op, spans);
+            break;
     }
     if (spans > 0) {
         for_each(stream, static_cast<int64_t>(op.places.rows) * op.num_heads * op.cache.head_dim,

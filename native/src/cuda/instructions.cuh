@@ -42,4 +42,9 @@ __device__ inline uint32_t multiply_add_pair(uint32_t a, uint32_t b, uint32_t c)
     return result;
 }
 
+/// Adds to what other threads may add to as well; returns what it was.
+__device__ inline uint64_t atomic_add(uint64_t* to, uint64_t value) {
+    return atomicAdd(reinterpret_cast<unsigned long long*>(to), value);
+}
+
 }  // namespace outrider::cuda

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "cuda/e4m3.cuh"
 #include "cuda/values.cuh"
 #include "outrider/operations.h"
 
@@ -10,8 +11,8 @@ namespace outrider::cuda {
 
 /// Keys have their positions side by side, values their dimensions.
 struct KvBlock {
-    char* bytes;  // [keys, values]: [head_dim, kBlockSize], [kBlockSize, head_dim]; of int8, [2, kBlockSize]
-                  // scales
+    char* bytes;  // [keys, values]: [head_dim, kBlockSize], [kBlockSize, head_dim]; then, if the format
+                  // has them, scales, [2, kBlockSize]
     KvFormat format;
     int head_dim;
 
@@ -26,26 +27,35 @@ struct KvBlock {
     /// What keys, or else values, of a slot are multiplied by.
     template <KvFormat kFormat>
     __device__ float scale(bool of_key, int slot) const {
-        return kFormat == KvFormat::int8 ? scales()[(of_key ? 0 : kBlockSize) + slot] : 1.0f;
+        return has_scales(kFormat) ? scales()[(of_key ? 0 : kBlockSize) + slot] : 1.0f;
     }
 
     __device__ void set(bool is_key, int slot, int dim, float value) const {
-        const int index = is_key ? dim * kBlockSize + slot : (kBlockSize + slot) * head_dim + dim;
-        if (format == KvFormat::int8) {
-            reinterpret_cast<int8_t*>(bytes)[index] = static_cast<int8_t>(value);
-        } else {
-            store(bytes, format == KvFormat::f32 ? Format::f32 : Format::bf16, index, value);
-        }
+        store(bytes, format == KvFormat::f32 ? Format::f32 : Format::bf16, index_of(is_key, slot, dim),
+              value);
     }
+    /// As value * factor, which must be within what the format holds.
+    __device__ void set_scaled(bool is_key, int slot, int dim, float value, float factor) const {
+        bytes[index_of(is_key, slot, dim)] = static_cast<char>(
+            format == KvFormat::int8 ? nearest_integer(value, factor) : nearest_e4m3(value * factor));
+    }
+    /// What the format, which has scales, can hold.
+    __device__ float largest() const { return format == KvFormat::int8 ? 127.0f : kLargestE4m3; }
     __device__ void set_scale(bool of_key, int slot, float scale) const {
         scales()[(of_key ? 0 : kBlockSize) + slot] = scale;
     }
 
   private:
+    __device__ int index_of(bool is_key, int slot, int dim) const {
+        return is_key ? dim * kBlockSize + slot : (kBlockSize + slot) * head_dim + dim;
+    }
     template <KvFormat kFormat>
     __device__ float value_at(int index) const {
         if (kFormat == KvFormat::int8) {
             return static_cast<float>(reinterpret_cast<const int8_t*>(bytes)[index]);
+        }
+        if (kFormat == KvFormat::fp8) {
+            return e4m3_value(static_cast<uint8_t>(bytes[index]));
         }
         return load(bytes, kFormat == KvFormat::f32 ? Format::f32 : Format::bf16, index);
     }

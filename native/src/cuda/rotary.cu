@@ -82,7 +82,7 @@ struct RotateAndStoreValue {
         }
         values[dim] = value;
         const int64_t position = op.places.positions[row];
-        if (position == kInactive || op.cache.format == KvFormat::int8) {
+        if (position == kInactive || has_scales(op.cache.format)) {
             return;
         }
         const int64_t kv_head = (head - op.num_heads) % op.cache.num_kv_heads;
@@ -92,8 +92,8 @@ struct RotateAndStoreValue {
     }
 };
 
-/// One head's key or value in int8, symmetric, the largest magnitude becoming 127. One that is not finite has
-/// a scale that is NaN, so that what is computed from it is NaN too.
+/// One head's key or value in a format with scales, the largest magnitude becoming the format's. One that is
+/// not finite has a scale that is NaN, so that what is computed from it is NaN too.
 struct QuantiseHead {
     RotateAndStore op;
 
@@ -113,18 +113,16 @@ struct QuantiseHead {
             largest = magnitude > largest ? magnitude : largest;
             is_finite = is_finite && magnitude < bit_cast<float>(0x7F800000u);
         }
-        constexpr float kSmallest = 1e-30f;  // below it 127 / largest could be infinite
-        const float factor = is_finite && largest > kSmallest ? 127.0f / largest : 0.0f;
         const bool is_key = head < op.cache.num_kv_heads;
         const KvBlock block = find_block(op.cache, table_of(op.places, row)[position / kBlockSize],
                                          head % op.cache.num_kv_heads);
+        constexpr float kSmallest = 1e-30f;  // below it the factor could be infinite
+        const float factor = is_finite && largest > kSmallest ? block.largest() / largest : 0.0f;
         const int slot = position % kBlockSize;
-        const float scale = factor > 0.0f ? largest / 127.0f : 0.0f;
+        const float scale = factor > 0.0f ? largest / block.largest() : 0.0f;
         block.set_scale(is_key, slot, is_finite ? scale : bit_cast<float>(0x7FC00000u));
         for (int dim = 0; dim < op.cache.head_dim; ++dim) {
-            const float shifter = 12582912.0f;  // adding 1.5 * 2^23 rounds to the nearest integer
-            block.set(is_key, slot, dim,
-                      factor != 0.0f ? fmaf(values[dim], factor, shifter) - shifter : 0.0f);
+            block.set_scaled(is_key, slot, dim, factor != 0.0f ? values[dim] : 0.0f, factor);
         }
     }
 };
@@ -143,7 +141,7 @@ void rotate_and_store(const Stream& stream, const RotateAndStore& op) {
     }
     const int64_t num_heads = op.num_heads + 2 * op.cache.num_kv_heads;
     for_each(stream, rows * num_heads * op.cache.head_dim, RotateAndStoreValue{op});
-    if (op.cache.format == KvFormat::int8) {
+    if (has_scales(op.cache.format)) {
         for_each(stream, rows * 2 * op.cache.num_kv_heads, QuantiseHead{op});
     }
 }

@@ -47,6 +47,12 @@ __device__ inline float load(const void* values, Format format, int64_t index) {
     return bfloat16_value(static_cast<const uint16_t*>(values)[index]);
 }
 
+/// The nearest integer to value * factor, which must be below 2^22.
+__device__ inline int32_t nearest_integer(float value, float factor) {
+    const float shifter = 12582912.0f;  // adding 1.5 * 2^23 rounds to the nearest integer
+    return bit_cast<int32_t>(fmaf(value, factor, shifter)) - bit_cast<int32_t>(shifter);
+}
+
 /// The upper half of a float32, rounded to nearest even; NaN stays NaN.
 __device__ inline uint16_t bfloat16_bits(float value) {
     const auto bits = bit_cast<uint32_t>(value);

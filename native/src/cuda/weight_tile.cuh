@@ -9,6 +9,7 @@
 
 #include <cstdint>
 
+#include "cuda/e4m3.cuh"
 #include "cuda/instructions.cuh"
 #include "cuda/values.cuh"
 #include "outrider/format.h"
@@ -26,12 +27,6 @@ struct LeftOperands {
 /// Four registers for each of a lane's two features, of two inputs each.
 __device__ inline LeftOperands in_steps(const uint32_t (&upper)[4], const uint32_t (&lower)[4]) {
     return {{{upper[0], lower[0], upper[1], lower[1]}, {upper[2], lower[2], upper[3], lower[3]}}};
-}
-
-/// The nearest integer to value * factor, which must be below 2^22.
-__device__ inline int32_t nearest_integer(float value, float factor) {
-    const float shifter = 12582912.0f;  // adding 1.5 * 2^23 rounds to the nearest integer
-    return bit_cast<int32_t>(fmaf(value, factor, shifter)) - bit_cast<int32_t>(shifter);
 }
 
 struct Bf16Tile {
@@ -109,9 +104,9 @@ struct Int8Tile : ByteTile {
     }
 };
 
-/// e4m3, exact in bf16; a float32 scale for each feature. (Micikevicius et al., arXiv 2209.05433, table 1.)
+/// e4m3, exact in bf16; a float32 scale for each feature.
 struct Fp8Tile : ByteTile {
-    static constexpr float kLargest = 448.0f;
+    static constexpr float kLargest = kLargestE4m3;
 
     /// Bytes 1 and 3: exponent and fraction where bf16 has them, which makes each 2^-120 of itself.
     __device__ static uint32_t pair(uint32_t word) {
@@ -123,23 +118,13 @@ struct Fp8Tile : ByteTile {
                         {pair(w[2] << 8), pair(w[2]), pair(w[3] << 8), pair(w[3])});
     }
 
-    /// The nearest, ties to even; `value` is at most a little above 448.
-    __device__ static uint8_t nearest_code(float value) {
-        const uint32_t bits = bit_cast<uint32_t>(value);
-        const uint32_t magnitude = bits & 0x7FFFFFFF;
-        const uint32_t normal = ((magnitude + 0x7FFFF + (magnitude >> 20 & 1)) >> 20) - ((127 - 7) << 3);
-        const auto subnormal = static_cast<uint32_t>(nearest_integer(bit_cast<float>(magnitude), 512.0f));
-        const uint32_t code = magnitude < (127u - 6) << 23 ? subnormal : normal;
-        return static_cast<uint8_t>(bits >> 24 & 0x80) | static_cast<uint8_t>(code < 0x7E ? code : 0x7E);
-    }
     __device__ static void store(char* tile, int feature, const float (&weights)[kTileInputs], float factor) {
         for (int input = 0; input < kTileInputs; ++input) {
-            tile[place(feature, input)] = static_cast<char>(nearest_code(weights[input] * factor));
+            tile[place(feature, input)] = static_cast<char>(nearest_e4m3(weights[input] * factor));
         }
     }
     __device__ static float value(const char* tile, int feature, int input) {
-        const auto code = static_cast<uint8_t>(tile[place(feature, input)]);
-        return bfloat16_value(static_cast<uint16_t>(pair(static_cast<uint32_t>(code) << 8) & 0xFFFF));
+        return e4m3_value(static_cast<uint8_t>(tile[place(feature, input)]));
     }
 };
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "mass.h"
 #include "require_range.h"
 #include "row_sampler.h"
 #include "run_draws.h"
@@ -88,7 +89,7 @@ void Sampler::reserve(int vocab_size) {
 }
 
 Samples Sampler::sample(const Logits& logits, const std::vector<SequenceRows>& sequences) {
-    require_same_device(logits);
+    require_usable(logits);
     const std::lock_guard<std::mutex> guard(callers_);
     const std::vector<SamplingRow> rows = make_rows(logits, sequences);
     return gather(row_sampler_->sample(rows));
@@ -98,7 +99,7 @@ std::vector<std::vector<int32_t>> Sampler::sample_ahead(const Logits& logits,
                                                         const std::vector<SequenceRows>& sequences,
                                                         const std::vector<int>& counts, const NextRows& next,
                                                         const std::function<void(int)>& pass) {
-    require_same_device(logits);
+    require_usable(logits);
     const std::lock_guard<std::mutex> guard(callers_);
     std::vector<RunningRow> rows;
     for (const SamplingRow& row : make_rows(logits, sequences)) {
@@ -117,10 +118,11 @@ std::vector<std::vector<int32_t>> Sampler::sample_ahead(const Logits& logits,
     return draws->tokens();
 }
 
-void Sampler::require_same_device(const Logits& logits) const {
+void Sampler::require_usable(const Logits& logits) const {
     if (logits.device() != device_) {
         throw std::invalid_argument("logits: are on another device than the sampler");
     }
+    require_range("vocab_size", logits.vocab_size(), 0, kMostTokens);
 }
 
 }  // namespace outrider

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "mass.h"
 #include "order_key.h"
 #include "portable_math.h"
 
@@ -19,8 +20,8 @@ Doubles differences(const float* values, float best) {
 }
 
 template <typename Term>
-Doubles sum_block(const float* values, int count, float best, const Term& term) {
-    Doubles sums{};
+auto sum_block(const float* values, int count, float best, const Term& term) {
+    decltype(term(Doubles{})) sums{};
     int i = 0;
     for (; i + kLanes <= count; i += kLanes) {
         sums += term(differences(values + i, best));
@@ -36,9 +37,9 @@ Doubles sum_block(const float* values, int count, float best, const Term& term) 
 
 /// The term must be 0 wherever portable_exp is.
 template <typename Term>
-double sum_terms(const float* values, int count, float best, const Term& term) {
+auto sum_terms(const float* values, int count, float best, const Term& term) {
     const float floor = best - 710.0f;  // below it portable_exp gives 0
-    Doubles sums{};
+    decltype(term(Doubles{})) sums{};
     for (int first = 0; first < count; first += kSumBlock) {
         const int size = std::min(kSumBlock, count - first);
         // Most blocks of a truncated row hold nothing; passing over them changes no sum.
@@ -74,6 +75,10 @@ double sum_exp(const float* values, int count, float best) {
 
 double sum_weighted_exp(const float* values, int count, float best) {
     return sum_terms(values, count, best, [](const Doubles& d) { return weighted_exp(d); });
+}
+
+uint64_t sum_mass(const float* values, int count, float best) {
+    return sum_terms(values, count, best, [](const Doubles& d) { return mass_of(portable_exp(d)); });
 }
 
 double log_sum_exp(const float* values, int count, float best) {

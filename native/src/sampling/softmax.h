@@ -27,6 +27,9 @@ double sum_exp(const float* values, int count, float best);
 /// Sum of (value - best) * exp(value - best), in the same order.
 double sum_weighted_exp(const float* values, int count, float best);
 
+/// Sum of the masses.
+uint64_t sum_mass(const float* values, int count, float best);
+
 /// log of the sum of exp(value), where `best` is the largest.
 double log_sum_exp(const float* values, int count, float best);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "mass.h"
 #include "portable_math.h"
 #include "softmax.h"
 
@@ -15,11 +16,15 @@ double weight(float value, float best) {
     return portable_exp(static_cast<double>(value) - static_cast<double>(best));
 }
 
-/// How many of the ranked, from the best on, it takes to weigh `wanted` together; 0 where all do not.
-size_t shortest_prefix(const std::vector<Scored>& ranked, float best, double wanted) {
-    double sum = 0;
+uint64_t mass(float value, float best) {
+    return mass_of(weight(value, best));
+}
+
+/// How many of the ranked, from the best on, it takes for a mass of `wanted`; 0 where all have less.
+size_t shortest_prefix(const std::vector<Scored>& ranked, float best, uint64_t wanted) {
+    uint64_t sum = 0;
     for (size_t i = 0; i < ranked.size(); ++i) {
-        sum += weight(ranked[i].value, best);
+        sum += mass(ranked[i].value, best);
         if (sum >= wanted) {
             return i + 1;
         }
@@ -30,7 +35,7 @@ size_t shortest_prefix(const std::vector<Scored>& ranked, float best, double wan
 /// Top-p over the whole row: most rows need a few dozen candidates, so only ever longer selections are
 /// ranked.
 void select_nucleus(double top_p, float best, const float* values, int count, std::vector<Scored>* ranked) {
-    const double wanted = top_p * sum_exp(values, count, best);
+    const uint64_t wanted = share_of(top_p, sum_mass(values, count, best));
     for (int64_t tried = 64;; tried *= 8) {
         select_best(values, count, tried, ranked);
         const size_t kept = shortest_prefix(*ranked, best, wanted);
@@ -47,12 +52,11 @@ void select_top_k(const SamplingParams& params, float best, const float* values,
                   std::vector<Scored>* ranked) {
     select_best(values, count, params.top_k, ranked);
     if (params.top_p < 1) {
-        double total = 0;
+        uint64_t total = 0;
         for (const Scored& candidate : *ranked) {
-            total += weight(candidate.value, best);
+            total += mass(candidate.value, best);
         }
-        const size_t kept = shortest_prefix(*ranked, best, params.top_p * total);
-        ranked->resize(kept > 0 ? kept : ranked->size());
+        ranked->resize(shortest_prefix(*ranked, best, share_of(params.top_p, total)));
     }
 }
 

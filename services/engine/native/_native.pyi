@@ -144,7 +144,7 @@ class Decoder:
     def __init__(
         self, device: Device, config: DecoderConfig, *, weights: str, kv: str, num_blocks: int | None = None
     ) -> None:
-        """`weights` is "bf16", "f32", "int8" or "int4", and `kv` is "bf16", "f32" or "int8".
+        """`weights` is "bf16", "f32", "int8", "int4" or, on a GPU, "fp8", and `kv` all of these but "int4".
 
         With None for `num_blocks` the cache waits for `allocate_cache`. Raises DeviceError where the device has too
         little memory for the weights, or for the cache.

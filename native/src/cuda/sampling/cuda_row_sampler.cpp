@@ -115,7 +115,7 @@ void CudaRowSampler::sample_some(const std::vector<SamplingRow>& rows, std::vect
         find_ranks(stream_, batch);
     }
     if (needs.candidates > 0) {
-        rank(stream_, batch, Stage::processed);
+        rank(stream_, batch);
         list_candidates(stream_, batch, candidates_.reserve(num_rows * needs.candidates), needs.candidates);
     }
     const std::vector<DrawnRow> drawn = draws_.download(num_rows);

@@ -29,31 +29,8 @@ struct DecideStatus {
     }
 };
 
-/// The best of one block. Float addition is monotone, so that what cannot reach the best value with the least
-/// noise needs none.
-struct DrawBlock {
-    DrawBatch batch;
-
-    __device__ void operator()(int64_t index) const {
-        const int64_t row = index / batch.num_blocks;
-        const int64_t block = index % batch.num_blocks;
-        const DrawRow& params = batch.rows[row];
-        const float* values = batch.values(Stage::distribution, row);
-        const float reach = batch.drawn[row].distribution.maximum.value + kMinNoise;
-        Scored winner{-kInfinity, -1};
-        for (int64_t id = block * kSumBlock; id < batch.block_end(block); ++id) {
-            float score = values[id];
-            if (!params.greedy) {
-                score = score + kMaxNoise < reach ? -kInfinity : score + noise_of_token(params, id);
-            }
-            if (score > winner.value) {
-                winner = {score, static_cast<int32_t>(id)};
-            }
-        }
-        batch.parts[index].winner = winner;
-    }
-};
-
+constexpr int kThreadsOfValues = 64;
+constexpr int kThreadsOfRow = 256;
 constexpr int64_t kLargestId = 0x7FFFFFFF;
 
 /// A greater one is that of a greater score, or of a lower id with the same.
@@ -63,9 +40,38 @@ __device__ inline int64_t rank_of(const Scored& token) {
            (kLargestId - token.token_id);
 }
 
+/// The best of one block of values. Float addition is monotone, so that what cannot reach the best value with
+/// the least noise needs none.
+struct DrawBlock {
+    static constexpr int kThreads = kThreadsOfValues;
+    static constexpr int kBlocksAtOnce = 16;
+
+    DrawBatch batch;
+
+    __device__ void operator()(const Block& block) const {
+        const int64_t row = block.index / batch.num_blocks;
+        const int64_t part = block.index % batch.num_blocks;
+        const DrawRow& params = batch.rows[row];
+        const float* values = batch.values(Stage::distribution, row);
+        const float reach = batch.drawn[row].distribution.maximum.value + kMinNoise;
+        int64_t best = rank_of({-kInfinity, -1});
+        for (int64_t id = part * kSumBlock + block.thread; id < batch.block_end(part); id += kThreads) {
+            float score = values[id];
+            if (!params.greedy) {
+                score = score + kMaxNoise < reach ? -kInfinity : score + noise_of_token(params, id);
+            }
+            best = Greater()(best, rank_of({score, static_cast<int32_t>(id)}));
+        }
+        best = reduce<kThreads>(block, best, Greater());
+        if (block.thread == 0) {
+            batch.parts[block.index].winner = best;
+        }
+    }
+};
+
 /// A block has one row.
 struct DrawToken {
-    static constexpr int kThreads = 256;
+    static constexpr int kThreads = kThreadsOfRow;
     static constexpr int kBlocksAtOnce = 4;
 
     DrawBatch batch;
@@ -78,7 +84,7 @@ struct DrawToken {
         }
         int64_t best = rank_of({-kInfinity, -1});
         for (int64_t part = block.thread; part < batch.num_blocks; part += kThreads) {
-            best = Greater()(best, rank_of(batch.parts[row * batch.num_blocks + part].winner));
+            best = Greater()(best, batch.parts[row * batch.num_blocks + part].winner);
         }
         best = reduce<kThreads>(block, best, Greater());
         if (block.thread > 0) {
@@ -92,31 +98,45 @@ struct DrawToken {
     }
 };
 
+/// A block has one block of values.
 struct CountBetter {
+    static constexpr int kThreads = kThreadsOfValues;
+    static constexpr int kBlocksAtOnce = 16;
+
     DrawBatch batch;
 
-    __device__ void operator()(int64_t index) const {
-        const int64_t row = index / batch.num_blocks;
-        const int64_t block = index % batch.num_blocks;
+    __device__ void operator()(const Block& block) const {
+        const int64_t row = block.index / batch.num_blocks;
+        const int64_t part = block.index % batch.num_blocks;
         const Scored token{batch.drawn[row].logit, batch.drawn[row].token_id};
         const float* values = batch.values(Stage::logits, row);
         int32_t num_better = 0;
-        for (int64_t id = block * kSumBlock; id < batch.block_end(block); ++id) {
+        for (int64_t id = part * kSumBlock + block.thread; id < batch.block_end(part); id += kThreads) {
             num_better += is_better({values[id], static_cast<int32_t>(id)}, token) ? 1 : 0;
         }
-        batch.parts[index].num_better = num_better;
+        num_better = reduce<kThreads>(block, num_better, Sum());
+        if (block.thread == 0) {
+            batch.parts[block.index].num_better = num_better;
+        }
     }
 };
 
+/// A block has one row.
 struct FindRank {
+    static constexpr int kThreads = kThreadsOfRow;
+    static constexpr int kBlocksAtOnce = 4;
+
     DrawBatch batch;
 
-    __device__ void operator()(int64_t row) const {
-        int32_t rank = 1;
-        for (int64_t block = 0; block < batch.num_blocks; ++block) {
-            rank += batch.parts[row * batch.num_blocks + block].num_better;
+    __device__ void operator()(const Block& block) const {
+        int32_t num_better = 0;
+        for (int64_t part = block.thread; part < batch.num_blocks; part += kThreads) {
+            num_better += batch.parts[block.index * batch.num_blocks + part].num_better;
         }
-        batch.drawn[row].rank = rank;
+        num_better = reduce<kThreads>(block, num_better, Sum());
+        if (block.thread == 0) {
+            batch.drawn[block.index].rank = 1 + num_better;
+        }
     }
 };
 
@@ -147,13 +167,15 @@ void decide_status(const Stream& stream, const DrawBatch& batch) {
 }
 
 void draw(const Stream& stream, const DrawBatch& batch) {
-    for_each(stream, batch.num_rows * batch.num_blocks, DrawBlock{batch});
-    for_each_block(stream, batch.num_rows, DrawToken::kThreads / kWarp * sizeof(int64_t), DrawToken{batch});
+    for_each_block(stream, batch.num_rows * batch.num_blocks, kThreadsOfValues / kWarp * sizeof(int64_t),
+                   DrawBlock{batch});
+    for_each_block(stream, batch.num_rows, kThreadsOfRow / kWarp * sizeof(int64_t), DrawToken{batch});
 }
 
 void find_ranks(const Stream& stream, const DrawBatch& batch) {
-    for_each(stream, batch.num_rows * batch.num_blocks, CountBetter{batch});
-    for_each(stream, batch.num_rows, FindRank{batch});
+    for_each_block(stream, batch.num_rows * batch.num_blocks, kThreadsOfValues / kWarp * sizeof(int32_t),
+                   CountBetter{batch});
+    for_each_block(stream, batch.num_rows, kThreadsOfRow / kWarp * sizeof(int32_t), FindRank{batch});
 }
 
 void list_candidates(const Stream& stream, const DrawBatch& batch, RankedToken* candidates,

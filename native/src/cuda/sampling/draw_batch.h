@@ -74,7 +74,7 @@ struct RankedToken {
 struct BlockPart {
     int32_t greatest;  // order keys
     int32_t least;
-    Scored winner;
+    int64_t winner;  // its rank as a score
     double sums[8];
     double weighted_sums[8];
     int32_t num_better;  // than the row's token
@@ -88,14 +88,14 @@ struct DrawBatch {
     BlockPart* parts;       // [num_rows, num_blocks]
     float* processed;       // [num_rows, vocab_size]
     float* distribution;    // [num_rows, vocab_size]
+    uint64_t* masses;       // [num_rows, vocab_size], of the distribution
     Scored* ranked;         // [num_rows, ranked_size], in the order of candidates
-    double* weights;        // [num_rows, ranked_size], of the ranked
     const uint32_t* masks;  // of the rows that have one, each of num_mask_words(vocab_size)
     int64_t num_rows;
     int64_t first_row;  // the edits' index of the first row
     int64_t num_edits;  // a power of two, or none, so that few numbers occur
     int64_t vocab_size;
-    int64_t ranked_size;  // a power of two
+    int64_t ranked_size;  // a power of two, of the most candidates that a row asks for
     int64_t num_blocks;
     bool truncates;
 
@@ -125,7 +125,7 @@ struct DrawBatch {
     OUTRIDER_HOST_DEVICE bool is_drawn(int64_t row) const { return drawn[row].status == SampleStatus::drawn; }
 
     auto fields() const {
-        return std::tie(rows, drawn, edits, parts, processed, distribution, ranked, weights, masks, num_rows,
+        return std::tie(rows, drawn, edits, parts, processed, distribution, masses, ranked, masks, num_rows,
                         first_row, num_edits, vocab_size, ranked_size, num_blocks, truncates);
     }
     bool operator<(const DrawBatch& other) const { return fields() < other.fields(); }

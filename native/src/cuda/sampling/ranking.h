@@ -1,4 +1,4 @@
-// Ranking: all tokens of a row in the order of candidates.
+// Ranking: the best tokens of a row in the order of candidates.
 #pragma once
 
 #include "cuda/sampling/draw_batch.h"
@@ -6,6 +6,7 @@
 
 namespace outrider::cuda {
 
-void rank(const Stream& stream, const DrawBatch& batch, Stage stage);
+/// As many of the processed logits as each row asks for; needs the logits' maxima.
+void rank(const Stream& stream, const DrawBatch& batch);
 
 }  // namespace outrider::cuda

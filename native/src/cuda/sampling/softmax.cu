@@ -8,28 +8,33 @@ namespace {
 
 constexpr int64_t kLanesOfSum = 8;
 constexpr int kThreadsOfRow = 256;
+constexpr int kThreadsOfValues = 64;
 
+/// A block has one block of values.
 struct FindBlockMaximum {
+    static constexpr int kThreads = kThreadsOfValues;
+    static constexpr int kBlocksAtOnce = 16;
+
     DrawBatch batch;
     Stage stage;
 
-    __device__ void operator()(int64_t index) const {
-        const int64_t block = index % batch.num_blocks;
-        const float* values = batch.values(stage, index / batch.num_blocks);
+    __device__ void operator()(const Block& block) const {
+        const int64_t part = block.index % batch.num_blocks;
+        const float* values = batch.values(stage, block.index / batch.num_blocks);
         int32_t greatest = order_key(-kInfinity);
         int32_t least = order_key(kInfinity);
-        for (int64_t i = block * kSumBlock; i < batch.block_end(block); ++i) {
+        for (int64_t i = part * kSumBlock + block.thread; i < batch.block_end(part); i += kThreads) {
             const int32_t key = order_key(values[i]);
-            greatest = key > greatest ? key : greatest;
-            least = key < least ? key : least;
+            greatest = Greater()(greatest, key);
+            least = Less()(least, key);
         }
-        batch.parts[index].greatest = greatest;
-        batch.parts[index].least = least;
+        greatest = reduce<kThreads>(block, greatest, Greater());
+        least = reduce<kThreads>(block, least, Less());
+        if (block.thread == 0) {
+            batch.parts[block.index].greatest = greatest;
+            batch.parts[block.index].least = least;
+        }
     }
-};
-
-struct Less {
-    __device__ int32_t operator()(int32_t left, int32_t right) const { return left < right ? left : right; }
 };
 
 /// A block has one row.
@@ -77,24 +82,33 @@ struct SumBlockLane {
     }
 };
 
-__device__ inline double sum_row(const DrawBatch& batch, int64_t row,
+/// Of a warp, whose threads add up one of the interleaved sums each (four of them the same one), then these.
+__device__ inline double sum_row(const Block& block, const DrawBatch& batch,
                                  double (BlockPart::*of_part)[kLanesOfSum]) {
-    const BlockPart* parts = batch.parts + row * batch.num_blocks;
-    double sums[kLanesOfSum] = {};
-    for (int64_t block = 0; block < batch.num_blocks; ++block) {
-        for (int64_t lane = 0; lane < kLanesOfSum; ++lane) {
-            sums[lane] += (parts[block].*of_part)[lane];
-        }
+    const BlockPart* parts = batch.parts + block.index * batch.num_blocks;
+    double sum = 0.0;
+#pragma unroll 16
+    for (int64_t part = 0; part < batch.num_blocks; ++part) {
+        sum += (parts[part].*of_part)[block.thread % kLanesOfSum];
     }
-    return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+    for (int mask = kLanesOfSum / 2; mask > 0; mask /= 2) {
+        sum += shuffle_xor(sum, mask);
+    }
+    return sum;
 }
 
 struct SumRow {
+    static constexpr int kThreads = kWarp;
+    static constexpr int kBlocksAtOnce = 1;
+
     DrawBatch batch;
     Stage stage;
 
-    __device__ void operator()(int64_t row) const {
-        batch.of(stage, row).sum = sum_row(batch, row, &BlockPart::sums);
+    __device__ void operator()(const Block& block) const {
+        const double sum = sum_row(block, batch, &BlockPart::sums);
+        if (block.thread == 0) {
+            batch.of(stage, block.index).sum = sum;
+        }
     }
 };
 
@@ -117,29 +131,36 @@ struct SumWeightedBlockLane {
 };
 
 struct SumWeightedRow {
+    static constexpr int kThreads = kWarp;
+    static constexpr int kBlocksAtOnce = 1;
+
     DrawBatch batch;
 
-    __device__ void operator()(int64_t row) const {
-        batch.drawn[row].raw.weighted_sum = sum_row(batch, row, &BlockPart::weighted_sums);
+    __device__ void operator()(const Block& block) const {
+        const double sum = sum_row(block, batch, &BlockPart::weighted_sums);
+        if (block.thread == 0) {
+            batch.drawn[block.index].raw.weighted_sum = sum;
+        }
     }
 };
 
 }  // namespace
 
 void find_maxima(const Stream& stream, const DrawBatch& batch, Stage stage) {
-    for_each(stream, batch.num_rows * batch.num_blocks, FindBlockMaximum{batch, stage});
+    for_each_block(stream, batch.num_rows * batch.num_blocks, kThreadsOfValues / kWarp * sizeof(int32_t),
+                   FindBlockMaximum{batch, stage});
     for_each_block(stream, batch.num_rows, kThreadsOfRow / kWarp * sizeof(int32_t),
                    FindMaximum{batch, stage});
 }
 
 void sum_exponentials(const Stream& stream, const DrawBatch& batch, Stage stage) {
     for_each(stream, batch.num_rows * batch.num_blocks * kLanesOfSum, SumBlockLane{batch, stage});
-    for_each(stream, batch.num_rows, SumRow{batch, stage});
+    for_each_block(stream, batch.num_rows, 0, SumRow{batch, stage});
 }
 
 void sum_weighted_exponentials(const Stream& stream, const DrawBatch& batch) {
     for_each(stream, batch.num_rows * batch.num_blocks * kLanesOfSum, SumWeightedBlockLane{batch});
-    for_each(stream, batch.num_rows, SumWeightedRow{batch});
+    for_each_block(stream, batch.num_rows, 0, SumWeightedRow{batch});
 }
 
 }  // namespace outrider::cuda

@@ -59,8 +59,12 @@ bool is_truncated(const DrawRow& row) {
     return row.is_truncated();
 }
 
-bool asks_candidates(const DrawRow& row) {
-    return row.num_candidates > 0;
+int64_t most_candidates(const std::vector<DrawRow>& rows) {
+    int64_t most = 0;
+    for (const DrawRow& row : rows) {
+        most = std::max(most, row.num_candidates);
+    }
+    return most;
 }
 
 }  // namespace
@@ -75,12 +79,11 @@ TokenDraws::TokenDraws(Stream& stream)
       parts_(stream),
       processed_(stream),
       distribution_(stream),
-      ranked_(stream),
-      weights_(stream) {}
+      masses_(stream),
+      ranked_(stream) {}
 
 void TokenDraws::reserve(int64_t vocab_size) {
     const size_t values = kMaxRows * vocab_size;
-    const size_t ranked = kMaxRows * power_of_two_from(vocab_size);
     rows_.reserve(kReservedRows);
     drawn_.reserve(kReservedRows);
     parts_.reserve(kMaxRows * num_blocks_of(vocab_size));
@@ -88,8 +91,8 @@ void TokenDraws::reserve(int64_t vocab_size) {
     masks_.reserve(kMaxRows * num_mask_words(vocab_size));
     processed_.reserve(values);
     distribution_.reserve(values);
-    ranked_.reserve(ranked);
-    weights_.reserve(ranked);
+    masses_.reserve(values);
+    ranked_.reserve(kMaxRows * power_of_two_from(vocab_size));
 }
 
 DrawBatch TokenDraws::place(const std::vector<SamplingRow>& rows, std::vector<Edit> edits) {
@@ -111,10 +114,12 @@ DrawBatch TokenDraws::place(const std::vector<SamplingRow>& rows, std::vector<Ed
     batch.parts = parts_.reserve(num_at_once * batch.num_blocks);
     batch.processed = processed_.reserve(num_at_once * batch.vocab_size);
     batch.distribution = distribution_.reserve(num_at_once * batch.vocab_size);
-    if (batch.truncates || std::any_of(draws.begin(), draws.end(), asks_candidates)) {
-        batch.ranked_size = power_of_two_from(batch.vocab_size);
+    if (batch.truncates) {
+        batch.masses = masses_.reserve(num_at_once * batch.vocab_size);
+    }
+    if (const int64_t candidates = most_candidates(draws); candidates > 0) {
+        batch.ranked_size = power_of_two_from(candidates);
         batch.ranked = ranked_.reserve(num_at_once * batch.ranked_size);
-        batch.weights = weights_.reserve(num_at_once * batch.ranked_size);
     }
     return batch;
 }

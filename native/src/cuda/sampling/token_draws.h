@@ -44,8 +44,8 @@ class TokenDraws {
     Memory<BlockPart> parts_;
     Memory<float> processed_;
     Memory<float> distribution_;
+    Memory<uint64_t> masses_;
     Memory<Scored> ranked_;
-    Memory<double> weights_;
 };
 
 }  // namespace outrider::cuda

@@ -1,6 +1,5 @@
 #include "cuda/launch.cuh"
-#include "cuda/sampling/ranking.h"
-#include "cuda/sampling/softmax.h"
+#include "cuda/sampling/selection.cuh"
 #include "cuda/sampling/truncation.h"
 #include "sampling/portable_math.h"
 
@@ -11,58 +10,45 @@ __device__ inline double weight(float value, float best) {
     return portable_exp(static_cast<double>(value) - static_cast<double>(best));
 }
 
-struct WeighRanked {
+struct WeighToken {
     DrawBatch batch;
 
     __device__ void operator()(int64_t index) const {
-        const int64_t row = index / batch.ranked_size;
+        const int64_t row = index / batch.vocab_size;
         if (batch.is_drawn(row) && batch.rows[row].is_cut()) {
             const float best = batch.drawn[row].distribution.maximum.value;
-            batch.weights[index] = weight(batch.ranked[index].value, best);
+            batch.masses[index] = mass_of(weight(batch.distribution[index], best));
         }
     }
 };
 
-/// Finds a row's last candidate that top-k and top-p keep, the weights added up from the best on.
+/// Finds a row's last candidate that top-k and top-p keep. A block has one row.
 struct FindCut {
+    static constexpr int kThreads = Selection::kThreads;
+    static constexpr int kBlocksAtOnce = 1;
+
     DrawBatch batch;
 
-    __device__ void operator()(int64_t row) const {
-        if (batch.is_drawn(row) && batch.rows[row].is_cut()) {
-            const int64_t limit = num_within_top_k(row);
-            const int64_t kept = batch.rows[row].top_p < 1 ? num_within_top_p(row, limit) : limit;
-            batch.drawn[row].cut = batch.ranked[row * batch.ranked_size + kept - 1];
-        }
-    }
-
-    /// Tokens at minus infinity never are.
-    __device__ int64_t num_within_top_k(int64_t row) const {
-        const Scored* ranked = batch.ranked + row * batch.ranked_size;
-        const int64_t top_k = batch.rows[row].top_k;
-        const int64_t most = top_k > 0 ? top_k : batch.vocab_size;
-        int64_t count = 0;
-        while (count < most && ranked[count].value > -kInfinity) {
-            ++count;
-        }
-        return count;
-    }
-
-    __device__ int64_t num_within_top_p(int64_t row, int64_t limit) const {
-        const double* weights = batch.weights + row * batch.ranked_size;
-        double total = 0.0;
-        for (int64_t i = 0; i < limit; ++i) {
-            total += weights[i];
-        }
+    __device__ void operator()(const Block& block) const {
+        const int64_t row = block.index;
         const DrawRow& params = batch.rows[row];
-        const double wanted = params.top_p * (params.top_k > 0 ? total : batch.drawn[row].distribution.sum);
-        double sum = 0.0;
-        for (int64_t i = 0; i < limit; ++i) {
-            sum += weights[i];
-            if (sum >= wanted) {
-                return i + 1;
-            }
+        if (!batch.is_drawn(row) || !params.is_cut()) {
+            return;
         }
-        return limit;
+        const float* values = batch.values(Stage::distribution, row);
+        Candidates candidates{values, batch.vocab_size, batch.drawn[row].distribution.maximum.value};
+        if (params.top_k > 0) {
+            candidates.last = Selection::last_place(block, candidates, AtMost{params.top_k});
+        }
+        if (params.top_p < 1) {
+            candidates.masses = batch.masses + row * batch.vocab_size;
+            const auto wanted = [&](uint64_t total) { return share_of(params.top_p, total); };
+            candidates.last = Selection::last_place(block, candidates, wanted);
+        }
+        if (block.thread == 0) {
+            const int64_t id = id_of_place(candidates.last);
+            batch.drawn[row].cut = {values[id], static_cast<int32_t>(id)};
+        }
     }
 };
 
@@ -88,10 +74,8 @@ struct MaskValue {
 }  // namespace
 
 void truncate(const Stream& stream, const DrawBatch& batch) {
-    sum_exponentials(stream, batch, Stage::distribution);
-    rank(stream, batch, Stage::distribution);
-    for_each(stream, batch.num_rows * batch.ranked_size, WeighRanked{batch});
-    for_each(stream, batch.num_rows, FindCut{batch});
+    for_each(stream, batch.num_rows * batch.vocab_size, WeighToken{batch});
+    for_each_block(stream, batch.num_rows, sizeof(Selection::Shared), FindCut{batch});
     for_each(stream, batch.num_rows * batch.vocab_size, MaskValue{batch});
 }
 
