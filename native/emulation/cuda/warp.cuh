@@ -1,6 +1,7 @@
 // What a warp's lanes do together, on the host, in the place of src/cuda/warp.cuh.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "cuda/launch.cuh"
@@ -12,21 +13,31 @@ inline void synchronize_warp() {
     ThreadBlock::current().exchange(nullptr, [](void* const(&)[kWarp]) {});
 }
 
-/// The value of the lane whose number differs from the caller's in the bits of `mask`.
-template <typename T>
-T shuffle_xor(T value, int mask) {
+/// Combines the values of lanes whose numbers differ in the lowest bit, then these in the next, and so on.
+template <typename T, typename Combine>
+T reduce_warp(T value, const Combine& combine) {
     struct Operands {
         T value;
-        int mask;
-        T result;
-    } operands{value, mask, value};
+        const Combine* combine;
+    } operands{value, &combine};
     ThreadBlock::current().exchange(&operands, [](void* const(&lanes)[kWarp]) {
+        T values[kWarp];
         for (int lane = 0; lane < kWarp; ++lane) {
-            auto* own = static_cast<Operands*>(lanes[lane]);
-            own->result = static_cast<Operands*>(lanes[lane ^ own->mask])->value;
+            values[lane] = static_cast<const Operands*>(lanes[lane])->value;
+        }
+        const Combine& combine = *static_cast<const Operands*>(lanes[0])->combine;
+        for (int mask = 1; mask < kWarp; mask *= 2) {
+            T combined[kWarp];
+            for (int lane = 0; lane < kWarp; ++lane) {
+                combined[lane] = combine(values[lane], values[lane ^ mask]);
+            }
+            std::copy(combined, combined + kWarp, values);
+        }
+        for (int lane = 0; lane < kWarp; ++lane) {
+            static_cast<Operands*>(lanes[lane])->value = values[lane];
         }
     });
-    return operands.result;
+    return operands.value;
 }
 
 /// Each sum of 16 products and the addend is rounded once; a tensor core may round otherwise.

@@ -5,14 +5,16 @@
 
 namespace outrider::cuda {
 
+struct Plus {
+    __device__ float operator()(float left, float right) const { return left + right; }
+};
+
 /// Every thread gets the same, whatever the order: `combine` is associative and commutative to the bit.
 /// Shared memory is for a value of each warp.
 template <int kThreads, typename T, typename Combine>
 __device__ T reduce(const Block& block, T value, const Combine& combine) {
     auto* values = reinterpret_cast<T*>(block.shared);
-    for (int mask = 1; mask < kWarp; mask *= 2) {
-        value = combine(value, shuffle_xor(value, mask));
-    }
+    value = reduce_warp(value, combine);
     block.synchronize();  // what was reduced before has been read
     if (block.lane() == 0) {
         values[block.warp()] = value;

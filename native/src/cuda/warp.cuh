@@ -12,10 +12,15 @@ __device__ inline void synchronize_warp() {
     __syncwarp();
 }
 
-/// The value of the lane whose number differs from the caller's in the bits of `mask`.
-template <typename T>
-__device__ T shuffle_xor(T value, int mask) {
-    return __shfl_xor_sync(0xFFFFFFFFu, value, mask);
+/// Combines the values of lanes whose numbers differ in the lowest bit, then these in the next, and so on:
+/// every lane gets the same, since `combine` is commutative to the bit.
+template <typename T, typename Combine>
+__device__ T reduce_warp(T value, const Combine& combine) {
+#pragma unroll
+    for (int mask = 1; mask < kWarp; mask *= 2) {
+        value = combine(value, __shfl_xor_sync(0xFFFFFFFFu, value, mask));
+    }
+    return value;
 }
 
 /// sums += a * b, 16 rows by 8 columns over 16 k in bf16, two to a register, the lower k in its lower half.
