@@ -13,6 +13,9 @@ PACKAGING := pyproject.toml constraints.txt
 NATIVE := $(shell find native -type f)
 CPP := $(shell find native clients \( -name build -o -name node_modules \) -prune -o \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -print)
 
+# Many tests wait, and many hold one core: two files at a time, on whatever machine.
+TWO_FILES := -n 2 --dist loadfile
+
 .DEFAULT_GOAL := help
 .PHONY: help demo build test matrix soak acceptance lint format protos bench figures compose-smoke compose-smoke-deps clean
 
@@ -36,10 +39,10 @@ demo: $(VENV)/.runtime
 build: $(VENV)/.dev
 
 test: $(VENV)/.dev
-	$(BIN)/pytest
+	$(BIN)/pytest $(TWO_FILES)
 
 matrix: $(VENV)/.dev
-	$(BIN)/pytest -m exhaustive
+	$(BIN)/pytest -m exhaustive $(TWO_FILES)
 	$(BIN)/python -m tests.e2e.matrix
 
 soak: $(VENV)/.dev

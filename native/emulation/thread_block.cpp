@@ -7,6 +7,7 @@ namespace outrider::cuda {
 namespace {
 
 constexpr size_t kStackBytes = size_t{1} << 17;
+constexpr size_t kStackBytesApart = 192;  // or all lanes' stacks would share a few sets of the cache
 
 }  // namespace
 
@@ -16,21 +17,18 @@ ThreadBlock& ThreadBlock::current() {
 }
 
 void ThreadBlock::run(int threads, unsigned order, const std::function<void(int)>& body) {
-    while (static_cast<int>(all_.size()) < threads) {
-        all_.push_back(std::make_unique<Thread>());
-        all_.back()->stack.reset(new char[kStackBytes]);
+    while (threads_.size() < static_cast<size_t>(threads)) {
+        const size_t apart = threads_.size() % kWarp * kStackBytesApart;
+        threads_.push_back(std::make_unique<Fiber>(kStackBytes + apart, begin));
     }
-    warps_.assign((threads + kWarp - 1) / kWarp, Warp{});
+    warps_.assign(threads / kWarp, Warp{});
     body_ = &body;
-    threads_ = left_ = threads;
+    order_ = order;
+    step_ = order % 2 == 0 ? 1 : threads - 1;  // forwards or backwards, in a warp and from warp to warp
+    running_ = order % threads;
+    left_ = threads;
     at_barrier_ = 0;
-    step_ = order % 2 == 0 ? 1 : threads - 1;
-    for (int thread = 0; thread < threads; ++thread) {
-        all_[thread]->state = State::ready;
-    }
-    if (_setjmp(outside_) == 0) {
-        resume(static_cast<int>(order % threads));
-    }
+    leave(outside_);
 }
 
 void ThreadBlock::begin() {
@@ -41,70 +39,42 @@ void ThreadBlock::begin() {
 void ThreadBlock::live() {
     for (;;) {
         (*body_)(running_);
-        end_thread();
-    }
-}
-
-void ThreadBlock::end_thread() {
-    Thread& thread = *all_[running_];
-    thread.state = State::ended;
-    --left_;
-    if (_setjmp(thread.place) == 0) {
-        if (left_ == 0) {
-            _longjmp(outside_, 1);
-        }
-        resume(next());
-    }
-}
-
-void ThreadBlock::wait(State reason) {
-    Thread& thread = *all_[running_];
-    thread.state = reason;
-    if (_setjmp(thread.place) == 0) {
-        resume(next());
-    }
-}
-
-void ThreadBlock::release(int first, int count, State reason) {
-    for (int thread = first; thread < first + count; ++thread) {
-        if (all_[thread]->state == reason) {
-            all_[thread]->state = State::ready;
+        Fiber& here = *threads_[running_];
+        if (--left_ > 0) {
+            leave(here);
+        } else {
+            here.hand_over_to(outside_);
         }
     }
 }
 
-int ThreadBlock::next() const {
-    for (int i = 0, thread = running_; i < threads_; ++i) {
-        thread = (thread + step_) % threads_;
-        if (all_[thread]->state == State::ready) {
-            return thread;
+/// Hands over to a thread that is ready: of the warp that runs if it has one, or of the next that has.
+void ThreadBlock::leave(Fiber& here) {
+    const unsigned own = running_ / kWarp;
+    unsigned warp = own;
+    while (warps_[warp].ready == 0) {
+        warp = (warp + step_) % warps_.size();
+        if (warp == own) {
+            fail("threads wait for others that have ended or wait elsewhere");
         }
     }
-    fail("threads wait for others that have ended or wait elsewhere");
-}
-
-void ThreadBlock::resume(int index) {
-    Thread& thread = *all_[index];
-    running_ = index;
-    if (thread.is_started) {
-        _longjmp(thread.place, 1);
-    }
-    thread.is_started = true;
-    getcontext(&thread.start);
-    thread.start.uc_stack.ss_sp = thread.stack.get();
-    thread.start.uc_stack.ss_size = kStackBytes;
-    thread.start.uc_link = nullptr;
-    makecontext(&thread.start, begin, 0);
-    setcontext(&thread.start);
+    Turns& ready = warps_[warp].ready;
+    turn_ = __builtin_ctz(ready);
+    ready &= ready - 1;
+    running_ = warp * kWarp + (order_ + step_ * turn_) % kWarp;
+    here.hand_over_to(*threads_[running_]);
 }
 
 void ThreadBlock::synchronize() {
-    if (++at_barrier_ < threads_) {
-        wait(State::at_barrier);
+    if (++at_barrier_ < warps_.size() * kWarp) {
+        leave(*threads_[running_]);
         return;
     }
     at_barrier_ = 0;
-    release(0, threads_, State::at_barrier);
+    for (Warp& warp : warps_) {
+        warp.ready = kAll;
+    }
+    warps_[running_ / kWarp].ready &= ~(Turns{1} << turn_);
 }
 
 void ThreadBlock::exchange(void* operands, WarpOperation operation) {
@@ -115,13 +85,14 @@ void ThreadBlock::exchange(void* operands, WarpOperation operation) {
         fail("the lanes of a warp are at different operations");
     }
     warp.lanes[running_ % kWarp] = operands;
-    if (++warp.arrived < kWarp) {
-        wait(State::in_exchange);
+    warp.arrived |= Turns{1} << turn_;
+    if (warp.arrived != kAll) {
+        leave(*threads_[running_]);
         return;
     }
     operation(warp.lanes);
     warp.arrived = 0;
-    release(running_ / kWarp * kWarp, kWarp, State::in_exchange);
+    warp.ready = kAll & ~(Turns{1} << turn_);
 }
 
 void ThreadBlock::fail(const char* reason) {

@@ -1,21 +1,20 @@
 // ThreadBlock: one block's threads as fibers of the calling thread.
 #pragma once
 
-#include <setjmp.h>
-#include <ucontext.h>
-
-#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
+
+#include "fiber.h"
 
 namespace outrider::cuda {
 
 constexpr int kWarp = 32;
 
-/// Runs threads until each waits for others or has ended, in an order of its own for each block. What a
-/// kernel may not do ends the process with a message: lanes of a warp at different operations, a barrier that
-/// some never reach.
+/// Runs threads until each waits for others or has ended, one warp as far as it gets and then the next, in an
+/// order of its own for each block. What a kernel may not do ends the process with a message: lanes of a warp
+/// at different operations, a barrier that some never reach.
 class ThreadBlock {
   public:
     /// Computes what all lanes of a warp get from what all of them hand in.
@@ -24,7 +23,7 @@ class ThreadBlock {
     /// The calling thread's.
     static ThreadBlock& current();
 
-    /// Returns when every thread has; `order` decides which is first, and who is next.
+    /// Returns when every thread has; they are whole warps. `order` decides which is first, and who is next.
     void run(int threads, unsigned order, const std::function<void(int)>& body);
 
     // What follows is called by one of the block's threads.
@@ -35,38 +34,31 @@ class ThreadBlock {
     void exchange(void* operands, WarpOperation operation);
 
   private:
-    enum class State { ready, at_barrier, in_exchange, ended };
-    struct Thread {
-        std::unique_ptr<char[]> stack;
-        ucontext_t start;
-        jmp_buf place;
-        State state = State::ended;
-        bool is_started = false;
-    };
+    using Turns = uint32_t;  // a set of a warp's lanes, by their turns
+    static constexpr Turns kAll = 0xFFFFFFFF;
+
     struct Warp {
-        void* lanes[kWarp];
+        Turns ready = kAll;  // may run, and do not
+        Turns arrived = 0;
         WarpOperation operation = nullptr;
-        int arrived = 0;
+        void* lanes[kWarp];
     };
 
     static void begin();
     void live();
-    void end_thread();
-    void wait(State reason);
-    void release(int first, int count, State reason);
-    int next() const;
-    void resume(int thread);
+    void leave(Fiber& here);
     [[noreturn]] static void fail(const char* reason);
 
-    std::vector<std::unique_ptr<Thread>> all_;
+    std::vector<std::unique_ptr<Fiber>> threads_;
     std::vector<Warp> warps_;
     const std::function<void(int)>* body_ = nullptr;
-    jmp_buf outside_;
-    int threads_ = 0;
-    int step_ = 1;
-    int running_ = 0;
-    int left_ = 0;
-    int at_barrier_ = 0;
+    Fiber outside_;
+    unsigned order_ = 0;
+    unsigned step_ = 1;
+    unsigned running_ = 0;  // a thread
+    unsigned turn_ = 0;     // its
+    unsigned left_ = 0;
+    unsigned at_barrier_ = 0;
 };
 
 }  // namespace outrider::cuda

@@ -30,6 +30,7 @@ class Rig:
         self._setup: Setup | None = None
         self._server: ServerProcess | None = None
         self._stage: Stage | None = None
+        self._is_used = False  # by a cell
 
     def __enter__(self) -> "Rig":
         return self
@@ -70,9 +71,10 @@ class Rig:
         references = {key: self._reference(key) for key in streams_of(cell)}
         server = await self._serve(cell.setup)
         assert self._stage is not None
-        if cell.setup.source == "draft":  # what it has learned of another draft's pace is no part of this cell
+        if self._is_used and cell.setup.source == "draft":  # what it has learned of another's pace is no part of this
             server.kill_and_start_again()
             await server.wait_until_serving()
+        self._is_used = True
         undone: list[str] = []
         for attempt in range(_TRIES):
             outcome = await CellRun(cell, server, self._stage, references, attempt).run()
@@ -120,7 +122,7 @@ class Rig:
     async def _serve(self, setup: Setup) -> ServerProcess:
         if self._server is None or self._setup != setup:
             self.stop()
-            self._setup = setup
+            self._setup, self._is_used = setup, False
             self._server = ServerProcess(setup, self._store.root)
             self._stage = Stage(self._server.draft_address, self._server.probe, self._server.logs)
         await self._server.wait_until_serving()

@@ -27,6 +27,7 @@ _CHANNEL = (
 _GRACE = 8  # tokens that a reader takes without the draft before it waits for it, or lets it go on
 _REST_EVERY = 8  # tokens: a target as tiny as ours outruns its draft unless its reader lets the draft catch up
 _REST_POLLS, _POLL_SECONDS = 30, 0.01
+_GARBAGE_POLLS = 3  # a garbage draft answers a commit once, and at once
 
 
 @dataclass(slots=True)
@@ -174,7 +175,7 @@ class CellRun:
         if self._cell.setup.source != "draft" or self._cell.predictions == "absent":
             return
         num_runs = self._server.probe.read()["useful_runs"]
-        for _ in range(_REST_POLLS):
+        for _ in range(_GARBAGE_POLLS if self._cell.predictions == "garbage" else _REST_POLLS):
             await asyncio.sleep(_POLL_SECONDS)
             if self._server.probe.read()["useful_runs"] > num_runs:
                 return

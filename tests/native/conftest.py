@@ -31,7 +31,8 @@ def kv_format(request: pytest.FixtureRequest, device_name: str) -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The emulation is slow: what differs from another format in a conversion only is left to `make matrix`.
+    """The emulation is slow: what differs from another format in a conversion only, and other numbers of threads, none of
+    which a kernel runs on, are left to `make matrix`.
 
     Whole models are held in bf16 and int4; fp8 keys and values are attended as int8 ones are.
     """
@@ -39,11 +40,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
         if params.get("device_name") != EMULATION:
             continue
-        is_other_model = params.get("weight_format") in {"f32", "int8", "fp8"} and not item.name.startswith(
-            ("test_product", "test_embedding")
-        )
+        is_of_one_matrix = item.name.startswith(("test_product", "test_embedding"))
+        is_other_model = params.get("weight_format") in {"f32", "int8", "fp8"} or params.get("threads") in {1, 3}
         is_other_cache = params.get("kv_format") == "fp8" and item.name.startswith(
             ("test_attention[", "test_rotary_and_attention")
         )
-        if is_other_model or is_other_cache:
+        if (is_other_model and not is_of_one_matrix) or is_other_cache:
             item.add_marker(pytest.mark.exhaustive)

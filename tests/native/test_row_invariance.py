@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from services.engine.native import Device, KvLayer, Operations, PackedWeight
-from tests.native.devices import make_device
+from tests.native.devices import is_cuda, make_device
 from tests.native.random_models import MODELS, PLAIN, PagedDecoder, Row, random_tokens
 
 COUNTS = [*range(1, 34), 257]
@@ -27,7 +27,7 @@ def assert_row_invariant(
     alone = np.concatenate([operation(lone, np.array([row])) for row in range(NUM_ROWS)])
     assert len({row.tobytes() for row in alone}) > NUM_ROWS // 2, "rows that are all alike prove nothing"
     rng = np.random.default_rng(seed)
-    for threads in THREADS:
+    for threads in THREADS[1:2] if is_cuda(device_name) else THREADS:  # a GPU's kernels run on none of the host's
         device = make_device(device_name, threads)
         for count in COUNTS:
             chosen = rng.permutation(NUM_ROWS)[:count]
@@ -40,7 +40,7 @@ def normal(*shape: int, seed: int = 0) -> np.ndarray:
 
 def test_the_check_sees_one_unit_in_the_last_place_that_depends_on_the_number_of_rows(device_name):
     values = normal(NUM_ROWS, 40)
-    with pytest.raises(AssertionError, match="2 rows on 1 threads"):
+    with pytest.raises(AssertionError, match=r"2 rows on [12] threads"):
         assert_row_invariant(device_name, lambda _, chosen: np.nextafter(values[chosen], np.float32(len(chosen) > 1)))
 
 
@@ -51,22 +51,26 @@ def test_the_check_sees_one_unit_in_the_last_place_that_depends_on_the_number_of
 def test_product(device_name, weight_format, outputs, inputs, has_bias):
     matrix, values = normal(outputs, inputs), normal(NUM_ROWS, inputs, seed=1)
     bias = normal(outputs, seed=2) if has_bias else None
+    stored: dict[Device, PackedWeight] = {}
 
     def multiply(device: Device, chosen: np.ndarray) -> np.ndarray:
-        weight = PackedWeight(device, weight_format, outputs, inputs)
-        weight.store(0, matrix)
-        return weight.multiply(values[chosen], bias)
+        if device not in stored:
+            stored[device] = PackedWeight(device, weight_format, outputs, inputs)
+            stored[device].store(0, matrix)
+        return stored[device].multiply(values[chosen], bias)
 
     assert_row_invariant(device_name, multiply)
 
 
 def test_embedding(device_name, weight_format):
     matrix = normal(NUM_ROWS, 45)
+    stored: dict[Device, PackedWeight] = {}
 
     def embed(device: Device, chosen: np.ndarray) -> np.ndarray:
-        weight = PackedWeight(device, weight_format, *matrix.shape)
-        weight.store(0, matrix)
-        return weight.embed(chosen, 1.7)
+        if device not in stored:
+            stored[device] = PackedWeight(device, weight_format, *matrix.shape)
+            stored[device].store(0, matrix)
+        return stored[device].embed(chosen, 1.7)
 
     assert_row_invariant(device_name, embed)
 

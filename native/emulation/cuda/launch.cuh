@@ -59,6 +59,7 @@ struct Block {
 /// Shared memory is full of NaN when a block begins. The blocks come in a scattered order.
 template <typename Kernel>
 void for_each_block(const Stream& stream, int64_t blocks, size_t shared_bytes, const Kernel& kernel) {
+    static_assert(Kernel::kThreads % kWarp == 0, "a block is of whole warps");
     const std::shared_ptr<Aligned[]> shared(new Aligned[shared_bytes / sizeof(Aligned) + 1]);
     for_each(stream, blocks, [shared, shared_bytes, kernel](int64_t index) {
         std::memset(shared.get(), 0xFF, shared_bytes);

@@ -1,6 +1,7 @@
 // What a warp's lanes do together, on the host, in the place of src/cuda/warp.cuh.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "cuda/launch.cuh"
@@ -27,6 +28,34 @@ T shuffle_xor(T value, int mask) {
         }
     });
     return operands.result;
+}
+
+/// The value of a tree whose leaves are kLanes neighbours: first two of them are combined, then four, and so
+/// on; one meeting of the lanes, where shuffles would take one each.
+template <int kLanes = kWarp, typename T, typename Combine>
+T reduce_warp(T value, const Combine& combine) {
+    struct Operands {
+        T value;
+        const Combine* combine;
+    } operands{value, &combine};
+    ThreadBlock::current().exchange(&operands, [](void* const(&lanes)[kWarp]) {
+        T values[kWarp];
+        for (int lane = 0; lane < kWarp; ++lane) {
+            values[lane] = static_cast<const Operands*>(lanes[lane])->value;
+        }
+        const Combine& combine = *static_cast<const Operands*>(lanes[0])->combine;
+        for (int mask = 1; mask < kLanes; mask *= 2) {
+            T combined[kWarp];
+            for (int lane = 0; lane < kWarp; ++lane) {
+                combined[lane] = combine(values[lane], values[lane ^ mask]);
+            }
+            std::copy(combined, combined + kWarp, values);
+        }
+        for (int lane = 0; lane < kWarp; ++lane) {
+            static_cast<Operands*>(lanes[lane])->value = values[lane];
+        }
+    });
+    return operands.value;
 }
 
 /// Each sum of 16 products and the addend is rounded once; a tensor core may round otherwise.

@@ -8,6 +8,7 @@
 #include "cuda/attention.h"
 #include "cuda/elementary.cuh"
 #include "cuda/kv_block.cuh"
+#include "cuda/reduce.cuh"
 #include "cuda/values.cuh"
 #include "cuda/warp.cuh"
 
@@ -26,6 +27,10 @@ constexpr int64_t kMostPartials = 1 << 10;  // rows times spans: beyond, there a
 __device__ inline float larger(float left, float right) {
     return left > right ? left : right;
 }
+
+struct Larger {
+    __device__ float operator()(float left, float right) const { return larger(left, right); }
+};
 
 __device__ inline float minus_infinity() {
     return bit_cast<float>(0xFF800000u);
@@ -250,10 +255,7 @@ struct Attend {
         for (int query = 0; query < kCount; ++query) {
             if (query < group.queries()) {
                 scores[query] = finish(group, query, start + slot, scores[query] * scale);
-                float maximum = scores[query];
-                for (int mask = 1; mask < kWarp; mask *= 2) {
-                    maximum = larger(maximum, shuffle_xor(maximum, mask));
-                }
+                const float maximum = reduce_warp(scores[query], Larger());
                 if (slot == 0) {
                     scratch.maxima[block.warp() * kQueries + query] = maximum;
                 }
@@ -284,10 +286,7 @@ struct Attend {
                 const bool attended = is_attended(group, query, start + slot);
                 const float maximum = span_maximum(scratch, query);
                 const float weight = attended ? exponential(scores[query] - maximum) : 0.0f;
-                float sum = weight;
-                for (int mask = 1; mask < kWarp; mask *= 2) {
-                    sum += shuffle_xor(sum, mask);
-                }
+                const float sum = reduce_warp(weight, Sum());
                 const int64_t place = block.warp() * kQueries + query;
                 scratch.weights[place * kBlockSize + slot] =
                     attended ? weight * kv.scale<kFormat>(false, slot) : 0.0f;

@@ -31,9 +31,7 @@ struct Sum {
 template <int kThreads, typename T, typename Combine>
 __device__ T reduce(const Block& block, T value, const Combine& combine) {
     auto* values = reinterpret_cast<T*>(block.shared);
-    for (int mask = 1; mask < kWarp; mask *= 2) {
-        value = combine(value, shuffle_xor(value, mask));
-    }
+    value = reduce_warp(value, combine);
     block.synchronize();  // what was reduced before has been read
     if (block.lane() == 0) {
         values[block.warp()] = value;

@@ -18,6 +18,17 @@ __device__ T shuffle_xor(T value, int mask) {
     return __shfl_xor_sync(0xFFFFFFFFu, value, mask);
 }
 
+/// The value of a tree whose leaves are kLanes neighbours: first two of them are combined, then four, and so
+/// on. All of these get the same, since `combine` is commutative to the bit.
+template <int kLanes = kWarp, typename T, typename Combine>
+__device__ T reduce_warp(T value, const Combine& combine) {
+#pragma unroll
+    for (int mask = 1; mask < kLanes; mask *= 2) {
+        value = combine(value, shuffle_xor(value, mask));
+    }
+    return value;
+}
+
 /// sums += a * b, 16 rows by 8 columns over 16 k in bf16, two to a register, the lower k in its lower half.
 /// With g = lane / 4 and c = lane % 4, a lane holds
 ///   a: k 2c and 2c + 1 of rows g and g + 8, then k 2c + 8 and 2c + 9 of these;
