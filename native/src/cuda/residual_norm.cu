@@ -1,9 +1,9 @@
 // RMSNorm (Zhang, Sennrich, arXiv 1910.07467), behind the addition to the residual.
 #include <cmath>
 
+#include "cuda/reduce.cuh"
 #include "cuda/residual_norm.h"
 #include "cuda/values.cuh"
-#include "cuda/warp.cuh"
 
 namespace outrider::cuda {
 namespace {
@@ -42,9 +42,7 @@ struct NormaliseRow {
         for (int column = block.thread; column < op.width; column += kThreads) {
             sum = fmaf(values[column], values[column], sum);
         }
-        for (int mask = 1; mask < kWarp; mask *= 2) {
-            sum += shuffle_xor(sum, mask);
-        }
+        sum = reduce_warp(sum, Sum());
         block.synchronize();  // a sum before this one has been read
         if (block.lane() == 0) {
             sums[block.warp()] = sum;
