@@ -31,4 +31,8 @@ inline uint32_t multiply_add_pair(uint32_t a, uint32_t b, uint32_t c) {
     return result;
 }
 
+inline uint32_t bfloat16_pair(float low, float high) {
+    return static_cast<uint32_t>(bfloat16_bits(high)) << 16 | bfloat16_bits(low);
+}
+
 }  // namespace outrider::cuda

@@ -6,11 +6,13 @@
 
 #include "cuda/attention.h"
 #include "cuda/float_attention.cuh"
+#include "cuda/tile_attention.cuh"
 #include "cuda/values.cuh"
 
 namespace outrider::cuda {
 namespace {
 
+constexpr int kFewRows = 64;
 constexpr int64_t kMostPartials = 1 << 10;  // rows times spans: beyond, there are blocks enough without
 
 /// One dimension of one head's output, of what each span has given.
@@ -42,12 +44,37 @@ struct MergeSpans {
     }
 };
 
+template <typename Kernel>
+void attend(const Stream& stream, const Kernel& kernel, const Grouping& grouping, size_t shared_bytes) {
+    const int64_t groups = int64_t{kernel.op.places.rows} * grouping.num_head_groups(kernel.op);
+    for_each_block(stream, groups * std::max(kernel.spans, 1), shared_bytes, kernel);
+}
+
+template <KvFormat kFormat, int kTiles>
+void attend_in_tiles(const Stream& stream, const Attention& op, int spans) {
+    const TileAttention<kFormat, kTiles> kernel(op, spans);
+    attend(stream, kernel, kernel.grouping,
+           TileAttentionScratch<kTiles>::bytes(op.cache.head_dim, spans == 0));
+}
+
+/// Chooses a number of tiles by speed only: all give the same bits. Many rows are long runs of a sequence's,
+/// where more queries for each key and value are worth what registers and memory a block can have: one of
+/// bytes has fewer bytes to share, and scales to hold.
 template <KvFormat kFormat>
 void attend(const Stream& stream, const Attention& op, int spans) {
-    using Kernel = FloatAttention<kFormat>;
-    const int64_t groups = int64_t{op.places.rows} * Kernel::grouping().num_head_groups(op);
-    for_each_block(stream, groups * std::max(spans, 1), FloatScratch::bytes(op.cache.head_dim),
-                   Kernel{op, spans});
+    if (!is_tiled(op.cache.format, op.cache.head_dim)) {
+        attend(stream, FloatAttention<kFormat>{op, spans}, FloatAttention<kFormat>::grouping(),
+               FloatScratch::bytes(op.cache.head_dim));
+    } else if constexpr (kFormat != KvFormat::f32) {
+        constexpr int kTiles = kFormat == KvFormat::bf16 ? 3 : 2;
+        if (op.places.rows <= kFewRows) {
+            attend_in_tiles<kFormat, 1>(stream, op, spans);
+        } else if (op.cache.head_dim <= 128) {
+            attend_in_tiles<kFormat, kTiles>(stream, op, spans);
+        } else {
+            attend_in_tiles<kFormat, 2>(stream, op, spans);
+        }
+    }
 }
 
 }  // namespace

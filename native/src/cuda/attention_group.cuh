@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "cuda/attention_span.cuh"
+#include "cuda/kv_block.cuh"
 
 namespace outrider::cuda {
 
@@ -21,7 +22,20 @@ struct Group {
     __device__ int head(int query) const { return first_head + query % heads; }
     __device__ int position_of(int query) const { return position + query / heads; }
     __device__ int last() const { return position + rows - 1; }
+    /// Some row attends to some position of the chunk.
+    __device__ bool reads(const Attention& op, int chunk) const {
+        return Range{first_position(op, position), last()}.meets(chunk * kBlockSize, kBlockSize);
+    }
+    /// All rows attend to all positions of the chunk.
+    __device__ bool reads_all(const Attention& op, int chunk) const {
+        const Range common{first_position(op, last()), position};
+        return common.has(chunk * kBlockSize) && common.has((chunk + 1) * kBlockSize - 1);
+    }
 };
+
+__device__ inline KvBlock block_of(const Attention& op, const Group& group, int chunk) {
+    return find_block(op.cache, table_of(op.places, group.first_row)[chunk], group.kv_head);
+}
 
 /// How rows and heads fall into groups of up to so many. Groups end at absolute multiples of `rows`
 /// positions, so that each row knows by itself whether it begins one.

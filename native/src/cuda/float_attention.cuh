@@ -104,10 +104,10 @@ struct FloatAttention {
                                 int span) const {
         const int chunk = span * kChunks + block.warp();
         const int start = chunk * kBlockSize;
-        const bool is_read = start <= group.last() && start + kBlockSize > first_position(op, group.position);
+        const bool is_read = group.reads(op, chunk);
         KvBlock kv{};
         if (is_read) {
-            kv = find_block(op.cache, table_of(op.places, group.first_row)[chunk], group.kv_head);
+            kv = block_of(op, group, chunk);
         }
         float scores[kCount];
         score<kCount>(block, group, scratch, kv, start, is_read, scores);
@@ -162,8 +162,7 @@ struct FloatAttention {
     }
 
     __device__ bool is_attended(const Group& group, int query, int position) const {
-        const int last = group.position_of(query);
-        return position <= last && position >= first_position(op, last);
+        return range_of(op, group.position_of(query)).has(position);
     }
 
     /// Makes weights of scores, and their sums.
