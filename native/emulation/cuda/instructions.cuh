@@ -38,4 +38,8 @@ inline uint64_t atomic_add(uint64_t* to, uint64_t value) {
     return before;
 }
 
+inline uint32_t bfloat16_pair(float low, float high) {
+    return static_cast<uint32_t>(bfloat16_bits(high)) << 16 | bfloat16_bits(low);
+}
+
 }  // namespace outrider::cuda

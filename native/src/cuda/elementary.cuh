@@ -9,15 +9,20 @@
 
 namespace outrider::cuda {
 
-/// e^x within 2 units in the last place; 0 below -87.3, infinite above 88.7, NaN for NaN.
-__device__ inline float exponential(float x) {
-    const float lowest = -87.33654f;
-    const float highest = 88.72283f;
-    const float clamped = x < lowest ? lowest : (x > highest ? highest : x);
+constexpr float kLowestExponent = -87.33654f;  // below it e^x is taken as 0
+
+/// e^x = mantissa * 2^power
+struct ExponentialParts {
+    float mantissa;
+    int32_t power;  // of NaN: any
+};
+
+/// Of an x for which neither overflows.
+__device__ inline ExponentialParts exponential_parts(float x) {
     const float shifter = 12582912.0f;  // adding 1.5 * 2^23 rounds to the nearest integer
-    const float shifted = fmaf(clamped, 1.44269504f, shifter);
+    const float shifted = fmaf(x, 1.44269504f, shifter);
     const float power = shifted - shifter;
-    float rest = fmaf(power, -0.693359375f, clamped);
+    float rest = fmaf(power, -0.693359375f, x);
     rest = fmaf(power, 2.12194440e-4f, rest);
     float sum = 1.9875691500e-4f;
     sum = fmaf(sum, rest, 1.3981999507e-3f);
@@ -26,13 +31,29 @@ __device__ inline float exponential(float x) {
     sum = fmaf(sum, rest, 1.6666665459e-1f);
     sum = fmaf(sum, rest, 5.0000001201e-1f);
     sum = fmaf(sum * rest, rest, rest + 1.0f);
-    // 2^power in two steps: 2^128, which the largest x needs, is not a float. In a NaN these are any bits.
-    const auto exponent = static_cast<int32_t>(bit_cast<uint32_t>(shifted) - bit_cast<uint32_t>(shifter));
-    const int32_t half = exponent >> 1;
-    const float first = bit_cast<float>((static_cast<uint32_t>(half) + 127) << 23);
-    const float second = bit_cast<float>((static_cast<uint32_t>(exponent) - half + 127) << 23);
-    const float result = sum * first * second;
-    return x < lowest ? 0.0f : (x > highest ? bit_cast<float>(0x7F800000u) : result);
+    return {sum, static_cast<int32_t>(bit_cast<uint32_t>(shifted) - bit_cast<uint32_t>(shifter))};
+}
+
+/// 2^power, of a normal number.
+__device__ inline float power_of_two(int32_t power) {
+    return bit_cast<float>((static_cast<uint32_t>(power) + 127) << 23);
+}
+
+/// e^x within 2 units in the last place; 0 below -87.3, infinite above 88.7, NaN for NaN.
+__device__ inline float exponential(float x) {
+    const float highest = 88.72283f;
+    const float clamped = x < kLowestExponent ? kLowestExponent : (x > highest ? highest : x);
+    const ExponentialParts parts = exponential_parts(clamped);
+    // 2^power in two steps: 2^128, which the largest x needs, is not a float.
+    const int32_t half = parts.power >> 1;
+    const float result = parts.mantissa * power_of_two(half) * power_of_two(parts.power - half);
+    return x < kLowestExponent ? 0.0f : (x > highest ? bit_cast<float>(0x7F800000u) : result);
+}
+
+/// The same bits for an x that is at most 0, or NaN.
+__device__ inline float exponential_below_one(float x) {
+    const ExponentialParts parts = exponential_parts(x < kLowestExponent ? kLowestExponent : x);
+    return x < kLowestExponent ? 0.0f : parts.mantissa * power_of_two(parts.power);
 }
 
 /// tanh x within 3 units in the last place.

@@ -1,4 +1,4 @@
-// Instructions of one lane that C++ has no words for. (PTX ISA, sections on ld and fma.)
+// Instructions of one lane that C++ has no words for. (PTX ISA, sections on ld, fma and cvt.)
 #pragma once
 
 #include <cstdint>
@@ -45,6 +45,13 @@ __device__ inline uint32_t multiply_add_pair(uint32_t a, uint32_t b, uint32_t c)
 /// Adds to what other threads may add to as well; returns what it was.
 __device__ inline uint64_t atomic_add(uint64_t* to, uint64_t value) {
     return atomicAdd(reinterpret_cast<unsigned long long*>(to), value);
+}
+
+/// Two values rounded to bf16, the nearest and ties to even, in a register.
+__device__ inline uint32_t bfloat16_pair(float low, float high) {
+    uint32_t result;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
+    return result;
 }
 
 }  // namespace outrider::cuda

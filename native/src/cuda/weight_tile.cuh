@@ -74,9 +74,9 @@ struct ByteTile {
     }
     __device__ static int64_t place(int feature, int input) {
         const int lane = feature % 8 * 4 + input / 8;
-        const int swapped = input % 4 == 1 ? 2 : (input % 4 == 2 ? 1 : input % 4);
-        return lane * 16 + feature / 8 * 8 + input % 8 / 4 * 4 + swapped;
+        return lane * 16 + feature / 8 * 8 + input % 8 / 4 * 4 + swapped(input % 4);
     }
+    __device__ static int swapped(int byte) { return byte == 1 || byte == 2 ? 3 - byte : byte; }
 };
 
 /// Integers, exact in bf16; a float32 scale for each feature.
