@@ -31,8 +31,8 @@ def kv_format(request: pytest.FixtureRequest, device_name: str) -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The emulation is slow: what differs from another format in a conversion only, and other numbers of threads, none of
-    which a kernel runs on, are left to `make matrix`.
+    """The emulation is slow: what differs from another format in a conversion only, and other numbers of threads, none
+    of which a kernel runs on, are left to `make matrix`.
 
     Whole models are held in bf16 and int4; fp8 keys and values are attended as int8 ones are.
     """
