@@ -211,7 +211,7 @@ def test_norms_of_heads_and_partial_rotation(device, qk_norm, rotary_dim):
 
 
 def test_a_lone_position_gets_its_value_as_it_is_stored(device, kv_format):
-    """Of a head of zeros too; and what is not finite stays visible."""
+    """Of a head of zeros too; and what is not finite stays visible. Tensor cores have scales rounded to eight bits."""
     values = normal(40, 32) * np.float32(10.0) ** RNG.integers(-6, 6, (40, 1)).astype(np.float32)
     values[:20] *= np.ldexp(np.float32(1), -RNG.integers(0, 18, (20, 32)))  # subnormal in e4m3, some of them
     values[30], values[31], values[32, 7] = 0.0, 1e-35, np.inf
@@ -230,8 +230,9 @@ def test_a_lone_position_gets_its_value_as_it_is_stored(device, kv_format):
     result = cache.attention(stored, *rows, window=0, softcap=0.0, format="f32")
     finite = np.isin(np.arange(40), [30, 31, 32], invert=True)
     expected = rounded(values[finite], kv_format, is_fused=device.name != "cpu-portable")
-    assert np.array_equal(result[finite], expected)
     has_scales = kv_format in {"int8", "fp8"}
+    error = 2**-8 if has_scales and is_cuda(device.name) else 0
+    np.testing.assert_allclose(result[finite], expected, rtol=error, atol=0)
     assert np.array_equal(result[30:32], np.zeros((2, 32)) if has_scales else rounded(values[30:32], kv_format))
     assert not np.isfinite(result[32, 7])
 
