@@ -53,24 +53,21 @@ void attend(const Stream& stream, const Kernel& kernel, const Grouping& grouping
 template <KvFormat kFormat, int kTiles>
 void attend_in_tiles(const Stream& stream, const Attention& op, int spans) {
     const TileAttention<kFormat, kTiles> kernel(op, spans);
-    attend(stream, kernel, kernel.grouping,
-           TileAttentionScratch<kTiles>::bytes(op.cache.head_dim, spans == 0));
+    attend(stream, kernel, kernel.grouping, TileAttentionScratch<kTiles>::bytes(op.cache.head_dim));
 }
 
 /// Chooses a number of tiles by speed only: all give the same bits. Many rows are long runs of a sequence's,
-/// where more queries for each key and value are worth what registers and memory a block can have: one of
-/// bytes has fewer bytes to share, and scales to hold.
+/// where more queries for each key and value are worth what registers and memory a block can have.
 template <KvFormat kFormat>
 void attend(const Stream& stream, const Attention& op, int spans) {
     if (!is_tiled(op.cache.format, op.cache.head_dim)) {
         attend(stream, FloatAttention<kFormat>{op, spans}, FloatAttention<kFormat>::grouping(),
                FloatScratch::bytes(op.cache.head_dim));
     } else if constexpr (kFormat != KvFormat::f32) {
-        constexpr int kTiles = kFormat == KvFormat::bf16 ? 3 : 2;
         if (op.places.rows <= kFewRows) {
             attend_in_tiles<kFormat, 1>(stream, op, spans);
         } else if (op.cache.head_dim <= 128) {
-            attend_in_tiles<kFormat, kTiles>(stream, op, spans);
+            attend_in_tiles<kFormat, 3>(stream, op, spans);
         } else {
             attend_in_tiles<kFormat, 2>(stream, op, spans);
         }

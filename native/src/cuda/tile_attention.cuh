@@ -39,10 +39,13 @@ struct TileAttention {
         with_own_group(op, grouping, spans, block.index, [&](const Group& group, int first, int last) {
             const Scratch scratch(block.shared, op.cache.head_dim);
             begin(block, group, scratch);
+#pragma unroll 1
             for (int span = first; span <= last; ++span) {
                 attend(block, group, scratch, span);
             }
-            if (spans == 0) {
+            if (spans > 0) {
+                write_partial(block, group, scratch, first);
+            } else {
                 write(block, group, scratch);
             }
         });
@@ -62,8 +65,7 @@ struct TileAttention {
         if (block.thread < kQueries) {
             scratch.softmax[block.thread] = {minus_infinity(), 0.0f};
         }
-        const int rounds = spans == 0 ? rounds_of(op.cache.head_dim) : 0;
-        for (int i = 0; i < rounds * Scratch::kValuesOfRound; ++i) {
+        for (int i = 0; i < rounds_of(op.cache.head_dim) * Scratch::kValuesOfRound; ++i) {
             scratch.total_of(0, i, block.thread) = 0.0f;
         }
         block.synchronize();
@@ -87,48 +89,54 @@ struct TileAttention {
         block.synchronize();
         scores.store_weights();
         block.synchronize();
-        merge_softmax(block, group, scratch, span);
+        merge_softmax(block, group, scratch);
         synchronize_warp();  // only some lanes have merged
+#pragma unroll 1
         for (int round = 0; round < rounds_of(op.cache.head_dim); ++round) {
             const TileValues<kFormat, kTiles> values(op, block, group, scratch, round, span);
-            if (spans == 0) {
-                block.synchronize();  // merges are there, and weights have been read
-            }
-            for_each_value(block, group, round, [&](int index, int query, int dim) {
-                const float value = values.of(index);
-                if (spans > 0) {
-                    partial(op, spans, group.row(query), group.head(query), span)[2 + dim] = value;
-                } else if (const SpanMerge& join = scratch.merges[query]; !join.is_empty) {
+            block.synchronize();  // merges are there, and weights have been read
+            for_each_value(block, group, round, [&](int index, int query, int) {
+                if (const SpanMerge& join = scratch.merges[query]; !join.is_empty) {
                     float& total = scratch.total_of(round, index, block.thread);
-                    total = join.merge.of(total, value);
+                    total = join.merge.of(total, values.of(index));
                 }
             });
         }
     }
 
-    __device__ void merge_softmax(const Block& block, const Group& group, const Scratch& scratch,
-                                  int span) const {
+    __device__ void merge_softmax(const Block& block, const Group& group, const Scratch& scratch) const {
         const int query = block.thread;
-        if (query >= group.queries()) {
-            return;
+        if (query < group.queries()) {
+            const Softmax part = scratch.softmax_of_span(query);
+            Softmax& before = scratch.softmax[query];
+            const Merge merge(before, part);
+            scratch.merges[query] = {merge, is_empty(part)};
+            if (!is_empty(part)) {
+                before = {merge.maximum, merge.of(before.sum, part.sum)};
+            }
         }
-        const Softmax part = scratch.softmax_of_span(query);
-        if (spans > 0) {
-            float* to = partial(op, spans, group.row(query), group.head(query), span);
-            to[0] = part.maximum;
-            to[1] = part.sum;
-            return;
+    }
+
+    __device__ void write_partial(const Block& block, const Group& group, const Scratch& scratch,
+                                  int span) const {
+        const auto of = [&](int query) {
+            return partial(op, spans, group.row(query), group.head(query), span);
+        };
+        if (block.thread < group.queries()) {
+            of(block.thread)[0] = scratch.softmax[block.thread].maximum;
+            of(block.thread)[1] = scratch.softmax[block.thread].sum;
         }
-        Softmax& before = scratch.softmax[query];
-        const Merge merge(before, part);
-        scratch.merges[query] = {merge, is_empty(part)};
-        if (!is_empty(part)) {
-            before = {merge.maximum, merge.of(before.sum, part.sum)};
+#pragma unroll 1
+        for (int round = 0; round < rounds_of(op.cache.head_dim); ++round) {
+            for_each_value(block, group, round, [&](int index, int query, int dim) {
+                of(query)[2 + dim] = scratch.total_of(round, index, block.thread);
+            });
         }
     }
 
     __device__ void write(const Block& block, const Group& group, const Scratch& scratch) const {
         const int64_t head_dim = op.cache.head_dim;
+#pragma unroll 1
         for (int round = 0; round < rounds_of(op.cache.head_dim); ++round) {
             for_each_value(block, group, round, [&](int index, int query, int dim) {
                 const float total = scratch.total_of(round, index, block.thread);

@@ -91,12 +91,11 @@ struct TileAttentionScratch {
         return totals[(round * kValuesOfRound + index) * kThreads + thread];
     }
 
-    /// Totals are there for blocks that take more than one span.
-    static size_t bytes(int head_dim, bool has_totals) {
+    static size_t bytes(int head_dim) {
         const size_t operands = kTiles * (units_of(head_dim) + kChunks) * kSteps * kWarp;
         const size_t totals = rounds_of(head_dim) * kValuesOfRound * kThreads;
         return operands * sizeof(Words<4>) + kQueries * (sizeof(SpanMerge) + sizeof(Softmax)) +
-               (2 * kChunks * kQueries + (has_totals ? totals : 0)) * sizeof(float);
+               (2 * kChunks * kQueries + totals) * sizeof(float);
     }
 };
 
