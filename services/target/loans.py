@@ -9,15 +9,18 @@ from services.engine.sequence import Sequence
 @dataclass(slots=True)
 class _Loan:
     num_passes: int
+    cost: float = 0.0
     owed: float = 0.0
     is_growing: bool = True
 
 
 class Loans:
-    """In plain steps. A sequence's loan grows until there is a prediction for it, and is paid in as many equal parts as
-    there are passes to come; what is left when the sequence ends is due at once, and so is all where it is too much.
+    """In plain steps. What exceeds a deposit, which is due at once, is a sequence's loan. It grows until there is a
+    prediction for it, and is paid in as many equal parts as there are passes to come; what is left when the sequence
+    ends is due, and so is all where it is too much.
     """
 
+    _DEPOSIT = 4.0
     _MOST = 32.0
 
     def __init__(self) -> None:
@@ -26,7 +29,7 @@ class Loans:
     def open(self, sequence: Sequence, *, num_passes: int) -> None:
         """The draft is to read the sequence, unless it is doing so."""
         loan = self._loans.setdefault(sequence, _Loan(num_passes))
-        loan.num_passes, loan.is_growing = num_passes, True
+        loan.num_passes, loan.cost, loan.is_growing = num_passes, 0.0, True
 
     def growing(self, sequences: Iterable[Sequence]) -> list[Sequence]:
         """Those for which there is no prediction yet."""
@@ -34,9 +37,12 @@ class Loans:
 
     def lend(self, sequences: list[Sequence], cost: float) -> float:
         """A step cost so much while these were read; returns what is due."""
+        due = 0.0
         for sequence in sequences:
-            self._loans[sequence].owed += cost / len(sequences)
-        return self._call_in() if sum(loan.owed for loan in self._loans.values()) > self._MOST else 0.0
+            loan, share = self._loans[sequence], cost / len(sequences)
+            deposit = min(share, max(0.0, self._DEPOSIT - loan.cost))
+            loan.cost, loan.owed, due = loan.cost + share, loan.owed + share - deposit, due + deposit
+        return due + (self._call_in() if sum(loan.owed for loan in self._loans.values()) > self._MOST else 0.0)
 
     def answered(self, sequence: Sequence) -> None:
         """There is a prediction for the sequence."""

@@ -52,10 +52,17 @@ class PassCost:
     def seconds(self, num_rows: int) -> float:
         """How long a pass takes; 0 while none was measured.
 
-        Between two sizes that were, it is interpolated. Beyond the largest it is taken to be as fast: whoever believes
-        that will soon have measured it.
+        Between two sizes that were, it is interpolated. Beyond the largest it grows as it did from the smallest up to
+        there: whoever believes that will soon have measured it.
         """
-        return math.exp(self._log(num_rows)) if self._rows else 0.0
+        if not self._rows:
+            return 0.0
+        return math.exp(self._log(num_rows)) + self._growth() * max(0, num_rows - self._rows[-1])
+
+    def _growth(self) -> float:
+        """Seconds for each further row; 0 while one size was measured."""
+        num_more = self._rows[-1] - self._rows[0]
+        return (math.exp(self._floors[-1]) - math.exp(self._floors[0])) / num_more if num_more else 0.0
 
     def _log(self, num_rows: int) -> float:
         right = bisect_left(self._rows, num_rows)

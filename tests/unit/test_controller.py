@@ -139,6 +139,7 @@ WORLDS = {
     "costly rows": World(chance=0.8, cost=lambda num_rows: 1 + 0.15 * (num_rows - 1)),
     "eight sequences": World(chance=0.8, num_sequences=8, draft_step=0.2),
     "prompts to read": World(chance=0.8, reading=2.0, num_tokens=64),
+    "long prompts to read": World(chance=0.8, reading=20.0, num_tokens=400),
 }
 LOST = {
     "an adversarial draft": World(chance=0.0),

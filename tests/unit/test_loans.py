@@ -10,7 +10,7 @@ async def test_a_loan_is_paid_in_equal_parts():
     loans, sequence = Loans(), make_sequence(make_request())
     loans.open(sequence, num_passes=4)
     assert loans.growing([sequence]) == [sequence]
-    assert loans.lend([sequence], 8.0) == 0
+    assert [loans.lend([sequence], cost) for cost in (3.0, 9.0)] == [3, 1], "a deposit"
     loans.answered(sequence)
     assert loans.growing([sequence]) == []
     assert [loans.pay([sequence]) for _ in range(5)] == pytest.approx([2, 2, 2, 2, 0])
@@ -20,7 +20,7 @@ async def test_a_loan_is_paid_in_equal_parts():
 async def test_what_is_left_is_due_when_the_sequence_ends():
     loans, sequence = Loans(), make_sequence(make_request())
     loans.open(sequence, num_passes=4)
-    loans.lend([sequence], 8.0)
+    loans.lend([sequence], 12.0)
     loans.pay([sequence])
     assert loans.close(sequence) == pytest.approx(6)
     assert loans.pay([sequence]) == 0
@@ -31,7 +31,7 @@ async def test_sequences_that_are_read_together_share_the_cost():
     first, second = make_sequence(make_request()), make_sequence(make_request())
     for sequence in (first, second):
         loans.open(sequence, num_passes=2)
-    loans.lend([first, second], 8.0)
+    assert loans.lend([first, second], 16.0) == 8
     assert loans.close(first) == loans.close(second) == 4
 
 
@@ -39,7 +39,7 @@ async def test_too_much_is_due_at_once():
     loans, sequence = Loans(), make_sequence(make_request())
     loans.open(sequence, num_passes=100)
     due = [loans.lend([sequence], 10.0) for _ in range(4)]
-    assert due == [0, 0, 0, 40]
+    assert due == [4, 0, 0, 36]
     assert loans.close(sequence) == 0
 
 
@@ -51,5 +51,5 @@ async def test_one_that_has_fallen_behind_may_borrow_again():
     loans.pay([sequence])
     loans.open(sequence, num_passes=2)
     assert loans.growing([sequence]) == [sequence]
-    loans.lend([sequence], 2.0)
+    assert loans.lend([sequence], 6.0) == 4
     assert loans.pay([sequence]) == 1
