@@ -13,6 +13,12 @@ class _Loan:
     owed: float = 0.0
     is_growing: bool = True
 
+    def borrow(self, cost: float, *, deposit: float) -> float:
+        """Returns what of it is due at once: what is missing of the deposit."""
+        due = min(cost, max(0.0, deposit - self.cost))
+        self.cost, self.owed = self.cost + cost, self.owed + cost - due
+        return due
+
 
 class Loans:
     """In plain steps. What exceeds a deposit, which is due at once, is a sequence's loan. It grows until there is a
@@ -36,12 +42,11 @@ class Loans:
         return [sequence for sequence in sequences if sequence in self._loans and self._loans[sequence].is_growing]
 
     def lend(self, sequences: list[Sequence], cost: float) -> float:
-        """A step cost so much while these were read; returns what is due."""
-        due = 0.0
+        """A step cost so much while these were read; returns what is due, for those that it has ended all."""
+        due, share = 0.0, cost / len(sequences)
         for sequence in sequences:
-            loan, share = self._loans[sequence], cost / len(sequences)
-            deposit = min(share, max(0.0, self._DEPOSIT - loan.cost))
-            loan.cost, loan.owed, due = loan.cost + share, loan.owed + share - deposit, due + deposit
+            loan = self._loans.get(sequence)
+            due += loan.borrow(share, deposit=self._DEPOSIT) if loan else share
         return due + (self._call_in() if sum(loan.owed for loan in self._loans.values()) > self._MOST else 0.0)
 
     def answered(self, sequence: Sequence) -> None:

@@ -89,6 +89,7 @@ class Simulation(SilentPredictor):
         seconds = world.cost(num_rows) * self._noise()
         committed = [1 + self._verify(*each) for each in zip(self._sequences, counts, strict=True)]
         num_committed = sum(committed)
+        self._sequences = [self._go_on(*each) for each in zip(self._sequences, committed, strict=True)]
         self._passes.observe(num_rows, seconds)
         self.controller.observe(
             is_speculative=longest > 0,
@@ -96,7 +97,6 @@ class Simulation(SilentPredictor):
             num_committed=num_committed,
             seconds=seconds + wait,
         )
-        self._sequences = [self._go_on(*each) for each in zip(self._sequences, committed, strict=True)]
         self.counts.append(counts[0])
         self.seconds += seconds + wait
         self.num_tokens += num_committed

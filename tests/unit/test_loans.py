@@ -35,6 +35,13 @@ async def test_sequences_that_are_read_together_share_the_cost():
     assert loans.close(first) == loans.close(second) == 4
 
 
+async def test_the_share_of_a_sequence_that_has_ended_is_due():
+    loans, sequence = Loans(), make_sequence(make_request())
+    loans.open(sequence, num_passes=2)
+    assert loans.close(sequence) == 0
+    assert loans.lend([sequence], 8.0) == 8
+
+
 async def test_too_much_is_due_at_once():
     loans, sequence = Loans(), make_sequence(make_request())
     loans.open(sequence, num_passes=100)
