@@ -74,11 +74,13 @@ class RemotePredictor:
         return self.absence or sequence.speculation.dropped
 
     def wait_for(self, sequence: Sequence, count: int) -> float:
-        """How long so many predictions are still expected to take, if the draft does not have to catch up first."""
+        """How long so many predictions are still expected to take, beside what the draft has to catch up with first."""
         with self._changed:
             followed = self._followed[sequence]
-            if followed.is_fresh or (missing := count - len(followed.chain.tokens)) <= 0:
+            if (missing := count - len(followed.chain.tokens)) <= 0:
                 return 0.0
+            if followed.is_fresh:  # one that runs ahead has begun long before the target has read the prompt
+                return 0.0 if self._run_ahead else self._patience.expected(count)
             elapsed = time.monotonic() - followed.asked_at if followed.window else 0.0
             return max(0.0, self._patience.expected(missing) - elapsed)
 

@@ -113,7 +113,13 @@ async def test_what_the_draft_has_to_read_is_the_targets_time_only_on_its_own_co
     predictor.remote.ask(first, 4)
     predictor.sent()
     assert predictor.remote.catch_up(first) == 0, "it is under way"
+    assert predictor.remote.wait_for(first, 4) == 0, "nobody knows yet"
     now += 0.4
     assert predictor.hear(40, b"abcd", sequence_id=2)
     assert predictor.remote.catch_up(second) == pytest.approx(0.8)
+    predictor.draw(first, b"abcdx")
+    predictor.remote.ask(first, 1)
+    now += 0.1
+    assert predictor.hear(45, b"y", sequence_id=2, epoch=2)
+    assert predictor.remote.wait_for(second, 1) == pytest.approx(0.1), "what is new is predicted no sooner"
     assert predictor.remote.catch_up(first) == 0
