@@ -47,7 +47,7 @@ class Loans:
         for sequence in sequences:
             loan = self._loans.get(sequence)
             due += loan.borrow(share, deposit=self._DEPOSIT) if loan else share
-        return due + (self._call_in() if sum(loan.owed for loan in self._loans.values()) > self._MOST else 0.0)
+        return due + (self._call_in() if self._owed > self._MOST else 0.0)
 
     def answered(self, sequence: Sequence) -> None:
         """There is a prediction for the sequence."""
@@ -69,8 +69,12 @@ class Loans:
         loan = self._loans.pop(sequence, None)
         return loan.owed if loan else 0.0
 
+    @property
+    def _owed(self) -> float:
+        return sum(loan.owed for loan in self._loans.values())
+
     def _call_in(self) -> float:
-        owed = sum(loan.owed for loan in self._loans.values())
+        owed = self._owed
         for loan in self._loans.values():
             loan.owed = 0.0
         return owed

@@ -6,23 +6,9 @@ import numpy as np
 import pytest
 
 from services.engine.native import Device, Logits, Sampler, isas
-from tests.native.sampling_reference import Settings, random_logits, record_of, sample
+from tests.native.sampling_reference import EVERY_STEP, Settings, random_logits, record_of, sample
 
-EVERYTHING = Settings(
-    seed=77,
-    temperature=1.1,
-    top_k=60,
-    top_p=0.97,
-    min_p=0.001,
-    repetition_penalty=1.3,
-    frequency_penalty=0.2,
-    presence_penalty=0.3,
-    logit_bias=((4, 1.0), (5, -1.0)),
-    min_tokens=6,
-    stop_ids=(2, 9),
-    logprobs=True,
-    num_candidates=8,
-)
+EVERYTHING = replace(EVERY_STEP, seed=77, temperature=1.1, logit_bias=((4, 1.0), (5, -1.0)), rank=False, entropy=False)
 
 
 @pytest.mark.parametrize("settings", [EVERYTHING, replace(EVERYTHING, temperature=0.0), Settings(logprobs=True)])

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "cuda/launch.cuh"
+#include "cuda/merged_softmax.cuh"
 #include "outrider/host_device.h"
 #include "outrider/operations.h"
 
@@ -36,6 +37,26 @@ struct Range {
 
 __device__ inline Range range_of(const Attention& op, int position) {
     return {first_position(op, position), position};
+}
+
+/// A span's maximum for one of `queries`, of those of its chunks.  # [kChunks, queries]
+__device__ inline float span_maximum(const float* maxima, int queries, int query) {
+    float maximum = maxima[query];
+#pragma unroll
+    for (int chunk = 1; chunk < kChunks; ++chunk) {
+        maximum = Greater()(maximum, maxima[chunk * queries + query]);
+    }
+    return maximum;
+}
+
+/// The same with the sums, which are below that maximum already and are added in the chunks' order.
+__device__ inline Softmax span_softmax(const float* maxima, const float* sums, int queries, int query) {
+    float sum = sums[query];
+#pragma unroll
+    for (int chunk = 1; chunk < kChunks; ++chunk) {
+        sum += sums[chunk * queries + query];
+    }
+    return {span_maximum(maxima, queries, query), sum};
 }
 
 /// What a span gives one head of a row: a Softmax, and for each dimension the sum of weighted values.

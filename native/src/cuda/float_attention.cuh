@@ -146,7 +146,7 @@ struct FloatAttention {
         for (int query = 0; query < kCount; ++query) {
             if (query < group.queries()) {
                 scores[query] = finish(group, query, start + slot, scores[query] * scale);
-                const float maximum = reduce_warp(scores[query], Larger());
+                const float maximum = reduce_warp(scores[query], Greater());
                 if (slot == 0) {
                     scratch.maxima[block.warp() * kQueries + query] = maximum;
                 }
@@ -174,7 +174,7 @@ struct FloatAttention {
         for (int query = 0; query < kCount; ++query) {
             if (query < group.queries()) {
                 const bool attended = is_attended(group, query, start + slot);
-                const float maximum = span_maximum(scratch, query);
+                const float maximum = span_maximum(scratch.maxima, kQueries, query);
                 const float weight = attended ? exponential(scores[query] - maximum) : 0.0f;
                 const float sum = reduce_warp(weight, Sum());
                 const int64_t place = block.warp() * kQueries + query;
@@ -186,14 +186,6 @@ struct FloatAttention {
             }
         }
         synchronize_warp();
-    }
-
-    __device__ float span_maximum(const FloatScratch& scratch, int query) const {
-        float maximum = scratch.maxima[query];
-        for (int chunk = 1; chunk < kChunks; ++chunk) {
-            maximum = Larger()(maximum, scratch.maxima[chunk * kQueries + query]);
-        }
-        return maximum;
     }
 
     /// The chunk's weighted values in some dimensions. A weight of zero adds nothing, whatever the value: it
@@ -241,19 +233,12 @@ struct FloatAttention {
             }
             if (spans > 0) {
                 partial(op, spans, group.row(query), group.head(query), span)[2 + dim] = total;
-            } else if (const Softmax part = span_softmax(scratch, query); !is_empty(part)) {
+            } else if (const Softmax part = span_softmax(scratch.maxima, scratch.sums, kQueries, query);
+                       !is_empty(part)) {
                 float& before = scratch.totals[query * op.cache.head_dim + dim];
                 before = Merge(scratch.softmax[query], part).of(before, total);
             }
         }
-    }
-
-    __device__ Softmax span_softmax(const FloatScratch& scratch, int query) const {
-        float sum = scratch.sums[query];
-        for (int chunk = 1; chunk < kChunks; ++chunk) {
-            sum += scratch.sums[chunk * kQueries + query];
-        }
-        return {span_maximum(scratch, query), sum};
     }
 
     __device__ void merge_softmax(const Block& block, const Group& group, const FloatScratch& scratch,
@@ -262,7 +247,7 @@ struct FloatAttention {
         if (query >= group.queries()) {
             return;
         }
-        const Softmax part = span_softmax(scratch, query);
+        const Softmax part = span_softmax(scratch.maxima, scratch.sums, kQueries, query);
         if (spans > 0) {
             float* to = partial(op, spans, group.row(query), group.head(query), span);
             to[0] = part.maximum;

@@ -3,16 +3,13 @@
 #pragma once
 
 #include "cuda/elementary.cuh"
+#include "cuda/reduce.cuh"
 
 namespace outrider::cuda {
 
 __device__ inline float minus_infinity() {
     return bit_cast<float>(0xFF800000u);
 }
-
-struct Larger {
-    __device__ float operator()(float left, float right) const { return left > right ? left : right; }
-};
 
 /// A softmax so far: the maximum of the scores, and the sum of the exponentials of what they are below it.
 struct Softmax {
@@ -27,7 +24,7 @@ struct Merge {
     float second;
 
     __device__ Merge(const Softmax& before, const Softmax& part)
-        : maximum(Larger()(before.maximum, part.maximum)),
+        : maximum(Greater()(before.maximum, part.maximum)),
           first(exponential(before.maximum - maximum)),
           second(exponential(part.maximum - maximum)) {}
 

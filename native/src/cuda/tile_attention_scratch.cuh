@@ -70,21 +70,9 @@ struct TileAttentionScratch {
     __device__ const Words<4>& queries_of(int tile, int unit, int step, int lane) const {
         return queries[((tile * units + unit) * kSteps + step) * kWarp + lane];
     }
-    __device__ float maximum_of(int query) const {
-        float maximum = maxima[query];
-#pragma unroll
-        for (int chunk = 1; chunk < kChunks; ++chunk) {
-            maximum = Larger()(maximum, maxima[chunk * kQueries + query]);
-        }
-        return maximum;
-    }
+    __device__ float maximum_of(int query) const { return span_maximum(maxima, kQueries, query); }
     __device__ Softmax softmax_of_span(int query) const {
-        float sum = sums[query];
-#pragma unroll
-        for (int chunk = 1; chunk < kChunks; ++chunk) {
-            sum += sums[chunk * kQueries + query];
-        }
-        return {maximum_of(query), sum};
+        return span_softmax(maxima, sums, kQueries, query);
     }
 
     __device__ float& total_of(int round, int index, int thread) const {

@@ -143,9 +143,9 @@ struct TileScores {
                 float maximum = minus_infinity();
 #pragma unroll
                 for (int k = 0; k < kEights * 2; ++k) {
-                    maximum = Larger()(maximum, scores[i / 2][k / 2][i % 2 * 2 + k % 2]);
+                    maximum = Greater()(maximum, scores[i / 2][k / 2][i % 2 * 2 + k % 2]);
                 }
-                maximum = reduce_warp<4>(maximum, Larger());
+                maximum = reduce_warp<4>(maximum, Greater());
                 if (block.lane() % 4 == 0) {
                     scratch.maxima[block.warp() * kQueries + query_of(i / 2, i % 2)] = maximum;
                 }
