@@ -28,7 +28,7 @@ class OutputText:
         include_stop: bool = False,
         banned: Sequence[str] = (),
     ) -> None:
-        """Stop strings are not looked for in the first `min_tokens` tokens; `include_stop` shows what stopped."""
+        """A stop string that the first `min_tokens` tokens complete is passed over. `include_stop` shows what stops."""
         self._tokenizer = tokenizer
         self._detokenizer = Detokenizer(tokenizer, show_special)
         self._stops = StopStrings(stops)
@@ -55,6 +55,11 @@ class OutputText:
             include_stop=stops.include_stop,
             banned=request.sampling.banned_strings,
         )
+
+    @property
+    def vocab_size(self) -> int:
+        """The tokenizer's."""
+        return self._tokenizer.vocab_size
 
     @property
     def num_unsafe(self) -> int:
@@ -121,10 +126,8 @@ class OutputText:
         """Look for stop strings in the new bytes; release what none can reach any more."""
         new = bytes(self._held[len(self._held) - self._num_new :])
         self._num_new = 0
-        if self._num_unstoppable:
-            return self._release(len(self._held)), None
         match = self._stops.feed(new)
-        if match is None:
+        if match is None or self._num_unstoppable:
             return self._release(len(self._held) - self._stops.num_held), None
         size = len(match.stop.encode()) if self._include_stop else 0
         self._num_cut = match.distance - size

@@ -16,9 +16,9 @@ class StopMatch(NamedTuple):
 class StopStrings:
     """Searches for several stop strings at once, byte by byte, in time linear in the bytes.
 
-    Feed each token's bytes in one call: the first call in which any stop is complete ends the stream. Of the stops
-    complete by then, the one that starts earliest in the text wins, and of several that start there, the longest;
-    their order in the request does not matter. A shallow copy goes on by itself.
+    Feed each token's bytes in one call. Of the stops that a call completes, the one that starts earliest in the text
+    wins, and of several that start there, the longest; their order in the request does not matter. A caller who passes
+    over one may feed on. A shallow copy goes on by itself.
     """
 
     def __init__(self, stops: Iterable[str]) -> None:
@@ -32,7 +32,7 @@ class StopStrings:
         return self._search.num_matched(self._node)
 
     def feed(self, data: bytes) -> StopMatch | None:
-        """Take one token's bytes; return the stop that is complete, after which the stream is over."""
+        """Take one token's bytes; return the stop that is complete with them."""
         matches: list[tuple[int, int, str]] = []
         for num_left, byte in zip(reversed(range(len(data))), data, strict=True):
             self._node = self._search.step(self._node, byte)

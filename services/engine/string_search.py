@@ -28,7 +28,9 @@ class StringSearch:
         return self._next[node].get(byte, 0)
 
     def num_matched(self, node: int) -> int:
-        """Bytes at the end of those so far that a string begins with, as many as there are."""
+        """Bytes at the end of those so far that a string begins with and goes on from, as many as there are."""
+        while not self._next[node] and node:
+            node = self._shorter[node]
         return self._depth[node]
 
     def found(self, node: int) -> str | None:

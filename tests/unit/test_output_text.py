@@ -76,11 +76,28 @@ def test_a_stop_token_releases_all_and_completes_no_stop_string(token, options, 
     assert released + output.push_stop_token(token) + output.finish() == text
 
 
-def test_stops_are_not_looked_for_in_the_first_min_tokens():
-    """Neither one inside them nor one that begins in them."""
+@pytest.mark.parametrize(
+    ("stops", "min_tokens", "text", "matched"),
+    [
+        (["!"], 3, "a!b?c", "!"),  # the one inside of the first tokens is passed over
+        (["b?"], 3, "a!", "b?"),  # it begins in them, and ends behind them
+        (["b?"], 4, "a!b?c!d", None),
+        (["!b?c"], 3, "a", "!b?c"),
+        (["a!b", "!b?"], 3, "a", "!b?"),
+        (["b?", "b?c"], 4, "a!", "b?c"),  # longer than one that is passed over
+    ],
+)
+def test_a_stop_counts_where_the_token_that_completes_it_is_behind_the_first_min_tokens(
+    stops, min_tokens, text, matched
+):
     ids = ids_of("a!b?c!d")
     assert len(ids) == 7
-    assert push_all(OutputText(TOKENIZER, ["!", "b?"], min_tokens=3), ids) == ("a!b?c", "!")
+    assert push_all(OutputText(TOKENIZER, stops, min_tokens=min_tokens), ids) == (text, matched)
+
+
+def test_a_stop_that_is_passed_over_is_shown_at_once():
+    output = OutputText(TOKENIZER, ["!b", "b?c"], min_tokens=3)
+    assert [output.push(token_id)[0] for token_id in ids_of("a!bd")] == ["a", "", "!", "bd"]
 
 
 def test_held_text_is_released_at_the_end():
@@ -151,9 +168,8 @@ class Rules:
     def end(self, ids: list[int]) -> tuple[int, str] | None:
         """How many bytes the text has when its last token completes a stop, and which; None if it does not."""
         whole, first = self.spelled(ids), len(self.spelled(ids[: self.min_tokens]))
-        found = [
-            (at, -len(stop.encode()), stop) for stop in self.stops if (at := whole.find(stop.encode(), first)) >= 0
-        ]
+        places = ((whole.find(stop.encode(), max(0, first + 1 - len(stop.encode()))), stop) for stop in self.stops)
+        found = [(at, -len(stop.encode()), stop) for at, stop in places if at >= 0]
         if not found:
             return None
         start, negative_size, stop = min(found)
@@ -161,9 +177,10 @@ class Rules:
 
     def num_safe(self, ids: list[int]) -> int:
         """How many bytes no stop can reach any more."""
-        whole, first = self.spelled(ids), len(self.spelled(ids[: self.min_tokens]))
-        starts = range(first, len(whole))
-        held = (at for at in starts if any(stop.encode().startswith(whole[at:]) for stop in self.stops))
+        whole = self.spelled(ids)
+        longer = [[stop.encode() for stop in self.stops if len(stop.encode()) > size] for size in range(len(whole) + 1)]
+        starts = range(len(whole))
+        held = (at for at in starts if any(stop.startswith(whole[at:]) for stop in longer[len(whole) - at]))
         return next(held, len(whole))
 
 
