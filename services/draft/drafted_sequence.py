@@ -38,7 +38,7 @@ class DraftedSequence:
         """All is in the target's tokens, which are the draft's unless there is a way between the two.
 
         With such a way `min_tokens` counts our own generated tokens, of which there may be a few more, and a grammar,
-        which is one of the target's tokens, is left to the target.
+        which is one of the target's tokens, is left to the target, as allowed tokens are through the bytes.
         """
         self.tokens: list[int] = []  # committed, then predicted
         self.num_committed = 0
@@ -61,7 +61,11 @@ class DraftedSequence:
         if vocabulary:
             self._masked_ids = vocabulary.partners(masked_ids)
             partners = ((vocabulary.partners([token_id]), bias) for token_id, bias in sampling.logit_bias.items())
-            self._params = replace(sampling, logit_bias={own: bias for owns, bias in partners for own in owns})
+            self._params = replace(
+                sampling,
+                logit_bias={own: bias for owns, bias in partners for own in owns},
+                allowed_tokens=sampling.allowed_tokens and vocabulary.own_allowed(sampling.allowed_tokens),
+            )
 
     @property
     def num_pending(self) -> int:
@@ -84,18 +88,22 @@ class DraftedSequence:
             return 0
         chain, translation = self.chain, self._translation
         num_ahead = len(chain) if translation is None else translation.num_told(chain)
-        is_single = self._grammar is not None or (translation is not None and translation.draws_singly(chain))
+        is_single = self._is_masked or (translation is not None and translation.draws_singly(chain))
         return max(0, min(self.window - num_ahead, 1 if is_single else self.window))
 
     @property
     def mask(self) -> NDArray[np.uint32] | None:
         """What the grammar lets the next token be, [1, words], nothing behind a token that it forbids or a stop; or
-        what another vocabulary leaves it.
+        what another vocabulary leaves it; and of these what is allowed at all.
         """
-        if self._grammar is None:
-            return None if self._translation is None else self._translation.mask(self.chain)
-        self._grammar.advance(self.tokens[self._num_prompt + self._grammar.num_tokens :])
-        return self._grammar.masks()
+        masks = None
+        if self._grammar is not None:
+            self._grammar.advance(self.tokens[self._num_prompt + self._grammar.num_tokens :])
+            masks = self._grammar.masks()
+        elif self._translation is not None:
+            masks = self._translation.mask(self.chain)
+        allowed = self._params.allowed_tokens
+        return masks if allowed is None else allowed.restrict(masks, 1)
 
     @property
     def sampling(self) -> SamplingState:
@@ -142,11 +150,11 @@ class DraftedSequence:
         return self._last_epoch
 
     def grant(self, window: int, num_alternates: int = 0, *, is_awaited: bool = False) -> None:
-        """How long the chain may become, and how many alternates are wanted; none with a grammar, which is followed
-        along one chain only, or with another vocabulary.
+        """How long the chain may become, and how many alternates are wanted; none with a mask, which is that of one
+        chain only, or with another vocabulary.
         """
         self.window, self.is_awaited = window, is_awaited
-        self.num_alternates = num_alternates if self._grammar is None and self._translation is None else 0
+        self.num_alternates = 0 if self._is_masked or self._translation is not None else num_alternates
 
     def check(self, vocab_size: int) -> None:
         """Raise ValueError where no token of such a vocabulary can be drawn this way."""
@@ -171,6 +179,11 @@ class DraftedSequence:
     def predicted(self, token_ids: Tokens[int]) -> None:
         """Append predictions to the chain."""
         self.tokens.extend(token_ids)
+
+    @property
+    def _is_masked(self) -> bool:
+        """Whether there is a mask for every draw."""
+        return self._grammar is not None or self._params.allowed_tokens is not None
 
     def _cut(self, length: int) -> None:
         del self.tokens[length:]

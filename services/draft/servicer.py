@@ -28,7 +28,12 @@ from services.engine.grammar_compiler import GrammarError
 from services.engine.native import NOISE_VERSION
 from services.engine.place import Place
 from services.rpc.convert.caching import read_cache
-from services.rpc.convert.drafting import read_sampling, write_place, write_vocabulary_match
+from services.rpc.convert.drafting import (
+    read_allowed_tokens,
+    read_sampling,
+    write_place,
+    write_vocabulary_match,
+)
 from services.rpc.convert.grammar import read_source
 from services.rpc.draft_protocol import MAX_COMMIT, PROTOCOL_VERSION
 
@@ -184,13 +189,16 @@ async def _open(
         except GrammarError as error:
             logger.info("a sequence is refused: its grammar cannot be followed: %s", error)
             return lambda drafter: drafter.refuse(link, message.sequence_id)
-    sequence = _sequence(message, vocabulary, grammar)
+    sequence = _sequence(message, vocabulary, grammar, vocab_size=engine.model.checkpoint.config.vocab_size)
     return lambda drafter: drafter.open(link, message.sequence_id, sequence)
 
 
-def _sequence(message: draft_pb2.Open, vocabulary: VocabularyMap | None, grammar: Grammar | None) -> DraftedSequence:
+def _sequence(
+    message: draft_pb2.Open, vocabulary: VocabularyMap | None, grammar: Grammar | None, *, vocab_size: int
+) -> DraftedSequence:
+    size = vocab_size if vocabulary is None else vocabulary.target_size
     return DraftedSequence(
-        read_sampling(message.sampling),
+        read_sampling(message.sampling, read_allowed_tokens(message.allowed_tokens, vocab_size=size)),
         num_prompt=message.prompt_tokens,
         min_tokens=message.min_tokens,
         masked_ids=[*message.masked_token_ids],

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from services.draft.speller import Speller
 from services.draft.wording import Wording
+from services.engine.allowed_tokens import AllowedTokens
 from services.engine.native import NoiseIds
 from services.engine.tokenizer import Tokenizer
 
@@ -74,6 +75,10 @@ class VocabularyMap:
         """Our own ids of those of the target's tokens that have a partner."""
         own_ids = ((self._own.ids.get(self._key(target_id)), target_id) for target_id in target_ids)
         return [own_id for own_id, target_id in own_ids if own_id is not None and self.to_target(own_id) == target_id]
+
+    def own_allowed(self, allowed: AllowedTokens) -> AllowedTokens | None:
+        """Our own tokens whose partners are allowed; None for any, through the bytes, which have no list of tokens."""
+        return None if self.through_bytes else allowed.partners(self._partners)
 
     def spell(self, target_id: int) -> tuple[int, ...]:
         """A target's token in the draft's: its partner, or as few tokens of its bytes as the longest ones make."""

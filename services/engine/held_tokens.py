@@ -4,6 +4,7 @@ import math
 from itertools import accumulate
 from typing import NamedTuple
 
+from services.engine.choices import Choices
 from services.engine.events import Chunk, PassReport, Suppressed, TokenRecord
 from services.engine.loop_detector import LoopDetector
 from services.engine.output_text import OutputText
@@ -54,6 +55,21 @@ class HeldTokens:
     def report(self, report: PassReport) -> None:
         """Hold the report of the pass that has drawn the last of them."""
         self._reports.append(report)
+
+    def num_cut(self, num_tokens: int, choices: Choices, *, end: int) -> int | None:
+        """How many tokens to take back for a banned string in the last ones: from the first on that leaves a choice.
+
+        Where none does, all of them, and nothing is left to draw then. None where that takes some that are not held:
+        the answer has `end` tokens, of which the first were received.
+        """
+        tried = [(*token.forbidden, token.record.token_id) for token in self._tokens[-num_tokens:]]
+        is_received = len(tried) < num_tokens
+        if is_received and choices.are_all:
+            return None
+        num_forced = choices.num_forced(tried, num_before=end - len(tried))
+        if num_forced < len(tried):
+            return len(tried) - num_forced
+        return None if is_received else num_tokens
 
     def take_back(self, num_tokens: int, suppressed: Suppressed) -> Checkpoint:
         """Forget the last tokens, forbid the first of these in its place, and return what was known before it."""

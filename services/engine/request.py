@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
+from services.engine.allowed_tokens import AllowedTokens
 from services.engine.grammar import Grammar
 from services.engine.healing import Healing
 from services.engine.native import derive_seed
@@ -53,6 +54,7 @@ class SamplingParams:
     presence_penalty: float = 0.0
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     banned_strings: tuple[str, ...] = ()  # that the text never has, in whatever case
+    allowed_tokens: AllowedTokens | None = None  # that may be drawn behind the prompt; None for all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

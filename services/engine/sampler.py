@@ -58,8 +58,8 @@ class Sampler:
 
 
 def _masks(rows: ScheduledRows) -> NDArray[np.uint32] | None:
-    grammar = rows.sequence.grammar
-    return None if grammar is None else grammar.masks(rows.predictions)
+    sequence = rows.sequence
+    return None if sequence.is_healing else sequence.choices.masks(rows.predictions)
 
 
 def _drawn(reader: SampleReader, first_row: int, rows: ScheduledRows) -> Drawn:

@@ -7,6 +7,7 @@ from copy import copy
 from dataclasses import asdict
 
 from services.engine.banned_strings import BannedMatch
+from services.engine.choices import Choices
 from services.engine.events import (
     Failed,
     Finished,
@@ -70,6 +71,7 @@ class Sequence:
         self._refusal: Refused | None = None
         self.prompt_records = PromptRecords.of(request)
         self.grammar = None if request.grammar is None else request.grammar.begin(stop_ids=request.stops.token_ids)
+        self.choices = Choices(request, self.grammar, vocab_size=text.vocab_size)
         if request.healing is None:
             self.sampling = new_request_state(request, self.tokens)
             self._replay(request.received)
@@ -220,16 +222,15 @@ class Sequence:
         return Checkpoint(self._text.fork(), copy(self._loop)) if self.request.sampling.banned_strings else None
 
     def _take_back(self, banned: BannedMatch) -> None:
-        """Cut the answer where a banned string begins, and forbid the token there; all that goes with them follows."""
-        if banned.num_tokens > len(self._held):
+        """Cut the answer in a banned string, and forbid the token there; all that goes with them follows."""
+        if (num_tokens := self._held.num_cut(banned.num_tokens, self.choices, end=self.num_generated)) is None:
             self._refusal = Refused("what follows them completes a banned string that begins in them")
             return
-        position = len(self.tokens) - banned.num_tokens
-        suppressed = Suppressed(
-            self._text.spell(self.tokens[position:]), banned.string, position - self.num_prompt, self.tokens[position]
-        )
+        position = len(self.tokens) - num_tokens
+        taken = self.tokens[position:]
+        suppressed = Suppressed(self._text.spell(taken), banned.string, position - self.num_prompt, taken[0])
         del self.tokens[position:]
-        self._text, self._loop = self._held.take_back(banned.num_tokens, suppressed)
+        self._text, self._loop = self._held.take_back(num_tokens, suppressed)
         self.sampling.truncate(self.num_generated)
         self.sampling.forbid(self._held.forbidden)
         if self.grammar is not None:
@@ -251,8 +252,8 @@ class Sequence:
             if self.is_finished:
                 raise ValueError(f"the generation ends after {count} tokens, but {len(received)} were received")
             self._append(token_id)
-            if self.grammar is not None and self.grammar.has_strayed:
-                raise ValueError(f"the grammar forbids the token at {count}")
+            if objection := self.choices.objection(token_id):
+                raise ValueError(f"{objection} the token at {count}")
             if self._text.banned is not None:
                 raise ValueError(f"token {count} completes a banned string, which the generation does not have")
         self.sampling.commit(received)
@@ -283,11 +284,10 @@ class Sequence:
 
     def _finished(self) -> Finished:
         self.timings.finished = time.monotonic()
-        stopped_by_token = self.finish_reason is FinishReason.STOP_TOKEN
         assert self.finish_reason is not None
         return Finished(
             reason=self.finish_reason,
-            stop_token_id=self.tokens[-1] if stopped_by_token else None,
+            stop_token_id=self.tokens[-1] if self.finish_reason is FinishReason.STOP_TOKEN else None,
             stop_string=self._matched_stop,
             prompt_tokens=self.num_prompt,
             completion_tokens=self.num_generated,

@@ -26,13 +26,14 @@ class Range:
         return self.minimum <= value <= self.maximum and not (self.excludes_minimum and value == self.minimum)
 
     def __str__(self) -> str:
-        if self.minimum == -FLOAT32_MAX:
-            return "finite numbers"
         low = f"above {self.minimum:g}" if self.excludes_minimum else f"at least {self.minimum:g}"
-        return f"{low}, finite" if self.maximum == FLOAT32_MAX else f"{low}, at most {self.maximum:g}"
+        high = str(self.maximum) if isinstance(self.maximum, int) else f"{self.maximum:g}"
+        return f"{low}, at most {high}"
 
 
-COUNT = Range(minimum=0)
+MAX_COUNT = 2**31 - 1  # that the wire carries
+COUNT = Range(minimum=0, maximum=MAX_COUNT)
+NOT_NEGATIVE = Range(minimum=0)
 FINITE = Range(minimum=-FLOAT32_MAX)
 
 

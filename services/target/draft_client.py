@@ -15,7 +15,7 @@ from services.engine.events import VocabularyMatch
 from services.engine.native import NOISE_VERSION
 from services.engine.place import Place
 from services.rpc.convert.caching import write_cache
-from services.rpc.convert.drafting import read_place, read_vocabulary_match, write_sampling
+from services.rpc.convert.drafting import read_place, read_vocabulary_match, write_allowed_tokens, write_sampling
 from services.rpc.convert.grammar import write_grammar
 from services.rpc.draft_protocol import PROTOCOL_VERSION
 from services.target.backoff import Backoff
@@ -244,6 +244,7 @@ def _open(message: Open) -> draft_pb2.Open:
         masked_token_ids=sorted(request.stops.token_ids),
         grammar=grammar,
         cache=write_cache(request.cache),
+        allowed_tokens=write_allowed_tokens(request.sampling.allowed_tokens),
     )
 
 

@@ -123,10 +123,11 @@ class Speculation:
         _explain(sequence, why_not, "; ".join(dict.fromkeys(detail for _, detail in reasons)))
 
     def _valid(self, sequence: Sequence, predictions: Iterable[int]) -> list[int]:
-        """The predictions up to the first that is no token id, or that the grammar forbids."""
+        """The predictions up to the first that is no token id, or that the request or its grammar forbids."""
         valid: list[int] = []
+        allowed = sequence.request.sampling.allowed_tokens
         for token_id in predictions:
-            if not 0 <= token_id < self._vocab_size:
+            if not 0 <= token_id < self._vocab_size or (allowed is not None and token_id not in allowed):
                 break
             valid.append(token_id)
         return valid if sequence.grammar is None else valid[: sequence.grammar.num_allowed(valid)]

@@ -18,6 +18,7 @@ SETTINGS = [
     {"temperature": 1.4, "seed": 3, "top_k": 20, "min_p": 0.01, "logit_bias": {7: 2.0}},
     {"temperature": 0.0, "frequency_penalty": 0.5, "presence_penalty": 0.5, "min_tokens": 20},
     {"temperature": 1.0, "seed": 4, "regex": "([a-z]+, )*"},
+    {"temperature": 1.0, "seed": 5, "allowed_token_ids": range(40, 400, 3)},
 ]
 
 TOLD = {"rank": True, "entropy": True, "logits": True, "prompt_logprobs": True}

@@ -33,6 +33,15 @@ async def test_a_draft_that_comes_up_while_a_stream_runs_is_used(
     assert result.speculation.draft_losses == result.speculation.draft_returns == 0
 
 
+async def test_a_draft_predicts_among_the_tokens_that_are_allowed(target: DraftedTarget, make_draft: MakeDraft):
+    """None of them is common: what a draft that drew freely predicted would never be verified."""
+    await target.start_draft(make_draft())
+    allowed = [*range(500, 8000, 7)]
+    result = await target.generate({**SAMPLED, "allowed_token_ids": allowed, "lookup": False, "max_tokens": 200})
+    assert {*result.token_ids} <= {*allowed}
+    assert result.speculation.accepted > 40
+
+
 async def test_without_a_draft_the_final_message_says_so(target: DraftedTarget):
     speculation = (await target.generate({**GREEDY, "max_tokens": 20})).speculation
     assert (speculation.predicted, speculation.no_speculation_reason) == (0, NoSpeculationReason.UNAVAILABLE)

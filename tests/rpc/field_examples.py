@@ -118,6 +118,10 @@ GOOD = {
         {"sampling": {**OFTEN, "banned_strings": ["XXX"]}},
         lambda seen: "xxx" not in seen.streamed.text and len(seen.whole.suppressed) > 0,
     ),
+    "sampling.allowed_token_ids": Good(
+        {"sampling": {"seed": 5, "allowed_token_ids": range(70, 80)}},
+        lambda seen: seen.differs and len({*seen.ids}) > 1 and {*seen.ids} <= {*range(70, 80)},
+    ),
     "stop.strings": Good(
         {"sampling": OFTEN, "stop": {"strings": ["xxx"]}}, lambda seen: seen.streamed.finished.stop_string == "xxx"
     ),

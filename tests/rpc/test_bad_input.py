@@ -37,7 +37,12 @@ BAD = {
         "is -0.5; allowed: at least",
     ),
     "temperature is NaN": ({"sampling": {"temperature": math.nan}}, "sampling.temperature", "is nan"),
-    "endless temperature": ({"sampling": {"temperature": math.inf}}, "sampling.temperature", "finite"),
+    "endless temperature": ({"sampling": {"temperature": math.inf}}, "sampling.temperature", "is inf"),
+    "temperature beyond 32 bits": (
+        {"sampling": {"temperature": 1e39}},
+        "sampling.temperature",
+        "is 1e+39; allowed: at least 0, at most 3.40282e+38",
+    ),
     "top_k below 0": ({"sampling": {"top_k": -1}}, "sampling.top_k", "at least 0"),
     "top_p is 0": ({"sampling": {"top_p": 0.0}}, "sampling.top_p", "is 0; allowed: above 0, at most 1"),
     "top_p above 1": ({"sampling": {"top_p": 1.5}}, "sampling.top_p", "is 1.5"),
@@ -55,7 +60,22 @@ BAD = {
     "bias is NaN": (
         {"sampling": {"logit_bias": [{"token_id": 1, "bias": math.nan}]}},
         "sampling.logit_bias[0].bias",
-        "is nan; allowed: finite numbers, or minus infinity",
+        "is nan; allowed: at least -3.40282e+38, at most 3.40282e+38, or minus infinity",
+    ),
+    "bias beyond 32 bits": (
+        {"sampling": {"logit_bias": [{"token_id": 1, "bias": 3.4e38}, {"token_id": 2, "bias": 1e39}]}},
+        "sampling.logit_bias[1].bias",
+        "is 1e+39; allowed: at least -3.40282e+38, at most 3.40282e+38, or minus infinity",
+    ),
+    "allowed id unknown": (
+        {"sampling": {"allowed_token_ids": [1, VOCAB_SIZE]}},
+        "sampling.allowed_token_ids[1]",
+        "is 512; allowed: 0 to 511",
+    ),
+    "too many allowed ids": (
+        {"sampling": {"allowed_token_ids": [1] * (VOCAB_SIZE + 1)}},
+        "sampling.allowed_token_ids",
+        "has 513 entries; allowed: at most 512",
     ),
     "bias twice": (
         {"sampling": {"logit_bias": [{"token_id": 1, "bias": 1.0}, {"token_id": 1, "bias": 2.0}]}},

@@ -11,7 +11,7 @@ from outrider.v1 import common_pb2
 from services.engine.tokenizer import Tokenizer
 from tests.checkpoints import CONTEXT_LENGTH, byte_level_tokenizer
 from tests.rpc.predictors import SlowPredictor
-from tests.rpc.requests import Streamed, as_unary, stop_string_in, stream, stream_request
+from tests.rpc.requests import Streamed, as_unary, continued, stop_string_in, stream, stream_request
 from tests.server import RunningTarget, target_server, wait_until
 
 TOKENIZER = Tokenizer(byte_level_tokenizer().to_str())
@@ -133,6 +133,44 @@ def test_a_stop_string_is_part_of_the_text_if_wanted(target: RunningTarget) -> N
     answer = stream(target, stream_request(stop=limits))
     assert answer.text == text[: text.index(stop)] + stop
     assert (answer.reason, answer.finished.stop_string) == ("FINISH_REASON_STOP_STRING", stop)
+
+
+@pytest.mark.parametrize("min_tokens", [0, 3, 4, 5, 9])
+def test_a_stop_string_counts_where_the_token_that_completes_it_is_behind_min_tokens(
+    target: RunningTarget, min_tokens: int
+) -> None:
+    stop = {**LONG, "strings": ["aaaa"], "min_tokens": min_tokens}
+    answer = stream(target, stream_request(sampling=ALWAYS_A, stop=stop, output={"prompt_token_ids": True}))
+    num_tokens = max(4, min_tokens + 1)
+    assert (answer.token_ids, answer.text) == ([LETTER] * num_tokens, "a" * (num_tokens - 4))
+    assert (answer.reason, answer.finished.stop_string) == ("FINISH_REASON_STOP_STRING", "aaaa")
+
+
+def test_a_stop_string_that_begins_within_min_tokens_is_found_by_a_continuation(target: RunningTarget) -> None:
+    stop = {**LONG, "strings": ["aaaa"], "min_tokens": 5}
+    request = stream_request(sampling=ALWAYS_A, stop=stop, output={"prompt_token_ids": True})
+    whole = stream(target, request)
+    for count in range(len(whole.token_ids) + 1):
+        rest = stream(target, continued(request, whole, count))
+        assert (rest.token_ids, rest.reason) == (whole.token_ids[count:], whole.reason)
+        assert rest.finished.stop_string == "aaaa"
+        assert whole.text.endswith(rest.text)
+
+
+@pytest.mark.parametrize(("include_stop", "text"), [(False, "b"), (True, "ba")])
+def test_a_stop_token_that_completes_a_stop_string_ends_the_text_as_a_stop_token(
+    target: RunningTarget, include_stop: bool, text: str
+) -> None:
+    """Another token comes first, as the stop token may not: what the stop string has of it stays."""
+    stop = {**LONG, "strings": ["ba"], "token_ids": [LETTER], "min_tokens": 1, "include_stop": include_stop}
+    sampling = {
+        "seed": 5,
+        "logit_bias": [{"token_id": LETTER, "bias": 1000.0}, {"token_id": LETTER + 1, "bias": 900.0}],
+    }
+    answer = stream(target, stream_request(sampling=sampling, stop=stop))
+    assert (answer.token_ids, answer.text) == ([LETTER + 1, LETTER], text)
+    assert (answer.reason, answer.finished.stop_token_id) == ("FINISH_REASON_STOP_TOKEN", LETTER)
+    assert not answer.finished.HasField("stop_string")
 
 
 @pytest.mark.parametrize(("shown", "text"), [(False, ""), (True, "<|end|>")])

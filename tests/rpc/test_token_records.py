@@ -49,6 +49,30 @@ def test_everything_there_is_to_tell(target: RunningTarget) -> None:
         assert record.rank == 1 + (logits > logits[record.id]).sum() + (logits == logits[record.id])[: record.id].sum()
 
 
+def test_penalties_come_before_the_bias(target: RunningTarget) -> None:
+    """A penalty takes a token's logit as the model has it: what a bias makes of it is not penalised."""
+    biased = {70: 6.0, 71: -6.0, 72: 8.0, 73: 5.0}
+    sampling = {
+        **{"temperature": 0.0, "repetition_penalty": 1.7, "frequency_penalty": 0.25, "presence_penalty": 0.5},
+        "logit_bias": [{"token_id": token_id, "bias": bias} for token_id, bias in biased.items()],
+    }
+    whole = stream(target, stream_request([*range(60, 80)], sampling=sampling, output=EVERYTHING))
+    for position, record in enumerate(whole.records):
+        generated = whole.token_ids[:position]
+        logits = np.frombuffer(record.logits.data, "<f4").astype(np.float64)
+        seen = [*{*range(60, 80), *generated}]
+        logits[seen] = np.where(logits[seen] > 0, logits[seen] / 1.7, logits[seen] * 1.7)
+        for token_id in {*generated}:
+            logits[token_id] -= 0.25 * generated.count(token_id) + 0.5
+        for token_id, bias in biased.items():
+            logits[token_id] += bias
+        assert record.id == logits.argmax()
+        logprobs = logits - np.log(np.exp(logits).sum())
+        for candidate in record.candidates:
+            assert candidate.processed_logprob == pytest.approx(logprobs[candidate.id], abs=1e-4)
+    assert {*whole.token_ids} & biased.keys()
+
+
 def test_the_prompt_s_records_come_before_the_first_chunk_in_order(target: RunningTarget) -> None:
     whole = stream(target, stream_request(output=EVERYTHING))
     first, *others = records = prompt_records(whole)

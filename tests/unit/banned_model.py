@@ -14,9 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.engine.events import FinishReason, Suppressed
+from services.engine.grammar import Grammar
 from services.engine.native import gumbel_noise
 from services.engine.request import Loop, Request
 from services.engine.tokenizer import Tokenizer
+from tests.grammars import allowed as allowed_ids
 
 _PIECES = ["a", "b", "A", "ab", "Ba", "abb", "ß", "s", "S", "<0xC3>", "<0x9F>", " "]
 END, HIDDEN = len(_PIECES), len(_PIECES) + 1
@@ -54,6 +56,23 @@ def scores_of(request: Request, history: Tokens[int]) -> NDArray[np.float32]:
     return logits + gumbel_noise(request.sampling.seed, len(history), 0, VOCAB_SIZE)
 
 
+def choices_of(request: Request, ids: list[int]) -> set[int]:
+    """What may be drawn behind the tokens of an answer, before anything is taken back."""
+    allowed = request.sampling.allowed_tokens
+    choices = {token_id for token_id in range(VOCAB_SIZE) if allowed is None or token_id in allowed}
+    if request.grammar is not None:
+        choices &= _grammar_choices(request.grammar, request.stops.token_ids, tuple(ids))
+    return choices - request.stops.token_ids if len(ids) < request.stops.min_tokens else choices
+
+
+@functools.lru_cache(maxsize=10_000)
+def _grammar_choices(grammar: Grammar, stop_ids: frozenset[int], ids: tuple[int, ...]) -> frozenset[int]:
+    """As a matcher says that has seen nothing but these tokens."""
+    state = grammar.begin(stop_ids=stop_ids)
+    state.advance(ids)
+    return frozenset(allowed_ids(state.masks()[0], VOCAB_SIZE))
+
+
 @dataclass
 class Expected:
     """An answer by the rule."""
@@ -72,14 +91,17 @@ def answer(request: Request) -> Expected:
     suppressed: list[Suppressed] = []
     due: list[int] = []
     while True:
-        scores = scores_of(request, [*request.prompt, *ids])
-        scores[forbidden[len(ids)]] = -np.inf
-        if np.isneginf(scores).all():
+        choices = choices_of(request, ids) - {*forbidden[len(ids)]}
+        if not choices:
             return Expected(ids, _shown(request, ids, None), FinishReason.NO_CANDIDATES, suppressed, due)
-        ids.append(int(scores.argmax()))
+        scores = scores_of(request, [*request.prompt, *ids])
+        ids.append(max(sorted(choices), key=scores.__getitem__))
         stop = None if ids[-1] in request.stops.token_ids else _first_stop(request, ids)
         if (found := _first_banned(request, ids, stop)) is not None:
             start, string = found
+            places = range(start, len(ids))
+            is_open = (choices_of(request, ids[:at]) - {*forbidden[at], ids[at]} for at in places)
+            start = next((at for at, others in zip(places, is_open, strict=True) if others), start)
             taken_back = b"".join(map(tokenizer().token_bytes, ids[start:])).decode(errors="replace")
             suppressed.append(Suppressed(taken_back, string, start, ids[start]))
             due = [*(min(position, start) for position in due), start]
@@ -95,7 +117,8 @@ def _end(request: Request, ids: list[int], stop: int | None) -> FinishReason | N
         return FinishReason.STOP_TOKEN
     if stop is not None:
         return FinishReason.STOP_STRING
-    if (loop := request.stops.loop) is not None and _is_loop(ids[-loop.window :], loop):
+    is_early = len(ids) < request.stops.min_tokens
+    if (loop := request.stops.loop) is not None and _is_loop(ids[-loop.window :], loop) and not is_early:
         return FinishReason.LOOP
     return FinishReason.MAX_TOKENS if len(ids) == request.stops.max_tokens else None
 
@@ -107,8 +130,12 @@ def _is_loop(latest: list[int], loop: Loop) -> bool:
 
 def _first_stop(request: Request, ids: list[int]) -> int | None:
     """Where the text ends, in bytes of its tokens spelled out, if a stop string is there."""
-    text = b"".join(map(tokenizer().token_bytes, ids))
-    found = [(text.find(stop.encode()), -len(stop.encode())) for stop in request.stops.strings if stop.encode() in text]
+    text, passed_over = (
+        b"".join(map(tokenizer().token_bytes, some)) for some in (ids, ids[: request.stops.min_tokens])
+    )
+    stops = [stop.encode() for stop in request.stops.strings]
+    places = ((text.find(stop, max(0, len(passed_over) + 1 - len(stop))), -len(stop)) for stop in stops)
+    found = [(start, size) for start, size in places if start >= 0]
     if not found:
         return None
     start, size = min(found)

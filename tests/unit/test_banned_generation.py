@@ -1,6 +1,8 @@
 """What is banned is never said: whatever goes on, an answer is what the rule on whole strings makes it."""
 
 import asyncio
+import functools
+import re
 from dataclasses import dataclass, replace
 from itertools import product
 from random import Random
@@ -9,8 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from services.engine.allowed_tokens import AllowedTokens
 from services.engine.block_manager import BlockManager
 from services.engine.events import Chunk, Event, Finished, FinishReason, Refused, Suppressed
+from services.engine.grammar import Grammar
+from services.engine.grammar_source import GrammarKind, GrammarSource
 from services.engine.native import Sampler as NativeSampler
 from services.engine.output_text import OutputText
 from services.engine.request import (
@@ -30,6 +35,7 @@ from services.engine.wake_ups import WakeUps
 from services.target.lookup_predictor import with_lookup
 from services.target.speculation import Speculation
 from services.target.step import TargetStep
+from tests.grammars import compiler
 from tests.unit.banned_model import END, VOCAB_SIZE, Expected, answer, logits_of, scores_of, tokenizer
 from tests.unit.sequences import make_stream
 from tests.unit.tempter import Tempter
@@ -135,14 +141,34 @@ async def step_by_step(target: Target, request: Request) -> Generation:
     return generation
 
 
-def make(banned: list[str], *, prompt: list[int], seed: int = 1, temperature: float = 0.0, **options) -> Request:
+@functools.cache
+def grammar(regex: str) -> Grammar:
+    return compiler(tokenizer(), VOCAB_SIZE).compile(GrammarSource(GrammarKind.REGEX, (regex,)))
+
+
+def make(
+    banned: list[str],
+    *,
+    prompt: list[int],
+    seed: int = 1,
+    temperature: float = 0.0,
+    allowed: tuple[int, ...] = (),
+    regex: str | None = None,
+    **options,
+) -> Request:
     stops = {"max_tokens": 24, "token_ids": frozenset([END]), **options}
     show_special = stops.pop("show_special_tokens", False)
     return Request(
         request_id="test",
         prompt=tuple(prompt),
-        sampling=SamplingParams(seed=seed, temperature=temperature, banned_strings=tuple(banned)),
+        sampling=SamplingParams(
+            seed=seed,
+            temperature=temperature,
+            banned_strings=tuple(banned),
+            allowed_tokens=AllowedTokens.of(allowed, vocab_size=VOCAB_SIZE) if allowed else None,
+        ),
         stops=StopConditions(**stops),
+        grammar=None if regex is None else grammar(regex),
         output=OutputOptions(show_special_tokens=show_special, pass_reports=True),
         speculation=SpeculationPolicy(),
     )
@@ -166,6 +192,11 @@ REQUESTS = st.builds(
     loop=st.sampled_from([None, None, Loop(window=2, repetitions=2), Loop(window=5, repetitions=2)]),
     show_special_tokens=st.booleans(),
     token_ids=st.sampled_from([frozenset(), frozenset([END]), frozenset([END, 3])]),
+    min_tokens=st.sampled_from([0, 0, 0, 3]),
+    allowed=st.just(()) | st.sets(st.integers(0, VOCAB_SIZE - 1), min_size=1, max_size=6).map(tuple),
+    regex=st.sampled_from(
+        [None, None, "abb[abs ]*", "(s|Ba)(ab)?[aAs]{2,4}b.*", "(ab|b\u00df)* sS+", "abba|abs [sS]*"]
+    ),
 )
 
 
@@ -195,7 +226,9 @@ def test_a_continuation_from_every_chunk_and_every_token_goes_on_alike(request, 
             )
             ids, rest_text, reason, suppressed = rest.answer()
             assert (whole.ids[:num_tokens] + ids, text + rest_text, reason) == (whole.ids, whole.text, whole.reason)
-            assert whole.suppressed[:num_suppressed] + suppressed == whole.suppressed
+            num_due = sum(due < num_tokens for due in whole.due)  # the rest comes at an end for want of a token
+            assert num_suppressed in (num_due, len(whole.suppressed))
+            assert whole.suppressed[:num_due] + suppressed == whole.suppressed
         for cut in range(len(whole.ids)):
             (rest,) = await complete(Target(), replace(request, received=tuple(whole.ids[:cut])))
             ids, _, reason, suppressed = rest.answer()
@@ -291,3 +324,27 @@ async def test_what_a_rewind_makes_possible_again_is_still_held():
         request = make(["Ba ", "Aa", "b\u00df", "bs"], prompt=[*pair], temperature=1.0, token_ids=frozenset())
         (generation,) = await complete(Target(), request)
         assert generation.answer() == tuple_of(answer(request))
+
+
+async def test_where_a_grammar_forces_how_a_banned_string_begins_a_later_cut_is_made():
+    """The text cannot begin in another way, but it can go on in another."""
+    for seed in range(20):
+        request = make(["bba", "bb "], prompt=[seed % VOCAB_SIZE], seed=seed, temperature=1.0, regex="abb[as ]{4}")
+        (generation,) = await complete(Target(random=Random(seed)), request)
+        assert generation.answer() == tuple_of(answer(request))
+        _, text, reason, _ = generation.answer()
+        assert reason is FinishReason.STOP_TOKEN
+        assert re.fullmatch("abbs[as ]{3}", text)
+
+
+@pytest.mark.parametrize("limits", [{"regex": "(a|s)bb( |a)S*"}, {"regex": "Babb"}, {"allowed": (0, 1, 3)}])
+async def test_where_nothing_else_is_left_from_its_beginning_on_the_generation_ends_before_a_banned_string(limits):
+    request = make(["b", "A"], prompt=[0], **limits)
+    (generation,) = await complete(Target(), request)
+    assert generation.answer() == tuple_of(answer(request))
+    ids, text, reason, suppressed = generation.answer()
+    assert reason is FinishReason.NO_CANDIDATES
+    assert suppressed
+    assert len(suppressed) < 100
+    assert "b" not in text
+    assert all(token_id in limits.get("allowed", ids) for token_id in ids)

@@ -35,6 +35,7 @@ OPTIONS = [
     ("seed", 2**64 - 1, {"sampling": {"seed": str(2**64 - 1)}}),
     ("banned_strings", "no", {"sampling": {"banned_strings": ["no"]}}),
     ("banned_strings", ["no", "nope"], {"sampling": {"banned_strings": ["no", "nope"]}}),
+    ("allowed_token_ids", range(3), {"sampling": {"allowed_token_ids": [0, 1, 2]}}),
     ("stop", "end", {"stop": {"strings": ["end"]}}),
     ("stop", ["a", "b"], {"stop": {"strings": ["a", "b"]}}),
     ("stop_token_ids", [0, 7], {"stop": {"token_ids": [0, 7]}}),

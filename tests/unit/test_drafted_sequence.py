@@ -3,6 +3,7 @@
 import pytest
 
 from services.draft.drafted_sequence import DraftedSequence
+from services.engine.allowed_tokens import AllowedTokens
 from services.engine.request import SamplingParams
 from tests.grammars import allowed, compiled
 from tests.unit.sequences import END, VOCAB_SIZE, byte_tokenizer
@@ -150,6 +151,23 @@ def next_ids(sequence: DraftedSequence) -> list[int]:
     assert sequence.mask is not None
     assert len(sequence.mask) == 1
     return allowed(sequence.mask[0], VOCAB_SIZE)
+
+
+def test_with_allowed_tokens_it_draws_among_them_one_by_one_and_prepares_no_alternates():
+    allowed_tokens = AllowedTokens.of([70, 5], vocab_size=VOCAB_SIZE)
+    sequence = make_sequence(allowed_tokens=allowed_tokens)
+    sequence.commit(0, PROMPT)
+    sequence.grant(8, 3)
+    assert (sequence.credit, sequence.num_alternates) == (1, 0)
+    assert allowed(sequence.mask[0], VOCAB_SIZE) == [5, 70]
+
+
+def test_of_what_a_grammar_lets_it_draw_the_allowed_tokens_stay():
+    params = SamplingParams(seed=1, allowed_tokens=AllowedTokens.of(b"ny", vocab_size=VOCAB_SIZE))
+    grammar = compiled("choice", byte_tokenizer(), VOCAB_SIZE)
+    sequence = DraftedSequence(params, num_prompt=len(PROMPT), min_tokens=0, masked_ids=[END], grammar=grammar)
+    sequence.commit(0, PROMPT)
+    assert allowed(sequence.mask[0], VOCAB_SIZE) == sorted(b"ny")
 
 
 def test_without_a_grammar_there_is_no_mask():

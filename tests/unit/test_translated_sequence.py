@@ -4,7 +4,9 @@ import pytest
 
 from services.draft.drafted_sequence import DraftedSequence
 from services.draft.translation import Run
+from services.engine.allowed_tokens import AllowedTokens
 from services.engine.request import SamplingParams
+from tests.grammars import allowed
 from tests.unit.test_vocabulary_map import make_map
 
 OWN = ["a", "b", "c", "ab"]
@@ -89,3 +91,11 @@ def test_masks_and_biases_are_those_of_the_partners():
     assert sequence._masked_ids == own("c")
     assert sequence._params.logit_bias == {OWN.index("a"): 1.0, len(OWN): 2.0}
     sequence.check(len(OWN) + 1)
+
+
+def test_allowed_tokens_are_those_of_the_partners():
+    sequence = make(allowed_tokens=AllowedTokens.of([ABC, A, C], vocab_size=5))
+    assert allowed(sequence.mask[0], len(OWN)) == sorted([OWN.index("a"), OWN.index("c")])
+    sequence.commit(0, [A, A, A])
+    sequence.grant(8)
+    assert sequence.credit == 1

@@ -31,10 +31,12 @@ class GenerateOptions(TypedDict, total=False):
     frequency_penalty: float | None
     presence_penalty: float | None
     logit_bias: Mapping[int, float] | None
-    """By token id."""
+    """By token id; added behind the penalties."""
     seed: int | None
     banned_strings: str | Sequence[str] | None
     """Texts that the answer never has, whatever their case; what was taken back for them is in `Result.suppressed`."""
+    allowed_token_ids: Sequence[int] | None
+    """The only tokens that may be drawn, an end-of-sequence token among them if one is to end the answer."""
     stop: str | Sequence[str] | None
     """Texts that end the generation."""
     stop_token_ids: Sequence[int] | None
@@ -99,6 +101,7 @@ _FIELDS = {
     "logit_bias": "sampling.logit_bias",
     "seed": "sampling.seed",
     "banned_strings": "sampling.banned_strings",
+    "allowed_token_ids": "sampling.allowed_token_ids",
     "stop": "stop.strings",
     "stop_token_ids": "stop.token_ids",
     "max_tokens": "stop.max_tokens",
@@ -228,6 +231,12 @@ def _logit_bias(biases: Mapping[int, float]) -> list[common_pb2.LogitBias]:
     return [common_pb2.LogitBias(token_id=token_id, bias=bias) for token_id, bias in biases.items()]
 
 
+def _allowed(token_ids: Sequence[int]) -> Sequence[int]:
+    if len(token_ids) == 0:
+        raise ValueError("names no token; leave it out to allow all of them")
+    return token_ids
+
+
 def _strings(strings: str | Sequence[str]) -> Sequence[str]:
     return [strings] if isinstance(strings, str) else strings
 
@@ -266,6 +275,7 @@ def _mode(mode: str) -> int:
 _ENCODERS: dict[str, Callable[[Any], object]] = {
     "logit_bias": _logit_bias,
     "banned_strings": _strings,
+    "allowed_token_ids": _allowed,
     "stop": _strings,
     "time_limit": _duration,
     "stop_on_loop": _loop,

@@ -1,6 +1,7 @@
 """Drafting: sampling parameters between the two services, and what the draft's messages mean."""
 
 from outrider.v1 import common_pb2, draft_pb2
+from services.engine.allowed_tokens import AllowedTokens
 from services.engine.events import VocabularyMatch
 from services.engine.place import Place
 from services.engine.request import SamplingParams
@@ -38,7 +39,18 @@ def write_sampling(params: SamplingParams) -> common_pb2.SamplingParameters:
     )
 
 
-def read_sampling(message: common_pb2.SamplingParameters) -> SamplingParams:
+def write_allowed_tokens(allowed: AllowedTokens | None) -> bytes:
+    """The only tokens that may be drawn."""
+    return b"" if allowed is None else allowed.bits
+
+
+def read_allowed_tokens(bits: bytes, *, vocab_size: int) -> AllowedTokens | None:
+    """Those of a vocabulary of such a size, which may be padded beyond the target's; None for all of them."""
+    size = -(-vocab_size // 8)
+    return AllowedTokens(bits[:size].ljust(size, b"\0")) if bits else None
+
+
+def read_sampling(message: common_pb2.SamplingParameters, allowed: AllowedTokens | None = None) -> SamplingParams:
     """How the target draws; a target sets everything."""
     return SamplingParams(
         seed=message.seed,
@@ -50,6 +62,7 @@ def read_sampling(message: common_pb2.SamplingParameters) -> SamplingParams:
         frequency_penalty=message.frequency_penalty,
         presence_penalty=message.presence_penalty,
         logit_bias={entry.token_id: entry.bias for entry in message.logit_bias},
+        allowed_tokens=allowed,
     )
 
 

@@ -9,6 +9,7 @@ from uuid import uuid4
 from google.protobuf.message import Message
 
 from outrider.v1 import common_pb2, generation_pb2
+from services.engine.allowed_tokens import AllowedTokens
 from services.engine.grammar import Grammar
 from services.engine.healing import Healing, plan_healing
 from services.engine.request import (
@@ -26,7 +27,7 @@ from services.rpc.convert.prompts import read_prompt
 from services.rpc.errors import FingerprintMismatchError
 from services.rpc.limits import LIMITS
 from services.rpc.served_model import ServedModel
-from services.rpc.validation import COUNT, FINITE, Range, Violations, is_bias
+from services.rpc.validation import COUNT, FINITE, MAX_COUNT, NOT_NEGATIVE, Range, Violations, is_bias
 
 Number = TypeVar("Number", int, float)
 GenerationRequest = generation_pb2.StreamGenerateRequest | generation_pb2.GenerateRequest
@@ -34,7 +35,7 @@ GenerationRequest = generation_pb2.StreamGenerateRequest | generation_pb2.Genera
 _POSITIVE = Range(minimum=0, excludes_minimum=True)
 _PENALTY = Range(minimum=-2, maximum=2)
 _SAMPLING_RANGES = {
-    "temperature": COUNT,
+    "temperature": NOT_NEGATIVE,
     "top_k": COUNT,
     "top_p": Range(minimum=0, maximum=1, excludes_minimum=True),
     "min_p": Range(minimum=0, maximum=1),
@@ -145,7 +146,23 @@ def _read_sampling(message: common_pb2.SamplingParameters, model: ServedModel, f
         presence_penalty=message.presence_penalty,
         logit_bias=_read_logit_bias(message, model, found),
         banned_strings=_read_banned_strings(message, found),
+        allowed_tokens=_read_allowed_tokens(message, model, found),
     )
+
+
+def _read_allowed_tokens(
+    message: common_pb2.SamplingParameters, model: ServedModel, found: Violations
+) -> AllowedTokens | None:
+    field, token_ids, vocab_size = "sampling.allowed_token_ids", message.allowed_token_ids, model.config.vocab_size
+    if not token_ids:
+        return None
+    if len(token_ids) > vocab_size:
+        found.check_length(field, token_ids, vocab_size)
+        return None
+    if max(token_ids) >= vocab_size:
+        found.check_token_ids(field, token_ids, vocab_size)
+        return None
+    return AllowedTokens.of(token_ids, vocab_size=vocab_size)
 
 
 def _read_banned_strings(message: common_pb2.SamplingParameters, found: Violations) -> tuple[str, ...]:
@@ -186,7 +203,7 @@ def _read_stops(
     found.check_token_ids("stop.token_ids", message.token_ids, model.config.vocab_size)
     most = message.max_tokens if message.HasField("max_tokens") else max(room, 0)
     if message.HasField("max_tokens"):
-        found.check_number("stop.max_tokens", message.max_tokens, Range(minimum=1))
+        found.check_number("stop.max_tokens", message.max_tokens, Range(minimum=1, maximum=MAX_COUNT))
     if message.min_tokens < 0:
         found.add("stop.min_tokens", f"is {message.min_tokens}", COUNT)
     elif message.min_tokens > most > 0:

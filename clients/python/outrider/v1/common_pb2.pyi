@@ -354,6 +354,10 @@ Global___ChatMessage: _TypeAlias = ChatMessage  # noqa: Y015
 class SamplingParameters(_message.Message):
     """How the next token is drawn from the model's logits. What is unset is taken from the checkpoint's
     generation_config.json, or else from the default named here.
+
+    The order is: the penalties, the bias, then what forbids tokens (`StopConditions.min_tokens`, `banned_strings`,
+    `allowed_token_ids`, a `Grammar`), whatever a bias says, the temperature, `top_k`, `top_p`, `min_p`. Where no token is
+    left to draw, the generation ends with FINISH_REASON_NO_CANDIDATES.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -368,6 +372,7 @@ class SamplingParameters(_message.Message):
     LOGIT_BIAS_FIELD_NUMBER: _builtins.int
     SEED_FIELD_NUMBER: _builtins.int
     BANNED_STRINGS_FIELD_NUMBER: _builtins.int
+    ALLOWED_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     temperature: _builtins.float
     """Divides the logits; 0 is greedy. Finite, at least 0. Default: 1."""
     top_k: _builtins.int
@@ -390,7 +395,7 @@ class SamplingParameters(_message.Message):
     """
     @_builtins.property
     def logit_bias(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogitBias]:
-        """Added to the logits of single tokens; each token at most once."""
+        """Added to the logits of single tokens, behind the penalties; each token at most once."""
 
     @_builtins.property
     def banned_strings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -401,6 +406,17 @@ class SamplingParameters(_message.Message):
         from the one in which it begins on are, that one is forbidden in its place while the tokens before it stay, and the
         next is drawn with the same noise. Where a token completes several, the one that begins earliest counts, then the
         longest. None is empty or has U+FFFD, which stands for what is no character.
+
+        Where a grammar, or `allowed_token_ids`, leaves nothing else to draw in the place of that token, the text is cut at
+        the next token of the banned string instead that leaves something. Where none does, it is cut before all of them,
+        and the generation ends.
+        """
+
+    @_builtins.property
+    def allowed_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The only tokens that may be drawn; none here means all. At most as many entries as the vocabulary has tokens; naming
+        one twice changes nothing. A token that is to end the generation has to be among them. The token that `Prompt.heal`
+        draws is the prompt's, and may be another.
         """
 
     def __init__(
@@ -416,10 +432,11 @@ class SamplingParameters(_message.Message):
         logit_bias: _abc.Iterable[Global___LogitBias] | None = ...,
         seed: _builtins.int | None = ...,
         banned_strings: _abc.Iterable[_builtins.str] | None = ...,
+        allowed_token_ids: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_frequency_penalty", b"_frequency_penalty", "_min_p", b"_min_p", "_presence_penalty", b"_presence_penalty", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "frequency_penalty", b"frequency_penalty", "min_p", b"min_p", "presence_penalty", b"presence_penalty", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_frequency_penalty", b"_frequency_penalty", "_min_p", b"_min_p", "_presence_penalty", b"_presence_penalty", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "banned_strings", b"banned_strings", "frequency_penalty", b"frequency_penalty", "logit_bias", b"logit_bias", "min_p", b"min_p", "presence_penalty", b"presence_penalty", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_frequency_penalty", b"_frequency_penalty", "_min_p", b"_min_p", "_presence_penalty", b"_presence_penalty", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "allowed_token_ids", b"allowed_token_ids", "banned_strings", b"banned_strings", "frequency_penalty", b"frequency_penalty", "logit_bias", b"logit_bias", "min_p", b"min_p", "presence_penalty", b"presence_penalty", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__frequency_penalty: _TypeAlias = _typing.Literal["frequency_penalty"]  # noqa: Y015
     _WhichOneofArgType__frequency_penalty: _TypeAlias = _typing.Literal["_frequency_penalty", b"_frequency_penalty"]  # noqa: Y015
@@ -467,7 +484,7 @@ class LogitBias(_message.Message):
     token_id: _builtins.int
     """The token."""
     bias: _builtins.float
-    """What is added. Finite, or minus infinity to forbid the token."""
+    """What is added, as a 32-bit float. In [-3.40282e+38, 3.40282e+38], or minus infinity to forbid the token."""
     def __init__(
         self,
         *,
@@ -499,8 +516,9 @@ class StopConditions(_message.Message):
     max_tokens: _builtins.int
     """The most tokens to generate, those of `Continuation` included. At least 1. Default: what the context has room for."""
     min_tokens: _builtins.int
-    """Until this many tokens are generated, neither an end-of-sequence token nor a stop token is drawn, no stop string is
-    looked for, and no loop ends the generation. At least 0, at most `max_tokens`. Default: 0.
+    """Until this many tokens are generated, neither an end-of-sequence token nor a stop token is drawn, and no loop ends
+    the generation. A stop string that is complete by then is passed over; one that a later token completes counts,
+    wherever it begins. At least 0, at most `max_tokens`. Default: 0.
     """
     ignore_eos: _builtins.bool
     """Treats the model's end-of-sequence tokens as ordinary ones; `token_ids` still end the generation. Default: false."""
@@ -512,7 +530,8 @@ class StopConditions(_message.Message):
     def strings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Texts that end the generation where they first appear: of several in one token the earliest, of those that begin
         together the longest, whatever their order here. They are looked for in the text with special tokens spelled out,
-        whether or not these are shown. None is empty.
+        whether or not these are shown. None is empty. A token that ends the generation by its id completes none of them: the
+        reason is FINISH_REASON_STOP_TOKEN, and what a stop string has of the text before that token stays.
         """
 
     @_builtins.property
@@ -901,7 +920,7 @@ Global___Continuation: _TypeAlias = Continuation  # noqa: Y015
 class TokenRecord(_message.Message):
     """One token of the answer or the prompt.
 
-    All that is told of it comes from the pass that decides on it. "Raw" is what the model says, before bias, penalties,
+    All that is told of it comes from the pass that decides on it. "Raw" is what the model says, before penalties, bias,
     temperature, truncation and masks. Asking changes no token.
     """
 
@@ -927,8 +946,8 @@ class TokenRecord(_message.Message):
     raw_logprob: _builtins.float
     """Natural log of the token's probability under the model's unchanged logits. Set if `OutputOptions.logprobs` is."""
     processed_logprob: _builtins.float
-    """The same after bias, penalties, temperature and truncation: the distribution that it was drawn from, which has none
-    of the tokens that are forbidden there. With temperature 0, after bias and penalties. In a prompt, where nothing is
+    """The same after penalties, bias, temperature and truncation: the distribution that it was drawn from, which has none
+    of the tokens that are forbidden there. With temperature 0, after penalties and bias. In a prompt, where nothing is
     drawn, equal to `raw_logprob`. Set if `OutputOptions.logprobs` is.
     """
     predicted: _builtins.bool
@@ -1074,7 +1093,9 @@ class Suppressed(_message.Message):
     POSITION_FIELD_NUMBER: _builtins.int
     TOKEN_ID_FIELD_NUMBER: _builtins.int
     text: _builtins.str
-    """The text that was taken back, special tokens spelled out, from the token on in which the banned string began."""
+    """The text that was taken back, special tokens spelled out, from the token on in which the banned string began, or
+    from a later one of it where nothing else could be drawn in the place of that.
+    """
     banned_string: _builtins.str
     """The entry of `SamplingParameters.banned_strings`."""
     position: _builtins.int

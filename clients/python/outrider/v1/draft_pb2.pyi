@@ -293,12 +293,17 @@ class Open(_message.Message):
     MASKED_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     GRAMMAR_FIELD_NUMBER: _builtins.int
     CACHE_FIELD_NUMBER: _builtins.int
+    ALLOWED_TOKENS_FIELD_NUMBER: _builtins.int
     sequence_id: _builtins.int
     """The target's name for it; never used twice on a stream."""
     prompt_tokens: _builtins.int
     """How many of its tokens are prompt; those behind them count as generated."""
     min_tokens: _builtins.int
     """Until this many tokens are generated, the target draws none of `masked_token_ids`."""
+    allowed_tokens: _builtins.bytes
+    """The only tokens that may be drawn, in place of `SamplingParameters.allowed_token_ids`: bit i % 8 of byte i / 8 stands
+    for token i, and no token beyond the last byte may be. Empty: all may.
+    """
     @_builtins.property
     def sampling(self) -> _common_pb2.SamplingParameters:
         """How the target draws its tokens; the seed is set. The draft draws with the same noise from its own logits."""
@@ -327,10 +332,11 @@ class Open(_message.Message):
         masked_token_ids: _abc.Iterable[_builtins.int] | None = ...,
         grammar: _common_pb2.Grammar | None = ...,
         cache: _common_pb2.CachePolicy | None = ...,
+        allowed_tokens: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "grammar", b"grammar", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "grammar", b"grammar", "masked_token_ids", b"masked_token_ids", "min_tokens", b"min_tokens", "prompt_tokens", b"prompt_tokens", "sampling", b"sampling", "sequence_id", b"sequence_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_tokens", b"allowed_tokens", "cache", b"cache", "grammar", b"grammar", "masked_token_ids", b"masked_token_ids", "min_tokens", b"min_tokens", "prompt_tokens", b"prompt_tokens", "sampling", b"sampling", "sequence_id", b"sequence_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

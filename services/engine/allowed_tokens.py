@@ -1,0 +1,38 @@
+"""AllowedTokens: the only tokens that a request lets be drawn."""
+
+from collections.abc import Sequence as Tokens
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+_WORD_BYTES = 4  # of the sampler's masks
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedTokens:
+    """A set of token ids: bit i % 8 of byte i // 8 stands for token i, and no token beyond the last byte is in it."""
+
+    bits: bytes
+
+    @classmethod
+    def of(cls, token_ids: Tokens[int], *, vocab_size: int) -> "AllowedTokens":
+        """The set of these ids, each of which the vocabulary must have."""
+        is_allowed = np.zeros(vocab_size, dtype=np.uint8)
+        is_allowed[np.fromiter(token_ids, dtype=np.int64, count=len(token_ids))] = 1
+        return cls(np.packbits(is_allowed, bitorder="little").tobytes())
+
+    def __contains__(self, token_id: int) -> bool:
+        """Whether a token may be drawn."""
+        return token_id < 8 * len(self.bits) and bool(self.bits[token_id // 8] >> token_id % 8 & 1)
+
+    def partners(self, partners: NDArray[np.int32]) -> "AllowedTokens":
+        """Of the tokens of another vocabulary, those with a partner in the set; -1 stands for no partner."""
+        is_allowed = np.unpackbits(np.frombuffer(self.bits, dtype=np.uint8), bitorder="little")
+        return AllowedTokens(np.packbits(np.append(is_allowed, 0)[partners], bitorder="little").tobytes())
+
+    def restrict(self, masks: NDArray[np.uint32] | None, num_rows: int) -> NDArray[np.uint32]:
+        """The sampler's masks less what is not in the set; None for masks that forbid nothing.  # [num_rows, words]"""
+        num_words = -(-len(self.bits) // _WORD_BYTES) if masks is None else masks.shape[1]
+        mask = np.frombuffer(self.bits.ljust(_WORD_BYTES * num_words, b"\0"), dtype="<u4", count=num_words)
+        return np.tile(mask, (num_rows, 1)) if masks is None else masks & mask

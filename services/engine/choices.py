@@ -1,0 +1,67 @@
+"""Choices: what a request lets be drawn at a place of its text."""
+
+from collections.abc import Collection
+from collections.abc import Sequence as Tokens
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.engine.grammar_state import GrammarState
+from services.engine.request import Request
+
+
+class Choices:
+    """The grammar and the list of allowed tokens together, as the sampler takes them: one mask with a bit per token."""
+
+    def __init__(self, request: Request, grammar: GrammarState | None, *, vocab_size: int) -> None:
+        """`grammar` is where the text stands, which its owner advances; `vocab_size` is the tokenizer's."""
+        self._grammar = grammar
+        self._allowed = request.sampling.allowed_tokens
+        self._stops = request.stops
+        self._vocab_size = vocab_size
+        biases = request.sampling.logit_bias.items()
+        self._banned_ids = [token_id for token_id, bias in biases if bias == -np.inf]
+
+    @property
+    def are_all(self) -> bool:
+        """Whether every token may be drawn, as far as masks go."""
+        return self._grammar is None and self._allowed is None
+
+    def masks(self, predictions: Tokens[int] = ()) -> NDArray[np.uint32] | None:
+        """What may be drawn next, and behind each prediction, as `GrammarState.masks` has it; None for all."""
+        masks = None if self._grammar is None else self._grammar.masks(predictions)
+        return masks if self._allowed is None else self._allowed.restrict(masks, 1 + len(predictions))
+
+    def objection(self, token_id: int) -> str | None:
+        """What forbids the token that the text has come to, which the grammar has been told of; None if nothing."""
+        if self._grammar is not None and self._grammar.has_strayed:
+            return "the grammar forbids"
+        if self._allowed is not None and token_id not in self._allowed:
+            return "sampling.allowed_token_ids has not"
+        return None
+
+    def num_forced(self, tried: Tokens[Tokens[int]], *, num_before: int) -> int:
+        """In how many places of the text, from the first of these on, nothing may be drawn but what was tried there.
+
+        They come behind `num_before` generated tokens; the last id tried in each is the token that the text has there.
+        """
+        if self._grammar is not None:
+            self._grammar.truncate(num_before)
+        for index, token_ids in enumerate(tried):
+            if self._leaves_other(token_ids, num_before + index):
+                return index
+            if self._grammar is not None:
+                self._grammar.advance([token_ids[-1]])
+        return len(tried)
+
+    def _leaves_other(self, taken: Collection[int], num_generated: int) -> bool:
+        masks = self.masks()
+        if masks is None:
+            return True
+        is_open = np.unpackbits(masks[0].view(np.uint8), bitorder="little")
+        if self._grammar is not None:
+            is_open[self._vocab_size :] = 0  # the id behind the last, which stands for the end of a text
+        early = self._stops.token_ids if num_generated < self._stops.min_tokens else ()
+        is_open[[*chain(taken, early, self._banned_ids)]] = 0
+        return bool(is_open.any())
