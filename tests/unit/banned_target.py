@@ -1,0 +1,169 @@
+"""A target whose model is the one of the rule on banned strings, and what comes of requests to it."""
+
+import functools
+from dataclasses import dataclass
+from random import Random
+
+from services.engine.allowed_tokens import AllowedTokens
+from services.engine.block_manager import BlockManager
+from services.engine.events import Chunk, Event, Finished, FinishReason, Suppressed
+from services.engine.grammar import Grammar
+from services.engine.grammar_source import GrammarKind, GrammarSource
+from services.engine.native import Sampler as NativeSampler
+from services.engine.output_text import OutputText
+from services.engine.request import (
+    OutputOptions,
+    Request,
+    SamplingParams,
+    SpeculationPolicy,
+    StopConditions,
+)
+from services.engine.sampler import Sampler
+from services.engine.scheduler import Scheduler, SchedulerConfig
+from services.engine.sequence import Sequence
+from services.engine.token_stream import TokenStream
+from services.engine.wake_ups import WakeUps
+from services.target.lookup_predictor import with_lookup
+from services.target.speculation import Speculation
+from services.target.step import TargetStep
+from tests.grammars import compiler
+from tests.unit.banned_model import END, VOCAB_SIZE, Expected, logits_of, tokenizer
+from tests.unit.sequences import make_stream
+from tests.unit.tempter import Tempter
+from tests.unit.toy_model import DEVICE, ToyModel
+
+CONTEXT_LENGTH = 200
+BLOCK_SIZE = 4
+
+
+@dataclass
+class Generation:
+    """A sequence, its stream, and what has come of it."""
+
+    sequence: Sequence
+    stream: TokenStream
+    events: list[Event]
+
+    @property
+    def chunks(self) -> list[Chunk]:
+        return [event for event in self.events if isinstance(event, Chunk)]
+
+    def answer(self) -> tuple[list[int], str, FinishReason, list[Suppressed]]:
+        """All that the rule speaks of."""
+        end = self.events[-1]
+        assert isinstance(end, Finished)
+        return (
+            [record.token_id for chunk in self.chunks for record in chunk.records],
+            "".join(chunk.text for chunk in self.chunks) + end.text,
+            end.reason,
+            [suppressed for chunk in self.chunks for suppressed in chunk.suppressed],
+        )
+
+    def boundaries(self) -> list[tuple[int, str, int]]:
+        """After each chunk the tokens, the text and the number of suppressed texts delivered so far."""
+        found = [(0, "", 0)]
+        for chunk in self.chunks:
+            num_tokens, text, num_suppressed = found[-1]
+            after = (num_tokens + len(chunk.records), text + chunk.text, num_suppressed + len(chunk.suppressed))
+            found.append(after)
+        return found
+
+
+class Target:
+    """A target whose model is the one of the rule."""
+
+    def __init__(self, *, num_blocks: int = 200, predicts: bool = True, random: Random | None = None) -> None:
+        self.blocks = BlockManager(num_blocks=num_blocks, block_size=BLOCK_SIZE, copy_block=self._copy_block)
+        self.scheduler = Scheduler(SchedulerConfig(max_rows=24, prefill_chunk=3, max_sequences=4), self.blocks)
+        self.model = ToyModel(self.blocks, logits_of)
+        predictors = with_lookup(Tempter(random or Random(0))) if predicts else []
+        speculation = Speculation(predictors, vocab_size=VOCAB_SIZE)
+        self.driver = TargetStep(
+            self.scheduler, self.model, Sampler(NativeSampler(DEVICE)), speculation, WakeUps(), max_rows=24
+        )
+        self.num_broken_passes = 0  # in which a banned string was complete before the last prediction
+
+    def _copy_block(self, source: int, target: int) -> None:
+        self.model.copy_block(source, target)
+
+    def add(self, request: Request) -> Generation:
+        stream = make_stream()
+        text = OutputText.of(request, tokenizer())
+        sequence = Sequence(request, text, stream, context_length=CONTEXT_LENGTH)
+        if sequence.is_finished:
+            sequence.deliver_end()
+        else:
+            self.driver.add(sequence)
+        return Generation(sequence, stream, [])
+
+    def step(self) -> bool:
+        before = {sequence: len(sequence._held._suppressed) for sequence in self.scheduler.sequences}
+        worked = self.driver.step()
+        self.blocks.check_integrity(self.scheduler.sequences)
+        self.model.poison_empty_blocks()
+        for rows in self.model.batch if worked else []:
+            sequence = rows.sequence
+            self.num_broken_passes += len(rows.predictions) > 1 and len(sequence._held._suppressed) > before[sequence]
+        return worked
+
+    def run(self) -> None:
+        for _ in range(20_000):
+            if not self.step():
+                return
+        raise AssertionError("no end in sight")
+
+
+async def complete(target: Target, *requests: Request) -> list[Generation]:
+    """Run requests in company to their ends."""
+    generations = [target.add(request) for request in requests]
+    target.run()
+    for generation in generations:
+        generation.events = [event async for event in generation.stream]
+    return generations
+
+
+async def step_by_step(target: Target, request: Request) -> Generation:
+    """Run one request, and read after every step."""
+    generation = target.add(request)
+    reader = aiter(generation.stream)
+    while target.step():
+        while generation.stream._events:
+            generation.events.append(await anext(reader))
+    return generation
+
+
+@functools.cache
+def grammar(regex: str) -> Grammar:
+    return compiler(tokenizer(), VOCAB_SIZE).compile(GrammarSource(GrammarKind.REGEX, (regex,)))
+
+
+def make(
+    banned: list[str],
+    *,
+    prompt: list[int],
+    seed: int = 1,
+    temperature: float = 0.0,
+    allowed: tuple[int, ...] = (),
+    regex: str | None = None,
+    **options,
+) -> Request:
+    stops = {"max_tokens": 24, "token_ids": frozenset([END]), **options}
+    show_special = stops.pop("show_special_tokens", False)
+    return Request(
+        request_id="test",
+        prompt=tuple(prompt),
+        sampling=SamplingParams(
+            seed=seed,
+            temperature=temperature,
+            banned_strings=tuple(banned),
+            allowed_tokens=AllowedTokens.of(allowed, vocab_size=VOCAB_SIZE) if allowed else None,
+        ),
+        stops=StopConditions(**stops),
+        grammar=None if regex is None else grammar(regex),
+        output=OutputOptions(show_special_tokens=show_special, pass_reports=True),
+        speculation=SpeculationPolicy(),
+    )
+
+
+def tuple_of(expected: Expected) -> tuple[list[int], str, FinishReason, list[Suppressed]]:
+    return expected.ids, expected.text, expected.reason, expected.suppressed
