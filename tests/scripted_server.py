@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Literal, Self
 
 import grpc
+from grpc_health.v1.health_pb2_grpc import HealthServicer, add_HealthServicer_to_server
 
 from outrider.v1 import common_pb2, generation_pb2
 from outrider.v1.generation_pb2_grpc import GenerationServiceServicer, add_GenerationServiceServicer_to_server
@@ -207,10 +208,13 @@ class ScriptedServer:
         tokens_per_chunk: int = 3,
         port: int = 0,
         servicer_type: type[ScriptedServicer] = ScriptedServicer,
+        health: HealthServicer | None = None,
     ) -> None:
         self.servicer = servicer_type(faults, fingerprint, tokens_per_chunk)
         self._server = grpc.server(ThreadPoolExecutor(8), options=[("grpc.so_reuseport", 0)])
         add_GenerationServiceServicer_to_server(self.servicer, self._server)
+        if health is not None:
+            add_HealthServicer_to_server(health, self._server)
         self.port = self._server.add_insecure_port(f"127.0.0.1:{port}")
         self._server.start()
 

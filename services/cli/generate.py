@@ -5,11 +5,21 @@ import sys
 from pathlib import Path
 from typing import cast
 
-import grpc
-
-from outrider import Client, GenerateOptions, InvalidArgument, Loop, Message, OutriderError, Prompt, Result
+from outrider import (
+    Client,
+    GenerateOptions,
+    InvalidArgument,
+    Loop,
+    Message,
+    OutriderError,
+    Prompt,
+    Result,
+    Unavailable,
+)
 from services.cli import token_table
 from services.cli.figures import figures
+from services.cli.health import read_credentials
+from services.cli.readiness import Readiness
 from services.cli.terminal import Terminal
 
 _INTERRUPTED, _UNREAD = 130, 141  # as shells report a process that SIGINT or SIGPIPE ended
@@ -28,6 +38,7 @@ _FLAGS = {
     "prompt-logprobs": "list the tokens of the prompt too",
 }
 _RETRIES = 5  # of an address that does not answer, about three seconds
+_WAIT_SECONDS = 600.0  # for a server that is loading its model
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +48,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--address", action="append", metavar="HOST:PORT", help="a server; several may be given (localhost:50051)"
     )
     parser.add_argument("--tls-ca", type=Path, metavar="FILE", help="call over TLS, trusting these certificates (PEM)")
+    parser.add_argument(
+        "--wait",
+        type=float,
+        default=_WAIT_SECONDS,
+        metavar="SECONDS",
+        help="wait so long for a server that is loading its model (%(default)g)",
+    )
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="end after this time with what there is")
     parser.add_argument("--chat", action="store_true", help="send the prompt as a user's message in a conversation")
     for name in ("max-tokens", "min-tokens", "top-k", "seed"):
@@ -73,7 +91,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Generate once; returns the exit code."""
     out, err = Terminal(sys.stdout), Terminal(sys.stderr)
     try:
-        result = _generate(arguments, out)
+        result = _generate(arguments, out, err)
     except InvalidArgument as error:
         for violation in error.violations:
             err.error(f"{violation.field} {violation.description}")
@@ -97,17 +115,29 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _generate(arguments: argparse.Namespace, out: Terminal) -> Result:
-    credentials = None
-    if arguments.tls_ca is not None:
-        credentials = grpc.ssl_channel_credentials(arguments.tls_ca.read_bytes())
+def _generate(arguments: argparse.Namespace, out: Terminal, err: Terminal) -> Result:
+    credentials = read_credentials(arguments.tls_ca)
     addresses = arguments.address or ["localhost:50051"]
+    readiness = Readiness(addresses, credentials, err, seconds=arguments.wait)
+    prompt = _prompt(arguments)
+    readiness.wait()
     with Client(*addresses, credentials=credentials, max_retries=_RETRIES) as client:
-        with client.stream(_prompt(arguments), timeout=arguments.timeout, **_options(arguments)) as stream:
-            for chunk in stream:
-                out.text(chunk.text)
-        out.text("\n")
-        return stream.result
+        while True:
+            try:
+                return _stream(client, prompt, arguments, out)
+            except (
+                Unavailable
+            ) as error:  # a server that has only now come up is loading, which takes longer than retries
+                if (error.received is not None and error.received.token_ids) or not readiness.wait():
+                    raise
+
+
+def _stream(client: Client, prompt: Prompt, arguments: argparse.Namespace, out: Terminal) -> Result:
+    with client.stream(prompt, timeout=arguments.timeout, **_options(arguments)) as stream:
+        for chunk in stream:
+            out.text(chunk.text)
+    out.text("\n")
+    return stream.result
 
 
 def _prompt(arguments: argparse.Namespace) -> Prompt:

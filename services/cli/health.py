@@ -22,7 +22,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Ask once, and say the answer; returns 0 if the service serves requests, else 1."""
     out, err = Terminal(sys.stdout), Terminal(sys.stderr)
     try:
-        with _channel(arguments.address, arguments.tls_ca) as channel:
+        with open_channel(arguments.address, read_credentials(arguments.tls_ca)) as channel:
             serves = is_serving(channel)
     except OSError as error:
         err.error(f"outrider health: {error}")
@@ -33,15 +33,24 @@ def run(arguments: argparse.Namespace) -> int:
 
 def is_serving(channel: grpc.Channel) -> bool:
     """Whether the service at the other end has loaded its model and takes requests; False where nobody answers."""
+    return status_of(channel) == health_pb2.HealthCheckResponse.SERVING
+
+
+def status_of(channel: grpc.Channel) -> int | None:
+    """The HealthCheckResponse.ServingStatus of the service at the other end; None where nobody answers."""
     health = health_pb2_grpc.HealthStub(channel)  # type: ignore[no-untyped-call]
     try:
         answer = health.Check(health_pb2.HealthCheckRequest(), timeout=_TIMEOUT_SECONDS)
     except grpc.RpcError:
-        return False
-    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+        return None
+    return int(answer.status)
 
 
-def _channel(address: str, tls_ca: Path | None) -> grpc.Channel:
-    if tls_ca is None:
-        return grpc.insecure_channel(address)
-    return grpc.secure_channel(address, grpc.ssl_channel_credentials(tls_ca.read_bytes()))
+def read_credentials(tls_ca: Path | None) -> grpc.ChannelCredentials | None:
+    """Credentials for TLS that trust the certificates of a file, or None for calls in the clear; raises OSError."""
+    return None if tls_ca is None else grpc.ssl_channel_credentials(tls_ca.read_bytes())
+
+
+def open_channel(address: str, credentials: grpc.ChannelCredentials | None) -> grpc.Channel:
+    """A channel to a service."""
+    return grpc.insecure_channel(address) if credentials is None else grpc.secure_channel(address, credentials)
