@@ -34,7 +34,7 @@ class DraftEngine:
             context_length=model.context_length,
             vocab_size=model.checkpoint.config.vocab_size,
             max_rows=config.max_rows,
-            prefill_chunk=config.prefill_chunk,
+            prefill_chunk=config.resolve_prefill_chunk(),
             max_run=max_run,
             run_seconds=_RUN_SECONDS,
             max_window=_MAX_WINDOW,

@@ -41,7 +41,8 @@ class DraftServer:
         """
         self._config = engine
         self._translate = translate
-        self._target_tokenizers = [*target_tokenizers]
+        self._tokenizer_folders = [*target_tokenizers]
+        self._target_tokenizers: list[Tokenizer] = []
         self._name = name or engine.model.resolve().name
         self._host = EngineHost(self._open_engine)
         self._servicer = DraftServicer()
@@ -88,11 +89,12 @@ class DraftServer:
     def _vocabularies(self, model: LoadedModel) -> Vocabularies:
         return Vocabularies(
             model.tokenizer,
-            map(Tokenizer.from_folder, self._target_tokenizers),
+            self._target_tokenizers,
             size=model.checkpoint.config.vocab_size,
             translates=self._config.device == CPU,
             way=self._translate,
         )
 
     def _open_engine(self, on_failure: Callable[[], None]) -> DraftEngine:
+        self._target_tokenizers = [*map(Tokenizer.from_folder, self._tokenizer_folders)]  # before the weights
         return DraftEngine.open(self._config, max_run=_MAX_RUN, on_failure=on_failure)

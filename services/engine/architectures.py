@@ -7,11 +7,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from services.engine import tensor_names
-from services.engine.json_fields import JsonFields
+from services.engine.config_fields import check_fields, warn_of_unknown_fields
+from services.engine.json_fields import JsonFields, shown
 from services.engine.model_config import Activation, ModelConfig, QkNorm, Rope
 from services.engine.rope import read_global_and_local_ropes, read_longrope, read_rope
 
 _ACTIVATIONS = {"silu": Activation.SILU, "gelu_pytorch_tanh": Activation.GELU_TANH}
+# Beyond any model that there is; a product of such sizes is compared with the files before it is used.
+_MOST_LAYERS = 1024
+_MOST_HEADS = 1024
+_MOST_HEAD_DIM = 1 << 13
+_MOST_HIDDEN = 1 << 17
+_MOST_INTERMEDIATE = 1 << 20
+_MOST_TOKENS = 1 << 22
 _FULL, _SLIDING = "full_attention", "sliding_attention"
 
 
@@ -19,9 +27,12 @@ _FULL, _SLIDING = "full_attention", "sliding_attention"
 class Architecture:
     """One class of Hugging Face checkpoints; `read_config` takes config.json and the context that is served."""
 
+    model_type: str
     read_config: Callable[[JsonFields, int], ModelConfig]
+    fields: frozenset[str]  # that read_config carries out, beside those that all architectures have
     names: Mapping[str, str]  # see tensor_names.py
     norms_are_offsets: bool = False  # a norm multiplies by 1 + the stored weight
+    foreign_tokens: frozenset[str] = frozenset()  # of the tokenizer, that the embedding need not have
 
 
 def read_architecture(config: JsonFields, context_length: int | None = None) -> tuple[Architecture, ModelConfig]:
@@ -30,11 +41,17 @@ def read_architecture(config: JsonFields, context_length: int | None = None) -> 
     `context_length` is how many positions are to be served, where those are fewer than the checkpoint allows. Raises
     CheckpointError for an unknown architecture, a missing or bad field, and a feature that is not supported.
     """
-    architecture = ARCHITECTURES[_read_name(config)]
+    architecture = ARCHITECTURES[name := _read_name(config)]
+    if (model_type := config.raw("model_type")) != architecture.model_type:
+        problem = f"must be {architecture.model_type!r}, as architectures is {name}, is {shown(model_type)}"
+        raise config.error("model_type", problem)
+    check_fields(config, architecture.fields)
     if "quantization_config" in config:
         raise config.error("quantization_config", "quantized weights are not supported; allowed are F32, F16 and BF16")
     max_position = config.integer("max_position_embeddings")
-    return architecture, architecture.read_config(config, min(max_position, context_length or max_position))
+    model = architecture.read_config(config, min(max_position, context_length or max_position))
+    warn_of_unknown_fields(config, architecture.fields)
+    return architecture, model
 
 
 def expand_names(architecture: Architecture, num_layers: int) -> dict[str, tuple[str, ...]]:
@@ -52,7 +69,7 @@ def _read_name(config: JsonFields) -> str:
             return name
         case names:
             allowed = ", ".join(ARCHITECTURES)
-            raise config.error("architectures", f"{names!r} is not supported; allowed is one of {allowed}")
+            raise config.error("architectures", f"{shown(names)} is not supported; allowed is one of {allowed}")
 
 
 def _read_llama(config: JsonFields, context_length: int) -> ModelConfig:
@@ -71,7 +88,7 @@ def _read_qwen2(config: JsonFields, context_length: int) -> ModelConfig:
 
 
 def _read_qwen3(config: JsonFields, context_length: int) -> ModelConfig:
-    head_dim = config.integer("head_dim")
+    head_dim = _read_own_head_dim(config)
     decoder = _read_decoder(config, context_length, head_dim, (read_rope(config, head_dim),))
     return replace(
         decoder,
@@ -100,7 +117,7 @@ def _read_olmo2(config: JsonFields, context_length: int) -> ModelConfig:
 
 def _read_gemma2(config: JsonFields, context_length: int) -> ModelConfig:
     types = _read_layer_types(config, lambda layer: layer % 2 == 0)
-    rope = read_rope(config, config.integer("head_dim"))
+    rope = read_rope(config, _read_own_head_dim(config))
     return replace(
         _read_gemma(config, context_length, (rope,)),
         windows=_read_windows(config, types),
@@ -115,7 +132,7 @@ def _read_gemma3(config: JsonFields, context_length: int) -> ModelConfig:
             raise config.error(field, "only null is supported")
     period = config.integer("sliding_window_pattern", 6)
     types = _read_layer_types(config, lambda layer: (layer + 1) % period != 0)
-    ropes = read_global_and_local_ropes(config, config.integer("head_dim"))
+    ropes = read_global_and_local_ropes(config, _read_own_head_dim(config))
     return replace(
         _read_gemma(config, context_length, ropes),
         windows=_read_windows(config, types),
@@ -131,7 +148,7 @@ def _read_gemma(config: JsonFields, context_length: int, ropes: tuple[Rope, ...]
     """
     if config.flag("use_bidirectional_attention", False):
         raise config.error("use_bidirectional_attention", "only false is supported")
-    head_dim = config.integer("head_dim")
+    head_dim = _read_own_head_dim(config)
     decoder = _read_decoder(config, context_length, head_dim, ropes, activation="hidden_activation", tied=True)
     return replace(
         decoder,
@@ -158,8 +175,8 @@ def _read_decoder(
     tied: bool = False,
 ) -> ModelConfig:
     """Read what all architectures share; `activation` is the field that names it, `tied` the default of tying."""
-    num_heads, num_layers = config.integer("num_attention_heads"), config.integer("num_hidden_layers")
-    num_kv_heads = config.integer("num_key_value_heads", num_heads)
+    num_heads, num_layers = _read_num_heads(config), _read_num_layers(config)
+    num_kv_heads = config.integer("num_key_value_heads", num_heads, maximum=_MOST_HEADS)
     if num_heads % num_kv_heads:
         raise config.error("num_key_value_heads", f"must divide num_attention_heads {num_heads}, is {num_kv_heads}")
     if head_dim % 2:
@@ -167,12 +184,12 @@ def _read_decoder(
     return ModelConfig(
         architecture=_read_name(config),
         num_layers=num_layers,
-        hidden_size=config.integer("hidden_size"),
-        intermediate_size=config.integer("intermediate_size"),
+        hidden_size=_read_hidden_size(config),
+        intermediate_size=config.integer("intermediate_size", maximum=_MOST_INTERMEDIATE),
         num_heads=num_heads,
         num_kv_heads=num_kv_heads,
         head_dim=head_dim,
-        vocab_size=config.integer("vocab_size"),
+        vocab_size=config.integer("vocab_size", maximum=_MOST_TOKENS),
         max_position=context_length,
         norm_eps=config.number("rms_norm_eps"),
         activation=_ACTIVATIONS[config.choice(activation, _ACTIVATIONS)],
@@ -185,20 +202,36 @@ def _read_decoder(
 
 
 def _read_head_dim(config: JsonFields) -> int:
-    hidden_size, num_heads = config.integer("hidden_size"), config.integer("num_attention_heads")
+    hidden_size, num_heads = _read_hidden_size(config), _read_num_heads(config)
     if "head_dim" not in config and hidden_size % num_heads:
         raise config.error("num_attention_heads", f"must divide hidden_size {hidden_size}, is {num_heads}")
-    return config.integer("head_dim", hidden_size // num_heads)
+    return config.integer("head_dim", hidden_size // num_heads, maximum=_MOST_HEAD_DIM)
+
+
+def _read_own_head_dim(config: JsonFields) -> int:
+    return config.integer("head_dim", maximum=_MOST_HEAD_DIM)
+
+
+def _read_num_layers(config: JsonFields) -> int:
+    return config.integer("num_hidden_layers", maximum=_MOST_LAYERS)
+
+
+def _read_num_heads(config: JsonFields) -> int:
+    return config.integer("num_attention_heads", maximum=_MOST_HEADS)
+
+
+def _read_hidden_size(config: JsonFields) -> int:
+    return config.integer("hidden_size", maximum=_MOST_HIDDEN)
 
 
 def _read_layer_types(config: JsonFields, is_sliding: Callable[[int], bool]) -> list[str]:
     """Read which kind of attention each layer has; `is_sliding` is the default.  # [layers]"""
-    num_layers = config.integer("num_hidden_layers")
+    num_layers = _read_num_layers(config)
     types = config.raw("layer_types")
     if types is None:
         return [_SLIDING if is_sliding(layer) else _FULL for layer in range(num_layers)]
     if not isinstance(types, list) or len(types) != num_layers or any(kind not in (_FULL, _SLIDING) for kind in types):
-        raise config.error("layer_types", f"must be {num_layers} of {_FULL} and {_SLIDING}, is {types!r}")
+        raise config.error("layer_types", f"must be {num_layers} of {_FULL} and {_SLIDING}, is {shown(types)}")
     return types
 
 
@@ -213,7 +246,7 @@ def _read_one_window(config: JsonFields) -> tuple[int, ...]:
     expected = _SLIDING if window else _FULL
     if {*_read_layer_types(config, lambda _: window > 0)} != {expected}:
         raise config.error("layer_types", f"only {expected} is supported beside sliding_window {window or 'null'}")
-    return (window,) * config.integer("num_hidden_layers")
+    return (window,) * _read_num_layers(config)
 
 
 def _read_qwen_windows(config: JsonFields) -> tuple[int, ...]:
@@ -226,13 +259,30 @@ def _read_qwen_windows(config: JsonFields) -> tuple[int, ...]:
     return _read_windows(config, types)
 
 
+_LLAMA = frozenset({"hidden_act", "attention_bias"})
+_WINDOWED = frozenset({"hidden_act", "sliding_window", "layer_types"})
+_QWEN2 = _WINDOWED | {"use_sliding_window", "max_window_layers"}
+_GEMMA = frozenset({"hidden_activation", "attention_bias", "query_pre_attn_scalar", "use_bidirectional_attention"})
+_CAPS = frozenset({"attn_logit_softcapping", "final_logit_softcapping"})
+_GEMMA2 = _GEMMA | _CAPS | {"hidden_act", "sliding_window", "sliding_window_size", "layer_types"}
+_GEMMA3 = _GEMMA2 | {"sliding_window_pattern", "rope_local_base_freq"}
+
 ARCHITECTURES: dict[str, Architecture] = {
-    "LlamaForCausalLM": Architecture(_read_llama, tensor_names.LLAMA_NAMES),
-    "MistralForCausalLM": Architecture(_read_mistral, tensor_names.LLAMA_NAMES),
-    "Qwen2ForCausalLM": Architecture(_read_qwen2, tensor_names.LLAMA_NAMES),
-    "Qwen3ForCausalLM": Architecture(_read_qwen3, tensor_names.QWEN3_NAMES),
-    "Phi3ForCausalLM": Architecture(_read_phi3, tensor_names.PHI3_NAMES),
-    "Olmo2ForCausalLM": Architecture(_read_olmo2, tensor_names.OLMO2_NAMES),
-    "Gemma2ForCausalLM": Architecture(_read_gemma2, tensor_names.GEMMA2_NAMES, norms_are_offsets=True),
-    "Gemma3ForCausalLM": Architecture(_read_gemma3, tensor_names.GEMMA3_NAMES, norms_are_offsets=True),
+    "LlamaForCausalLM": Architecture("llama", _read_llama, _LLAMA, tensor_names.LLAMA_NAMES),
+    "MistralForCausalLM": Architecture("mistral", _read_mistral, _WINDOWED, tensor_names.LLAMA_NAMES),
+    "Qwen2ForCausalLM": Architecture("qwen2", _read_qwen2, _QWEN2, tensor_names.LLAMA_NAMES),
+    "Qwen3ForCausalLM": Architecture("qwen3", _read_qwen3, _QWEN2 | {"attention_bias"}, tensor_names.QWEN3_NAMES),
+    "Phi3ForCausalLM": Architecture("phi3", _read_phi3, _WINDOWED, tensor_names.PHI3_NAMES),
+    "Olmo2ForCausalLM": Architecture("olmo2", _read_olmo2, _LLAMA, tensor_names.OLMO2_NAMES),
+    "Gemma2ForCausalLM": Architecture(
+        "gemma2", _read_gemma2, _GEMMA2, tensor_names.GEMMA2_NAMES, norms_are_offsets=True
+    ),
+    "Gemma3ForCausalLM": Architecture(
+        "gemma3_text",
+        _read_gemma3,
+        _GEMMA3,
+        tensor_names.GEMMA3_NAMES,
+        norms_are_offsets=True,
+        foreign_tokens=frozenset({"<image_soft_token>"}),  # all sizes share a tokenizer, not all see pictures
+    ),
 }

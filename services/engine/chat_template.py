@@ -1,123 +1,130 @@
 """ChatTemplate: chat messages to the prompt text that a checkpoint was trained on."""
 
-import datetime
-import functools
-import json
+import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Never
-
-import jinja2
-from jinja2.ext import Extension, loopcontrols
-from jinja2.nodes import Node
-from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from typing import Any
 
 from services.engine.checkpoint_error import CheckpointError
-from services.engine.json_fields import JsonFields
+from services.engine.json_fields import JsonFields, shown
+from services.engine.model_file import MIB, read_model_text
+from services.engine.worker_process import WorkerError, WorkerLimits, WorkerProcess
+
+logger = logging.getLogger(__name__)
+
+_MOST_TEMPLATE_BYTES = 1 * MIB
+_MOST_SETTINGS_BYTES = 16 * MIB  # they may repeat all added tokens, with their flags
+_LIMITS = WorkerLimits(cpu_seconds=1.0, seconds=10.0, memory=512 * MIB, answer_bytes=32 * MIB)
+_SAMPLE = [
+    {"role": "user", "content": "Hello!"},
+    {"role": "assistant", "content": "Hello. What can I do?"},
+    {"role": "user", "content": "Count to 10."},
+]
 
 
 class ChatTemplateError(ValueError):
     """The messages cannot be rendered: there is no template, it is broken, or it refuses them."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """The text of a template, and the file that it was read from."""
+
+    text: str
+    where: str
+
+
 class ChatTemplate:
-    """One checkpoint's template, run in jinja2's sandbox with the helpers that templates expect.
+    """One checkpoint's template; it is a program of strangers, so it runs in a worker, see chat_renderer.py.
 
     The text it renders has its control tokens written out: encode it with `add_special_tokens=False`.
     """
 
-    def __init__(self, source: str | None, special_tokens: Mapping[str, str]) -> None:
+    def __init__(self, source: str | None, special_tokens: Mapping[str, str], where: str = "the chat template") -> None:
         """`special_tokens` are variables of the template, such as `bos_token`; `source` None renders nothing."""
-        self._source = source
-        self._special_tokens = dict(special_tokens)
+        self._where = where
+        self._worker = (
+            None
+            if source is None
+            else WorkerProcess(
+                "services.engine.chat_renderer",
+                {"source": source, "special_tokens": dict(special_tokens)},
+                _LIMITS,
+            )
+        )
 
     @classmethod
     def from_folder(cls, folder: Path) -> "ChatTemplate":
-        """Read chat_template.jinja, or else the template in tokenizer_config.json, if there is either."""
-        settings = JsonFields.from_file_if_any(folder / "tokenizer_config.json")
-        return cls(_read_source(folder / "chat_template.jinja", settings), _read_special_tokens(settings))
+        """Read chat_template.jinja, or else the template in tokenizer_config.json, if there is either.
+
+        Raises CheckpointError for a file that cannot be used.
+        """
+        settings = JsonFields.from_file_if_any(folder / "tokenizer_config.json", most_bytes=_MOST_SETTINGS_BYTES)
+        special_tokens = _read_special_tokens(settings)
+        older = JsonFields.from_file_if_any(folder / "special_tokens_map.json")
+        if "added_tokens_decoder" not in settings:  # as in transformers, which no longer writes this file
+            special_tokens |= _read_special_tokens(older)
+        source = _read_source(folder / "chat_template.jinja", settings)
+        return cls(source.text, special_tokens, source.where) if source else cls(None, special_tokens)
 
     @property
     def exists(self) -> bool:
         """Whether the checkpoint has a template at all."""
-        return self._source is not None
+        return self._worker is not None
+
+    def try_out(self) -> None:
+        """Render a small conversation; raises CheckpointError where the template is broken, or loops.
+
+        One that only refuses these messages is not: a warning says what it said.
+        """
+        if self._worker is None:
+            return
+        try:
+            answer = self._worker.call({"messages": _SAMPLE, "add_generation_prompt": True})
+        except WorkerError as error:
+            raise CheckpointError(f"{self._where}: the chat template cannot render three messages: {error}") from error
+        match answer:
+            case {"unusable": problem}:
+                raise CheckpointError(f"{self._where}: is not a usable chat template: {problem}")
+            case {"problem": problem}:
+                logger.warning("%s: the chat template refuses a sample conversation: %r", self._where, problem)
 
     def render(self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = True) -> str:
         """Return the prompt for messages of `role` and `content`; raises ChatTemplateError."""
-        if self._source is None:
+        if self._worker is None:
             raise ChatTemplateError("this model has no chat template: send the prompt as text or token ids")
+        question = {
+            "messages": [dict(message) for message in messages],
+            "add_generation_prompt": add_generation_prompt,
+        }
         try:
-            return self._template.render(
-                messages=[dict(message) for message in messages],
-                add_generation_prompt=add_generation_prompt,
-                tools=None,
-                documents=None,
-                **self._special_tokens,
-            )
-        except Exception as error:  # a template is a program: it can fail in any way
-            raise ChatTemplateError(f"the chat template refuses the messages: {error}") from error
-
-    @functools.cached_property
-    def _template(self) -> jinja2.Template:
-        assert self._source is not None
-        return _environment().from_string(self._source)
+            answer = self._worker.call(question)
+        except WorkerError as error:
+            raise ChatTemplateError(f"the chat template cannot render the messages: {error}") from error
+        match answer:
+            case {"text": str(text)}:
+                return text
+            case {"problem": problem} | {"unusable": problem}:
+                raise ChatTemplateError(f"the chat template refuses the messages: {problem}")
+            case _:
+                raise ChatTemplateError("the chat template gives no text")
 
 
-class _GenerationTag(Extension):
-    """Lets `{% generation %}` through: it marks the assistant's words for training and renders as its content."""
-
-    tags = {"generation"}  # noqa: RUF012 (jinja2 declares it so)
-
-    def parse(self, parser: Parser) -> list[Node]:
-        next(parser.stream)
-        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
-
-
-def _environment() -> ImmutableSandboxedEnvironment:
-    environment = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _GenerationTag]
-    )
-    environment.filters["tojson"] = _to_json
-    environment.globals["raise_exception"] = _raise_exception
-    environment.globals["strftime_now"] = _strftime_now
-    return environment
-
-
-def _to_json(
-    value: object,
-    ensure_ascii: bool = False,
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    """Unlike jinja2's own filter, leave HTML characters and letters beyond ASCII as they are."""
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
-
-
-def _raise_exception(message: str) -> Never:
-    raise jinja2.TemplateError(message)
-
-
-def _strftime_now(pattern: str) -> str:
-    return datetime.datetime.now().astimezone().strftime(pattern)
-
-
-def _read_source(path: Path, settings: JsonFields) -> str | None:
+def _read_source(path: Path, settings: JsonFields) -> _Source | None:
     if path.exists():
-        try:
-            return path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise CheckpointError(f"{path}: cannot be read: {error}") from error
+        return _Source(read_model_text(path, most_bytes=_MOST_TEMPLATE_BYTES), str(path))
+    where = str(path.with_name("tokenizer_config.json"))
     match settings.raw("chat_template"):
         case None:
             return None
         case str(source):
-            return source
+            return _Source(source, where)
         case list(named):
-            return next(filter(None, map(_read_default, named)), None)
+            default = next(filter(None, map(_read_default, named)), None)
+            return _Source(default, where) if default is not None else None
         case value:
-            raise settings.error("chat_template", f"must be a template or a list of named ones, is {value!r}")
+            raise settings.error("chat_template", f"must be a template or a list of named ones, is {shown(value)}")
 
 
 def _read_default(entry: object) -> str | None:
@@ -132,6 +139,10 @@ def _read_special_tokens(settings: JsonFields) -> dict[str, str]:
     tokens: dict[str, str] = {}
     for name in ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"):
         match settings.raw(name):
+            case None:
+                continue
             case str(token) | {"content": str(token)}:
                 tokens[name] = token
+            case value:
+                raise settings.error(name, f"must be a string, or an object with its content, is {shown(value)}")
     return tokens

@@ -14,11 +14,16 @@ from numpy.typing import NDArray
 from services.engine.architectures import Architecture, expand_names, read_architecture
 from services.engine.checkpoint_error import CheckpointError
 from services.engine.file_state import FileState
-from services.engine.generation_defaults import read_eos_token_ids, read_generation_defaults
-from services.engine.json_fields import JsonFields
+from services.engine.generation_defaults import (
+    read_eos_token_ids,
+    read_generation_defaults,
+    warn_of_what_is_not_carried_out,
+)
+from services.engine.json_fields import JsonFields, shown
 from services.engine.model_config import ModelConfig
 from services.engine.safetensors_file import to_float32
 from services.engine.tensor_files import TensorFiles
+from services.engine.tokenizer import Tokenizer
 from services.engine.weight_shapes import weight_shapes
 
 _EMBEDDING, _HEAD = "model.embed_tokens.weight", "lm_head.weight"
@@ -44,10 +49,11 @@ class Checkpoint:
         generation = JsonFields.from_file_if_any(folder / "generation_config.json")
         self.folder = folder
         self._architecture, config = read_architecture(fields, context_length)
-        self._files = TensorFiles(folder)
-        self.config = _untie(config, self._files)
         self.generation = read_generation_defaults(generation)
         self.eos_token_ids = read_eos_token_ids(generation, fields, config.vocab_size)
+        warn_of_what_is_not_carried_out(generation)
+        self._files = TensorFiles(folder)
+        self.config = _untie(config, self._files)
         self._names = _match_names(self._architecture, self.config, self._files)
 
     def weights(self) -> Iterator[tuple[str, NDArray[Any]]]:
@@ -68,6 +74,26 @@ class Checkpoint:
                 for first_row, piece in _pieces(values, _PACKED_AT_ONCE):
                     yield name, first_row, piece
                     self._files.release(tensor)
+
+    def check_vocabulary(self, tokenizer: Tokenizer) -> None:
+        """Raise CheckpointError for a tokenizer with ids that the model lacks; the other way round is padding."""
+        size = self.config.vocab_size
+        for token_id in range(size, tokenizer.vocab_size):
+            if (token := tokenizer.token_text(token_id)) not in self._architecture.foreign_tokens:
+                raise CheckpointError(
+                    f"{self.folder / 'tokenizer.json'}: token {shown(token)} has id {token_id}; by vocab_size in "
+                    f"config.json it must be from 0 to {size - 1}"
+                )
+
+    def find_not_finite(self) -> str | None:
+        """Name the first tensor that holds a value that is not finite, and its file; reads up to all weights."""
+        for tensor in self._names:
+            for _, values in self._weights_of(tensor):
+                for _, piece in _pieces(values, _PACKED_AT_ONCE):
+                    if not np.isfinite(to_float32(piece)).all():
+                        return f"{self._files.path(tensor)}: tensor {tensor!r} holds NaN or an infinity"
+                    self._files.release(tensor)
+        return None
 
     def identity(self) -> str:
         """Return what is digested of the configuration: all but the length of the context."""

@@ -1,14 +1,17 @@
 """EngineConfig: how an engine is set up, resolved once at start-up; the only reader of the environment."""
 
 import logging
+import math
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from services.engine.host_memory import host_memory
 from services.engine.model_config import ModelConfig
 from services.engine.native import BLOCK_SIZE, Device, cuda_devices, cuda_problem, isas, kv_bytes
 from services.engine.weight_choice import choose_weights
+from services.engine.weight_shapes import weight_shapes
 
 logger = logging.getLogger(__name__)
 
@@ -21,7 +24,18 @@ ISA_VARIABLE = "OUTRIDER_ISA"
 WEIGHTS_CACHE_VARIABLE = "OUTRIDER_WEIGHTS_CACHE"
 CPU = "cpu"
 _HOST_KV_MEMORY = 2 << 30  # bytes
-_COUNTS = ("threads", "kv_memory", "kv_blocks", "context_length", "prefill_chunk", "max_sequences", "stream_capacity")
+_PREFILL_CHUNK = 256
+_BITS = {"f32": 32, "bf16": 16, "fp8": 8, "int8": 8, "int4": 4}  # of each weight, scales aside
+_LARGEST = {  # what each count may be at most; memory has bounds of its own besides
+    "threads": max(64, 4 * (os.cpu_count() or 1)),  # beyond the cores they only wait for each other
+    "kv_memory": 1 << 50,
+    "kv_blocks": 2**31 - 1,
+    "context_length": 2**31 - 1,
+    "max_rows": 1 << 16,
+    "prefill_chunk": 1 << 16,
+    "max_sequences": 1 << 12,
+    "stream_capacity": 1 << 20,
+}
 
 
 class ConfigError(ValueError):
@@ -45,7 +59,7 @@ class EngineConfig:
     prefix_cache: bool = True  # whether full blocks are kept for later sequences that begin with the same tokens
     context_length: int | None = None  # default: what the model was made for and the KV cache holds
     max_rows: int = 512
-    prefill_chunk: int = 256
+    prefill_chunk: int | None = None  # default: 256, or what max_rows holds
     max_sequences: int = 64
     stream_capacity: int = 256
 
@@ -57,13 +71,17 @@ class EngineConfig:
         _check_choice("kv", self.kv, CPU_KV_FORMATS if on_cpu else KV_FORMATS)
         if self.weights_cache is not None and not on_cpu:
             raise ConfigError(f"weights_cache is {self.weights_cache}; it must not be set with device {self.device}")
-        for name in _COUNTS:
-            if (value := getattr(self, name)) is not None and value < 1:
-                raise ConfigError(f"{name} is {value}; it must be at least 1")
+        for name, largest in _LARGEST.items():
+            if (value := getattr(self, name)) is not None:
+                check_range(name, value, 1, largest)
+        if on_cpu and (self.kv_memory or 0) > (most := host_memory()):
+            raise ConfigError(f"kv_memory is {self.kv_memory} bytes; it must be from 1 to {most}, what this host has")
         if not 0 < self.gpu_memory_fraction <= 1:
             raise ConfigError(f"gpu_memory_fraction is {self.gpu_memory_fraction}; it must be above 0 and at most 1")
         if self.max_rows < self.max_sequences:
             raise ConfigError(f"max_rows is {self.max_rows}; it must be at least max_sequences ({self.max_sequences})")
+        if self.max_rows < (self.prefill_chunk or 1):
+            raise ConfigError(f"max_rows is {self.max_rows}; it must be at least prefill_chunk ({self.prefill_chunk})")
 
     def open_device(self) -> Device:
         """The device that computes; raises DeviceError where a GPU cannot be used after all."""
@@ -89,12 +107,16 @@ class EngineConfig:
     def num_blocks(self, model: ModelConfig, left: int | None = None) -> int:
         """KV blocks to allocate: all that the sequences could ever fill, within the memory allowed.
 
-        `left` is what a GPU may still give, in bytes. Raises ConfigError where the memory does not hold one block.
+        `left` is what a GPU may still give, in bytes. Raises ConfigError where the memory does not hold one block, or
+        not as many as are asked for, which on a GPU its allocator finds.
         """
+        block_bytes = self._block_bytes(model)
         if self.kv_blocks is not None:
+            if left is None and self.kv_blocks > (most := host_memory() // block_bytes):
+                problem = f"kv_blocks is {self.kv_blocks}, of {block_bytes} bytes each"
+                raise ConfigError(f"{problem}; it must be from 1 to {most}, for which this host has memory")
             return self.kv_blocks
         wanted = self.max_sequences * self.blocks_each(model)
-        block_bytes = 2 * model.num_layers * model.num_kv_heads * kv_bytes(self.kv, model.head_dim) * BLOCK_SIZE
         if left is not None and left < block_bytes:
             raise ConfigError(
                 f"gpu_memory_fraction is {self.gpu_memory_fraction}; beside the weights and what else is on the GPU "
@@ -105,13 +127,30 @@ class EngineConfig:
             raise ConfigError(f"kv_memory is {memory} bytes; it must be at least {block_bytes}, one KV block")
         return min(wanted, (memory if left is None else min(memory, left)) // block_bytes)
 
+    def check_host_memory(self, model: ModelConfig, weights: str) -> None:
+        """Raise ConfigError, before anything is loaded, where weights and KV cache cannot fit the host's memory."""
+        kv = self.num_blocks(model) * self._block_bytes(model)
+        least = sum(map(math.prod, weight_shapes(model).values())) * _BITS[weights] // 8
+        if least + kv > (memory := host_memory()):
+            raise ConfigError(
+                f"weights are {weights}, of {least} bytes at least, beside {kv} bytes of KV cache; together they must "
+                f"take at most {memory}, what this host has"
+            )
+
     def resolve_context_length(self, model: ModelConfig, num_blocks: int) -> int:
         """The most tokens of prompt and answer together: one sequence alone always fits in the KV cache."""
         return min(self._longest_context(model), num_blocks * BLOCK_SIZE)
 
+    def resolve_prefill_chunk(self) -> int:
+        """The most tokens of one prompt in one pass."""
+        return self.prefill_chunk or min(_PREFILL_CHUNK, self.max_rows)
+
     def blocks_each(self, model: ModelConfig) -> int:
         """KV blocks that the longest sequence could ever fill."""
         return -(-self._longest_context(model) // BLOCK_SIZE)
+
+    def _block_bytes(self, model: ModelConfig) -> int:
+        return 2 * model.num_layers * model.num_kv_heads * kv_bytes(self.kv, model.head_dim) * BLOCK_SIZE
 
     def _longest_context(self, model: ModelConfig) -> int:
         return min(self.context_length or model.max_position, model.max_position)
@@ -131,6 +170,12 @@ def resolve_weights_cache(environment: Mapping[str, str] = os.environ) -> Path |
 def resolve_threads(threads: int | None = None) -> int:
     """The number of threads asked for, else one for each core that this process may use."""
     return threads if threads is not None else len(os.sched_getaffinity(0))
+
+
+def check_range(name: str, value: float, least: float, most: float) -> None:
+    """Raise ConfigError for a setting outside its range, and for one that is no number."""
+    if not least <= value <= most:
+        raise ConfigError(f"{name} is {value}; it must be from {least} to {most}")
 
 
 def _gpus() -> list[str]:

@@ -11,10 +11,12 @@ from pathlib import Path
 
 from services.engine.atomic_file import atomic_file
 from services.engine.checkpoint import Checkpoint
+from services.engine.regular_file import open_regular
 
 logger = logging.getLogger(__name__)
 
 _SETTLED_SECONDS = 2.0  # beyond the resolution of any file system's times
+_MOST_BYTES = 100
 _DIGEST = re.compile("[0-9a-f]{64}")
 
 
@@ -31,7 +33,8 @@ class DigestRecord:
     def digest(self) -> str:
         """The checkpoint's `weights_digest`, as it is remembered, or else computed, which reads all of it."""
         try:
-            text = self._path.read_text(encoding="ascii")
+            with open_regular(self._path) as file:
+                text = file.read(_MOST_BYTES).decode("ascii")
             if _DIGEST.fullmatch(text):
                 return text
             logger.warning("%s: holds no digest; it is made anew", self._path)

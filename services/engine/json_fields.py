@@ -2,18 +2,33 @@
 
 import json
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any, TypeGuard, overload
 
 from services.engine.checkpoint_error import CheckpointError
+from services.engine.model_file import MIB, read_model_text
 
 _LARGEST_INTEGER = 2**31 - 1  # sizes and positions are 32-bit in the decoder
+LEAST_NUMBER, LARGEST_NUMBER = 1e-12, 1e12  # products and quotients of two are still normal in float32
+_RANGE = f"from {LEAST_NUMBER:g} to {LARGEST_NUMBER:g}"
+_MOST_BYTES = 1 * MIB
+_MOST_SHOWN = 200  # characters of a value, in an error
+
+
+def shown(value: object) -> str:
+    """A JSON value as an error quotes it: on one line, and cut short where it is long."""
+    text = repr(value)
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…"
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
     """Whether a JSON value is a finite number; Python counts true and false among the integers."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
+
+
+def _is_moderate(value: object) -> TypeGuard[int | float]:
+    return is_number(value) and LEAST_NUMBER <= value <= LARGEST_NUMBER
 
 
 class JsonFields:
@@ -24,26 +39,34 @@ class JsonFields:
         self._where = where
 
     @classmethod
-    def from_file(cls, path: Path) -> "JsonFields":
-        """Raises CheckpointError where the file is missing or holds no JSON object."""
+    def from_file(cls, path: Path, *, most_bytes: int = _MOST_BYTES) -> "JsonFields":
+        """Raises CheckpointError where the file is missing, no regular file, too large, or holds no JSON object."""
+        text = read_model_text(path, most_bytes=most_bytes)
         try:
-            values = json.loads(path.read_text(encoding="utf-8"))
-        except FileNotFoundError as error:
-            raise CheckpointError(f"{path}: no such file") from error
-        except (OSError, ValueError, RecursionError) as error:
+            values = json.loads(text)
+        except (ValueError, RecursionError) as error:
             raise CheckpointError(f"{path}: cannot be read as JSON: {error}") from error
         if not isinstance(values, dict):
             raise CheckpointError(f"{path}: is not a JSON object")
         return cls(values, str(path))
 
     @classmethod
-    def from_file_if_any(cls, path: Path) -> "JsonFields":
+    def from_file_if_any(cls, path: Path, *, most_bytes: int = _MOST_BYTES) -> "JsonFields":
         """Read a file that may be left out: without it there are no fields."""
-        return cls.from_file(path) if path.exists() else cls({}, str(path))
+        return cls.from_file(path, most_bytes=most_bytes) if path.exists() else cls({}, str(path))
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names of the fields that are not null."""
+        return (name for name in self._values if name in self)
 
     def __contains__(self, name: str) -> bool:
         """Whether the field is there and not null."""
         return self._values.get(name) is not None
+
+    @property
+    def where(self) -> str:
+        """The file, and the object within it."""
+        return self._where
 
     def raw(self, name: str) -> object:
         """Return a field's value unchecked, None where it is absent."""
@@ -59,7 +82,7 @@ class JsonFields:
         if value is None or value == {}:
             return None
         if not isinstance(value, dict):
-            raise self.error(name, f"must be an object, is {value!r}")
+            raise self.error(name, f"must be an object, is {shown(value)}")
         return JsonFields(value, f"{self._where}: {name}")
 
     def required(self, name: str) -> "JsonFields":
@@ -72,11 +95,13 @@ class JsonFields:
         """Return a nested object without fields, for one that may be left out."""
         return JsonFields({}, f"{self._where}: {name}")
 
-    def integer(self, name: str, default: int | None = None, *, minimum: int = 1) -> int:
-        """Return a whole number of at least `minimum`; without a default the field is required."""
+    def integer(
+        self, name: str, default: int | None = None, *, minimum: int = 1, maximum: int = _LARGEST_INTEGER
+    ) -> int:
+        """Return a whole number from `minimum` to `maximum`; without a default the field is required."""
         value = self._required(name, default)
-        if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= _LARGEST_INTEGER:
-            raise self.error(name, f"must be a whole number from {minimum} to {_LARGEST_INTEGER}, is {value!r}")
+        if not isinstance(value, int) or isinstance(value, bool) or not minimum <= value <= maximum:
+            raise self.error(name, f"must be a whole number from {minimum} to {maximum}, is {shown(value)}")
         return value
 
     def integer_or_off(self, name: str) -> int:
@@ -84,10 +109,10 @@ class JsonFields:
         return 0 if self._is_null(name) else self.integer(name)
 
     def number(self, name: str, default: float | None = None) -> float:
-        """Return a finite number above 0; without a default the field is required."""
+        """Return a number above 0 that float32 holds well; without a default the field is required."""
         value = self._required(name, default)
-        if not is_number(value) or value <= 0:
-            raise self.error(name, f"must be a finite number above 0, is {value!r}")
+        if not _is_moderate(value):
+            raise self.error(name, f"must be a finite number above 0, {_RANGE}, is {shown(value)}")
         return float(value)
 
     def number_or_off(self, name: str) -> float:
@@ -97,19 +122,15 @@ class JsonFields:
     def numbers(self, name: str, count: int) -> list[float]:
         """Return a list of `count` finite numbers above 0; it is required."""
         values = self._required(name, None)
-        if (
-            not isinstance(values, list)
-            or len(values) != count
-            or not all(is_number(value) and value > 0 for value in values)
-        ):
-            raise self.error(name, f"must be {count} finite numbers above 0, is {values!r}")
+        if not isinstance(values, list) or len(values) != count or not all(_is_moderate(value) for value in values):
+            raise self.error(name, f"must be {count} finite numbers above 0, {_RANGE}, is {shown(values)}")
         return [float(value) for value in values]
 
     def flag(self, name: str, default: bool) -> bool:
         """Return true or false."""
         value = self._required(name, default)
         if not isinstance(value, bool):
-            raise self.error(name, f"must be true or false, is {value!r}")
+            raise self.error(name, f"must be true or false, is {shown(value)}")
         return value
 
     @overload
@@ -120,7 +141,7 @@ class JsonFields:
         """Return one of the allowed strings; without a default the field is required."""
         value = self._required(name, default)
         if not isinstance(value, str) or value not in allowed:
-            raise self.error(name, f"{value!r} is not supported; allowed are {', '.join(sorted(allowed))}")
+            raise self.error(name, f"{shown(value)} is not supported; allowed are {', '.join(sorted(allowed))}")
         return value
 
     def _is_null(self, name: str) -> bool:

@@ -4,11 +4,13 @@ from dataclasses import dataclass
 
 from services.engine.block_manager import BlockManager
 from services.engine.checkpoint import Checkpoint, load_checkpoint
+from services.engine.checkpoint_error import CheckpointError
 from services.engine.config import EngineConfig
 from services.engine.grammar_compiler import GrammarCompiler
 from services.engine.model_loader import load_decoder
 from services.engine.native import BLOCK_SIZE, Decoder, Device, Sampler
 from services.engine.tokenizer import Tokenizer
+from services.engine.warm_up import warm_up
 from services.engine.weights_cache import WeightsCache
 
 
@@ -29,26 +31,29 @@ class LoadedModel:
 
     @classmethod
     def load(cls, config: EngineConfig) -> "LoadedModel":
-        """Read the configured checkpoint, which takes long.
+        """Read and check all but the weights of the configured checkpoint, then those, which takes long, and try it.
 
         Raises CheckpointError where it is not as it should be, DeviceError and ConfigError where the device has no room
         for it.
         """
         checkpoint = load_checkpoint(config.model, context_length=config.context_length)
+        tokenizer = Tokenizer.from_folder(checkpoint.folder)
+        checkpoint.check_vocabulary(tokenizer)
+        grammars = _make_grammars(tokenizer, checkpoint)
         device = config.open_device()
+        weights = config.resolve_weights(checkpoint.config)
         if device.memory is None:
-            config.num_blocks(checkpoint.config)  # raises before anything is loaded
+            config.check_host_memory(checkpoint.config, weights)
         folder = config.weights_cache
         cache = WeightsCache(folder, checkpoint, threads=config.threads) if folder else None
-        weights = config.resolve_weights(checkpoint.config)
         decoder = load_decoder(checkpoint, device, weights=weights, kv=config.kv, cache=cache)
         sampler = Sampler(device)
         num_blocks = _allocate_cache(config, checkpoint, decoder, sampler, device)
-        tokenizer = Tokenizer.from_folder(checkpoint.folder)
+        warm_up(checkpoint, decoder)
         return cls(
             checkpoint=checkpoint,
             tokenizer=tokenizer,
-            grammars=GrammarCompiler(tokenizer, vocab_size=checkpoint.config.vocab_size),
+            grammars=grammars,
             device=device,
             decoder=decoder,
             sampler=sampler,
@@ -71,6 +76,16 @@ class LoadedModel:
     def max_blocks(self) -> int:
         """The most blocks of one sequence."""
         return self.blocks.blocks_for(self.context_length)
+
+
+def _make_grammars(tokenizer: Tokenizer, checkpoint: Checkpoint) -> GrammarCompiler:
+    try:
+        return GrammarCompiler(tokenizer, vocab_size=checkpoint.config.vocab_size)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # the library panics at what it does not expect in a vocabulary
+        where = checkpoint.folder / "tokenizer.json"
+        raise CheckpointError(f"{where}: grammars cannot use this vocabulary: {str(error)[:300]}") from error
 
 
 def _allocate_cache(

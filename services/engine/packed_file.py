@@ -16,12 +16,14 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from services.engine.regular_file import open_regular
+
 Weights = Mapping[str, NDArray[np.uint8]]
 
 _MAGIC = b"OUTRIDER"
 _VERSION = 1
 _PREFIX = struct.Struct("<8sQI")
-_MOST_HEADER_BYTES = 100_000_000
+_MOST_HEADER_BYTES = 16 << 20  # checksums of four terabytes
 _SLICE = 4 << 20  # bytes that are read and checked at once: still in the cache when their checksum is computed
 
 
@@ -49,7 +51,7 @@ class PackedFile:
 
         Raises FileNotFoundError, any other OSError, and PackedFileError.
         """
-        with self.path.open("rb", buffering=0) as file:
+        with open_regular(self.path, buffering=0) as file:
             header, begin = self._read_header(file)
             checksums = self._match(header, weights)
             self._check_size(file, begin + sum(values.nbytes for values in weights.values()))
@@ -77,7 +79,12 @@ class PackedFile:
         text = file.read(min(size, _MOST_HEADER_BYTES))
         if len(text) < size or zlib.crc32(text) != checksum:
             raise PackedFileError(f"{self.path}: the header is damaged")
-        header: dict[str, Any] = json.loads(text)
+        try:
+            header = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise PackedFileError(f"{self.path}: the header is no JSON: {error}") from error
+        if not isinstance(header, dict):
+            raise PackedFileError(f"{self.path}: the header is no JSON object")
         return header, _PREFIX.size + size
 
     def _match(self, header: dict[str, Any], weights: Weights) -> list[int]:
@@ -87,7 +94,9 @@ class PackedFile:
             raise PackedFileError(f"{self.path}: was made for {key}; it must be for {self._key}")
         if {field: header.get(field) for field in layout} != layout:
             raise PackedFileError(f"{self.path}: has another layout than these weights")
-        checksums: list[int] = header["crc32"]
+        checksums, count = header.get("crc32"), sum(1 for _ in _slices(weights, 0))
+        if not isinstance(checksums, list) or len(checksums) != count:
+            raise PackedFileError(f"{self.path}: the header has not {count} checksums")
         return checksums
 
     def _check_size(self, file: BinaryIO, expected: int) -> None:

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from services.engine.checkpoint_error import CheckpointError
 from services.engine.file_state import FileState
+from services.engine.json_fields import shown
+from services.engine.model_file import MIB, open_model_file
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "F32": np.dtype("<f4"),
@@ -21,7 +23,9 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "BF16": np.dtype("<u2"),  # NumPy has no bfloat16: its bits
 }
 _PREFIX_BYTES = 8
-_MAX_HEADER_BYTES = 100_000_000
+_MOST_HEADER_BYTES = 8 * MIB  # some fifty thousand tensors: the largest dense models have a few thousand
+_MOST_DIMENSIONS = 8
+_LARGEST_COUNT = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,11 +80,13 @@ class SafetensorsFile:
         if len(self._bytes) < _PREFIX_BYTES:
             raise CheckpointError(f"{self.path}: truncated, {len(self._bytes)} bytes hold no safetensors header")
         size = self._header_bytes()
-        if size > min(_MAX_HEADER_BYTES, len(self._bytes) - _PREFIX_BYTES):
+        if size > len(self._bytes) - _PREFIX_BYTES:
             raise CheckpointError(
                 f"{self.path}: truncated, or not safetensors: "
                 f"the header claims {size} bytes of a file of {len(self._bytes)}"
             )
+        if size > _MOST_HEADER_BYTES:
+            raise CheckpointError(f"{self.path}: the header has {size} bytes; it may have at most {_MOST_HEADER_BYTES}")
         text = self._bytes[_PREFIX_BYTES : _PREFIX_BYTES + size].tobytes()
         try:
             header = json.loads(text, object_pairs_hook=_unique)
@@ -91,16 +97,16 @@ class SafetensorsFile:
         return header
 
     def _parse(self, name: str, entry: object) -> TensorInfo:
-        where = f"{self.path}: tensor {name!r}"
+        where = f"{self.path}: tensor {shown(name)}"
         if not isinstance(entry, dict):
             raise CheckpointError(f"{where}: the header's entry is not an object")
         dtype, shape, offsets = entry.get("dtype"), entry.get("shape"), entry.get("data_offsets")
         if not isinstance(dtype, str) or dtype not in DTYPES:
-            raise CheckpointError(f"{where}: dtype {dtype!r} is not supported; allowed are {', '.join(DTYPES)}")
-        if not _is_counts(shape):
-            raise CheckpointError(f"{where}: shape {shape!r} is not a list of counts")
+            raise CheckpointError(f"{where}: dtype {shown(dtype)} is not supported; allowed are {', '.join(DTYPES)}")
+        if not _is_counts(shape) or len(shape) > _MOST_DIMENSIONS:
+            raise CheckpointError(f"{where}: shape {shown(shape)} is not a list of at most {_MOST_DIMENSIONS} counts")
         if not _is_counts(offsets) or len(offsets) != 2:
-            raise CheckpointError(f"{where}: data_offsets {offsets!r} is not a pair of byte positions")
+            raise CheckpointError(f"{where}: data_offsets {shown(offsets)} is not a pair of byte positions")
         begin, end = offsets
         expected = math.prod(shape) * DTYPES[dtype].itemsize
         if end - begin != expected:
@@ -133,14 +139,12 @@ def to_float32(values: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def _map(path: Path) -> tuple[mmap.mmap, FileState]:
-    try:
-        with path.open("rb") as file:
-            state = FileState.of(path, os.fstat(file.fileno()))
+    with open_model_file(path) as file:
+        state = FileState.of(path, os.fstat(file.fileno()))
+        try:
             return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), state
-    except FileNotFoundError as error:
-        raise CheckpointError(f"{path}: no such file") from error
-    except (OSError, ValueError) as error:  # mmap refuses an empty file with a ValueError
-        raise CheckpointError(f"{path}: cannot be mapped: {error}") from error
+        except (OSError, ValueError) as error:  # mmap refuses an empty file with a ValueError
+            raise CheckpointError(f"{path}: cannot be mapped: {error}") from error
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -151,4 +155,4 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _is_counts(value: object) -> TypeGuard[list[int]]:
-    return isinstance(value, list) and all(type(item) is int and item >= 0 for item in value)
+    return isinstance(value, list) and all(type(item) is int and 0 <= item <= _LARGEST_COUNT for item in value)

@@ -9,9 +9,12 @@ from numpy.typing import NDArray
 from services.engine.checkpoint_error import CheckpointError
 from services.engine.file_state import FileState
 from services.engine.json_fields import JsonFields
+from services.engine.model_file import MIB
 from services.engine.safetensors_file import SafetensorsFile
 
 _SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
+_MOST_INDEX_BYTES = 16 * MIB
+_MOST_SHARDS = 1024
 
 
 class TensorFiles:
@@ -58,10 +61,12 @@ class TensorFiles:
 
 
 def _open_shards(folder: Path) -> dict[str, SafetensorsFile]:
-    index = JsonFields.from_file(folder / _INDEX)
+    index = JsonFields.from_file(folder / _INDEX, most_bytes=_MOST_INDEX_BYTES)
     names = index.raw("weight_map")
     if not isinstance(names, dict) or not names or not all(_is_file_name(file) for file in names.values()):
         raise index.error("weight_map", "must map each tensor's name to the name of a file in the same folder")
+    if (count := len(set(names.values()))) > _MOST_SHARDS:
+        raise index.error("weight_map", f"names {count} files; it may name at most {_MOST_SHARDS}")
     shards = {file: SafetensorsFile(folder / file) for file in sorted(set(names.values()))}
     for name, file in names.items():
         if name not in shards[file]:

@@ -5,8 +5,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from services.engine.checkpoint_error import CheckpointError
+from services.engine.json_fields import shown
 
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+MOST_TOKENS = 1 << 22  # beyond any vocabulary that there is
+_MOST_TOKEN_BYTES = 1 << 10  # the grammars' library takes no more
+_MOST_REPLACEMENT = 64  # characters
+_MOST_BYTES = 1 << 28  # of all tokens
 _SUPPORTED = "allowed are ByteLevel, Metaspace, and a Sequence of ByteLevel, Replace, ByteFallback, Fuse and Strip"
 
 
@@ -16,14 +21,22 @@ def read_token_bytes(tokenizer: Mapping[str, Any], vocabulary: Mapping[str, int]
     Added tokens of a byte-level vocabulary stand for their literal text; those of a SentencePiece-like one are spelled
     with its marks for spaces, as Gemma's runs of spaces are. The space that some decoders strip from the start of a
     text is kept: what is decoded here goes on from a prompt. Raises CheckpointError for a decoder of an unsupported
-    type.
+    type, and for ids or bytes beyond what a vocabulary may have.
     """
+    last, last_id = max(vocabulary.items(), key=lambda item: item[1], default=("", -1))
+    if last_id >= MOST_TOKENS:
+        raise CheckpointError(f"{where}: token {shown(last)} has id {last_id}; it must be from 0 to {MOST_TOKENS - 1}")
     convert = _converter(tokenizer.get("decoder"), where)
     added = {token["content"] for token in tokenizer.get("added_tokens") or []}
     literal = added if convert is _from_byte_level else set()
-    table = [b""] * (max(vocabulary.values(), default=-1) + 1)
+    table = [b""] * (last_id + 1)
+    num_bytes = 0
     for token, token_id in vocabulary.items():
         table[token_id] = token.encode() if token in literal else convert(token)
+        num_bytes += len(table[token_id])
+        if len(table[token_id]) > _MOST_TOKEN_BYTES or num_bytes > _MOST_BYTES:
+            limits = f"at most {_MOST_TOKEN_BYTES} for each token and {_MOST_BYTES} for all"
+            raise CheckpointError(f"{where}: token {shown(token)} stands for too many bytes; allowed are {limits}")
     return tuple(table)
 
 
@@ -41,7 +54,9 @@ def _converter(decoder: object, where: str) -> Callable[[str], bytes]:
                 return _from_byte_level
             case {"type": "Metaspace", "replacement": str(mark)}:
                 replacements[mark] = " "
-            case {"type": "Replace", "pattern": {"String": str(mark)}, "content": str(content)}:
+            case {"type": "Replace", "pattern": {"String": str(mark)}, "content": str(content)} if (
+                mark and len(content) <= _MOST_REPLACEMENT
+            ):
                 replacements[mark] = content
             case {"type": "ByteFallback"}:
                 has_byte_tokens = True
@@ -49,7 +64,7 @@ def _converter(decoder: object, where: str) -> Callable[[str], bytes]:
                 pass
             case _:
                 kind = step.get("type") if isinstance(step, dict) else step
-                raise CheckpointError(f"{where}: decoder {kind!r} is not supported; {_SUPPORTED}")
+                raise CheckpointError(f"{where}: decoder {shown(kind)} is not supported; {_SUPPORTED}")
     return lambda token: _from_pieces(token, replacements, has_byte_tokens)
 
 
@@ -58,7 +73,8 @@ def _from_pieces(token: str, replacements: Mapping[str, str], has_byte_tokens: b
     if has_byte_tokens and (match := _BYTE_TOKEN.fullmatch(token)):
         return bytes([int(match[1], 16)])
     for mark, content in replacements.items():
-        token = token.replace(mark, content)
+        if len(token) <= _MOST_TOKEN_BYTES:  # else it is refused, and must not grow until then
+            token = token.replace(mark, content)
     return token.encode()
 
 

@@ -9,7 +9,11 @@ from pathlib import Path
 import tokenizers
 
 from services.engine.checkpoint_error import CheckpointError
+from services.engine.model_file import MIB, read_model_text
 from services.engine.token_bytes import read_token_bytes
+
+_MOST_BYTES = 128 * MIB  # four times the largest that is in use
+_SAMPLE = "Hello, wörld: 1 + 1 = 2!\n"
 
 
 class Tokenizer:
@@ -20,8 +24,10 @@ class Tokenizer:
         try:
             self._encoder = _build(description)
             fields = json.loads(description)
-        except Exception as error:  # the library raises bare Exception for any flaw
-            raise CheckpointError(f"{where}: is not a usable tokenizer: {error}") from error
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # the library raises bare Exception for any flaw, and panics beside that
+            raise CheckpointError(f"{where}: is not a usable tokenizer: {_brief(error)}") from error
         self._description = description
         vocabulary = self._encoder.get_vocab(with_added_tokens=True)
         self._bytes = read_token_bytes(fields, vocabulary, where)
@@ -31,12 +37,19 @@ class Tokenizer:
 
     @classmethod
     def from_folder(cls, folder: str | os.PathLike[str]) -> "Tokenizer":
-        """Read a folder's tokenizer.json."""
+        """Read a folder's tokenizer.json, and try it; raises CheckpointError."""
         path = Path(folder) / "tokenizer.json"
+        tokenizer = cls(read_model_text(path, most_bytes=_MOST_BYTES), str(path))
         try:
-            return cls(path.read_text(encoding="utf-8"), str(path))
-        except (OSError, UnicodeDecodeError) as error:
-            raise CheckpointError(f"{path}: cannot be read: {error}") from error
+            last_id = max(tokenizer.encode(_SAMPLE), default=0)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # as above
+            raise CheckpointError(f"{path}: cannot encode {_SAMPLE!r}: {_brief(error)}") from error
+        if last_id >= tokenizer.vocab_size:
+            allowed = f"ids from 0 to {tokenizer.vocab_size - 1}"
+            raise CheckpointError(f"{path}: encodes {_SAMPLE!r} with id {last_id}; its vocabulary has {allowed}")
+        return tokenizer
 
     @property
     def vocab_size(self) -> int:
@@ -91,6 +104,10 @@ class Tokenizer:
         encoder = _build(self._description)
         encoder.encode_special_tokens = True
         return encoder
+
+
+def _brief(error: BaseException) -> str:
+    return str(error)[:300]
 
 
 def _build(description: str) -> tokenizers.Tokenizer:

@@ -1,6 +1,7 @@
 """The command-line options that both services have, and the configurations that they stand for."""
 
 import argparse
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -58,7 +59,7 @@ def _add_engine_options(group: "argparse._ArgumentGroup") -> None:
     _add(group, "context_length", "tokens of prompt and answer", shown="the model's", flag="--context", read=int)
     _add(group, "max_sequences", "sequences that run at once", read=int)
     _add(group, "max_rows", "rows in one pass", read=int)
-    _add(group, "prefill_chunk", "tokens of one prompt in one pass", read=int)
+    _add(group, "prefill_chunk", "tokens of one prompt in one pass", shown="256, or --max-rows", read=int)
     _add(group, "stream_capacity", "tokens that a reader may fall behind", read=int)
 
 
@@ -99,4 +100,7 @@ def _add_switch(group: "argparse._ArgumentGroup", field: str, help_text: str) ->
 
 
 def _gibibytes(text: str) -> int:
-    return int(float(text) * _GIB)
+    size = float(text) * _GIB
+    if not 1 <= size < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size; it must be a finite number of GiB above 0")
+    return int(size)

@@ -3,7 +3,10 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.engine.config import ConfigError
+from services.engine.config import ConfigError, check_range
+
+_LARGEST_QUEUE = 1 << 20
+_LARGEST_PORT = 65535
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,9 +22,11 @@ class ServerConfig:
     def __post_init__(self) -> None:
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise ConfigError("only one of tls_certificate and tls_key is set; both are needed, or neither")
-        if not 0 <= self.drain_seconds <= 3600:
-            raise ConfigError(f"drain_seconds is {self.drain_seconds}; it must be from 0 to 3600")
-        if self.max_queue < 0:
-            raise ConfigError(f"max_queue is {self.max_queue}; it must be at least 0")
-        if not self.listen.startswith("unix:") and not self.listen.rpartition(":")[2].isdecimal():
-            raise ConfigError(f"listen is {self.listen!r}; it must be HOST:PORT or unix:PATH")
+        check_range("drain_seconds", self.drain_seconds, 0, 3600)
+        check_range("max_queue", self.max_queue, 0, _LARGEST_QUEUE)
+        port = self.listen.rpartition(":")[2]
+        has_port = port.isascii() and port.isdecimal() and len(port) <= 5 and int(port) <= _LARGEST_PORT
+        if not self.listen.startswith("unix:") and not has_port:
+            raise ConfigError(
+                f"listen is {self.listen!r}; it must be HOST:PORT, with a port from 0 to {_LARGEST_PORT}, or unix:PATH"
+            )

@@ -45,7 +45,9 @@ class TargetEngine:
         self.fingerprint = _fingerprint(model, config)
         self.scheduler = Scheduler(
             SchedulerConfig(
-                max_rows=config.max_rows, prefill_chunk=config.prefill_chunk, max_sequences=config.max_sequences
+                max_rows=config.max_rows,
+                prefill_chunk=config.resolve_prefill_chunk(),
+                max_sequences=config.max_sequences,
             ),
             model.blocks,
         )

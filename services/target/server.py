@@ -2,12 +2,11 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from outrider.v1 import generation_pb2
 from outrider.v1.generation_pb2_grpc import add_GenerationServiceServicer_to_server
 from services.engine.chat_template import ChatTemplate
-from services.engine.config import EngineConfig
+from services.engine.config import EngineConfig, check_range
 from services.engine.events import Failed
 from services.engine.place import Place
 from services.engine.predictor import Predictor
@@ -28,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 SERVICE: str = generation_pb2.DESCRIPTOR.services_by_name["GenerationService"].full_name
 _WARM_UP_TOKENS = 4
+_MOST_RUN_AHEAD = 64  # as far as drafts go
+_MOST_ALTERNATES = 64
 
 
 class TargetServer:
@@ -49,6 +50,8 @@ class TargetServer:
         draft services, tried in turn, which predict unless there is another predictor; `run_ahead`, `num_alternates`:
         see DraftClient. With `lookup`, what a text repeats of itself is predicted too.
         """
+        check_range("run_ahead", run_ahead or 0, 0, _MOST_RUN_AHEAD)
+        check_range("alternates", num_alternates, 0, _MOST_ALTERNATES)
         self._config = engine
         self._drain_seconds = server.drain_seconds
         self._name = name or engine.model.resolve().name
@@ -58,6 +61,7 @@ class TargetServer:
             DraftClient(drafts, place, run_ahead=run_ahead, num_alternates=num_alternates) if is_drafted else None
         )
         draft = self._draft.predictor if self._draft else predictor
+        self._chat_template = ChatTemplate(None, {})
         self._predictors = with_lookup(draft) if lookup else [draft] if draft else []
         self._host = EngineHost(self._open_engine)
         self._admission = Admission(engine.max_sequences + server.max_queue)
@@ -80,7 +84,7 @@ class TargetServer:
         logger.info("loading %s", self._config.model)
         engine = await self._host.open()
         await _warm_up(engine)
-        model = _served_model(engine, self._name)
+        model = _served_model(engine, self._name, self._chat_template)
         self._servicer.open(engine, model)
         if self._draft is not None:
             self._draft.start(vocabulary=engine.model.tokenizer.fingerprint(), vocab_size=model.config.vocab_size)
@@ -113,6 +117,8 @@ class TargetServer:
         await self._host.close()
 
     def _open_engine(self, on_failure: Callable[[], None]) -> TargetEngine:
+        self._chat_template = ChatTemplate.from_folder(self._config.model)
+        self._chat_template.try_out()  # before the weights are read: that takes long
         return TargetEngine.open(self._config, predictors=self._predictors, on_failure=on_failure)
 
 
@@ -126,7 +132,7 @@ async def _warm_up(engine: TargetEngine) -> None:
             raise EngineFailedError(event.message)
 
 
-def _served_model(engine: TargetEngine, name: str) -> ServedModel:
+def _served_model(engine: TargetEngine, name: str, chat_template: ChatTemplate) -> ServedModel:
     checkpoint = engine.model.checkpoint
     return ServedModel(
         name=name,
@@ -136,7 +142,7 @@ def _served_model(engine: TargetEngine, name: str) -> ServedModel:
         defaults=checkpoint.generation,
         tokenizer=engine.model.tokenizer,
         grammars=engine.model.grammars,
-        chat_template=ChatTemplate.from_folder(Path(checkpoint.folder)),
+        chat_template=chat_template,
         fingerprint=engine.fingerprint,
         max_samples=min(MAX_SAMPLES, engine.config.max_sequences),
     )

@@ -1,15 +1,18 @@
 """Bad input gets one answer that names every bad field, and harms nobody else."""
 
 import math
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
 from outrider.v1 import generation_pb2
-from tests.checkpoints import CONTEXT_LENGTH, VOCAB_SIZE
+from tests.checkpoints import CONTEXT_LENGTH, VOCAB_SIZE, copy_of
 from tests.rpc.requests import PROMPT, as_unary, stream, stream_request, violations
-from tests.server import RunningTarget
+from tests.server import RunningTarget, target_server
 
 BAD = {
     "no prompt": ({"prompt": {}}, "prompt", "text, token_ids or chat"),
@@ -267,3 +270,26 @@ def test_tokenize_and_detokenize_name_bad_fields(target: RunningTarget) -> None:
     with pytest.raises(grpc.RpcError) as failure:
         target.stub.Detokenize(generation_pb2.DetokenizeRequest(token_ids=[5, 512]))
     assert violations(failure.value) == {"token_ids[1]": "is 512; allowed: 0 to 511"}
+
+
+def test_a_conversation_that_takes_its_template_too_long_is_refused_by_name(model: Path, tmp_path: Path) -> None:
+    """Health answers meanwhile, and the next chat finds a worker."""
+    folder = copy_of(model, tmp_path)
+    quadratic = "{% for a in messages[0].content %}{% for b in messages[0].content %}{% endfor %}{% endfor %}hi"
+    (folder / "chat_template.jinja").write_text(quadratic)
+    with target_server(folder) as target, ThreadPoolExecutor(1) as pool:
+        heavy = pool.submit(stream, target, stream_request(prompt=chat_of("x" * 40_000)))
+        while not heavy.done():
+            assert target.health() == "SERVING"
+            time.sleep(0.05)
+        with pytest.raises(grpc.RpcError) as failure:
+            heavy.result()
+        assert violations(failure.value) == {
+            "prompt.chat.messages": "the chat template cannot render the messages: it takes more than 1 s; "
+            "allowed: what the template accepts"
+        }
+        assert stream(target, stream_request(prompt=chat_of("x"), stop={"max_tokens": 3})).token_ids
+
+
+def chat_of(content: str) -> dict[str, object]:
+    return {"chat": {"messages": [{"role": "user", "content": content}]}}

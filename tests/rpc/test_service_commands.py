@@ -1,5 +1,8 @@
 """`outrider up`, `target`, `draft` and `demo`, as a shell runs them."""
 
+import json
+import math
+import os
 import re
 import shutil
 import signal
@@ -14,6 +17,7 @@ import grpc
 import pytest
 
 import outrider
+from tests.checkpoints import copy_of, edit_json, edit_weights
 from tests.rpc.commands import SMALL, outrider_begin, outrider_run, press_ctrl_c
 from tests.rpc.requests import PROMPT
 from tests.server import RunningTarget
@@ -86,7 +90,7 @@ def test_a_draft_that_is_told_of_a_target_without_a_tokenizer_ends_with_one_clea
     done = outrider_run("draft", "--model", str(model), "--target-tokenizer", str(tmp_path), "--listen", "127.0.0.1:0")
     assert done.returncode == 1
     (error,) = [line for line in done.stderr.splitlines() if line.startswith("outrider draft: ")]
-    assert f"{tmp_path / 'tokenizer.json'}: cannot be read" in error
+    assert f"{tmp_path / 'tokenizer.json'}: no such file" in error
 
 
 def test_up_says_why_the_target_did_not_start(tmp_path: Path) -> None:
@@ -103,6 +107,16 @@ def test_up_says_why_the_target_did_not_start(tmp_path: Path) -> None:
     [
         (["--model", "{folder}"], "config.json"),
         (["--model", "{model}", "--threads", "0"], "threads is 0"),
+        (["--model", "{model}", "--threads", "1000000"], "threads is 1000000; it must be from 1 to "),
+        (
+            ["--model", "{model}", "--kv-blocks", "2147483648"],
+            "kv_blocks is 2147483648; it must be from 1 to 2147483647",
+        ),
+        (["--model", "{model}", "--kv-blocks", "2147483647"], "for which this host has memory"),
+        (["--model", "{model}", "--max-rows", "63"], "max_rows is 63; it must be at least max_sequences (64)"),
+        (["--model", "{model}", "--drain-seconds", "nan"], "drain_seconds is nan; it must be from 0 to 3600"),
+        (["--model", "{model}", "--gpu-memory-fraction", "inf"], "gpu_memory_fraction is inf; it must be above 0"),
+        (["--model", "{model}", "--alternates", "-1"], "alternates is -1; it must be from 0 to 64"),
         (["--model", "{model}", "--tls-key", "k.pem"], "only one of tls_certificate and tls_key"),
         (["--model", "{model}", "--listen", "256.0.0.1:0"], "cannot listen on 256.0.0.1:0"),
     ],
@@ -117,6 +131,54 @@ def test_target_ends_with_one_clear_line(model: Path, tmp_path: Path, options: l
     assert said in errors[0]
     assert "Traceback" not in done.stderr
     assert "serving" not in done.stderr
+
+
+def damage_config(folder: Path) -> str:
+    (folder / "config.json").unlink()
+    os.mkfifo(folder / "config.json")
+    return "config.json: is not a regular file"
+
+
+def damage_sizes(folder: Path) -> str:
+    edit_json(folder / "config.json", head_dim=2**31 - 2)
+    return "config.json: field 'head_dim': must be a whole number from 1 to 8192, is 2147483646"
+
+
+def damage_tokenizer(folder: Path) -> str:
+    description = json.loads((folder / "tokenizer.json").read_text())
+    description["model"]["vocab"]["far"] = 2**31
+    (folder / "tokenizer.json").write_text(json.dumps(description))
+    return "tokenizer.json: token 'far' has id 2147483648; it must be from 0 to 4194303"
+
+
+def damage_template(folder: Path) -> str:
+    loops = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+    (folder / "chat_template.jinja").write_text(loops)
+    return "chat_template.jinja: the chat template cannot render three messages: it takes more than 1 s"
+
+
+def damage_weights(folder: Path) -> str:
+    edit_weights(folder, lambda tensors: tensors["model.norm.weight"].fill_(math.nan))
+    return "tensor 'model.norm.weight' holds NaN or an infinity"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [damage_config, damage_sizes, damage_tokenizer, damage_template, damage_weights],
+    ids=lambda each: each.__name__,
+)
+def test_target_says_in_one_line_what_is_wrong_with_a_folder(
+    model: Path, tmp_path: Path, damage: Callable[[Path], str]
+) -> None:
+    folder = copy_of(model, tmp_path)
+    said = damage(folder)
+    done = outrider_run("target", "--model", str(folder), *SMALL, "--listen", "127.0.0.1:0")
+    assert done.returncode == 1
+    (error,) = [line for line in done.stderr.splitlines() if line.startswith("outrider target: ")]
+    assert said in error
+    assert str(folder) in error
+    assert "Traceback" not in done.stderr
+    assert "packed in" not in done.stderr or damage is damage_weights
 
 
 def test_a_target_whose_engine_fails_ends_with_an_error(model: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from services.engine.chat_template import ChatTemplate, ChatTemplateError
+from services.engine.checkpoint_error import CheckpointError
 from services.engine.tokenizer import Tokenizer
 from tests.checkpoints import CHAT_TEMPLATE, Kind, byte_level_tokenizer, random_checkpoint
 
@@ -101,3 +102,77 @@ def test_a_template_file_comes_before_the_settings(tmp_path):
     (tmp_path / "chat_template.jinja").write_text(CHAT_TEMPLATE)
     template = write_settings(tmp_path, chat_template="other", bos_token="<s>", eos_token="</s>")
     assert template.render(MESSAGES[:1]) == "<s><|user|>hi</s><|assistant|>"
+
+
+# What a template may take
+
+LOOPS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+QUADRATIC = "{% for a in messages[0].content %}{% for b in messages[0].content %}{% endfor %}{% endfor %}fine"
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        (LOOPS, "more than 1 s"),
+        ("{{ 10 ** (10 ** 8) }}", "more than 1 s"),
+        ("{{ 'x' * 10 ** 10 }}", "more than 512 MiB"),
+        ("{{ 'x' * 4 * 10 ** 7 }}", "more than 32 MiB"),
+        ("{% set n = namespace(x='x') %}{% for i in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}", "512 MiB"),
+    ],
+)
+def test_a_template_that_would_take_too_long_or_too_much_is_refused(tmp_path, source, problem):
+    (tmp_path / "chat_template.jinja").write_text(source)
+    template = ChatTemplate.from_folder(tmp_path)
+    with pytest.raises(ChatTemplateError, match=problem):
+        template.render(MESSAGES)
+    with pytest.raises(CheckpointError, match=problem) as refused:
+        template.try_out()
+    assert str(tmp_path / "chat_template.jinja") in str(refused.value)
+
+
+def test_messages_that_would_take_too_long_are_refused_and_the_next_are_rendered():
+    template = template_of(QUADRATIC)
+    template.try_out()
+    for _ in range(2):
+        with pytest.raises(ChatTemplateError, match="more than 1 s"):
+            template.render([{"role": "user", "content": "x" * 30_000}])
+        assert template.render(MESSAGES) == "fine"
+
+
+def test_a_template_that_cannot_be_compiled_is_refused_by_its_file(tmp_path):
+    for source in ("{% if %}", "{{ x | unknown }}", "{{ (" * 9999):
+        template = write_settings(tmp_path, chat_template=source)
+        with pytest.raises(CheckpointError, match=r"tokenizer_config\.json: is not a usable chat template"):
+            template.try_out()
+
+
+def test_a_template_that_refuses_the_sample_is_warned_of(caplog):
+    template_of("{{ raise_exception('a system message comes first') }}").try_out()
+    assert "refuses a sample conversation: 'a system message comes first'" in caplog.text
+
+
+def test_a_template_without_a_template_is_fine(tmp_path):
+    ChatTemplate.from_folder(tmp_path).try_out()
+
+
+def test_text_that_is_no_text_is_refused():
+    with pytest.raises(ChatTemplateError, match="surrogates not allowed"):
+        template_of("{{ '\\ud800' }}").render(MESSAGES)
+
+
+# Special tokens
+
+
+def test_older_folders_name_their_special_tokens_in_a_file_of_their_own(tmp_path):
+    (tmp_path / "special_tokens_map.json").write_text(json.dumps({"bos_token": {"content": "<b>"}, "eos_token": "<e>"}))
+    source = "{{ bos_token }}{{ eos_token }}"
+    assert write_settings(tmp_path, chat_template=source, bos_token="<s>").render(MESSAGES) == "<b><e>"
+    newer = {"chat_template": source, "bos_token": "<s>", "added_tokens_decoder": {}}
+    assert write_settings(tmp_path, **newer).render(MESSAGES) == "<s>"
+
+
+@pytest.mark.parametrize("name", ["tokenizer_config.json", "special_tokens_map.json"])
+def test_a_special_token_that_is_none_is_refused(tmp_path, name):
+    (tmp_path / name).write_text(json.dumps({"bos_token": 7}))
+    with pytest.raises(CheckpointError, match=rf"{name}: field 'bos_token': must be a string, .* is 7"):
+        ChatTemplate.from_folder(tmp_path)

@@ -9,8 +9,10 @@ import torch
 from safetensors.torch import load_file
 
 from services.engine.checkpoint import load_checkpoint
+from services.engine.checkpoint_error import CheckpointError
 from services.engine.generation_defaults import GenerationDefaults
-from tests.checkpoints import Kind, copy_of, edit_json, edit_weights, random_checkpoint
+from services.engine.tokenizer import Tokenizer
+from tests.checkpoints import VOCAB_SIZE, Kind, copy_of, edit_json, edit_weights, random_checkpoint
 
 Q_PROJ = "model.layers.2.self_attn.q_proj.weight"
 
@@ -127,3 +129,21 @@ def test_without_generation_config_nothing_is_recommended(folder):
     checkpoint = load_checkpoint(folder)
     assert checkpoint.generation == GenerationDefaults()
     assert checkpoint.eos_token_ids == (1,)
+
+
+def test_the_token_of_pictures_may_lie_beyond_the_vocabulary_of_a_gemma(tmp_path):
+    """All sizes of Gemma 3 share a tokenizer; those that read text alone have no row for it."""
+    for kind in (Kind.GEMMA3, Kind.LLAMA):
+        folder = copy_of(random_checkpoint(kind), tmp_path / kind)
+        path = folder / "tokenizer.json"
+        description = json.loads(path.read_text())
+        description["model"]["vocab"]["<image_soft_token>"] = VOCAB_SIZE
+        path.write_text(json.dumps(description))
+        checkpoint, tokenizer = load_checkpoint(folder), Tokenizer.from_folder(folder)
+        if kind is Kind.GEMMA3:
+            checkpoint.check_vocabulary(tokenizer)
+        else:
+            with pytest.raises(
+                CheckpointError, match=f"'<image_soft_token>' has id {VOCAB_SIZE}; .* to {VOCAB_SIZE - 1}"
+            ):
+                checkpoint.check_vocabulary(tokenizer)

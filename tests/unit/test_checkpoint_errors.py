@@ -78,7 +78,7 @@ def test_missing_field(folder, field):
         ({"num_key_value_heads": 3}, ["num_key_value_heads", "divide"]),
         ({"vocab_size": "512"}, ["vocab_size", "whole number", "'512'"]),
         ({"num_hidden_layers": 0}, ["num_hidden_layers", "from 1 to"]),
-        ({"num_hidden_layers": 2**31}, ["num_hidden_layers", "from 1 to 2147483647"]),
+        ({"num_hidden_layers": 2**31}, ["num_hidden_layers", "from 1 to 1024"]),
         ({"hidden_size": 130, "head_dim": None}, ["num_attention_heads", "must divide hidden_size 130"]),
         ({"rms_norm_eps": -1.0}, ["rms_norm_eps", "above 0"]),
         ({"rms_norm_eps": 10**400}, ["rms_norm_eps", "finite number"]),

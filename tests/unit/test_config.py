@@ -1,5 +1,6 @@
 """EngineConfig: what cannot be served is refused by name, and sizes fit the memory."""
 
+import os
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from services.engine.config import (
     resolve_weights_cache,
 )
 from services.engine.fingerprint import Fingerprint
+from services.engine.host_memory import host_memory
 from services.engine.model_config import Activation, ModelConfig, Rope
 from services.engine.native import BLOCK_SIZE, cuda_devices, cuda_problem, isas
 
@@ -44,13 +46,56 @@ def make_config(**changes) -> EngineConfig:
 
 
 @pytest.mark.parametrize(
-    "field",
-    ["threads", "kv_memory", "kv_blocks", "context_length", "prefill_chunk", "max_sequences", "stream_capacity"],
+    ("field", "most"),
+    [
+        ("threads", max(64, 4 * os.cpu_count())),
+        ("kv_memory", 2**50),
+        ("kv_blocks", 2**31 - 1),
+        ("context_length", 2**31 - 1),
+        ("max_rows", 2**16),
+        ("prefill_chunk", 2**16),
+        ("max_sequences", 2**12),
+        ("stream_capacity", 2**20),
+    ],
 )
-@pytest.mark.parametrize("value", [0, -3])
-def test_a_count_below_one_is_refused(field, value):
-    with pytest.raises(ConfigError, match=f"^{field} is {value}; it must be at least 1$"):
-        make_config(**{field: value})
+def test_a_count_outside_its_range_is_refused(field, most):
+    for value in (0, -3, most + 1, 10**30):
+        with pytest.raises(ConfigError, match=f"^{field} is {value}; it must be from 1 to {most}$"):
+            make_config(**{field: value})
+
+
+def test_more_kv_memory_than_the_host_has_is_refused():
+    with pytest.raises(ConfigError, match=f"^kv_memory is {2**50} bytes; it must be from 1 to {host_memory()}, what"):
+        make_config(kv_memory=2**50)
+
+
+def test_more_kv_blocks_than_the_host_has_memory_for_are_refused():
+    most = host_memory() // BLOCK_BYTES
+    assert make_config(kv_blocks=most).num_blocks(MODEL) == most
+    message = f"^kv_blocks is {most + 1}, of {BLOCK_BYTES} bytes each; it must be from 1 to {most}, for which this host"
+    with pytest.raises(ConfigError, match=message):
+        make_config(kv_blocks=most + 1).num_blocks(MODEL)
+
+
+def test_weights_that_the_host_has_no_memory_for_are_refused_before_they_are_read():
+    huge = replace(MODEL, vocab_size=1 << 22, hidden_size=1 << 17)
+    for weights, bits in (("f32", 32), ("bf16", 16), ("int8", 8)):
+        with pytest.raises(
+            ConfigError, match=rf"^weights are {weights}, of \d+ bytes at least, .* at most {host_memory()}"
+        ):
+            make_config().check_host_memory(huge, weights)
+        assert bits * huge.vocab_size * huge.hidden_size // 8 > host_memory()
+    make_config(kv_blocks=1).check_host_memory(MODEL, "f32")
+
+
+def test_a_container_s_limit_is_the_memory_there_is(tmp_path):
+    limits = [tmp_path / name for name in ("small", "none", "garbage", "missing")]
+    for path, text in zip(limits, ("4096\n", "max\n", "?", None), strict=True):
+        if text is not None:
+            path.write_text(text)
+    assert host_memory(limits) == 4096
+    assert host_memory(limits[1:]) == host_memory([])
+    assert host_memory([]) >= host_memory()
 
 
 @pytest.mark.parametrize(("field", "allowed"), [("weights", "bf16, f32, int8, int4, auto"), ("kv", "bf16, f32, int8")])
@@ -89,6 +134,13 @@ def test_a_pass_must_hold_a_row_of_every_sequence():
     with pytest.raises(ConfigError, match=r"^max_rows is 7; it must be at least max_sequences \(8\)$"):
         make_config(max_rows=7, max_sequences=8)
     assert make_config(max_rows=8, max_sequences=8).max_rows == 8
+
+
+def test_a_pass_must_hold_a_whole_chunk_of_a_prompt_if_one_is_asked_for():
+    with pytest.raises(ConfigError, match=r"^max_rows is 99; it must be at least prefill_chunk \(100\)$"):
+        make_config(max_rows=99, prefill_chunk=100)
+    assert make_config(max_rows=100, prefill_chunk=100).resolve_prefill_chunk() == 100
+    assert [make_config(max_rows=rows).resolve_prefill_chunk() for rows in (64, 300)] == [64, 256]
 
 
 def test_the_environment_forces_the_isa_else_the_best_is_taken():

@@ -1,6 +1,10 @@
 """PackedFile: what was written is read; whatever else is in the file is refused by name."""
 
 import io
+import json
+import os
+import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -114,3 +118,37 @@ def test_a_file_of_other_weights_is_refused(file: PackedFile) -> None:
     for weights in (empty_weights() | {"b": np.zeros(249, np.uint8)}, empty_weights() | {"d": np.zeros(0, np.uint8)}):
         with pytest.raises(PackedFileError, match="has another layout than these weights"):
             file.read(weights)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (b"{", "the header is no JSON"),
+        (b"[" * 100_000, "the header is no JSON"),
+        (b"[]", "the header is no JSON object"),
+        (b'{"key": 7}', "was made for 7"),
+    ],
+)
+def test_a_header_that_is_whole_and_wrong_is_refused(file: PackedFile, text: bytes, message: str) -> None:
+    """Its checksum tells damage from health, and says nothing of who wrote it."""
+    file.path.write_bytes(struct.pack("<8sQI", b"OUTRIDER", len(text), zlib.crc32(text)) + text)
+    with pytest.raises(PackedFileError, match=message):
+        file.read(empty_weights())
+
+
+def test_checksums_that_are_none_are_refused(file: PackedFile) -> None:
+    content = file.path.read_bytes()
+    _, size, _ = struct.unpack_from("<8sQI", content)
+    header = json.loads(content[HEADER_AT : HEADER_AT + size])
+    for checksums in (None, 7, [], [0] * 99):
+        text = json.dumps(header | {"crc32": checksums}).encode()
+        file.path.write_bytes(struct.pack("<8sQI", b"OUTRIDER", len(text), zlib.crc32(text)) + text)
+        with pytest.raises(PackedFileError, match=r"the header has not \d checksums"):
+            file.read(empty_weights())
+
+
+def test_a_pipe_is_no_file_of_weights(file: PackedFile) -> None:
+    file.path.unlink()
+    os.mkfifo(file.path)
+    with pytest.raises(OSError, match="is not a regular file"):
+        file.read(empty_weights())

@@ -1,5 +1,6 @@
 """Text becomes ids, and ids become the same bytes again."""
 
+import itertools
 import json
 
 import pytest
@@ -148,7 +149,7 @@ def test_fingerprint_sees_two_ids_exchanged():
 
 
 def test_missing_tokenizer(tmp_path):
-    with pytest.raises(CheckpointError, match=r"tokenizer\.json: cannot be read"):
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json: no such file"):
         Tokenizer.from_folder(tmp_path)
 
 
@@ -206,3 +207,46 @@ def test_special_tokens_are_hidden_unless_asked():
     hiding, showing = Detokenizer(TOKENIZER), Detokenizer(TOKENIZER, show_special=True)
     assert "".join(map(hiding.push, ids)) == "ab"
     assert "".join(map(showing.push, ids)) == "a<|end|>b"
+
+
+# What no vocabulary has
+
+
+def with_added(*tokens: tuple[str, int]) -> str:
+    """The description of the byte-level tokenizer, with more tokens in its table."""
+    description = json.loads(byte_level_tokenizer().to_str())
+    description["model"]["vocab"] |= dict(tokens)
+    return json.dumps(description)
+
+
+@pytest.mark.parametrize("token_id", [2**22, 2**31, 2**32 - 1])
+def test_an_id_beyond_any_vocabulary_is_refused(token_id):
+    message = rf"tokenizer\.json: token 'far' has id {token_id}; it must be from 0 to {2**22 - 1}"
+    with pytest.raises(CheckpointError, match=message):
+        Tokenizer(with_added(("far", token_id)))
+
+
+def test_a_token_that_stands_for_too_many_bytes_is_refused():
+    Tokenizer(with_added(("x" * 1024, 501)))
+    with pytest.raises(CheckpointError, match="stands for too many bytes; allowed are at most 1024 for each token"):
+        Tokenizer(with_added(("x" * 1025, 501)))
+
+
+@pytest.mark.parametrize("marks", [["", "a"], "abcdefgh"])
+def test_a_decoder_that_makes_texts_longer_and_longer_is_refused(marks):
+    pairs = itertools.pairwise(marks)
+    steps = [{"type": "Replace", "pattern": {"String": mark}, "content": other * 60} for mark, other in pairs]
+    description = json.loads(with_added()) | {"decoder": {"type": "Sequence", "decoders": steps}}
+    with pytest.raises(CheckpointError, match=r"decoder 'Replace' is not supported|stands for too many bytes"):
+        Tokenizer(json.dumps(description))
+
+
+def test_a_tokenizer_that_cannot_encode_is_refused(tmp_path):
+    description = json.loads(with_added())
+    piece = {"SpecialToken": {"id": "<|begin|>", "type_id": 0}}
+    template = {"type": "TemplateProcessing", "single": [piece, {"Sequence": {"id": "A", "type_id": 0}}], "pair": []}
+    special = {"<|begin|>": {"id": "<|begin|>", "ids": [2**31], "tokens": ["<|begin|>"]}}
+    description["post_processor"] = {**description["post_processor"], **template, "special_tokens": special}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(description))
+    with pytest.raises(CheckpointError, match=rf"tokenizer\.json: encodes .* with id {2**31}; its vocabulary has ids"):
+        Tokenizer.from_folder(tmp_path)

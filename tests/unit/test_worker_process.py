@@ -1,0 +1,89 @@
+"""A worker answers, or dies alone and soon; the next call finds another."""
+
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from services.engine.worker_process import WorkerError, WorkerLimits, WorkerProcess
+
+MIB = 1 << 20
+LIMITS = WorkerLimits(cpu_seconds=0.5, seconds=60.0, memory=256 * MIB, answer_bytes=1 * MIB)
+
+
+def worker(**limits: object) -> WorkerProcess:
+    values = {name: getattr(LIMITS, name) for name in LIMITS.__slots__} | limits
+    return WorkerProcess("tests.unit.obedient_worker", "setup", WorkerLimits(**values))
+
+
+def said(process: WorkerProcess, value: object) -> int:
+    """The worker says a value back; return its process id."""
+    setup, echo, pid = process.call(["say", value])
+    assert (setup, echo) == ("setup", value)
+    return pid
+
+
+def is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_one_process_gives_all_answers():
+    process = worker()
+    pids = {said(process, value) for value in (None, 1.5, "é\U0001f600", ["x"] * 1000, {"a": {}}, "x" * 500_000)}
+    assert len(pids) == 1
+    assert os.getpid() not in pids
+
+
+@pytest.mark.parametrize(
+    ("limits", "question", "reason"),
+    [
+        ({}, ["loop"], "it takes more than 0.5 s"),
+        ({"seconds": 1.0}, ["sleep"], "it was ended, after 1 s at the latest"),
+        ({}, ["allocate", 300 * MIB], "it takes more than 256 MiB, or gives more than 1 MiB"),
+        ({}, ["give", 2 * MIB], "it takes more than 256 MiB, or gives more than 1 MiB"),
+        ({}, ["die", 9], "it died, with code 9"),
+        ({}, ["babble"], "but at most 1048576 may come"),
+    ],
+)
+def test_a_call_that_has_no_answer_costs_the_worker_its_life(limits, question, reason):
+    process = worker(**limits)
+    first = said(process, 1)
+    with pytest.raises(WorkerError, match=reason):
+        process.call(question)
+    assert not is_running(first)
+    assert said(process, 2) != first
+
+
+def test_calls_from_many_threads_get_their_own_answers():
+    process = worker()
+    with ThreadPoolExecutor(8) as pool:
+        pids = set(pool.map(lambda value: said(process, value), range(200)))
+    assert len(pids) == 1
+
+
+def test_a_worker_ends_with_its_owner():
+    process = worker()
+    pid = said(process, 1)
+    del process
+    assert not is_running(pid)
+
+
+def test_a_worker_ends_when_the_process_that_made_it_is_gone():
+    """Its standard input ends then, as when we close it."""
+    process = worker()
+    pid = said(process, 1)
+    process._child.stdin.close()
+    ended = threading.Thread(target=process._child.wait)
+    ended.start()
+    ended.join(60)
+    assert not is_running(pid)
+
+
+def test_a_worker_that_cannot_start_is_an_error():
+    with pytest.raises(WorkerError, match=r"it died, with code 1|cannot be read"):
+        WorkerProcess("tests.unit.no_such_worker", None, LIMITS).call(1)
