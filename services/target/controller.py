@@ -62,7 +62,7 @@ class Controller:
 
     def plan(self, candidates: Items[Candidate], *, num_rows: int, spare_rows: int) -> list[int]:
         """How many predictions to ask for each candidate, in a pass that has so many rows without them."""
-        counts = self._choose(candidates, num_rows, spare_rows)
+        counts = _within(spare_rows, self._choose(candidates, num_rows, spare_rows))
         self._served = [each.sequence for each, count in zip(candidates, counts, strict=True) if count]
         for sequence in self._served:
             if self._predictor.catch_up(sequence) != 0:
@@ -177,3 +177,12 @@ class Controller:
             if rate > best_rate:
                 best, best_rate, best_added = [*counts], rate, added
         return best
+
+
+def _within(spare_rows: int, counts: Items[int]) -> list[int]:
+    """The first of them whole, as far as there are rows for them: others would be asked for in vain."""
+    kept = []
+    for count in counts:
+        kept.append(min(count, spare_rows))
+        spare_rows -= kept[-1]
+    return kept

@@ -1,5 +1,7 @@
 """Source: what a request wants is asked of its predictor, and what it leaves open its controller decides."""
 
+import pytest
+
 from services.engine.events import NoSpeculation
 from services.engine.request import SpeculationMode, SpeculationPolicy
 from services.engine.sequence import Sequence
@@ -55,6 +57,27 @@ async def test_the_oldest_comes_first_where_rows_are_short():
     source = Source(Excused(), PassCost())
     assert source.plan([insistent(4), insistent(4), insistent(4)], num_rows=3, spare_rows=6) == [4, 2, 0]
     assert source.plan([insistent(4)], num_rows=64, spare_rows=0) == [0]
+
+
+@pytest.mark.parametrize("gain", [0, 1])
+@pytest.mark.parametrize("spare_rows", [0, 3, 8])
+@pytest.mark.parametrize("num_insistent", [0, 2])
+async def test_no_more_is_asked_for_than_there_are_rows(gain, spare_rows, num_insistent):
+    sequences = [insistent(2) for _ in range(num_insistent)] + [make() for _ in range(12 - num_insistent)]
+    cost = PassCost()
+    source, asked = Source(Excused(), cost), []
+    for _ in range(4 * MANY):  # they do not pay, or hardly, so that some are tried now and then
+        counts = source.plan(sequences, num_rows=12, spare_rows=spare_rows)
+        asked.append(sum(counts))
+        cost.observe(12 + sum(counts), 12.0 + sum(counts))
+        for sequence, count in zip(sequences, counts, strict=True):
+            if count:
+                source.settle(sequence, count, count * gain)
+        source.observe(
+            num_sequences=12, num_committed=12 + gain * sum(counts), seconds=12.0 + (1.3 - gain) * sum(counts)
+        )
+    assert max(asked) <= spare_rows
+    assert any(asked) == (spare_rows > 0)
 
 
 async def test_the_last_token_of_all_is_never_predicted():
