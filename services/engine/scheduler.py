@@ -46,7 +46,9 @@ class ScheduledRows:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerConfig:
-    """Limits of one pass; `max_rows` is at least `max_sequences`, so that every sequence can decode in each."""
+    """Limits of one pass, which the scheduler keeps, whoever adds rows; `max_rows` is at least `max_sequences`, so that
+    every sequence can decode in each. There are no more rows of logits than rows.
+    """
 
     max_rows: int
     prefill_chunk: int
@@ -64,6 +66,7 @@ class Scheduler:
     def __init__(self, config: SchedulerConfig, blocks: BlockManager) -> None:
         self._config = config
         self._blocks = blocks
+        self._spare_rows = 0
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
         self.num_preemptions = 0
@@ -72,6 +75,11 @@ class Scheduler:
     def sequences(self) -> list[Sequence]:
         """Every sequence that is not finished, oldest first within running and waiting."""
         return [*self.running, *self.waiting]
+
+    @property
+    def spare_rows(self) -> int:
+        """Rows that are left in the pass that was scheduled last."""
+        return self._spare_rows
 
     def add(self, sequence: Sequence) -> None:
         """Queue a new sequence."""
@@ -111,14 +119,19 @@ class Scheduler:
                 batch.append(ScheduledRows(sequence, num_tokens, draws=draws, told=sequence.untold(num_tokens)))
                 budget -= num_tokens
                 telling_budget -= len(batch[-1].told)
+        self._spare_rows = budget
         return batch
 
     def add_predictions(self, rows: ScheduledRows, predictions: list[int]) -> None:
-        """Put predictions behind a decoding run, as many as free blocks hold: nothing is preempted for them."""
+        """Put predictions behind a decoding run, as many as the pass has rows left for and free blocks hold: nothing is
+        preempted for them.
+        """
         num_tokens = len(rows.sequence.tokens)
+        predictions = predictions[: self._spare_rows]
         while predictions and not self._blocks.can_grow(rows.sequence, num_tokens + len(predictions)):
             predictions = predictions[:-1]
         self._blocks.grow(rows.sequence, num_tokens + len(predictions))
+        self._spare_rows -= len(predictions)
         rows.predictions = predictions
 
     def settle(self, rows: ScheduledRows, num_committed: int) -> None:

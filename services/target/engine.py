@@ -59,9 +59,7 @@ class TargetEngine:
         )
         speculation = Speculation(predictors, vocab_size=model.checkpoint.config.vocab_size)
         self._wake_ups = WakeUps()
-        self._step = TargetStep(
-            self.scheduler, runner, Sampler(model.sampler), speculation, self._wake_ups, max_rows=config.max_rows
-        )
+        self._step = TargetStep(self.scheduler, runner, Sampler(model.sampler), speculation, self._wake_ups)
         self._loop = EngineLoop(self._step, on_failure=on_failure)
 
     @classmethod

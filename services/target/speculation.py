@@ -48,10 +48,9 @@ class Speculation:
         batch: Items[ScheduledRows],
         scheduler: Scheduler,
         *,
-        max_rows: int,
         before_waiting: Callable[[], None] = _nothing,
     ) -> None:
-        """Add predictions to the decoding rows, within what is left of the pass's row budget.
+        """Add predictions to the decoding rows of the pass that was just scheduled, within the rows that it has left.
 
         `before_waiting` is called before anything that may have to wait.
         """
@@ -62,16 +61,15 @@ class Speculation:
             unserved = _unserved(source, decoding)
             num_rows = sum(rows.num_rows for rows in batch)
             sequences = [rows.sequence for rows in unserved]
-            counts = source.plan(sequences, num_rows=num_rows, spare_rows=max_rows - num_rows)
+            counts = source.plan(sequences, num_rows=num_rows, spare_rows=scheduler.spare_rows)
             for sequence, count in zip(sequences, counts, strict=True):
                 source.predictor.ask(sequence, count)
             if any(counts) and source.kind is not PredictionSource.LOOKUP:
                 before_waiting()
             self._take(source, unserved, counts, scheduler)
-        spare_rows = max_rows - sum(rows.num_rows for rows in batch)
         for rows in decoding:
             if not rows.predictions:
-                self._explain_none(rows.sequence, spare_rows)
+                self._explain_none(rows.sequence, scheduler.spare_rows)
 
     def settle(self, rows: ScheduledRows, committed: list[TokenRecord]) -> None:
         """Count a sequence's pass, and tell the predictors what was committed."""

@@ -30,15 +30,12 @@ class TargetStep:
         sampler: Sampler,
         speculation: Speculation,
         wake_ups: WakeUps,
-        *,
-        max_rows: int,
     ) -> None:
         self._scheduler = scheduler
         self._runner = runner
         self._sampler = sampler
         self._speculation = speculation
         self._wake_ups = wake_ups
-        self._max_rows = max_rows
         self._pass_ended: float | None = None  # the one before; None after idleness
 
     def add(self, sequence: Sequence) -> None:
@@ -75,9 +72,8 @@ class TargetStep:
             sequence.expire()
             self._end(sequence)
         batch = self._scheduler.schedule()
-        flush = self._wake_ups.flush
-        self._speculation.extend(batch, self._scheduler, max_rows=self._max_rows, before_waiting=flush)
-        flush()
+        self._speculation.extend(batch, self._scheduler, before_waiting=self._wake_ups.flush)
+        self._wake_ups.flush()
         return batch
 
     def _launch(self, batch: list[ScheduledRows]) -> tuple[list[Drawn], _Spans]:

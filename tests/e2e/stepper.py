@@ -110,9 +110,7 @@ class Stepper:
         self._stream_capacity = stream_capacity
         self.runner = CountingRunner(self._decoder, max_rows=_MAX_ROWS, max_sequences=16, max_blocks=num_blocks)
         speculation = Speculation(predictors, vocab_size=self.vocab_size)
-        self._step = TargetStep(
-            self.scheduler, self.runner, Sampler(NativeSampler(device)), speculation, WakeUps(), max_rows=_MAX_ROWS
-        )
+        self._step = TargetStep(self.scheduler, self.runner, Sampler(NativeSampler(device)), speculation, WakeUps())
 
     def submit(self, request: Request, first_sample: Sequence | None = None) -> Generation:
         """Begin a generation; raises ValueError where the received tokens go on beyond its end."""

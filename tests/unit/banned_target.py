@@ -79,7 +79,7 @@ class Target:
         predictors = with_lookup(Tempter(random or Random(0))) if predicts else []
         speculation = Speculation(predictors, vocab_size=VOCAB_SIZE)
         self.driver = TargetStep(
-            self.scheduler, self.model, Sampler(NativeSampler(DEVICE)), speculation, WakeUps(), max_rows=24
+            self.scheduler, self.model, Sampler(NativeSampler(DEVICE)), speculation, WakeUps()
         )
         self.num_broken_passes = 0  # in which a banned string was complete before the last prediction
 

@@ -167,6 +167,21 @@ async def test_predictions_take_free_blocks_only():
     assert scheduler.num_preemptions == 0
 
 
+async def test_predictions_take_the_rows_that_a_pass_has_left():
+    scheduler = make_scheduler(max_rows=9)
+    add(scheduler, 2, 2, 2)
+    step(scheduler)
+    batch = scheduler.schedule()
+    assert scheduler.spare_rows == 6
+    for rows in batch:
+        scheduler.add_predictions(rows, [*b"abcd"])
+    assert [bytes(rows.predictions) for rows in batch] == [b"abcd", b"ab", b""]
+    assert scheduler.spare_rows == 0
+    assert sum(rows.num_rows for rows in batch) == 9
+    scheduler.schedule()
+    assert scheduler.spare_rows == 6
+
+
 @pytest.mark.parametrize(("num_accepted", "num_blocks"), [(0, 1), (1, 2), (4, 2), (5, 3)])
 async def test_blocks_of_rejected_predictions_are_given_back(num_accepted, num_blocks):
     scheduler = make_scheduler(num_blocks=8)

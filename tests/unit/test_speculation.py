@@ -41,8 +41,8 @@ class Reciter(SilentPredictor):
         self.told.append(("close", sequence))
 
 
-def make_scheduler(num_blocks: int = 64) -> Scheduler:
-    config = SchedulerConfig(max_rows=64, prefill_chunk=16, max_sequences=8)
+def make_scheduler(num_blocks: int = 64, max_rows: int = 64) -> Scheduler:
+    config = SchedulerConfig(max_rows=max_rows, prefill_chunk=16, max_sequences=8)
     return Scheduler(config, BlockManager(num_blocks=num_blocks, block_size=4))
 
 
@@ -57,9 +57,9 @@ def add_decoding(scheduler: Scheduler, **options) -> Sequence:
     return sequence
 
 
-def extend(predictor: Reciter, scheduler: Scheduler, *, max_rows: int = 64) -> list[ScheduledRows]:
+def extend(predictor: Reciter, scheduler: Scheduler) -> list[ScheduledRows]:
     batch = scheduler.schedule()
-    Speculation([predictor], vocab_size=VOCAB_SIZE).extend(batch, scheduler, max_rows=max_rows)
+    Speculation([predictor], vocab_size=VOCAB_SIZE).extend(batch, scheduler)
     return batch
 
 
@@ -93,10 +93,10 @@ async def test_prompts_get_no_predictions():
 
 
 async def test_the_pass_keeps_to_its_rows_and_the_oldest_comes_first():
-    scheduler = make_scheduler()
+    scheduler = make_scheduler(max_rows=9)
     for _ in range(3):
         add_decoding(scheduler, speculation=policy(4))
-    batch = extend(Reciter(b"abcdefg"), scheduler, max_rows=9)
+    batch = extend(Reciter(b"abcdefg"), scheduler)
     assert predictions(batch) == [b"abcd", b"ab", b""]
     assert sum(rows.num_rows for rows in batch) == 9
 
@@ -136,7 +136,7 @@ async def test_without_a_predictor_nothing_is_added_and_the_reason_is_told():
     speculation = Speculation([], vocab_size=VOCAB_SIZE)
     speculation.open(sequence)
     batch = scheduler.schedule()
-    speculation.extend(batch, scheduler, max_rows=64)
+    speculation.extend(batch, scheduler)
     assert predictions(batch) == [b""]
     assert sequence.speculation.why_not is NoSpeculation.NO_PREDICTOR
 
@@ -148,7 +148,7 @@ async def test_a_request_that_forbids_predictions_is_never_shown_to_the_predicto
     speculation = Speculation([predictor], vocab_size=VOCAB_SIZE)
     speculation.open(sequence)
     (rows,) = batch = scheduler.schedule()
-    speculation.extend(batch, scheduler, max_rows=64)
+    speculation.extend(batch, scheduler)
     speculation.settle(rows, records_of(b"y"))
     speculation.close(sequence)
     assert (rows.predictions, predictor.asked, predictor.told) == ([], [], [])
@@ -162,7 +162,7 @@ async def test_the_predictor_is_told_of_every_commit():
     speculation = Speculation([predictor], vocab_size=VOCAB_SIZE)
     speculation.open(sequence)
     (rows,) = batch = scheduler.schedule()
-    speculation.extend(batch, scheduler, max_rows=64)
+    speculation.extend(batch, scheduler)
     drawn = records_of(b"abz", num_predicted=2)
     scheduler.settle(rows, sequence.commit(drawn))
     speculation.settle(rows, drawn)
@@ -175,7 +175,7 @@ async def test_the_predictor_is_told_of_every_commit():
 def run_steps(speculation: Speculation, scheduler: Scheduler, batch: list[ScheduledRows], count: int) -> None:
     """Steps that take next to no time, each of which commits a token that nobody predicted."""
     for _ in range(count):
-        speculation.extend(batch, scheduler, max_rows=64)
+        speculation.extend(batch, scheduler)
         speculation.observe(batch, 1)
 
 
@@ -209,7 +209,7 @@ async def test_the_first_predictor_that_has_something_serves_a_sequence_and_the_
     silent.source, first.source = PredictionSource.DRAFT, PredictionSource.LOOKUP
     speculation = Speculation([silent, first, second], vocab_size=VOCAB_SIZE)
     (rows,) = batch = scheduler.schedule()
-    speculation.extend(batch, scheduler, max_rows=64)
+    speculation.extend(batch, scheduler)
     assert (bytes(rows.predictions), rows.source) == (b"ab", PredictionSource.LOOKUP)
     assert rows.waiting > 0
     assert (silent.asked, first.asked, second.asked) == ([3], [3], [0])
@@ -220,7 +220,7 @@ async def test_where_the_first_predictor_knows_no_token_the_next_one_is_asked():
     add_decoding(scheduler, speculation=policy(3))
     batch = scheduler.schedule()
     predictors = [Reciter([VOCAB_SIZE]), Reciter(b"ab")]
-    Speculation(predictors, vocab_size=VOCAB_SIZE).extend(batch, scheduler, max_rows=64)
+    Speculation(predictors, vocab_size=VOCAB_SIZE).extend(batch, scheduler)
     assert predictions(batch) == [b"ab"]
 
 
@@ -232,7 +232,7 @@ async def test_every_predictor_is_told_of_everything_and_all_excuses_are_given()
         predictor.excuse = excuse
     speculation = Speculation(predictors, vocab_size=VOCAB_SIZE)
     speculation.open(sequence)
-    speculation.extend(scheduler.schedule(), scheduler, max_rows=64)
+    speculation.extend(scheduler.schedule(), scheduler)
     speculation.follow(sequence)
     speculation.close(sequence)
     for predictor in predictors:

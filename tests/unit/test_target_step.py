@@ -63,7 +63,7 @@ class Target:
         self.predictor = Foresight()
         speculation = Speculation([self.predictor], vocab_size=VOCAB_SIZE)
         self.driver = TargetStep(
-            self.scheduler, ToyModel(self.blocks), Sampler(NativeSampler(DEVICE)), speculation, WakeUps(), max_rows=16
+            self.scheduler, ToyModel(self.blocks), Sampler(NativeSampler(DEVICE)), speculation, WakeUps()
         )
 
     def add(self, request: Request) -> tuple[Sequence, TokenStream]:

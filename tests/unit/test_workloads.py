@@ -76,9 +76,7 @@ class Target:
         self.num_pauses = self.num_copies = 0
         self.lookup, *_ = predictors = with_lookup(self.predictor)
         speculation = Speculation(predictors, vocab_size=VOCAB_SIZE)
-        self.driver = TargetStep(
-            self.scheduler, self.model, Sampler(NativeSampler(DEVICE)), speculation, WakeUps(), max_rows=limits.max_rows
-        )
+        self.driver = TargetStep(self.scheduler, self.model, Sampler(NativeSampler(DEVICE)), speculation, WakeUps())
 
     def step(self) -> None:
         has_work = any(
