@@ -1,258 +1,17 @@
 """Limits of a pass: whatever comes together, no batch exceeds one, everybody goes on, and all is given back."""
 
 import asyncio
-from collections.abc import Callable
-from collections.abc import Sequence as Tokens
 from random import Random
-from types import SimpleNamespace
-from typing import Any
-from unittest import mock
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.engine.block_manager import BlockManager
-from services.engine.events import Chunk, Event, Finished, FinishReason, PredictionSource
-from services.engine.model_runner import ModelRunner
-from services.engine.native import Batch, Logits
-from services.engine.native import Sampler as NativeSampler
-from services.engine.request import CachePolicy, Request, SpeculationMode, SpeculationPolicy
-from services.engine.sampler import Sampler
-from services.engine.scheduler import ScheduledRows, Scheduler, SchedulerConfig
-from services.engine.sequence import Sequence
-from services.engine.wake_ups import WakeUps
-from services.target import speculation
-from services.target.speculation import Speculation
-from services.target.step import TargetStep
-from tests.silent_predictor import SilentPredictor
-from tests.unit.sequences import VOCAB_SIZE, make_request, make_sequence, make_stream, records_of
-from tests.unit.toy_model import DEVICE
-
-BLOCK_SIZE = 4
-AUTO = SpeculationPolicy()
-
-
-def next_tokens(tokens: Any, positions: Any) -> Any:
-    """What follows each of these tokens at its position."""
-    return (7 * tokens + 13 * positions + 5) % 251
-
-
-def answer_to(prompt: Tokens[int], count: int) -> list[int]:
-    tokens = [*prompt]
-    for _ in range(count):
-        tokens.append(next_tokens(tokens[-1], len(tokens) - 1))
-    return tokens[len(prompt) :]
-
-
-class Clock:
-    """Time that passes in passes only, so that a step takes as long as its rows say, on every machine."""
-
-    def __init__(self, seconds_per_row: float) -> None:
-        self.seconds_per_row = seconds_per_row
-        self.now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-
-class Decoder:
-    """Takes the place of the decoder, behind the batch that refuses what it has no room for."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-
-    def forward(self, batch: Batch) -> Logits:
-        self._clock.now += 1.0 + batch.num_rows * self._clock.seconds_per_row
-        asked = batch.logit_rows[: batch.num_logits]
-        values = np.zeros((batch.num_logits, VOCAB_SIZE), dtype=np.float32)
-        values[np.arange(len(asked)), next_tokens(batch.token_ids[asked], batch.positions[asked])] = 1.0
-        return Logits.from_numpy(DEVICE, values)
-
-
-class Runner(ModelRunner):
-    """Keeps the latest batch."""
-
-    batch: list[ScheduledRows]
-
-    def forward(self, scheduled: Tokens[ScheduledRows]) -> Logits:
-        self.batch = [*scheduled]
-        return super().forward(scheduled)
-
-
-class Guesser(SilentPredictor):
-    """Predicts as many as it is asked for and `more`, each of them right with some chance."""
-
-    def __init__(self, random: Random, source: PredictionSource, *, chance: float, more: int) -> None:
-        self.source = source
-        self.followed: set[Sequence] = set()
-        self._random, self._chance, self._more = random, chance, more
-
-    def predict(self, sequence: Sequence, limit: int) -> list[int]:
-        right = answer_to(sequence.tokens, limit + self._more)
-        return [token if self._random.random() < self._chance else (token + 1) % 251 for token in right]
-
-    def commit(self, sequence: Sequence) -> None:
-        self.followed.add(sequence)
-
-    def close(self, sequence: Sequence) -> None:
-        self.followed.remove(sequence)
-
-
-class Client:
-    """One request, and what was read of its answer so far."""
-
-    def __init__(
-        self, request: Request, *, capacity: int, lag: int, context_length: int, first: Sequence | None
-    ) -> None:
-        stream = make_stream(capacity)
-        self.sequence = make_sequence(request, stream, context_length=context_length, first_sample=first)
-        self.events: list[Event] = []
-        self.is_cancelled = False
-        self.reading = asyncio.create_task(self._read(stream, lag))
-
-    async def _read(self, stream: Any, lag: int) -> None:
-        async for event in stream:
-            self.events.append(event)
-            for _ in range(lag):
-                await asyncio.sleep(0)
-
-    @property
-    def is_done(self) -> bool:
-        return self.is_cancelled or self.reading.done()
-
-    def check(self) -> None:
-        if self.is_cancelled:
-            return
-        request, end = self.sequence.request, self.events[-1]
-        ids = [record.token_id for event in self.events if isinstance(event, Chunk) for record in event.records]
-        assert isinstance(end, Finished)
-        assert end.reason in (FinishReason.MAX_TOKENS, FinishReason.CONTEXT_LENGTH)
-        assert ids == answer_to(request.prompt, len(ids))
-        assert end.reason is FinishReason.CONTEXT_LENGTH or len(ids) == request.stops.max_tokens
-
-
-class Target:
-    """A target behind a batch with limits, and what must hold after each of its steps."""
-
-    def __init__(self, limits: SchedulerConfig, *, num_blocks: int, context_length: int, predictors: Any, clock: Clock):
-        self.limits, self.context_length, self.predictors = limits, context_length, predictors
-        self.blocks = BlockManager(num_blocks=num_blocks, block_size=BLOCK_SIZE, copy_block=lambda source, to: None)
-        self.scheduler = Scheduler(limits, self.blocks)
-        self.max_blocks = self.blocks.blocks_for(context_length)
-        self.runner = Runner(
-            Decoder(clock),  # type: ignore[arg-type]
-            max_rows=limits.max_rows,
-            max_sequences=limits.max_sequences,
-            max_blocks=self.max_blocks,
-        )
-        self.wake_ups = WakeUps()
-        self.driver = TargetStep(
-            self.scheduler,
-            self.runner,
-            Sampler(NativeSampler(DEVICE)),
-            Speculation(predictors, vocab_size=VOCAB_SIZE),
-            self.wake_ups,
-        )
-
-    def step(self) -> None:
-        before = {sequence: _progress(sequence) for sequence in self.scheduler.sequences}
-        ready = [sequence for sequence in before if not sequence.is_paused and not self._is_held_up(sequence)]
-        assert self.driver.step() == bool(ready)
-        self.blocks.check_integrity(self.scheduler.sequences)
-        if ready:
-            check_limits(self.runner.batch, self.limits, self.max_blocks)
-            oldest = self.runner.batch[0].sequence
-            assert oldest.is_finished or _progress(oldest) > before[oldest]
-            running = [sequence for sequence in self.scheduler.running if not sequence.is_paused]
-            assert all(oldest.timings.arrived <= sequence.timings.arrived for sequence in running)
-
-    def _is_held_up(self, sequence: Sequence) -> bool:
-        """Whether it waits for the prompt that its first sample, whose reader is slow, is to compute."""
-        first = sequence.first_sample
-        is_awaited = first in self.scheduler.running and not sequence.timings.scheduled
-        return is_awaited and first.is_paused and first.num_computed < len(sequence.tokens) - 1
-
-    def check_empty(self) -> None:
-        assert self.scheduler.sequences == []
-        assert self.blocks.num_free == self.blocks.num_blocks
-        assert all(predictor.followed == set() for predictor in self.predictors)
-
-
-def _progress(sequence: Sequence) -> tuple[int, int]:
-    return len(sequence.tokens), sequence.num_computed
-
-
-def check_limits(batch: list[ScheduledRows], limits: SchedulerConfig, max_blocks: int) -> None:
-    assert sum(rows.num_rows for rows in batch) <= limits.max_rows
-    assert sum(rows.num_asked for rows in batch) <= limits.max_rows
-    assert all(rows.num_asked <= rows.num_rows for rows in batch)
-    assert all(rows.num_tokens <= limits.prefill_chunk for rows in batch)
-    assert len(batch) == len({rows.sequence for rows in batch}) <= limits.max_sequences
-    assert all(len(rows.sequence.blocks) <= max_blocks for rows in batch)
-
-
-async def serve(
-    target: Target, requests: list[dict], random: Random, *, capacity: int, most_lag: int, impatience: float
-) -> list[Client]:
-    """Run until all are done; they come at random times, read at random speeds, and some leave early."""
-    coming = [make_request(**{"stop_ids": [], **options}) for options in requests]
-    clients: list[Client] = []
-    for _ in range(20_000):
-        if coming and random.random() < 0.3:
-            clients += _clients_of(coming.pop(), target, random, capacity, most_lag)
-        target.step()
-        for _ in range(3):
-            await asyncio.sleep(0)
-        for client in clients:
-            if not client.is_done and random.random() < impatience:
-                target.driver.drop(client.sequence)
-                client.is_cancelled = client.reading.cancel()
-        if not coming and all(client.is_done for client in clients):
-            return clients
-    raise AssertionError("no end in sight")
-
-
-def _clients_of(request: Request, target: Target, random: Random, capacity: int, most_lag: int) -> list[Client]:
-    """One client for each sample."""
-    clients: list[Client] = []
-    for index in range(request.num_samples):
-        client = Client(
-            request.sample(index) if index else request,
-            capacity=capacity,
-            lag=random.randint(0, most_lag),
-            context_length=target.context_length,
-            first=clients[0].sequence if clients else None,
-        )
-        target.driver.add(client.sequence)
-        clients.append(client)
-    return clients
-
-
-async def run(
-    limits: SchedulerConfig,
-    requests: list[dict],
-    random: Random,
-    *,
-    num_blocks: int,
-    context_length: int,
-    predictors: list[Guesser],
-    seconds_per_row: float = 0.3,
-    capacity: int = 1 << 20,
-    most_lag: int = 0,
-    impatience: float = 0.0,
-) -> Target:
-    clock = Clock(seconds_per_row)
-    target = Target(limits, num_blocks=num_blocks, context_length=context_length, predictors=predictors, clock=clock)
-    with mock.patch.object(speculation, "time", SimpleNamespace(monotonic=clock.monotonic)):
-        clients = await serve(target, requests, random, capacity=capacity, most_lag=most_lag, impatience=impatience)
-    for client in clients:
-        client.check()
-    await asyncio.gather(*(client.reading for client in clients), return_exceptions=True)
-    target.check_empty()
-    target.wake_ups.close()
-    return target
+from services.engine.events import PredictionSource
+from services.engine.request import CachePolicy, SpeculationMode, SpeculationPolicy
+from services.engine.scheduler import SchedulerConfig
+from tests.unit.crowded_target import BLOCK_SIZE, Guesser, run
+from tests.unit.sequences import AUTO
 
 
 @pytest.mark.parametrize(
@@ -265,7 +24,7 @@ async def test_a_crowd_that_leaves_few_rows_for_predictions(max_rows, max_sequen
         {"prompt": bytes([index]) * 9, "max_tokens": 90 + index, "speculation": AUTO, "num_samples": num_samples}
         for index in range(num_requests)
     ]
-    draft = Guesser(random, PredictionSource.DRAFT, chance=chance, more=0)
+    draft = Guesser(random, PredictionSource.DRAFT, chance=chance)
     limits = SchedulerConfig(max_rows=max_rows, prefill_chunk=8, max_sequences=max_sequences)
     await run(limits, requests, random, num_blocks=3000, context_length=256, predictors=[draft])
 
@@ -287,10 +46,19 @@ REQUESTS = st.fixed_dictionaries(
         ),
     }
 )
-GUESSERS = st.lists(st.tuples(st.sampled_from([0.0, 0.5, 0.95]), st.sampled_from([-20, 0, 9])), max_size=3)
+GUESSERS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "chance": st.sampled_from([0.0, 0.5, 0.95]),
+            "more": st.sampled_from([-20, 0, 9]),
+            "wait": st.sampled_from([0.0, 1000.0]),
+        }
+    ),
+    max_size=3,
+)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True, database=None)
+@settings(max_examples=50, deadline=None, derandomize=True, database=None)
 @given(
     max_sequences=st.integers(1, 12),
     spare_rows=st.integers(0, 24),
@@ -315,8 +83,7 @@ def test_no_pass_exceeds_a_limit(
     for options in requests:
         options["prompt"] = options["prompt"][: context_length - 1]
     predictors = [
-        Guesser(random, source, chance=chance, more=more)
-        for source, (chance, more) in zip([*PredictionSource] * 2, guessers, strict=False)
+        Guesser(random, source, **guesser) for source, guesser in zip([*PredictionSource] * 2, guessers, strict=False)
     ]
     asyncio.run(
         run(
@@ -329,48 +96,3 @@ def test_no_pass_exceeds_a_limit(
             **circumstances,
         )
     )
-
-
-@settings(max_examples=40, deadline=None, derandomize=True, database=None)
-@given(
-    max_sequences=st.integers(1, 8),
-    spare_rows=st.integers(0, 12),
-    prefill_chunk=st.integers(1, 20),
-    num_blocks=st.integers(6, 40),
-    prompts=st.lists(st.integers(1, 20), min_size=1, max_size=10),
-    seed=st.integers(0, 2**32),
-)
-def test_whatever_is_predicted_the_scheduler_keeps_its_limits(
-    max_sequences, spare_rows, prefill_chunk, num_blocks, prompts, seed
-):
-    async def drive(draw: Callable[[int], int]) -> None:
-        limits = SchedulerConfig(
-            max_rows=max_sequences + spare_rows, prefill_chunk=prefill_chunk, max_sequences=max_sequences
-        )
-        blocks = BlockManager(num_blocks=num_blocks, block_size=BLOCK_SIZE, copy_block=lambda source, to: None)
-        scheduler = Scheduler(limits, blocks)
-        sequences = [
-            make_sequence(
-                make_request(bytes([index]) * length, stop_ids=[], max_tokens=draw(20) + 1), context_length=24
-            )
-            for index, length in enumerate(prompts)
-        ]
-        for sequence in sequences:
-            scheduler.add(sequence)
-        while batch := scheduler.schedule():
-            for rows in batch:
-                if rows.is_decode:
-                    scheduler.add_predictions(rows, [*bytes(draw(2 * limits.max_rows))])
-            check_limits(batch, limits, num_blocks)
-            assert scheduler.spare_rows == limits.max_rows - sum(rows.num_rows for rows in batch) >= 0
-            for rows in batch:
-                drawn = records_of(bytes(draw(len(rows.predictions)) + 1)) if rows.draws else []
-                scheduler.settle(rows, rows.sequence.commit(drawn) if drawn else 0)
-                if rows.sequence.is_finished:
-                    scheduler.remove(rows.sequence)
-            blocks.check_integrity(scheduler.sequences)
-        assert all(sequence.is_finished for sequence in sequences)
-        assert blocks.num_free == num_blocks
-
-    random = Random(seed)
-    asyncio.run(drive(lambda most: random.randint(0, most)))

@@ -1,0 +1,68 @@
+"""A crowd that leaves few rows of a pass for predictions gets the bytes that it would have got with plenty of them."""
+
+from collections.abc import Sequence as Tokens
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from outrider.v1 import generation_pb2
+from services.engine.sequence import Sequence
+from tests.rpc.requests import as_unary, stream_request
+from tests.server import RunningTarget, target_server
+from tests.silent_predictor import SilentPredictor
+
+
+class SlowByItsOwnAccount(SilentPredictor):
+    """Has predictions for everybody, and says that they take long: so they are only tried, now and then."""
+
+    def wait_for(self, sequence: Sequence, count: int) -> float:
+        return 60.0
+
+    def predict(self, sequence: Sequence, limit: int) -> Tokens[int]:
+        return [7] * limit
+
+
+def crowd(num_requests: int, num_samples: int) -> list[generation_pb2.GenerateRequest]:
+    """Requests that leave room for predictions one by one, once they have come long enough."""
+    return [
+        as_unary(
+            stream_request(
+                sampling={"seed": index, "temperature": 0.8},
+                stop={"max_tokens": 80 + 240 * index // num_requests, "ignore_eos": True},
+                output={"logprobs": True},
+                num_samples=num_samples,
+            )
+        )
+        for index in range(num_requests)
+    ]
+
+
+def answers(
+    target: RunningTarget, requests: list[generation_pb2.GenerateRequest]
+) -> list[generation_pb2.GenerateResponse]:
+    with ThreadPoolExecutor(len(requests)) as pool:
+        calls = list(pool.map(lambda request: target.stub.Generate(request, timeout=120), requests))
+    return [sample for answer in calls for sample in (answer, *answer.further_samples)]
+
+
+def told(answer: generation_pb2.GenerateResponse) -> tuple[str, list[tuple[int, float]], int]:
+    """What may not depend on anything."""
+    return answer.text, [(record.id, record.processed_logprob) for record in answer.records], answer.finished.reason
+
+
+@pytest.mark.parametrize(
+    ("max_rows", "max_sequences", "num_requests", "num_samples"), [(20, 12, 1, 12), (40, 32, 32, 1), (64, 64, 4, 16)]
+)
+def test_a_crowd_gets_its_bytes_however_few_rows_are_left_for_predictions(
+    model: Path, target: RunningTarget, max_rows: int, max_sequences: int, num_requests: int, num_samples: int
+) -> None:
+    requests = crowd(num_requests, num_samples)
+    with target_server(
+        model, predictor=SlowByItsOwnAccount(), max_rows=max_rows, max_sequences=max_sequences, kv_blocks=1024
+    ) as crowded:
+        crowded_answers = answers(crowded, requests)
+        crowded.assert_all_free()
+        assert crowded.health() == "SERVING"
+    assert any(answer.finished.speculation.predicted for answer in crowded_answers)
+    assert [told(answer) for answer in crowded_answers] == [told(answer) for answer in answers(target, requests)]
