@@ -1,12 +1,17 @@
 """EngineLoop: the one thread that owns model state."""
 
 import logging
+import math
 import threading
+import time
 from collections.abc import Callable
-from queue import SimpleQueue
+from contextlib import suppress
+from queue import Empty, SimpleQueue
 from typing import Protocol
 
 logger = logging.getLogger(__name__)
+
+_LONGEST_SLEEP = 3600.0  # seconds: the queue takes no time of many years
 
 
 class Worker(Protocol):
@@ -19,15 +24,23 @@ class Worker(Protocol):
         """Tell everyone who waits that no further step will come."""
 
 
+def _never() -> float:
+    return math.inf
+
+
 class EngineLoop:
     """Runs a worker's steps on a thread of its own, and between steps the commands that other threads send."""
 
-    def __init__(self, worker: Worker, *, on_failure: Callable[[], None]) -> None:
+    def __init__(
+        self, worker: Worker, *, on_failure: Callable[[], None], next_expiry: Callable[[], float] = _never
+    ) -> None:
         """`on_failure` is called on the loop's thread after a step raised: the engine is dead then, and says so to
-        all who wait and who come until it is stopped.
+        all who wait and who come until it is stopped. `next_expiry` says, in seconds on the monotonic clock, until when
+        it may sleep without work; it is called on the loop's thread.
         """
         self._worker = worker
         self._on_failure = on_failure
+        self._next_expiry = next_expiry
         self._commands: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._stopping = False
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
@@ -57,7 +70,7 @@ class EngineLoop:
             while not self._stopping:
                 self._run_commands()
                 if not self._worker.step():
-                    self._sleep()
+                    self._sleep(until=self._next_expiry())
         except Exception:
             logger.exception("the engine failed")
             self._on_failure()
@@ -67,14 +80,16 @@ class EngineLoop:
         while not self._stopping:
             self._run_commands()
             self._worker.abandon("the engine has failed")
-            self._sleep()
+            self._sleep(until=math.inf)
 
     def _run_commands(self) -> None:
         while not self._commands.empty():
             self._commands.get()()
 
-    def _sleep(self) -> None:
-        self._commands.get()()
+    def _sleep(self, until: float) -> None:
+        timeout = None if until == math.inf else min(max(0.0, until - time.monotonic()), _LONGEST_SLEEP)
+        with suppress(Empty):
+            self._commands.get(timeout=timeout)()
 
 
 def _nothing() -> None:

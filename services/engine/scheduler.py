@@ -1,5 +1,6 @@
 """Scheduler: which rows of which sequences the next pass computes."""
 
+import math
 import time
 from bisect import insort
 from dataclasses import dataclass, field
@@ -98,6 +99,13 @@ class Scheduler:
         """The sequences whose time is over."""
         now = time.monotonic()
         return [sequence for sequence in self.sequences if now >= sequence.expiry.at]
+
+    def next_expiry(self) -> float:
+        """When the time of the next sequence is over, in seconds on the monotonic clock; infinity where none's ever is.
+
+        Those that are paused have to end then, too, though they give no other work.
+        """
+        return min((sequence.expiry.at for sequence in self.sequences), default=math.inf)
 
     def schedule(self) -> list[ScheduledRows]:
         """Choose the rows of the next pass within the row budget; empty if there is nothing to do."""

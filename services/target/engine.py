@@ -1,8 +1,5 @@
 """TargetEngine: a model made ready to generate, behind calls that any thread may make."""
 
-import asyncio
-import math
-import time
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Predictors
 from importlib.metadata import version
@@ -26,7 +23,6 @@ from services.target.speculation import Speculation
 from services.target.step import TargetStep
 
 _MAX_WAITING_LOGITS = 16 << 20  # bytes per stream, and those of one pass more
-_TIMER_SLACK = 0.01  # seconds, since timers may be early by the resolution of the clock
 
 
 class TargetEngine:
@@ -60,7 +56,7 @@ class TargetEngine:
         speculation = Speculation(predictors, vocab_size=model.checkpoint.config.vocab_size)
         self._wake_ups = WakeUps()
         self._step = TargetStep(self.scheduler, runner, Sampler(model.sampler), speculation, self._wake_ups)
-        self._loop = EngineLoop(self._step, on_failure=on_failure)
+        self._loop = EngineLoop(self._step, on_failure=on_failure, next_expiry=self.scheduler.next_expiry)
 
     @classmethod
     def open(
@@ -89,7 +85,6 @@ class TargetEngine:
             self._wake_ups.flush()
         else:
             self._loop.post(lambda: self._add(sequence for sequence, _ in begun))
-            self._wake_at(first.expiry.at)
         return begun
 
     def _make(self, request: Request, first_sample: Sequence | None) -> tuple[Sequence, TokenStream]:
@@ -114,11 +109,6 @@ class TargetEngine:
             return self.config.stream_capacity
         logits_bytes = 4 * (len(output.logits_token_ids) or self.model.checkpoint.config.vocab_size)
         return max(1, min(self.config.stream_capacity, _MAX_WAITING_LOGITS // logits_bytes))
-
-    def _wake_at(self, moment: float) -> None:
-        """Let the loop look for work once a sequence's time is over: those that are paused give it none."""
-        if moment < math.inf:
-            asyncio.get_running_loop().call_later(moment - time.monotonic() + _TIMER_SLACK, self._loop.wake)
 
     def close(self) -> None:
         """Stop the engine thread; whoever still waits is told."""

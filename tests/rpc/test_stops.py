@@ -1,5 +1,6 @@
 """What ends a generation beside its maximum, and that all of its text has arrived then."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
-from outrider.v1 import common_pb2
+from outrider.v1 import common_pb2, generation_pb2
 from services.engine.tokenizer import Tokenizer
 from tests.checkpoints import CONTEXT_LENGTH, byte_level_tokenizer
 from tests.rpc.predictors import SlowPredictor
@@ -102,6 +103,26 @@ def test_a_reader_who_has_stopped_reading_holds_nothing_beyond_the_time_limit(mo
         target.assert_all_free()
         *_, last = call
         assert last.finished.reason == common_pb2.FINISH_REASON_TIME_LIMIT
+
+
+async def num_timers() -> int:
+    """How many are waiting on the server's event loop, which keeps them among its own affairs."""
+    return sum(not timer.cancelled() for timer in asyncio.get_running_loop()._scheduled)  # type: ignore[attr-defined]
+
+
+def test_requests_that_were_cancelled_or_have_ended_leave_no_timer_behind(target: RunningTarget) -> None:
+    def limited(max_tokens: int) -> generation_pb2.StreamGenerateRequest:
+        stop = {"max_tokens": max_tokens, "ignore_eos": True, "time_limit": {"seconds": 3600}}
+        return stream_request(stop=stop, num_samples=2)
+
+    before = target.call(num_timers())
+    for _ in range(10):
+        call = target.stub.StreamGenerate(limited(400), timeout=3600)
+        next(call)
+        call.cancel()
+    list(target.stub.StreamGenerate(limited(2)))
+    target.assert_all_free()
+    wait_until(lambda: target.call(num_timers()) <= before)
 
 
 def test_a_time_limit_that_is_not_reached_changes_nothing(target: RunningTarget) -> None:

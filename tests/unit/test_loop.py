@@ -1,5 +1,6 @@
 """EngineLoop: one thread for all model state, which sleeps without work and never leaves anybody waiting."""
 
+import math
 import threading
 import time
 from functools import partial
@@ -124,6 +125,29 @@ def test_a_woken_loop_looks_for_work():
     worker.is_idle.wait()
     loop.stop("bye")
     assert worker.happened() == ["step", "bye"]
+
+
+@pytest.mark.parametrize("seconds", [-1.0, 0.0, 0.05])
+def test_a_sleeping_loop_looks_for_work_when_something_expires(seconds):
+    worker = Countdown()
+    loop = EngineLoop(worker, on_failure=lambda: None, next_expiry=lambda: time.monotonic() + seconds)
+    loop.start()
+    for _ in range(3):
+        worker.num_left = 1  # of which nobody tells the loop
+        while worker.num_left:
+            time.sleep(0.001)
+    loop.stop("bye")
+    assert worker.happened() == ["step", "step", "step", "bye"]
+
+
+@pytest.mark.parametrize("expiry", [math.inf, 1e300, 3e11, 1e9])
+def test_it_stops_asleep_until_whenever(expiry):
+    worker = Countdown()
+    loop = EngineLoop(worker, on_failure=lambda: worker.note("failed"), next_expiry=lambda: expiry)
+    loop.start()
+    worker.is_idle.wait()
+    loop.stop("bye")
+    assert worker.happened() == ["bye"]
 
 
 @pytest.mark.parametrize("num_steps", [0, 1 << 60])

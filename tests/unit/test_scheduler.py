@@ -1,5 +1,6 @@
 """Scheduler: who is computed in a pass, who waits, and who makes way when slots or KV blocks run out."""
 
+import math
 import time
 
 import pytest
@@ -204,6 +205,19 @@ async def test_only_sequences_past_their_deadline_are_expired():
     for sequence in sequences:
         scheduler.add(sequence)
     assert scheduler.expired() == sequences[1:3]
+
+
+async def test_the_next_expiry_is_the_earliest_of_all_that_are_left():
+    scheduler = make_scheduler(max_sequences=1)
+    assert scheduler.next_expiry() == math.inf
+    forever, last, first = (make_sequence(make_request(b"abc", deadline=deadline)) for deadline in (None, 3e9, 2e9))
+    for sequence in (forever, last, first):
+        scheduler.add(sequence)
+    step(scheduler)  # one runs, the others wait
+    assert scheduler.next_expiry() == 2e9
+    for sequence, expiry in ((first, 3e9), (last, math.inf), (forever, math.inf)):
+        scheduler.remove(sequence)
+        assert scheduler.next_expiry() == expiry
 
 
 async def test_a_removed_sequence_leaves_nothing_behind():
