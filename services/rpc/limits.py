@@ -23,4 +23,5 @@ class Limits:
 
 MAX_RECORDS_BYTES = 3 << 20  # of one message: gRPC's clients take 4 MB unless told otherwise
 LIMITS = Limits()
+MAX_TIME_LIMIT = 24 * 3600  # seconds
 MAX_SAMPLES = 16  # of one prompt; a server that runs fewer sequences at once gives fewer

@@ -78,9 +78,7 @@ class Target:
         self.model = ToyModel(self.blocks, logits_of)
         predictors = with_lookup(Tempter(random or Random(0))) if predicts else []
         speculation = Speculation(predictors, vocab_size=VOCAB_SIZE)
-        self.driver = TargetStep(
-            self.scheduler, self.model, Sampler(NativeSampler(DEVICE)), speculation, WakeUps()
-        )
+        self.driver = TargetStep(self.scheduler, self.model, Sampler(NativeSampler(DEVICE)), speculation, WakeUps())
         self.num_broken_passes = 0  # in which a banned string was complete before the last prediction
 
     def _copy_block(self, source: int, target: int) -> None:

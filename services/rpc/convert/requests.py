@@ -21,11 +21,12 @@ from services.engine.request import (
     StopConditions,
 )
 from services.rpc.convert.caching import check_cache, read_cache
+from services.rpc.convert.durations import read_duration
 from services.rpc.convert.grammar import read_grammar
 from services.rpc.convert.output import read_output
 from services.rpc.convert.prompts import read_prompt
 from services.rpc.errors import FingerprintMismatchError
-from services.rpc.limits import LIMITS
+from services.rpc.limits import LIMITS, MAX_TIME_LIMIT
 from services.rpc.served_model import ServedModel
 from services.rpc.validation import COUNT, FINITE, MAX_COUNT, NOT_NEGATIVE, Range, Violations, is_bias
 
@@ -224,9 +225,8 @@ def _read_stops(
 def _read_time_limit(message: common_pb2.StopConditions, found: Violations) -> float | None:
     if not message.HasField("time_limit"):
         return None
-    seconds = message.time_limit.seconds + message.time_limit.nanos * 1e-9
-    found.check_number("stop.time_limit", seconds, _POSITIVE)
-    return seconds
+    allowed = Range(minimum=0, maximum=MAX_TIME_LIMIT, excludes_minimum=True)
+    return read_duration("stop.time_limit", message.time_limit, allowed, found)
 
 
 def _read_loop(message: common_pb2.StopConditions, found: Violations) -> Loop | None:
