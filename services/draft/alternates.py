@@ -20,18 +20,11 @@ class Alternates:
         self._context_length = context_length
 
     def stretches(self, sequence: DraftedSequence, *, longest_run: int) -> Iterator[Stretch]:
-        """What a sequence's alternates have to do next, as far as there are blocks for it."""
+        """What a sequence's alternates have to do next."""
         self._begin(sequence)
         for alternate in [*sequence.alternates]:
-            num_draws = min(alternate.num_draws, longest_run)
-            if num_draws == 0:
-                continue
-            end = len(alternate.tokens) + num_draws - 1
-            if self._blocks.can_grow(alternate, end):
-                self._blocks.grow(alternate, end)
+            if num_draws := min(alternate.num_draws, longest_run):
                 yield Stretch(alternate, alternate.num_pending, num_draws)
-            else:
-                self._end(sequence, alternate)
 
     def settle(self, sequence: DraftedSequence, alternate: Alternate, stretch: Stretch, drawn: Tokens[int]) -> bool:
         """Keep what a stretch has drawn; returns whether it is complete and so to be told."""
@@ -70,20 +63,22 @@ class Alternates:
             self._end(sequence, alternate)
 
     def _begin(self, sequence: DraftedSequence) -> None:
-        """At the next predictions to be judged, each that has none yet."""
+        """At the next predictions to be judged, each that has none yet, as far as there are blocks for all of it: one
+        that had to end half-way would only be begun again.
+        """
         taken = {alternate.position for alternate in sequence.alternates}
         end = min(sequence.num_committed + sequence.num_alternates, len(sequence.tokens))
         for position in range(sequence.num_committed, end):
             if position in taken or position > sequence.num_computed:
                 continue
-            alternate = Alternate(
-                sequence,
-                position,
-                epoch=sequence.begin_epoch(),
-                num_tokens=min(_NUM_TOKENS, self._context_length - position),
-                vocab_size=self._vocab_size,
-            )
+            num_tokens = min(_NUM_TOKENS, self._context_length - position)
+            epoch = sequence.begin_epoch()
+            alternate = Alternate(sequence, position, epoch=epoch, num_tokens=num_tokens, vocab_size=self._vocab_size)
             self._blocks.share(alternate, sequence, position - 1)
+            if not self._blocks.can_grow(alternate, position + num_tokens - 1):
+                self._blocks.release(alternate)
+                return
+            self._blocks.grow(alternate, position + num_tokens - 1)
             sequence.alternates.append(alternate)
 
     def _end(self, sequence: DraftedSequence, alternate: Alternate) -> None:
