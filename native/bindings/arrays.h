@@ -5,6 +5,7 @@
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 
 #include "outrider/format.h"
 #include "outrider/operations.h"
+#include "require_range.h"
 
 namespace outrider {
 
@@ -27,6 +29,18 @@ inline void require_dimensions(const char* name, const pybind11::array& array, i
         throw std::invalid_argument(std::string(name) + " has " + std::to_string(array.ndim()) +
                                     " dimensions; it must have " + std::to_string(dimensions));
     }
+}
+
+/// An array's length along an axis; throws std::invalid_argument for more than an operation counts.
+inline int length_of(const char* what, const pybind11::array& array, int axis) {
+    require_range(what, array.shape(axis), 0, std::numeric_limits<int>::max());
+    return static_cast<int>(array.shape(axis));
+}
+inline int rows_of(const pybind11::array& values) {
+    return length_of("rows", values, 0);
+}
+inline int width_of(const pybind11::array& values) {
+    return length_of("columns", values, 1);
 }
 
 /// A weight's values in one of the types that can be packed.

@@ -50,13 +50,6 @@ inline FloatArray download(const DevicePointer& device, const Activations& from,
     return values;
 }
 
-inline int rows_of(const pybind11::array& values) {
-    return static_cast<int>(values.shape(0));
-}
-inline int width_of(const pybind11::array& values) {
-    return static_cast<int>(values.shape(1));
-}
-
 inline void require_shape(const char* name, const pybind11::array& values,
                           const std::vector<int64_t>& shape) {
     if (shape_of(values) != shape) {
@@ -70,7 +63,7 @@ inline void require_shape(const char* name, const OptionalArray& values, const s
     }
 }
 
-inline void require_range(const char* name, const IntArray& values, int end) {
+inline void require_range(const char* name, const IntArray& values, int64_t end) {
     const int32_t* first = values.data();
     if (std::any_of(first, first + values.size(),
                     [end](int32_t value) { return value < 0 || value >= end; })) {

@@ -1,4 +1,4 @@
-// Python bindings of Batch: its arrays are writable views of its own memory.
+// Python bindings of Batch: its arrays are writable views of its own memory, and its counts stay within them.
 #include <pybind11/stl.h>
 
 #include <vector>
@@ -6,6 +6,7 @@
 #include "arrays.h"
 #include "bindings.h"
 #include "outrider/batch.h"
+#include "require_range.h"
 
 namespace py = pybind11;
 
@@ -25,6 +26,14 @@ py::array_t<int32_t> block_tables(const py::object& self) {
     return py::array_t<int32_t>({batch.max_sequences, batch.max_blocks}, batch.block_tables.data(), self);
 }
 
+/// Sets a count of what is in the arrays, as many as there is room for at most.
+auto setter_of(const char* name, int Batch::* count, const int Batch::* room) {
+    return [=](Batch& batch, int64_t value) {
+        require_range(name, value, 0, batch.*room);
+        batch.*count = static_cast<int>(value);
+    };
+}
+
 }  // namespace
 
 void register_batch(py::module_& module) {
@@ -39,9 +48,15 @@ void register_batch(py::module_& module) {
         .def_property_readonly("sequences", view_of(&Batch::sequences))
         .def_property_readonly("block_tables", &block_tables)
         .def_property_readonly("logit_rows", view_of(&Batch::logit_rows))
-        .def_readwrite("num_rows", &Batch::num_rows)
-        .def_readwrite("num_sequences", &Batch::num_sequences)
-        .def_readwrite("num_logits", &Batch::num_logits);
+        .def_property(
+            "num_rows", [](const Batch& batch) { return batch.num_rows; },
+            setter_of("num_rows", &Batch::num_rows, &Batch::max_rows))
+        .def_property(
+            "num_sequences", [](const Batch& batch) { return batch.num_sequences; },
+            setter_of("num_sequences", &Batch::num_sequences, &Batch::max_sequences))
+        .def_property(
+            "num_logits", [](const Batch& batch) { return batch.num_logits; },
+            setter_of("num_logits", &Batch::num_logits, &Batch::max_rows));
 }
 
 }  // namespace outrider

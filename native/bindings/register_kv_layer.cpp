@@ -1,11 +1,13 @@
 // Python bindings of KvLayer: one layer's cache and attention, which the tests compare bit by bit.
 #include <pybind11/stl.h>
 
+#include <limits>
 #include <string>
 #include <utility>
 
 #include "bindings.h"
 #include "device_arrays.h"
+#include "outrider/limits.h"
 
 namespace py = pybind11;
 
@@ -22,7 +24,7 @@ class BoundRows {
           block_tables_(upload<int32_t>(device, block_tables)) {
         require_dimensions("block_tables", block_tables, 2);
         require_shape("sequences", sequences, shape_of(positions));
-        require_range("positions", positions, width_of(block_tables) * kBlockSize);
+        require_range("positions", positions, int64_t{width_of(block_tables)} * kBlockSize);
         require_range("sequences", sequences, rows_of(block_tables));
         require_range("block_tables", block_tables, num_blocks);
         places_ = {positions_.data(), sequences_.data(), block_tables_.data(), width_of(block_tables),
@@ -48,7 +50,7 @@ class BoundCache {
           num_blocks_(num_blocks),
           num_kv_heads_(num_kv_heads),
           head_dim_(head_dim),
-          bytes_(device_, num_blocks * device_->kv_block_bytes(format_, num_kv_heads, head_dim)) {
+          bytes_(device_, checked_bytes()) {
         device_->fill(bytes_.data(), 0xFF, bytes_.size());
     }
 
@@ -77,6 +79,7 @@ class BoundCache {
     FloatArray attention(const FloatArray& qkv, const IntArray& positions, const IntArray& sequences,
                          const IntArray& block_tables, int window, float softcap, const std::string& format) {
         const int heads = num_heads(qkv, positions);
+        require_range("window", window, 0, std::numeric_limits<int>::max());
         const BoundRows rows(device_, positions, sequences, block_tables, num_blocks_);
         const DeviceBuffer<float> values = upload<float>(device_, qkv);
         ActivationBuffer out(parse("format", format, kFormats), heads * head_dim_);
@@ -89,6 +92,13 @@ class BoundCache {
     }
 
   private:
+    size_t checked_bytes() const {
+        require_range("num_blocks", num_blocks_, 1, kMostBlocks);
+        require_range("head_dim", head_dim_, 1, device_->max_head_dim());
+        require_range("num_kv_heads", num_kv_heads_, 1, kMostFeatures / head_dim_);
+        return num_blocks_ * device_->kv_block_bytes(format_, num_kv_heads_, head_dim_);
+    }
+
     int num_heads(const FloatArray& qkv, const IntArray& positions) const {
         require_dimensions("qkv", qkv, 2);
         const int heads = width_of(qkv) / head_dim_ - 2 * num_kv_heads_;
@@ -115,6 +125,7 @@ void register_kv_layer(py::module_& module) {
     module.def(
         "kv_bytes",
         [](const std::string& format, int64_t head_dim) {
+            require_range("head_dim", head_dim, 1, kMostFeatures);
             return kv_bytes(parse("format", format, kKvFormats), head_dim);
         },
         py::arg("format"), py::arg("head_dim"));

@@ -28,9 +28,11 @@ py::array_t<float> row_to_numpy(const Logits& logits, int row) {
 
 Logits from_numpy(const std::shared_ptr<Device>& device, const FloatArray& values) {
     require_dimensions("values", values, 2);
+    const int rows = rows_of(values);
+    const int vocab_size = width_of(values);
     auto buffer = std::make_shared<DeviceBuffer<float>>(device, values.size());
     device->upload(buffer->data(), values.data(), values.nbytes());
-    return Logits(device, buffer, static_cast<int>(values.shape(0)), static_cast<int>(values.shape(1)));
+    return Logits(device, buffer, rows, vocab_size);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "bindings.h"
 #include "device_arrays.h"
+#include "outrider/limits.h"
 
 namespace py = pybind11;
 
@@ -17,7 +18,8 @@ class BoundWeight {
   public:
     BoundWeight(DevicePointer device, const std::string& format, int out_features, int in_features)
         : device_(std::move(device)),
-          matrix_(device_->make_weight(parse("format", format, kWeightFormats), out_features, in_features)) {}
+          matrix_(make_weight(*device_, parse("format", format, kWeightFormats), out_features, in_features)) {
+    }
 
     void store(int first_row, const py::array& values) {
         require_dimensions("values", values, 2);
@@ -56,6 +58,13 @@ class BoundWeight {
     }
 
   private:
+    static std::unique_ptr<PackedWeight> make_weight(Device& device, WeightFormat format, int out_features,
+                                                     int in_features) {
+        require_range("out_features", out_features, 1, kMostFeatures);
+        require_range("in_features", in_features, 1, kMostFeatures);
+        return device.make_weight(format, out_features, in_features);
+    }
+
     DevicePointer device_;
     std::unique_ptr<PackedWeight> matrix_;
 };

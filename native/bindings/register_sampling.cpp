@@ -4,6 +4,7 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -16,6 +17,7 @@
 #include "outrider/noise.h"
 #include "outrider/philox.h"
 #include "outrider/sampler.h"
+#include "require_range.h"
 
 namespace py = pybind11;
 
@@ -42,9 +44,7 @@ py::array_t<float> noise_of_words(const WordArray& words) {
 }
 
 py::array_t<float> noise_at(uint64_t seed, uint64_t position, uint32_t stream, int64_t count) {
-    if (count < 0) {
-        throw std::invalid_argument("count: must not be negative");
-    }
+    require_range("count", count, 0, int64_t{std::numeric_limits<int32_t>::max()});
     py::array_t<float> noise(count);
     float* to = noise.mutable_data();
     const py::gil_scoped_release release;

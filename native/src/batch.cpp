@@ -4,6 +4,7 @@
 #include <numeric>
 #include <string>
 
+#include "outrider/limits.h"
 #include "require_range.h"
 
 namespace outrider {
@@ -29,10 +30,10 @@ constexpr int kUnseen = -1;
 
 Batch::Batch(int max_rows, int max_sequences, int max_blocks)
     : max_rows(max_rows), max_sequences(max_sequences), max_blocks(max_blocks) {
-    constexpr int64_t kLargest = int64_t{1} << 30;
-    require_range("max_rows", max_rows, 1, kLargest);
-    require_range("max_sequences", max_sequences, 1, kLargest);
-    require_range("max_blocks", max_blocks, 1, kLargest);
+    require_range("max_rows", max_rows, 1, kMostRows);
+    require_range("max_sequences", max_sequences, 1, kMostRows);
+    require_range("max_blocks", max_blocks, 1, kMostBlocks);
+    require_range("max_sequences * max_blocks", int64_t{max_sequences} * max_blocks, 1, kMostTableEntries);
     token_ids.resize(max_rows);
     positions.resize(max_rows);
     sequences.resize(max_rows);
@@ -46,11 +47,14 @@ void Batch::clear() {
 
 void Batch::append(const std::vector<int32_t>& run, int position, const std::vector<int32_t>& blocks,
                    int num_asked) {
+    const int64_t reachable = int64_t{max_blocks} * kBlockSize;
+    const int64_t room = std::min<int64_t>(max_rows - num_rows, reachable);
+    require_range("token_ids", static_cast<int64_t>(run.size()), 1, room);
     const int count = static_cast<int>(run.size());
-    require_range("token_ids", count, 1, max_rows - num_rows);
+    require_range("position", position, 0, reachable - count);
     require_range("sequences", num_sequences, 0, max_sequences - 1);
     require_range("blocks", static_cast<int64_t>(blocks.size()), 0, max_blocks);
-    require_range("num_asked", num_asked, 0, count);
+    require_range("num_asked", num_asked, 0, std::min(count, max_rows - num_logits));
     std::copy(run.begin(), run.end(), token_ids.begin() + num_rows);
     std::iota(positions.begin() + num_rows, positions.begin() + num_rows + count, position);
     std::fill_n(sequences.begin() + num_rows, count, num_sequences);

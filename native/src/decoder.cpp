@@ -4,6 +4,9 @@
 #include <stdexcept>
 #include <utility>
 
+#include "outrider/limits.h"
+#include "require_range.h"
+
 namespace outrider {
 namespace {
 
@@ -69,6 +72,10 @@ Logits Decoder::pass(int num_rows, int num_logits) {
 }
 
 void Decoder::reserve(int num_rows, int num_logits, int num_sequences, int num_blocks) {
+    require_range("max_rows", num_rows, 1, kMostRows);
+    require_range("max_logits", num_logits, 0, kMostRows);
+    require_range("max_sequences", num_sequences, 1, kMostRows);
+    require_range("max_blocks", num_blocks, 1, kMostBlocks);
     PassShape shape = passes_->padded({num_rows, num_logits, num_blocks});
     shape.blocks = passes_->padded({1, 0, num_blocks}).blocks;  // of passes over fewer rows
     try {

@@ -1,8 +1,14 @@
 #include "outrider/decoder_config.h"
 
 #include <cmath>
+#include <cstdint>
+#include <limits>
 #include <stdexcept>
 #include <string>
+
+#include "outrider/limits.h"
+#include "require_range.h"
+#include "sampling/mass.h"
 
 namespace outrider {
 namespace {
@@ -11,10 +17,6 @@ void require(bool condition, const std::string& message) {
     if (!condition) {
         throw std::invalid_argument(message);
     }
-}
-
-void require_positive(const char* field, int value) {
-    require(value > 0, std::string(field) + " is " + std::to_string(value) + "; it must be positive");
 }
 
 void require_not_negative(const char* field, float value) {
@@ -41,17 +43,24 @@ void validate_rotary(const DecoderConfig& config) {
     }
 }
 
+/// Each on its own and those that make up one matrix together: all other sizes follow from them.
+void validate_sizes(const DecoderConfig& config) {
+    require_range("num_layers", config.num_layers, 1, kMostLayers);
+    require_range("hidden_size", config.hidden_size, 1, kMostFeatures);
+    require_range("intermediate_size", config.intermediate_size, 1, kMostFeatures / 2);
+    require_range("num_heads", config.num_heads, 1, kMostFeatures);
+    require_range("num_kv_heads", config.num_kv_heads, 1, kMostFeatures);
+    require_range("head_dim", config.head_dim, 1, kMostFeatures);
+    require_range("vocab_size", config.vocab_size, 1, kMostTokens);
+    require_range("max_position", config.max_position, 1, std::numeric_limits<int>::max());
+    const int64_t heads = int64_t{config.num_heads} + 2 * int64_t{config.num_kv_heads};
+    require_range("(num_heads + 2 * num_kv_heads) * head_dim", heads * config.head_dim, 1, kMostFeatures);
+}
+
 }  // namespace
 
 void DecoderConfig::validate() const {
-    require_positive("num_layers", num_layers);
-    require_positive("hidden_size", hidden_size);
-    require_positive("intermediate_size", intermediate_size);
-    require_positive("num_heads", num_heads);
-    require_positive("num_kv_heads", num_kv_heads);
-    require_positive("head_dim", head_dim);
-    require_positive("vocab_size", vocab_size);
-    require_positive("max_position", max_position);
+    validate_sizes(*this);
     require(num_heads % num_kv_heads == 0,
             "num_heads is " + std::to_string(num_heads) +
                 "; it must be a multiple of num_kv_heads = " + std::to_string(num_kv_heads));

@@ -3,6 +3,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "outrider/limits.h"
 #include "require_range.h"
 
 namespace outrider {
@@ -16,10 +17,7 @@ KvCache::KvCache(const std::shared_ptr<Device>& device, const DecoderConfig& con
       layers_(config.num_layers) {}
 
 void KvCache::allocate(int num_blocks) {
-    if (num_blocks < 1) {
-        throw std::invalid_argument("num_blocks is " + std::to_string(num_blocks) +
-                                    "; it must be at least 1");
-    }
+    require_range("num_blocks", num_blocks, 1, kMostBlocks);
     if (num_blocks_ > 0) {
         throw std::logic_error("the cache has blocks already");
     }

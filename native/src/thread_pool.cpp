@@ -1,11 +1,13 @@
 #include "outrider/thread_pool.h"
 
 #include <chrono>
-#include <stdexcept>
 #include <string>
 
 #include "cores.h"
 #include "float_environment.h"
+#include "outrider/device_error.h"
+#include "outrider/limits.h"
+#include "require_range.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -48,17 +50,26 @@ bool is_open(uint64_t generation) {
 }  // namespace
 
 ThreadPool::ThreadPool(int threads) {
-    if (threads < 1) {
-        throw std::invalid_argument("threads is " + std::to_string(threads) + "; it must be at least 1");
-    }
+    require_range("threads", threads, 1, kMostThreads);
     workers_.reserve(threads - 1);
-    for (int worker = 1; worker < threads; ++worker) {
-        workers_.emplace_back([this] { work(); });
+    try {
+        for (int worker = 1; worker < threads; ++worker) {
+            workers_.emplace_back([this] { work(); });
+        }
+        pin_workers();
+    } catch (const std::exception& error) {
+        const size_t num_started = workers_.size();
+        stop();
+        throw DeviceError("threads is " + std::to_string(threads) + ", but no more than " +
+                          std::to_string(num_started + 1) + " could be started: " + error.what());
     }
-    pin_workers();
 }
 
 ThreadPool::~ThreadPool() {
+    stop();
+}
+
+void ThreadPool::stop() {
     {
         std::lock_guard<std::mutex> lock(mutex_);
         stop_ = true;

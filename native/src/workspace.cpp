@@ -1,6 +1,7 @@
 #include "outrider/workspace.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace outrider {
 
@@ -11,10 +12,12 @@ int used_blocks(const Batch& batch) {
 
 bool DeviceRows::reserve(const std::shared_ptr<Device>& device, int num_rows, int num_sequences,
                          int num_blocks) {
-    const bool has_more_rows = num_rows > capacity_;
-    capacity_ = std::max<int64_t>(capacity_, num_rows);
-    const size_t size = 4 * capacity_ + static_cast<size_t>(num_sequences) * num_blocks;
-    return arrays_.reserve(device, std::max(size, arrays_.size())) || has_more_rows;
+    const int64_t capacity = std::max<int64_t>(capacity_, num_rows);
+    const size_t size = 4 * capacity + static_cast<size_t>(num_sequences) * num_blocks;
+    const bool has_grown = arrays_.reserve(device, size);
+    // Only now: where there was no memory for more rows, later passes need not ask for it again.
+    const bool has_more_rows = capacity > std::exchange(capacity_, capacity);
+    return has_grown || has_more_rows;
 }
 
 /// The tables have room for the longest context; a pass needs the columns up to its last position.

@@ -54,7 +54,7 @@ def test_what_makes_no_sense_is_refused():
     with pytest.raises(ValueError, match="one dimension"):
         NoiseIds(np.zeros((2, 2), np.int32))
     state = Settings().state()
-    with pytest.raises(ValueError, match="position must not be negative"):
+    with pytest.raises(ValueError, match=r"position is -1; it must be in 0 \.\.\."):
         state.translate(NoiseIds(others()), position=-1)
     state.translate(NoiseIds(others(9)), position=0)
     with pytest.raises(ValueError, match="has 9 noise ids, but the vocabulary has 130"):

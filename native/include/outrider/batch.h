@@ -11,7 +11,7 @@ namespace outrider {
 /// Flat arrays in host memory, allocated once and refilled each step. The rows of one sequence are in the
 /// order of their positions, without gaps; rows of several sequences may be mixed in any way.
 struct Batch {
-    /// Throws std::invalid_argument for sizes below 1.
+    /// Throws std::invalid_argument, naming the field, for sizes below 1 or beyond the limits.
     Batch(int max_rows, int max_sequences, int max_blocks);
 
     const int max_rows;
@@ -30,7 +30,8 @@ struct Batch {
     void clear();
 
     /// Adds a sequence's run of tokens that begins at `position`; the logits of its last `num_asked` rows are
-    /// asked. Throws std::invalid_argument, and adds nothing, for more than there is room for.
+    /// asked. Throws std::invalid_argument, naming the field, and adds nothing, for more than there is room
+    /// for and for positions that no block table reaches.
     void append(const std::vector<int32_t>& run, int position, const std::vector<int32_t>& blocks,
                 int num_asked);
 

@@ -26,10 +26,11 @@ class Decoder {
     /// Throws std::invalid_argument, naming the field, for a configuration that cannot be.
     Decoder(std::shared_ptr<Device> device, DecoderConfig config, WeightFormat weights, KvFormat kv);
 
-    /// Makes room for passes of such sizes, so that no later one of them allocates.
+    /// Makes room for passes of such sizes, so that no later one of them allocates. Throws
+    /// std::invalid_argument for sizes below 1, no logits excepted, or beyond the limits.
     void reserve(int num_rows, int num_logits, int num_sequences, int num_blocks);
     /// Gives the KV cache its memory, once; before that no pass can be. Throws std::invalid_argument when
-    /// num_blocks < 1, std::logic_error the second time.
+    /// num_blocks < 1 or beyond the limit, std::logic_error the second time.
     void allocate_cache(int num_blocks);
 
     const std::shared_ptr<Device>& device() const { return device_; }

@@ -15,7 +15,8 @@ class KvCache {
     /// Without blocks yet.
     KvCache(const std::shared_ptr<Device>& device, const DecoderConfig& config, KvFormat format);
 
-    /// Throws std::invalid_argument when num_blocks < 1, std::logic_error where it has blocks already.
+    /// Throws std::invalid_argument when num_blocks < 1 or beyond the limit, std::logic_error where it has
+    /// blocks already.
     void allocate(int num_blocks);
 
     KvLayer layer(int index) const;

@@ -100,7 +100,8 @@ class Sampler {
 
     const std::shared_ptr<Device>& device() const { return device_; }
 
-    /// Makes room for rows of so many logits, so that no later sample allocates memory of the device.
+    /// Makes room for rows of so many logits, so that no later sample allocates memory of the device. Throws
+    /// std::invalid_argument for fewer than 1, or for more than can be drawn from.
     void reserve(int vocab_size);
 
     /// Throws std::invalid_argument where the rows of the sequences are not as many as those of the logits, a

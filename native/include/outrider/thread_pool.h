@@ -18,7 +18,8 @@ namespace outrider {
 /// environment.
 class ThreadPool {
   public:
-    /// Throws std::invalid_argument when threads < 1.
+    /// Throws std::invalid_argument when threads < 1 or beyond the limit, DeviceError where the system has no
+    /// more threads.
     explicit ThreadPool(int threads);
     ~ThreadPool();
     ThreadPool(const ThreadPool&) = delete;
@@ -46,6 +47,7 @@ class ThreadPool {
     };
 
     void pin_workers();
+    void stop();
     void run(int64_t count, Invoke invoke, const void* context);
     void publish(const Job& job);
     void retire();

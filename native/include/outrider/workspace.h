@@ -19,7 +19,8 @@ class ActivationBuffer {
   public:
     ActivationBuffer(Format format, int width)
         : format_(format),
-          stride_((width + kActivationAlignment - 1) / kActivationAlignment * kActivationAlignment) {}
+          stride_((int64_t{width} + kActivationAlignment - 1) / kActivationAlignment * kActivationAlignment) {
+    }
 
     bool reserve(const std::shared_ptr<Device>& device, int rows) {
         return bytes_.reserve(device, rows * stride_ * size_of(format_));

@@ -1,5 +1,6 @@
 #include "cpu/cpu_memory.h"
 
+#include <cstdint>
 #include <cstdlib>
 #include <new>
 
@@ -24,6 +25,9 @@ void*& origin(void* memory) {
 }  // namespace
 
 void* allocate(size_t bytes) {
+    if (bytes > PTRDIFF_MAX / 2) {  // rounded up, it might begin at 0 again
+        throw std::bad_alloc();
+    }
     const size_t unit = bytes >= size_t{2 * kHugePage} ? kHugePage : kCacheLine;
     // A large block is fresh pages, which the threads that write them first clear side by side.
     void* block = std::calloc(1, sizeof(void*) + unit + round_up(bytes, kCacheLine));

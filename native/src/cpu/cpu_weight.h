@@ -18,7 +18,7 @@ class CpuWeight final : public PackedWeight {
 
     const ProductKernel& kernel() const { return kernel_; }
     const WeightView& view() const { return view_; }
-    int64_t panels() const { return (out_features() + kPanelColumns - 1) / kPanelColumns; }
+    int64_t panels() const { return (int64_t{out_features()} + kPanelColumns - 1) / kPanelColumns; }
 
   private:
     size_t packed_size() const;

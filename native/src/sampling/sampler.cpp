@@ -84,6 +84,7 @@ Sampler::Sampler(std::shared_ptr<Device> device)
 Sampler::~Sampler() = default;
 
 void Sampler::reserve(int vocab_size) {
+    require_range("vocab_size", vocab_size, 1, kMostTokens);
     const std::lock_guard<std::mutex> lock(callers_);
     row_sampler_->reserve(vocab_size);
 }

@@ -47,9 +47,8 @@ void SamplingState::forbid(const int32_t* token_ids, size_t count) {
 }
 
 void SamplingState::translate(std::shared_ptr<const NoiseIds> noise_ids, int64_t position) {
-    if (position < 0) {
-        throw std::invalid_argument("position must not be negative");
-    }
+    constexpr int64_t kLast = int64_t{1} << 62;  // from which a history may go on
+    require_range("position", position, 0, kLast);
     noise_ids_ = std::move(noise_ids);
     position_offset_ = position - length();
 }

@@ -46,13 +46,15 @@ class Device:
 
     @staticmethod
     def cpu(isa: str, threads: int) -> Device:
-        """Raises ValueError for an ISA that this machine cannot run, or threads < 1."""
+        """Raises ValueError for an ISA that this machine cannot run, or threads < 1 or out of reason, DeviceError where
+        the system has not as many.
+        """
 
     @staticmethod
     def cuda(index: int, threads: int) -> Device:
         """A GPU, with host threads for what is done there (sampling).
 
-        Raises DeviceError where there is no such GPU or this build has no CUDA, ValueError for threads < 1.
+        Raises DeviceError where there is no such GPU or this build has no CUDA, ValueError for threads as `cpu` does.
         """
 
     def synchronize(self) -> None:
@@ -101,7 +103,10 @@ class DecoderConfig:
 
 @final
 class Batch:
-    """The rows of one pass: a set of flat arrays, allocated once and refilled each step."""
+    """The rows of one pass: a set of flat arrays, allocated once and refilled each step.
+
+    Its counts can be set too; ValueError for more than the arrays hold.
+    """
 
     def __init__(self, *, max_rows: int, max_sequences: int, max_blocks: int) -> None: ...
     def clear(self) -> None:
@@ -109,7 +114,7 @@ class Batch:
     def append(self, token_ids: Sequence[int], *, position: int, blocks: Sequence[int], num_asked: int) -> None:
         """Add a sequence's run of tokens that begins at `position`; the logits of its last `num_asked` rows are asked.
 
-        Raises ValueError, and adds nothing, for more than there is room for.
+        Raises ValueError, and adds nothing, for more than there is room for, and for positions that no block reaches.
         """
 
     token_ids: NDArray[np.int32]  # [max_rows]
@@ -151,10 +156,13 @@ class Decoder:
         """
 
     def reserve(self, *, max_rows: int, max_logits: int, max_sequences: int, max_blocks: int) -> None:
-        """Make room for passes of such sizes, so that none of them allocates memory; raises DeviceError."""
+        """Make room for passes of such sizes, so that none of them allocates memory.
+
+        Raises ValueError for sizes below 1 (of logits: 0) or out of reason, DeviceError.
+        """
 
     def allocate_cache(self, num_blocks: int) -> None:
-        """Give the cache its memory, once; raises ValueError for less than a block, DeviceError."""
+        """Give the cache its memory, once; raises ValueError for less than a block or out of reason, DeviceError."""
 
     def load(self, name: str, values: NDArray[np.generic]) -> None:
         """Pack one weight under its canonical name.

@@ -1,0 +1,14 @@
+// Limits: the largest sizes that are taken. No product of those that belong together leaves 64 bits.
+#pragma once
+
+namespace outrider {
+
+constexpr int kMostThreads = 1 << 12;
+constexpr int kMostLayers = 1 << 16;
+constexpr int kMostFeatures = 1 << 24;  // of a weight, and so of a row of activations
+constexpr int kMostRows = 1 << 20;      // of a pass
+constexpr int kMostBlocks = 1 << 25;    // of a KV cache, and of one sequence: its positions are int32
+/// Entries of a batch's block tables: there is one for each sequence and block.
+constexpr int kMostTableEntries = 1 << 28;
+
+}  // namespace outrider

@@ -1,0 +1,54 @@
+"""Whatever number a function of the native module is called with, it computes or refuses: it never ends the process."""
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from services.engine import native
+from tests.native.devices import DEVICES, EMULATION
+from tests.native.extreme_numbers import World
+
+_ENDS = re.compile(r"\bint\b|np\.int32|np\.uint32")
+
+
+@pytest.mark.parametrize("device_name", DEVICES)
+def test_extreme_numbers_end_no_process(device_name: str) -> None:
+    command = [sys.executable, "-m", "tests.native.extreme_numbers", device_name]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    *_, last = ["nothing", *done.stdout.splitlines()]
+    assert done.returncode == 0, f"{last} has ended the process:\n{done.stderr}"
+
+
+def test_no_number_is_forgotten() -> None:
+    stub = ast.parse(Path(native.__file__).with_name("_native.pyi").read_text())
+    assert {*World(DEVICES[0]).calls()} == {*_numbers_in(stub.body)}
+
+
+def _numbers_in(body: list[ast.stmt], prefix: str = "") -> Iterator[str]:
+    """The names of all that can be said to the module and is a number, or an array of some."""
+    for part in body:
+        match part:
+            case ast.ClassDef(name="Samples"):  # whose arrays are told, not said
+                yield from _numbers_in([each for each in part.body if isinstance(each, ast.FunctionDef)], "Samples.")
+            case ast.ClassDef():
+                yield from _numbers_in(part.body, f"{part.name}.")
+            case ast.AnnAssign(target=ast.Name(id=name)) if prefix and _ENDS.search(ast.unparse(part.annotation)):
+                yield prefix + name
+            case ast.FunctionDef():
+                function = prefix if part.name == "__init__" else f"{prefix}{part.name}."
+                for argument in [*part.args.args, *part.args.kwonlyargs]:
+                    if argument.annotation is not None and _ENDS.search(ast.unparse(argument.annotation)):
+                        yield function + argument.arg
+
+
+def test_the_emulation_of_a_gpu_refuses_as_many_threads_as_a_cpu() -> None:
+    if EMULATION not in DEVICES:
+        pytest.skip("the module was built without -C cmake.define.OUTRIDER_CUDA_EMULATION=ON")
+    emulation = pytest.importorskip("services.engine.native._cuda_emulation")
+    with pytest.raises(ValueError, match=r"threads is 1000000; it must be in 1 \.\.\. 4096"):
+        emulation.device(1_000_000)
