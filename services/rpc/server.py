@@ -18,7 +18,7 @@ _OPTIONS = (
     ("grpc.so_reuseport", 0),  # a second server on the same port fails loudly
     ("grpc.max_send_message_length", -1),  # a unary answer with all its records can be long
     # A client may ask whether we are still there: a long prompt is silent.
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", PERMITTED_PING_MS),
+    ("grpc.http2.min_ping_interval_without_data_ms", PERMITTED_PING_MS),
     ("grpc.keepalive_permit_without_calls", 1),
     # And we ask every minute, so that a client that vanished without a word does not hold its sequence.
     ("grpc.keepalive_time_ms", 60_000),

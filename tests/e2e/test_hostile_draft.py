@@ -65,7 +65,21 @@ class Probe:
         (garbage_draft.flood_of_epochs, "of no use"),
         (replying(garbage_draft.talkative), "INTERNAL garbage"),
     ],
-    ids=lambda value: "" if isinstance(value, str) else None,
+    ids=[
+        "a million further messages",
+        "a million alternates",
+        "two million ids",
+        "long runs",
+        "a name of a megabyte",
+        "a name of many lines",
+        "unknown bytes",
+        "stale runs",
+        "unknown sequences",
+        "ids out of range",
+        "alternates",
+        "epochs",
+        "ever other words",
+    ],
 )
 async def test_a_flood_costs_next_to_nothing(fresh_target: DraftedTarget, behaviour: Behaviour, told: str):
     target, probe = fresh_target, Probe()
