@@ -87,7 +87,6 @@ class DraftServicer(DraftServiceServicer):
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the model is still being loaded")
         if self._num_links >= _MOST_LINKS:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"there are {_MOST_LINKS} links, as many as may be")
-        self._num_links += 1
         try:
             await self._serve(engine, request_iterator, context)
         except LinkOverflowError as error:
@@ -96,25 +95,22 @@ class DraftServicer(DraftServiceServicer):
             await self._end(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except DecodeError:
             await self._end(context, grpc.StatusCode.INVALID_ARGUMENT, "there were bytes that are no message")
-        finally:
-            self._num_links -= 1
 
     async def _serve(
         self, engine: DraftEngine, requests: AsyncIterator[draft_pb2.DraftRequest], context: _Context
     ) -> None:
-        vocabulary = await self._check_hello(await _first(requests), context)
-        await context.write(draft_pb2.DraftResponse(hello=self._hello(engine, vocabulary)))
-        link = DraftLink(self._quotas, capacity=_CAPACITY, log_pace=self._refusal_pace)
-        engine.join(link)
-        reader = asyncio.create_task(_read(requests, engine, link, vocabulary.map))
-        reader.add_done_callback(lambda _: link.hang_up())
+        self._num_links += 1
+        link: DraftLink | None = None
         try:
-            async for batch in link.batches():
-                await _send(batch, context)
-            await reader
+            vocabulary = await self._check_hello(await _first(requests), context)
+            await context.write(draft_pb2.DraftResponse(hello=self._hello(engine, vocabulary)))
+            link = DraftLink(self._quotas, capacity=_CAPACITY, log_pace=self._refusal_pace)
+            engine.join(link)
+            await _carry(engine, link, requests, context, vocabulary.map)
         finally:
-            reader.cancel()
-            engine.leave(link)
+            self._num_links -= 1
+            if link is not None:
+                engine.leave(link)
 
     async def _end(self, context: _Context, code: grpc.StatusCode, reason: str) -> None:
         if self._log_pace.may_log():
@@ -164,6 +160,24 @@ async def _first(requests: AsyncIterator[draft_pb2.DraftRequest]) -> draft_pb2.D
         return await asyncio.wait_for(anext(requests, None), _HELLO_SECONDS)
     except TimeoutError:
         raise ProtocolError(f"there was no hello within {_HELLO_SECONDS:g} s") from None
+
+
+async def _carry(
+    engine: DraftEngine,
+    link: DraftLink,
+    requests: AsyncIterator[draft_pb2.DraftRequest],
+    context: _Context,
+    vocabulary: VocabularyMap | None,
+) -> None:
+    """What both sides say, until the target has said all or something is wrong."""
+    reader = asyncio.create_task(_read(requests, engine, link, vocabulary))
+    reader.add_done_callback(lambda _: link.hang_up())
+    try:
+        async for batch in link.batches():
+            await _send(batch, context)
+        await reader
+    finally:
+        reader.cancel()
 
 
 async def _send(batch: Iterable[Message], context: _Context) -> None:

@@ -1,6 +1,7 @@
 """A target that keeps to no protocol costs the draft little, and the honest target beside it nothing but time."""
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -164,13 +165,21 @@ def test_a_link_without_a_hello_does_not_last(draft: RunningDraft, monkeypatch: 
 
 def test_a_target_that_never_reads_is_let_go(draft: RunningDraft, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(servicer, "_SEND_SECONDS", 0.2)
-    says = [{"hello": hello_of(draft)}, open_with(prompt_tokens=len(PROMPT))]
-    says += [{"commit": {"sequence_id": 1, "token_ids": [*PROMPT[:-1], each], "wanted": 64}} for each in range(400)]
+
+    def says() -> Iterator[draft_pb2.DraftRequest]:
+        yield draft_pb2.DraftRequest(hello=hello_of(draft))
+        yield draft_pb2.DraftRequest(**open_with(prompt_tokens=len(PROMPT)))
+        for number in range(400):
+            time.sleep(0.005)  # what is committed together is answered once
+            commit = {"sequence_id": 1, "token_ids": [*PROMPT[:-1], number], "wanted": 64}
+            yield draft_pb2.DraftRequest(commit=commit)
+
     holds_little = [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 1024)]
     with grpc.insecure_channel(draft.address, holds_little) as channel:
-        call = DraftServiceStub(channel).Draft(iter([draft_pb2.DraftRequest(**each) for each in says]))
+        call = DraftServiceStub(channel).Draft(says())
         wait_until(lambda: draft.server._servicer._num_links == 1)
         wait_until(lambda: draft.server._servicer._num_links == 0)
+        draft.assert_all_free()
         with pytest.raises(grpc.RpcError) as failure:
             list(call)
     assert (failure.value.code(), failure.value.details()) == (EXHAUSTED, "the target has read nothing for 0.2 s")
