@@ -10,7 +10,7 @@ from services.draft.drafted_sequence import DraftedSequence
 from services.rpc.draft_protocol import MAX_RESPONSES
 from services.rpc.log_pace import LogPace
 
-_MOST_IN_VAIN = 1024  # messages, beyond those that others make up for
+_MOST_IN_VAIN = 2048  # messages, beyond those that others make up for
 
 
 class ReleaseReason(Enum):

@@ -14,17 +14,9 @@ from outrider.v1.draft_pb2_grpc import DraftServiceServicer
 from services.draft.drafted_sequence import DraftedSequence
 from services.draft.drafter import Drafter
 from services.draft.engine import DraftEngine
-from services.draft.link import (
-    AlternatePrediction,
-    DraftLink,
-    LinkOverflowError,
-    Message,
-    Prediction,
-    Quotas,
-    Release,
-    ReleaseReason,
-)
+from services.draft.link import DraftLink, LinkOverflowError, Message, Quotas
 from services.draft.message_check import ProtocolError, check_count, check_message
+from services.draft.response import write_response
 from services.draft.vocabularies import Vocabularies, Vocabulary
 from services.draft.vocabulary_map import VocabularyMap
 from services.engine.grammar import Grammar
@@ -53,11 +45,6 @@ _SEND_SECONDS = 10.0
 _CAPACITY = 4096  # messages that may wait for a target that does not read
 _MOST_UNHEARD = 1024  # messages of one target that may wait for the engine
 _IDS_OF_A_MESSAGE = 32  # that weigh as much as the message
-_REASONS = {
-    ReleaseReason.OUT_OF_MEMORY: draft_pb2.RELEASE_REASON_OUT_OF_MEMORY,
-    ReleaseReason.TOO_LONG: draft_pb2.RELEASE_REASON_TOO_LONG,
-    ReleaseReason.REFUSED: draft_pb2.RELEASE_REASON_REFUSED,
-}
 _UNKNOWN_VOCABULARY = (
     "the target's vocabulary is another one than the draft's; on a CPU it can predict for it with --target-tokenizer"
 )
@@ -181,7 +168,7 @@ async def _carry(
 
 
 async def _send(batch: Iterable[Message], context: _Context) -> None:
-    response, *further = map(_response, batch)
+    response, *further = map(write_response, batch)
     response.further.extend(further)
     try:
         await asyncio.wait_for(context.write(response), _SEND_SECONDS)
@@ -277,28 +264,3 @@ def _sequence(
         cache_scope=read_cache(message.cache).scope,
         vocabulary=vocabulary,
     )
-
-
-def _response(message: Message) -> draft_pb2.DraftResponse:
-    match message:
-        case AlternatePrediction():
-            alternate = draft_pb2.Alternate(
-                position=message.position,
-                token_id=message.token_id,
-                token_ids=message.token_ids,
-                epoch=message.epoch,
-            )
-            return draft_pb2.DraftResponse(
-                predict=draft_pb2.Predict(sequence_id=message.sequence_id, alternates=[alternate])
-            )
-        case Prediction():
-            predict = draft_pb2.Predict(
-                sequence_id=message.sequence_id,
-                epoch=message.epoch,
-                position=message.position,
-                token_ids=message.token_ids,
-            )
-            return draft_pb2.DraftResponse(predict=predict)
-        case Release():
-            released = draft_pb2.Released(sequence_id=message.sequence_id, reason=_REASONS[message.reason])
-            return draft_pb2.DraftResponse(released=released)

@@ -39,8 +39,9 @@ class DraftAddress:
         """The link has ended, or there was none: not to be tried before `due`."""
         lasted = now - self._linked_at if self._runs else 0.0
         num_useful = self._runs.num_useful if self._runs else 0
-        ended_badly = not (_is_absence(error) or _is_refusal(error))
-        was_of_use = num_useful >= _SERVICE_RUNS and lasted > (_LONG_SERVICE if ended_badly else _SERVICE)
+        has_served = num_useful >= _SERVICE_RUNS
+        ended_badly = not (_is_absence(error) or _is_refusal(error) or (has_served and _is_cut(error)))
+        was_of_use = has_served and lasted > (_LONG_SERVICE if ended_badly else _SERVICE)
         hung_up = self._runs is not None and not num_useful and lasted <= _SERVICE
         self._runs = None
         self._is_bad = (self._is_bad or ended_badly) and not was_of_use
@@ -60,6 +61,11 @@ def _is_absence(error: Exception) -> bool:
 
 def _is_refusal(error: Exception) -> bool:
     return _has_code(error, grpc.StatusCode.FAILED_PRECONDITION)
+
+
+def _is_cut(error: Exception) -> bool:
+    """Whether this may be what becomes of a link whose draft is killed: gRPC has several words for that."""
+    return isinstance(error, aio.AioRpcError) and error.code() is not grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 def _has_code(error: Exception, code: grpc.StatusCode) -> bool:

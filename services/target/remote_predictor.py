@@ -196,9 +196,7 @@ class RemotePredictor:
             return is_useful
 
     def released(self, sequence_id: int, reason: str) -> bool:
-        """The draft has dropped a sequence: it goes on alone until another link takes it up; False if it is of no use
-        to know that, as of one that the draft was not told of.
-        """
+        """The draft has dropped a sequence, which goes on alone until another link; False if that is no news."""
         with self._changed:
             followed = self._by_id.get(sequence_id)
             if followed is None or followed.is_released:
