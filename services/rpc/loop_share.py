@@ -2,7 +2,7 @@
 
 import time
 
-_PART = 0.25  # of the time
+_PART = 0.5  # of the time
 _BURST = 0.02  # seconds that may be taken at once
 _READING = 0.00005  # seconds that it takes to be handed one message, whatever is in it
 
@@ -21,6 +21,6 @@ class LoopShare:
     def rest_after(self, seconds: float) -> float:
         """How many seconds to rest after a message that took so many to handle."""
         now = time.monotonic()
-        self._debt = max(0.0, self._debt - _PART * (now - self._counted_at)) + seconds + _READING
+        self._debt = max(0.0, self._debt + seconds + _READING - _PART * (now - self._counted_at))
         self._counted_at = now
         return max(0.0, self._debt - _BURST) / _PART

@@ -29,7 +29,7 @@ def test_a_flood_gets_its_part_whatever_its_messages_cost(clock: Clock, seconds:
         rest = share.rest_after(seconds)
         taken += seconds + 0.00005
         clock.now += seconds + 0.00005 + rest
-    assert 0.2 < taken / (clock.now - began) < 0.3
+    assert 0.4 < taken / (clock.now - began) < 0.6
 
 
 def test_who_takes_little_never_rests(clock: Clock) -> None:
