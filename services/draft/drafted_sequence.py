@@ -165,7 +165,7 @@ class DraftedSequence:
     def has_tokens(self, target_ids: Tokens[int], vocab_size: int) -> bool:
         """Whether the target can have such tokens, where a draft with its vocabulary has so many."""
         size = vocab_size if self._translation is None else self._translation.vocabulary.target_size
-        return all(token_id < size for token_id in target_ids)
+        return max(target_ids, default=0) < size
 
     def next_run(self) -> Run:
         """What the target may be told of the chain now and was not yet, in its tokens."""
@@ -211,6 +211,8 @@ def _translation(vocabulary: VocabularyMap, sampling: SamplingParams) -> Transla
 
 
 def _common_length(ours: Tokens[int], theirs: Tokens[int]) -> int:
+    if ours == theirs:
+        return len(ours)
     for index, (our_token, their_token) in enumerate(zip(ours, theirs, strict=False)):
         if our_token != their_token:
             return index

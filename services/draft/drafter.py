@@ -11,9 +11,10 @@ from services.draft.drafted_sequence import DraftedSequence
 from services.draft.link import AlternatePrediction, DraftLink, Prediction, Release, ReleaseReason
 from services.engine.block_manager import BlockManager
 from services.engine.run_ahead import RunAhead, Stretch
+from services.rpc.draft_protocol import MAX_ALTERNATES
 
 _DRAW_WEIGHT = 0.1  # of a new measurement
-_MOST_ALTERNATES = 8  # of a sequence, whatever its target wants
+_UNCACHED = 2  # times the tokens that a link may have cached, it may have in all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,16 +78,21 @@ class Drafter:
             self.refuse(link, sequence_id)
         else:
             link.sequences[sequence_id] = sequence
+            link.heard(is_followed=True)
 
     def refuse(self, link: DraftLink, sequence_id: int) -> None:
         """A sequence is not followed, or no longer."""
+        link.heard(is_followed=False)
         self._release(link, sequence_id, ReleaseReason.REFUSED)
 
     def commit(
         self, link: DraftLink, sequence_id: int, position: int, token_ids: list[int], *, wanted: int = 0
     ) -> None:
         """The target committed tokens, and waits for some; a sequence that is not followed (any more) is left alone."""
-        if (sequence := link.sequences.get(sequence_id)) is None:
+        if (sequence := self._find(link, sequence_id)) is None:
+            return
+        if link.num_tokens + len(token_ids) > _UNCACHED * link.quotas.max_cached_tokens:
+            self._release(link, sequence_id, ReleaseReason.OUT_OF_MEMORY)
             return
         if position + len(token_ids) > self._config.context_length:
             self._release(link, sequence_id, ReleaseReason.TOO_LONG)
@@ -112,8 +118,8 @@ class Drafter:
 
     def window(self, link: DraftLink, sequence_id: int, tokens: int, num_alternates: int = 0) -> None:
         """The target grants a sequence credit."""
-        if sequence := link.sequences.get(sequence_id):
-            sequence.grant(min(tokens, self._config.max_window), min(num_alternates, _MOST_ALTERNATES))
+        if sequence := self._find(link, sequence_id):
+            sequence.grant(min(tokens, self._config.max_window), min(num_alternates, MAX_ALTERNATES))
             self._tell(link, sequence_id)
 
     def close(self, link: DraftLink, sequence_id: int) -> None:
@@ -121,6 +127,11 @@ class Drafter:
         if sequence := link.sequences.pop(sequence_id, None):
             self._alternates.end_all(sequence)
             self._blocks.release(sequence)
+
+    def _find(self, link: DraftLink, sequence_id: int) -> DraftedSequence | None:
+        sequence = link.sequences.get(sequence_id)
+        link.heard(is_followed=sequence is not None)
+        return sequence
 
     def step(self) -> bool:
         """Compute what is pending and predict one run for each sequence with credit; False if idle."""

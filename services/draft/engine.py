@@ -9,9 +9,9 @@ from services.engine.config import EngineConfig
 from services.engine.loaded_model import LoadedModel
 from services.engine.loop import EngineLoop
 from services.engine.run_ahead import RunAhead
+from services.rpc.draft_protocol import MAX_WINDOW
 
 _RUN_SECONDS = 0.004  # short beside the pass of a target that such a draft is for
-_MAX_WINDOW = 64  # tokens: what lies further ahead is not worth its time
 
 
 class DraftEngine:
@@ -37,7 +37,7 @@ class DraftEngine:
             prefill_chunk=config.resolve_prefill_chunk(),
             max_run=max_run,
             run_seconds=_RUN_SECONDS,
-            max_window=_MAX_WINDOW,
+            max_window=MAX_WINDOW,
         )
         self._drafter = Drafter(limits, run_ahead, model.blocks)
         self._loop = EngineLoop(self._drafter, on_failure=on_failure)

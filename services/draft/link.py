@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from services.draft.drafted_sequence import DraftedSequence
+from services.rpc.draft_protocol import MAX_RESPONSES
+from services.rpc.log_pace import LogPace
 
-_MOST_AT_ONCE = 256  # messages
+_MOST_IN_VAIN = 2048  # messages, beyond those that others make up for
 
 
 class ReleaseReason(Enum):
@@ -66,9 +68,12 @@ class LinkOverflowError(RuntimeError):
 class DraftLink:
     """Sequences belong to the engine thread; `send` is called there, `batches` is read on the event loop."""
 
-    def __init__(self, quotas: Quotas, *, capacity: int) -> None:
-        """`capacity` bounds the messages that wait to be sent; call this on the event loop that reads them."""
+    def __init__(self, quotas: Quotas, *, capacity: int, log_pace: LogPace | None = None) -> None:
+        """`capacity` bounds the messages that wait to be sent, `log_pace` the lines about what a target says; call this
+        on the event loop that reads them.
+        """
         self.quotas = quotas
+        self.log_pace = log_pace or LogPace()
         self.sequences: dict[int, DraftedSequence] = {}
         self._capacity = capacity
         self._loop = asyncio.get_running_loop()
@@ -76,6 +81,7 @@ class DraftLink:
         self._is_woken = False
         self._outbox: asyncio.Queue[Message | None] = asyncio.Queue()
         self._has_overflowed = False
+        self._num_in_vain = 0
 
     @property
     def num_blocks(self) -> int:
@@ -84,6 +90,20 @@ class DraftLink:
             len(sequence.blocks) + sum(len(alternate.blocks) for alternate in sequence.alternates)
             for sequence in self.sequences.values()
         )
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens of all sequences, computed or not."""
+        return sum(len(sequence.tokens) for sequence in self.sequences.values())
+
+    @property
+    def is_in_vain(self) -> bool:
+        """Whether most of what the target says is about sequences that are not followed; for any thread."""
+        return self._num_in_vain > _MOST_IN_VAIN
+
+    def heard(self, *, is_followed: bool) -> None:
+        """Count what the target said of a sequence; some is in vain, until it hears that one was released."""
+        self._num_in_vain = max(0, self._num_in_vain - 1) if is_followed else self._num_in_vain + 1
 
     def send(self, message: Message) -> None:
         """Queue a message; called by the engine thread."""
@@ -101,7 +121,7 @@ class DraftLink:
         is_over = False
         while not is_over:
             waiting = [await self._outbox.get()]
-            while len(waiting) < _MOST_AT_ONCE and not self._outbox.empty():
+            while len(waiting) < MAX_RESPONSES and not self._outbox.empty():
                 waiting.append(self._outbox.get_nowait())
             if self._has_overflowed:
                 raise LinkOverflowError(f"more than {self._capacity} messages wait for a target that does not read")

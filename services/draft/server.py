@@ -14,6 +14,7 @@ from services.draft.vocabularies import Vocabularies, Way
 from services.engine.config import CPU, EngineConfig
 from services.engine.loaded_model import LoadedModel
 from services.engine.tokenizer import Tokenizer
+from services.rpc.draft_protocol import MAX_REQUEST_BYTES
 from services.rpc.engine_host import EngineHost
 from services.rpc.server import RpcServer
 from services.rpc.server_config import ServerConfig
@@ -46,7 +47,12 @@ class DraftServer:
         self._name = name or engine.model.resolve().name
         self._host = EngineHost(self._open_engine)
         self._servicer = DraftServicer()
-        self._server = RpcServer(server, SERVICE, lambda rpc: add_DraftServiceServicer_to_server(self._servicer, rpc))
+        self._server = RpcServer(
+            server,
+            SERVICE,
+            lambda rpc: add_DraftServiceServicer_to_server(self._servicer, rpc),
+            max_request_bytes=MAX_REQUEST_BYTES,
+        )
 
     @property
     def engine(self) -> DraftEngine | None:

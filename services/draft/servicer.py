@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+import time
+from collections.abc import AsyncIterator, Callable, Iterable
 
 import grpc
+from google.protobuf.message import DecodeError
 from grpc import aio
 
 from outrider.v1 import draft_pb2
@@ -12,15 +14,9 @@ from outrider.v1.draft_pb2_grpc import DraftServiceServicer
 from services.draft.drafted_sequence import DraftedSequence
 from services.draft.drafter import Drafter
 from services.draft.engine import DraftEngine
-from services.draft.link import (
-    AlternatePrediction,
-    DraftLink,
-    LinkOverflowError,
-    Prediction,
-    Quotas,
-    Release,
-    ReleaseReason,
-)
+from services.draft.link import DraftLink, LinkOverflowError, Message, Quotas
+from services.draft.message_check import ProtocolError, check_count, check_message
+from services.draft.response import write_response
 from services.draft.vocabularies import Vocabularies, Vocabulary
 from services.draft.vocabulary_map import VocabularyMap
 from services.engine.grammar import Grammar
@@ -35,18 +31,20 @@ from services.rpc.convert.drafting import (
     write_vocabulary_match,
 )
 from services.rpc.convert.grammar import read_source
-from services.rpc.draft_protocol import MAX_COMMIT, PROTOCOL_VERSION
+from services.rpc.draft_protocol import PROTOCOL_VERSION
+from services.rpc.log_pace import LogPace
+from services.rpc.loop_share import LoopShare
+from services.rpc.printable import printable
 
 logger = logging.getLogger(__name__)
 
+_MOST_LINKS = 32
+_MOST_TOKENS = 1 << 20  # of a target's vocabulary
+_HELLO_SECONDS = 10.0
+_SEND_SECONDS = 10.0
 _CAPACITY = 4096  # messages that may wait for a target that does not read
 _MOST_UNHEARD = 1024  # messages of one target that may wait for the engine
 _IDS_OF_A_MESSAGE = 32  # that weigh as much as the message
-_REASONS = {
-    ReleaseReason.OUT_OF_MEMORY: draft_pb2.RELEASE_REASON_OUT_OF_MEMORY,
-    ReleaseReason.TOO_LONG: draft_pb2.RELEASE_REASON_TOO_LONG,
-    ReleaseReason.REFUSED: draft_pb2.RELEASE_REASON_REFUSED,
-}
 _UNKNOWN_VOCABULARY = (
     "the target's vocabulary is another one than the draft's; on a CPU it can predict for it with --target-tokenizer"
 )
@@ -61,6 +59,8 @@ class DraftServicer(DraftServiceServicer):
         self._name = ""
         self._quotas = Quotas(max_sequences=0, max_cached_tokens=0)
         self._vocabularies: Vocabularies | None = None
+        self._num_links = 0
+        self._log_pace, self._refusal_pace = LogPace(), LogPace()
 
     def open(self, engine: DraftEngine, name: str, quotas: Quotas, vocabularies: Vocabularies) -> None:
         """Begin to serve targets with one of these vocabularies; each link gets these quotas."""
@@ -72,25 +72,37 @@ class DraftServicer(DraftServiceServicer):
         """One target's link, for as long as it lasts."""
         if (engine := self._engine) is None:
             await context.abort(grpc.StatusCode.UNAVAILABLE, "the model is still being loaded")
-        vocabulary = await self._check_hello(await anext(request_iterator, None), context)
-        await context.write(draft_pb2.DraftResponse(hello=self._hello(engine, vocabulary)))
-        link = DraftLink(self._quotas, capacity=_CAPACITY)
-        engine.join(link)
-        reader = asyncio.create_task(_read(request_iterator, engine, link, vocabulary.map))
-        reader.add_done_callback(lambda _: link.hang_up())
+        if self._num_links >= _MOST_LINKS:
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"there are {_MOST_LINKS} links, as many as may be")
         try:
-            async for batch in link.batches():
-                response, *further = map(_response, batch)
-                response.further.extend(further)
-                await context.write(response)
-            await reader
+            await self._serve(engine, request_iterator, context)
         except LinkOverflowError as error:
-            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
-        except _ProtocolError as error:
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            await self._end(context, grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
+        except ProtocolError as error:
+            await self._end(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
+        except DecodeError:
+            await self._end(context, grpc.StatusCode.INVALID_ARGUMENT, "there were bytes that are no message")
+
+    async def _serve(
+        self, engine: DraftEngine, requests: AsyncIterator[draft_pb2.DraftRequest], context: _Context
+    ) -> None:
+        self._num_links += 1
+        link: DraftLink | None = None
+        try:
+            vocabulary = await self._check_hello(await _first(requests), context)
+            await context.write(draft_pb2.DraftResponse(hello=self._hello(engine, vocabulary)))
+            link = DraftLink(self._quotas, capacity=_CAPACITY, log_pace=self._refusal_pace)
+            engine.join(link)
+            await _carry(engine, link, requests, context, vocabulary.map)
         finally:
-            reader.cancel()
-            engine.leave(link)
+            self._num_links -= 1
+            if link is not None:
+                engine.leave(link)
+
+    async def _end(self, context: _Context, code: grpc.StatusCode, reason: str) -> None:
+        if self._log_pace.may_log():
+            logger.warning("a target's link is closed: %s%s", reason, self._log_pace.left_out())
+        await context.abort(code, reason)
 
     def _hello(self, engine: DraftEngine, vocabulary: Vocabulary) -> draft_pb2.DraftHello:
         return draft_pb2.DraftHello(
@@ -107,7 +119,7 @@ class DraftServicer(DraftServiceServicer):
 
     async def _check_hello(self, request: draft_pb2.DraftRequest | None, context: _Context) -> Vocabulary:
         if request is None or request.WhichOneof("message") != "hello":
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the first message of a link must be a hello")
+            raise ProtocolError("the first message of a link must be a hello")
         if reason := _mismatch(hello := request.hello):
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, reason)
         assert self._vocabularies is not None
@@ -118,10 +130,6 @@ class DraftServicer(DraftServiceServicer):
         return vocabulary
 
 
-class _ProtocolError(RuntimeError):
-    """A message that has no place."""
-
-
 def _mismatch(hello: draft_pb2.TargetHello) -> str:
     """Why the two cannot work together, whatever the vocabulary; empty if they can."""
     oldest, newest = hello.min_protocol_version, hello.max_protocol_version
@@ -129,7 +137,43 @@ def _mismatch(hello: draft_pb2.TargetHello) -> str:
         return f"the target speaks protocols {oldest} to {newest}; this draft speaks {PROTOCOL_VERSION}"
     if hello.noise_version != NOISE_VERSION:
         return f"the target draws with noise version {hello.noise_version}; this draft with {NOISE_VERSION}"
+    if hello.vocab_size > _MOST_TOKENS:
+        return f"the target's model has {hello.vocab_size} token ids; this draft knows of {_MOST_TOKENS} at most"
     return ""
+
+
+async def _first(requests: AsyncIterator[draft_pb2.DraftRequest]) -> draft_pb2.DraftRequest | None:
+    try:
+        return await asyncio.wait_for(anext(requests, None), _HELLO_SECONDS)
+    except TimeoutError:
+        raise ProtocolError(f"there was no hello within {_HELLO_SECONDS:g} s") from None
+
+
+async def _carry(
+    engine: DraftEngine,
+    link: DraftLink,
+    requests: AsyncIterator[draft_pb2.DraftRequest],
+    context: _Context,
+    vocabulary: VocabularyMap | None,
+) -> None:
+    """What both sides say, until the target has said all or something is wrong."""
+    reader = asyncio.create_task(_read(requests, engine, link, vocabulary))
+    reader.add_done_callback(lambda _: link.hang_up())
+    try:
+        async for batch in link.batches():
+            await _send(batch, context)
+        await reader
+    finally:
+        reader.cancel()
+
+
+async def _send(batch: Iterable[Message], context: _Context) -> None:
+    response, *further = map(write_response, batch)
+    response.further.extend(further)
+    try:
+        await asyncio.wait_for(context.write(response), _SEND_SECONDS)
+    except TimeoutError:
+        raise LinkOverflowError(f"the target has read nothing for {_SEND_SECONDS:g} s") from None
 
 
 async def _read(
@@ -139,20 +183,34 @@ async def _read(
     vocabulary: VocabularyMap | None,
 ) -> None:
     """Read no faster than the engine hears, so that a target that floods is held back."""
-    num_unheard = 0
+    num_unheard, share = 0, LoopShare()
     async for request in requests:
-        said = [request, *request.further]
+        check_count(request)
         commands: list[Callable[[Drafter], None]] = []
-        for each in said:
-            if each.open.HasField("grammar"):  # it takes long to compile
+        seconds = 0.0
+        for each in (request, *request.further):
+            check_message(each)
+            is_long = each.open.HasField("grammar")  # to compile
+            if commands and (is_long or num_unheard >= _MOST_UNHEARD):
                 engine.post(*commands)
                 commands.clear()
+            if num_unheard >= _MOST_UNHEARD:
+                await engine.heard()
+                num_unheard = 0
+            began = time.thread_time()
             commands.append(await _command(engine, link, each, vocabulary))
+            seconds += 0.0 if is_long else time.thread_time() - began
+            num_unheard += _weight(each)
         engine.post(*commands)
-        num_unheard += sum(1 + len(each.commit.token_ids) // _IDS_OF_A_MESSAGE for each in said)
-        if num_unheard >= _MOST_UNHEARD:
-            await engine.heard()
-            num_unheard = 0
+        if link.is_in_vain:
+            raise ProtocolError("most of what was said is about sequences that are not open")
+        await asyncio.sleep(share.rest_after(seconds))
+
+
+def _weight(request: draft_pb2.DraftRequest) -> int:
+    """In messages with nothing to walk."""
+    sampling, masked = request.open.sampling, request.open.masked_token_ids
+    return 1 + (len(request.commit.token_ids) + len(masked) + len(sampling.logit_bias)) // _IDS_OF_A_MESSAGE
 
 
 async def _command(
@@ -163,8 +221,6 @@ async def _command(
             return await _open(engine, link, request.open, vocabulary)
         case "commit":
             commit, token_ids = request.commit, [*request.commit.token_ids]
-            if (size := len(token_ids)) > MAX_COMMIT:
-                raise _ProtocolError(f"a commit has {size} token ids; at most {MAX_COMMIT} are allowed")
             return lambda drafter: drafter.commit(
                 link, commit.sequence_id, commit.position, token_ids, wanted=commit.wanted
             )
@@ -174,7 +230,7 @@ async def _command(
         case "close":
             return lambda drafter: drafter.close(link, request.close.sequence_id)
         case other:
-            raise _ProtocolError(f"{other} has no place behind the hello")
+            raise ProtocolError(f"{other} has no place behind the hello")
 
 
 async def _open(
@@ -187,7 +243,9 @@ async def _open(
         try:
             grammar = await asyncio.to_thread(compile_it, read_source(message.grammar), looks_ahead=False)
         except GrammarError as error:
-            logger.info("a sequence is refused: its grammar cannot be followed: %s", error)
+            if link.log_pace.may_log():
+                reason = printable(str(error)) + link.log_pace.left_out()
+                logger.info("a sequence is refused: its grammar cannot be followed: %s", reason)
             return lambda drafter: drafter.refuse(link, message.sequence_id)
     sequence = _sequence(message, vocabulary, grammar, vocab_size=engine.model.checkpoint.config.vocab_size)
     return lambda drafter: drafter.open(link, message.sequence_id, sequence)
@@ -206,28 +264,3 @@ def _sequence(
         cache_scope=read_cache(message.cache).scope,
         vocabulary=vocabulary,
     )
-
-
-def _response(message: Prediction | AlternatePrediction | Release) -> draft_pb2.DraftResponse:
-    match message:
-        case AlternatePrediction():
-            alternate = draft_pb2.Alternate(
-                position=message.position,
-                token_id=message.token_id,
-                token_ids=message.token_ids,
-                epoch=message.epoch,
-            )
-            return draft_pb2.DraftResponse(
-                predict=draft_pb2.Predict(sequence_id=message.sequence_id, alternates=[alternate])
-            )
-        case Prediction():
-            predict = draft_pb2.Predict(
-                sequence_id=message.sequence_id,
-                epoch=message.epoch,
-                position=message.position,
-                token_ids=message.token_ids,
-            )
-            return draft_pb2.DraftResponse(predict=predict)
-        case Release():
-            released = draft_pb2.Released(sequence_id=message.sequence_id, reason=_REASONS[message.reason])
-            return draft_pb2.DraftResponse(released=released)

@@ -3,7 +3,7 @@
 import math
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from services.draft.vocabulary_map import VocabularyMap
@@ -19,6 +19,7 @@ class Way(StrEnum):
     BYTES = "bytes"
 
 
+_MOST_MAPS = 4  # for each vocabulary: models that share one differ in their padding
 # The part of the larger vocabulary that both must have for the way along the tokens.
 _ENOUGH = {Way.AUTO: 0.9, Way.INTERSECTION: 0.0, Way.BYTES: math.inf}
 
@@ -48,7 +49,7 @@ class Vocabularies:
         self._translates = translates
         self._own_fingerprint = own.fingerprint()
         self._known = {tokenizer.fingerprint(): tokenizer for tokenizer in [*others, own]}
-        self._latest: dict[str, tuple[int, Vocabulary]] = {}  # by fingerprint, with the size that it was made for
+        self._made: dict[tuple[str, int], Vocabulary] = {}  # by fingerprint and the ids that have bytes
         self._finding = threading.Lock()
 
     def find(self, fingerprint: str, size: int) -> Vocabulary | None:
@@ -60,16 +61,22 @@ class Vocabularies:
         if target is None or not (is_same or self._translates):
             return None
         with self._finding:
-            latest_size, vocabulary = self._latest.get(fingerprint, (None, None))
-            if vocabulary is None or latest_size != size:
-                needs_map = self._translates and not (is_same and size in {0, self._size})
-                vocabulary = self._make(target, size or target.vocab_size, is_same=is_same, needs_map=needs_map)
-                self._latest[fingerprint] = size, vocabulary
-            return vocabulary
+            if not self._translates or (is_same and size in {0, self._size}):
+                return Vocabulary(VocabularyMatch.SAME, self._size, None)
+            return self._find_map(target, fingerprint, size or target.vocab_size, is_same=is_same)
 
-    def _make(self, target: Tokenizer, size: int, *, is_same: bool, needs_map: bool) -> Vocabulary:
-        if not needs_map:
-            return Vocabulary(VocabularyMatch.SAME, self._size, None)
+    def _find_map(self, target: Tokenizer, fingerprint: str, size: int, *, is_same: bool) -> Vocabulary | None:
+        """Made once for all sizes that differ in padding only; None where too many others were asked for."""
+        made = (fingerprint, min(size, target.vocab_size))
+        if made not in self._made:
+            if len(self._made) >= _MOST_MAPS * len(self._known):
+                return None
+            self._made[made] = self._make(target, made[1], is_same=is_same)
+        vocabulary = self._made[made]
+        assert vocabulary.map is not None
+        return replace(vocabulary, map=vocabulary.map.padded_to(size))
+
+    def _make(self, target: Tokenizer, size: int, *, is_same: bool) -> Vocabulary:
         enough = 0.0 if is_same else _ENOUGH[self._way]
         vocabulary = VocabularyMap(self._own, target, own_size=self._size, target_size=size, enough=enough)
         return Vocabulary(_match(vocabulary, is_same=is_same), vocabulary.num_shared, vocabulary)

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from copy import copy
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +54,12 @@ class VocabularyMap:
         self._unmatched_ids = np.array([own_id for _, own_id in unmatched], dtype=np.int32)
         self.noise_ids = NoiseIds(self._first_ids() if self.through_bytes else self._partners)
 
+    def padded_to(self, target_size: int) -> "VocabularyMap":
+        """The same for a target's model of another size, as far as that is padding."""
+        padded = copy(self)
+        padded.target_size = target_size
+        return padded
+
     @property
     def own_size(self) -> int:
         """Tokens of the draft's model."""
@@ -82,6 +89,8 @@ class VocabularyMap:
 
     def spell(self, target_id: int) -> tuple[int, ...]:
         """A target's token in the draft's: its partner, or as few tokens of its bytes as the longest ones make."""
+        if target_id >= self._target.tokenizer.vocab_size:
+            return ()
         if target_id not in self._spellings:
             own_id, (data, _) = self._own.ids.get(self._key(target_id)), self._key(target_id)
             own_ids = (piece.token_id for piece in self._own.split(data)) if own_id is None else (own_id,)

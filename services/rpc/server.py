@@ -9,15 +9,16 @@ from grpc_reflection.v1alpha import reflection
 
 from services.engine.config import ConfigError
 from services.rpc.error_interceptor import ErrorInterceptor
+from services.rpc.keepalive import PERMITTED_PING_MS
 from services.rpc.server_config import ServerConfig
 
+_MAX_REQUEST_BYTES = 4 << 20
 _FLUSH_SECONDS = 0.25  # for the last messages of calls that have just ended
 _OPTIONS = (
     ("grpc.so_reuseport", 0),  # a second server on the same port fails loudly
-    ("grpc.max_receive_message_length", 4 << 20),
     ("grpc.max_send_message_length", -1),  # a unary answer with all its records can be long
-    # A client may ask every ten seconds whether we are still there: a long prompt is silent.
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+    # A client may ask whether we are still there: a long prompt is silent.
+    ("grpc.http2.min_ping_interval_without_data_ms", PERMITTED_PING_MS),
     ("grpc.keepalive_permit_without_calls", 1),
     # And we ask every minute, so that a client that vanished without a word does not hold its sequence.
     ("grpc.keepalive_time_ms", 60_000),
@@ -29,12 +30,20 @@ _OPTIONS = (
 class RpcServer:
     """Serves one gRPC service; until `set_serving(True)` its health says NOT_SERVING."""
 
-    def __init__(self, config: ServerConfig, service: str, register: Callable[[aio.Server], None]) -> None:
+    def __init__(
+        self,
+        config: ServerConfig,
+        service: str,
+        register: Callable[[aio.Server], None],
+        *,
+        max_request_bytes: int = _MAX_REQUEST_BYTES,
+    ) -> None:
         """`service` is the service's full name; `register` adds its handlers."""
         self._config = config
         self._services = ("", service)
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
-        self._server = aio.server(interceptors=[ErrorInterceptor()], options=_OPTIONS)
+        options = (*_OPTIONS, ("grpc.max_receive_message_length", max_request_bytes))
+        self._server = aio.server(interceptors=[ErrorInterceptor()], options=options)
         register(self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)  # type: ignore[no-untyped-call]
         names = (service, health.SERVICE_NAME, reflection.SERVICE_NAME)

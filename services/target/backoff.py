@@ -4,7 +4,7 @@ import random
 
 
 class Backoff:
-    """Each pause is twice the one before it, unless a link has outlasted that one: then all begins anew.
+    """Each pause is twice the one before it, until a link has been of use.
 
     So a draft that takes links and drops them at once is tried no more often than one that is not there.
     """
@@ -14,8 +14,7 @@ class Backoff:
         self._first = first
         self._seconds = first
 
-    def after(self, link_seconds: float, *, longest: float) -> float:
-        """The pause after a link that lasted so long, 0 for none; shortened by chance, so that targets do not meet."""
-        has_lasted = link_seconds > self._seconds
-        self._seconds = self._first if has_lasted else min(2 * self._seconds, longest)
+    def after(self, *, was_of_use: bool, longest: float) -> float:
+        """The pause after a link, or a try for one; shortened by chance, so that targets do not meet."""
+        self._seconds = self._first if was_of_use else min(2 * self._seconds, longest)
         return self._seconds * random.uniform(0.5, 1.0)

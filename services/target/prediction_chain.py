@@ -3,6 +3,7 @@
 from collections.abc import Sequence as Tokens
 
 _MOST_ALTERNATES = 32  # that are kept, whatever a draft sends
+_MOST_RUNS = 64  # between two commits, at a token each as many as a window can grant
 
 
 class PredictionChain:
@@ -10,7 +11,7 @@ class PredictionChain:
 
     A chain that the committed tokens contradict is dead: nothing more of its epoch is of use. So is one that becomes
     longer than the draft was ever allowed to run ahead. An alternate for the very token that contradicts a chain takes
-    its place.
+    its place. A draft that says more between two commits than there is to say, epoch upon epoch, is not heard.
     """
 
     def __init__(self, *, longest: int) -> None:
@@ -19,6 +20,7 @@ class PredictionChain:
         self._epoch = 0
         self._end = 0  # position behind the last run received
         self._alive = False
+        self._num_runs = 0  # since the last commit
         self._alternates: dict[tuple[int, int], tuple[int, list[int]]] = {}  # position, token: epoch, what follows
 
     def receive(
@@ -28,6 +30,9 @@ class PredictionChain:
 
         The first `num_committed` of the sequence's `tokens` are committed; the others are not looked at.
         """
+        self._num_runs += 1
+        if self._num_runs > _MOST_RUNS:
+            return False
         if epoch > self._epoch:
             self._epoch, self._end, self._alive = epoch, position, position <= num_committed
             self.tokens.clear()
@@ -61,20 +66,23 @@ class PredictionChain:
             return was_meant and self.receive(
                 epoch=epoch, position=position + 1, token_ids=token_ids, tokens=tokens, num_committed=num_committed
             )
-        if len(self._alternates) >= _MOST_ALTERNATES:
+        is_news = (position, token_id) not in self._alternates
+        is_over = is_news and len(self._alternates) >= _MOST_ALTERNATES
+        if is_over or position >= num_committed + self._longest:
             return False
         self._alternates[position, token_id] = (epoch, [*token_ids])
-        return True
+        return is_news
 
     def rewind(self) -> None:
         """Committed tokens were taken back, and with them what the chain has grown from."""
         self._alive = False
+        self._num_runs = 0
         self.tokens.clear()
         self._alternates.clear()
 
     def commit(self, token_ids: Tokens[int], *, num_committed: int) -> bool:
         """Follow the tokens' growth, from `num_committed` on; True if an alternate has taken the chain's place."""
-        agreed = 0
+        self._num_runs = agreed = 0
         while agreed < min(len(self.tokens), len(token_ids)) and self.tokens[agreed] == token_ids[agreed]:
             agreed += 1
         is_contradicted = agreed < min(len(self.tokens), len(token_ids))

@@ -195,12 +195,12 @@ class RemotePredictor:
                 self._changed.notify_all()
             return is_useful
 
-    def released(self, sequence_id: int, reason: str) -> None:
-        """The draft has dropped a sequence: it goes on alone until another link takes it up."""
+    def released(self, sequence_id: int, reason: str) -> bool:
+        """The draft has dropped a sequence, which goes on alone until another link; False if that is no news."""
         with self._changed:
             followed = self._by_id.get(sequence_id)
             if followed is None or followed.is_released:
-                return
+                return False
             followed.sequence.speculation.losses += followed.is_open
             followed.is_open, followed.is_released = False, True
             self._news.pop(sequence_id, None)
@@ -209,6 +209,7 @@ class RemotePredictor:
             followed.sequence.speculation.dropped = f"the draft dropped the sequence: {reason}"
             self._changed.notify_all()
         logger.info("request %s: the draft dropped it: %s", followed.sequence.request.request_id, reason)
+        return True
 
     def _is_followed(self, followed: FollowedSequence) -> bool:
         return self._connected and not followed.is_released

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -10,17 +11,38 @@ from tests.e2e.draft_rig import DraftedTarget, MakeDraft, Service
 from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
 from tests.e2e.server_process import free_port
 
+_NUM_ADDRESSES = 16
+
 
 @pytest.fixture(scope="session")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DraftedTarget]:
     """The demo target in a process of its own, which looks for a draft at an address where there is none yet."""
-    draft_address = f"127.0.0.1:{free_port()}"
-    options = ("--draft", draft_address, "--stream-capacity", "8", "--no-lookup")
-    service = Service("target", DEMO_TARGET, tmp_path_factory.mktemp("target"), *options)
+    with _targets(tmp_path_factory.mktemp("target"), count=1) as (only,):
+        yield only
+
+
+@pytest.fixture(scope="module")
+def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[DraftedTarget]]:
+    """One more, which looks for drafts at many addresses: a bad one is not soon looked for where it was."""
+    with _targets(tmp_path_factory.mktemp("target"), count=_NUM_ADDRESSES) as many:
+        yield many
+
+
+@pytest.fixture
+def fresh_target(targets: list[DraftedTarget]) -> DraftedTarget:
+    """It, with an address where there was no draft yet."""
+    return targets.pop()
+
+
+@contextmanager
+def _targets(logs: Path, *, count: int) -> Iterator[list[DraftedTarget]]:
+    addresses = [f"127.0.0.1:{free_port()}" for _ in range(count)]
+    drafts = (option for address in addresses for option in ("--draft", address))
+    service = Service("target", DEMO_TARGET, logs, *drafts, "--stream-capacity", "8", "--no-lookup")
     service.start()
     try:
         asyncio.run(service.logs("serving target"))
-        yield DraftedTarget(service, draft_address)
+        yield [DraftedTarget(service, address) for address in addresses]
     finally:
         service.kill()
 

@@ -1,6 +1,5 @@
 """GarbageDraft: speaks the draft protocol, as far as its behaviour lets it, to no good purpose."""
 
-import asyncio
 import itertools
 import random
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
@@ -23,11 +22,22 @@ Garbage = DraftResponse | bytes | grpc.StatusCode  # a message, what is no messa
 Behaviour = Callable[[AsyncIterator[DraftRequest]], AsyncIterator[Garbage]]
 Reply = Callable[[Commit, int], Iterable[Garbage]]
 
-_FLOOD, _LONG_RUN = 20_000, 8192  # messages; tokens in one
+_LONG_RUN = 8192  # tokens in one message
 _HELLO = DraftResponse(hello=DraftHello(protocol_version=2, model="garbage", context_length=2048))
 _VOCABULARY = range(4, 8192)
 _SMALL_VOCABULARY = range(4, 500)  # of the random checkpoints
 _LARGEST = 2**32 - 1
+
+
+# As bytes, since to build them would take the test longer than it should take the target to be rid of them.
+NO_MESSAGE = b"\xff" * 100
+MILLION_FURTHER = b"\x22\x02\x1a\x00" * 1_000_000  # each the release of sequence 0
+STALE_RUN = DraftResponse(predict=Predict(sequence_id=1, epoch=1, position=5, token_ids=[5]))
+UNKNOWN_SEQUENCE = DraftResponse(predict=Predict(sequence_id=2**64 - 1, epoch=1, position=5, token_ids=[5]))
+OUT_OF_RANGE = DraftResponse(predict=Predict(sequence_id=1, epoch=2**31, position=5, token_ids=[8192]))
+SMALL_ALTERNATES = DraftResponse(predict=Predict(sequence_id=1, alternates=[Alternate(epoch=2**31, token_ids=[5])] * 8))
+MILLION_ALTERNATES = DraftResponse(predict=Predict(sequence_id=1, alternates=[Alternate()] * 1_000_000))
+MILLION_IDS = DraftResponse(predict=Predict(sequence_id=1, epoch=1, token_ids=[5] * 2_000_000))
 
 
 class GarbageDraft:
@@ -58,7 +68,7 @@ class GarbageDraft:
         async for message in self._behaviour(_each(requests)):
             self.num_sent += 1
             if isinstance(message, grpc.StatusCode):
-                await context.abort(message, "garbage")
+                await context.abort(message, f"garbage {self.num_links}\n" * 50)
             yield message
 
 
@@ -101,14 +111,47 @@ async def no_hello(requests: AsyncIterator[DraftRequest]) -> AsyncIterator[Garba
     yield _run(1, epoch=1, position=0, token_ids=[5])
 
 
+def flood_of(garbage: Garbage) -> Behaviour:
+    """Says hello, and from the first commit on one and the same thing, as fast as it is read."""
+
+    async def behaviour(requests: AsyncIterator[DraftRequest]) -> AsyncIterator[Garbage]:
+        yield _HELLO
+        await _first_commit(requests)
+        while True:
+            yield garbage
+
+    return behaviour
+
+
+def named(name: str) -> Behaviour:
+    """Says hello by a name that somebody may want to log, and then bytes that are no message."""
+
+    async def behaviour(requests: AsyncIterator[DraftRequest]) -> AsyncIterator[Garbage]:
+        yield DraftResponse(hello=DraftHello(protocol_version=2, model=name, weight_format=name[:1000]))
+        yield NO_MESSAGE
+
+    return behaviour
+
+
+async def flood_of_epochs(requests: AsyncIterator[DraftRequest]) -> AsyncIterator[Garbage]:
+    """Begins anew with every run, each of which makes sense by itself."""
+    yield _HELLO
+    commit = await _first_commit(requests)
+    for epoch in itertools.count(1):
+        yield _run(commit.sequence_id, epoch=epoch, position=0, token_ids=[commit.token_ids[0]])
+
+
 async def flood_of_long_runs(requests: AsyncIterator[DraftRequest]) -> AsyncIterator[Garbage]:
     """Runs ahead of its first sequence without regard to the window, by more tokens than memory should hold."""
     yield _HELLO
-    commit = await anext(request.commit async for request in requests if request.WhichOneof("message") == "commit")
-    for number in range(_FLOOD // 20):
+    commit = await _first_commit(requests)
+    for number in itertools.count():
         position = _end(commit) + number * _LONG_RUN
         yield _run(commit.sequence_id, epoch=1, position=position, token_ids=[*range(5000, 5000 + _LONG_RUN)])
-    await asyncio.Event().wait()
+
+
+async def _first_commit(requests: AsyncIterator[DraftRequest]) -> Commit:
+    return await anext(request.commit async for request in requests if request.WhichOneof("message") == "commit")
 
 
 def never_right(said: Mapping[int, Collection[int]]) -> Behaviour:
@@ -170,18 +213,6 @@ def unknown_reasons(commit: Commit, count: int) -> Iterator[Garbage]:
     yield DraftResponse(released=Released(sequence_id=commit.sequence_id, reason=99))
 
 
-def flood_of_stale_runs(commit: Commit, count: int) -> Iterator[Garbage]:
-    """Says the same useless thing over and over."""
-    if count == 1:
-        yield from (_run(commit.sequence_id, epoch=1, position=5, token_ids=[5]) for _ in range(_FLOOD))
-
-
-def flood_of_ids_out_of_range(commit: Commit, count: int) -> Iterator[Garbage]:
-    """Says over and over what no token is."""
-    for epoch in range(100 * count, 100 * count + 100):
-        yield _run(commit.sequence_id, epoch=epoch, position=_end(commit), token_ids=[8192])
-
-
 def empty_messages(commit: Commit, count: int) -> Iterator[Garbage]:
     """A message with nothing in it."""
     yield DraftResponse()
@@ -202,6 +233,11 @@ def half_a_message(commit: Commit, count: int) -> Iterator[Garbage]:
 def cancelled(commit: Commit, count: int) -> Iterator[Garbage]:
     """Ends the link as if the target had wanted it."""
     yield grpc.StatusCode.CANCELLED
+
+
+def talkative(commit: Commit, count: int) -> Iterator[Garbage]:
+    """Ends the link with a long and ever other word."""
+    yield grpc.StatusCode.INTERNAL
 
 
 _NONSENSE: tuple[Reply, ...] = (ids_out_of_range, wrong_positions, unknown_sequences, unasked_alternates)

@@ -19,9 +19,10 @@ MOST_LINES_OF_A_FUNCTION = 50
 # Who may know the messages on the wire, apart from the client, which is made of them.
 MESSAGE_USERS = ("services/rpc/convert/", "services/target/servicer.py", "services/target/server.py")
 MESSAGE_USERS += ("services/target/draft_client.py", "services/draft/servicer.py", "services/draft/server.py")
-MESSAGE_USERS += ("services/cli/bench/link_probe.py",)
+MESSAGE_USERS += ("services/target/draft_reader.py", "services/draft/message_check.py")
+MESSAGE_USERS += ("services/draft/response.py", "services/cli/bench/link_probe.py")
 # Who may know gRPC itself: those and the plumbing around them.
-GRPC_USERS = (*MESSAGE_USERS, "services/rpc/", "services/cli/")
+GRPC_USERS = (*MESSAGE_USERS, "services/target/draft_address.py", "services/rpc/", "services/cli/")
 
 
 @functools.cache

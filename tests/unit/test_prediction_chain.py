@@ -128,7 +128,7 @@ def test_an_epoch_may_begin_long_before_the_end_of_what_is_committed():
 def test_a_flood_takes_no_more_room_than_the_credit_ever_given():
     chain = Chain(longest=4)
     assert chain.receive(1, 3, [4, 5, 6, 7])
-    for position in range(7, 100):
+    for position in range(7, 50):
         assert not chain.receive(1, position, [0])
     assert chain.tokens == []
     assert not chain.receive(2, 3, [0] * 1000)
@@ -200,3 +200,21 @@ def test_a_flood_of_alternates_takes_no_room():
     assert not chain.receive_alternate(2000, 4, 9, [10] * 9)
     assert not chain.receive_alternate(2000, 4, 9, [])
     assert not chain.receive_alternate(1, 4, 9, [10]), "an epoch that has begun"
+
+
+def test_a_flood_of_epochs_is_not_heard_until_the_next_commit():
+    chain = Chain()
+    useful = [chain.receive(epoch, 3, [4]) for epoch in range(1, 1001)]
+    assert useful == [True] * 64 + [False] * 936
+    chain.commit(4)
+    assert chain.receive(1001, 4, [5])
+    assert chain.tokens == [5]
+
+
+def test_the_same_alternate_over_and_over_is_of_use_once():
+    chain = Chain()
+    chain.receive(1, 3, [4, 5, 6])
+    assert [chain.receive_alternate(epoch, 4, 50, [51]) for epoch in range(2, 100)] == [True] + [False] * 97
+    assert not chain.receive_alternate(100, 3 + 100, 50, [51]), "nobody was asked to run so far ahead"
+    chain.commit(4, 50)
+    assert chain.receive(99, 6, [52]), "the latest one counts"

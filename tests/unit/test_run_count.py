@@ -1,27 +1,38 @@
-"""RunCount: a link over which nothing of use comes is noticed, once."""
+"""RunCount: a link over which too little of use comes is not borne."""
 
 from services.target.run_count import RunCount
 
 
-def noticed(count: RunCount, *, num_useless: int) -> list[int]:
-    """Which of so many useless runs were noticed."""
-    seen = []
-    for number in range(num_useless):
-        count.add(is_useful=False)
-        seen += [number] if count.notice() else []
-    return seen
+def add(count: RunCount, num_runs: int, *, is_useful: bool) -> None:
+    for _ in range(num_runs):
+        count.add(is_useful=is_useful)
 
 
-def test_a_long_row_of_useless_runs_is_noticed_once():
-    assert noticed(RunCount(), num_useless=10_000) == [255]
-
-
-def test_a_run_of_use_breaks_the_row():
+def test_some_useless_runs_are_borne_and_no_more():
     count = RunCount()
-    for _ in range(100):
-        assert noticed(count, num_useless=255) == []
-        count.add(is_useful=True)
-        assert not count.notice()
+    add(count, RunCount.MOST_USELESS, is_useful=False)
+    assert not count.is_unbearable
+    add(count, 1, is_useful=False)
+    assert count.is_unbearable
+
+
+def test_runs_of_use_make_up_for_a_few_that_are_not():
+    count = RunCount()
+    for _ in range(1000):
+        add(count, 4, is_useful=False)
+        add(count, 1, is_useful=True)
+    assert not count.is_unbearable
+    for _ in range(300):
+        add(count, 8, is_useful=False)
+        add(count, 1, is_useful=True)
+    assert count.is_unbearable
+
+
+def test_good_service_is_no_credit_for_a_flood():
+    count = RunCount()
+    add(count, 100_000, is_useful=True)
+    add(count, RunCount.MOST_USELESS + 1, is_useful=False)
+    assert count.is_unbearable
 
 
 def test_it_says_what_came():
@@ -29,3 +40,4 @@ def test_it_says_what_came():
     for is_useful, is_in_range in [(True, True), (False, True), (False, False), (False, False)]:
         count.add(is_useful=is_useful, is_in_range=is_in_range)
     assert str(count) == "4 runs, 3 of no use, 2 with ids out of range"
+    assert count.num_useful == 1

@@ -148,5 +148,7 @@ def test_through_bytes_what_has_no_partner_has_the_noise_of_what_it_begins_with(
 def test_a_vocabulary_is_made_once():
     own, other = make_tokenizer(["a", "b"]), make_tokenizer(["b", "c"])
     vocabularies = Vocabularies(own, [other], size=3, translates=True)
-    assert vocabularies.find(other.fingerprint(), 3) is vocabularies.find(other.fingerprint(), 3)
+    maps = [vocabularies.find(other.fingerprint(), size).map for size in (3, 3, other.vocab_size + 5)]
+    assert all(each.own is maps[0].own for each in maps), "padding makes no other one"
+    assert [each.target_size for each in maps] == [3, 3, other.vocab_size + 5]
     assert vocabularies.find(other.fingerprint(), 3) is not vocabularies.find(other.fingerprint(), 4)

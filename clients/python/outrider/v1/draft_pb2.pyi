@@ -29,7 +29,7 @@ class _ReleaseReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Release
     RELEASE_REASON_UNSPECIFIED: _ReleaseReason.ValueType  # 0
     """Never sent."""
     RELEASE_REASON_OUT_OF_MEMORY: _ReleaseReason.ValueType  # 1
-    """No room is left in its cache."""
+    """No room is left in its cache, or the stream's sequences have more than twice the tokens that it may have there."""
     RELEASE_REASON_TOO_LONG: _ReleaseReason.ValueType  # 2
     """The sequence is longer than the draft's context."""
     RELEASE_REASON_REFUSED: _ReleaseReason.ValueType  # 3
@@ -41,7 +41,7 @@ class ReleaseReason(_ReleaseReason, metaclass=_ReleaseReasonEnumTypeWrapper):
 RELEASE_REASON_UNSPECIFIED: ReleaseReason.ValueType  # 0
 """Never sent."""
 RELEASE_REASON_OUT_OF_MEMORY: ReleaseReason.ValueType  # 1
-"""No room is left in its cache."""
+"""No room is left in its cache, or the stream's sequences have more than twice the tokens that it may have there."""
 RELEASE_REASON_TOO_LONG: ReleaseReason.ValueType  # 2
 """The sequence is longer than the draft's context."""
 RELEASE_REASON_REFUSED: ReleaseReason.ValueType  # 3
@@ -83,7 +83,7 @@ class DraftRequest(_message.Message):
     @_builtins.property
     def further(self) -> _containers.RepeatedCompositeFieldContainer[Global___DraftRequest]:
         """More messages in their order, each as if it had come by itself; they have no further ones. A draft that is told of
-        several sequences at once can compute them at once.
+        several sequences at once can compute them at once. At most 31, and 1 MiB in all.
         """
 
     def __init__(
@@ -130,7 +130,9 @@ class DraftResponse(_message.Message):
 
     @_builtins.property
     def further(self) -> _containers.RepeatedCompositeFieldContainer[Global___DraftResponse]:
-        """More messages in their order, each as if it had come by itself; they have no further ones."""
+        """More messages in their order, each as if it had come by itself; they have no further ones. At most 63, and 32 KiB in
+        all.
+        """
 
     def __init__(
         self,
@@ -170,7 +172,7 @@ class TargetHello(_message.Message):
     vocabulary_fingerprint: _builtins.str
     """Hash of the table from token ids to bytes."""
     vocab_size: _builtins.int
-    """The number of token ids of its model, which may be padded beyond that table. 0: as many as the draft's."""
+    """The number of token ids of its model, which may be padded beyond that table, at most 2^20. 0: as many as the draft's."""
     def __init__(
         self,
         *,
@@ -310,7 +312,7 @@ class Open(_message.Message):
 
     @_builtins.property
     def masked_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The ids masked that long."""
+        """The ids masked that long, at most 1024."""
 
     @_builtins.property
     def grammar(self) -> _common_pb2.Grammar:
@@ -361,7 +363,7 @@ class Commit(_message.Message):
     wanted: _builtins.int
     """Credit for a draft that is to work between the target's passes only, and windows for no other: so many tokens beyond
     the committed ones, which the target waits for, so that the draft may predict them in one run. It ends with the next
-    commit. 0 grants nothing.
+    commit. 0 grants nothing, and more than 64 no more than 64.
     """
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
@@ -395,9 +397,11 @@ class Window(_message.Message):
     sequence_id: _builtins.int
     """The sequence."""
     tokens: _builtins.int
-    """Tokens beyond the committed ones."""
+    """Tokens beyond the committed ones; more than 64 are no more than 64."""
     alternates: _builtins.int
-    """At how many of the next predictions the draft shall prepare for the case that they are wrong, with work beside that."""
+    """At how many of the next predictions the draft shall prepare for the case that they are wrong, with work beside that; more
+    than 8 are no more than 8.
+    """
     def __init__(
         self,
         *,
@@ -458,11 +462,11 @@ class Predict(_message.Message):
     """Index of the first of these tokens in prompt and generated tokens together."""
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """The tokens."""
+        """The tokens, at most 64."""
 
     @_builtins.property
     def alternates(self) -> _containers.RepeatedCompositeFieldContainer[Global___Alternate]:
-        """What follows if single predictions, these or earlier ones, are wrong."""
+        """What follows if single predictions, these or earlier ones, are wrong; at most 8."""
 
     def __init__(
         self,
@@ -501,7 +505,7 @@ class Alternate(_message.Message):
     """The number of the epoch that would begin."""
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """What would follow it."""
+        """What would follow it, at most 64."""
 
     def __init__(
         self,

@@ -51,8 +51,13 @@ class DraftServiceServicer:
         their hello. Neither side waits for the other: the target commits tokens as it draws them, and the draft predicts as
         far ahead as each sequence's window allows.
 
+        Either side ends a stream on which the other says no hello within seconds, says more at once than is stated here, or
+        says much that is of no use. A target opens another one after pauses that grow until one has been of use.
+
         Errors: FAILED_PRECONDITION if the two cannot work together (protocol, noise version, or a vocabulary that the draft
-        does not know), with the reason in its message; UNAVAILABLE while the model loads and when the service goes away.
+        does not know), with the reason in its message; INVALID_ARGUMENT for what has no place here, with what it was;
+        RESOURCE_EXHAUSTED if there are as many streams as may be, or for a target that does not read; UNAVAILABLE while the
+        model loads and when the service goes away.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

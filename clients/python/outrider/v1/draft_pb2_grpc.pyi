@@ -38,8 +38,13 @@ class DraftServiceStub:
     their hello. Neither side waits for the other: the target commits tokens as it draws them, and the draft predicts as
     far ahead as each sequence's window allows.
 
+    Either side ends a stream on which the other says no hello within seconds, says more at once than is stated here, or
+    says much that is of no use. A target opens another one after pauses that grow until one has been of use.
+
     Errors: FAILED_PRECONDITION if the two cannot work together (protocol, noise version, or a vocabulary that the draft
-    does not know), with the reason in its message; UNAVAILABLE while the model loads and when the service goes away.
+    does not know), with the reason in its message; INVALID_ARGUMENT for what has no place here, with what it was;
+    RESOURCE_EXHAUSTED if there are as many streams as may be, or for a target that does not read; UNAVAILABLE while the
+    model loads and when the service goes away.
     """
 
 @_typing.type_check_only
@@ -52,8 +57,13 @@ class DraftServiceAsyncStub(DraftServiceStub):
     their hello. Neither side waits for the other: the target commits tokens as it draws them, and the draft predicts as
     far ahead as each sequence's window allows.
 
+    Either side ends a stream on which the other says no hello within seconds, says more at once than is stated here, or
+    says much that is of no use. A target opens another one after pauses that grow until one has been of use.
+
     Errors: FAILED_PRECONDITION if the two cannot work together (protocol, noise version, or a vocabulary that the draft
-    does not know), with the reason in its message; UNAVAILABLE while the model loads and when the service goes away.
+    does not know), with the reason in its message; INVALID_ARGUMENT for what has no place here, with what it was;
+    RESOURCE_EXHAUSTED if there are as many streams as may be, or for a target that does not read; UNAVAILABLE while the
+    model loads and when the service goes away.
     """
 
 class DraftServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -69,8 +79,13 @@ class DraftServiceServicer(metaclass=_abc_1.ABCMeta):
         their hello. Neither side waits for the other: the target commits tokens as it draws them, and the draft predicts as
         far ahead as each sequence's window allows.
 
+        Either side ends a stream on which the other says no hello within seconds, says more at once than is stated here, or
+        says much that is of no use. A target opens another one after pauses that grow until one has been of use.
+
         Errors: FAILED_PRECONDITION if the two cannot work together (protocol, noise version, or a vocabulary that the draft
-        does not know), with the reason in its message; UNAVAILABLE while the model loads and when the service goes away.
+        does not know), with the reason in its message; INVALID_ARGUMENT for what has no place here, with what it was;
+        RESOURCE_EXHAUSTED if there are as many streams as may be, or for a target that does not read; UNAVAILABLE while the
+        model loads and when the service goes away.
         """
 
 def add_DraftServiceServicer_to_server(servicer: DraftServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,0 +1,51 @@
+"""MessageCheck: what a target may say, before anything of it is walked or kept."""
+
+from outrider.v1 import draft_pb2
+from services.rpc.convert.caching import check_cache
+from services.rpc.convert.grammar import read_source
+from services.rpc.draft_protocol import MAX_COMMIT, MAX_MASKED, MAX_REQUESTS
+from services.rpc.errors import InvalidRequestError
+from services.rpc.limits import LIMITS
+from services.rpc.validation import Violations
+
+
+class ProtocolError(RuntimeError):
+    """A message that the protocol does not allow."""
+
+
+def check_count(request: draft_pb2.DraftRequest) -> None:
+    """Raise ProtocolError where too many messages come as one."""
+    if (count := 1 + len(request.further)) > MAX_REQUESTS:
+        raise ProtocolError(f"{count} messages came as one; at most {MAX_REQUESTS} are allowed")
+
+
+def check_message(request: draft_pb2.DraftRequest) -> None:
+    """Raise ProtocolError for a message that has no place behind the hello, or with a field that is too long."""
+    match request.WhichOneof("message"):
+        case "open":
+            _check_open(request.open)
+        case "commit":
+            _check_length("commit.token_ids", len(request.commit.token_ids), MAX_COMMIT)
+        case "hello":
+            raise ProtocolError("there was a second hello; a link has one, its first message")
+        case None:
+            raise ProtocolError("there was a message with none of open, commit, window and close in it")
+
+
+def _check_open(message: draft_pb2.Open) -> None:
+    _check_length("open.masked_token_ids", len(message.masked_token_ids), MAX_MASKED)
+    _check_length("open.sampling.logit_bias", len(message.sampling.logit_bias), LIMITS.max_logit_biases)
+    if message.HasField("grammar"):
+        _check_length("open.grammar.choice.texts", len(message.grammar.choice.texts), LIMITS.max_grammar_bytes)
+        if (size := read_source(message.grammar).num_bytes) > LIMITS.max_grammar_bytes:
+            raise ProtocolError(f"open.grammar has {size} bytes; at most {LIMITS.max_grammar_bytes} are allowed")
+    check_cache(message.cache, found := Violations())
+    try:
+        found.raise_if_any()
+    except InvalidRequestError as error:
+        raise ProtocolError("; ".join(f"open.{field} {what}" for field, what in error.violations)) from None
+
+
+def _check_length(field: str, length: int, most: int) -> None:
+    if length > most:
+        raise ProtocolError(f"{field} has {length} entries; at most {most} are allowed")

@@ -1,0 +1,102 @@
+"""A draft that floods costs the target next to nothing: the same bytes, prompt answers, few links, few lines of log."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from grpc import aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from tests.e2e import garbage_draft
+from tests.e2e.draft_rig import GREEDY, SAMPLED, DraftedTarget, until
+from tests.e2e.garbage_draft import Behaviour, GarbageDraft, flood_of, named, replying
+
+_SECONDS = 2.0
+_MOST_LINKS = 8  # that begin in that time, and in as much as a loaded machine takes beside: pauses of 0.1, 0.2, ... s
+_PROMPT_SECONDS = 0.5  # it was 20
+_FEW_BYTES = 64 << 20
+_LONGEST_LINE = 600  # characters
+
+
+class Probe:
+    """Asks for the target's health again and again; `slowest` is the longest that an answer has taken, in seconds."""
+
+    def __init__(self) -> None:
+        self.slowest = 0.0
+        self.count = 0
+
+    @asynccontextmanager
+    async def probing(self, address: str) -> AsyncIterator[None]:
+        asking = asyncio.create_task(self._ask(address))
+        try:
+            yield
+        finally:
+            await asyncio.sleep(0.1)
+            asking.cancel()
+            await asyncio.wait([asking])
+
+    async def _ask(self, address: str) -> None:
+        async with aio.insecure_channel(address) as channel:
+            stub = health_pb2_grpc.HealthStub(channel)
+            while True:
+                began = time.monotonic()
+                await stub.Check(health_pb2.HealthCheckRequest())
+                self.slowest = max(self.slowest, time.monotonic() - began)
+                self.count += 1
+                await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "told"),
+    [
+        (flood_of(garbage_draft.MILLION_FURTHER), "RESOURCE_EXHAUSTED"),
+        (flood_of(garbage_draft.MILLION_ALTERNATES), "RESOURCE_EXHAUSTED"),
+        (flood_of(garbage_draft.MILLION_IDS), "RESOURCE_EXHAUSTED"),
+        (garbage_draft.flood_of_long_runs, "it sent 8192 token ids in one run; at most 64 are allowed"),
+        (named("model\n" * 200_000), "RESOURCE_EXHAUSTED"),
+        (named("model\n" * 3000), "it sent bytes that are no message"),
+        (flood_of(garbage_draft.NO_MESSAGE), "it sent bytes that are no message"),
+        (flood_of(garbage_draft.STALE_RUN), "of no use"),
+        (flood_of(garbage_draft.UNKNOWN_SEQUENCE), "of no use"),
+        (flood_of(garbage_draft.OUT_OF_RANGE), "of no use"),
+        (flood_of(garbage_draft.SMALL_ALTERNATES), "of no use"),
+        (garbage_draft.flood_of_epochs, "of no use"),
+        (replying(garbage_draft.talkative), "INTERNAL garbage"),
+    ],
+    ids=[
+        "a million further messages",
+        "a million alternates",
+        "two million ids",
+        "long runs",
+        "a name of a megabyte",
+        "a name of many lines",
+        "unknown bytes",
+        "stale runs",
+        "unknown sequences",
+        "ids out of range",
+        "alternates",
+        "epochs",
+        "ever other words",
+    ],
+)
+async def test_a_flood_costs_next_to_nothing(fresh_target: DraftedTarget, behaviour: Behaviour, told: str):
+    target, probe = fresh_target, Probe()
+    since, before = target.service.log_size, target.service.resident_bytes
+    async with GarbageDraft(target.draft_address, behaviour) as draft, probe.probing(target.service.address):
+        await until(lambda: draft.num_links > 0)
+        end = time.monotonic() + _SECONDS
+        while time.monotonic() < end:
+            for options in (GREEDY, SAMPLED):
+                assert (await target.generate({**options, "max_tokens": 100})).speculation.accepted <= 2
+    log = target.service.log(since)
+    print(f"{told}: health {probe.slowest:.3f} s of {probe.count}, {draft.num_links} links, {draft.num_sent} sent")
+    assert probe.slowest < _PROMPT_SECONDS
+    assert 0 < draft.num_links <= _MOST_LINKS
+    assert target.service.resident_bytes < before + _FEW_BYTES
+    complaints = [line for line in log.splitlines() if f"{target.draft_address} {target.UNLINKED}" in line]
+    assert told in complaints[-1], complaints
+    assert sum("UNAVAILABLE" not in complaint for complaint in complaints) == 1
+    assert "Traceback" not in log
+    assert max(map(len, log.splitlines())) < _LONGEST_LINE
