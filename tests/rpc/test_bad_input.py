@@ -117,31 +117,7 @@ BAD = {
     "min above max": ({"stop": {"min_tokens": 9, "max_tokens": 8}}, "stop.min_tokens", "which is 8"),
     "min above the room": ({"stop": {"min_tokens": CONTEXT_LENGTH}}, "stop.min_tokens", "at most max_tokens"),
     "time limit of 0": ({"stop": {"time_limit": {}}}, "stop.time_limit", "is 0; allowed: above 0"),
-    "time limit of more than a day": (
-        {"stop": {"time_limit": {"seconds": 86401}}},
-        "stop.time_limit",
-        "is 86401; allowed: above 0, at most 86400",
-    ),
-    "time limit of 9500 years": (
-        {"stop": {"time_limit": {"seconds": 300_000_000_000}}},
-        "stop.time_limit",
-        "is 3e+11; allowed: above 0, at most 86400",
-    ),
-    "time limit of too many nanoseconds": (
-        {"stop": {"time_limit": {"nanos": 1_000_000_000}}},
-        "stop.time_limit.nanos",
-        "is 1000000000; allowed: 0 to 999999999",
-    ),
-    "time limit of two signs": (
-        {"stop": {"time_limit": {"seconds": 2, "nanos": -1}}},
-        "stop.time_limit.nanos",
-        "is -1; allowed: 0 to 999999999",
-    ),
-    "time limit below 0 of two signs": (
-        {"stop": {"time_limit": {"seconds": -1, "nanos": 2_000_000_000}}},
-        "stop.time_limit.nanos",
-        "is 2000000000; allowed: 0 to 999999999",
-    ),
+    "time limit of a day and a second": ({"stop": {"time_limit": {"seconds": 86401}}}, "stop.time_limit", "is 86401"),
     "time limit below 0": ({"stop": {"time_limit": {"nanos": -500_000_000}}}, "stop.time_limit", "is -0.5"),
     "loop of nothing": ({"stop": {"loop": {"repetitions": 2}}}, "stop.loop.window", "is 0; allowed: at least 2"),
     "loop once": ({"stop": {"loop": {"window": 8, "repetitions": 1}}}, "stop.loop.repetitions", "is 1; allowed: at"),
