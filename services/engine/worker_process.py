@@ -60,6 +60,10 @@ class WorkerProcess:
                 self._start()
                 raise
 
+    def interrupt(self) -> None:
+        """End the worker amid the call that is under way, which then raises WorkerError; only while there is one."""
+        self._child.kill()
+
     def _start(self) -> None:
         # The worker finds the modules that this process has found; a folder that we were started in adds none.
         program = f"import sys; sys.path[:] = {sys.path!r}; from {self._module} import main; main()"
