@@ -83,12 +83,12 @@ class FingerprintMismatchError(RpcError):
 
 
 class OverloadedError(RpcError):
-    """As many requests wait as may."""
+    """As many requests are served or wait as may."""
 
     code = code_pb2.RESOURCE_EXHAUSTED
 
-    def __init__(self, *, in_flight: int, retry_seconds: int) -> None:
-        super().__init__(f"{in_flight} requests are being served or wait, as many as may; try again later")
+    def __init__(self, in_flight: str, *, retry_seconds: int) -> None:
+        super().__init__(f"{in_flight} are being served or wait, as many as may; try again later")
         self._retry_seconds = retry_seconds
 
     def details(self) -> Sequence[Message]:
@@ -100,6 +100,18 @@ class UnavailableError(RpcError):
     """This server cannot serve now; another one, or this one later, can."""
 
     code = code_pb2.UNAVAILABLE
+
+
+class ReaderStalledError(UnavailableError):
+    """The caller has not read its stream for too long; the generation can be continued."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"nobody has read the stream for {seconds:g} s; it can be taken up again with continue_from")
+        self.seconds = seconds
+
+    def details(self) -> Sequence[Message]:
+        """What tells it from a server that cannot serve."""
+        return [error_details_pb2.ErrorInfo(reason="READER_STALLED", domain=DOMAIN)]
 
 
 class InternalError(RpcError):

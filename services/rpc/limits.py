@@ -24,4 +24,6 @@ class Limits:
 MAX_RECORDS_BYTES = 3 << 20  # of one message: gRPC's clients take 4 MB unless told otherwise
 LIMITS = Limits()
 MAX_TIME_LIMIT = 24 * 3600  # seconds
+MAX_MESSAGES = 1 << 14  # of one conversation
+MAX_STREAMS = 1024  # of one connection, health checks included: calls beyond them wait at the client
 MAX_SAMPLES = 16  # of one prompt; a server that runs fewer sequences at once gives fewer

@@ -69,6 +69,10 @@ def _add_server_options(group: "argparse._ArgumentGroup") -> None:
     _add(group, "tls_key", "its private key, PEM", shown="no TLS", read=Path)
     _add(group, "drain_seconds", "time for running streams when the server ends", read=float)
     _add(group, "max_queue", "requests that wait beside those that run", read=int)
+    _add(group, "max_text_calls", "Tokenize and Detokenize calls at once", read=int)
+    share = "those that run, and half of those that may wait"
+    _add(group, "max_streams_per_connection", "requests that one connection may have", shown=share, read=int)
+    _add(group, "write_timeout", "seconds after which a stream that nobody reads is ended", read=float)
 
 
 def _add(

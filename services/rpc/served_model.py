@@ -7,6 +7,7 @@ from services.engine.fingerprint import Fingerprint
 from services.engine.generation_defaults import GenerationDefaults
 from services.engine.grammar_compiler import GrammarCompiler
 from services.engine.model_config import ModelConfig
+from services.engine.prompt_encoder import PromptEncoder
 from services.engine.tokenizer import Tokenizer
 
 
@@ -20,6 +21,7 @@ class ServedModel:
     eos_token_ids: tuple[int, ...]
     defaults: GenerationDefaults
     tokenizer: Tokenizer
+    prompts: PromptEncoder
     grammars: GrammarCompiler
     chat_template: ChatTemplate
     fingerprint: Fingerprint

@@ -10,12 +10,14 @@ from grpc_reflection.v1alpha import reflection
 from services.engine.config import ConfigError
 from services.rpc.error_interceptor import ErrorInterceptor
 from services.rpc.keepalive import PERMITTED_PING_MS
+from services.rpc.limits import MAX_STREAMS
 from services.rpc.server_config import ServerConfig
 
 _MAX_REQUEST_BYTES = 4 << 20
 _FLUSH_SECONDS = 0.25  # for the last messages of calls that have just ended
 _OPTIONS = (
     ("grpc.so_reuseport", 0),  # a second server on the same port fails loudly
+    ("grpc.max_concurrent_streams", MAX_STREAMS),
     ("grpc.max_send_message_length", -1),  # a unary answer with all its records can be long
     # A client may ask whether we are still there: a long prompt is silent.
     ("grpc.http2.min_ping_interval_without_data_ms", PERMITTED_PING_MS),

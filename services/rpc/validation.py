@@ -57,6 +57,11 @@ class Violations:
         if len(entries) > maximum:
             self.add(field, f"has {len(entries)} entries", f"at most {maximum}")
 
+    def within(self, field: str, entries: Sequence[Entry], maximum: int) -> Sequence[Entry]:
+        """Note a list that is too long, and return those of its entries that may be walked."""
+        self.check_length(field, entries, maximum)
+        return entries[:maximum]
+
     def check_token_ids(self, field: str, token_ids: Iterable[int], vocab_size: int, suffix: str = "") -> None:
         """Note the first id that the vocabulary does not have; `suffix` is the path from an entry to its id."""
         self.check_entries(

@@ -10,6 +10,7 @@ from services.engine.config import EngineConfig, check_range
 from services.engine.events import Failed
 from services.engine.place import Place
 from services.engine.predictor import Predictor
+from services.engine.prompt_encoder import PromptEncoder
 from services.engine.request import Request, SamplingParams, StopConditions
 from services.rpc.admission import Admission
 from services.rpc.engine_host import EngineHost
@@ -64,8 +65,10 @@ class TargetServer:
         self._chat_template = ChatTemplate(None, {})
         self._predictors = with_lookup(draft) if lookup else [draft] if draft else []
         self._host = EngineHost(self._open_engine)
-        self._admission = Admission(engine.max_sequences + server.max_queue)
-        self._servicer = GenerationServicer(self._admission)
+        self._max_each = server.streams_per_connection(engine.max_sequences)
+        self._admission = Admission(engine.max_sequences + server.max_queue, self._max_each)
+        text_admission = Admission(server.max_text_calls, -(-server.max_text_calls // 2))
+        self._servicer = GenerationServicer(self._admission, text_admission, write_timeout=server.write_timeout)
         self._server = RpcServer(
             server, SERVICE, lambda rpc: add_GenerationServiceServicer_to_server(self._servicer, rpc)
         )
@@ -84,7 +87,7 @@ class TargetServer:
         logger.info("loading %s", self._config.model)
         engine = await self._host.open()
         await _warm_up(engine)
-        model = _served_model(engine, self._name, self._chat_template)
+        model = _served_model(engine, self._name, self._chat_template, max_samples=min(MAX_SAMPLES, self._max_each))
         self._servicer.open(engine, model)
         if self._draft is not None:
             self._draft.start(vocabulary=engine.model.tokenizer.fingerprint(), vocab_size=model.config.vocab_size)
@@ -132,7 +135,7 @@ async def _warm_up(engine: TargetEngine) -> None:
             raise EngineFailedError(event.message)
 
 
-def _served_model(engine: TargetEngine, name: str, chat_template: ChatTemplate) -> ServedModel:
+def _served_model(engine: TargetEngine, name: str, chat_template: ChatTemplate, *, max_samples: int) -> ServedModel:
     checkpoint = engine.model.checkpoint
     return ServedModel(
         name=name,
@@ -141,8 +144,9 @@ def _served_model(engine: TargetEngine, name: str, chat_template: ChatTemplate) 
         eos_token_ids=checkpoint.eos_token_ids,
         defaults=checkpoint.generation,
         tokenizer=engine.model.tokenizer,
+        prompts=PromptEncoder(engine.model.tokenizer, chat_template),
         grammars=engine.model.grammars,
         chat_template=chat_template,
         fingerprint=engine.fingerprint,
-        max_samples=min(MAX_SAMPLES, engine.config.max_sequences),
+        max_samples=min(max_samples, engine.config.max_sequences),
     )

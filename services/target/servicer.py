@@ -19,17 +19,17 @@ from services.engine.request import Request
 from services.engine.sequence import Sequence
 from services.engine.token_stream import TokenStream, interleaved
 from services.rpc.admission import Admission
-from services.rpc.convert.prompts import read_tokenize_input
+from services.rpc.convert.detokenize import detokenize
+from services.rpc.convert.prompts import read_prompt, read_tokenize_input
 from services.rpc.convert.requests import GenerationRequest, read_request
 from services.rpc.convert.responses import (
     write_event,
     write_model_info,
     write_started,
-    write_text,
     write_tokens,
     write_whole,
 )
-from services.rpc.errors import InvalidRequestError, UnavailableError, Violation
+from services.rpc.errors import InvalidRequestError, ReaderStalledError, UnavailableError, Violation
 from services.rpc.served_model import ServedModel
 from services.rpc.validation import Violations
 from services.target.engine import TargetEngine
@@ -54,8 +54,13 @@ class _Serving:
 class GenerationServicer(GenerationServiceServicer):
     """Answers requests with the engine that `open` gives it, and with UNAVAILABLE before `open` and after `close`."""
 
-    def __init__(self, admission: Admission) -> None:
+    def __init__(self, admission: Admission, text_admission: Admission, *, write_timeout: float) -> None:
+        """`text_admission` is for Tokenize and Detokenize. After `write_timeout` seconds in which its reader has taken
+        nothing, a stream is ended.
+        """
         self._admission = admission
+        self._text_admission = text_admission
+        self._write_timeout = write_timeout
         self._serving: _Serving | None = None
         self._reason = "the model is still loading"
 
@@ -74,32 +79,39 @@ class GenerationServicer(GenerationServiceServicer):
         """Write started, prefill, chunks and finished, each as soon as it is known."""
         async with self._generation(request, context) as responses:
             async for response in responses:
+                await self._write(response, context)
+
+    async def _write(self, response: generation_pb2.StreamGenerateResponse, context: Context) -> None:
+        """Write a message, which waits where the reader has not read those before; raises ReaderStalledError."""
+        try:
+            async with asyncio.timeout(self._write_timeout):
                 await context.write(response)
+        except TimeoutError as error:
+            raise ReaderStalledError(self._write_timeout) from error
 
     async def Generate(
         self, request: generation_pb2.GenerateRequest, context: Context
     ) -> generation_pb2.GenerateResponse:
         """Return the whole generation."""
         async with self._generation(request, context) as responses:
-            return write_whole([response async for response in responses])
+            return await asyncio.to_thread(write_whole, [response async for response in responses])
 
     async def Tokenize(
         self, request: generation_pb2.TokenizeRequest, context: Context
     ) -> generation_pb2.TokenizeResponse:
         """Encode text or a conversation."""
         model = self._model()
-        ids = await asyncio.to_thread(read_tokenize_input, request, model)
-        return write_tokens(ids, model.tokenizer)
+        with self._text_admission.admit(1, context.peer()):
+            ids = await read_tokenize_input(request, model)
+            return await asyncio.to_thread(write_tokens, ids, model.tokenizer)
 
     async def Detokenize(
         self, request: generation_pb2.DetokenizeRequest, context: Context
     ) -> generation_pb2.DetokenizeResponse:
         """Decode ids."""
         model = self._model()
-        found = Violations()
-        found.check_token_ids("token_ids", request.token_ids, model.config.vocab_size)
-        found.raise_if_any()
-        return write_text(request.token_ids, model.tokenizer, show_special=request.show_special_tokens)
+        with self._text_admission.admit(1, context.peer()):
+            return await asyncio.to_thread(detokenize, request, model)
 
     async def GetModelInfo(
         self, request: generation_pb2.GetModelInfoRequest, context: Context
@@ -113,13 +125,20 @@ class GenerationServicer(GenerationServiceServicer):
         deadline = _deadline(context)
         model = self._model()
         with ExitStack() as places:
-            places.enter_context(self._admission.admit(1))
-            request = await asyncio.to_thread(read_request, message, model, deadline=deadline)
-            places.enter_context(self._admission.admit(request.num_samples - 1))
+            places.enter_context(self._admission.admit(1, context.peer()))
+            found = Violations()
+            prompt = await read_prompt(message.prompt, model, found)
+            request = await asyncio.to_thread(read_request, message, prompt, model, found, deadline=deadline)
+            places.enter_context(self._admission.admit(request.num_samples - 1, context.peer()))
             engine = self._require_serving().engine  # it may have gone while the prompt was encoded
             begun = _submit(engine, request)
             try:
                 yield _responses(begun, model, with_prompt=message.output.prompt_token_ids)
+            except ReaderStalledError as error:
+                logger.warning(
+                    "request %s: its reader took nothing for %g s; it is ended", request.request_id, error.seconds
+                )
+                raise
             finally:
                 for sequence, _ in begun:
                     engine.cancel(sequence)

@@ -106,12 +106,12 @@ def test_cancelling_frees_every_sample(target: RunningTarget) -> None:
 
 async def test_samples_count_as_sequences() -> None:
     admission = Admission(4)
-    with admission.admit(1), admission.admit(2):
-        with pytest.raises(OverloadedError), admission.admit(2):
+    with admission.admit(1, "a"), admission.admit(2, "a"):
+        with pytest.raises(OverloadedError), admission.admit(2, "a"):
             pass
-        with admission.admit(1):
+        with admission.admit(1, "a"):
             assert not await admission.wait_until_idle(0.0)
-    with admission.admit(4):
+    with admission.admit(4, "a"):
         pass
     assert await admission.wait_until_idle(0.0)
 

@@ -10,7 +10,9 @@ import outrider
 from outrider.v1 import common_pb2
 from services.engine.request import Request
 from services.engine.sequence import Sequence
+from services.rpc.convert.prompts import read_prompt
 from services.rpc.convert.requests import read_request
+from services.rpc.validation import Violations
 from tests.checkpoints import VOCAB_SIZE, byte_level_tokenizer
 from tests.rpc.requests import Streamed, as_unary, stream, stream_request, violations
 from tests.server import RunningTarget, wait_until
@@ -158,7 +160,9 @@ def test_who_does_not_read_is_paused_the_earlier_the_more_comes_with_a_token(
     monkeypatch.setattr("services.target.engine._MAX_WAITING_LOGITS", 3 * 4 * VOCAB_SIZE)
     model = target.server._servicer._model()
     message = stream_request(output={"logits": True}, stop={"max_tokens": 60, "ignore_eos": True})
-    sequence = target.call(_submit(target, read_request(message, model, deadline=None)))
+    found = Violations()
+    prompt = target.call(read_prompt(message.prompt, model, found))
+    sequence = target.call(_submit(target, read_request(message, prompt, model, found, deadline=None)))
     wait_until(lambda: sequence.is_paused)
     assert target.on_engine_thread(lambda: sequence.num_generated) == 3
     target.engine.cancel(sequence)

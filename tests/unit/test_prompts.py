@@ -9,6 +9,7 @@ from services.engine.chat_template import ChatTemplate
 from services.engine.checkpoint import load_checkpoint
 from services.engine.fingerprint import Fingerprint
 from services.engine.grammar_compiler import GrammarCompiler
+from services.engine.prompt_encoder import PromptEncoder
 from services.engine.tokenizer import Tokenizer
 from services.rpc.convert.prompts import read_prompt
 from services.rpc.errors import InvalidRequestError
@@ -33,6 +34,7 @@ FINGERPRINT = Fingerprint(
 def served_model(*, vocab_size: int) -> ServedModel:
     checkpoint = load_checkpoint(random_checkpoint(Kind.LLAMA))
     tokenizer = Tokenizer.from_folder(checkpoint.folder)
+    chat_template = ChatTemplate.from_folder(checkpoint.folder)
     return ServedModel(
         name="small",
         config=replace(checkpoint.config, vocab_size=vocab_size),
@@ -40,16 +42,17 @@ def served_model(*, vocab_size: int) -> ServedModel:
         eos_token_ids=checkpoint.eos_token_ids,
         defaults=checkpoint.generation,
         tokenizer=tokenizer,
+        prompts=PromptEncoder(tokenizer, chat_template),
         grammars=GrammarCompiler(tokenizer, vocab_size=vocab_size),
-        chat_template=ChatTemplate.from_folder(checkpoint.folder),
+        chat_template=chat_template,
         fingerprint=FINGERPRINT,
         max_samples=16,
     )
 
 
-def test_text_with_a_token_that_the_model_lacks_is_refused_by_name():
+async def test_text_with_a_token_that_the_model_lacks_is_refused_by_name():
     found = Violations()
-    read_prompt(common_pb2.Prompt(text="zebra"), served_model(vocab_size=50), found)
+    await read_prompt(common_pb2.Prompt(text="zebra"), served_model(vocab_size=50), found)
     with pytest.raises(InvalidRequestError) as refused:
         found.raise_if_any()
     (violation,) = refused.value.violations
@@ -57,8 +60,8 @@ def test_text_with_a_token_that_the_model_lacks_is_refused_by_name():
     assert "all below 50" in violation.description
 
 
-def test_text_of_tokens_that_the_model_has_is_taken():
+async def test_text_of_tokens_that_the_model_has_is_taken():
     found = Violations()
-    ids = read_prompt(common_pb2.Prompt(text="zebra"), served_model(vocab_size=512), found)
+    ids = await read_prompt(common_pb2.Prompt(text="zebra"), served_model(vocab_size=512), found)
     assert ids
     found.raise_if_any()

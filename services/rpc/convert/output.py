@@ -1,5 +1,7 @@
 """Output: what a request asks to be told beside the text and the token ids."""
 
+from collections.abc import Sequence
+
 from outrider.v1 import common_pb2
 from services.engine.request import OutputOptions
 from services.rpc.limits import LIMITS, MAX_RECORDS_BYTES
@@ -17,7 +19,8 @@ def read_output(
     most = Range(minimum=0, maximum=LIMITS.max_top_candidates)
     found.check_number("output.top_candidates", message.top_candidates, most)
     logprobs = message.logprobs or message.top_candidates > 0
-    _check_logits(message, model, found, is_whole=is_whole)
+    token_ids = found.within("output.logits_token_ids", message.logits_token_ids, LIMITS.max_logits_token_ids)
+    _check_logits(message, token_ids, model, found, is_whole=is_whole)
     return OutputOptions(
         records=message.token_records or logprobs or message.rank or message.entropy or message.logits,
         logprobs=logprobs,
@@ -27,15 +30,21 @@ def read_output(
         rank=message.rank,
         entropy=message.entropy,
         logits=message.logits,
-        logits_token_ids=tuple(message.logits_token_ids),
+        logits_token_ids=tuple(token_ids),
         prompt_logprobs=message.prompt_logprobs,
     )
 
 
-def _check_logits(message: common_pb2.OutputOptions, model: ServedModel, found: Violations, *, is_whole: bool) -> None:
+def _check_logits(
+    message: common_pb2.OutputOptions,
+    token_ids: Sequence[int],
+    model: ServedModel,
+    found: Violations,
+    *,
+    is_whole: bool,
+) -> None:
     """Those of a whole vocabulary are many: one token's must fit a message, and they go into no single answer."""
-    field, token_ids = "output.logits_token_ids", message.logits_token_ids
-    found.check_length(field, token_ids, LIMITS.max_logits_token_ids)
+    field = "output.logits_token_ids"
     found.check_token_ids(field, token_ids, model.config.vocab_size)
     if token_ids and not message.logits:
         found.add(field, f"has {len(token_ids)} entries", "only with output.logits")

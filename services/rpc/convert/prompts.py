@@ -1,79 +1,125 @@
 """Prompts: text, ids or a conversation, to the ids that the model sees."""
 
-from collections.abc import Iterable
+import asyncio
 
 from outrider.v1 import common_pb2, generation_pb2
 from services.engine.chat_template import ChatTemplateError
+from services.engine.prompt_source import Conversation, PromptError, PromptSource, Text, TooManyTokensError
+from services.rpc.limits import MAX_MESSAGES
 from services.rpc.served_model import ServedModel
 from services.rpc.validation import Violations
 
 _FORMS = "text, token_ids or chat"
+_IDS = "prompt.token_ids.ids"
 
 
-def read_prompt(message: common_pb2.Prompt, model: ServedModel, found: Violations) -> tuple[int, ...]:
+async def read_prompt(message: common_pb2.Prompt, model: ServedModel, found: Violations) -> tuple[int, ...]:
     """The ids of a prompt; what is wrong with it is added to `found`."""
-    match message.WhichOneof("input"):
-        case "text":
-            field, ids = "prompt.text", _encode_text(message, "prompt.text", model, found)
+    match form := message.WhichOneof("input"):
         case "token_ids":
-            field, ids = "prompt.token_ids.ids", tuple(message.token_ids.ids)
-            found.check_token_ids(field, ids, model.config.vocab_size)
-        case "chat":
-            field, ids = "prompt.chat", _encode_chat(message.chat, "prompt.chat", model, found)
-        case _:
-            found.add("prompt", "is not set", _FORMS)
-            return ()
-    if ids is None:
-        return ()
-    if not ids:
-        found.add(field, "is empty", "at least one token")
-    elif field != "prompt.token_ids.ids" and max(ids) >= model.config.vocab_size:
-        found.add(field, f"holds token {max(ids)}", f"tokens of the model, all below {model.config.vocab_size}")
-    elif len(ids) >= model.context_length:
-        room = f"at most {model.context_length - 1}, so that the context has room for one more"
-        found.add(field, f"is {len(ids)} tokens long", room)
-    return ids
+            return await asyncio.to_thread(_read_ids, message.token_ids, model, found)
+        case "text" | "chat":
+            field, room = f"prompt.{form}", model.context_length - 1
+            allowed = f"at most {room}, so that the context has room for one more"
+            ids = await _encode(message, field, model, found, most=room, allowed=allowed)
+            _check_encoded(ids, field, model, found)
+            return ids or ()
+    found.add("prompt", "is not set", _FORMS)
+    return ()
 
 
-def read_tokenize_input(message: generation_pb2.TokenizeRequest, model: ServedModel) -> tuple[int, ...]:
+async def read_tokenize_input(message: generation_pb2.TokenizeRequest, model: ServedModel) -> tuple[int, ...]:
     """The ids of a text or a conversation; raises InvalidRequestError."""
     found = Violations()
     ids: tuple[int, ...] | None = ()
-    match message.WhichOneof("input"):
-        case "text":
-            ids = _encode_text(message, "text", model, found) if message.text else ()
-        case "chat":
-            ids = _encode_chat(message.chat, "chat", model, found)
+    match form := message.WhichOneof("input"):
+        case "text" if not message.text:
+            pass
+        case "text" | "chat":
+            most = model.context_length
+            ids = await _encode(message, form, model, found, most=most, allowed=f"at most {most}, the context length")
         case _:
             found.add("input", "is not set", "text or chat")
     found.raise_if_any()
     return ids or ()
 
 
-def _encode_text(
-    message: common_pb2.Prompt | generation_pb2.TokenizeRequest, field: str, model: ServedModel, found: Violations
+def _read_ids(message: common_pb2.TokenIds, model: ServedModel, found: Violations) -> tuple[int, ...]:
+    most = model.context_length - 1
+    if len(message.ids) > most:
+        allowed = f"at most {most}, so that the context has room for one more"
+        found.add(_IDS, f"is {len(message.ids)} tokens long", allowed)
+        return ()
+    if not message.ids:
+        found.add(_IDS, "is empty", "at least one token")
+    found.check_token_ids(_IDS, message.ids, model.config.vocab_size)
+    return tuple(message.ids)
+
+
+async def _encode(
+    message: common_pb2.Prompt | generation_pb2.TokenizeRequest,
+    field: str,
+    model: ServedModel,
+    found: Violations,
+    *,
+    most: int,
+    allowed: str,
 ) -> tuple[int, ...] | None:
+    """The ids, or None with what is wrong."""
+    source = await asyncio.to_thread(_read_source, message, field, model, found)
+    if source is None:
+        return None
+    try:
+        return await model.prompts.encode(source, most=most)
+    except TooManyTokensError as error:
+        found.add(field, str(error), allowed)
+    except ChatTemplateError as error:
+        found.add(f"{field}.messages", str(error)[:300], "what the template accepts")
+    except PromptError as error:
+        found.add(field, str(error), "a prompt that can be encoded")
+    return None
+
+
+def _check_encoded(ids: tuple[int, ...] | None, field: str, model: ServedModel, found: Violations) -> None:
+    if ids is not None and not ids:
+        found.add(field, "is empty", "at least one token")
+    elif ids and max(ids) >= model.config.vocab_size:
+        found.add(field, f"holds token {max(ids)}", f"tokens of the model, all below {model.config.vocab_size}")
+
+
+def _read_source(
+    message: common_pb2.Prompt | generation_pb2.TokenizeRequest, field: str, model: ServedModel, found: Violations
+) -> PromptSource | None:
+    if message.HasField("chat"):
+        return _read_chat(message.chat, field, model, found)
     if not message.text:
         found.add(field, "is empty", "at least one character")
         return None
     add_special = message.add_special_tokens if message.HasField("add_special_tokens") else True
-    return tuple(model.tokenizer.encode(message.text, add_special_tokens=add_special))
+    return _bounded(Text(message.text, add_special), field, model, found)
 
 
-def _encode_chat(chat: common_pb2.Chat, field: str, model: ServedModel, found: Violations) -> tuple[int, ...] | None:
+def _read_chat(chat: common_pb2.Chat, field: str, model: ServedModel, found: Violations) -> PromptSource | None:
     if not model.chat_template.exists:
         found.add(field, "is set, but this model has no chat template", "text or token_ids")
         return None
+    field = f"{field}.messages"
     if not chat.messages:
-        found.add(f"{field}.messages", "is empty", "at least one message")
+        found.add(field, "is empty", "at least one message")
         return None
-    try:
-        text = model.chat_template.render(_plain(chat.messages))
-    except ChatTemplateError as error:
-        found.add(f"{field}.messages", str(error)[:300], "what the template accepts")
+    if len(chat.messages) > MAX_MESSAGES:
+        found.check_length(field, chat.messages, MAX_MESSAGES)
         return None
-    return tuple(model.tokenizer.encode(text, add_special_tokens=False))
+    messages = [{"role": message.role, "content": message.content} for message in chat.messages]
+    return _bounded(Conversation(messages), field, model, found)
 
 
-def _plain(messages: Iterable[common_pb2.ChatMessage]) -> list[dict[str, str]]:
-    return [{"role": message.role, "content": message.content} for message in messages]
+def _bounded(source: PromptSource, field: str, model: ServedModel, found: Violations) -> PromptSource | None:
+    """A source that may be walked: one whose text could fit into the context if each of its tokens were the longest."""
+    longest = model.tokenizer.longest_token
+    most = model.context_length * longest
+    if source.num_bytes > most:
+        held = f"what {model.context_length} tokens, the context, of {longest} bytes each, the longest, can hold"
+        found.add(field, f"has {source.num_bytes} bytes", f"at most {most} bytes, {held}")
+        return None
+    return source

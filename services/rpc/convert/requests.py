@@ -24,7 +24,6 @@ from services.rpc.convert.caching import check_cache, read_cache
 from services.rpc.convert.durations import read_duration
 from services.rpc.convert.grammar import read_grammar
 from services.rpc.convert.output import read_output
-from services.rpc.convert.prompts import read_prompt
 from services.rpc.errors import FingerprintMismatchError
 from services.rpc.limits import LIMITS, MAX_TIME_LIMIT
 from services.rpc.served_model import ServedModel
@@ -52,15 +51,21 @@ _MODES = {
 }
 
 
-def read_request(message: GenerationRequest, model: ServedModel, *, deadline: float | None) -> Request:
-    """The generation that a message asks for; `deadline` is in seconds on the monotonic clock.
+def read_request(
+    message: GenerationRequest,
+    prompt: tuple[int, ...],
+    model: ServedModel,
+    found: Violations,
+    *,
+    deadline: float | None,
+) -> Request:
+    """The generation that a message asks for.
 
-    Raises FingerprintMismatchError for a continuation of another fingerprint's generation, else InvalidRequestError
-    with every bad field.
+    `prompt` is what `read_prompt` has read, and `found` what it found wrong; `deadline` is in seconds on the monotonic
+    clock. Raises FingerprintMismatchError for a continuation of another fingerprint's generation, else
+    InvalidRequestError with every bad field.
     """
-    found = Violations()
     received = _read_continuation(message, model, found)
-    prompt = read_prompt(message.prompt, model, found)
     check_cache(message.cache, found)
     request = Request(
         request_id=_read_request_id(message, found),
@@ -90,8 +95,9 @@ def _read_continuation(message: GenerationRequest, model: ServedModel, found: Vi
         raise FingerprintMismatchError(received=received, served=served)
     if not message.sampling.HasField("seed"):
         found.add("sampling.seed", "is not set", "the one in `started` of the generation to continue")
-    ids = tuple(message.continue_from.token_ids)
-    found.check_token_ids("continue_from.token_ids", ids, model.config.vocab_size)
+    field = "continue_from.token_ids"
+    ids = tuple(found.within(field, message.continue_from.token_ids, model.context_length))
+    found.check_token_ids(field, ids, model.config.vocab_size)
     return ids
 
 
@@ -167,8 +173,8 @@ def _read_allowed_tokens(
 
 
 def _read_banned_strings(message: common_pb2.SamplingParameters, found: Violations) -> tuple[str, ...]:
-    field, entries = "sampling.banned_strings", message.banned_strings
-    found.check_length(field, entries, LIMITS.max_banned_strings)
+    field = "sampling.banned_strings"
+    entries = found.within(field, message.banned_strings, LIMITS.max_banned_strings)
     _check_string_sizes(field, entries, LIMITS.max_banned_string_bytes, found)
     found.check_entries(
         field, entries, lambda string: "\ufffd" not in string, lambda _: "has U+FFFD", "strings of characters"
@@ -177,10 +183,10 @@ def _read_banned_strings(message: common_pb2.SamplingParameters, found: Violatio
 
 
 def _read_logit_bias(message: common_pb2.SamplingParameters, model: ServedModel, found: Violations) -> dict[int, float]:
-    field, entries = "sampling.logit_bias", message.logit_bias
+    field = "sampling.logit_bias"
+    entries = found.within(field, message.logit_bias, LIMITS.max_logit_biases)
     ids = [entry.token_id for entry in entries]
     biases = dict(zip(ids, (entry.bias for entry in entries), strict=True))
-    found.check_length(field, entries, LIMITS.max_logit_biases)
     found.check_token_ids(field, ids, model.config.vocab_size, ".token_id")
     found.check_entries(
         field,
@@ -190,7 +196,7 @@ def _read_logit_bias(message: common_pb2.SamplingParameters, model: ServedModel,
         f"{FINITE}, or minus infinity",
         ".bias",
     )
-    if len(biases) < len(ids) <= LIMITS.max_logit_biases:
+    if len(biases) < len(ids) == len(message.logit_bias):
         repeated = next(token_id for token_id, count in Counter(ids).items() if count > 1)
         found.add(field, f"names token {repeated} more than once", "each token at most once")
     return biases
@@ -199,9 +205,10 @@ def _read_logit_bias(message: common_pb2.SamplingParameters, model: ServedModel,
 def _read_stops(
     message: common_pb2.StopConditions, model: ServedModel, found: Violations, *, room: int
 ) -> StopConditions:
-    _check_stop_strings(message, found)
-    found.check_length("stop.token_ids", message.token_ids, LIMITS.max_stop_token_ids)
-    found.check_token_ids("stop.token_ids", message.token_ids, model.config.vocab_size)
+    strings = found.within("stop.strings", message.strings, LIMITS.max_stop_strings)
+    _check_string_sizes("stop.strings", strings, LIMITS.max_stop_string_bytes, found)
+    token_ids = found.within("stop.token_ids", message.token_ids, LIMITS.max_stop_token_ids)
+    found.check_token_ids("stop.token_ids", token_ids, model.config.vocab_size)
     most = message.max_tokens if message.HasField("max_tokens") else max(room, 0)
     if message.HasField("max_tokens"):
         found.check_number("stop.max_tokens", message.max_tokens, Range(minimum=1, maximum=MAX_COUNT))
@@ -214,8 +221,8 @@ def _read_stops(
         # Without a maximum the end of the context is the reason to end, not a number that nobody asked for.
         max_tokens=_value(message, "max_tokens", model.context_length),
         min_tokens=message.min_tokens,
-        token_ids=frozenset([*message.token_ids, *eos_token_ids]),
-        strings=tuple(message.strings),
+        token_ids=frozenset([*token_ids, *eos_token_ids]),
+        strings=tuple(strings),
         include_stop=message.include_stop,
         time_limit=_read_time_limit(message, found),
         loop=_read_loop(message, found),
@@ -238,11 +245,6 @@ def _read_loop(message: common_pb2.StopConditions, found: Violations) -> Loop | 
     if repetitions <= LIMITS.max_loop_window:
         found.check_number("stop.loop.window", window, allowed)
     return Loop(window=window, repetitions=repetitions)
-
-
-def _check_stop_strings(message: common_pb2.StopConditions, found: Violations) -> None:
-    found.check_length("stop.strings", message.strings, LIMITS.max_stop_strings)
-    _check_string_sizes("stop.strings", message.strings, LIMITS.max_stop_string_bytes, found)
 
 
 def _check_string_sizes(field: str, strings: Iterable[str], most: int, found: Violations) -> None:

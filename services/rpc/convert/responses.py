@@ -21,6 +21,7 @@ from services.rpc.convert.speculation import write_pass_report, write_speculatio
 from services.rpc.limits import LIMITS
 from services.rpc.served_model import ServedModel
 
+_TOKENS_AT_ONCE = 1 << 13  # that a message takes in without giving other threads a turn
 _REASONS = {
     FinishReason.STOP_TOKEN: common_pb2.FINISH_REASON_STOP_TOKEN,
     FinishReason.STOP_STRING: common_pb2.FINISH_REASON_STOP_STRING,
@@ -103,18 +104,12 @@ def _write_sample(responses: Iterable[generation_pb2.StreamGenerateResponse]) ->
 
 def write_tokens(token_ids: Sequence[int], tokenizer: Tokenizer) -> generation_pb2.TokenizeResponse:
     """Encoded text."""
-    return generation_pb2.TokenizeResponse(
-        token_ids=token_ids, token_bytes=[tokenizer.token_bytes(token_id) for token_id in token_ids]
-    )
-
-
-def write_text(
-    token_ids: Iterable[int], tokenizer: Tokenizer, *, show_special: bool
-) -> generation_pb2.DetokenizeResponse:
-    """Decoded ids."""
-    visible = (token_id for token_id in token_ids if show_special or not tokenizer.is_special(token_id))
-    data = b"".join(map(tokenizer.token_bytes, visible))
-    return generation_pb2.DetokenizeResponse(text=data.decode(errors="replace"), bytes=data)
+    response = generation_pb2.TokenizeResponse()
+    for start in range(0, len(token_ids), _TOKENS_AT_ONCE):
+        piece = token_ids[start : start + _TOKENS_AT_ONCE]
+        response.token_ids.extend(piece)
+        response.token_bytes.extend([tokenizer.token_bytes(token_id) for token_id in piece])
+    return response
 
 
 def write_model_info(model: ServedModel) -> generation_pb2.GetModelInfoResponse:
