@@ -1,5 +1,6 @@
 """SilentPredictor: the predictor that the tests' own ones begin with."""
 
+import math
 from collections.abc import Sequence as Tokens
 
 from services.engine.events import PredictionSource
@@ -12,6 +13,7 @@ class SilentPredictor:
     source = PredictionSource.DRAFT
     num_predictions = 4
     num_arrivals = 0
+    is_busy = False
 
     def why_none(self, sequence: Sequence) -> str:
         """No reason."""
@@ -28,7 +30,7 @@ class SilentPredictor:
     def ask(self, sequence: Sequence, limit: int) -> None:
         """Nothing to begin."""
 
-    def predict(self, sequence: Sequence, limit: int) -> Tokens[int]:
+    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Tokens[int]:
         """Nothing."""
         return []
 

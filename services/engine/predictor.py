@@ -25,6 +25,10 @@ class Predictor(Protocol):
     num_arrivals: int
     """How often what it predicts with has come, or come back: what was measured of it before that is void."""
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether it is at work on the target's own cores for what was asked, and goes on when nobody waits."""
+
     def why_none(self, sequence: Sequence) -> str:
         """Why it has no prediction for a sequence at present; empty where it may have some."""
 
@@ -39,8 +43,10 @@ class Predictor(Protocol):
     def ask(self, sequence: Sequence, limit: int) -> None:
         """So many predictions are wanted next, none for now if it is 0: whoever makes them elsewhere may begin."""
 
-    def predict(self, sequence: Sequence, limit: int) -> Tokens[int]:
-        """At most `limit` ids that may follow `sequence.tokens`, of those that were asked for."""
+    def predict(self, sequence: Sequence, limit: int, *, until: float) -> Tokens[int]:
+        """At most `limit` ids that may follow `sequence.tokens`, of those that were asked for; it waits no longer than
+        to that moment of the monotonic clock.
+        """
 
     def commit(self, sequence: Sequence) -> None:
         """The sequence is new, or a pass over it has ended, in which its tokens may have grown or been cut back.

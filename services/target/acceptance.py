@@ -19,6 +19,8 @@ class Acceptance:
     """
 
     _FIRST_GUESS = 0.7
+    _GUESS_WEIGHT = 3  # verdicts that the first guess counts as
+    _ENOUGH = 24  # verdicts, to rely upon
     _WEIGHT = 0.02  # of a new verdict on a place
     _MEMORY = 0.95  # of a sequence's record, from verdict to verdict
     _TRUST = 4.0  # verdicts that the expectation weighs in a sequence's record
@@ -27,8 +29,13 @@ class Acceptance:
     def __init__(self, *, places: int) -> None:
         """Runs longer than `places` go on as their last place."""
         self._shares = [self._FIRST_GUESS] * places
-        self._counts = [1] * places
+        self._counts = [self._GUESS_WEIGHT] * places
         self._records: dict[Sequence, _Record] = {}
+
+    @property
+    def confidence(self) -> float:
+        """From 0, where all is guessed, to 1, where enough predictions were judged."""
+        return min(1.0, (self._counts[0] - self._GUESS_WEIGHT) / self._ENOUGH)
 
     def observe(self, sequence: Sequence, num_predicted: int, num_accepted: int) -> None:
         """A run was verified; what lies behind the first that was rejected has not been judged."""
@@ -42,10 +49,12 @@ class Acceptance:
             weight = max(self._WEIGHT, 1 / self._counts[place])
             self._shares[place] += weight * (is_accepted - self._shares[place])
 
-    def gains(self, sequence: Sequence, count: int) -> list[float]:
-        """For each of a run's first `count` places, the chance that all is accepted up to there."""
-        record = self._records.get(sequence, _Record())
-        factor = (record.accepted + self._TRUST) / (record.expected + self._TRUST)
+    def gains(self, sequence: Sequence, count: int, *, caution: float = 1.0) -> list[float]:
+        """For each of a run's first `count` places, the chance that all is accepted up to there; with more caution, it
+        takes more verdicts to believe that a sequence differs from the others.
+        """
+        record, trust = self._records.get(sequence, _Record()), self._TRUST * caution
+        factor = (record.accepted + trust) / (record.expected + trust)
         gains, chance = [], 1.0
         for place in range(count):
             chance *= min(self._HIGHEST, self._shares[min(place, len(self._shares) - 1)] * factor)

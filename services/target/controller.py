@@ -3,14 +3,14 @@
 import heapq
 import math
 from collections.abc import Sequence as Items
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from services.engine.predictor import MOST_PREDICTIONS, Predictor
 from services.engine.sequence import Sequence
 from services.target.acceptance import Acceptance
-from services.target.account import Account
-from services.target.loans import Loans
+from services.target.loss_budget import LossBudget
 from services.target.pass_cost import PassCost
+from services.target.policy_config import PolicyConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,161 +21,225 @@ class Candidate:
     most: int
 
 
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Numbers of predictions, and what is expected of them; times in seconds."""
+
+    counts: Items[int]
+    speed_up: float = 1.0  # over a pass without predictions, once the draft has read what it has to
+    rate: float = 0.0  # tokens per second, less what it takes to read
+    slowest: float = 1.0  # the speed-up of the sequence that gains least
+    debt: float = 0.0  # for what the draft has to read first
+    rows: float = 0.0  # that the pass takes longer
+    risk: float = 0.0  # that all but the reading takes longer, if none comes true
+
+
 class Controller:
     """Chooses what yields the most tokens per second by what was measured: the cost of passes, the acceptance by place,
-    the wait for the predictions. What the model says is checked against what the steps really took: see Account.
+    the wait for the predictions. Nothing is asked for whose failure the budget could not pay.
     """
 
-    _LOOK_AHEAD = MOST_PREDICTIONS  # rows that may bring nothing before more of them do
-    _PLAIN_EVERY = 16, 128  # steps, at first and later, to see what passes without predictions cost
-    _PROBE_EVERY = 64  # plain steps; twice as many after each probe in vain
-    _LONGEST_INTERVAL = 4096
-    _PROBE_STEPS, _PROBED = 4, 2  # steps of a probe, and predictions in each
-    _FIRST_MOST = 2, 4, 2, 4  # predictions in each of the first steps: how long they take, nobody knows yet
-    _EXPLORE_EVERY = 16  # steps with predictions
-    _HORIZON = 128  # passes, in which what it takes to catch up must be won back
-    _TOKENS_PER_PASS = 2  # for how many passes there will be yet
-
-    def __init__(self, predictor: Predictor, cost: PassCost) -> None:
-        """The cost is the one of the target's passes, whoever predicts."""
+    def __init__(self, predictor: Predictor, cost: PassCost, budget: LossBudget, config: PolicyConfig) -> None:
+        """The cost is the one of the target's passes, whoever predicts, and the budget that of all who do."""
         self._predictor = predictor
         self._cost = cost
+        self._budget = budget
+        self._config = config
         self.look_again()
 
     @property
     def objection(self) -> str:
         """Why it wants no predictions, for a person to read."""
-        if self._account.is_open:
-            return "predictions would cost more time than they save"
-        return "predictions have cost more time than they saved"
+        if self._budget.is_overdrawn:
+            return "predictions have cost more time than they saved"
+        return "predictions would cost more time than they save"
 
     def look_again(self) -> None:
         """Begin anew: what was measured says nothing of a predictor that has just come."""
         self.acceptance = Acceptance(places=MOST_PREDICTIONS)
-        self._account, self._loans = Account(), Loans()
-        self._served: list[Sequence] = []  # that predictions were asked for in this step
-        self._read: list[Sequence] = []  # of these, those that the predictor has to read first
-        self._interval = self._PROBE_EVERY
-        self._plain_every = self._PLAIN_EVERY[0]
+        self._interval = self._config.probe_every
+        self._plain_every = self._config.plain_every[0]
         self._num_plain = self._num_speculative = self._probe_left = 0
-        self._first_mosts = [*self._FIRST_MOST]
+        self._first_counts = [*self._config.first_counts]
+        self.longest_wait = self.debt = 0.0
 
     def plan(self, candidates: Items[Candidate], *, num_rows: int, spare_rows: int) -> list[int]:
-        """How many predictions to ask for each candidate, in a pass that has so many rows without them."""
-        counts = _within(spare_rows, self._choose(candidates, num_rows, spare_rows))
-        self._served = [each.sequence for each, count in zip(candidates, counts, strict=True) if count]
-        for sequence in self._served:
-            if self._predictor.catch_up(sequence) != 0:
-                self._loans.open(sequence, num_passes=self._num_passes(sequence))
-        self._read = self._loans.growing(self._served)
+        """How many predictions to ask for each candidate, in a pass that has so many rows without them.
+
+        What the pass may wait for them is `longest_wait`, in seconds; that is with `debt`, for what is to be read.
+        """
+        choice = self._choose(candidates, num_rows, spare_rows)
+        counts = _within(spare_rows, choice.counts)
+        self.debt = choice.debt
+        if any(counts):
+            most = self._budget.for_step(self._expected(choice), step=self._cost.seconds(num_rows))
+            # A draft that answers late is at work beside the next pass too: of one that nobody knows, that is half.
+            known = (1 + self.acceptance.confidence) / 2
+            self.longest_wait = known * (most - choice.rows) + choice.debt
         return counts
 
-    def _choose(self, candidates: Items[Candidate], num_rows: int, spare_rows: int) -> list[int]:
-        nothing = [0] * len(candidates)
-        if not candidates or not self._account.is_open or self._wants_plain(len(candidates)):
-            return nothing
-        debts = self._debts(candidates)
-        counts = self._best(candidates, debts, num_rows, spare_rows)
-        if any(counts):
-            self._interval = self._PROBE_EVERY
-            if self._first_mosts:
-                return [min(count, self._first_mosts[-1]) for count in counts]
-            is_exploring = self._num_speculative % self._EXPLORE_EVERY == 0 and sum(counts) < spare_rows
-            return self._explore(candidates, counts) if is_exploring else counts
-        return self._probe(candidates, debts) if self._is_probing() else nothing
-
-    def observe(self, *, is_speculative: bool, num_sequences: int, num_committed: int, seconds: float) -> None:
-        """A step over sequences that leave the choice to us has ended: it took so long, with the wait."""
-        plain = self._cost.seconds(num_sequences)
-        if not is_speculative or not plain:
-            self._num_plain += 1
-            if self._num_speculative >= self._plain_every:
-                self._plain_every = min(2 * self._plain_every, self._PLAIN_EVERY[1])
-            self._num_speculative = 0
-            self._account.earn()
+    def observe(self, *, is_speculative: bool) -> None:
+        """A step over sequences that leave the choice to us has ended, with predictions or without."""
+        if is_speculative:
+            self._num_speculative += 1
             return
-        self._num_speculative += 1
-        gain = num_committed / num_sequences - seconds / plain
-        if self._read and gain < 0:
-            self._account.charge(self._loans.lend(self._read, -gain))
-        else:
-            self._first_mosts = self._first_mosts[:-1]
-            self._account.settle(gain - self._loans.pay(self._served))
+        self._num_plain += 1
+        if self._num_speculative >= self._plain_every:
+            self._plain_every = min(2 * self._plain_every, self._config.plain_every[1])
+        self._num_speculative = 0
 
     def settle(self, sequence: Sequence, num_predicted: int, num_accepted: int) -> None:
         """The predictions for a sequence were verified."""
-        self._loans.answered(sequence)
+        self._first_counts = self._first_counts[:-1]
         self.acceptance.observe(sequence, num_predicted, num_accepted)
 
     def close(self, sequence: Sequence) -> None:
         """The sequence has ended."""
-        self._account.charge(self._loans.close(sequence))
         self.acceptance.close(sequence)
+
+    def _choose(self, candidates: Items[Candidate], num_rows: int, spare_rows: int) -> Choice:
+        nothing = Choice([0] * len(candidates))
+        if not candidates or self._wants_plain(len(candidates)):
+            return nothing
+        if self._budget.is_unlimited:
+            return self._rehearse(candidates, spare_rows)
+        best = self._best(candidates, num_rows, spare_rows)
+        if self._pays(best, num_rows, len(candidates)):
+            expected, plain = self._expected(best), self._cost.seconds(num_rows)
+            most, most_debt = (
+                self._budget.for_step(expected, step=plain),
+                self._budget.for_reading(expected, step=plain),
+            )
+            if best.risk > most or best.debt > most_debt:
+                best = self._best(candidates, num_rows, spare_rows, most=most, most_debt=most_debt)
+            if self._pays(best, num_rows, len(candidates)):
+                self._interval = self._config.probe_every
+                return self._explore(candidates, best, spare_rows)
+            self._budget.refuse()
+        return self._probe(candidates, num_rows, spare_rows) if self._is_probing() else nothing
+
+    def _expected(self, choice: Choice) -> float:
+        """The share of time that is expected to be won, as far as anything is known."""
+        return (choice.speed_up - 1) * self.acceptance.confidence
+
+    def _rehearse(self, candidates: Items[Candidate], spare_rows: int) -> Choice:
+        """Nobody waits: whatever it costs, see how fast predictions come and how good they are."""
+        numbers = self._config.rehearsed
+        count = min(numbers[self._num_speculative % len(numbers)], spare_rows // len(candidates))
+        return Choice([min(count, each.most) for each in candidates])
+
+    def _pays(self, choice: Choice, num_rows: int, num_candidates: int) -> bool:
+        hurdle = self._config.to_begin if choice.debt else self._config.to_go_on
+        gain = choice.rate * self._cost.seconds(num_rows) / num_candidates
+        return gain > hurdle.speed_up and choice.slowest >= hurdle.slowest
 
     def _wants_plain(self, num_sequences: int) -> bool:
         return not self._cost.knows(num_sequences) or self._num_speculative >= self._plain_every
 
     def _is_probing(self) -> bool:
         if self._probe_left == 0 and self._num_plain >= self._interval:
-            self._probe_left, self._num_plain = self._PROBE_STEPS, 0
-            self._interval = min(2 * self._interval, self._LONGEST_INTERVAL)
+            self._probe_left, self._num_plain = self._config.probe_steps, 0
+            self._interval = min(2 * self._interval, self._config.longest_interval)
         is_probing = self._probe_left > 0
         self._probe_left -= is_probing
         return is_probing
 
-    def _explore(self, candidates: Items[Candidate], counts: Items[int]) -> list[int]:
-        """Ask for more than seems best: of places that are never verified nobody knows how good they are."""
-        turn = self._num_speculative // self._EXPLORE_EVERY % len(candidates)
-        more = counts[turn] + 1 if counts[turn] else 0
-        return [*counts[:turn], min(more, candidates[turn].most), *counts[turn + 1 :]]
-
-    def _probe(self, candidates: Items[Candidate], debts: Items[float]) -> list[int]:
-        """Some predictions for those that the draft has caught up with, or else for the one with the least to read."""
-        least = min(debts)
-        chosen = {debts.index(least)} if least else {index for index, debt in enumerate(debts) if not debt}
-        return [min(self._PROBED, each.most) if index in chosen else 0 for index, each in enumerate(candidates)]
-
-    def _debts(self, candidates: Items[Candidate]) -> list[float]:
-        """What it takes, in seconds, to catch up with each candidate; infinity for those that have to wait, since the
-        account does not hold so much, or since the first one will tell how long it takes.
+    def _explore(self, candidates: Items[Candidate], best: Choice, spare_rows: int) -> Choice:
+        """Ask now and then for more than seems best: of places that are never verified nobody knows how good they are.
+        At first ask for so many as tell how long they take.
         """
-        left = self._account.balance * self._cost.seconds(len(candidates))
-        debts = []
-        for each in candidates:
-            debt = self._predictor.catch_up(each.sequence)
-            debts.append(math.inf if debt != 0 and left <= 0 else debt or 0.0)
-            left -= left if debt is None else debt
-        return debts
+        counts = [*best.counts]
+        if self._first_counts:
+            most = self._first_counts[-1]
+            return replace(best, counts=[min(count, most) for count in counts])
+        if self._num_speculative % self._config.explore_every or sum(counts) >= spare_rows:
+            return best
+        turn = self._num_speculative // self._config.explore_every % len(candidates)
+        more = min(counts[turn] + 1, candidates[turn].most) if counts[turn] else 0
+        return replace(best, counts=[*counts[:turn], more, *counts[turn + 1 :]])
+
+    def _probe(self, candidates: Items[Candidate], num_rows: int, spare_rows: int) -> Choice:
+        """Some predictions for as many sequences as can be paid for, those with the least to read first."""
+        counts, risk, num_added = [0] * len(candidates), 0.0, 0
+        most = self._budget.for_trial(step=self._cost.seconds(num_rows))
+        debts = [self._debt(each) for each in candidates]
+        for index in sorted(range(len(candidates)), key=debts.__getitem__):
+            each = candidates[index]
+            count = min(self._config.probed, each.most, spare_rows - num_added)
+            wait = self._wait(each, count)
+            more = debts[index] + self._extra(num_rows, num_added + count) + wait
+            if count and risk + more <= most:
+                counts[index], risk, num_added = count, risk + debts[index], num_added + count
+        debt = sum(debt for debt, count in zip(debts, counts, strict=True) if count)
+        return Choice(counts, debt=debt, rows=self._extra(num_rows, num_added))
+
+    def _debt(self, candidate: Candidate) -> float:
+        """What it takes to catch up with a sequence; while nobody knows, as long as the target itself at most, which
+        reads as many tokens as it verifies predictions in about one pass.
+        """
+        debt = self._predictor.catch_up(candidate.sequence)
+        if debt is None:
+            return len(candidate.sequence.tokens) / MOST_PREDICTIONS * self._cost.seconds(1)
+        return debt
+
+    def _wait(self, candidate: Candidate, count: int) -> float:
+        return self._config.margin * self._predictor.wait_for(candidate.sequence, count) if count else 0.0
+
+    def _extra(self, num_rows: int, num_more: int) -> float:
+        return self._cost.seconds(num_rows + num_more) - self._cost.seconds(num_rows)
+
+    def _slowest(self, candidates: Items[Candidate], counts: Items[int]) -> float:
+        """Tokens that the sequence with the worst predictions gets from a pass, unless it was only unlucky."""
+        caution = self._config.caution
+        pairs = zip(candidates, counts, strict=True)
+        return min(1 + sum(self.acceptance.gains(each.sequence, count, caution=caution)) for each, count in pairs)
 
     def _num_passes(self, sequence: Sequence) -> int:
         """For how many there will be predictions, if it does not end early."""
-        return max(1, min(self._HORIZON, sequence.num_remaining // self._TOKENS_PER_PASS))
+        return max(1, min(self._config.horizon, sequence.num_remaining // self._config.tokens_per_pass))
 
-    def _best(self, candidates: Items[Candidate], debts: Items[float], num_rows: int, spare_rows: int) -> list[int]:
-        """Add predictions one by one, the likeliest first, and keep the numbers at which the rate was highest."""
-        gains = [
-            self.acceptance.gains(each.sequence, each.most) if debt < math.inf else []
-            for each, debt in zip(candidates, debts, strict=True)
-        ]
+    def _best(
+        self,
+        candidates: Items[Candidate],
+        num_rows: int,
+        spare_rows: int,
+        *,
+        most: float = math.inf,
+        most_debt: float = math.inf,
+    ) -> Choice:
+        """Add predictions one by one, the likeliest first, and keep the numbers at which the rate was highest of those
+        that risk no more than `most`, with no more than `most_debt` to read first.
+        """
+        gains = [self.acceptance.gains(each.sequence, each.most) for each in candidates]
         heap = [(-gain[0], index) for index, gain in enumerate(gains) if gain]
         heapq.heapify(heap)
-        counts = [0] * len(candidates)
-        best, tokens, wait, debt = [*counts], float(len(candidates)), 0.0, 0.0
-        best_rate, best_added = tokens / self._cost.seconds(num_rows), 0
-        for added in range(1, min(spare_rows, self._cost.reach - num_rows) + 1):
-            if not heap or added > best_added + self._LOOK_AHEAD:
-                break
+        plain = self._cost.seconds(num_rows)
+        counts, total = [0] * len(candidates), float(len(candidates))
+        least = self._config.to_go_on.slowest
+        best, best_added = Choice([*counts], rate=len(candidates) / plain), 0
+        added, wait, debt, debt_per_pass = 0, 0.0, 0.0, 0.0
+        look_ahead = min(4 * max(4, len(candidates)), self._config.look_ahead)
+        room = min(spare_rows, self._cost.reach - num_rows)
+        while heap and added < min(room, best_added + look_ahead):
             gain, index = heapq.heappop(heap)
+            each = candidates[index]
+            own_debt = self._debt(each) if not counts[index] else 0.0
+            longer = max(wait, self._predictor.wait_for(each.sequence, counts[index] + 1))
+            rows = self._extra(num_rows, added + 1)
+            risk = rows + self._config.margin * longer
+            if risk > most or debt + own_debt > most_debt:
+                continue
+            added, wait, debt = added + 1, longer, debt + own_debt
+            debt_per_pass += own_debt / self._num_passes(each.sequence)
             counts[index] += 1
-            if counts[index] == 1:
-                debt += debts[index] / self._num_passes(candidates[index].sequence)
+            total -= gain
             if counts[index] < len(gains[index]):
                 heapq.heappush(heap, (-gains[index][counts[index]], index))
-            tokens -= gain
-            wait = max(wait, self._predictor.wait_for(candidates[index].sequence, counts[index]))
-            rate = tokens / (self._cost.seconds(num_rows + added) + wait + debt)
-            if rate > best_rate:
-                best, best_rate, best_added = [*counts], rate, added
+            rate = total / (plain + rows + wait + debt_per_pass)
+            seconds = (plain + rows + wait) / plain
+            if rate > best.rate and (slowest := self._slowest(candidates, counts) / seconds) >= least:
+                speed_up = total / len(candidates) / seconds
+                best, best_added = Choice([*counts], speed_up, rate, slowest, debt, rows, risk), added
         return best
 
 

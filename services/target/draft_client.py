@@ -44,16 +44,24 @@ class DraftClient:
     """Tries the addresses in turn, for ever: a draft that is not there costs speed, never an error."""
 
     def __init__(
-        self, addresses: Sequence[str], place: Place, *, run_ahead: int | None = None, num_alternates: int = 0
+        self,
+        addresses: Sequence[str],
+        place: Place,
+        *,
+        run_ahead: int | None = None,
+        num_alternates: int = 0,
+        on_linked: Callable[[], None],
     ) -> None:
         """Call this on the event loop that `start` is called on. `place` is where the target computes; without
         `run_ahead`, a draft that competes for it gets no credit ahead of the target's passes, and any other does. One
-        that runs ahead prepares for so many of its next predictions to be wrong.
+        that runs ahead prepares for so many of its next predictions to be wrong. `on_linked` is called whenever a
+        draft has come.
         """
         self._tried = [DraftAddress(address) for address in addresses]
         self._place = place
         self._run_ahead = run_ahead
         self._num_alternates = num_alternates
+        self._on_linked = on_linked
         self._news = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self.predictor = RemotePredictor(patience=Patience(longest=_LONGEST_WAIT), on_outgoing=self._wake)
@@ -100,6 +108,7 @@ class DraftClient:
         logger.info("the draft at %s is there: %s", tried.address, self._introduction(hello, match, run_ahead))
         num_alternates = self._num_alternates if run_ahead else 0
         self.predictor.connected(match, run_ahead=run_ahead, num_alternates=num_alternates)
+        self._on_linked()
         tasks = [asyncio.create_task(reader.read()), asyncio.create_task(self._write(call))]
         try:
             await asyncio.gather(*tasks)

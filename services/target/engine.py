@@ -6,6 +6,7 @@ from importlib.metadata import version
 
 from services.engine.block_manager import BlockManager
 from services.engine.config import EngineConfig
+from services.engine.events import Failed
 from services.engine.fingerprint import Fingerprint
 from services.engine.loaded_model import LoadedModel
 from services.engine.loop import EngineLoop
@@ -19,6 +20,7 @@ from services.engine.scheduler import Scheduler, SchedulerConfig
 from services.engine.sequence import Sequence
 from services.engine.token_stream import TokenStream
 from services.engine.wake_ups import WakeUps
+from services.target.rehearsal import rehearsal_request
 from services.target.speculation import Speculation
 from services.target.step import TargetStep
 
@@ -86,6 +88,17 @@ class TargetEngine:
         else:
             self._loop.post(lambda: self._add(sequence for sequence, _ in begun))
         return begun
+
+    async def rehearse(self) -> bool:
+        """Generate something that nobody waits for, to learn what the predictors are worth; False if there was
+        something else to do, before it or meanwhile.
+        """
+        request = rehearsal_request(self.model.tokenizer, context_length=self.model.context_length)
+        stream = TokenStream(capacity=request.stops.max_tokens + 1, on_drained=self._loop.wake)
+        text = OutputText.of(request, self.model.tokenizer)
+        sequence = Sequence(request, text, stream, context_length=self.model.context_length)
+        self._loop.post(lambda: self._step.rehearse(sequence))
+        return not any([isinstance(event, Failed) async for event in stream])
 
     def _make(self, request: Request, first_sample: Sequence | None) -> tuple[Sequence, TokenStream]:
         stream = TokenStream(

@@ -1,5 +1,6 @@
 """LookupPredictor: predicts that a text goes on as it did where it last read the same."""
 
+import math
 import sys
 
 from services.engine.events import PredictionSource
@@ -22,6 +23,7 @@ class LookupPredictor:
     source = PredictionSource.LOOKUP
     num_predictions = 15  # with the row that they follow, as many as one reading of the weights serves
     num_arrivals = 0
+    is_busy = False
 
     def __init__(self, index: ContextIndex, *, lengths: range) -> None:
         """Only matches of these lengths, in tokens, are used; predictors with different ones may share an index."""
@@ -46,7 +48,7 @@ class LookupPredictor:
     def ask(self, sequence: Sequence, limit: int) -> None:
         """Nothing: they are found when they are needed."""
 
-    def predict(self, sequence: Sequence, limit: int) -> list[int]:
+    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:  # noqa: ARG002 - as above
         """What followed the latest earlier occurrence of the longest suffix; it may run into what it predicts."""
         length, end = self._index.match(sequence)
         if length not in self._lengths:

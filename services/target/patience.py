@@ -40,6 +40,10 @@ class Patience:
             return self._longest
         return min(self._longest, self.expected(count) * self._MARGIN ** (1 + self._misses))
 
+    def margin(self, seconds: float) -> float:
+        """How long to wait for what takes so long."""
+        return seconds * self._MARGIN
+
     def arrived(self, count: int, delay: float) -> None:
         """So many predictions were there so long after the commit."""
         self._misses = 0

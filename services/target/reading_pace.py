@@ -18,6 +18,11 @@ class ReadingPace:
         """How long it takes to read so many; None while no stretch was measured."""
         return None if self._token_seconds is None else num_tokens * self._token_seconds
 
+    @property
+    def expected(self) -> float:
+        """How long the stretch that has begun takes; 0 where none has or nobody knows."""
+        return (self.seconds(self._num_tokens) or 0.0) if self._sequence_ids else 0.0
+
     def asked(self, sequence_id: int, num_tokens: int, now: float) -> None:
         """The draft has to read so many tokens of a sequence, unless it is doing so."""
         if sequence_id in self._sequence_ids:

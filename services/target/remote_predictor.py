@@ -1,6 +1,7 @@
 """RemotePredictor: the predictions of a draft service, between the engine thread and the link."""
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -92,18 +93,24 @@ class RemotePredictor:
                 return 0.0
             return self._reading.seconds(followed.num_unsent)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether the draft, on the target's cores, has not answered yet."""
+        with self._changed:
+            return not self._run_ahead and any(followed.is_empty for followed in self._followed.values())
+
     def ask(self, sequence: Sequence, limit: int) -> None:
         """Grant the draft credit for so many predictions."""
         with self._changed:
             self._grant(self._followed[sequence], limit + self._run_ahead if limit else 0)
         self._wake()
 
-    def predict(self, sequence: Sequence, limit: int) -> list[int]:
-        """At most `limit` predictions, after a wait that ends when they are there or patience does."""
+    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:
+        """At most `limit` predictions, after a wait until they are there, patience ends or that moment comes."""
         with self._changed:
             followed = self._followed[sequence]
             if limit and self._is_followed(followed):
-                self._wait(followed, limit)
+                self._wait(followed, limit, until)
             return followed.chain.tokens[:limit]
 
     def close(self, sequence: Sequence) -> None:
@@ -214,16 +221,19 @@ class RemotePredictor:
     def _is_followed(self, followed: FollowedSequence) -> bool:
         return self._connected and not followed.is_released
 
-    def _wait(self, followed: FollowedSequence, limit: int) -> None:
+    def _wait(self, followed: FollowedSequence, limit: int, until: float) -> None:
         def is_over() -> bool:
             return len(followed.chain.tokens) >= limit or not self._is_followed(followed)
 
-        count = None if followed.is_fresh else limit
-        left = followed.asked_at + self._patience.seconds(followed.asked_at, count) - time.monotonic()
+        patience = self._patience.seconds(followed.asked_at, None if followed.is_fresh else limit)
+        if followed.is_fresh and patience and until < math.inf:  # the caller knows how long it may take to read
+            patience += self._patience.margin(self._reading.expected)
+        end = followed.asked_at + patience
+        left = min(end, until) - time.monotonic()
         if left <= 0:
             return
         followed.tells_delay = True
-        if not self._changed.wait_for(is_over, left) and not followed.chain.tokens:
+        if not self._changed.wait_for(is_over, left) and not followed.chain.tokens and end <= until:
             self._patience.missed(followed.asked_at, time.monotonic())
 
     def _follow(self, sequence: Sequence) -> FollowedSequence:

@@ -22,6 +22,7 @@ from services.rpc.server_config import ServerConfig
 from services.target.draft_client import DraftClient
 from services.target.engine import TargetEngine
 from services.target.lookup_predictor import with_lookup
+from services.target.rehearsal import Rehearsals
 from services.target.servicer import GenerationServicer
 
 logger = logging.getLogger(__name__)
@@ -59,8 +60,11 @@ class TargetServer:
         place = Place.here(device=engine.device, threads=engine.threads)
         is_drafted = bool(drafts) and predictor is None
         self._draft = (
-            DraftClient(drafts, place, run_ahead=run_ahead, num_alternates=num_alternates) if is_drafted else None
+            DraftClient(drafts, place, run_ahead=run_ahead, num_alternates=num_alternates, on_linked=self._meet_draft)
+            if is_drafted
+            else None
         )
+        self._rehearsals = Rehearsals()
         draft = self._draft.predictor if self._draft else predictor
         self._chat_template = ChatTemplate(None, {})
         self._predictors = with_lookup(draft) if lookup else [draft] if draft else []
@@ -115,9 +119,17 @@ class TargetServer:
         if not await self._admission.wait_until_idle(self._drain_seconds):
             logger.warning("streams still run after %s s; they are cut", self._drain_seconds)
         await self._server.stop()
+        self._rehearsals.stop()
         if self._draft is not None:
             await self._draft.stop()
         await self._host.close()
+
+    def _meet_draft(self) -> None:
+        self._rehearsals.draft_came(self._rehearse)
+
+    async def _rehearse(self) -> bool:
+        is_drafted = self._draft is not None and not self._draft.predictor.absence
+        return await self.engine.rehearse() if self.engine and is_drafted else True
 
     def _open_engine(self, on_failure: Callable[[], None]) -> TargetEngine:
         self._chat_template = ChatTemplate.from_folder(self._config.model)

@@ -1,5 +1,6 @@
 """Source: a predictor, and what it is asked for."""
 
+import math
 from collections.abc import Sequence as Items
 
 from services.engine.events import NoSpeculation, PredictionSource
@@ -7,15 +8,17 @@ from services.engine.predictor import MOST_PREDICTIONS, Predictor
 from services.engine.request import SpeculationMode
 from services.engine.sequence import Sequence
 from services.target.controller import Candidate, Controller
+from services.target.loss_budget import LossBudget
 from services.target.pass_cost import PassCost
+from services.target.policy_config import PolicyConfig
 
 
 class Source:
     """Asks a predictor for what a request wants or, where that leaves it open, what its controller thinks best."""
 
-    def __init__(self, predictor: Predictor, cost: PassCost) -> None:
+    def __init__(self, predictor: Predictor, cost: PassCost, budget: LossBudget, config: PolicyConfig) -> None:
         self.predictor = predictor
-        self._controller = Controller(predictor, cost)
+        self._controller = Controller(predictor, cost, budget, config)
         self._num_arrivals = predictor.num_arrivals
         self._was_asked = False
 
@@ -47,6 +50,11 @@ class Source:
         self._was_asked = any(counts)
         return wanted
 
+    @property
+    def debt(self) -> float:
+        """Of the seconds that this step may wait, those for what the predictor has to read first."""
+        return self._controller.debt if self._was_asked else 0.0
+
     def rest(self, sequence: Sequence) -> None:
         """Another source serves the sequence for now: a draft must not run ahead on cores that the target needs."""
         self.predictor.ask(sequence, 0)
@@ -55,11 +63,16 @@ class Source:
         """Its predictions for a sequence were verified."""
         self._controller.settle(sequence, num_predicted, num_accepted)
 
-    def observe(self, *, num_sequences: int, num_committed: int, seconds: float) -> None:
-        """A step over sequences that all leave the choice to us has ended."""
-        self._controller.observe(
-            is_speculative=self._was_asked, num_sequences=num_sequences, num_committed=num_committed, seconds=seconds
-        )
+    def predict(self, sequence: Sequence, count: int, *, since: float) -> Items[int]:
+        """At most `count` predictions that were asked for at that moment; a sequence that leaves the choice to us waits
+        for them no longer than it could afford if they were all wrong.
+        """
+        until = since + self._controller.longest_wait if is_automatic(sequence) else math.inf
+        return self.predictor.predict(sequence, count, until=until)[:count]
+
+    def observe(self) -> None:
+        """A step over sequences that leave the choice to us has ended."""
+        self._controller.observe(is_speculative=self._was_asked)
 
     def close(self, sequence: Sequence) -> None:
         """Forget a sequence."""

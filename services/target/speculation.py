@@ -9,7 +9,9 @@ from services.engine.predictor import Predictor
 from services.engine.request import SpeculationMode
 from services.engine.scheduler import ScheduledRows, Scheduler
 from services.engine.sequence import Sequence
+from services.target.loss_budget import LossBudget
 from services.target.pass_cost import PassCost
+from services.target.policy_config import PolicyConfig
 from services.target.source import Source, is_automatic
 
 
@@ -20,13 +22,24 @@ def _nothing() -> None:
 class Speculation:
     """Puts predictions behind decoding rows and keeps the count of those that came true."""
 
-    def __init__(self, predictors: Items[Predictor], *, vocab_size: int) -> None:
+    def __init__(
+        self,
+        predictors: Items[Predictor],
+        *,
+        vocab_size: int,
+        config: PolicyConfig | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """The predictors are asked in turn; the first that predicts anything for a sequence serves it in a step."""
+        config = config or PolicyConfig()
+        self._clock = clock
         self._cost = PassCost()
-        self._sources = [Source(predictor, self._cost) for predictor in predictors]
+        self._budget = LossBudget(config, clock)
+        self._sources = [Source(predictor, self._cost, self._budget, config) for predictor in predictors]
         self._vocab_size = vocab_size
         self._servers: dict[Sequence, Source] = {}  # of this step's predictions
-        self._step_began = self._waited = 0.0
+        self._rehearsal: Sequence | None = None
+        self._begin_step()
 
     def open(self, sequence: Sequence) -> None:
         """Begin to follow a new sequence; one whose prompt is to be healed, once it is."""
@@ -36,6 +49,11 @@ class Speculation:
             _explain(sequence, NoSpeculation.NO_PREDICTOR, "no draft is configured, and the lookup is switched off")
         else:
             self.follow(sequence)
+
+    def rehearse(self, sequence: Sequence) -> None:
+        """Nobody waits for this sequence: whatever is tried with it costs nothing."""
+        self._rehearsal = sequence
+        self.open(sequence)
 
     def follow(self, sequence: Sequence) -> None:
         """Tell the predictors how far the sequence has come."""
@@ -54,8 +72,10 @@ class Speculation:
 
         `before_waiting` is called before anything that may have to wait.
         """
-        self._step_began, self._waited = time.monotonic(), 0.0
-        self._servers.clear()
+        self._begin_step()
+        for rows in batch:
+            if rows.is_decode and rows.sequence is not self._rehearsal:
+                self._budget.join(rows.sequence)
         decoding = [rows for rows in batch if rows.is_decode and _is_followed(rows.sequence)]
         for source in self._sources:
             unserved = _unserved(source, decoding)
@@ -67,6 +87,7 @@ class Speculation:
             if any(counts) and source.kind is not PredictionSource.LOOKUP:
                 before_waiting()
             self._take(source, unserved, counts, scheduler)
+        self._is_disturbed = any(source.predictor.is_busy for source in self._sources)
         for rows in decoding:
             if not rows.predictions:
                 self._explain_none(rows.sequence, scheduler.spare_rows)
@@ -79,36 +100,57 @@ class Speculation:
             sequence.speculation.count(rows.source, len(rows.predictions), num_accepted)
             if (server := self._servers.get(sequence)) and not sequence.is_finished:
                 server.settle(sequence, len(rows.predictions), num_accepted)
+            if is_automatic(sequence):
+                self._num_accepted += num_accepted
         self.follow(sequence)
 
-    def observe(self, batch: Items[ScheduledRows], num_committed: int) -> None:
-        """A step has ended: let the controllers learn from it, if it only decoded, and from its result if all of it was
-        of their making.
-        """
-        if not all(rows.is_decode for rows in batch):
-            return
-        seconds = time.monotonic() - self._step_began
-        self._cost.observe(sum(rows.num_rows for rows in batch), seconds - self._waited)
-        if all(is_automatic(rows.sequence) for rows in batch):
+    def observe(self, batch: Items[ScheduledRows]) -> None:
+        """A step has ended: let the controllers learn what it took, and what their predictions won or lost."""
+        computing = self._clock() - self._step_began - sum(rows.waiting for rows in batch)
+        only_decodes = all(rows.is_decode for rows in batch)
+        if only_decodes and not self._is_disturbed:
+            self._cost.observe(sum(rows.num_rows for rows in batch), computing)
+        if any(rows.is_decode and is_automatic(rows.sequence) for rows in batch):
+            gain, waited = self._gain(batch, computing if only_decodes else 0.0)
+            self._budget.observe(gain, advance=min(waited, sum(source.debt for source in self._sources)))
             for source in self._sources:
-                source.observe(num_sequences=len(batch), num_committed=num_committed, seconds=seconds)
+                source.observe()
 
     def close(self, sequence: Sequence) -> None:
         """Forget a sequence that has ended or was dropped."""
+        self._budget.leave(sequence)
+        self._rehearsal = None if sequence is self._rehearsal else self._rehearsal
         if _is_followed(sequence):
             for source in self._sources:
                 source.close(sequence)
 
+    def _begin_step(self) -> None:
+        self._step_began = self._clock()
+        self._num_accepted = 0  # of the sequences that leave the choice to us
+        self._is_disturbed = False  # by a predictor that is at work on the target's cores during the pass
+        self._servers.clear()
+
+    def _gain(self, batch: Items[ScheduledRows], computing: float) -> tuple[float, float]:
+        """How many seconds the step's predictions have won for each sequence that leaves the choice to us, and how long
+        these were waited for. Passes are counted as what they take on average; one that was disturbed, as what it took.
+        """
+        decoding = [rows for rows in batch if rows.is_decode]
+        automatic = [rows for rows in decoding if is_automatic(rows.sequence)]
+        num_rows = len(decoding) + sum(len(rows.predictions) for rows in automatic)
+        plain, verifying = self._cost.seconds(len(decoding)), self._cost.seconds(num_rows)
+        seconds = max(verifying, computing) if self._is_disturbed else verifying
+        waited = sum(rows.waiting for rows in automatic)
+        return self._num_accepted / len(automatic) * plain - (seconds - plain) - waited, waited
+
     def _take(self, source: Source, unserved: Items[ScheduledRows], counts: Items[int], scheduler: Scheduler) -> None:
+        since = self._clock()
         for rows, count in zip(unserved, counts, strict=True):
-            began = time.monotonic()
-            predictions = source.predictor.predict(rows.sequence, count)[:count]
+            began = self._clock()
+            predictions = source.predict(rows.sequence, count, since=since)
             scheduler.add_predictions(rows, self._valid(rows.sequence, predictions))
             if rows.predictions:
                 rows.source, self._servers[rows.sequence] = source.kind, source
-            waited = time.monotonic() - began
-            rows.waiting += waited
-            self._waited += waited
+            rows.waiting += self._clock() - began
 
     def _explain_none(self, sequence: Sequence, spare_rows: int) -> None:
         """Say why, where nothing was predicted yet and there was room for it."""

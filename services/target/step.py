@@ -36,12 +36,26 @@ class TargetStep:
         self._sampler = sampler
         self._speculation = speculation
         self._wake_ups = wake_ups
+        self._rehearsal: Sequence | None = None
         self._pass_ended: float | None = None  # the one before; None after idleness
 
     def add(self, sequence: Sequence) -> None:
-        """Take a new sequence in."""
+        """Take a new sequence in; a rehearsal is over then."""
+        if self._rehearsal is not None:
+            self._rehearsal.fail("there is something else to do")
+            self.drop(self._rehearsal)
+            self._rehearsal = None
         self._scheduler.add(sequence)
         self._speculation.open(sequence)
+
+    def rehearse(self, sequence: Sequence) -> None:
+        """Generate this, which nobody waits for, unless there is something else to do."""
+        if self._scheduler.sequences:
+            sequence.fail("there is something else to do")
+            return
+        self._rehearsal = sequence
+        self._scheduler.add(sequence)
+        self._speculation.rehearse(sequence)
 
     def drop(self, sequence: Sequence) -> None:
         """Forget a sequence that has ended or that nobody waits for any more; nothing if it is gone already."""
@@ -86,18 +100,17 @@ class TargetStep:
 
     def _settle(self, batch: list[ScheduledRows], drawn: list[Drawn], spans: _Spans) -> None:
         results = iter(drawn)
-        num_committed = 0
         for rows in batch:
             result = next(results) if rows.num_asked else Drawn()
             if rows.draws:
                 if rows.sequence.is_telling:
                     rows.sequence.report_progress(result.told, num_new=rows.num_tokens)
-                num_committed += self._commit(rows, result, spans)
+                self._commit(rows, result, spans)
             else:
                 self._scheduler.settle(rows, 0)
                 self._speculation.follow(rows.sequence)
                 rows.sequence.report_progress(result.told)
-        self._speculation.observe(batch, num_committed)
+        self._speculation.observe(batch)
 
     def _commit(self, rows: ScheduledRows, drawn: Drawn, spans: _Spans) -> int:
         sequence = rows.sequence

@@ -1,6 +1,7 @@
 """ScriptedPredictor: predictions that are right, wrong or a mixture, since the answer is known beforehand."""
 
 import itertools
+import math
 import random
 from collections.abc import Callable
 from collections.abc import Sequence as Tokens
@@ -27,7 +28,7 @@ class ScriptedPredictor(SilentPredictor):
         self._script_of = script_of
         self._vocab_size = vocab_size
 
-    def predict(self, sequence: Sequence, limit: int) -> Tokens[int]:
+    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Tokens[int]:
         """What follows in the script, right or not according to its kind."""
         script = self._script_of(sequence.request.request_id)
         if script is None:

@@ -1,5 +1,6 @@
 """A text that follows a grammar has the same bytes whatever is predicted, goes on beside it, or cuts it."""
 
+import math
 import random
 from collections.abc import Sequence as Tokens
 from dataclasses import replace
@@ -32,7 +33,7 @@ class RandomPredictor(SilentPredictor):
     def __init__(self, vocab_size: int) -> None:
         self._vocab_size = vocab_size
 
-    def predict(self, sequence: Sequence, limit: int) -> Tokens[int]:
+    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Tokens[int]:
         return random.Random(len(sequence.tokens)).choices(range(self._vocab_size), k=limit)
 
 
@@ -43,7 +44,7 @@ class EagerPredictor(SilentPredictor):
         self._choose = min if lowest else max
         self._states: dict[str, GrammarState] = {}
 
-    def predict(self, sequence: Sequence, limit: int) -> Tokens[int]:
+    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Tokens[int]:
         request = sequence.request
         if request.grammar is None:
             return []

@@ -1,5 +1,6 @@
 """Predictors that control the engine's pace, since it asks them between two passes."""
 
+import math
 import threading
 import time
 from collections.abc import Sequence as Tokens
@@ -11,7 +12,7 @@ from tests.silent_predictor import SilentPredictor
 class SlowPredictor(SilentPredictor):
     """Lets the engine make no more than two hundred passes per second."""
 
-    def predict(self, sequence: Sequence, limit: int) -> Tokens[int]:
+    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Tokens[int]:
         time.sleep(0.005)
         return []
 
@@ -23,7 +24,7 @@ class GatePredictor(SilentPredictor):
         self.gate = threading.Event()
         self.gate.set()
 
-    def predict(self, sequence: Sequence, limit: int) -> Tokens[int]:
+    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Tokens[int]:
         self.gate.wait()
         return []
 
@@ -34,7 +35,7 @@ class BrokenPredictor(SilentPredictor):
     def __init__(self) -> None:
         self.is_broken = False
 
-    def predict(self, sequence: Sequence, limit: int) -> Tokens[int]:
+    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Tokens[int]:
         if self.is_broken:
             raise RuntimeError("broken on purpose")
         return []

@@ -1,5 +1,7 @@
 """LinkedPredictor: a RemotePredictor with a test at the other end of its link."""
 
+import math
+
 from services.engine.request import SpeculationPolicy
 from services.engine.sequence import Sequence
 from services.target.draft_messages import Outgoing
@@ -35,10 +37,10 @@ class LinkedPredictor:
         sequence.commit(records_of(tokens))
         self.remote.commit(sequence)
 
-    def predict(self, sequence: Sequence, limit: int) -> list[int]:
+    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:
         """Ask, and take what is there."""
         self.remote.ask(sequence, limit)
-        return self.remote.predict(sequence, limit)
+        return self.remote.predict(sequence, limit, until=until)
 
     def sent(self) -> list[Outgoing]:
         return [*self.remote.outgoing()]

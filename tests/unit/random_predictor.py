@@ -1,5 +1,6 @@
 """RandomPredictor: predicts what a toy model says, but for slips, and checks what it is told."""
 
+import math
 from random import Random
 
 from services.engine.sequence import Sequence
@@ -15,7 +16,7 @@ class RandomPredictor(SilentPredictor):
         self._random = random
         self.followed: dict[Sequence, int] = {}  # and how many tokens it has been told of
 
-    def predict(self, sequence: Sequence, limit: int) -> list[int]:
+    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:
         assert self.followed[sequence] == len(sequence.tokens)
         history = [*sequence.tokens]
         for _ in range(self._random.randint(0, limit + 2)):

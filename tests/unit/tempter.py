@@ -1,5 +1,6 @@
 """Tempter: predicts what would be said if nothing were banned."""
 
+import math
 from random import Random
 
 from services.engine.sequence import Sequence
@@ -15,7 +16,7 @@ class Tempter(SilentPredictor):
     def __init__(self, random: Random) -> None:
         self._random = random
 
-    def predict(self, sequence: Sequence, limit: int) -> list[int]:
+    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:
         history = [*sequence.tokens]
         for _ in range(limit):
             history.append(int(scores_of(sequence.request, history).argmax()))

@@ -1,5 +1,6 @@
 """TargetStep: how a sequence comes, ends and goes, and in which order its consumer hears of it."""
 
+import math
 import time
 from collections.abc import Sequence as Tokens
 from copy import deepcopy
@@ -40,7 +41,7 @@ class Foresight(SilentPredictor):
         self.followed: set[Sequence] = set()
         self.num_tokens: list[int] = []  # of the sequences, at each commit
 
-    def predict(self, sequence: Sequence, limit: int) -> Tokens[int]:
+    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Tokens[int]:
         history = [*sequence.tokens]
         for _ in range(limit):
             history.append(next_token(history))

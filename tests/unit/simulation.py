@@ -1,0 +1,240 @@
+"""Simulation: the policy of speculation on a machine whose clock is ours, and what each stream loses and wins by it."""
+
+import math
+import random
+from collections.abc import Callable
+from collections.abc import Sequence as Items
+from dataclasses import dataclass, field
+
+from services.engine.scheduler import ScheduledRows
+from services.engine.sequence import Sequence
+from services.target.draft_pace import DraftPace
+from services.target.patience import Patience
+from services.target.reading_pace import ReadingPace
+from services.target.speculation import Speculation
+from tests.silent_predictor import SilentPredictor
+from tests.unit.sequences import VOCAB_SIZE, make_request, make_sequence, records_of
+
+WINDOW = 2.0
+_RIGHT, _WRONG = 1, 0
+_LONGEST_WAIT = 0.25
+_CHUNK = 0.1  # seconds until a draft that is told to stop does
+_DISTURBANCE = 1.6  # by which passes take longer beside a busy draft
+
+
+@dataclass
+class World:
+    """A target and its draft; times in seconds."""
+
+    cost: Callable[[int], float] = lambda num_rows: 0.035 * (1 + 0.015 * (num_rows - 1))
+    chances: Items[float] = (0.75,)  # of each prediction to be right, by stream in turn
+    delay: float = 0.003
+    step: Callable[[int], float] = lambda num_rows: 0.010 + 0.0003 * num_rows  # of the draft, with so many sequences
+    reading: float = 0.0007  # for a token
+    prompt: int = 128
+    noise: float = 0.05
+    num_streams: int = 1
+    num_tokens: int = 128  # of a stream
+    is_silent: bool = False
+    rehearsed: float | None = None  # chance of a prediction to be right in the rehearsal, if it is another
+
+
+@dataclass
+class Clock:
+    """What time it is."""
+
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class SimulatedDraft(SilentPredictor):
+    """Takes its time for reading and predicting, on the target's cores, and is right as often as its world says."""
+
+    def __init__(self, world: World, clock: Clock, chance: random.Random) -> None:
+        self._world, self._clock, self._chance = world, clock, chance
+        self._patience, self._reading, self._pace = Patience(longest=_LONGEST_WAIT), ReadingPace(), DraftPace()
+        self._unread: dict[Sequence, int] = {}
+        self._asked: dict[Sequence, int] = {}
+        self._asked_at = self._answers_at = 0.0
+        self._fresh: set[Sequence] = set()
+        self.busy_until = 0.0
+
+    @property
+    def is_busy(self) -> bool:
+        return self._clock.now < self.busy_until
+
+    def wait_for(self, sequence: Sequence, count: int) -> float:
+        return self._patience.expected(count)
+
+    def catch_up(self, sequence: Sequence) -> float | None:
+        unread = self._unread[sequence]
+        return self._reading.seconds(unread) if unread > 16 else 0.0
+
+    def commit(self, sequence: Sequence) -> None:
+        known = self._unread.setdefault(sequence, -sum(self._unread.get(s, 0) * 0 for s in ()))
+        self._unread[sequence] = known
+        self._asked.clear()
+
+    def grow(self, sequence: Sequence, count: int) -> None:
+        """So many tokens were committed."""
+        self._unread[sequence] += count
+
+    def ask(self, sequence: Sequence, limit: int) -> None:
+        if limit:
+            self._asked[sequence] = limit
+            if self._unread[sequence] > 16:
+                self._fresh.add(sequence)
+                self._reading.asked(id(sequence), self._unread[sequence], self._clock.now)
+
+    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:
+        if not limit or sequence not in self._asked:
+            return []
+        if self._answers_at < self._clock.now and sequence is next(iter(self._asked)):
+            self._begin()
+        is_fresh = sequence in self._fresh
+        patience = self._patience.seconds(self._asked_at, None if is_fresh else limit)
+        if is_fresh and patience:
+            patience += self._patience.margin(self._reading.expected)
+        end = self._asked_at + patience
+        if self._answers_at <= min(end, until):
+            self._clock.now = max(self._clock.now, self._answers_at)
+            self._answer(sequence, limit, is_fresh=is_fresh)
+            return [_RIGHT] * limit
+        if min(end, until) > self._clock.now:
+            self._clock.now = min(end, until)
+            if end <= until:
+                self._patience.missed(self._asked_at, self._clock.now)
+            self.busy_until = min(self._answers_at, self._clock.now + _CHUNK)
+        return []
+
+    def close(self, sequence: Sequence) -> None:
+        self._unread.pop(sequence, None)
+        self._asked.pop(sequence, None)
+        self._fresh.discard(sequence)
+        self._reading.gave_up(id(sequence))
+
+    def _begin(self) -> None:
+        world, self._asked_at = self._world, self._clock.now
+        reading = world.reading * sum(self._unread[sequence] for sequence in self._asked if self._unread[sequence] > 16)
+        drawing = max(self._asked.values()) * world.step(len(self._asked))
+        took = (world.delay + reading + drawing) * max(0.5, self._chance.gauss(1, world.noise))
+        self._answers_at = math.inf if world.is_silent else self._clock.now + took
+
+    def _answer(self, sequence: Sequence, limit: int, *, is_fresh: bool) -> None:
+        now = self._clock.now
+        if not is_fresh:
+            self._patience.arrived(limit, now - self._asked_at)
+        self._reading.answered(id(sequence), now - self._patience.expected(limit))
+        self._unread[sequence] = 0
+        self._fresh.discard(sequence)
+
+
+class FreeRows:
+    """In the scheduler's place: there is room for all."""
+
+    def add_predictions(self, rows: ScheduledRows, predictions: list[int]) -> None:
+        rows.predictions = predictions
+
+
+@dataclass
+class Life:
+    """A stream's steps: when each ended, its tokens, and how many there would have been without predictions."""
+
+    ends: list[float] = field(default_factory=list)
+    tokens: list[float] = field(default_factory=list)
+    plain: list[float] = field(default_factory=list)
+
+    @property
+    def ratio(self) -> float:
+        """Over the whole life."""
+        return sum(self.tokens) / sum(self.plain)
+
+    def worst_window(self) -> float:
+        """The lowest ratio in any window; 1 where the life is shorter."""
+        worst, begin, tokens, plain = 1.0, 0, 0.0, 0.0
+        for end, moment in enumerate(self.ends):
+            tokens, plain = tokens + self.tokens[end], plain + self.plain[end]
+            while moment - self.ends[begin] > WINDOW:
+                worst = min(worst, tokens / plain)
+                begin += 1
+                tokens, plain = tokens - self.tokens[begin - 1], plain - self.plain[begin - 1]
+        return worst
+
+
+class Simulation:
+    """Waves of streams, one after another; `lives` has what became of each."""
+
+    def __init__(self, world: World, seed: int = 1) -> None:
+        self.world, self.clock, self._chance = world, Clock(), random.Random(seed)
+        self.draft = SimulatedDraft(world, self.clock, self._chance)
+        self.speculation = Speculation([self.draft], vocab_size=VOCAB_SIZE, clock=self.clock)
+        self.lives: list[Life] = []
+        self.counts: list[int] = []
+
+    def rehearse(self) -> "Simulation":
+        """What a target does when a draft comes while nobody waits."""
+        sequence = make_sequence(make_request(b"x", max_tokens=128))
+        self._open(sequence, 128)
+        self.speculation.rehearse(sequence)
+        chances = self.world.chances
+        expected = sum(chances) / len(chances) if self.world.rehearsed is None else self.world.rehearsed
+        self._generate({sequence: (Life(), expected)}, 128)
+        return self
+
+    def run(self, num_waves: int) -> "Simulation":
+        for _ in range(num_waves):
+            self._wave()
+        return self
+
+    @property
+    def ratio(self) -> float:
+        """Over all lives, against generating without predictions."""
+        return sum(sum(life.tokens) for life in self.lives) / sum(sum(life.plain) for life in self.lives)
+
+    def _wave(self) -> None:
+        chances, live = self.world.chances, {}
+        for number in range(self.world.num_streams):
+            sequence = make_sequence(make_request(b"x", max_tokens=self.world.num_tokens))
+            live[sequence] = (Life(), chances[number % len(chances)])
+            self._open(sequence, self.world.prompt)
+            self.speculation.open(sequence)
+        self.lives += [life for life, _ in live.values()]
+        self._generate(live, self.world.num_tokens)
+
+    def _open(self, sequence: Sequence, num_tokens: int) -> None:
+        self.draft._unread[sequence] = num_tokens
+        sequence.num_computed = len(sequence.tokens) - 1
+
+    def _generate(self, live: dict[Sequence, tuple[Life, float]], num_tokens: int) -> None:
+        while live:
+            self._step(live)
+            for sequence in [each for each, (life, _) in live.items() if sum(life.tokens) >= num_tokens]:
+                self.speculation.close(sequence)
+                del live[sequence]
+
+    def _step(self, live: dict[Sequence, tuple[Life, float]]) -> None:
+        began, world = self.clock.now, self.world
+        batch = [ScheduledRows(sequence, 1, draws=True) for sequence in live]
+        self.speculation.extend(batch, FreeRows(), max_rows=512)
+        num_rows = sum(rows.num_rows for rows in batch)
+        disturbed = max(0.0, min(self.draft.busy_until - self.clock.now, world.cost(num_rows)))
+        true_pass = world.cost(num_rows) + disturbed * (_DISTURBANCE - 1)
+        waited = self.clock.now - began
+        self.clock.now += true_pass * max(0.5, self._chance.gauss(1, world.noise))
+        plain = (waited + true_pass) / world.cost(len(batch))
+        self.counts.append(num_rows - len(batch))
+        for rows in batch:
+            life, chance = live[rows.sequence]
+            num_accepted = 0
+            while num_accepted < len(rows.predictions) and self._chance.random() < chance:
+                num_accepted += 1
+            rows.sequence.tokens += [1] * (1 + num_accepted)
+            rows.sequence.num_computed = len(rows.sequence.tokens) - 1
+            self.draft.grow(rows.sequence, 1 + num_accepted)
+            self.speculation.settle(rows, records_of([1] * (1 + num_accepted), num_accepted))
+            life.ends.append(self.clock.now)
+            life.tokens.append(1 + num_accepted)
+            life.plain.append(plain)
+        self.speculation.observe(batch)
