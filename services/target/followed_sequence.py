@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 
+from services.engine.events import VocabularyMatch
 from services.engine.predictor import MOST_PREDICTIONS
 from services.engine.sequence import Sequence
 from services.rpc.draft_protocol import MAX_COMMIT
-from services.target.draft_messages import Commit, Outgoing, Window
+from services.target.draft_messages import Commit, Open, Outgoing, Window
 from services.target.prediction_chain import PredictionChain
 
 
@@ -52,8 +53,14 @@ class FollowedSequence:
         self.chain.rewind()
         self.asked_at, self.is_empty, self.tells_delay = 0.0, False, False  # nothing to wait for
 
-    def next_message(self, *, runs_ahead: bool, num_alternates: int) -> Outgoing | None:
-        """What brings the draft up to date next, which counts as told; None where it is."""
+    def next_message(
+        self, vocabulary: VocabularyMatch | None, *, runs_ahead: bool, num_alternates: int
+    ) -> Outgoing | None:
+        """What brings the draft up to date next, which counts as told; None where it is. `vocabulary` is how its tokens
+        relate to the target's.
+        """
+        if not self.is_open:
+            return self._open(vocabulary)
         if self.is_rewound and not self.num_unsent:
             return None
         has_credit = self.window != self.window_sent
@@ -65,6 +72,13 @@ class FollowedSequence:
             return None
         self.window_sent = self.window
         return Window(self.sequence_id, self.window, num_alternates if self.window else 0)
+
+    def _open(self, vocabulary: VocabularyMatch | None) -> Open:
+        self.is_open = True
+        stats = self.sequence.speculation
+        stats.vocabulary = vocabulary
+        stats.returns += stats.losses > stats.returns
+        return Open(self.sequence_id, self.sequence)
 
     def _commit(self, *, grants: bool) -> Commit:
         """The next piece of what is committed, the last one with the credit if it is to grant any."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from services.engine.events import PredictionSource, VocabularyMatch
 from services.engine.predictor import MOST_PREDICTIONS
 from services.engine.sequence import Sequence
-from services.target.draft_messages import Close, Open, Outgoing
+from services.target.draft_messages import Close, Outgoing
 from services.target.followed_sequence import FollowedSequence
 from services.target.patience import Patience
 from services.target.prediction_chain import PredictionChain
@@ -226,9 +226,8 @@ class RemotePredictor:
             return len(followed.chain.tokens) >= limit or not self._is_followed(followed)
 
         patience = self._patience.seconds(followed.asked_at, None if followed.is_fresh else limit)
-        if followed.is_fresh and patience and until < math.inf:  # the caller knows how long it may take to read
-            patience += self._patience.margin(self._reading.expected)
-        end = followed.asked_at + patience
+        is_reading = followed.is_fresh and patience > 0 and until < math.inf  # and the caller knows how long it may
+        end = followed.asked_at + patience + self._patience.margin(self._reading.expected if is_reading else 0.0)
         left = min(end, until) - time.monotonic()
         if left <= 0:
             return
@@ -292,16 +291,9 @@ class RemotePredictor:
             while self._news:
                 sequence_id = next(iter(self._news))
                 followed = self._news.pop(sequence_id)
-                if (message := self._message(followed)) is not None:
+                runs_ahead, num_alternates = self._run_ahead > 0, self._num_alternates
+                message = followed.next_message(self._vocabulary, runs_ahead=runs_ahead, num_alternates=num_alternates)
+                if message is not None:
                     self._news[sequence_id] = followed  # at the end: the sequences take turns
                     return message
             return None
-
-    def _message(self, followed: FollowedSequence) -> Outgoing | None:
-        if followed.is_open:
-            return followed.next_message(runs_ahead=self._run_ahead > 0, num_alternates=self._num_alternates)
-        followed.is_open = True
-        stats = followed.sequence.speculation
-        stats.vocabulary = self._vocabulary
-        stats.returns += stats.losses > stats.returns
-        return Open(followed.sequence_id, followed.sequence)

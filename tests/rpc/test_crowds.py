@@ -1,5 +1,6 @@
 """A crowd that leaves few rows of a pass for predictions gets the bytes that it would have got with plenty of them."""
 
+import math
 from collections.abc import Sequence as Tokens
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,7 +20,7 @@ class SlowByItsOwnAccount(SilentPredictor):
     def wait_for(self, sequence: Sequence, count: int) -> float:
         return 60.0
 
-    def predict(self, sequence: Sequence, limit: int) -> Tokens[int]:
+    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Tokens[int]:
         return [7] * limit
 
 

@@ -1,6 +1,7 @@
 """A target with a model of next to nothing behind a batch with limits, and what must hold after each of its steps."""
 
 import asyncio
+import math
 from collections.abc import Sequence as Tokens
 from random import Random
 from types import SimpleNamespace
@@ -91,7 +92,7 @@ class Guesser(SilentPredictor):
     def wait_for(self, sequence: Sequence, count: int) -> float:
         return self._wait
 
-    def predict(self, sequence: Sequence, limit: int) -> list[int]:
+    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:
         right = answer_to(sequence.tokens, limit + self._more)
         return [token if self._random.random() < self._chance else (token + 1) % 251 for token in right]
 

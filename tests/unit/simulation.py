@@ -134,6 +134,8 @@ class SimulatedDraft(SilentPredictor):
 class FreeRows:
     """In the scheduler's place: there is room for all."""
 
+    spare_rows = 512
+
     def add_predictions(self, rows: ScheduledRows, predictions: list[int]) -> None:
         rows.predictions = predictions
 
@@ -217,7 +219,7 @@ class Simulation:
     def _step(self, live: dict[Sequence, tuple[Life, float]]) -> None:
         began, world = self.clock.now, self.world
         batch = [ScheduledRows(sequence, 1, draws=True) for sequence in live]
-        self.speculation.extend(batch, FreeRows(), max_rows=512)
+        self.speculation.extend(batch, FreeRows())
         num_rows = sum(rows.num_rows for rows in batch)
         disturbed = max(0.0, min(self.draft.busy_until - self.clock.now, world.cost(num_rows)))
         true_pass = world.cost(num_rows) + disturbed * (_DISTURBANCE - 1)

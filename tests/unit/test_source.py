@@ -42,20 +42,28 @@ def make_source(predictor: SilentPredictor | None = None, clock: Clock | None = 
     return Source(predictor or Excused(), PassCost(), LossBudget(config, clock or Clock()), config)
 
 
-def run(predictor: Excused, sequence: Sequence, *, gain: int, num_steps: int = MANY) -> tuple[Source, list[int]]:
+def run(
+    predictor: Excused,
+    sequence: Sequence,
+    *,
+    gain: int,
+    num_steps: int = MANY,
+    clock: Clock | None = None,
+    budget: LossBudget | None = None,
+) -> tuple[Source, list[int]]:
     """Steps of a tenth of a second each, with predictions that are all right or all wrong; returns what was asked."""
-    config, cost, clock = PolicyConfig(), PassCost(), Clock()
-    budget = LossBudget(config, clock)
+    config, cost, clock = PolicyConfig(), PassCost(), clock or Clock()
+    budget = budget or LossBudget(config, clock)
     budget.join(sequence)
     source, counts = Source(predictor, cost, budget, config), []
     for _ in range(num_steps):
         (count,) = source.plan([sequence], num_rows=1, spare_rows=64)
         counts.append(count)
-        clock.now += 0.1 + 0.002 * count
-        cost.observe(1 + count, 0.1 + 0.002 * count)
+        clock.now += 0.1 + 0.005 * count
+        cost.observe(1 + count, 0.1 + 0.005 * count)
         if count:
             source.settle(sequence, count, count * gain)
-        budget.observe(0.1 * count * gain - 0.002 * count)
+        budget.observe(0.1 * count * gain - 0.005 * count)
         source.observe()
     return source, counts
 
@@ -76,18 +84,21 @@ async def test_the_oldest_comes_first_where_rows_are_short():
 @pytest.mark.parametrize("num_insistent", [0, 2])
 async def test_no_more_is_asked_for_than_there_are_rows(gain, spare_rows, num_insistent):
     sequences = [insistent(2) for _ in range(num_insistent)] + [make() for _ in range(12 - num_insistent)]
-    cost = PassCost()
-    source, asked = Source(Excused(), cost), []
+    config, cost, clock = PolicyConfig(), PassCost(), Clock()
+    budget = LossBudget(config, clock)
+    source, asked = Source(Excused(), cost, budget, config), []
+    for sequence in sequences:
+        budget.join(sequence)
     for _ in range(4 * MANY):  # they do not pay, or hardly, so that some are tried now and then
         counts = source.plan(sequences, num_rows=12, spare_rows=spare_rows)
         asked.append(sum(counts))
-        cost.observe(12 + sum(counts), 12.0 + sum(counts))
+        clock.now += 0.12
+        cost.observe(12 + sum(counts), 0.12 + 0.01 * sum(counts))
         for sequence, count in zip(sequences, counts, strict=True):
             if count:
                 source.settle(sequence, count, count * gain)
-        source.observe(
-            num_sequences=12, num_committed=12 + gain * sum(counts), seconds=12.0 + (1.3 - gain) * sum(counts)
-        )
+        budget.observe((0.0101 * gain - 0.01) * sum(counts))
+        source.observe()
     assert max(asked) <= spare_rows
     assert any(asked) == (spare_rows > 0)
 
@@ -121,7 +132,11 @@ async def test_while_it_has_an_excuse_it_is_not_asked():
 
 
 async def test_one_that_comes_again_is_tried_again():
-    sequence, predictor = make(), Excused()
-    source, _ = run(predictor, sequence, gain=0)
+    sequence, predictor, clock = make(), Excused(), Clock()
+    budget = LossBudget(PolicyConfig(), clock)
+    source, counts = run(predictor, sequence, gain=0, clock=clock, budget=budget)
+    clock.now += 1000.0  # by then, what was lost is paid
+    budget.observe(0.0)
+    assert set(counts[-5:]) == {0}
     predictor.num_arrivals += 1
-    assert source.plan([sequence], num_rows=1, spare_rows=64)[0] > 0
+    assert any(count for (count,) in (source.plan([sequence], num_rows=1, spare_rows=64) for _ in range(2)))
