@@ -74,3 +74,23 @@ def test_a_forced_text_is_cut_byte_for_byte_where_the_tokenizer_would_change_it(
     state = prefixing.compile(GrammarSource(GrammarKind.CHOICE, ("true",))).begin(stop_ids=[END])
     tokens, _ = random_walk(state, random.Random(0), VOCAB_SIZE, stop_id=END, length=10)
     assert bytes(tokens) == b"true"
+
+
+class CountingTokenizer(Tokenizer):
+    """Knows how long the longest text was that it had to cut."""
+
+    longest = 0
+
+    def encode(self, text, **options):
+        self.longest = max(self.longest, len(text))
+        return super().encode(text, **options)
+
+
+def test_of_a_long_forced_text_only_the_beginning_is_cut_at_each_mask():
+    tokenizer = CountingTokenizer(byte_tokenizer()._description)
+    text = "".join(random.Random(0).choices("abc ", k=60_000))
+    grammar = compiler(tokenizer, VOCAB_SIZE).compile(GrammarSource(GrammarKind.CHOICE, (text,)))
+    state = grammar.begin(stop_ids=[END])
+    tokens, _ = random_walk(state, random.Random(0), VOCAB_SIZE, stop_id=END, length=50)
+    assert bytes(tokens).decode() == text[:50]
+    assert 0 < tokenizer.longest < 4096
