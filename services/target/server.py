@@ -141,7 +141,7 @@ def _served_model(engine: TargetEngine, name: str, chat_template: ChatTemplate) 
         eos_token_ids=checkpoint.eos_token_ids,
         defaults=checkpoint.generation,
         tokenizer=engine.model.tokenizer,
-        grammars=engine.model.grammars,
+        grammars=engine.grammars,
         chat_template=chat_template,
         fingerprint=engine.fingerprint,
         max_samples=min(MAX_SAMPLES, engine.config.max_sequences),

@@ -20,7 +20,7 @@ from services.engine.sequence import Sequence
 from services.engine.token_stream import TokenStream, interleaved
 from services.rpc.admission import Admission
 from services.rpc.convert.prompts import read_tokenize_input
-from services.rpc.convert.requests import GenerationRequest, read_request
+from services.rpc.convert.requests import GenerationRequest, read_request, read_request_grammar
 from services.rpc.convert.responses import (
     write_event,
     write_model_info,
@@ -114,7 +114,9 @@ class GenerationServicer(GenerationServiceServicer):
         model = self._model()
         with ExitStack() as places:
             places.enter_context(self._admission.admit(1))
-            request = await asyncio.to_thread(read_request, message, model, deadline=deadline)
+            found = Violations()
+            grammar = await read_request_grammar(message, model, found, caller=context.peer())
+            request = await asyncio.to_thread(read_request, message, grammar, model, found, deadline=deadline)
             places.enter_context(self._admission.admit(request.num_samples - 1))
             engine = self._require_serving().engine  # it may have gone while the prompt was encoded
             begun = _submit(engine, request)

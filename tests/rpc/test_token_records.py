@@ -11,6 +11,7 @@ from outrider.v1 import common_pb2
 from services.engine.request import Request
 from services.engine.sequence import Sequence
 from services.rpc.convert.requests import read_request
+from services.rpc.validation import Violations
 from tests.checkpoints import VOCAB_SIZE, byte_level_tokenizer
 from tests.rpc.requests import Streamed, as_unary, stream, stream_request, violations
 from tests.server import RunningTarget, wait_until
@@ -158,7 +159,7 @@ def test_who_does_not_read_is_paused_the_earlier_the_more_comes_with_a_token(
     monkeypatch.setattr("services.target.engine._MAX_WAITING_LOGITS", 3 * 4 * VOCAB_SIZE)
     model = target.server._servicer._model()
     message = stream_request(output={"logits": True}, stop={"max_tokens": 60, "ignore_eos": True})
-    sequence = target.call(_submit(target, read_request(message, model, deadline=None)))
+    sequence = target.call(_submit(target, read_request(message, None, model, Violations(), deadline=None)))
     wait_until(lambda: sequence.is_paused)
     assert target.on_engine_thread(lambda: sequence.num_generated) == 3
     target.engine.cancel(sequence)

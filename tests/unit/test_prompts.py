@@ -8,13 +8,14 @@ from outrider.v1 import common_pb2
 from services.engine.chat_template import ChatTemplate
 from services.engine.checkpoint import load_checkpoint
 from services.engine.fingerprint import Fingerprint
-from services.engine.grammar_compiler import GrammarCompiler
+from services.engine.grammar_process import GrammarProcess
 from services.engine.tokenizer import Tokenizer
 from services.rpc.convert.prompts import read_prompt
 from services.rpc.errors import InvalidRequestError
 from services.rpc.served_model import ServedModel
 from services.rpc.validation import Violations
 from tests.checkpoints import Kind, random_checkpoint
+from tests.grammars import compiler
 
 FINGERPRINT = Fingerprint(
     version="1",
@@ -40,7 +41,7 @@ def served_model(*, vocab_size: int) -> ServedModel:
         eos_token_ids=checkpoint.eos_token_ids,
         defaults=checkpoint.generation,
         tokenizer=tokenizer,
-        grammars=GrammarCompiler(tokenizer, vocab_size=vocab_size),
+        grammars=GrammarProcess(tokenizer, compiler(tokenizer, vocab_size), vocab_size=vocab_size),
         chat_template=ChatTemplate.from_folder(checkpoint.folder),
         fingerprint=FINGERPRINT,
         max_samples=16,

@@ -52,13 +52,19 @@ _MODES = {
 }
 
 
-def read_request(message: GenerationRequest, model: ServedModel, *, deadline: float | None) -> Request:
+def read_request(
+    message: GenerationRequest,
+    grammar: Grammar | None,
+    model: ServedModel,
+    found: Violations,
+    *,
+    deadline: float | None,
+) -> Request:
     """The generation that a message asks for; `deadline` is in seconds on the monotonic clock.
 
-    Raises FingerprintMismatchError for a continuation of another fingerprint's generation, else InvalidRequestError
-    with every bad field.
+    `grammar` is what `read_request_grammar` has read, and `found` what it found wrong. Raises FingerprintMismatchError
+    for a continuation of another fingerprint's generation, else InvalidRequestError with every bad field.
     """
-    found = Violations()
     received = _read_continuation(message, model, found)
     prompt = read_prompt(message.prompt, model, found)
     check_cache(message.cache, found)
@@ -69,7 +75,7 @@ def read_request(message: GenerationRequest, model: ServedModel, *, deadline: fl
         received=received,
         sampling=_read_sampling(message.sampling, model, found),
         stops=_read_stops(message.stop, model, found, room=model.context_length - len(prompt)),
-        grammar=_read_grammar(message, model, found),
+        grammar=grammar,
         output=read_output(message.output, model, found, is_whole=isinstance(message, generation_pb2.GenerateRequest)),
         speculation=_read_speculation(message.speculation, found),
         cache=read_cache(message.cache),
@@ -111,14 +117,17 @@ def _read_healing(message: common_pb2.Prompt, prompt: tuple[int, ...], model: Se
     return plan_healing(prompt, model.tokenizer, vocab_size=model.config.vocab_size)
 
 
-def _read_grammar(message: GenerationRequest, model: ServedModel, found: Violations) -> Grammar | None:
+async def read_request_grammar(
+    message: GenerationRequest, model: ServedModel, found: Violations, *, caller: str
+) -> Grammar | None:
+    """The grammar that the text is to follow, compiled; one at a time for each caller."""
     if not message.HasField("grammar"):
         return None
     if message.prompt.heal:
         found.add("prompt.heal", "is true", "false, or not set, with a grammar")
         found.add("grammar", "is set", "not to be, with prompt.heal")
     num_samples = min(max(1, message.num_samples), model.max_samples)
-    return read_grammar(message.grammar, model.grammars, found, num_samples=num_samples)
+    return await read_grammar(message.grammar, model.grammars, found, caller=caller, num_samples=num_samples)
 
 
 def _read_request_id(message: GenerationRequest, found: Violations) -> str:
