@@ -90,9 +90,11 @@ class GrammarProcess:
                 return
             self._worker, theirs = multiprocessing.Pipe()
             with theirs:
-                command = [sys.executable, "-m", _WORKER, str(theirs.fileno())]
-                # A group of its own: Ctrl-C in a terminal is for the service.
-                self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], process_group=0)
+                # The worker finds the modules that this process has found; a folder that we were started in adds none.
+                program = f"import sys; sys.path[:] = {sys.path!r}; from {_WORKER} import main; main({theirs.fileno()})"
+                command = [sys.executable, "-P", "-c", program]
+                # A session of its own: Ctrl-C in a terminal is for the service.
+                self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], start_new_session=True)
             self._worker.send(self._vocabulary)
             self._worker.recv_bytes()
 

@@ -26,12 +26,13 @@ _NUM_WALKS, _WALK_LENGTH = 4, 64
 _WALK_SECONDS = 0.25
 
 
-def main(connection: Connection) -> None:
-    """Serve one service for as long as it lives.
+def main(descriptor: int) -> None:
+    """Serve the service at the other end of an open socket for as long as it lives.
 
     It sends the tokenizer and the size of the vocabulary, then a connection for each trial. The fork answers there with
     its process id, gets the GrammarTrial, and says what is wrong with it, or nothing.
     """
+    connection = Connection(descriptor)
     tokenizer, vocab_size = connection.recv()
     compiler = GrammarCompiler(tokenizer, vocab_size=vocab_size)
     gc.freeze()
@@ -108,7 +109,3 @@ def _slowest_mask(grammar: Grammar) -> float:
                 break
             state.advance([int(chance.choice(token_ids))])
     return slowest
-
-
-if __name__ == "__main__":
-    main(Connection(int(sys.argv[1])))
