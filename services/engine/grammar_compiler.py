@@ -8,16 +8,20 @@ from services.engine.grammar_vocabulary import GrammarVocabulary
 from services.engine.tokenizer import Tokenizer
 
 _MOST_SAID = 500  # characters of what is wrong with a grammar, which the library tells with all of its text
+_MAX_LARK_ITEMS = 600  # in a row: the time of an ambiguous grammar's mask grows with their square, to some 20 ms
 _MAX_LARK_REGEXES = 6_000  # by the library's measure of their size; see services/engine/grammar_bounds.py
 
 
-def _limits(*, max_regexes: int | None = None, precomputes: bool = True) -> LLParserLimits:
-    """Half of what the library lets a mask take, which is some 10 ms."""
+def _limits(
+    *, max_items: int | None = None, max_regexes: int | None = None, precomputes: bool = True
+) -> LLParserLimits:
+    """A few times what usual grammars need, and a part of what the library lets a mask take."""
     return LLParserLimits(
+        max_items_in_row=max_items,
         initial_lexer_fuel=max_regexes,
         precompute_large_lexemes=precomputes,
         step_lexer_fuel=100_000,
-        step_max_items=25_000,
+        step_max_items=5_000,
         max_lexer_states=50_000,  # at up to 2 kB
         verbose_errors=False,
     )
@@ -25,7 +29,7 @@ def _limits(*, max_regexes: int | None = None, precomputes: bool = True) -> LLPa
 
 _LIMITS = {
     **dict.fromkeys(GrammarKind, _limits()),
-    GrammarKind.LARK: _limits(max_regexes=_MAX_LARK_REGEXES, precomputes=False),
+    GrammarKind.LARK: _limits(max_items=_MAX_LARK_ITEMS, max_regexes=_MAX_LARK_REGEXES, precomputes=False),
 }
 
 

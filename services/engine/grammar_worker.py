@@ -22,7 +22,7 @@ from services.engine.grammar_compiler import GrammarCompiler, GrammarError
 from services.engine.grammar_trial import MAX_HELD, MAX_MEMORY, MAX_SECONDS, MAX_STACK, GrammarTrial
 
 _MAX_MASK_SECONDS = 0.02
-_NUM_WALKS, _WALK_LENGTH = 4, 64
+_NUM_WALKS, _WALK_LENGTH = 2, 256
 _WALK_SECONDS = 0.25
 
 

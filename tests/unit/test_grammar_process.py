@@ -47,7 +47,7 @@ async def test_what_is_as_it_should_be_is_compiled(process: GrammarProcess, name
 
 @pytest.mark.parametrize("name", HOSTILE)
 async def test_what_takes_too_much_is_refused_and_harms_nobody(process: GrammarProcess, name: str):
-    with pytest.raises(GrammarError, match=r"at most|more than|too big"):
+    with pytest.raises(GrammarError, match=r"at most|more than|limit"):
         await process.compile(HOSTILE[name], "me")
     await process.compile(SOURCES["lark"], "me")
     await until_forks(process, 0)
