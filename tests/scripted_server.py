@@ -102,6 +102,11 @@ class ScriptedServicer(GenerationServiceServicer):
             position = end
         yield Event(finished=self._finished(request, prompt, whole))
 
+    @property
+    def has_faults(self) -> bool:
+        """Whether some are left for calls to come."""
+        return bool(self._faults)
+
     def _next_fault(self) -> Fault | None:
         return self._faults.popleft() if self._faults else None
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from services.draft.drafter import Drafter, DrafterConfig
 from services.draft.link import DraftLink
 from services.engine.config import EngineConfig
+from services.engine.grammar_process import GrammarProcess
 from services.engine.loaded_model import LoadedModel
 from services.engine.loop import EngineLoop
 from services.engine.run_ahead import RunAhead
@@ -41,12 +42,14 @@ class DraftEngine:
         )
         self._drafter = Drafter(limits, run_ahead, model.blocks)
         self._loop = EngineLoop(self._drafter, on_failure=on_failure)
+        self.grammars = GrammarProcess.of(model)
 
     @classmethod
     def open(cls, config: EngineConfig, *, max_run: int, on_failure: Callable[[], None]) -> "DraftEngine":
         """Load the configured model, which takes long, and start the engine thread; raises CheckpointError."""
         engine = cls(LoadedModel.load(config), config, max_run=max_run, on_failure=on_failure)
         engine._loop.start()
+        engine.grammars.start()
         return engine
 
     def join(self, link: DraftLink) -> None:
@@ -77,4 +80,5 @@ class DraftEngine:
 
     def close(self) -> None:
         """Stop the engine thread."""
+        self.grammars.close()
         self._loop.stop()

@@ -32,6 +32,7 @@ from services.rpc.convert.drafting import (
 )
 from services.rpc.convert.grammar import read_source
 from services.rpc.draft_protocol import PROTOCOL_VERSION
+from services.rpc.limits import LIMITS
 from services.rpc.log_pace import LogPace
 from services.rpc.loop_share import LoopShare
 from services.rpc.printable import printable
@@ -236,12 +237,14 @@ async def _command(
 async def _open(
     engine: DraftEngine, link: DraftLink, message: draft_pb2.Open, vocabulary: VocabularyMap | None
 ) -> Callable[[Drafter], None]:
-    """A grammar is compiled on a thread, for which the next messages wait; one that is not understood is refused."""
+    """The next messages wait for a grammar that is compiled; one that is not understood, or too costly, is refused."""
     grammar = None
     if message.HasField("grammar"):
-        compile_it = engine.model.grammars.compile
+        source = read_source(message.grammar)
         try:
-            grammar = await asyncio.to_thread(compile_it, read_source(message.grammar), looks_ahead=False)
+            if source.num_bytes > LIMITS.max_grammar_bytes:
+                raise GrammarError(f"it has {source.num_bytes} bytes")
+            grammar = await engine.grammars.compile(source, str(id(link)), looks_ahead=False)
         except GrammarError as error:
             if link.log_pace.may_log():
                 reason = printable(str(error)) + link.log_pace.left_out()

@@ -3,15 +3,34 @@
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer
 
 from services.engine.grammar import Grammar
-from services.engine.grammar_source import GrammarSource
+from services.engine.grammar_source import GrammarKind, GrammarSource
 from services.engine.grammar_vocabulary import GrammarVocabulary
 from services.engine.tokenizer import Tokenizer
 
 _MOST_SAID = 500  # characters of what is wrong with a grammar, which the library tells with all of its text
-_LIMITS = LLParserLimits(
-    max_lexer_states=50_000,  # at up to 2 kB
-    verbose_errors=False,
-)
+_MAX_LARK_ITEMS = 600  # in a row: the time of an ambiguous grammar's mask grows with their square, to some 20 ms
+_MAX_LARK_REGEXES = 6_000  # by the library's measure of their size; see services/engine/grammar_bounds.py
+
+
+def _limits(
+    *, max_items: int | None = None, max_regexes: int | None = None, precomputes: bool = True
+) -> LLParserLimits:
+    """A few times what usual grammars need, and a part of what the library lets a mask take."""
+    return LLParserLimits(
+        max_items_in_row=max_items,
+        initial_lexer_fuel=max_regexes,
+        precompute_large_lexemes=precomputes,
+        step_lexer_fuel=100_000,
+        step_max_items=5_000,
+        max_lexer_states=50_000,  # at up to 2 kB
+        verbose_errors=False,
+    )
+
+
+_LIMITS = {
+    **dict.fromkeys(GrammarKind, _limits()),
+    GrammarKind.LARK: _limits(max_items=_MAX_LARK_ITEMS, max_regexes=_MAX_LARK_REGEXES, precomputes=False),
+}
 
 
 class GrammarError(ValueError):
@@ -39,7 +58,7 @@ class GrammarCompiler:
             raise GrammarError(str(error)) from error
 
         def read() -> LLMatcher:
-            return LLMatcher(self._tokenizer, text, log_level=0, limits=_LIMITS)
+            return LLMatcher(self._tokenizer, text, log_level=0, limits=_LIMITS[source.kind])
 
         first = read()
         _check(first)

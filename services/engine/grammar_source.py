@@ -34,7 +34,8 @@ class GrammarSource:
         (text, *_) = self.texts
         match self.kind:
             case GrammarKind.JSON_SCHEMA:
-                return LLMatcher.grammar_from_json_schema(_require_json(text))
+                read_json(text)  # the library would put one that is no JSON between its own and speak of both
+                return LLMatcher.grammar_from_json_schema(text)
             case GrammarKind.REGEX:
                 return LLMatcher.grammar_from_regex(text)
             case GrammarKind.LARK:
@@ -43,10 +44,9 @@ class GrammarSource:
                 return LLMatcher.grammar_from_regex("|".join(map(re.escape, self.texts)))
 
 
-def _require_json(text: str) -> str:
-    """The text itself; the library would put one that is no JSON between its own and speak of both."""
+def read_json(text: str) -> object:
+    """What a text says in JSON; raises ValueError where that is nothing."""
     try:
-        json.loads(text)
+        return json.loads(text)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
-    return text

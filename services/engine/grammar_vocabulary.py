@@ -4,6 +4,10 @@ from collections.abc import Callable
 
 from services.engine.tokenizer import Tokenizer
 
+# Characters of a forced text. The library wants all of its tokens anew at every mask, and uses the first one only. It
+# drops the last ones, as far as more text might change them, which is less than the longest token has.
+_MOST_CUT = 2048
+
 
 class GrammarVocabulary:
     """The bytes of every id of a model, and how a text that a grammar leaves no choice about is cut into tokens."""
@@ -20,7 +24,10 @@ class GrammarVocabulary:
         self._encode("")  # the first time takes long
 
     def __call__(self, text: str) -> list[int]:
-        """Cut a text as the tokenizer would; greedily where that adds or changes a byte, such as a space before it."""
+        """Cut the beginning of a text as the tokenizer would; greedily where that adds or changes a byte, such as a
+        space before it.
+        """
+        text = text[:_MOST_CUT]
         ids = self._encode(text)
         is_known = max(ids, default=0) < len(self.tokens)
         if is_known and b"".join(self.tokens[token_id] for token_id in ids) == text.encode():

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from services.engine.chat_template import ChatTemplate
 from services.engine.fingerprint import Fingerprint
 from services.engine.generation_defaults import GenerationDefaults
-from services.engine.grammar_compiler import GrammarCompiler
+from services.engine.grammar_process import GrammarProcess
 from services.engine.model_config import ModelConfig
 from services.engine.prompt_encoder import PromptEncoder
 from services.engine.tokenizer import Tokenizer
@@ -22,7 +22,7 @@ class ServedModel:
     defaults: GenerationDefaults
     tokenizer: Tokenizer
     prompts: PromptEncoder
-    grammars: GrammarCompiler
+    grammars: GrammarProcess
     chat_template: ChatTemplate
     fingerprint: Fingerprint
     max_samples: int  # of one request

@@ -8,6 +8,7 @@ from services.engine.block_manager import BlockManager
 from services.engine.config import EngineConfig
 from services.engine.events import Failed
 from services.engine.fingerprint import Fingerprint
+from services.engine.grammar_process import GrammarProcess
 from services.engine.loaded_model import LoadedModel
 from services.engine.loop import EngineLoop
 from services.engine.model_runner import ModelRunner
@@ -59,6 +60,7 @@ class TargetEngine:
         self._wake_ups = WakeUps()
         self._step = TargetStep(self.scheduler, runner, Sampler(model.sampler), speculation, self._wake_ups)
         self._loop = EngineLoop(self._step, on_failure=on_failure, next_expiry=self.scheduler.next_expiry)
+        self.grammars = GrammarProcess.of(model)
 
     @classmethod
     def open(
@@ -67,6 +69,7 @@ class TargetEngine:
         """Load the configured model, which takes long, and start the engine thread; raises CheckpointError."""
         engine = cls(LoadedModel.load(config), config, predictors=predictors, on_failure=on_failure)
         engine._loop.start()
+        engine.grammars.start()
         return engine
 
     @property
@@ -125,6 +128,7 @@ class TargetEngine:
 
     def close(self) -> None:
         """Stop the engine thread; whoever still waits is told."""
+        self.grammars.close()
         try:
             self._loop.stop()
         finally:

@@ -21,7 +21,7 @@ from services.engine.token_stream import TokenStream, interleaved
 from services.rpc.admission import Admission
 from services.rpc.convert.detokenize import detokenize
 from services.rpc.convert.prompts import read_prompt, read_tokenize_input
-from services.rpc.convert.requests import GenerationRequest, read_request
+from services.rpc.convert.requests import GenerationRequest, read_request, read_request_grammar
 from services.rpc.convert.responses import (
     write_event,
     write_model_info,
@@ -128,7 +128,8 @@ class GenerationServicer(GenerationServiceServicer):
             places.enter_context(self._admission.admit(1, context.peer()))
             found = Violations()
             prompt = await read_prompt(message.prompt, model, found)
-            request = await asyncio.to_thread(read_request, message, prompt, model, found, deadline=deadline)
+            grammar = await read_request_grammar(message, model, found, caller=context.peer())
+            request = await asyncio.to_thread(read_request, message, prompt, grammar, model, found, deadline=deadline)
             places.enter_context(self._admission.admit(request.num_samples - 1, context.peer()))
             engine = self._require_serving().engine  # it may have gone while the prompt was encoded
             begun = _submit(engine, request)

@@ -57,6 +57,11 @@ class Service:
             self._process = None
             self._gauge.reset()
 
+    def terminate(self, seconds: float) -> int:
+        """SIGTERM, and the exit code; raises TimeoutExpired."""
+        self._running.terminate()
+        return self._running.wait(seconds)
+
     def pause(self) -> None:
         """SIGSTOP."""
         self._running.send_signal(signal.SIGSTOP)
@@ -68,8 +73,16 @@ class Service:
     @property
     def resident_bytes(self) -> int:
         """Memory that it holds."""
+        return self._status("VmRSS:")
+
+    @property
+    def peak_bytes(self) -> int:
+        """The most memory that it has held."""
+        return self._status("VmHWM:")
+
+    def _status(self, name: str) -> int:
         status = Path(f"/proc/{self._running.pid}/status").read_text()
-        return 1024 * next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
+        return 1024 * next(int(line.split()[1]) for line in status.splitlines() if line.startswith(name))
 
     @property
     def num_used_blocks(self) -> int:

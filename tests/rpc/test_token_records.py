@@ -162,7 +162,7 @@ def test_who_does_not_read_is_paused_the_earlier_the_more_comes_with_a_token(
     message = stream_request(output={"logits": True}, stop={"max_tokens": 60, "ignore_eos": True})
     found = Violations()
     prompt = target.call(read_prompt(message.prompt, model, found))
-    sequence = target.call(_submit(target, read_request(message, prompt, model, found, deadline=None)))
+    sequence = target.call(_submit(target, read_request(message, prompt, None, model, found, deadline=None)))
     wait_until(lambda: sequence.is_paused)
     assert target.on_engine_thread(lambda: sequence.num_generated) == 3
     target.engine.cancel(sequence)

@@ -74,3 +74,39 @@ def test_a_forced_text_is_cut_byte_for_byte_where_the_tokenizer_would_change_it(
     state = prefixing.compile(GrammarSource(GrammarKind.CHOICE, ("true",))).begin(stop_ids=[END])
     tokens, _ = random_walk(state, random.Random(0), VOCAB_SIZE, stop_id=END, length=10)
     assert bytes(tokens) == b"true"
+
+
+class CountingTokenizer(Tokenizer):
+    """Knows how long the longest text was that it had to cut."""
+
+    longest = 0
+
+    def encode(self, text, **options):
+        self.longest = max(self.longest, len(text))
+        return super().encode(text, **options)
+
+
+def test_of_a_long_forced_text_only_the_beginning_is_cut_at_each_mask():
+    tokenizer = CountingTokenizer(byte_tokenizer()._description)
+    text = "".join(random.Random(0).choices("abc ", k=60_000))
+    grammar = compiler(tokenizer, VOCAB_SIZE).compile(GrammarSource(GrammarKind.CHOICE, (text,)))
+    state = grammar.begin(stop_ids=[END])
+    tokens, _ = random_walk(state, random.Random(0), VOCAB_SIZE, stop_id=END, length=50)
+    assert bytes(tokens).decode() == text[:50]
+    assert 0 < tokenizer.longest < 4096
+
+
+def test_a_text_that_can_be_read_in_ever_more_ways_ends_before_its_masks_take_long():
+    """Counts decide where, so that it is the same place on every machine."""
+    grammar = compiler(byte_tokenizer(), VOCAB_SIZE).compile(
+        GrammarSource(GrammarKind.LARK, ('start: x\nx: x x | x x x | "a" | "b" |\n',))
+    )
+    lengths = set()
+    for _ in range(2):
+        state, length = grammar.begin(stop_ids=[END]), 0
+        while state.masks()[0].any():
+            state.advance(b"a")
+            length += 1
+        lengths.add(length)
+    (length,) = lengths
+    assert 50 < length < 150

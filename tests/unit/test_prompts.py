@@ -8,7 +8,7 @@ from outrider.v1 import common_pb2
 from services.engine.chat_template import ChatTemplate
 from services.engine.checkpoint import load_checkpoint
 from services.engine.fingerprint import Fingerprint
-from services.engine.grammar_compiler import GrammarCompiler
+from services.engine.grammar_process import GrammarProcess
 from services.engine.prompt_encoder import PromptEncoder
 from services.engine.tokenizer import Tokenizer
 from services.rpc.convert.prompts import read_prompt
@@ -16,6 +16,7 @@ from services.rpc.errors import InvalidRequestError
 from services.rpc.served_model import ServedModel
 from services.rpc.validation import Violations
 from tests.checkpoints import Kind, random_checkpoint
+from tests.grammars import compiler
 
 FINGERPRINT = Fingerprint(
     version="1",
@@ -43,7 +44,7 @@ def served_model(*, vocab_size: int) -> ServedModel:
         defaults=checkpoint.generation,
         tokenizer=tokenizer,
         prompts=PromptEncoder(tokenizer, chat_template),
-        grammars=GrammarCompiler(tokenizer, vocab_size=vocab_size),
+        grammars=GrammarProcess(tokenizer, compiler(tokenizer, vocab_size), vocab_size=vocab_size),
         chat_template=chat_template,
         fingerprint=FINGERPRINT,
         max_samples=16,

@@ -19,6 +19,7 @@ from outrider.errors import (
     InvalidArgument,
     OutriderError,
     ResourceExhausted,
+    ServerLost,
     Unavailable,
     Violation,
 )
@@ -89,6 +90,7 @@ __all__ = [
     "Tensor",
     "Timings",
     "Token",
+    "ServerLost",
     "Unavailable",
     "Usage",
     "Violation",

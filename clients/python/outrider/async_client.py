@@ -11,7 +11,8 @@ import grpc.aio
 from outrider.async_stream import AsyncStream
 from outrider.channel import ChannelOption, channel_options
 from outrider.errors import as_error
-from outrider.pool import Pool
+from outrider.health import CHECK, examined_async
+from outrider.pool import Pool, Server
 from outrider.request import (
     Conversation,
     GenerateOptions,
@@ -49,19 +50,20 @@ class AsyncClient:
     ) -> None:
         """Connect to addresses such as "localhost:50051", the first one first; in the clear without credentials.
 
-        A call that meets a broken connection is tried again, and a stream resumed, until every address has failed
-        `max_retries` more times in a row without a token arriving. The pauses grow to `max_backoff` seconds.
+        A call that reaches no server is tried again, and a stream resumed, until every address has failed `max_retries`
+        more times in a row without a token arriving. The pauses grow to `max_backoff` seconds. One whose connection
+        breaks before anything has arrived is tried once more at most, and raises ServerLost where the server is gone.
         """
         self._channels: list[grpc.aio.Channel] = []
         options = channel_options(channel_arguments)
 
-        def connect(address: str) -> "GenerationServiceAsyncStub":
+        def connect(address: str) -> "Server[GenerationServiceAsyncStub]":
             if credentials is None:
                 channel = grpc.aio.insecure_channel(address, options)
             else:
                 channel = grpc.aio.secure_channel(address, credentials, options)
             self._channels.append(channel)
-            return GenerationServiceStub(channel)
+            return Server(GenerationServiceStub(channel), channel.unary_unary(CHECK))
 
         self._pool = Pool(addresses, connect, RetryPolicy(max_retries, max_backoff))
 
@@ -124,9 +126,10 @@ class AsyncClient:
     ) -> Answer:
         attempts = self._pool.attempts(timeout)
         while True:
+            server = self._pool.servers[attempts.address]
             try:
-                return await call(self._pool.stubs[attempts.address], attempts.time_left())
+                return await call(server.stub, attempts.time_left())
             except grpc.RpcError as failure:
-                pause = attempts.failed(as_error(failure))
+                pause = attempts.failed(await examined_async(as_error(failure), server.check))
             self._pool.preferred = attempts.address
             await asyncio.sleep(pause)

@@ -10,6 +10,7 @@ import grpc
 from outrider.base_stream import BaseStream
 from outrider.errors import OutriderError, as_error
 from outrider.generation import Generation
+from outrider.health import examined_async
 from outrider.pool import Pool
 from outrider.samples import Samples
 from outrider.types import Chunk
@@ -41,8 +42,8 @@ class AsyncStream(BaseStream["GenerationServiceAsyncStub"]):
     async def __aiter__(self) -> AsyncIterator[Chunk]:
         self._begin()
         while not self._generation.is_finished:
-            stub, timeout = self._next_stub(), self._generation.time_left()
-            call = stub.StreamGenerate(self._generation.next_request(), timeout=timeout)
+            server, timeout = self._next_server(), self._generation.time_left()
+            call = server.stub.StreamGenerate(self._generation.next_request(), timeout=timeout)
             self._watch(call)
             pause = 0.0
             try:
@@ -52,7 +53,10 @@ class AsyncStream(BaseStream["GenerationServiceAsyncStub"]):
                         yield chunk
                 self._generation.check_finished()
             except (grpc.RpcError, OutriderError) as failure:
-                pause = self._pause_after(as_error(failure))
+                error = as_error(failure)
+                if self._is_to_be_examined():
+                    error = await examined_async(error, server.check)
+                pause = self._pause_after(error)
             except asyncio.CancelledError:  # gRPC raises it for a task that is cancelled and for a call that is
                 if _is_task_cancelled() or not self._is_cancelled():
                     raise

@@ -9,7 +9,7 @@ import grpc.aio
 
 from outrider.errors import Cancelled, OutriderError
 from outrider.generation import Generation
-from outrider.pool import Pool
+from outrider.pool import Pool, Server
 from outrider.samples import Samples
 from outrider.types import Prefill, Received, Result, Started
 
@@ -67,10 +67,14 @@ class BaseStream(Generic[Stub]):
         error.received = self.received
         return error
 
-    def _next_stub(self) -> Stub:
+    def _next_server(self) -> Server[Stub]:
         if self._is_cancelled():
             raise self._cancellation()
-        return self._pool.stubs[self._generation.address]
+        return self._pool.servers[self._generation.address]
+
+    def _is_to_be_examined(self) -> bool:
+        """Whether a failure may be the request's own fault, and the next server is to be spared."""
+        return self.started is None and not self._is_cancelled()
 
     def _watch(self, call: grpc.RpcContext | grpc.aio.RpcContext) -> None:
         self._call = call

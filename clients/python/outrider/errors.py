@@ -16,6 +16,9 @@ _BAD_REQUEST = "/google.rpc.BadRequest"
 # How gRPC reports a stream that a dying server or a proxy has reset, beside UNAVAILABLE.
 _BROKEN_CODES = (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
 _BROKEN_MARKS = ("RST_STREAM", "GOAWAY", "Stream removed")
+# And how it reports, as UNAVAILABLE, that a connection went with a call on it. One that never was is another matter.
+_LOST_MARKS = (*_BROKEN_MARKS, "Socket closed", "Transport closed", "reset by peer", "Broken pipe", "recvmsg", "ping")
+_UNREACHED = "failed to connect"
 
 
 class OutriderError(Exception):
@@ -68,6 +71,15 @@ class Unavailable(OutriderError):
     """No server could be reached, or the connection broke, more often than `max_retries` allows."""
 
     code = grpc.StatusCode.UNAVAILABLE
+    broke = False
+    """Whether the connection went while the server was at work on the call."""
+
+
+class ServerLost(Unavailable):
+    """The server went while it was at work on the call, and does not answer.
+
+    The call is not carried to another server: it may be what the first one died of.
+    """
 
 
 class DeadlineExceeded(OutriderError):
@@ -93,9 +105,17 @@ def as_error(failure: grpc.RpcError | OutriderError) -> OutriderError:
     if code is grpc.StatusCode.INVALID_ARGUMENT:
         return InvalidArgument(message, _violations(failure))
     if code in _BROKEN_CODES and any(mark in message for mark in _BROKEN_MARKS):
-        return Unavailable(message)
+        code = grpc.StatusCode.UNAVAILABLE
+    if code is grpc.StatusCode.UNAVAILABLE:
+        return _unavailable(message)
     cls = _CLASSES.get(code)
     return OutriderError(message, code) if cls is None else cls(message)
+
+
+def _unavailable(message: str) -> Unavailable:
+    error = Unavailable(message)
+    error.broke = any(mark in message for mark in _LOST_MARKS) and not message.startswith(_UNREACHED)
+    return error
 
 
 def _violations(failure: grpc.RpcError) -> list[Violation]:

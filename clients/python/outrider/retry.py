@@ -11,10 +11,13 @@ from outrider.errors import (
     FingerprintMismatch,
     OutriderError,
     ResourceExhausted,
+    ServerLost,
     Unavailable,
 )
 
 _FIRST_BACKOFF = 0.1
+_MOST_BROKEN = 1  # connections that may break before a call has started, and it is tried again
+_MOST_BROKEN_RESUMING = 3  # and that may break in a row before a further token arrives
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,7 @@ class Attempts:
         self._num_addresses = num_addresses
         self._refused: set[int] = set()
         self._failures = 0
+        self._num_broken = 0
         self._clock = clock
         self._deadline = None if timeout is None else clock() + timeout
 
@@ -72,13 +76,17 @@ class Attempts:
 
     def progressed(self) -> None:
         """Count retries anew."""
-        self._failures = 0
+        self._failures = self._num_broken = 0
 
     def failed(self, error: OutriderError, *, resuming: bool = False) -> float:
         """Move to the next address and return the seconds to wait before using it; raises when it is time to stop.
 
-        A server that is full, or has another fingerprint, is passed over only when there is something to resume.
+        A server that is full, or has another fingerprint, is passed over only when there is something to resume. A call
+        that one server after another breaks down at is not carried on to all of them.
         """
+        self._num_broken += isinstance(error, Unavailable) and error.broke
+        if isinstance(error, ServerLost) or self._num_broken > (_MOST_BROKEN_RESUMING if resuming else _MOST_BROKEN):
+            raise error
         if resuming and isinstance(error, FingerprintMismatch):
             self._refused.add(self.address)
         elif not isinstance(error, Unavailable | Cancelled) and not (resuming and isinstance(error, ResourceExhausted)):

@@ -10,6 +10,7 @@ import grpc
 from outrider.base_stream import BaseStream
 from outrider.errors import OutriderError, as_error
 from outrider.generation import Generation
+from outrider.health import examined
 from outrider.pool import Pool
 from outrider.samples import Samples
 from outrider.types import Chunk
@@ -39,8 +40,8 @@ class Stream(BaseStream[GenerationServiceStub]):
     def __iter__(self) -> Iterator[Chunk]:
         self._begin()
         while not self._generation.is_finished:
-            stub, timeout = self._next_stub(), self._generation.time_left()
-            call = stub.StreamGenerate(self._generation.next_request(), timeout=timeout)
+            server, timeout = self._next_server(), self._generation.time_left()
+            call = server.stub.StreamGenerate(self._generation.next_request(), timeout=timeout)
             self._watch(call)
             pause = 0.0
             try:
@@ -50,7 +51,8 @@ class Stream(BaseStream[GenerationServiceStub]):
                         yield chunk
                 self._generation.check_finished()
             except (grpc.RpcError, OutriderError) as failure:
-                pause = self._pause_after(as_error(failure))
+                error = as_error(failure)
+                pause = self._pause_after(examined(error, server.check) if self._is_to_be_examined() else error)
             finally:
                 call.cancel()
             self._cancelled.wait(pause)

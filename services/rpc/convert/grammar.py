@@ -2,7 +2,8 @@
 
 from outrider.v1 import common_pb2
 from services.engine.grammar import Grammar
-from services.engine.grammar_compiler import GrammarCompiler, GrammarError
+from services.engine.grammar_compiler import GrammarError
+from services.engine.grammar_process import GrammarProcess
 from services.engine.grammar_source import GrammarKind, GrammarSource
 from services.rpc.limits import LIMITS
 from services.rpc.validation import Violations
@@ -11,10 +12,10 @@ _TEXTS = {"json_schema": GrammarKind.JSON_SCHEMA, "regex": GrammarKind.REGEX, "l
 _NAMES = {kind: name for name, kind in _TEXTS.items()}
 
 
-def read_grammar(
-    message: common_pb2.Grammar, grammars: GrammarCompiler, found: Violations, *, num_samples: int
+async def read_grammar(
+    message: common_pb2.Grammar, grammars: GrammarProcess, found: Violations, *, caller: str, num_samples: int
 ) -> Grammar | None:
-    """The grammar compiled for so many samples, or None with what is wrong with it; takes long for a large one."""
+    """The grammar compiled for so many samples, or None with what is wrong with it."""
     name = message.WhichOneof("kind")
     if name is None:
         found.add("grammar", "is of no kind", ", ".join((*_TEXTS, "choice")))
@@ -27,7 +28,7 @@ def read_grammar(
         found.add(f"grammar.{name}", f"has {size} bytes", f"at most {LIMITS.max_grammar_bytes}")
         return None
     try:
-        return grammars.compile(source, num_states=num_samples)
+        return await grammars.compile(source, caller, num_states=num_samples)
     except GrammarError as error:
         found.add(f"grammar.{name}", f"cannot be followed: {error}", "what llguidance understands")
         return None

@@ -54,6 +54,7 @@ _MODES = {
 def read_request(
     message: GenerationRequest,
     prompt: tuple[int, ...],
+    grammar: Grammar | None,
     model: ServedModel,
     found: Violations,
     *,
@@ -61,9 +62,9 @@ def read_request(
 ) -> Request:
     """The generation that a message asks for.
 
-    `prompt` is what `read_prompt` has read, and `found` what it found wrong; `deadline` is in seconds on the monotonic
-    clock. Raises FingerprintMismatchError for a continuation of another fingerprint's generation, else
-    InvalidRequestError with every bad field.
+    `prompt` and `grammar` are what `read_prompt` and `read_request_grammar` have read, and `found` what they found
+    wrong; `deadline` is in seconds on the monotonic clock. Raises FingerprintMismatchError for a continuation of
+    another fingerprint's generation, else InvalidRequestError with every bad field.
     """
     received = _read_continuation(message, model, found)
     check_cache(message.cache, found)
@@ -74,7 +75,7 @@ def read_request(
         received=received,
         sampling=_read_sampling(message.sampling, model, found),
         stops=_read_stops(message.stop, model, found, room=model.context_length - len(prompt)),
-        grammar=_read_grammar(message, model, found),
+        grammar=grammar,
         output=read_output(message.output, model, found, is_whole=isinstance(message, generation_pb2.GenerateRequest)),
         speculation=_read_speculation(message.speculation, found),
         cache=read_cache(message.cache),
@@ -117,14 +118,17 @@ def _read_healing(message: common_pb2.Prompt, prompt: tuple[int, ...], model: Se
     return plan_healing(prompt, model.tokenizer, vocab_size=model.config.vocab_size)
 
 
-def _read_grammar(message: GenerationRequest, model: ServedModel, found: Violations) -> Grammar | None:
+async def read_request_grammar(
+    message: GenerationRequest, model: ServedModel, found: Violations, *, caller: str
+) -> Grammar | None:
+    """The grammar that the text is to follow, compiled; one at a time for each caller."""
     if not message.HasField("grammar"):
         return None
     if message.prompt.heal:
         found.add("prompt.heal", "is true", "false, or not set, with a grammar")
         found.add("grammar", "is set", "not to be, with prompt.heal")
     num_samples = min(max(1, message.num_samples), model.max_samples)
-    return read_grammar(message.grammar, model.grammars, found, num_samples=num_samples)
+    return await read_grammar(message.grammar, model.grammars, found, caller=caller, num_samples=num_samples)
 
 
 def _read_request_id(message: GenerationRequest, found: Violations) -> str:
