@@ -178,7 +178,7 @@ async def test_received_tokens_beyond_the_end_are_refused(limits, received):
 async def test_received_tokens_that_the_grammar_forbids_are_refused():
     grammar = compiled("choice", byte_tokenizer(), VOCAB_SIZE)
     sequence = make_sequence(make_request(received=b"yes,", grammar=grammar))
-    assert sequence.grammar.num_allowed(b" of course") == 10
+    assert sequence.choices.grammar.num_allowed(b" of course") == 10
     with pytest.raises(ValueError, match="the grammar forbids the token at 2"):
         make_sequence(make_request(received=b"yea", grammar=grammar))
 
@@ -187,7 +187,7 @@ async def test_a_stop_token_is_no_part_of_what_follows_the_grammar():
     grammar = compiled("choice", byte_tokenizer(), VOCAB_SIZE)
     consumer = Consumer(make_request(received=b"yes", grammar=grammar))
     consumer.commit([END])
-    assert (consumer.sequence.grammar.num_tokens, consumer.sequence.grammar.has_strayed) == (3, False)
+    assert (consumer.sequence.choices.grammar.num_followed, consumer.sequence.choices.grammar.has_strayed) == (3, False)
     assert (await consumer.read())[2].reason is FinishReason.STOP_TOKEN
 
 
