@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from services.engine.events import Failed, FinishReason, Progress
+from services.engine.events import Failed, FinishReason, Progress, TokenRecord
 from services.engine.request import Loop
 from tests.grammars import compiled
 from tests.unit.consumer import Consumer
@@ -181,6 +181,17 @@ async def test_received_tokens_that_the_grammar_forbids_are_refused():
     assert sequence.choices.grammar.num_allowed(b" of course") == 10
     with pytest.raises(ValueError, match="the grammar forbids the token at 2"):
         make_sequence(make_request(received=b"yea", grammar=grammar))
+
+
+async def test_what_was_drawn_with_a_wrong_mask_behind_predictions_is_drawn_again():
+    grammar = compiled("choice", byte_tokenizer(), VOCAB_SIZE)
+    for num_right in (1, 2, 3):
+        sequence = make_sequence(make_request(grammar=grammar))
+        masks = sequence.choices.grammar.masks(b"yes")
+        masks[num_right:] ^= 1
+        assert sequence.commit([TokenRecord(token_id) for token_id in b"yes"]) == num_right
+        assert sequence.tokens[sequence.num_prompt :] == [*b"yes"[:num_right]]
+        assert sequence.choices.grammar.num_followed == num_right
 
 
 async def test_a_stop_token_is_no_part_of_what_follows_the_grammar():
