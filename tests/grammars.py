@@ -27,8 +27,61 @@ SCHEMA = json.dumps(
         "x-guidance": {"whitespace_flexible": False},
     }
 )
+_NODE = {
+    "type": "object",
+    "properties": {
+        "v": {"type": "integer", "minimum": -5, "maximum": 120},
+        "next": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/node"}]},
+    },
+    "required": ["v", "next"],
+    "additionalProperties": False,
+}
+_WORD = {"type": "string", "pattern": "^[a-c]{1,3}$"}
+_SPACED = {"whitespace_pattern": " ?"}  # more would keep a text from its end
+_SCHEMAS: dict[str, dict[str, Any]] = {
+    "array": {
+        "type": "object",
+        "properties": {"t": {"type": "array", "items": _WORD, "maxItems": 2}},
+        "required": ["t"],
+        "additionalProperties": False,
+    },
+    "nested": {
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {
+                "p": {"type": "array", "items": {"enum": [1, 2.5, None, "x"]}, "minItems": 1, "maxItems": 3}
+            },
+            "required": ["p"],
+            "additionalProperties": False,
+        },
+        "minItems": 1,
+        "maxItems": 2,
+    },
+    "reference": {"$ref": "#/$defs/node", "$defs": {"node": _NODE}},
+    "pattern": {
+        "type": "object",
+        "properties": {
+            "id": {"type": "string", "pattern": "^[a-f]{2}-[0-9]{2}$"},
+            "ok": {"type": "boolean"},
+            "of": {"const": {"a": ["b", 2]}},
+        },
+        "required": ["id", "of"],
+        "additionalProperties": False,
+    },
+    "optional": {
+        "type": "object",
+        "properties": {name: {"type": "array", "items": _WORD, "minItems": 1, "maxItems": 2} for name in "abc"},
+        "required": ["b"],
+        "additionalProperties": False,
+    },
+}
 SOURCES = {
     "json_schema": GrammarSource(GrammarKind.JSON_SCHEMA, (SCHEMA,)),
+    **{
+        name: GrammarSource(GrammarKind.JSON_SCHEMA, (json.dumps(schema | {"x-guidance": _SPACED}),))
+        for name, schema in _SCHEMAS.items()
+    },
     "any json": GrammarSource(GrammarKind.JSON_SCHEMA, ("{}",)),
     "regex": GrammarSource(GrammarKind.REGEX, (r"(ab|abc(d|é)*)+ [0-9]{2,4}!?",)),
     "lark": GrammarSource(
@@ -41,12 +94,10 @@ SOURCES = {
 def follows(name: str, text: str) -> bool:
     """Whether a whole text is one of a grammar's, by other means than ours."""
     source = SOURCES[name].texts
+    if SOURCES[name].kind is GrammarKind.JSON_SCHEMA:
+        schema = json.loads(source[0])
+        return _satisfies(json.loads(text), schema, schema.get("$defs", {}))
     match name:
-        case "json_schema":
-            return _is_of_schema(json.loads(text))
-        case "any json":
-            json.loads(text)
-            return True
         case "regex":
             return re.fullmatch(source[0], text) is not None
         case "lark":
@@ -54,15 +105,37 @@ def follows(name: str, text: str) -> bool:
     return text in source
 
 
-def _is_of_schema(value: dict[str, Any]) -> bool:
-    return (
-        [*value] == ["name", "kind", "sizes"]
-        and isinstance(value["name"], str)
-        and len(value["name"]) <= 12
-        and value["kind"] in {"circle", "square"}
-        and all(isinstance(size, int) for size in value["sizes"])
-        and len(value["sizes"]) <= 3
-    )
+def _satisfies(value: Any, schema: dict[str, Any], definitions: dict[str, Any]) -> bool:
+    """Whether a value has what those keywords ask for that the schemas here have."""
+    if "$ref" in schema:
+        return _satisfies(value, definitions[schema["$ref"].rpartition("/")[2]], definitions)
+    if "anyOf" in schema:
+        return any(_satisfies(value, one, definitions) for one in schema["anyOf"])
+    allowed_values = schema.get("enum", [schema["const"]] if "const" in schema else None)
+    if allowed_values is not None:
+        return value in allowed_values
+    match schema.get("type"):
+        case "object":
+            return isinstance(value, dict) and _is_object(value, schema, definitions)
+        case "array":
+            is_long_enough = schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", len(value))
+            return is_long_enough and all(_satisfies(item, schema["items"], definitions) for item in value)
+        case "string":
+            is_short_enough = len(value) <= schema.get("maxLength", len(value))
+            return is_short_enough and re.search(schema.get("pattern", ""), value) is not None
+        case "integer":
+            return isinstance(value, int) and schema.get("minimum", value) <= value <= schema.get("maximum", value)
+        case "boolean":
+            return isinstance(value, bool)
+        case "null":
+            return value is None
+    return True
+
+
+def _is_object(value: dict[str, Any], schema: dict[str, Any], definitions: dict[str, Any]) -> bool:
+    properties = schema["properties"]
+    is_whole = {*schema["required"]} <= value.keys() <= properties.keys()
+    return is_whole and all(_satisfies(value[name], properties[name], definitions) for name in value)
 
 
 def _is_expression(text: str) -> bool:

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from services.draft.alternate import Alternate
 from services.draft.byte_translation import ByteTranslation
+from services.draft.grammar_trail import GrammarTrail
 from services.draft.token_translation import TokenTranslation
 from services.draft.translation import OwnCommit, Run, Translation
 from services.draft.vocabulary_map import VocabularyMap
@@ -57,7 +58,8 @@ class DraftedSequence:
         self._masked_ids = masked_ids
         self._sampling: SamplingState | None = None
         self._translation = None if vocabulary is None else _translation(vocabulary, sampling)
-        self._grammar = None if grammar is None or vocabulary else grammar.begin(stop_ids=masked_ids)
+        matcher = None if grammar is None or vocabulary else grammar.matcher(stop_ids=masked_ids)
+        self._grammar = None if matcher is None else GrammarTrail(matcher)
         if vocabulary:
             self._masked_ids = vocabulary.partners(masked_ids)
             partners = ((vocabulary.partners([token_id]), bias) for token_id, bias in sampling.logit_bias.items())
@@ -98,8 +100,8 @@ class DraftedSequence:
         """
         masks = None
         if self._grammar is not None:
-            self._grammar.advance(self.tokens[self._num_prompt + self._grammar.num_tokens :])
-            masks = self._grammar.masks()
+            num_settled = self.num_committed - self._num_prompt
+            masks = self._grammar.mask(self.tokens[self._num_prompt :], num_settled=num_settled)[np.newaxis]
         elif self._translation is not None:
             masks = self._translation.mask(self.chain)
         allowed = self._params.allowed_tokens
@@ -188,7 +190,7 @@ class DraftedSequence:
     def _cut(self, length: int) -> None:
         del self.tokens[length:]
         if self._grammar is not None:
-            self._grammar.truncate(min(self._grammar.num_tokens, max(0, length - self._num_prompt)))
+            self._grammar.cut(max(0, length - self._num_prompt))
 
     @property
     def _num_own_prompt(self) -> int | None:

@@ -14,9 +14,10 @@ from services.engine.request import Request
 class Choices:
     """The grammar and the list of allowed tokens together, as the sampler takes them: one mask with a bit per token."""
 
-    def __init__(self, request: Request, grammar: GrammarState | None, *, vocab_size: int) -> None:
-        """`grammar` is where the text stands, which its owner advances; `vocab_size` is the tokenizer's."""
-        self._grammar = grammar
+    def __init__(self, request: Request, *, vocab_size: int) -> None:
+        """`vocab_size` is the tokenizer's."""
+        self.grammar = request.begin_grammar()
+        """Where the text stands, which its owner advances and takes back."""
         self._allowed = request.sampling.allowed_tokens
         self._stops = request.stops
         self._vocab_size = vocab_size
@@ -26,41 +27,40 @@ class Choices:
     @property
     def are_all(self) -> bool:
         """Whether every token may be drawn, as far as masks go."""
-        return self._grammar is None and self._allowed is None
+        return self.grammar is None and self._allowed is None
 
     def masks(self, predictions: Tokens[int] = ()) -> NDArray[np.uint32] | None:
         """What may be drawn next, and behind each prediction, as `GrammarState.masks` has it; None for all."""
-        masks = None if self._grammar is None else self._grammar.masks(predictions)
-        return masks if self._allowed is None else self._allowed.restrict(masks, 1 + len(predictions))
+        return self._masks(self.grammar, predictions)
 
-    def objection(self, token_id: int) -> str | None:
-        """What forbids the token that the text has come to, which the grammar has been told of; None if nothing."""
-        if self._grammar is not None and self._grammar.has_strayed:
+    def objection(self, count: int, token_id: int) -> str | None:
+        """What forbids a token behind so many others, all of which the grammar has been told of; None if nothing."""
+        if self.grammar is not None and self.grammar.has_strayed and self.grammar.num_followed == count:
             return "the grammar forbids"
         if self._allowed is not None and token_id not in self._allowed:
             return "sampling.allowed_token_ids has not"
         return None
 
-    def num_forced(self, tried: Tokens[Tokens[int]], *, num_before: int) -> int:
+    def num_forced(self, tried: Tokens[tuple[Tokens[int], GrammarState | None]], *, num_before: int) -> int:
         """In how many places of the text, from the first of these on, nothing may be drawn but what was tried there.
 
-        They come behind `num_before` generated tokens; the last id tried in each is the token that the text has there.
+        Each comes with where the grammar stands there. They come behind `num_before` generated tokens.
         """
-        if self._grammar is not None:
-            self._grammar.truncate(num_before)
-        for index, token_ids in enumerate(tried):
-            if self._leaves_other(token_ids, num_before + index):
+        for index, (token_ids, grammar) in enumerate(tried):
+            if self._leaves_other(token_ids, grammar, num_before + index):
                 return index
-            if self._grammar is not None:
-                self._grammar.advance([token_ids[-1]])
         return len(tried)
 
-    def _leaves_other(self, taken: Collection[int], num_generated: int) -> bool:
-        masks = self.masks()
+    def _masks(self, grammar: GrammarState | None, predictions: Tokens[int] = ()) -> NDArray[np.uint32] | None:
+        masks = None if grammar is None else grammar.masks(predictions)
+        return masks if self._allowed is None else self._allowed.restrict(masks, 1 + len(predictions))
+
+    def _leaves_other(self, taken: Collection[int], grammar: GrammarState | None, num_generated: int) -> bool:
+        masks = self._masks(grammar)
         if masks is None:
             return True
         is_open = np.unpackbits(masks[0].view(np.uint8), bitorder="little")
-        if self._grammar is not None:
+        if grammar is not None:
             is_open[self._vocab_size :] = 0  # the id behind the last, which stands for the end of a text
         early = self._stops.token_ids if num_generated < self._stops.min_tokens else ()
         is_open[[*chain(taken, early, self._banned_ids)]] = 0

@@ -1,9 +1,12 @@
 """Grammar: what a text must follow, ready to be followed."""
 
 from collections.abc import Callable, Collection
+from collections.abc import Sequence as Tokens
+from itertools import takewhile
 
 from llguidance import LLMatcher
 
+from services.engine.grammar_matcher import GrammarMatcher
 from services.engine.grammar_source import GrammarSource
 from services.engine.grammar_state import GrammarState
 
@@ -30,12 +33,23 @@ class Grammar:
         self._read = read
         self._vocab_size = vocab_size
         self._looks_ahead = looks_ahead
+        self._prepared: GrammarState | None = None
         self._unused = [first, *(read() for _ in range(num_states * (1 + looks_ahead) - 1))]
 
-    def begin(self, *, stop_ids: Collection[int]) -> GrammarState:
-        """The state of an empty text; the tokens that end one may be drawn wherever the grammar lets it end."""
-        scout = self._take() if self._looks_ahead else None
-        return GrammarState(self._take(), scout, stop_ids=stop_ids, vocab_size=self._vocab_size)
+    def prepare(self, received: Tokens[int], *, stop_ids: Collection[int]) -> None:
+        """Follow what was received of a text, which takes long for a long one, so that the next `begin` need not."""
+        self._prepared = self.begin(received, stop_ids=stop_ids)
 
-    def _take(self) -> LLMatcher:
-        return self._unused.pop() if self._unused else self._read()
+    def begin(self, received: Tokens[int] = (), *, stop_ids: Collection[int]) -> GrammarState:
+        """The state of a text so far, up to a token that ends it."""
+        state, self._prepared = self._prepared, None
+        if state is None:
+            scout = self.matcher(stop_ids=stop_ids) if self._looks_ahead else None
+            state = GrammarState(self.matcher(stop_ids=stop_ids), scout)
+            state.advance([*takewhile(lambda token_id: token_id not in stop_ids, received)])
+        return state
+
+    def matcher(self, *, stop_ids: Collection[int]) -> GrammarMatcher:
+        """What follows an empty text; the tokens that end one may be drawn wherever the grammar lets it end."""
+        matcher = self._unused.pop() if self._unused else self._read()
+        return GrammarMatcher(matcher, stop_ids=stop_ids, vocab_size=self._vocab_size)

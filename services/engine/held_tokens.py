@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from services.engine.choices import Choices
 from services.engine.events import Chunk, PassReport, Suppressed, TokenRecord
+from services.engine.grammar_state import GrammarState
 from services.engine.loop_detector import LoopDetector
 from services.engine.output_text import OutputText
 
@@ -15,6 +16,7 @@ class Checkpoint(NamedTuple):
 
     text: OutputText
     loop: LoopDetector | None
+    grammar: GrammarState | None
 
 
 class _HeldToken(NamedTuple):
@@ -22,6 +24,11 @@ class _HeldToken(NamedTuple):
     text: str  # that it has released
     before: Checkpoint | None
     forbidden: tuple[int, ...]  # when it was drawn
+
+    @property
+    def tried(self) -> tuple[tuple[int, ...], GrammarState | None]:
+        """What was drawn in its place so far, and where the grammar stands there."""
+        return (*self.forbidden, self.record.token_id), self.before and self.before.grammar
 
 
 class HeldTokens:
@@ -62,7 +69,7 @@ class HeldTokens:
         Where none does, all of them, and nothing is left to draw then. None where that takes some that are not held:
         the answer has `end` tokens, of which the first were received.
         """
-        tried = [(*token.forbidden, token.record.token_id) for token in self._tokens[-num_tokens:]]
+        tried = [token.tried for token in self._tokens[-num_tokens:]]
         is_received = len(tried) < num_tokens
         if is_received and choices.are_all:
             return None

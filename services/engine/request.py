@@ -6,6 +6,7 @@ from enum import Enum, auto
 
 from services.engine.allowed_tokens import AllowedTokens
 from services.engine.grammar import Grammar
+from services.engine.grammar_state import GrammarState
 from services.engine.healing import Healing
 from services.engine.native import derive_seed
 
@@ -121,6 +122,10 @@ class Request:
         asked to be told of the prompt takes its logits.
         """
         return self.cache.prefix and not self.output.prompt_logprobs
+
+    def begin_grammar(self) -> GrammarState | None:
+        """Where the received tokens stand in the grammar."""
+        return None if self.grammar is None else self.grammar.begin(self.received, stop_ids=self.stops.token_ids)
 
     def sample(self, index: int) -> "Request":
         """One of the samples as a request of its own, with the seed that Philox derives for it; sample 0 keeps this.

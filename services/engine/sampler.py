@@ -69,7 +69,7 @@ def _drawn(reader: SampleReader, first_row: int, rows: ScheduledRows) -> Drawn:
     for offset in range(rows.num_draws):
         row = first_row + offset
         if failure := reader.failure(row):
-            is_sure = not records or rows.sequence.grammar is None  # behind predictions a mask may be missing
+            is_sure = not records or rows.sequence.choices.grammar is None  # behind predictions a mask may be missing
             return Drawn(records, failure if is_sure else None, told)
         token_id = reader.token_id(row)
         predicted = offset < len(rows.predictions) and rows.predictions[offset] == token_id

@@ -70,8 +70,7 @@ class Sequence:
         self._matched_stop: str | None = None
         self._refusal: Refused | None = None
         self.prompt_records = PromptRecords.of(request)
-        self.grammar = None if request.grammar is None else request.grammar.begin(stop_ids=request.stops.token_ids)
-        self.choices = Choices(request, self.grammar, vocab_size=text.vocab_size)
+        self.choices = Choices(request, vocab_size=text.vocab_size)
         if request.healing is None:
             self.sampling = new_request_state(request, self.tokens)
             self._replay(request.received)
@@ -154,24 +153,27 @@ class Sequence:
     def commit(self, records: Iterable[TokenRecord], report: PassReport | None = None) -> int:
         """Append drawn tokens up to one that ends the generation, and say how many of them stay.
 
-        One that completes a banned string takes tokens back, and the rest of those drawn saw a history that is no more.
-        What can no longer be taken back is delivered. The token that heals the prompt is none of the generation's. A
-        report of their pass goes with the others, completed by what became of its predictions. The caller follows an
-        end with `deliver_end`, once nothing of the sequence changes any more.
+        Behind one that completes a banned string, or a wrong mask, what was drawn saw a history that is none. What can
+        no longer be taken back is delivered, with the report of the pass completed; what heals the prompt is none of
+        it. The caller follows an end with `deliver_end`, once nothing of the sequence changes any more.
         """
         if self.is_healing:
             self._heal(next(iter(records)))
             return 0
         if not self.timings.prefilled:
             self.timings.prefilled = time.monotonic()
-        num_before = len(self.tokens)
+        num_before, grammar = len(self.tokens), self.choices.grammar
         taken: list[TokenRecord] = []
         for record in records:
+            if taken and grammar is not None and not grammar.was_foreseen:
+                break
             taken.append(record)
             before = self._checkpoint()
             self._held.push(record, self._append(record.token_id), before)
             if self.is_finished or self._text.banned is not None:
                 break
+            if grammar is not None:
+                grammar.advance([record.token_id])
         self.sampling.commit([record.token_id for record in taken])
         if self._text.banned is not None:
             self._take_back(self._text.banned)
@@ -219,7 +221,9 @@ class Sequence:
 
     def _checkpoint(self) -> Checkpoint | None:
         """What is known before the next token, where it may have to be taken back."""
-        return Checkpoint(self._text.fork(), copy(self._loop)) if self.request.sampling.banned_strings else None
+        if not self.request.sampling.banned_strings:
+            return None
+        return Checkpoint(self._text.fork(), copy(self._loop), self.choices.grammar and self.choices.grammar.fork())
 
     def _take_back(self, banned: BannedMatch) -> None:
         """Cut the answer in a banned string, and forbid the token there; all that goes with them follows."""
@@ -230,11 +234,9 @@ class Sequence:
         taken = self.tokens[position:]
         suppressed = Suppressed(self._text.spell(taken), banned.string, position - self.num_prompt, taken[0])
         del self.tokens[position:]
-        self._text, self._loop = self._held.take_back(num_tokens, suppressed)
+        self._text, self._loop, self.choices.grammar = self._held.take_back(num_tokens, suppressed)
         self.sampling.truncate(self.num_generated)
         self.sampling.forbid(self._held.forbidden)
-        if self.grammar is not None:
-            self.grammar.truncate(self.num_generated)
 
     def _deliver(self, last_text: str = "") -> None:
         """Deliver what can no longer be taken back: all, at an end."""
@@ -252,7 +254,7 @@ class Sequence:
             if self.is_finished:
                 raise ValueError(f"the generation ends after {count} tokens, but {len(received)} were received")
             self._append(token_id)
-            if objection := self.choices.objection(token_id):
+            if objection := self.choices.objection(count, token_id):
                 raise ValueError(f"{objection} the token at {count}")
             if self._text.banned is not None:
                 raise ValueError(f"token {count} completes a banned string, which the generation does not have")
@@ -267,8 +269,6 @@ class Sequence:
         if self._text.banned is not None:
             return ""
         self._matched_stop = stop
-        if self.grammar is not None and not is_stop:
-            self.grammar.advance([token_id])
         is_loop = self._loop is not None and not is_stop and self._loop.push(token_id)
         if is_stop:
             self.finish_reason = FinishReason.STOP_TOKEN

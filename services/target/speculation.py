@@ -170,7 +170,7 @@ class Speculation:
             if not 0 <= token_id < self._vocab_size or (allowed is not None and token_id not in allowed):
                 break
             valid.append(token_id)
-        return valid if sequence.grammar is None else valid[: sequence.grammar.num_allowed(valid)]
+        return valid if sequence.choices.grammar is None else valid[: sequence.choices.grammar.num_allowed(valid)]
 
 
 def _unserved(source: Source, decoding: Items[ScheduledRows]) -> list[ScheduledRows]:

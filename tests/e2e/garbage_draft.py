@@ -2,7 +2,7 @@
 
 import itertools
 import random
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Self
 
 import grpc
@@ -154,13 +154,16 @@ async def _first_commit(requests: AsyncIterator[DraftRequest]) -> Commit:
     return await anext(request.commit async for request in requests if request.WhichOneof("message") == "commit")
 
 
-def never_right(said: Mapping[int, Collection[int]]) -> Behaviour:
-    """Predicts, at every position, tokens other than those said there, and some nonsense besides."""
+def never_right(said: Mapping[int, Collection[int]], plausible: Sequence[int]) -> Behaviour:
+    """Predicts, at every position, tokens other than those said there, and some nonsense besides.
+
+    Some tokens are more plausible than others: those that a grammar allows in many places, and leads elsewhere from.
+    """
 
     def reply(commit: Commit, count: int) -> Iterator[Garbage]:
         chance = random.Random(count)
         positions = range(_end(commit), _end(commit) + chance.randrange(1, 9))
-        token_ids = [_one_but(said.get(position, ()), chance) for position in positions]
+        token_ids = [_one_but(said.get(position, ()), plausible, chance) for position in positions]
         yield _run(commit.sequence_id, epoch=2 * count, position=_end(commit), token_ids=token_ids)
         if count % 4 == 0:
             yield from chance.choice(_NONSENSE)(commit, count)
@@ -168,8 +171,11 @@ def never_right(said: Mapping[int, Collection[int]]) -> Behaviour:
     return replying(reply)
 
 
-def _one_but(said: Collection[int], chance: random.Random) -> int:
-    return chance.choice([token_id for token_id in _SMALL_VOCABULARY if token_id not in said])
+def _one_but(said: Collection[int], plausible: Sequence[int], chance: random.Random) -> int:
+    others = [token_id for token_id in plausible if token_id not in said]
+    if not others or chance.random() < 0.5:
+        others = [token_id for token_id in _SMALL_VOCABULARY if token_id not in said]
+    return chance.choice(others)
 
 
 def wrong_tokens(commit: Commit, count: int) -> Iterator[Garbage]:

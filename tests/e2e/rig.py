@@ -19,6 +19,7 @@ from tests.e2e.verdict import differences_of, undone_of
 _VARIED = ("truncated", "penalised")  # settings under which no model repeats itself for long
 _CUTS = {"stopped": ("stop", stop_string), "banned": ("banned_strings", banned_string)}  # out of what is said freely
 _FEW_TOKENS = 32  # of 128 in a varied answer: with no more different ones it would say little about sampling
+_FEW_TO_THE_END = 8  # of an answer that its grammar ends: forced text may be long tokens
 _TRIES = 5  # of a cell whose bytes are right but that did not do what it names: a kill may come at an odd moment
 
 
@@ -137,6 +138,8 @@ def _is_cut(transcript: Transcript, free: Transcript, string: str) -> bool:
 
 
 def _is_long(transcript: Transcript, key: StreamKey) -> bool:
+    if not key.options()["ignore_eos"]:
+        return transcript.reason == "stop_token" and len(transcript.token_ids) > _FEW_TO_THE_END
     is_whole = (transcript.reason, len(transcript.token_ids)) == ("max_tokens", NEW_TOKENS)
     is_varied = key.setting not in _VARIED or len(set(transcript.token_ids)) > _FEW_TOKENS
     return is_whole and is_varied and (key.setting != "healed" or _is_healed(transcript, key))

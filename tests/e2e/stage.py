@@ -12,6 +12,7 @@ from tests.e2e.models import draft_folder, folder
 from tests.e2e.probe import Probe
 from tests.e2e.processors import service_options
 from tests.e2e.server_process import free_port
+from tests.e2e.streams import structure_of
 
 _DELAY_SECONDS = 0.005  # each way
 
@@ -39,7 +40,9 @@ class Stage:
             kind = cell.predictions if cell.predictions in {"random", "reworded"} else "good"
             if cell.predictions == "garbage":
                 self.clear()
-                await stack.enter_async_context(GarbageDraft(self._near, never_right(said)))
+                await stack.enter_async_context(
+                    GarbageDraft(self._near, never_right(said, structure_of(cell.setup.model)))
+                )
             elif cell.predictions == "delayed":
                 self._show(kind, cell, self._far)
                 await stack.enter_async_context(LinkProxy(self._near, self._far, delay=_DELAY_SECONDS))

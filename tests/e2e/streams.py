@@ -7,7 +7,8 @@ from typing import Any
 
 from services.engine.native import derive_seed
 from services.engine.tokenizer import Tokenizer
-from tests.e2e.cells import SETTINGS, Cell, Setup
+from tests.e2e.cells import MODELS, SETTINGS, Cell, Setup
+from tests.e2e.grammars import grammar_of
 from tests.e2e.models import folder
 
 NUM_PROMPTS = 9
@@ -20,13 +21,6 @@ _INTRUDER_PROMPT, _INTRUDER_TOKENS = 150, 100
 _STOP_CHARACTERS, _BANNED_CHARACTERS = 3, 5
 _VOCABULARY = range(4, 500)  # of the random checkpoints, less control tokens and padding
 
-ENDLESS = r"""
-start: entry+
-entry: "- " name " = " value ";" "\n"?
-value: name | /[0-9]{1,4}/ | "[" value (", " value)* "]" | "\"" /[^"\\\n]{0,12}/ "\""
-name: /[a-z_]{1,9}/
-"""  # a grammar that lets no text end, in some places of one token, in others of many
-
 _SAMPLING: dict[str, dict[str, Any]] = {
     "greedy": {"temperature": 0.0},
     "nucleus": {"temperature": 0.7, "top_p": 0.9},
@@ -38,7 +32,7 @@ _SAMPLING: dict[str, dict[str, Any]] = {
         "logit_bias": {20: 2.0, 45: -3.0, 46: float("-inf"), 300: 1.5},
     },
 }
-_SAMPLING["grammar"] = {"temperature": 0.9, "lark": ENDLESS}
+_SAMPLING["grammar"] = {"temperature": 0.9}
 _SEEDS = {"truncated": 2000, "penalised": 3000}  # 1000 for what draws as "nucleus" does, and cuts it
 _SAMPLING["stopped"] = _SAMPLING["nucleus"]  # with a stop string out of what "nucleus" says
 _SAMPLING["banned"] = _SAMPLING["nucleus"]  # with a part of what "nucleus" says banned
@@ -136,6 +130,7 @@ class StreamKey:
             "max_tokens": NEW_TOKENS,
             "ignore_eos": True,
             "top_candidates": NUM_CANDIDATES,
+            **(grammar_of(MODELS.index(self.model) + self.prompt) if self.setting == "grammar" else {}),
         }
 
 
@@ -157,6 +152,12 @@ def space_of(model: str) -> int:
     """The token of a single space, with which many others begin."""
     (token_id,) = tokenizer_of(model).encode(" ", add_special_tokens=False)
     return token_id
+
+
+def structure_of(model: str) -> list[int]:
+    """The tokens that lists, objects, numbers and names are made of, one by one."""
+    tokenizer = tokenizer_of(model)
+    return sorted({token_id for character in ', ]}[{:"\n01239abx' for token_id in tokenizer.encode(character)[-1:]})
 
 
 def prompt_of(model: str, index: int) -> list[int]:

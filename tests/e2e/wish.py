@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from outrider import AsyncClient, DeadlineExceeded, FinishReason, Result
-from tests.e2e.streams import ENDLESS, source_prompt
+from tests.e2e.grammars import ENDLESS
+from tests.e2e.streams import source_prompt
 from tests.e2e.transcript import Transcript
 
 _LONGEST_PROMPT, _LONGEST_ANSWER = 200, 1500  # tokens

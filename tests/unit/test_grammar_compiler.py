@@ -38,7 +38,7 @@ def test_the_states_of_a_grammar_are_apart():
     grammar = compiled("regex", byte_tokenizer(), VOCAB_SIZE)
     first, second, third = (grammar.begin(stop_ids=[END]) for _ in range(3))
     first.advance(b"ab")
-    assert (first.num_tokens, second.num_tokens) == (2, 0)
+    assert (first.num_followed, second.num_followed) == (2, 0)
     assert not (first.masks() == second.masks()).all()
     assert (second.masks(b"ab") == third.masks(b"ab")).all()
 

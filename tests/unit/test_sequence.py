@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from services.engine.events import Failed, FinishReason, Progress
+from services.engine.events import Failed, FinishReason, Progress, TokenRecord
 from services.engine.request import Loop
 from tests.grammars import compiled
 from tests.unit.consumer import Consumer
@@ -178,16 +178,27 @@ async def test_received_tokens_beyond_the_end_are_refused(limits, received):
 async def test_received_tokens_that_the_grammar_forbids_are_refused():
     grammar = compiled("choice", byte_tokenizer(), VOCAB_SIZE)
     sequence = make_sequence(make_request(received=b"yes,", grammar=grammar))
-    assert sequence.grammar.num_allowed(b" of course") == 10
+    assert sequence.choices.grammar.num_allowed(b" of course") == 10
     with pytest.raises(ValueError, match="the grammar forbids the token at 2"):
         make_sequence(make_request(received=b"yea", grammar=grammar))
+
+
+async def test_what_was_drawn_with_a_wrong_mask_behind_predictions_is_drawn_again():
+    grammar = compiled("choice", byte_tokenizer(), VOCAB_SIZE)
+    for num_right in (1, 2, 3):
+        sequence = make_sequence(make_request(grammar=grammar))
+        masks = sequence.choices.grammar.masks(b"yes")
+        masks[num_right:] ^= 1
+        assert sequence.commit([TokenRecord(token_id) for token_id in b"yes"]) == num_right
+        assert sequence.tokens[sequence.num_prompt :] == [*b"yes"[:num_right]]
+        assert sequence.choices.grammar.num_followed == num_right
 
 
 async def test_a_stop_token_is_no_part_of_what_follows_the_grammar():
     grammar = compiled("choice", byte_tokenizer(), VOCAB_SIZE)
     consumer = Consumer(make_request(received=b"yes", grammar=grammar))
     consumer.commit([END])
-    assert (consumer.sequence.grammar.num_tokens, consumer.sequence.grammar.has_strayed) == (3, False)
+    assert (consumer.sequence.choices.grammar.num_followed, consumer.sequence.choices.grammar.has_strayed) == (3, False)
     assert (await consumer.read())[2].reason is FinishReason.STOP_TOKEN
 
 

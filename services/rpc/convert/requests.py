@@ -83,6 +83,8 @@ def read_request(
         deadline=deadline,
     )
     found.raise_if_any()
+    if request.grammar is not None:
+        request.grammar.prepare(request.received, stop_ids=request.stops.token_ids)
     return request
 
 
