@@ -80,7 +80,7 @@ class Walk:
         text = self.source.serialized()
         if read().is_error():
             return None
-        return Grammar(self.source, read(), read, vocab_size=self.vocabulary.size, looks_ahead=True)
+        return Grammar(self.source, read, vocab_size=self.vocabulary.size, looks_ahead=True)
 
     def draw(self, mask: np.ndarray, position: int) -> int | None:
         """The token that a mask lets be drawn at a position, always the same; None where it allows none."""

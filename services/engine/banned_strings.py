@@ -23,12 +23,14 @@ class BannedStrings:
     and in that without them, so that neither ever has it. Bytes that are no character are U+FFFD.
 
     Of the strings that one token completes, the one that begins earliest counts, and of several that begin there the
-    longest.
+    longest; of those that differ in case alone the first.
     """
 
     def __init__(self, strings: Iterable[str]) -> None:
         """Raises ValueError for an empty string."""
-        self._string_of = {string.casefold(): string for string in strings}
+        self._string_of: dict[str, str] = {}
+        for string in strings:
+            self._string_of.setdefault(string.casefold(), string)
         self._spelled = _FoldedText(self._string_of)
         self._plain: _FoldedText | None = None  # of its own from the first special token on
 

@@ -21,20 +21,19 @@ class Grammar:
     def __init__(
         self,
         source: GrammarSource,
-        first: LLMatcher,
         read: Callable[[], LLMatcher],
         *,
         vocab_size: int,
         looks_ahead: bool,
         num_states: int = 1,
     ) -> None:
-        """`read` makes a matcher like the first one, which may take long: what so many states need is made here."""
+        """`read` makes a matcher, which may take long: what so many states need is made here."""
         self.source = source
         self._read = read
         self._vocab_size = vocab_size
         self._looks_ahead = looks_ahead
         self._prepared: GrammarState | None = None
-        self._unused = [first, *(read() for _ in range(num_states * (1 + looks_ahead) - 1))]
+        self._unused = [read() for _ in range(num_states * (1 + looks_ahead))]
 
     def prepare(self, received: Tokens[int], *, stop_ids: Collection[int]) -> None:
         """Follow what was received of a text, which takes long for a long one, so that the next `begin` need not."""

@@ -56,16 +56,25 @@ class GrammarCompiler:
             text = source.serialized()
         except ValueError as error:
             raise GrammarError(str(error)) from error
+        _check(self._read(source.kind, text))
+        return self._make(source, text, looks_ahead=looks_ahead, num_states=num_states)
 
+    def compile_again(self, source: GrammarSource, *, looks_ahead: bool = True, num_states: int = 1) -> Grammar:
+        """As `compile`, for what has passed it."""
+        return self._make(source, source.serialized(), looks_ahead=looks_ahead, num_states=num_states)
+
+    def _make(self, source: GrammarSource, text: str, *, looks_ahead: bool, num_states: int) -> Grammar:
         def read() -> LLMatcher:
-            return LLMatcher(self._tokenizer, text, log_level=0, limits=_LIMITS[source.kind])
+            return self._read(source.kind, text)
 
-        first = read()
-        _check(first)
-        return Grammar(source, first, read, vocab_size=self._vocab_size, looks_ahead=looks_ahead, num_states=num_states)
+        return Grammar(source, read, vocab_size=self._vocab_size, looks_ahead=looks_ahead, num_states=num_states)
+
+    def _read(self, kind: GrammarKind, text: str) -> LLMatcher:
+        return LLMatcher(self._tokenizer, text, log_level=0, limits=_LIMITS[kind])
 
 
 def _check(matcher: LLMatcher) -> None:
+    """It is for this alone: a text's matcher makes each mask once, since it learns by them."""
     matcher.compute_bitmask()
     if matcher.is_error():
         message = matcher.get_error().removesuffix("<non-verbose/>").strip()

@@ -69,7 +69,7 @@ class GrammarProcess:
             return await asyncio.get_running_loop().run_in_executor(self._threads, self._compile, trial)
 
     def _compile(self, trial: GrammarTrial) -> Grammar:
-        return self._compiler.compile(trial.source, looks_ahead=trial.looks_ahead, num_states=trial.num_states)
+        return self._compiler.compile_again(trial.source, looks_ahead=trial.looks_ahead, num_states=trial.num_states)
 
     async def _try_out(self, trial: GrammarTrial) -> str:
         """What is wrong with a grammar; empty where nothing is."""

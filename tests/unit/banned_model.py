@@ -176,13 +176,13 @@ def _search(request: Request, pieces: list[bytes]) -> tuple[int, str] | None:
         folded += character.casefold()
         folded_owners += [owners[start]] * len(character.casefold())
     found = [
-        (folded.find(string.casefold()), -len(string.casefold().encode()), string)
-        for string in request.sampling.banned_strings
+        (folded.find(string.casefold()), -len(string.casefold().encode()), index, string)
+        for index, string in enumerate(request.sampling.banned_strings)
         if string.casefold() in folded
     ]
     if not found:
         return None
-    start, _, string = min(found)
+    start, _, _, string = min(found)
     return folded_owners[start], string
 
 

@@ -173,7 +173,7 @@ def costly_grammar(name: str) -> Grammar:
     def read() -> LLMatcher:
         return LLMatcher(tokenizer, source.serialized(), log_level=0, limits=LLParserLimits(**limits))
 
-    return Grammar(source, read(), read, vocab_size=VOCAB_SIZE, looks_ahead=True)
+    return Grammar(source, read, vocab_size=VOCAB_SIZE, looks_ahead=True)
 
 
 def follow_to_the_end(state: GrammarState, text: bytes) -> int:

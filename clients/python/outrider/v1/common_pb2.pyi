@@ -540,8 +540,8 @@ class StopConditions(_message.Message):
 
     @_builtins.property
     def time_limit(self) -> _duration_pb2.Duration:
-        """The longest time that the generation may take, queueing included; above 0. A continuation counts anew. Default: no
-        limit but the deadline of the call.
+        """The longest time that the generation may take, queueing included; above 0, at most a day. A continuation counts anew.
+        Default: no limit but the deadline of the call.
         """
 
     @_builtins.property
