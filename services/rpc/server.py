@@ -11,6 +11,7 @@ from services.engine.config import ConfigError
 from services.rpc.error_interceptor import ErrorInterceptor
 from services.rpc.keepalive import PERMITTED_PING_MS
 from services.rpc.limits import MAX_STREAMS
+from services.rpc.request_parser import RequestParser
 from services.rpc.server_config import ServerConfig
 
 _MAX_REQUEST_BYTES = 4 << 20
@@ -45,7 +46,7 @@ class RpcServer:
         self._services = ("", service)
         self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
         options = (*_OPTIONS, ("grpc.max_receive_message_length", max_request_bytes))
-        self._server = aio.server(interceptors=[ErrorInterceptor()], options=options)
+        self._server = aio.server(interceptors=[ErrorInterceptor(), RequestParser()], options=options)
         register(self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)  # type: ignore[no-untyped-call]
         names = (service, health.SERVICE_NAME, reflection.SERVICE_NAME)

@@ -183,3 +183,11 @@ def test_a_text_at_the_bound_is_encoded(target: RunningTarget) -> None:
     with pytest.raises(grpc.RpcError) as failure:
         target.stub.Tokenize(generation_pb2.TokenizeRequest(text="a" * (CONTEXT_LENGTH * longest)), timeout=60)
     assert "tokens long" in violations(failure.value)["text"]
+
+
+@pytest.mark.parametrize("size", [10, 1 << 20])
+def test_bytes_that_are_no_message_are_refused(demo: Running, size: int) -> None:
+    error = demo.begin("Tokenize", b"\xff" * size).exception()
+    assert isinstance(error, grpc.RpcError)
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert violations(error) == {"request": f"has {size} bytes that are no such message; allowed: what its proto says"}
