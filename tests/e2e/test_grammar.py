@@ -69,7 +69,7 @@ class HostilePredictor(SilentPredictor):
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._pairs = [tokenizer.encode(pair, add_special_tokens=False) for pair in (", ", "] ", "} ", ": ", '" ', " ")]
 
-    def predict(self, sequence: Sequence, limit: int) -> Tokens[int]:
+    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Tokens[int]:
         return self._pairs[random.Random(len(sequence.tokens)).randrange(len(self._pairs))][:limit]
 
 

@@ -14,11 +14,8 @@ from tests.server import RunningTarget, target_server
 from tests.silent_predictor import SilentPredictor
 
 
-class SlowByItsOwnAccount(SilentPredictor):
-    """Has predictions for everybody, and says that they take long: so they are only tried, now and then."""
-
-    def wait_for(self, sequence: Sequence, count: int) -> float:
-        return 60.0
+class WrongAtOnce(SilentPredictor):
+    """Has predictions for everybody, which are hardly ever right: so they are only tried, at first and now and then."""
 
     def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Tokens[int]:
         return [7] * limit
@@ -60,7 +57,7 @@ def test_a_crowd_gets_its_bytes_however_few_rows_are_left_for_predictions(
 ) -> None:
     requests = crowd(num_requests, num_samples)
     with target_server(
-        model, predictor=SlowByItsOwnAccount(), max_rows=max_rows, max_sequences=max_sequences, kv_blocks=1024
+        model, predictor=WrongAtOnce(), max_rows=max_rows, max_sequences=max_sequences, kv_blocks=1024
     ) as crowded:
         crowded_answers = answers(crowded, requests)
         crowded.assert_all_free()
