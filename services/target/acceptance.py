@@ -13,6 +13,26 @@ class _Record:
     expected: float = 0.0
 
 
+_UNKNOWN = _Record()
+
+
+class Chances:
+    """Place by place, the chance that all of a run is accepted up to there."""
+
+    __slots__ = ("_chance", "_factor", "_highest", "_place", "_shares")
+
+    def __init__(self, shares: list[float], factor: float, highest: float) -> None:
+        self._shares, self._factor, self._highest = shares, factor, highest
+        self._place, self._chance = 0, 1.0
+
+    def next(self) -> float:
+        """That of the next place, which is part of this chance."""
+        share = self._shares[min(self._place, len(self._shares) - 1)]
+        self._place += 1
+        self._chance *= min(self._highest, share * self._factor)
+        return self._chance
+
+
 class Acceptance:
     """Follows, for all sequences together, the share of accepted predictions by their place in a run (of those whose
     predecessors were accepted), and for each sequence how far it lies above or below that.
@@ -49,17 +69,18 @@ class Acceptance:
             weight = max(self._WEIGHT, 1 / self._counts[place])
             self._shares[place] += weight * (is_accepted - self._shares[place])
 
-    def gains(self, sequence: Sequence, count: int, *, caution: float = 1.0) -> list[float]:
-        """For each of a run's first `count` places, the chance that all is accepted up to there; with more caution, it
-        takes more verdicts to believe that a sequence differs from the others.
+    def chances(self, sequence: Sequence, *, caution: float = 1.0) -> "Chances":
+        """How likely a run for the sequence is to be accepted; with more caution, it takes more verdicts to believe
+        that it differs from the others.
         """
-        record, trust = self._records.get(sequence, _Record()), self._TRUST * caution
+        record, trust = self._records.get(sequence, _UNKNOWN), self._TRUST * caution
         factor = (record.accepted + trust) / (record.expected + trust)
-        gains, chance = [], 1.0
-        for place in range(count):
-            chance *= min(self._HIGHEST, self._shares[min(place, len(self._shares) - 1)] * factor)
-            gains.append(chance)
-        return gains
+        return Chances(self._shares, factor, self._HIGHEST)
+
+    def gains(self, sequence: Sequence, count: int) -> list[float]:
+        """For each of a run's first `count` places, the chance that all is accepted up to there."""
+        chances = self.chances(sequence)
+        return [chances.next() for _ in range(count)]
 
     def close(self, sequence: Sequence) -> None:
         """Forget a sequence."""

@@ -1,37 +1,15 @@
 """Controller: how many of a predictor's predictions the next pass verifies for each sequence."""
 
-import heapq
-import math
 from collections.abc import Sequence as Items
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from services.engine.predictor import MOST_PREDICTIONS, Predictor
 from services.engine.sequence import Sequence
 from services.target.acceptance import Acceptance
+from services.target.choice import Candidate, Choice, ChoiceSearch
 from services.target.loss_budget import LossBudget
 from services.target.pass_cost import PassCost
 from services.target.policy_config import PolicyConfig
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A sequence that leaves the number of predictions to us, and how many it can take at most."""
-
-    sequence: Sequence
-    most: int
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Numbers of predictions, and what is expected of them; times in seconds."""
-
-    counts: Items[int]
-    speed_up: float = 1.0  # over a pass without predictions, once the draft has read what it has to
-    rate: float = 0.0  # tokens per second, less what it takes to read
-    slowest: float = 1.0  # the speed-up of the sequence that gains least
-    debt: float = 0.0  # for what the draft has to read first
-    rows: float = 0.0  # that the pass takes longer
-    risk: float = 0.0  # that all but the reading takes longer, if none comes true
 
 
 class Controller:
@@ -57,6 +35,8 @@ class Controller:
     def look_again(self) -> None:
         """Begin anew: what was measured says nothing of a predictor that has just come."""
         self.acceptance = Acceptance(places=MOST_PREDICTIONS)
+        self._search = ChoiceSearch(self._predictor, self._cost, self.acceptance, self._config)
+        self._rest = self._num_candidates = 0  # steps for which the latest choice stays, for so many candidates
         self._interval = self._config.probe_every
         self._plain_every = self._config.plain_every[0]
         self._num_plain = self._num_speculative = self._probe_left = 0
@@ -103,20 +83,32 @@ class Controller:
             return nothing
         if self._budget.is_unlimited:
             return self._rehearse(candidates, spare_rows)
-        best = self._best(candidates, num_rows, spare_rows)
-        if self._pays(best, num_rows, len(candidates)):
-            expected, plain = self._expected(best), self._cost.seconds(num_rows)
-            most, most_debt = (
-                self._budget.for_step(expected, step=plain),
-                self._budget.for_reading(expected, step=plain),
-            )
-            if best.risk > most or best.debt > most_debt:
-                best = self._best(candidates, num_rows, spare_rows, most=most, most_debt=most_debt)
-            if self._pays(best, num_rows, len(candidates)):
+        if self._rest and len(candidates) == self._num_candidates:
+            self._rest -= 1
+        else:
+            choice = self._affordable(candidates, num_rows, spare_rows)
+            if choice is not None:
                 self._interval = self._config.probe_every
-                return self._explore(candidates, best, spare_rows)
-            self._budget.refuse()
+                return self._explore(candidates, choice, spare_rows)
+            self._rest, self._num_candidates = self._config.rest, len(candidates)
         return self._probe(candidates, num_rows, spare_rows) if self._is_probing() else nothing
+
+    def _affordable(self, candidates: Items[Candidate], num_rows: int, spare_rows: int) -> Choice | None:
+        """The best choice that pays and that the budget could pay for; None if there is none."""
+        best = self._search.best(candidates, num_rows=num_rows, spare_rows=spare_rows)
+        if not self._pays(best):
+            return None
+        expected, plain = self._expected(best), self._cost.seconds(num_rows)
+        most = self._budget.for_step(expected, step=plain)
+        most_debt = self._budget.for_reading(expected, step=plain)
+        if best.risk > most or best.debt > most_debt:
+            best = self._search.best(
+                candidates, num_rows=num_rows, spare_rows=spare_rows, most=most, most_debt=most_debt
+            )
+        if self._pays(best):
+            return best
+        self._budget.refuse()
+        return None
 
     def _expected(self, choice: Choice) -> float:
         """The share of time that is expected to be won, as far as anything is known."""
@@ -128,10 +120,9 @@ class Controller:
         count = min(numbers[self._num_speculative % len(numbers)], spare_rows // len(candidates))
         return Choice([min(count, each.most) for each in candidates])
 
-    def _pays(self, choice: Choice, num_rows: int, num_candidates: int) -> bool:
+    def _pays(self, choice: Choice) -> bool:
         hurdle = self._config.to_begin if choice.debt else self._config.to_go_on
-        gain = choice.rate * self._cost.seconds(num_rows) / num_candidates
-        return gain > hurdle.speed_up and choice.slowest >= hurdle.slowest
+        return choice.gain > hurdle.speed_up and choice.slowest >= hurdle.slowest
 
     def _wants_plain(self, num_sequences: int) -> bool:
         return not self._cost.knows(num_sequences) or self._num_speculative >= self._plain_every
@@ -162,85 +153,16 @@ class Controller:
         """Some predictions for as many sequences as can be paid for, those with the least to read first."""
         counts, risk, num_added = [0] * len(candidates), 0.0, 0
         most = self._budget.for_trial(step=self._cost.seconds(num_rows))
-        debts = [self._debt(each) for each in candidates]
+        debts = [self._search.debt(each) for each in candidates]
         for index in sorted(range(len(candidates)), key=debts.__getitem__):
             each = candidates[index]
             count = min(self._config.probed, each.most, spare_rows - num_added)
-            wait = self._wait(each, count)
-            more = debts[index] + self._extra(num_rows, num_added + count) + wait
+            wait = self._search.wait(each, count)
+            more = debts[index] + self._search.rows(num_rows, num_added + count) + wait
             if count and risk + more <= most:
                 counts[index], risk, num_added = count, risk + debts[index], num_added + count
         debt = sum(debt for debt, count in zip(debts, counts, strict=True) if count)
-        return Choice(counts, debt=debt, rows=self._extra(num_rows, num_added))
-
-    def _debt(self, candidate: Candidate) -> float:
-        """What it takes to catch up with a sequence; while nobody knows, as long as the target itself at most, which
-        reads as many tokens as it verifies predictions in about one pass.
-        """
-        debt = self._predictor.catch_up(candidate.sequence)
-        if debt is None:
-            return len(candidate.sequence.tokens) / MOST_PREDICTIONS * self._cost.seconds(1)
-        return debt
-
-    def _wait(self, candidate: Candidate, count: int) -> float:
-        return self._config.margin * self._predictor.wait_for(candidate.sequence, count) if count else 0.0
-
-    def _extra(self, num_rows: int, num_more: int) -> float:
-        return self._cost.seconds(num_rows + num_more) - self._cost.seconds(num_rows)
-
-    def _slowest(self, candidates: Items[Candidate], counts: Items[int]) -> float:
-        """Tokens that the sequence with the worst predictions gets from a pass, unless it was only unlucky."""
-        caution = self._config.caution
-        pairs = zip(candidates, counts, strict=True)
-        return min(1 + sum(self.acceptance.gains(each.sequence, count, caution=caution)) for each, count in pairs)
-
-    def _num_passes(self, sequence: Sequence) -> int:
-        """For how many there will be predictions, if it does not end early."""
-        return max(1, min(self._config.horizon, sequence.num_remaining // self._config.tokens_per_pass))
-
-    def _best(
-        self,
-        candidates: Items[Candidate],
-        num_rows: int,
-        spare_rows: int,
-        *,
-        most: float = math.inf,
-        most_debt: float = math.inf,
-    ) -> Choice:
-        """Add predictions one by one, the likeliest first, and keep the numbers at which the rate was highest of those
-        that risk no more than `most`, with no more than `most_debt` to read first.
-        """
-        gains = [self.acceptance.gains(each.sequence, each.most) for each in candidates]
-        heap = [(-gain[0], index) for index, gain in enumerate(gains) if gain]
-        heapq.heapify(heap)
-        plain = self._cost.seconds(num_rows)
-        counts, total = [0] * len(candidates), float(len(candidates))
-        least = self._config.to_go_on.slowest
-        best, best_added = Choice([*counts], rate=len(candidates) / plain), 0
-        added, wait, debt, debt_per_pass = 0, 0.0, 0.0, 0.0
-        look_ahead = min(4 * max(4, len(candidates)), self._config.look_ahead)
-        room = min(spare_rows, self._cost.reach - num_rows)
-        while heap and added < min(room, best_added + look_ahead):
-            gain, index = heapq.heappop(heap)
-            each = candidates[index]
-            own_debt = self._debt(each) if not counts[index] else 0.0
-            longer = max(wait, self._predictor.wait_for(each.sequence, counts[index] + 1))
-            rows = self._extra(num_rows, added + 1)
-            risk = rows + self._config.margin * longer
-            if risk > most or debt + own_debt > most_debt:
-                continue
-            added, wait, debt = added + 1, longer, debt + own_debt
-            debt_per_pass += own_debt / self._num_passes(each.sequence)
-            counts[index] += 1
-            total -= gain
-            if counts[index] < len(gains[index]):
-                heapq.heappush(heap, (-gains[index][counts[index]], index))
-            rate = total / (plain + rows + wait + debt_per_pass)
-            seconds = (plain + rows + wait) / plain
-            if rate > best.rate and (slowest := self._slowest(candidates, counts) / seconds) >= least:
-                speed_up = total / len(candidates) / seconds
-                best, best_added = Choice([*counts], speed_up, rate, slowest, debt, rows, risk), added
-        return best
+        return Choice(counts, debt=debt, rows=self._search.rows(num_rows, num_added))
 
 
 def _within(spare_rows: int, counts: Items[int]) -> list[int]:

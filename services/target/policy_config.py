@@ -28,6 +28,7 @@ class PolicyConfig:
     tokens_per_pass: int = 2  # by which it is judged how many passes a stream has yet
     look_ahead: int = 64  # rows that may bring nothing before more of them do; no more than four for each stream
     plain_every: tuple[int, int] = (16, 128)  # steps, at first and later, to see what passes without predictions cost
+    rest: int = 7  # steps for which nothing is predicted, once that seemed best, before it is thought about again
     probe_every: int = 64  # plain steps; twice as many after each probe in vain
     longest_interval: int = 4096  # plain steps, between two probes
     probe_steps: int = 4

@@ -1,6 +1,7 @@
 """Rehearsal: a generation that nobody waits for, by which is learned what a draft is worth."""
 
 import asyncio
+import contextlib
 import math
 import time
 from collections.abc import Callable, Coroutine
@@ -18,7 +19,7 @@ def overdue(loans, today):
 A reader who returns a book late pays a small fee for each day. The fee is
 """
 _MOST_PROMPT = 128  # tokens
-_NUM_TOKENS = 128
+_NUM_TOKENS = 64
 _REST = 60.0  # seconds between two, which take a few, where a draft comes and goes
 _DELAY = 0.5  # seconds until the next try, while there is something else to do
 _AGAIN = 600.0  # seconds, after which what was learned may no longer be so
@@ -44,14 +45,22 @@ class Rehearsals:
 
     def __init__(self) -> None:
         self._began_at = -math.inf
+        self._came, self._tried = asyncio.Event(), asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
     def draft_came(self, rehearse: Callable[[], Coroutine[None, None, bool]]) -> None:
         """Begin when there is nothing else to do; `rehearse` returns False if there was. Call it on an event loop."""
         self.stop()
+        self._came.set()
         now = time.monotonic()
         self._began_at = max(now, self._began_at + _REST)
         self._task = asyncio.create_task(self._run(rehearse, after=self._began_at - now))
+
+    async def first(self, *, coming: float, lasting: float) -> None:
+        """Wait so many seconds at most for a draft to come, and then for as many at most as the first one may take."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._came.wait(), coming)
+            await asyncio.wait_for(self._tried.wait(), lasting)
 
     def stop(self) -> None:
         """No more of them."""
@@ -62,3 +71,4 @@ class Rehearsals:
         while True:
             await asyncio.sleep(after)
             after = _AGAIN if await rehearse() else _DELAY
+            self._tried.set()

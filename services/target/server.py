@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 SERVICE: str = generation_pb2.DESCRIPTOR.services_by_name["GenerationService"].full_name
 _WARM_UP_TOKENS = 4
+_DRAFT_SECONDS = 0.5  # that a draft may take to be linked before the target serves without it
+_REHEARSAL_SECONDS = 10.0
 _MOST_RUN_AHEAD = 64  # as far as drafts go
 _MOST_ALTERNATES = 64
 
@@ -95,6 +97,7 @@ class TargetServer:
         self._servicer.open(engine, model)
         if self._draft is not None:
             self._draft.start(vocabulary=engine.model.tokenizer.fingerprint(), vocab_size=model.config.vocab_size)
+            await self._rehearsals.first(coming=_DRAFT_SECONDS, lasting=_REHEARSAL_SECONDS)
         await self._server.set_serving(True)
         logger.info(
             "serving %s: device %s, %s threads, context of %s tokens, %s KV blocks, fingerprint %s",

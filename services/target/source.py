@@ -7,7 +7,8 @@ from services.engine.events import NoSpeculation, PredictionSource
 from services.engine.predictor import MOST_PREDICTIONS, Predictor
 from services.engine.request import SpeculationMode
 from services.engine.sequence import Sequence
-from services.target.controller import Candidate, Controller
+from services.target.choice import Candidate
+from services.target.controller import Controller
 from services.target.loss_budget import LossBudget
 from services.target.pass_cost import PassCost
 from services.target.policy_config import PolicyConfig

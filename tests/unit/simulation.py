@@ -177,12 +177,12 @@ class Simulation:
 
     def rehearse(self) -> "Simulation":
         """What a target does when a draft comes while nobody waits."""
-        sequence = make_sequence(make_request(b"x", max_tokens=128))
+        sequence = make_sequence(make_request(b"x", max_tokens=64))
         self._open(sequence, 128)
         self.speculation.rehearse(sequence)
         chances = self.world.chances
         expected = sum(chances) / len(chances) if self.world.rehearsed is None else self.world.rehearsed
-        self._generate({sequence: (Life(), expected)}, 128)
+        self._generate({sequence: (Life(), expected)}, 64)
         return self
 
     def run(self, num_waves: int) -> "Simulation":

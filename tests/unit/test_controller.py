@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from services.target.controller import Candidate
+from services.target.choice import Candidate
 from tests.unit.sequences import make_request, make_sequence
 from tests.unit.simulation import Simulation, World
 

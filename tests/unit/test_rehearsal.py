@@ -54,6 +54,15 @@ async def test_a_draft_that_comes_and_goes_has_to_wait():
     assert stage.num_done == 1
 
 
+async def test_whoever_waits_for_the_first_waits_until_it_was_tried():
+    stage, rehearsals = Stage(is_busy=True), Rehearsals()
+    await rehearsals.first(coming=0.0, lasting=60.0)  # nobody has come
+    rehearsals.draft_came(stage.rehearse)
+    await rehearsals.first(coming=60.0, lasting=60.0)
+    rehearsals.stop()
+    assert stage.num_tries == 1
+
+
 def test_the_text_fits_a_short_context_and_leaves_nothing_behind():
     request = rehearsal_request(byte_tokenizer(), context_length=64)
     assert 0 < len(request.prompt) <= 32
