@@ -1,7 +1,7 @@
 """What leaving speculation to the server costs and brings: `python -m benchmarks.bet TARGET DRAFT`.
 
 Waves of streams, the same prompts with and without, in turn. A wave's tokens are compared over its whole life, and over
-every window of two seconds from its streams' first tokens on: a stream's tokens there against those of the same stream
+every window of two seconds since all of its streams decode: a stream's tokens there against those of the same stream
 without speculation at the same age. Both services have all cores.
 """
 
@@ -15,11 +15,11 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.bad_draft import BEHAVIOURS, running_bad_draft
-from outrider import Client
+from outrider import Client, PassReport
 from services.cli.service_pair import Placement
 from services.cli.service_process import ServiceProcess
 
@@ -30,20 +30,21 @@ _SETTLING = 1.0  # seconds between a draft's arrival and the first wave
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """When a stream's tokens arrived, in seconds since its first one; and how many came at once."""
+    """When a stream's tokens arrived, in seconds since all streams of its wave decode; and how many came at once."""
 
     moments: Sequence[float]
     counts: Sequence[int]
 
+    losses: Sequence[tuple[float, float]] = ()  # of each pass: its seconds, and those that predictions have lost in it
+
     def tokens(self, begin: float, end: float) -> int:
-        """Those that arrived then; the first is nobody's doing."""
-        pairs = zip(self.moments[1:], self.counts[1:], strict=True)
-        return sum(count for moment, count in pairs if begin < moment <= end)
+        """Those that arrived then."""
+        return sum(count for moment, count in zip(self.moments, self.counts, strict=True) if begin < moment <= end)
 
     @property
     def rate(self) -> float:
         """Tokens per second."""
-        return sum(self.counts[1:]) / self.moments[-1]
+        return self.tokens(0.0, self.moments[-1]) / self.moments[-1]
 
 
 def main() -> None:
@@ -106,17 +107,18 @@ def _prompts(client: Client, arguments: argparse.Namespace, count: int) -> list[
 def _measure(
     client: Client, arguments: argparse.Namespace, kind: str, prompts: Sequence[list[int]]
 ) -> dict[str, object]:
-    ratios, worst_means, worst_streams, accepted, rates = [], [], [], 0, []
+    ratios, worst_means, worst_streams, accepted, rates, losses = [], [], [], [], [], []
     for pair in range(arguments.pairs):
         order = ("never", "auto") if pair % 2 else ("auto", "never")
         lives = {}
         for mode in order:
             lives[mode], num_accepted = _wave(client, prompts, arguments, mode)
-            accepted += num_accepted
+            accepted += [num_accepted] if mode == "auto" else []
         plain, auto = lives["never"], lives["auto"]
         rates.append(sum(life.rate for life in plain))
         ratios.append(sum(life.rate for life in auto) / sum(life.rate for life in plain))
         means, streams = _windows(auto, plain)
+        losses.append(_losses(auto))
         worst_means.append(min(means, default=1.0))
         worst_streams.append(min(streams, default=1.0))
     return {
@@ -129,7 +131,39 @@ def _measure(
         "worst_window": [round(ratio, 3) for ratio in worst_means],
         "worst_stream_window": [round(ratio, 3) for ratio in worst_streams],
         "accepted": accepted,
+        "lost_of_worst_window": [round(worst, 4) for worst, _ in losses],
+        "lost_of_all": [round(lost, 4) for _, lost in losses],
     }
+
+
+def _losses(lives: Sequence[Life]) -> tuple[float, float]:
+    """What the passes themselves tell, which no noise of the machine touches: the greatest share of any window that a
+    stream lost by predictions, and the share of all time.
+    """
+    worst, lost, seconds = 0.0, 0.0, 0.0
+    for life in lives:
+        begin, window, length = 0, 0.0, 0.0
+        for took, loss in life.losses:
+            window, length, lost, seconds = window + loss, length + took, lost + loss, seconds + took
+            while length > _WINDOW:
+                window, length = window - life.losses[begin][1], length - life.losses[begin][0]
+                begin += 1
+            worst = max(worst, window / _WINDOW)
+    return worst, lost / seconds if seconds else 0.0
+
+
+def _pass_losses(reports: Sequence[PassReport]) -> list[tuple[float, float]]:
+    plain = [report.verifying for report in reports if not report.predicted]
+    usual = statistics.median(plain) if plain else min(report.verifying for report in reports)
+    return [
+        (
+            report.waiting + report.verifying + (report.host or 0.0),
+            report.waiting
+            + (max(0.0, report.verifying - usual) if report.predicted else 0.0)
+            - report.accepted * usual,
+        )
+        for report in reports[1:]
+    ]
 
 
 def _windows(auto: Sequence[Life], plain: Sequence[Life]) -> tuple[list[float], list[float]]:
@@ -153,7 +187,9 @@ def _wave(
 ) -> tuple[list[Life], int]:
     with ThreadPoolExecutor(len(prompts)) as pool:
         answers = [*pool.map(lambda prompt: _answer(client, prompt, arguments, mode), prompts)]
-    return [life for life, _ in answers], sum(accepted for _, accepted in answers)
+    begin = max(life.moments[0] for life, _ in answers)
+    lives = [replace(life, moments=[moment - begin for moment in life.moments]) for life, _ in answers]
+    return lives, sum(accepted for _, accepted in answers)
 
 
 def _answer(client: Client, prompt: list[int], arguments: argparse.Namespace, mode: str) -> tuple[Life, int]:
@@ -167,13 +203,14 @@ def _answer(client: Client, prompt: list[int], arguments: argparse.Namespace, mo
         speculation=mode,
         lookup=False if mode == "auto" else None,
         prefix_cache=False,
+        pass_reports=True,
     ) as stream:
         for chunk in stream:
             if chunk.token_ids:
                 moments.append(time.perf_counter())
                 counts.append(len(chunk.token_ids))
-        accepted = stream.result.speculation.accepted
-    return Life([moment - moments[0] for moment in moments], counts), accepted
+        result = stream.result
+    return Life(moments, counts, _pass_losses(result.pass_reports)), result.speculation.accepted
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ class PolicyConfig:
     window_loss: float = 0.02  # where 0.03 is promised: what a step costs is known only behind it
     income: float = 0.005  # of all time, which may be lost for good; 0.01 is promised
     trust: float = 0.75  # of what is expected to be won in a stream's first window, that may be paid in advance
-    luck: float = 1.0  # standard deviations of what a stream's tokens in a window differ by, about one for each step
+    luck: float = 0.6  # standard deviations of what a stream's tokens in a window differ by, about one for each step
     to_begin: Hurdle = Hurdle(speed_up=1.12, slowest=1.05)
     to_go_on: Hurdle = Hurdle(speed_up=1.03, slowest=0.95)
     caution: float = 6.0  # times as many verdicts as for numbers of predictions, until a stream is thought to be slow
