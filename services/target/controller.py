@@ -36,7 +36,8 @@ class Controller:
         """Begin anew: what was measured says nothing of a predictor that has just come."""
         self.acceptance = Acceptance(places=MOST_PREDICTIONS)
         self._search = ChoiceSearch(self._predictor, self._cost, self.acceptance, self._config)
-        self._rest = self._num_candidates = 0  # steps for which the latest choice stays, for so many candidates
+        self._rest = 0  # steps for which it stays that nothing is predicted for these
+        self._judged: list[Sequence] = []
         self._interval = self._config.probe_every
         self._plain_every = self._config.plain_every[0]
         self._num_plain = self._num_speculative = self._probe_left = 0
@@ -83,14 +84,15 @@ class Controller:
             return nothing
         if self._budget.is_unlimited:
             return self._rehearse(candidates, spare_rows)
-        if self._rest and len(candidates) == self._num_candidates:
+        sequences = [each.sequence for each in candidates]
+        if self._rest and sequences == self._judged:
             self._rest -= 1
         else:
             choice = self._affordable(candidates, num_rows, spare_rows)
             if choice is not None:
                 self._interval = self._config.probe_every
                 return self._explore(candidates, choice, spare_rows)
-            self._rest, self._num_candidates = self._config.rest, len(candidates)
+            self._rest, self._judged = self._config.rest, sequences
         return self._probe(candidates, num_rows, spare_rows) if self._is_probing() else nothing
 
     def _affordable(self, candidates: Items[Candidate], num_rows: int, spare_rows: int) -> Choice | None:

@@ -97,3 +97,11 @@ async def test_nobody_gets_more_than_its_most_nor_all_more_than_the_rows():
     counts = controller.plan(candidates, num_rows=4, spare_rows=5)
     assert sum(counts) <= 5
     assert all(count <= candidate.most for count, candidate in zip(counts, candidates, strict=True))
+
+
+async def test_a_stream_that_has_just_come_is_thought_about_at_once():
+    simulation = Simulation(SYNTHETIC).rehearse()
+    for _ in range(4):  # the last step of each leaves no room for a prediction
+        simulation.counts.clear()
+        simulation.run(1)
+        assert simulation.counts[0]
