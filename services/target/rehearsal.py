@@ -18,6 +18,9 @@ def overdue(loans, today):
 
 A reader who returns a book late pays a small fee for each day. The fee is
 """
+REHEARSAL_ID = "rehearsal"
+"""The request id of all rehearsals."""
+
 _MOST_PROMPT = 128  # tokens
 _NUM_TOKENS = 64
 _REST = 60.0  # seconds between two, which take a few, where a draft comes and goes
@@ -31,7 +34,7 @@ def rehearsal_request(tokenizer: Tokenizer, *, context_length: int) -> Request:
     """
     prompt = tokenizer.encode(_TEXT, add_special_tokens=True)[: min(_MOST_PROMPT, context_length // 2)]
     return Request(
-        request_id="rehearsal",
+        request_id=REHEARSAL_ID,
         prompt=tuple(prompt) or (0,),
         sampling=SamplingParams(seed=0, temperature=0.7),
         stops=StopConditions(max_tokens=_NUM_TOKENS),

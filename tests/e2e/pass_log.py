@@ -7,6 +7,7 @@ from services.engine.events import TokenRecord
 from services.engine.request import Request
 from services.engine.scheduler import ScheduledRows
 from services.target.engine import TargetEngine
+from services.target.rehearsal import REHEARSAL_ID
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,7 @@ class Pass:
 
 
 class PassLog:
-    """Logs the passes of one stream after another."""
+    """Logs the passes of one stream after another, but for those that nobody asked for."""
 
     def __init__(self, engine: TargetEngine) -> None:
         self._request: Request | None = None
@@ -30,7 +31,7 @@ class PassLog:
         def watched_settle(rows: ScheduledRows, committed: Iterable[TokenRecord]) -> None:
             records = [*committed]
             settle(rows, records)
-            if rows.is_decode:
+            if rows.is_decode and rows.sequence.request.request_id != REHEARSAL_ID:
                 self._add(rows, records)
 
         speculation.settle = watched_settle  # type: ignore[method-assign]
