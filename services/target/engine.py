@@ -97,11 +97,12 @@ class TargetEngine:
         something else to do, before it or meanwhile.
         """
         request = rehearsal_request(self.model.tokenizer, context_length=self.model.context_length)
-        stream = TokenStream(capacity=request.stops.max_tokens + 1, on_drained=self._loop.wake)
-        text = OutputText.of(request, self.model.tokenizer)
-        sequence = Sequence(request, text, stream, context_length=self.model.context_length)
+        sequence, stream = self._make(request, None)
         self._loop.post(lambda: self._step.rehearse(sequence))
-        return not any([isinstance(event, Failed) async for event in stream])
+        try:
+            return not any([isinstance(event, Failed) async for event in stream])
+        finally:
+            self.cancel(sequence)
 
     def _make(self, request: Request, first_sample: Sequence | None) -> tuple[Sequence, TokenStream]:
         stream = TokenStream(

@@ -38,7 +38,8 @@ class Speculation:
         self._sources = [Source(predictor, self._cost, self._budget, config) for predictor in predictors]
         self._vocab_size = vocab_size
         self._servers: dict[Sequence, Source] = {}  # of this step's predictions
-        self._rehearsal: Sequence | None = None
+        self.rehearsal: Sequence | None = None
+        """A sequence that nobody waits for, while there is one."""
         self._begin_step()
 
     def open(self, sequence: Sequence) -> None:
@@ -52,7 +53,7 @@ class Speculation:
 
     def rehearse(self, sequence: Sequence) -> None:
         """Nobody waits for this sequence: whatever is tried with it costs nothing."""
-        self._rehearsal = sequence
+        self.rehearsal = sequence
         self.open(sequence)
 
     def follow(self, sequence: Sequence) -> None:
@@ -74,7 +75,7 @@ class Speculation:
         """
         self._begin_step()
         for rows in batch:
-            if rows.is_decode and rows.sequence is not self._rehearsal:
+            if rows.is_decode and rows.sequence is not self.rehearsal:
                 self._budget.join(rows.sequence)
         decoding = [rows for rows in batch if rows.is_decode and _is_followed(rows.sequence)]
         for source in self._sources:
@@ -119,7 +120,8 @@ class Speculation:
     def close(self, sequence: Sequence) -> None:
         """Forget a sequence that has ended or was dropped."""
         self._budget.leave(sequence)
-        self._rehearsal = None if sequence is self._rehearsal else self._rehearsal
+        if sequence is self.rehearsal:
+            self.rehearsal = None
         if _is_followed(sequence):
             for source in self._sources:
                 source.close(sequence)

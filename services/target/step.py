@@ -36,15 +36,13 @@ class TargetStep:
         self._sampler = sampler
         self._speculation = speculation
         self._wake_ups = wake_ups
-        self._rehearsal: Sequence | None = None
         self._pass_ended: float | None = None  # the one before; None after idleness
 
     def add(self, sequence: Sequence) -> None:
         """Take a new sequence in; a rehearsal is over then."""
-        if self._rehearsal is not None:
-            self._rehearsal.fail("there is something else to do")
-            self.drop(self._rehearsal)
-            self._rehearsal = None
+        if (rehearsal := self._speculation.rehearsal) is not None:
+            rehearsal.fail("there is something else to do")
+            self.drop(rehearsal)
         self._scheduler.add(sequence)
         self._speculation.open(sequence)
 
@@ -53,7 +51,6 @@ class TargetStep:
         if self._scheduler.sequences:
             sequence.fail("there is something else to do")
             return
-        self._rehearsal = sequence
         self._scheduler.add(sequence)
         self._speculation.rehearse(sequence)
 
