@@ -1,23 +1,16 @@
 """ErrorInterceptor: the one place where exceptions become gRPC statuses."""
 
 import asyncio
-import inspect
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Any, NoReturn, TypeAlias, TypeVar, cast
+from typing import Any, NoReturn
 
 import grpc
 from grpc import aio
 
 from services.rpc.errors import InternalError, RpcError
+from services.rpc.method_handler import Answer, Context, Continuation, MethodHandler, wrapped
 
 logger = logging.getLogger(__name__)
-
-RequestT = TypeVar("RequestT")
-ResponseT = TypeVar("ResponseT")
-Context = aio.ServicerContext[Any, Any]
-Handler = Callable[[RequestT, Context], Awaitable[ResponseT]]
-MethodHandler: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | None"
 
 
 class ErrorInterceptor(aio.ServerInterceptor):
@@ -27,33 +20,15 @@ class ErrorInterceptor(aio.ServerInterceptor):
     """
 
     async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[MethodHandler]],
-        handler_call_details: grpc.HandlerCallDetails,
+        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
     ) -> MethodHandler:
         """Wrap the handler of one call."""
         handler = await continuation(handler_call_details)
-        if handler is None:
-            return None
-        shape = "_".join(
-            "stream" if streams else "unary" for streams in (handler.request_streaming, handler.response_streaming)
-        )
-        inner = getattr(handler, shape)
-        if not inspect.iscoroutinefunction(inner):
-            return handler
-        make = getattr(grpc, f"{shape}_rpc_method_handler")
-        return cast(
-            MethodHandler,
-            make(
-                _answering_errors(inner, handler_call_details.method),
-                request_deserializer=handler.request_deserializer,
-                response_serializer=handler.response_serializer,
-            ),
-        )
+        return wrapped(handler, lambda inner: _answering_errors(inner, handler_call_details.method))
 
 
-def _answering_errors(handler: Handler[RequestT, ResponseT], method: str) -> Handler[RequestT, ResponseT]:
-    async def answer(request: RequestT, context: Context) -> ResponseT:
+def _answering_errors(handler: Answer, method: str) -> Answer:
+    async def answer(request: Any, context: Context) -> Any:  # noqa: ANN401 - whatever the method's messages are
         try:
             return await handler(request, context)
         except aio.AbortError:

@@ -1,19 +1,19 @@
 """RequestParser: turns the bytes of requests into messages, those of megabytes beside the event loop."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeAlias, cast
+from typing import Any
 
 import grpc
 from google.protobuf.message import DecodeError
 from grpc import aio
 
 from services.rpc.errors import InvalidRequestError, Violation
+from services.rpc.method_handler import Answer, Context, Continuation, MethodHandler, wrapped
 
 _SMALL = 64 << 10  # bytes, which take less than a millisecond
 _Parse = Callable[[bytes], Any]
-_MethodHandler: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | None"
 
 
 class RequestParser(aio.ServerInterceptor):
@@ -25,24 +25,19 @@ class RequestParser(aio.ServerInterceptor):
         self._thread = ThreadPoolExecutor(1, "parser")
 
     async def intercept_service(
-        self,
-        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[_MethodHandler]],
-        handler_call_details: grpc.HandlerCallDetails,
-    ) -> _MethodHandler:
+        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
+    ) -> MethodHandler:
         """Wrap the handler of one call; those that take a stream pass unchanged: its messages are small."""
         handler = await continuation(handler_call_details)
-        if handler is None or handler.request_streaming or handler.request_deserializer is None:
+        if handler is None or handler.request_streaming or (parse := handler.request_deserializer) is None:
             return handler
-        shape = "unary_stream" if handler.response_streaming else "unary_unary"
-        inner, parse = getattr(handler, shape), handler.request_deserializer
-        if not asyncio.iscoroutinefunction(inner):
-            return handler
+        return wrapped(handler, lambda inner: self._parsing(inner, parse), takes_bytes=True)
 
-        async def answer(data: bytes, context: aio.ServicerContext[Any, Any]) -> Any:  # noqa: ANN401 - whatever it is
-            return await inner(await self._parse(parse, data), context)
+    def _parsing(self, handler: Answer, parse: _Parse) -> Answer:
+        async def answer(data: bytes, context: Context) -> Any:  # noqa: ANN401 - whatever the method answers
+            return await handler(await self._parse(parse, data), context)
 
-        make = getattr(grpc, f"{shape}_rpc_method_handler")
-        return cast(_MethodHandler, make(answer, response_serializer=handler.response_serializer))
+        return answer
 
     async def _parse(self, parse: _Parse, data: bytes) -> Any:  # noqa: ANN401 - a message of some kind
         try:
