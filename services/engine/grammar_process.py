@@ -7,7 +7,6 @@ import multiprocessing
 import os
 import signal
 import subprocess
-import sys
 import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +20,7 @@ from services.engine.grammar_trial import MAX_MEMORY, MAX_SECONDS, MAX_STACK, Gr
 from services.engine.loaded_model import LoadedModel
 from services.engine.tokenizer import Tokenizer
 from services.engine.turns import Turns
+from services.engine.worker_process import worker_command
 
 logger = logging.getLogger(__name__)
 
@@ -90,9 +90,7 @@ class GrammarProcess:
                 return
             self._worker, theirs = multiprocessing.Pipe()
             with theirs:
-                # The worker finds the modules that this process has found; a folder that we were started in adds none.
-                program = f"import sys; sys.path[:] = {sys.path!r}; from {_WORKER} import main; main({theirs.fileno()})"
-                command = [sys.executable, "-P", "-c", program]
+                command = worker_command(_WORKER, theirs.fileno())
                 # A session of its own: Ctrl-C in a terminal is for the service.
                 self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], start_new_session=True)
             self._worker.send(self._vocabulary)

@@ -22,6 +22,14 @@ _OUT_OF_MEMORY = 3  # the worker's exit code
 _MIB = 1 << 20
 
 
+def worker_command(module: str, *arguments: int) -> list[str]:
+    """What starts a process that calls a module's `main`. It finds the modules that this one has found; the folder that
+    we were started in, which may be anybody's, adds none.
+    """
+    call = f"main({', '.join(map(repr, arguments))})"
+    return [sys.executable, "-P", "-c", f"import sys; sys.path[:] = {sys.path!r}; from {module} import main; {call}"]
+
+
 class WorkerError(RuntimeError):
     """There is no answer: the worker has reached a limit, or died; the message says which."""
 
@@ -65,10 +73,8 @@ class WorkerProcess:
         self._child.kill()
 
     def _start(self) -> None:
-        # The worker finds the modules that this process has found; a folder that we were started in adds none.
-        program = f"import sys; sys.path[:] = {sys.path!r}; from {self._module} import main; main()"
         self._child = subprocess.Popen(
-            [sys.executable, "-P", "-c", program],
+            worker_command(self._module),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,  # a Ctrl-C is not for it
