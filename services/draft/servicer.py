@@ -32,7 +32,6 @@ from services.rpc.convert.drafting import (
 )
 from services.rpc.convert.grammar import read_source
 from services.rpc.draft_protocol import PROTOCOL_VERSION
-from services.rpc.limits import LIMITS
 from services.rpc.log_pace import LogPace
 from services.rpc.loop_share import LoopShare
 from services.rpc.printable import printable
@@ -228,10 +227,8 @@ async def _command(
         case "window":
             window = request.window
             return lambda drafter: drafter.window(link, window.sequence_id, window.tokens, window.alternates)
-        case "close":
+        case _:  # a close: check_message lets nothing else through
             return lambda drafter: drafter.close(link, request.close.sequence_id)
-        case other:
-            raise ProtocolError(f"{other} has no place behind the hello")
 
 
 async def _open(
@@ -240,10 +237,8 @@ async def _open(
     """The next messages wait for a grammar that is compiled; one that is not understood, or too costly, is refused."""
     grammar = None
     if message.HasField("grammar"):
-        source = read_source(message.grammar)
+        source = read_source(message.grammar)  # whose size is checked, as all is, by check_message
         try:
-            if source.num_bytes > LIMITS.max_grammar_bytes:
-                raise GrammarError(f"it has {source.num_bytes} bytes")
             grammar = await engine.grammars.compile(source, str(id(link)), looks_ahead=False)
         except GrammarError as error:
             if link.log_pace.may_log():

@@ -119,7 +119,7 @@ class LossBudget:
         return now - next(iter(self._streams.values()))
 
     def _forget(self, now: float) -> None:
-        begin = math.inf if self.is_unlimited else max(now - self._config.window, now - self._age(now))
+        begin = math.inf if self.is_unlimited else now - min(self._config.window, self._age(now))
         while self._entries and self._entries[0].moment < begin:
             entry = self._entries.popleft()
             self._won, self._advanced = self._won - entry.gain, self._advanced - entry.advance

@@ -54,7 +54,7 @@ class Source:
     @property
     def debt(self) -> float:
         """Of the seconds that this step may wait, those for what the predictor has to read first."""
-        return self._controller.debt if self._was_asked else 0.0
+        return self._controller.debt
 
     def rest(self, sequence: Sequence) -> None:
         """Another source serves the sequence for now: a draft must not run ahead on cores that the target needs."""
