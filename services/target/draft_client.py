@@ -20,7 +20,7 @@ from services.rpc.keepalive import PING_MS
 from services.rpc.printable import printable
 from services.target.draft_address import DraftAddress
 from services.target.draft_messages import Close, Commit, Open, Outgoing, Window
-from services.target.draft_reader import BrokenLinkError, DraftCall, DraftReader
+from services.target.draft_reader import ENDED, BrokenLinkError, DraftCall, DraftReader
 from services.target.patience import Patience
 from services.target.remote_predictor import RemotePredictor
 
@@ -28,8 +28,9 @@ logger = logging.getLogger(__name__)
 
 _METHOD = f"/{draft_pb2.DESCRIPTOR.services_by_name['DraftService'].full_name}/Draft"
 _HELLO_SECONDS = 5.0
-_LONGEST_WAIT = 0.1  # seconds that a step may wait for predictions under way
+_LONGEST_WAIT = 0.25  # seconds that a step may wait for predictions under way: a few tokens of a large draft on a CPU
 _RUN_AHEAD = 8  # tokens of credit beyond what the next pass can verify, for a draft that is not in our way
+_ENDED_UNDER_A_WRITE = "Internal error from Core"  # gRPC's only word for it, whatever the draft said
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_RESPONSE_BYTES),
     ("grpc.http2.bdp_probe", 0),  # what a draft says beyond what is read waits on its own side
@@ -213,5 +214,7 @@ def _open(message: Open) -> draft_pb2.Open:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, aio.AioRpcError):
+        if error.details() == _ENDED_UNDER_A_WRITE:
+            return ENDED
         return f"{error.code().name} {printable(error.details() or '')}"
     return str(error) or "it does not answer"

@@ -12,6 +12,8 @@ from services.rpc.loop_share import LoopShare
 from services.target.remote_predictor import RemotePredictor
 from services.target.run_count import RunCount
 
+ENDED = "it ended the stream"
+
 DraftCall = aio.StreamStreamCall[draft_pb2.DraftRequest, bytes]
 
 
@@ -48,7 +50,7 @@ class DraftReader:
                 self._hear(each)
             if rest := self._share.rest_after(time.thread_time() - began):
                 await asyncio.sleep(rest)
-        raise BrokenLinkError("it ended the stream")
+        raise BrokenLinkError(ENDED)
 
     def _hear(self, response: draft_pb2.DraftResponse) -> None:
         match response.WhichOneof("message"):

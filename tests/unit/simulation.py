@@ -16,8 +16,9 @@ from tests.silent_predictor import SilentPredictor
 from tests.unit.sequences import VOCAB_SIZE, make_request, make_sequence, records_of
 
 WINDOW = 2.0
-_RIGHT, _WRONG = 1, 0
-_LONGEST_WAIT = 0.25
+_TOKEN = 1
+_LONGEST_WAIT = 0.25  # as of a target
+_BEHIND = 16  # tokens, beyond which a draft has to read
 _CHUNK = 0.1  # seconds until a draft that is told to stop does
 _DISTURBANCE = 1.6  # by which passes take longer beside a busy draft
 
@@ -70,12 +71,14 @@ class SimulatedDraft(SilentPredictor):
 
     def catch_up(self, sequence: Sequence) -> float | None:
         unread = self._unread[sequence]
-        return self._reading.seconds(unread) if unread > 16 else 0.0
+        return self._reading.seconds(unread) if unread > _BEHIND else 0.0
 
     def commit(self, sequence: Sequence) -> None:
-        known = self._unread.setdefault(sequence, -sum(self._unread.get(s, 0) * 0 for s in ()))
-        self._unread[sequence] = known
         self._asked.clear()
+
+    def open(self, sequence: Sequence, num_tokens: int) -> None:
+        """A sequence is new, and has so many tokens."""
+        self._unread[sequence] = num_tokens
 
     def grow(self, sequence: Sequence, count: int) -> None:
         """So many tokens were committed."""
@@ -84,7 +87,7 @@ class SimulatedDraft(SilentPredictor):
     def ask(self, sequence: Sequence, limit: int) -> None:
         if limit:
             self._asked[sequence] = limit
-            if self._unread[sequence] > 16:
+            if self._unread[sequence] > _BEHIND:
                 self._fresh.add(sequence)
                 self._reading.asked(id(sequence), self._unread[sequence], self._clock.now)
 
@@ -101,7 +104,7 @@ class SimulatedDraft(SilentPredictor):
         if self._answers_at <= min(end, until):
             self._clock.now = max(self._clock.now, self._answers_at)
             self._answer(sequence, limit, is_fresh=is_fresh)
-            return [_RIGHT] * limit
+            return [_TOKEN] * limit
         if min(end, until) > self._clock.now:
             self._clock.now = min(end, until)
             if end <= until:
@@ -117,7 +120,9 @@ class SimulatedDraft(SilentPredictor):
 
     def _begin(self) -> None:
         world, self._asked_at = self._world, self._clock.now
-        reading = world.reading * sum(self._unread[sequence] for sequence in self._asked if self._unread[sequence] > 16)
+        reading = world.reading * sum(
+            self._unread[sequence] for sequence in self._asked if self._unread[sequence] > _BEHIND
+        )
         drawing = max(self._asked.values()) * world.step(len(self._asked))
         took = (world.delay + reading + drawing) * max(0.5, self._chance.gauss(1, world.noise))
         self._answers_at = math.inf if world.is_silent else self._clock.now + took
@@ -206,7 +211,7 @@ class Simulation:
         self._generate(live, self.world.num_tokens)
 
     def _open(self, sequence: Sequence, num_tokens: int) -> None:
-        self.draft._unread[sequence] = num_tokens
+        self.draft.open(sequence, num_tokens)
         sequence.num_computed = len(sequence.tokens) - 1
 
     def _generate(self, live: dict[Sequence, tuple[Life, float]], num_tokens: int) -> None:
@@ -232,10 +237,10 @@ class Simulation:
             num_accepted = 0
             while num_accepted < len(rows.predictions) and self._chance.random() < chance:
                 num_accepted += 1
-            rows.sequence.tokens += [1] * (1 + num_accepted)
+            rows.sequence.tokens += [_TOKEN] * (1 + num_accepted)
             rows.sequence.num_computed = len(rows.sequence.tokens) - 1
             self.draft.grow(rows.sequence, 1 + num_accepted)
-            self.speculation.settle(rows, records_of([1] * (1 + num_accepted), num_accepted))
+            self.speculation.settle(rows, records_of([_TOKEN] * (1 + num_accepted), num_accepted))
             life.ends.append(self.clock.now)
             life.tokens.append(1 + num_accepted)
             life.plain.append(plain)

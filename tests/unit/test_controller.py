@@ -92,7 +92,7 @@ async def test_nobody_gets_more_than_its_most_nor_all_more_than_the_rows():
     controller = simulation.speculation._sources[0]._controller
     candidates = [Candidate(make_sequence(make_request()), most) for most in (0, 1, 2, MOST)]
     for candidate in candidates:
-        simulation.draft._unread[candidate.sequence] = 0
+        simulation.draft.open(candidate.sequence, 0)
         simulation.speculation._budget.join(candidate.sequence)
     counts = controller.plan(candidates, num_rows=4, spare_rows=5)
     assert sum(counts) <= 5
