@@ -19,8 +19,8 @@ import torch
 
 from services.cli.bench.decoder_figures import measure_decoder
 from services.engine.config import EngineConfig, resolve_isa, resolve_threads
+from services.engine.decoder.native import BLOCK_SIZE, Batch
 from services.engine.loaded_model import LoadedModel
-from services.engine.native import BLOCK_SIZE, Batch
 
 _CONTEXT, _PREFILL, _SEQUENCES = 1024, 2048, 64
 _RUNS = 20

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.engine.config import CPU_KV_FORMATS, CPU_WEIGHT_FORMATS, EngineConfig, resolve_isa, resolve_threads
+from services.engine.decoder.native import Batch
 from services.engine.loaded_model import LoadedModel
-from services.engine.native import Batch
 
 _DEMO = Path(__file__).parent.parent / "models" / "demo"
 _WINDOW = 512  # tokens

@@ -44,7 +44,7 @@ build() { # as `make build` does, for this GPU's architecture alone
     CMAKE_BUILD_PARALLEL_LEVEL=$(nproc) "${pip[@]}" --editable . -C cmake.define.OUTRIDER_CUDA=ON \
         -C cmake.define.OUTRIDER_CUDA_EMULATION=ON -C "cmake.define.CMAKE_CUDA_ARCHITECTURES=${capability/90/90a}" &&
         "$VENV/bin/python" -c 'import sys, torch
-from services.engine.native import BUILD_ID, cuda_devices, cuda_problem
+from services.engine.decoder.native import BUILD_ID, cuda_devices, cuda_problem
 print(sys.version, torch.__version__, BUILD_ID, cuda_devices())
 sys.exit(cuda_problem() or 0)'
 }

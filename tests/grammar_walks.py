@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from llguidance import LLMatcher, LLParserLimits
 
-from services.engine.grammar import Grammar
-from services.engine.grammar_compiler import GrammarCompiler
-from services.engine.grammar_source import GrammarSource
-from services.engine.grammar_state import GrammarState
-from services.engine.tokenizer import Tokenizer
+from services.engine.grammar.compiler import GrammarCompiler
+from services.engine.grammar.grammar import Grammar
+from services.engine.grammar.source import GrammarSource
+from services.engine.grammar.state import GrammarState
+from services.engine.text.tokenizer import Tokenizer
 from tests.random_grammars import random_source
 
 _PREFERRED = {b" ": 0.5, b'",:[]{};': 0.6}  # how often a token of such bytes is drawn where there is one: it leads on

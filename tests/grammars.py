@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from services.engine.grammar import Grammar
-from services.engine.grammar_compiler import GrammarCompiler
-from services.engine.grammar_source import GrammarKind, GrammarSource
-from services.engine.grammar_state import GrammarState
-from services.engine.tokenizer import Tokenizer
+from services.engine.grammar.compiler import GrammarCompiler
+from services.engine.grammar.grammar import Grammar
+from services.engine.grammar.source import GrammarKind, GrammarSource
+from services.engine.grammar.state import GrammarState
+from services.engine.text.tokenizer import Tokenizer
 
 SCHEMA = json.dumps(
     {

@@ -2,7 +2,7 @@
 
 import json
 
-from services.engine.grammar_source import GrammarKind, GrammarSource
+from services.engine.grammar.source import GrammarKind, GrammarSource
 
 DOTS = ".*" * 20_000
 _CHAINED = "".join(f"r{i}: r{i + 1}\n" for i in range(2999))

@@ -4,7 +4,7 @@ import json
 import random
 from typing import Any
 
-from services.engine.grammar_source import GrammarKind, GrammarSource
+from services.engine.grammar.source import GrammarKind, GrammarSource
 
 _WORDS = ("a", "ab", "abc", "b", "true", "né", "x y", "1", "-1.5", ",", "]", '"')
 _CLASSES = ("[a-c]", "[ab]", "[0-9]", '[^\\n"]', ".", "[a-z ]", "\\d", "(?i:ab)", "[é-ü]")

@@ -12,10 +12,10 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from outrider.v1.generation_pb2_grpc import GenerationServiceStub
 from services.engine.config import EngineConfig, resolve_isa
-from services.engine.predictor import Predictor
-from services.rpc.server_config import ServerConfig
-from services.target.engine import TargetEngine
+from services.service.server_config import ServerConfig
+from services.target.generation.engine import TargetEngine
 from services.target.server import SERVICE, TargetServer
+from services.target.speculation.predictors.predictor import Predictor
 from tests.loop_thread import PATIENCE_SECONDS, LoopThread
 
 Result = TypeVar("Result")

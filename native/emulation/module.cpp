@@ -6,7 +6,7 @@
 #include "outrider/device.h"
 
 PYBIND11_MODULE(_cuda_emulation, module) {
-    pybind11::module_::import("services.engine.native");  // registers Device
+    pybind11::module_::import("services.engine.decoder.native");  // registers Device
     module.def(
         "device", [](int threads, int memory) { return outrider::make_cuda_device(memory, threads); },
         pybind11::arg("threads"), pybind11::arg("memory") = 0);  // MiB; 0: plenty

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from services.engine.native import SamplingState
+from services.engine.decoder.native import SamplingState
 
 if TYPE_CHECKING:
     from services.draft.drafted_sequence import DraftedSequence

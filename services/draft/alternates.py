@@ -5,8 +5,8 @@ from collections.abc import Sequence as Tokens
 
 from services.draft.alternate import Alternate
 from services.draft.drafted_sequence import DraftedSequence
-from services.engine.block_manager import BlockManager
-from services.engine.run_ahead import Stretch
+from services.draft.multi_step_runner import Stretch
+from services.engine.cache.block_manager import BlockManager
 
 _NUM_TOKENS = 6  # of a branch: what is committed in place of the prediction, and what is verified next
 

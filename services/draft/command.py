@@ -4,11 +4,11 @@ import argparse
 from pathlib import Path
 
 from services.draft.server import DraftServer
-from services.draft.vocabularies import Way
+from services.draft.vocabulary.vocabularies import Way
 from services.engine.config import AUTO
-from services.rpc.options import add_options as add_service_options
-from services.rpc.options import engine_config, server_config
-from services.rpc.service_process import run_service
+from services.service.options import add_options as add_service_options
+from services.service.options import engine_config, server_config
+from services.service.service_process import run_service
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -7,13 +7,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.draft.alternate import Alternate
-from services.draft.byte_translation import ByteTranslation
 from services.draft.grammar_trail import GrammarTrail
-from services.draft.token_translation import TokenTranslation
-from services.draft.translation import OwnCommit, Run, Translation
-from services.draft.vocabulary_map import VocabularyMap
-from services.engine.grammar import Grammar
-from services.engine.native import SamplingState
+from services.draft.vocabulary.byte_translation import ByteTranslation
+from services.draft.vocabulary.token_translation import TokenTranslation
+from services.draft.vocabulary.translation import OwnCommit, Run, Translation
+from services.draft.vocabulary.vocabulary_map import VocabularyMap
+from services.engine.decoder.native import SamplingState
+from services.engine.grammar.grammar import Grammar
 from services.engine.request import SamplingParams
 from services.engine.sampling_state import new_sampling_state
 

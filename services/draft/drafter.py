@@ -9,9 +9,9 @@ from services.draft.alternate import Alternate
 from services.draft.alternates import Alternates
 from services.draft.drafted_sequence import DraftedSequence
 from services.draft.link import AlternatePrediction, DraftLink, Prediction, Release, ReleaseReason
-from services.engine.block_manager import BlockManager
-from services.engine.run_ahead import RunAhead, Stretch
-from services.rpc.draft_protocol import MAX_ALTERNATES
+from services.draft.multi_step_runner import RunAhead, Stretch
+from services.draft_protocol.protocol import MAX_ALTERNATES
+from services.engine.cache.block_manager import BlockManager
 
 _DRAW_WEIGHT = 0.1  # of a new measurement
 _UNCACHED = 2  # times the tokens that a link may have cached, it may have in all

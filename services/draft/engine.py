@@ -5,12 +5,11 @@ from collections.abc import Callable, Iterable
 
 from services.draft.drafter import Drafter, DrafterConfig
 from services.draft.link import DraftLink
+from services.draft.multi_step_runner import RunAhead
+from services.draft_protocol.protocol import MAX_WINDOW
 from services.engine.config import EngineConfig
-from services.engine.grammar_process import GrammarProcess
 from services.engine.loaded_model import LoadedModel
 from services.engine.loop import EngineLoop
-from services.engine.run_ahead import RunAhead
-from services.rpc.draft_protocol import MAX_WINDOW
 
 _RUN_SECONDS = 0.004  # short beside the pass of a target that such a draft is for
 
@@ -42,7 +41,7 @@ class DraftEngine:
         )
         self._drafter = Drafter(limits, run_ahead, model.blocks)
         self._loop = EngineLoop(self._drafter, on_failure=on_failure)
-        self.grammars = GrammarProcess.of(model)
+        self.grammars = model.new_grammar_process()
 
     @classmethod
     def open(cls, config: EngineConfig, *, max_run: int, on_failure: Callable[[], None]) -> "DraftEngine":

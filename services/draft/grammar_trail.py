@@ -5,7 +5,7 @@ from collections.abc import Sequence as Tokens
 import numpy as np
 from numpy.typing import NDArray
 
-from services.engine.grammar_matcher import GrammarMatcher
+from services.engine.grammar.matcher import GrammarMatcher
 
 
 class GrammarTrail:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from services.draft.drafted_sequence import DraftedSequence
-from services.rpc.draft_protocol import MAX_RESPONSES
-from services.rpc.log_pace import LogPace
+from services.draft_protocol.protocol import MAX_RESPONSES
+from services.service.log_rate_limit import LogPace
 
 _MOST_IN_VAIN = 2048  # messages, beyond those that others make up for
 

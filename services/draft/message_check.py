@@ -1,12 +1,12 @@
 """MessageCheck: what a target may say, before anything of it is walked or kept."""
 
 from outrider.v1 import draft_pb2
-from services.rpc.convert.caching import check_cache
-from services.rpc.convert.grammar import read_source
-from services.rpc.draft_protocol import MAX_COMMIT, MAX_MASKED, MAX_REQUESTS
-from services.rpc.errors import InvalidRequestError
-from services.rpc.limits import LIMITS
-from services.rpc.validation import Violations
+from services.draft_protocol.caching import check_cache
+from services.draft_protocol.grammar import read_source
+from services.draft_protocol.protocol import MAX_COMMIT, MAX_MASKED, MAX_REQUESTS
+from services.service.errors import InvalidRequestError
+from services.service.limits import LIMITS
+from services.service.validation import Violations
 
 
 class ProtocolError(RuntimeError):

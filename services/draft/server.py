@@ -10,14 +10,14 @@ from outrider.v1.draft_pb2_grpc import add_DraftServiceServicer_to_server
 from services.draft.engine import DraftEngine
 from services.draft.link import Quotas
 from services.draft.servicer import DraftServicer
-from services.draft.vocabularies import Vocabularies, Way
+from services.draft.vocabulary.vocabularies import Vocabularies, Way
+from services.draft_protocol.protocol import MAX_REQUEST_BYTES
 from services.engine.config import CPU, EngineConfig
 from services.engine.loaded_model import LoadedModel
-from services.engine.tokenizer import Tokenizer
-from services.rpc.draft_protocol import MAX_REQUEST_BYTES
-from services.rpc.engine_host import EngineHost
-from services.rpc.server import RpcServer
-from services.rpc.server_config import ServerConfig
+from services.engine.text.tokenizer import Tokenizer
+from services.service.engine_host import EngineHost
+from services.service.rpc_server import RpcServer
+from services.service.server_config import ServerConfig
 
 logger = logging.getLogger(__name__)
 

@@ -17,24 +17,24 @@ from services.draft.engine import DraftEngine
 from services.draft.link import DraftLink, LinkOverflowError, Message, Quotas
 from services.draft.message_check import ProtocolError, check_count, check_message
 from services.draft.response import write_response
-from services.draft.vocabularies import Vocabularies, Vocabulary
-from services.draft.vocabulary_map import VocabularyMap
-from services.engine.grammar import Grammar
-from services.engine.grammar_compiler import GrammarError
-from services.engine.native import NOISE_VERSION
-from services.engine.place import Place
-from services.rpc.convert.caching import read_cache
-from services.rpc.convert.drafting import (
+from services.draft.vocabulary.vocabularies import Vocabularies, Vocabulary
+from services.draft.vocabulary.vocabulary_map import VocabularyMap
+from services.draft_protocol.caching import read_cache
+from services.draft_protocol.grammar import read_source
+from services.draft_protocol.protocol import PROTOCOL_VERSION
+from services.draft_protocol.sampling import (
     read_allowed_tokens,
     read_sampling,
     write_place,
     write_vocabulary_match,
 )
-from services.rpc.convert.grammar import read_source
-from services.rpc.draft_protocol import PROTOCOL_VERSION
-from services.rpc.log_pace import LogPace
-from services.rpc.loop_share import LoopShare
-from services.rpc.printable import printable
+from services.engine.decoder.native import NOISE_VERSION
+from services.engine.decoder.placement import Place
+from services.engine.grammar.compiler import GrammarError
+from services.engine.grammar.grammar import Grammar
+from services.service.event_loop_share import LoopShare
+from services.service.log_rate_limit import LogPace
+from services.service.printable import printable
 
 logger = logging.getLogger(__name__)
 

@@ -7,11 +7,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from services.engine.host_memory import host_memory
-from services.engine.model_config import ModelConfig
-from services.engine.native import BLOCK_SIZE, Device, cuda_devices, cuda_problem, isas, kv_bytes
-from services.engine.weight_choice import choose_weights
-from services.engine.weight_shapes import weight_shapes
+from services.engine.checkpoint.model_config import ModelConfig
+from services.engine.checkpoint.weight_shapes import weight_shapes
+from services.engine.decoder.host_memory import host_memory
+from services.engine.decoder.native import BLOCK_SIZE, Device, cuda_devices, cuda_problem, isas, kv_bytes
+from services.engine.decoder.weight_choice import choose_weights
 
 logger = logging.getLogger(__name__)
 

@@ -2,16 +2,17 @@
 
 from dataclasses import dataclass
 
-from services.engine.block_manager import BlockManager
-from services.engine.checkpoint import Checkpoint, load_checkpoint
-from services.engine.checkpoint_error import CheckpointError
+from services.engine.cache.block_manager import BlockManager
+from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from services.engine.config import EngineConfig
-from services.engine.grammar_compiler import GrammarCompiler
-from services.engine.model_loader import load_decoder
-from services.engine.native import BLOCK_SIZE, Decoder, Device, Sampler
-from services.engine.tokenizer import Tokenizer
-from services.engine.warm_up import warm_up
-from services.engine.weights_cache import WeightsCache
+from services.engine.decoder.model_loader import load_decoder
+from services.engine.decoder.native import BLOCK_SIZE, Decoder, Device, Sampler
+from services.engine.decoder.warm_up import warm_up
+from services.engine.decoder.weights_cache import WeightsCache
+from services.engine.files.checkpoint_error import CheckpointError
+from services.engine.grammar.compiler import GrammarCompiler
+from services.engine.grammar.process import GrammarProcess
+from services.engine.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +72,10 @@ class LoadedModel:
     def weights_digest(self) -> str:
         """The checkpoint's, which takes long where no cache knows it."""
         return self.cache.digest if self.cache else self.checkpoint.weights_digest()
+
+    def new_grammar_process(self) -> GrammarProcess:
+        """What tries grammars out for the texts of this model, and compiles them."""
+        return GrammarProcess(self.tokenizer, self.grammars, vocab_size=self.checkpoint.config.vocab_size)
 
     @property
     def max_blocks(self) -> int:

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 from services.engine.allowed_tokens import AllowedTokens
-from services.engine.grammar import Grammar
-from services.engine.grammar_state import GrammarState
-from services.engine.healing import Healing
-from services.engine.native import derive_seed
+from services.engine.decoder.native import derive_seed
+from services.engine.grammar.grammar import Grammar
+from services.engine.grammar.state import GrammarState
+from services.engine.text.healing import Healing
 
 
 class SpeculationMode(Enum):

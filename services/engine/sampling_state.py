@@ -5,9 +5,9 @@ from collections.abc import Sequence as Tokens
 
 import numpy as np
 
-from services.engine.healing import Healing
-from services.engine.native import SamplingState
+from services.engine.decoder.native import SamplingState
 from services.engine.request import OutputOptions, Request, SamplingParams
+from services.engine.text.healing import Healing
 
 _NOTHING = OutputOptions()
 

@@ -2,9 +2,9 @@
 
 import argparse
 
-from services.rpc.options import add_options as add_service_options
-from services.rpc.options import engine_config, server_config
-from services.rpc.service_process import run_service
+from services.service.options import add_options as add_service_options
+from services.service.options import engine_config, server_config
+from services.service.service_process import run_service
 from services.target.server import TargetServer
 
 

@@ -5,25 +5,25 @@ from collections.abc import Callable, Sequence
 
 from outrider.v1 import generation_pb2
 from outrider.v1.generation_pb2_grpc import add_GenerationServiceServicer_to_server
-from services.engine.chat_template import ChatTemplate
 from services.engine.config import EngineConfig, check_range
+from services.engine.decoder.placement import Place
 from services.engine.events import Failed
-from services.engine.place import Place
-from services.engine.predictor import Predictor
-from services.engine.prompt_encoder import PromptEncoder
 from services.engine.request import Request, SamplingParams, StopConditions
-from services.rpc.admission import Admission
-from services.rpc.engine_host import EngineHost
-from services.rpc.errors import EngineFailedError
-from services.rpc.limits import MAX_SAMPLES
-from services.rpc.served_model import ServedModel
-from services.rpc.server import RpcServer
-from services.rpc.server_config import ServerConfig
-from services.target.draft_client import DraftClient
-from services.target.engine import TargetEngine
-from services.target.lookup_predictor import with_lookup
-from services.target.rehearsal import Rehearsals
-from services.target.servicer import GenerationServicer
+from services.service.engine_host import EngineHost
+from services.service.errors import EngineFailedError
+from services.service.limits import MAX_SAMPLES
+from services.service.rpc_server import RpcServer
+from services.service.server_config import ServerConfig
+from services.target.api.admission import Admission
+from services.target.api.served_model import ServedModel
+from services.target.api.servicer import GenerationServicer
+from services.target.generation.engine import TargetEngine
+from services.target.prompt.chat_template import ChatTemplate
+from services.target.prompt.prompt_encoder import PromptEncoder
+from services.target.speculation.link.draft_client import DraftClient
+from services.target.speculation.policy.rehearsal import Rehearsals
+from services.target.speculation.predictors.lookup_predictor import with_lookup
+from services.target.speculation.predictors.predictor import Predictor
 
 logger = logging.getLogger(__name__)
 

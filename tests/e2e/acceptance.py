@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 
 from outrider import AsyncClient
-from services.engine.checkpoint import load_checkpoint
-from services.engine.model_loader import load_decoder
-from services.engine.native import BLOCK_SIZE, Batch, Device, Sampler, isas
+from services.engine.checkpoint.checkpoint import load_checkpoint
+from services.engine.decoder.model_loader import load_decoder
+from services.engine.decoder.native import BLOCK_SIZE, Batch, Device, Sampler, isas
 from services.engine.request import SamplingParams
 from services.engine.sampling_state import new_sampling_state
-from services.engine.tokenizer import Tokenizer
+from services.engine.text.tokenizer import Tokenizer
 from tests.e2e.draft_rig import Service
 from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
 from tests.e2e.pass_log import Pass, PassLog

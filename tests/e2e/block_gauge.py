@@ -5,7 +5,7 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
-from services.engine.block_manager import BlockManager
+from services.engine.cache.block_manager import BlockManager
 
 _FORMAT = "<q"
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from services.engine.events import TokenRecord
 from services.engine.request import Request
-from services.engine.scheduler import ScheduledRows
-from services.target.engine import TargetEngine
-from services.target.rehearsal import REHEARSAL_ID
+from services.target.generation.engine import TargetEngine
+from services.target.scheduling.scheduler import ScheduledRows
+from services.target.speculation.policy.rehearsal import REHEARSAL_ID
 
 
 @dataclass(frozen=True, slots=True)

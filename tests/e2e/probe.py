@@ -8,10 +8,10 @@ from typing import Any
 
 from services.engine.events import VocabularyMatch
 from services.engine.request import Request
-from services.engine.sampler import Drawn
-from services.engine.scheduler import ScheduledRows
-from services.target.engine import TargetEngine
-from services.target.remote_predictor import RemotePredictor
+from services.target.generation.engine import TargetEngine
+from services.target.generation.sampler import Drawn
+from services.target.scheduling.scheduler import ScheduledRows
+from services.target.speculation.link.remote_predictor import RemotePredictor
 from tests.e2e.streams import INTRUDER
 
 _COUNTERS = ("most_sequences", "partial_prefills", "preemptions", "resumed_streams", "resumed_tokens", "useful_runs")

@@ -1,6 +1,6 @@
 """Processors: what the matrix of equality runs on, by name: this machine's instruction sets, and its first GPU."""
 
-from services.engine.native import cuda_devices, isas
+from services.engine.decoder.native import cuda_devices, isas
 
 GPU = "cuda"
 _DEVICE = "cuda:0"

@@ -4,15 +4,12 @@ from collections.abc import Sequence as Tokens
 from dataclasses import dataclass, field
 from typing import Any
 
-from services.engine.block_manager import BlockManager
-from services.engine.checkpoint import load_checkpoint
+from services.engine.cache.block_manager import BlockManager
+from services.engine.checkpoint.checkpoint import load_checkpoint
+from services.engine.decoder.model_loader import load_decoder
+from services.engine.decoder.native import BLOCK_SIZE, Device, Logits, isas
+from services.engine.decoder.native import Sampler as NativeSampler
 from services.engine.events import Chunk, Event, Finished
-from services.engine.model_loader import load_decoder
-from services.engine.model_runner import ModelRunner
-from services.engine.native import BLOCK_SIZE, Device, Logits, isas
-from services.engine.native import Sampler as NativeSampler
-from services.engine.output_text import OutputText
-from services.engine.predictor import Predictor
 from services.engine.request import (
     OutputOptions,
     Request,
@@ -21,14 +18,17 @@ from services.engine.request import (
     SpeculationPolicy,
     StopConditions,
 )
-from services.engine.sampler import Sampler
-from services.engine.scheduler import ScheduledRows, Scheduler, SchedulerConfig
-from services.engine.sequence import Sequence
-from services.engine.token_stream import TokenStream
-from services.engine.tokenizer import Tokenizer
-from services.engine.wake_ups import WakeUps
-from services.target.speculation import Speculation
-from services.target.step import TargetStep
+from services.engine.text.tokenizer import Tokenizer
+from services.target.generation.deferred_calls import WakeUps
+from services.target.generation.model_runner import ModelRunner
+from services.target.generation.sampler import Sampler
+from services.target.generation.step import TargetStep
+from services.target.output.output_text import OutputText
+from services.target.output.token_stream import TokenStream
+from services.target.scheduling.scheduler import ScheduledRows, Scheduler, SchedulerConfig
+from services.target.scheduling.sequence import Sequence
+from services.target.speculation.predictors.predictor import Predictor
+from services.target.speculation.speculation import Speculation
 from tests.e2e.models import folder
 from tests.e2e.transcript import Transcript
 

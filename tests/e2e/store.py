@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from services.engine.native import BUILD_ID
+from services.engine.decoder.native import BUILD_ID
 from tests.e2e.cells import Cell
 from tests.e2e.models import MATRIX, ROOT, folder
 from tests.e2e.streams import StreamKey

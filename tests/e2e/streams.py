@@ -5,8 +5,8 @@ import random
 from dataclasses import astuple, dataclass, replace
 from typing import Any
 
-from services.engine.native import derive_seed
-from services.engine.tokenizer import Tokenizer
+from services.engine.decoder.native import derive_seed
+from services.engine.text.tokenizer import Tokenizer
 from tests.e2e.cells import MODELS, SETTINGS, Cell, Setup
 from tests.e2e.grammars import grammar_of
 from tests.e2e.models import folder

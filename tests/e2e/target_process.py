@@ -8,11 +8,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from services.engine.checkpoint import load_checkpoint
+from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.config import EngineConfig
-from services.rpc.server_config import ServerConfig
-from services.target.remote_predictor import RemotePredictor
+from services.service.server_config import ServerConfig
 from services.target.server import TargetServer
+from services.target.speculation.link.remote_predictor import RemotePredictor
 from tests.e2e.cells import SCRIPTED, Setup
 from tests.e2e.models import folder
 from tests.e2e.predictions import ScriptedPredictor, Scripts

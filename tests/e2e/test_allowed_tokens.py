@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from services.engine.allowed_tokens import AllowedTokens
-from services.engine.predictor import Predictor
 from services.engine.request import Request
+from services.target.speculation.predictors.predictor import Predictor
 from tests.checkpoints import VOCAB_SIZE
 from tests.e2e.cells import SCRIPTED
 from tests.e2e.predictions import ScriptedPredictor

@@ -8,9 +8,9 @@ import pytest
 
 from outrider import AsyncClient, Cancelled, Client, DeadlineExceeded, FinishReason
 from services.engine.config import EngineConfig
-from services.engine.native import isas
-from services.engine.scheduler import ScheduledRows
-from services.target.engine import TargetEngine
+from services.engine.decoder.native import isas
+from services.target.generation.engine import TargetEngine
+from services.target.scheduling.scheduler import ScheduledRows
 from tests.e2e.models import folder
 from tests.e2e.predictions import ScriptedPredictor
 from tests.e2e.stepper import Stepper, request

@@ -1,7 +1,7 @@
 """The models that come with Outrider: small, a pair, and the draft worth asking."""
 
-from services.engine.checkpoint import load_checkpoint
-from services.engine.tokenizer import Tokenizer
+from services.engine.checkpoint.checkpoint import load_checkpoint
+from services.engine.text.tokenizer import Tokenizer
 from tests.e2e.acceptance import OfflineDraft
 from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
 from tests.e2e.stepper import Stepper, request

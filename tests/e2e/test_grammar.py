@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from services.engine.grammar_matcher import GrammarMatcher
-from services.engine.predictor import Predictor
+from services.engine.grammar.matcher import GrammarMatcher
 from services.engine.request import Request
-from services.engine.sequence import Sequence
-from services.engine.tokenizer import Tokenizer
+from services.engine.text.tokenizer import Tokenizer
+from services.target.scheduling.sequence import Sequence
+from services.target.speculation.predictors.predictor import Predictor
 from tests.checkpoints import VOCAB_SIZE
 from tests.e2e.cells import SCRIPTED
 from tests.e2e.predictions import ScriptedPredictor

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from services.engine.healing import Healing, plan_healing
 from services.engine.request import Loop, Request
-from services.engine.tokenizer import Tokenizer
+from services.engine.text.healing import Healing, plan_healing
+from services.engine.text.tokenizer import Tokenizer
 from tests.checkpoints import VOCAB_SIZE, byte_level_tokenizer
 from tests.e2e.cells import SCRIPTED
 from tests.e2e.predictions import ScriptedPredictor

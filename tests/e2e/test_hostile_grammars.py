@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 
 from outrider import AsyncClient, Client, InvalidArgument
-from services.engine.native import NOISE_VERSION
-from services.engine.tokenizer import Tokenizer
-from services.rpc.convert.grammar import write_grammar
-from services.rpc.draft_protocol import PROTOCOL_VERSION
+from services.draft_protocol.grammar import write_grammar
+from services.draft_protocol.protocol import PROTOCOL_VERSION
+from services.engine.decoder.native import NOISE_VERSION
+from services.engine.text.tokenizer import Tokenizer
 from tests.e2e.draft_rig import Service
 from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
 from tests.hostile_grammars import DOTS, HOSTILE, SLOW

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from services.engine.healing import plan_healing
-from services.engine.native import BLOCK_SIZE
+from services.engine.decoder.native import BLOCK_SIZE
 from services.engine.request import CachePolicy, Request
+from services.engine.text.healing import plan_healing
 from tests.e2e import stepper as stepping
 from tests.e2e.cells import SCRIPTED
 from tests.e2e.predictions import ScriptedPredictor

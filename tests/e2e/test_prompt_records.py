@@ -9,9 +9,9 @@ import torch
 import transformers
 
 from services.engine.events import Chunk, Progress, TokenRecord
-from services.engine.healing import plan_healing
 from services.engine.request import CachePolicy
-from services.engine.tokenizer import Tokenizer
+from services.engine.text.healing import plan_healing
+from services.engine.text.tokenizer import Tokenizer
 from tests.checkpoints import VOCAB_SIZE, byte_level_tokenizer
 from tests.e2e.models import folder
 from tests.e2e.stepper import Generation, Stepper, request
@@ -85,7 +85,7 @@ async def test_they_depend_neither_on_the_chunks_nor_on_company(model: str, monk
     assert len(whole.prompt) == len(PROMPT)
     for chunk in (1, 7, 16, 89):
         assert await Stepper(model, prefill_chunk=chunk).complete(wanted) == whole
-    monkeypatch.setattr("services.engine.scheduler._MAX_TELLING_ROWS", 10)
+    monkeypatch.setattr("services.target.scheduling.scheduler._MAX_TELLING_ROWS", 10)
     stepper = Stepper(model)
     crowd = [stepper.submit(wanted) for _ in range(3)]
     stepper.run()

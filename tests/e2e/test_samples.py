@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from services.engine.healing import plan_healing
-from services.engine.native import BLOCK_SIZE, derive_seed
+from services.engine.decoder.native import BLOCK_SIZE, derive_seed
 from services.engine.request import CachePolicy, Request
+from services.engine.text.healing import plan_healing
 from tests.e2e.cells import SCRIPTED
 from tests.e2e.predictions import ScriptedPredictor
 from tests.e2e.stepper import Generation, Stepper, request

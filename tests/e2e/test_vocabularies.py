@@ -12,14 +12,14 @@ import pytest
 
 from outrider import Client, VocabularyMatch
 from services.draft.drafted_sequence import DraftedSequence
-from services.draft.vocabularies import Vocabularies, Way
-from services.draft.vocabulary_map import VocabularyMap
+from services.draft.multi_step_runner import RunAhead, Stretch
+from services.draft.vocabulary.vocabularies import Vocabularies, Way
+from services.draft.vocabulary.vocabulary_map import VocabularyMap
 from services.engine.config import EngineConfig
+from services.engine.decoder.native import Sampler, isas
 from services.engine.loaded_model import LoadedModel
-from services.engine.native import Sampler, isas
 from services.engine.request import SamplingParams
-from services.engine.run_ahead import RunAhead, Stretch
-from services.engine.tokenizer import Tokenizer
+from services.engine.text.tokenizer import Tokenizer
 from tests.e2e.draft_rig import GREEDY, PROMPT, SAMPLED, Options, assert_counts, assert_same
 from tests.e2e.models import (
     DEMO_DRAFT,

@@ -5,10 +5,10 @@ import importlib.util
 import pytest
 
 from services.engine.config import CPU_KV_FORMATS, CPU_WEIGHT_FORMATS, KV_FORMATS, WEIGHT_FORMATS
-from services.engine.native import Device, cuda_devices, isas
+from services.engine.decoder.native import Device, cuda_devices, isas
 
 EMULATION, GPU = "cuda-emulated", "cuda"
-_EMULATION_MODULE = "services.engine.native._cuda_emulation"
+_EMULATION_MODULE = "services.engine.decoder.native._cuda_emulation"
 
 
 def _is_built() -> bool:

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from services.engine.config import CPU_KV_FORMATS, CPU_WEIGHT_FORMATS, KV_FORMATS, WEIGHT_FORMATS
-from services.engine.model_loader import decoder_config
-from services.engine.native import (
+from services.engine.decoder.model_loader import decoder_config
+from services.engine.decoder.native import (
     Batch,
     Decoder,
     DecoderConfig,

@@ -5,9 +5,9 @@ import re
 import sys
 from pathlib import Path
 
-from services.engine.checkpoint import load_checkpoint
-from services.engine.model_loader import load_decoder
-from services.engine.native import Device
+from services.engine.checkpoint.checkpoint import load_checkpoint
+from services.engine.decoder.model_loader import load_decoder
+from services.engine.decoder.native import Device
 
 
 def resident(field: str) -> int:

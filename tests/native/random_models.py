@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from services.engine.checkpoint.model_config import Activation, ModelConfig, QkNorm, Rope
+from services.engine.checkpoint.weight_shapes import weight_shapes
 from services.engine.config import KV_FORMATS
-from services.engine.model_config import Activation, ModelConfig, QkNorm, Rope
-from services.engine.model_loader import decoder_config
-from services.engine.native import BLOCK_SIZE, Batch, Decoder, Device
-from services.engine.weight_shapes import weight_shapes
+from services.engine.decoder.model_loader import decoder_config
+from services.engine.decoder.native import BLOCK_SIZE, Batch, Decoder, Device
 
 Row = tuple[int, int]
 """A sequence, and a position in it."""

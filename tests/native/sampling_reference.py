@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from services.engine.native import Device, Logits, Sampler, Samples, SamplingState, isas
+from services.engine.decoder.native import Device, Logits, Sampler, Samples, SamplingState, isas
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]

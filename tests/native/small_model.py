@@ -5,7 +5,7 @@ draws from it with every step of the sampler.
 """
 
 from services.engine.config import WEIGHT_FORMATS
-from services.engine.native import Logits, Sampler
+from services.engine.decoder.native import Logits, Sampler
 from tests.native.devices import GPU, make_device
 from tests.native.random_models import MODELS, PLAIN, PagedDecoder, random_tokens
 from tests.native.sampling_reference import EVERY_STEP

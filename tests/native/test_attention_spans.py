@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from services.engine.native import BLOCK_SIZE, Device, KvLayer
+from services.engine.decoder.native import BLOCK_SIZE, Device, KvLayer
 from tests.native.devices import make_device
 
 LENGTH = 610  # positions: two whole spans of a GPU and a part

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.engine.native import Batch
+from services.engine.decoder.native import Batch
 
 
 def test_a_batch_is_views_of_its_own_memory():

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from services.engine.model_loader import decoder_config
-from services.engine.native import (
+from services.engine.decoder.model_loader import decoder_config
+from services.engine.decoder.native import (
     Decoder,
     Device,
     DeviceError,

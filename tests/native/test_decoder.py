@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from services.engine.model_config import QkNorm
-from services.engine.model_loader import decoder_config
-from services.engine.native import BLOCK_SIZE, BUILD_ID, Batch, Decoder, Device, Logits, isas
-from services.engine.reference import ReferenceDecoder
-from services.engine.weight_shapes import weight_shapes
+from services.engine.checkpoint.model_config import QkNorm
+from services.engine.checkpoint.weight_shapes import weight_shapes
+from services.engine.decoder.model_loader import decoder_config
+from services.engine.decoder.native import BLOCK_SIZE, BUILD_ID, Batch, Decoder, Device, Logits, isas
+from services.engine.decoder.reference import ReferenceDecoder
 from tests.native.devices import make_device, skip_unless_weights_are_held
 from tests.native.random_models import MODELS, PLAIN, PagedDecoder, random_tokens, random_weights
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from services.engine.config import ConfigError, EngineConfig
+from services.engine.decoder.native import BLOCK_SIZE, Batch, Device, DeviceError, ReadProbe, isas
 from services.engine.loaded_model import LoadedModel
-from services.engine.native import BLOCK_SIZE, Batch, Device, DeviceError, ReadProbe, isas
 from tests.checkpoints import Kind, random_checkpoint
 from tests.native.devices import DEVICES, EMULATION, emulated_device
 from tests.native.sampling_reference import Settings

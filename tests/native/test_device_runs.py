@@ -4,9 +4,9 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from services.engine.checkpoint import load_checkpoint
-from services.engine.model_loader import load_decoder
-from services.engine.native import Batch, Decoder, Sampler, SamplingState
+from services.engine.checkpoint.checkpoint import load_checkpoint
+from services.engine.decoder.model_loader import load_decoder
+from services.engine.decoder.native import Batch, Decoder, Sampler, SamplingState
 from tests.checkpoints import Kind, random_checkpoint
 from tests.native.devices import DEVICES, EMULATION, count_uploads, count_waits, make_device, needs_emulation
 from tests.native.sampling_reference import Settings

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from services.engine.native import Device, Logits, Sampler, Samples
+from services.engine.decoder.native import Device, Logits, Sampler, Samples
 from tests.native.devices import DEVICES, make_device
 from tests.native.sampling_reference import EVERY_STEP, Settings, random_logits, record_of
 from tests.native.sampling_reference import sample as sample_on_cpu

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from services.engine.checkpoint import load_checkpoint
-from services.engine.model_loader import load_decoder
-from services.engine.native import BLOCK_SIZE, Batch, Decoder, Sampler, isas
+from services.engine.checkpoint.checkpoint import load_checkpoint
+from services.engine.decoder.model_loader import load_decoder
+from services.engine.decoder.native import BLOCK_SIZE, Batch, Decoder, Sampler, isas
 from tests.checkpoints import VOCAB_SIZE, Kind, random_checkpoint
 from tests.native.devices import DEVICES, make_device
 from tests.native.sampling_reference import Settings

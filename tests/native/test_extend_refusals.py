@@ -5,9 +5,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from services.engine.checkpoint import load_checkpoint
-from services.engine.model_loader import load_decoder
-from services.engine.native import BLOCK_SIZE, Batch, Decoder, Device, Sampler, SamplingState, isas
+from services.engine.checkpoint.checkpoint import load_checkpoint
+from services.engine.decoder.model_loader import load_decoder
+from services.engine.decoder.native import BLOCK_SIZE, Batch, Decoder, Device, Sampler, SamplingState, isas
 from tests.checkpoints import CONTEXT_LENGTH, VOCAB_SIZE, Kind, random_checkpoint
 from tests.native.sampling_reference import Settings
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from services.engine import native
+from services.engine.decoder import native
 from tests.native.devices import DEVICES, EMULATION
 from tests.native.extreme_numbers import World
 
@@ -49,6 +49,6 @@ def _numbers_in(body: list[ast.stmt], prefix: str = "") -> Iterator[str]:
 def test_the_emulation_of_a_gpu_refuses_as_many_threads_as_a_cpu() -> None:
     if EMULATION not in DEVICES:
         pytest.skip("the module was built without -C cmake.define.OUTRIDER_CUDA_EMULATION=ON")
-    emulation = pytest.importorskip("services.engine.native._cuda_emulation")
+    emulation = pytest.importorskip("services.engine.decoder.native._cuda_emulation")
     with pytest.raises(ValueError, match=r"threads is 1000000; it must be in 1 \.\.\. 4096"):
         emulation.device(1_000_000)

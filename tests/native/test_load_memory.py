@@ -10,7 +10,7 @@ import torch
 import transformers
 
 from services.engine.config import CPU_WEIGHT_FORMATS
-from services.engine.native import isas
+from services.engine.decoder.native import isas
 
 MOST = 1.3  # times the packed weights
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from services.engine.model_loader import decoder_config
-from services.engine.native import Decoder, Device, isas
+from services.engine.decoder.model_loader import decoder_config
+from services.engine.decoder.native import Decoder, Device, isas
 from tests.native.devices import make_device
 from tests.native.random_models import PLAIN, PagedDecoder, random_tokens, random_weights
 

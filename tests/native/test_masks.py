@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from services.engine.native import Device, Logits, Sampler, Samples
+from services.engine.decoder.native import Device, Logits, Sampler, Samples
 from tests.checkpoints import Kind
 from tests.native.devices import DEVICES, make_device
 from tests.native.sampling_reference import Settings, random_logits, record_of

@@ -9,12 +9,12 @@ import pytest
 import torch
 import transformers
 
-from services.engine.checkpoint import Checkpoint, load_checkpoint
-from services.engine.model_config import ModelConfig, QkNorm, Rope
-from services.engine.model_loader import load_decoder
-from services.engine.native import BLOCK_SIZE, Batch
-from services.engine.reference import KvCache, ReferenceDecoder
-from services.engine.weight_shapes import weight_shapes
+from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
+from services.engine.checkpoint.model_config import ModelConfig, QkNorm, Rope
+from services.engine.checkpoint.weight_shapes import weight_shapes
+from services.engine.decoder.model_loader import load_decoder
+from services.engine.decoder.native import BLOCK_SIZE, Batch
+from services.engine.decoder.reference import KvCache, ReferenceDecoder
 from tests.checkpoints import LONGROPE_ORIGINAL, Kind, random_checkpoint
 from tests.native.devices import DEVICES, make_device
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from services.engine.native import DeviceError
+from services.engine.decoder.native import DeviceError
 from tests.native.devices import DEVICES, EMULATION, GPU, count_replays, emulated_device, make_device, needs_emulation
 from tests.native.random_models import MODELS, PagedDecoder, random_tokens
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.engine.native import Logits, Sampler
+from services.engine.decoder.native import Logits, Sampler
 from tests.native.devices import DEVICES, make_device
 from tests.native.sampling_reference import Settings, draw_one, random_logits, record_of, sample
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from services.engine.native import Device, Logits, Sampler, isas
+from services.engine.decoder.native import Device, Logits, Sampler, isas
 from tests.native.sampling_reference import EVERY_STEP, Settings, random_logits, record_of, sample
 
 EVERYTHING = replace(EVERY_STEP, seed=77, temperature=1.1, logit_bias=((4, 1.0), (5, -1.0)), rank=False, entropy=False)

@@ -8,7 +8,7 @@ import pytest
 
 _COUNT = """
 import os, sys
-from services.engine.native import Device, isas
+from services.engine.decoder.native import Device, isas
 
 device = Device.cpu(isas()[0], int(sys.argv[1]))
 places = []

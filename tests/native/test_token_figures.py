@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from services.engine.native import Device, Logits, isas
+from services.engine.decoder.native import Device, Logits, isas
 from tests.native.sampling_reference import (
     Settings,
     draw_one,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from services.engine.native import Device, Logits, NoiseIds, Sampler
+from services.engine.decoder.native import Device, Logits, NoiseIds, Sampler
 from tests.native.devices import DEVICES, make_device
 from tests.native.sampling_reference import Settings, random_logits, sample
 

@@ -2,10 +2,10 @@
 
 import pytest
 
-from services.engine.checkpoint_error import CheckpointError
 from services.engine.config import CPU_WEIGHT_FORMATS, EngineConfig
+from services.engine.decoder.native import isas
+from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.loaded_model import LoadedModel
-from services.engine.native import isas
 from tests.checkpoints import Kind, copy_of, edit_weights, random_checkpoint
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from services.engine.checkpoint import load_checkpoint
+from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.config import CPU_WEIGHT_FORMATS
-from services.engine.model_loader import decoder_config, load_decoder
-from services.engine.native import Batch, Decoder, isas
-from services.engine.weights_cache import WeightsCache
+from services.engine.decoder.model_loader import decoder_config, load_decoder
+from services.engine.decoder.native import Batch, Decoder, isas
+from services.engine.decoder.weights_cache import WeightsCache
 from tests.checkpoints import Kind, random_checkpoint
 from tests.native.devices import DEVICES, EMULATION, make_device
 

@@ -15,11 +15,11 @@ from outrider.v1 import draft_pb2
 from outrider.v1.draft_pb2_grpc import DraftServiceStub
 from services.draft.engine import DraftEngine
 from services.draft.server import DraftServer
-from services.draft.vocabularies import Way
+from services.draft.vocabulary.vocabularies import Way
+from services.draft_protocol.protocol import PROTOCOL_VERSION
 from services.engine.config import EngineConfig, resolve_isa
-from services.engine.native import NOISE_VERSION
-from services.rpc.draft_protocol import PROTOCOL_VERSION
-from services.rpc.server_config import ServerConfig
+from services.engine.decoder.native import NOISE_VERSION
+from services.service.server_config import ServerConfig
 from tests.loop_thread import LoopThread
 from tests.rpc.requests import stream, stream_request
 from tests.server import RunningTarget, wait_until

@@ -6,8 +6,8 @@ import grpc
 import pytest
 
 from outrider.v1 import common_pb2
-from services.engine.native import BLOCK_SIZE, NOISE_VERSION
-from services.rpc.draft_protocol import PROTOCOL_VERSION
+from services.draft_protocol.protocol import PROTOCOL_VERSION
+from services.engine.decoder.native import BLOCK_SIZE, NOISE_VERSION
 from tests.checkpoints import VOCAB_SIZE
 from tests.rpc.draft_link import (
     GREEDY,

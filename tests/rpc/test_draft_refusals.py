@@ -5,8 +5,8 @@ from typing import Any
 import grpc
 import pytest
 
-from services.engine.native import BLOCK_SIZE
-from services.rpc.draft_protocol import MAX_COMMIT
+from services.draft_protocol.protocol import MAX_COMMIT
+from services.engine.decoder.native import BLOCK_SIZE
 from tests.checkpoints import CONTEXT_LENGTH, VOCAB_SIZE
 from tests.rpc.draft_link import (
     GREEDY,

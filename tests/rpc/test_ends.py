@@ -10,9 +10,9 @@ import pytest
 from google.rpc import error_details_pb2
 
 from outrider.v1.generation_pb2_grpc import GenerationServiceStub
-from services.engine.sequence import Sequence
-from services.rpc.server_config import ServerConfig
-from services.target.engine import TargetEngine
+from services.service.server_config import ServerConfig
+from services.target.generation.engine import TargetEngine
+from services.target.scheduling.sequence import Sequence
 from tests.checkpoints import CONTEXT_LENGTH
 from tests.rpc.predictors import GatePredictor, SlowPredictor
 from tests.rpc.requests import as_unary, detail, stream, stream_request

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from outrider.v1 import common_pb2, generation_pb2
-from services.rpc.limits import LIMITS
+from services.service.limits import LIMITS
 from tests.checkpoints import CHAT_TEMPLATE, CONTEXT_LENGTH, SPECIAL_TOKENS, VOCAB_SIZE, byte_level_tokenizer
 from tests.rpc.requests import PROMPT, as_unary, stop_string_in, stream, stream_request
 from tests.server import RunningTarget, target_server

@@ -9,7 +9,7 @@ import pytest
 
 from outrider.v1 import common_pb2
 from outrider.v1.generation_pb2 import StreamGenerateRequest
-from services.engine.tokenizer import Tokenizer
+from services.engine.text.tokenizer import Tokenizer
 from tests.checkpoints import byte_level_tokenizer
 from tests.rpc.draft_link import RunningDraft
 from tests.rpc.requests import PROMPT, Streamed, as_unary, continued, stream, stream_request, violations

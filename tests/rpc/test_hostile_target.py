@@ -11,7 +11,7 @@ import pytest
 from outrider.v1 import draft_pb2
 from outrider.v1.draft_pb2_grpc import DraftServiceStub
 from services.draft import servicer
-from services.rpc.draft_protocol import MAX_COMMIT, MAX_REQUESTS
+from services.draft_protocol.protocol import MAX_COMMIT, MAX_REQUESTS
 from tests.rpc.draft_link import GREEDY, MAX_SEQUENCES, PROMPT, Link, RunningDraft, hello_of
 from tests.server import wait_until
 

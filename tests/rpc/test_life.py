@@ -14,9 +14,9 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 
 from outrider.v1.generation_pb2 import GetModelInfoRequest
 from outrider.v1.generation_pb2_grpc import GenerationServiceStub
-from services.engine.checkpoint_error import CheckpointError
 from services.engine.config import ConfigError
-from services.rpc.server_config import ServerConfig
+from services.engine.files.checkpoint_error import CheckpointError
+from services.service.server_config import ServerConfig
 from services.target.server import SERVICE
 from tests.rpc.predictors import BrokenPredictor, GatePredictor
 from tests.rpc.requests import stream, stream_request

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from services.draft.engine import DraftEngine
-from services.engine.native import BLOCK_SIZE
+from services.draft.multi_step_runner import Stretch
+from services.draft_protocol.caching import read_cache
+from services.engine.decoder.native import BLOCK_SIZE
 from services.engine.request import CachePolicy
-from services.engine.run_ahead import Stretch
-from services.rpc.convert.caching import read_cache
-from services.target.draft_client import _open
-from services.target.draft_messages import Open
+from services.target.speculation.link.draft_client import _open
+from services.target.speculation.link.draft_messages import Open
 from tests.rpc.draft_link import SAMPLED, Link, RunningDraft, hello_of
 from tests.rpc.requests import Streamed, stream, stream_request
 from tests.server import RunningTarget, target_server

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from services.engine.scheduler import ScheduledRows
+from services.target.scheduling.scheduler import ScheduledRows
 from tests.rpc.draft_link import GREEDY, PROMPT, SAMPLED, RunningDraft, generate
 from tests.rpc.requests import Streamed, stream, stream_request
 from tests.server import RUN_AHEAD, RunningTarget, target_server, wait_until

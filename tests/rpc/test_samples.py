@@ -8,9 +8,9 @@ import pytest
 
 import outrider
 from outrider.v1 import generation_pb2
-from services.engine.native import derive_seed
-from services.rpc.admission import Admission
-from services.rpc.errors import OverloadedError
+from services.engine.decoder.native import derive_seed
+from services.service.errors import OverloadedError
+from services.target.api.admission import Admission
 from tests.cutting_proxy import CuttingProxy
 from tests.rpc.requests import PROMPT, as_unary, stream, stream_request, violations
 from tests.server import RunningTarget, target_server, wait_until

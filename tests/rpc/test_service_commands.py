@@ -185,7 +185,7 @@ def test_a_target_whose_engine_fails_ends_with_an_error(model: Path) -> None:
     script = """
         import sys
         from services.cli import main
-        from services.target.step import TargetStep
+        from services.target.generation.step import TargetStep
 
         step, counted = TargetStep.step, []
 
@@ -219,7 +219,7 @@ def test_a_target_that_is_told_to_stop_while_loading_stops(model: Path) -> None:
     script = """
         import sys, time
         from services.cli import main
-        from services.target.engine import TargetEngine
+        from services.target.generation.engine import TargetEngine
 
         TargetEngine.open = lambda *arguments, **options: time.sleep(600)
         sys.exit(main(sys.argv[1:]))

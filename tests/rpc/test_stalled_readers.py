@@ -12,10 +12,10 @@ import outrider
 from outrider.v1 import generation_pb2
 from outrider.v1.generation_pb2_grpc import GenerationServiceStub
 from services.engine.config import ConfigError
-from services.rpc.admission import Admission
-from services.rpc.errors import OverloadedError
-from services.rpc.server_config import ServerConfig
-from services.target import servicer
+from services.service.errors import OverloadedError
+from services.service.server_config import ServerConfig
+from services.target.api import servicer
+from services.target.api.admission import Admission
 from tests.rpc.requests import PROMPT, detail, stream, stream_request
 from tests.server import RunningTarget, target_server, wait_until
 

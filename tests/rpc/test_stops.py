@@ -9,7 +9,7 @@ import grpc
 import pytest
 
 from outrider.v1 import common_pb2, generation_pb2
-from services.engine.tokenizer import Tokenizer
+from services.engine.text.tokenizer import Tokenizer
 from tests.checkpoints import CONTEXT_LENGTH, byte_level_tokenizer
 from tests.rpc.predictors import SlowPredictor
 from tests.rpc.requests import Streamed, as_unary, continued, stop_string_in, stream, stream_request

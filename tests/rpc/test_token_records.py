@@ -10,10 +10,10 @@ import pytest
 import outrider
 from outrider.v1 import common_pb2
 from services.engine.request import Request
-from services.engine.sequence import Sequence
-from services.rpc.convert.prompts import read_prompt
-from services.rpc.convert.requests import read_request
-from services.rpc.validation import Violations
+from services.service.validation import Violations
+from services.target.api.prompts import read_prompt
+from services.target.api.requests import read_request
+from services.target.scheduling.sequence import Sequence
 from tests.checkpoints import VOCAB_SIZE, byte_level_tokenizer
 from tests.rpc.requests import Streamed, as_unary, stream, stream_request, violations
 from tests.server import RunningTarget, wait_until
@@ -136,7 +136,7 @@ def test_the_logits_of_a_whole_vocabulary_are_streamed_only(target: RunningTarge
 
 
 def test_logits_that_fit_no_message_are_refused(target: RunningTarget, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.rpc.convert.output.MAX_RECORDS_BYTES", 4 * VOCAB_SIZE - 1)
+    monkeypatch.setattr("services.target.api.output_options.MAX_RECORDS_BYTES", 4 * VOCAB_SIZE - 1)
     with pytest.raises(grpc.RpcError) as failure:
         stream(target, stream_request(output={"logits": True}))
     assert violations(failure.value) == {
@@ -148,7 +148,7 @@ def test_what_is_larger_than_a_message_comes_in_several(target: RunningTarget, m
     output = {**EVERYTHING, "pass_reports": True}
     request = stream_request([9] * 100, output=output, stop={"max_tokens": 60, "ignore_eos": True})
     whole = stream(target, request)
-    monkeypatch.setattr("services.rpc.convert.records.MAX_RECORDS_BYTES", 5000)
+    monkeypatch.setattr("services.target.api.records.MAX_RECORDS_BYTES", 5000)
     pieces = stream(target, request)
     assert all(records_bytes(chunk.records) <= 5000 for chunk in pieces.chunks)
     assert all(records_bytes(prefill.records) <= 5000 for prefill in pieces.prefills)
@@ -162,7 +162,7 @@ def test_what_is_larger_than_a_message_comes_in_several(target: RunningTarget, m
 def test_who_does_not_read_is_paused_the_earlier_the_more_comes_with_a_token(
     target: RunningTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.target.engine._MAX_WAITING_LOGITS", 3 * 4 * VOCAB_SIZE)
+    monkeypatch.setattr("services.target.generation.engine._MAX_WAITING_LOGITS", 3 * 4 * VOCAB_SIZE)
     model = target.server._servicer._model()
     message = stream_request(output={"logits": True}, stop={"max_tokens": 60, "ignore_eos": True})
     found = Violations()

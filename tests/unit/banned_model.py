@@ -13,11 +13,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from services.engine.decoder.native import gumbel_noise
 from services.engine.events import FinishReason, Suppressed
-from services.engine.grammar import Grammar
-from services.engine.native import gumbel_noise
+from services.engine.grammar.grammar import Grammar
 from services.engine.request import Loop, Request
-from services.engine.tokenizer import Tokenizer
+from services.engine.text.tokenizer import Tokenizer
 from tests.grammars import allowed as allowed_ids
 
 _PIECES = ["a", "b", "A", "ab", "Ba", "abb", "ß", "s", "S", "<0xC3>", "<0x9F>", " "]

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from random import Random
 
 from services.engine.allowed_tokens import AllowedTokens
-from services.engine.block_manager import BlockManager
+from services.engine.cache.block_manager import BlockManager
+from services.engine.decoder.native import Sampler as NativeSampler
 from services.engine.events import Chunk, Event, Finished, FinishReason, Suppressed
-from services.engine.grammar import Grammar
-from services.engine.grammar_source import GrammarKind, GrammarSource
-from services.engine.native import Sampler as NativeSampler
-from services.engine.output_text import OutputText
+from services.engine.grammar.grammar import Grammar
+from services.engine.grammar.source import GrammarKind, GrammarSource
 from services.engine.request import (
     OutputOptions,
     Request,
@@ -18,14 +17,15 @@ from services.engine.request import (
     SpeculationPolicy,
     StopConditions,
 )
-from services.engine.sampler import Sampler
-from services.engine.scheduler import Scheduler, SchedulerConfig
-from services.engine.sequence import Sequence
-from services.engine.token_stream import TokenStream
-from services.engine.wake_ups import WakeUps
-from services.target.lookup_predictor import with_lookup
-from services.target.speculation import Speculation
-from services.target.step import TargetStep
+from services.target.generation.deferred_calls import WakeUps
+from services.target.generation.sampler import Sampler
+from services.target.generation.step import TargetStep
+from services.target.output.output_text import OutputText
+from services.target.output.token_stream import TokenStream
+from services.target.scheduling.scheduler import Scheduler, SchedulerConfig
+from services.target.scheduling.sequence import Sequence
+from services.target.speculation.predictors.lookup_predictor import with_lookup
+from services.target.speculation.speculation import Speculation
 from tests.grammars import compiler
 from tests.unit.banned_model import END, VOCAB_SIZE, Expected, logits_of, tokenizer
 from tests.unit.sequences import make_stream

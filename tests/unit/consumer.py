@@ -2,8 +2,8 @@
 
 from services.engine.events import Chunk, Finished
 from services.engine.request import Request
-from services.engine.sequence import Sequence
-from services.engine.token_stream import TokenStream
+from services.target.output.token_stream import TokenStream
+from services.target.scheduling.sequence import Sequence
 from tests.unit.sequences import make_sequence, make_stream, records_of
 
 

@@ -10,19 +10,19 @@ from unittest import mock
 
 import numpy as np
 
-from services.engine.block_manager import BlockManager
+from services.engine.cache.block_manager import BlockManager
+from services.engine.decoder.native import Batch, Logits
+from services.engine.decoder.native import Sampler as NativeSampler
 from services.engine.events import Chunk, Event, Finished, FinishReason, PredictionSource
-from services.engine.model_runner import ModelRunner
-from services.engine.native import Batch, Logits
-from services.engine.native import Sampler as NativeSampler
 from services.engine.request import Request
-from services.engine.sampler import Sampler
-from services.engine.scheduler import ScheduledRows, Scheduler, SchedulerConfig
-from services.engine.sequence import Sequence
-from services.engine.wake_ups import WakeUps
-from services.target import speculation
-from services.target.speculation import Speculation
-from services.target.step import TargetStep
+from services.target.generation.deferred_calls import WakeUps
+from services.target.generation.model_runner import ModelRunner
+from services.target.generation.sampler import Sampler
+from services.target.generation.step import TargetStep
+from services.target.scheduling.scheduler import ScheduledRows, Scheduler, SchedulerConfig
+from services.target.scheduling.sequence import Sequence
+from services.target.speculation import speculation
+from services.target.speculation.speculation import Speculation
 from tests.silent_predictor import SilentPredictor
 from tests.unit.sequences import VOCAB_SIZE, make_request, make_sequence, make_stream
 from tests.unit.toy_model import DEVICE

@@ -3,10 +3,10 @@
 import math
 
 from services.engine.request import SpeculationPolicy
-from services.engine.sequence import Sequence
-from services.target.draft_messages import Outgoing
-from services.target.patience import Patience
-from services.target.remote_predictor import RemotePredictor
+from services.target.scheduling.sequence import Sequence
+from services.target.speculation.link.draft_messages import Outgoing
+from services.target.speculation.link.remote_predictor import RemotePredictor
+from services.target.speculation.link.wait_limit import Patience
 from tests.unit.sequences import make_request, make_sequence, records_of
 
 RUN_AHEAD = 8

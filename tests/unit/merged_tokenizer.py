@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 from hypothesis import strategies as st
 
-from services.engine.token_bytes import _BYTE_OF
-from services.engine.tokenizer import Tokenizer
+from services.engine.text.token_bytes import _BYTE_OF
+from services.engine.text.tokenizer import Tokenizer
 
 ALPHABET = [b"a", b"b", b" ", b"\xc3", b"\xa9", b"\xff"]  # the two in the middle are one character; the last is none
 END = "<end>"

@@ -1,8 +1,8 @@
 """A scheduler, sequences for it, and passes in which each row that draws gets a token."""
 
-from services.engine.block_manager import BlockManager
-from services.engine.scheduler import ScheduledRows, Scheduler, SchedulerConfig
-from services.engine.sequence import Sequence
+from services.engine.cache.block_manager import BlockManager
+from services.target.scheduling.scheduler import ScheduledRows, Scheduler, SchedulerConfig
+from services.target.scheduling.sequence import Sequence
 from tests.unit.sequences import make_request, make_sequence, records_of
 
 BLOCK_SIZE = 4

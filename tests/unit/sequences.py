@@ -5,9 +5,7 @@ import json
 from collections.abc import Iterable
 
 from services.engine.events import PredictionSource, TokenRecord
-from services.engine.grammar import Grammar
-from services.engine.healing import Healing
-from services.engine.output_text import OutputText
+from services.engine.grammar.grammar import Grammar
 from services.engine.request import (
     CachePolicy,
     Loop,
@@ -17,9 +15,11 @@ from services.engine.request import (
     SpeculationPolicy,
     StopConditions,
 )
-from services.engine.sequence import Sequence
-from services.engine.token_stream import TokenStream
-from services.engine.tokenizer import Tokenizer
+from services.engine.text.healing import Healing
+from services.engine.text.tokenizer import Tokenizer
+from services.target.output.output_text import OutputText
+from services.target.output.token_stream import TokenStream
+from services.target.scheduling.sequence import Sequence
 
 END = 256
 VOCAB_SIZE = 257

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from collections.abc import Sequence as Items
 from dataclasses import dataclass, field
 
-from services.engine.scheduler import ScheduledRows
-from services.engine.sequence import Sequence
-from services.target.draft_pace import DraftPace
-from services.target.patience import Patience
-from services.target.reading_pace import ReadingPace
-from services.target.speculation import Speculation
+from services.target.scheduling.scheduler import ScheduledRows
+from services.target.scheduling.sequence import Sequence
+from services.target.speculation.link.draft_latency import DraftPace
+from services.target.speculation.link.draft_prefill_rate import ReadingPace
+from services.target.speculation.link.wait_limit import Patience
+from services.target.speculation.speculation import Speculation
 from tests.silent_predictor import SilentPredictor
 from tests.unit.sequences import VOCAB_SIZE, make_request, make_sequence, records_of
 

@@ -8,10 +8,10 @@ from typing import Any
 from services.draft.drafted_sequence import DraftedSequence
 from services.draft.drafter import Drafter, DrafterConfig
 from services.draft.link import DraftLink, Prediction, Quotas, Release
-from services.draft.vocabulary_map import VocabularyMap
-from services.engine.block_manager import BlockManager
+from services.draft.multi_step_runner import Stretch
+from services.draft.vocabulary.vocabulary_map import VocabularyMap
+from services.engine.cache.block_manager import BlockManager
 from services.engine.request import SamplingParams
-from services.engine.run_ahead import Stretch
 from tests.unit.sequences import VOCAB_SIZE
 from tests.unit.toy_model import next_token
 

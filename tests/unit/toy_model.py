@@ -12,12 +12,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from services.engine.block_manager import BlockManager
+from services.engine.cache.block_manager import BlockManager
+from services.engine.decoder.native import Device, Logits
 from services.engine.events import Chunk, Event, FinishReason
-from services.engine.native import Device, Logits
 from services.engine.request import Request
-from services.engine.scheduler import ScheduledRows
-from services.engine.sequence import Sequence
+from services.target.scheduling.scheduler import ScheduledRows
+from services.target.scheduling.sequence import Sequence
 from tests.unit.sequences import END, VOCAB_SIZE, make_sequence, make_stream, records_of
 
 DEVICE = Device.cpu("portable", 1)

@@ -16,8 +16,8 @@ from services.cli.bench.vital_signs import measure
 from services.cli.service_pair import ModelPair, demo_models
 from services.cli.service_process import ServiceFailedError
 from services.cli.terminal import Terminal
-from services.engine.checkpoint_error import CheckpointError
 from services.engine.config import CPU, KV_FORMATS, WEIGHT_FORMATS, ConfigError
+from services.engine.files.checkpoint_error import CheckpointError
 
 _DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Setting)}
 

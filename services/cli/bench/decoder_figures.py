@@ -7,8 +7,8 @@ from functools import partial
 
 from services.cli.bench.spread import Spread
 from services.engine.config import ConfigError
+from services.engine.decoder.native import Batch, Device, ReadProbe
 from services.engine.loaded_model import LoadedModel
-from services.engine.native import Batch, Device, ReadProbe
 
 ROWS = (1, 2, 4, 6, 8, 9, 12, 16, 24, 32)
 _PREFILLS = 5

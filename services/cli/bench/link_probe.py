@@ -9,10 +9,10 @@ from grpc import aio
 
 from outrider.v1 import draft_pb2, draft_pb2_grpc
 from services.cli.service_process import ServiceFailedError
-from services.engine.native import NOISE_VERSION
+from services.draft_protocol.protocol import PROTOCOL_VERSION
+from services.draft_protocol.sampling import write_sampling
+from services.engine.decoder.native import NOISE_VERSION
 from services.engine.request import SamplingParams
-from services.rpc.convert.drafting import write_sampling
-from services.rpc.draft_protocol import PROTOCOL_VERSION
 
 _NO_TOKEN = 2**32 - 1
 _WARM_UP = 20

@@ -13,8 +13,8 @@ from services.cli.bench.plan import plan_rate
 from services.cli.bench.service_figures import ServiceFigures, measure_services
 from services.cli.bench.setting import Setting
 from services.engine.config import EngineConfig
+from services.engine.decoder.native import BUILD_ID
 from services.engine.loaded_model import LoadedModel
-from services.engine.native import BUILD_ID
 
 
 @dataclass(frozen=True, slots=True)

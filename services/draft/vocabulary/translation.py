@@ -1,0 +1,72 @@
+"""Translation: one target's sequence in the tokens of a draft with another vocabulary."""
+
+from collections.abc import Sequence as Tokens
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.draft.vocabulary.vocabulary_map import VocabularyMap
+
+
+@dataclass(frozen=True, slots=True)
+class OwnCommit:
+    """What a commit of the target is to the draft: truncate its own tokens to `position`, then append these."""
+
+    position: int
+    token_ids: Tokens[int]
+    keeps_chain: bool = True  # what is predicted beyond may stand
+    keeps_epoch: bool = True  # and goes on from what the target was told
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Tokens of the target that it may be told of, from a position on."""
+
+    position: int
+    token_ids: Tokens[int]
+    is_revised: bool = False  # they take the place of all that it was told behind the committed tokens
+
+
+class Translation(Protocol):
+    """Knows where each of the target's committed tokens ends among the draft's own.
+
+    A `chain` is the draft's own tokens behind the committed ones.
+    """
+
+    vocabulary: VocabularyMap
+
+    def draws_singly(self, chain: Tokens[int]) -> bool:
+        """Whether no more than one token can be drawn behind the chain at a time."""
+
+    def commit(self, tokens: Tokens[int], num_committed: int, position: int, token_ids: Tokens[int]) -> OwnCommit:
+        """Truncate to the target's `position` and append its tokens, where `tokens` are the draft's, predicted ones
+        included. Raises ValueError for a gap.
+        """
+
+    def own_length(self, num_tokens: int) -> int | None:
+        """How many of our own tokens the target's first ones are; None before they are committed."""
+
+    def target_position(self, chain: Tokens[int]) -> int:
+        """Where the target sees what comes behind the chain."""
+
+    def num_told(self, chain: Tokens[int]) -> int:
+        """Of how many of its tokens behind the committed ones the target knows, or will by the next run."""
+
+    def run(self, chain: Tokens[int], window: int) -> Run:
+        """What the target was not told yet; it knows of no more than its window in all."""
+
+    def mask(self, chain: Tokens[int]) -> NDArray[np.uint32] | None:
+        """What the next token may be, [1, words]; None for all."""
+
+
+def appended(committed: Tokens[int], position: int, token_ids: Tokens[int]) -> Tokens[int] | None:
+    """What a commit adds to the committed tokens; None where it takes some of them back.
+
+    Raises ValueError for a gap.
+    """
+    if position > len(committed):
+        raise ValueError(f"a commit at {position} leaves a gap: {len(committed)} tokens are committed")
+    num_known = len(committed) - position
+    return token_ids[num_known:] if token_ids[:num_known] == committed[position:] else None

@@ -1,0 +1,88 @@
+"""Vocabularies: which targets' tokens the draft can predict, and how."""
+
+import math
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from services.draft.vocabulary.vocabulary_map import VocabularyMap
+from services.engine.events import VocabularyMatch
+from services.engine.text.tokenizer import Tokenizer
+
+
+class Way(StrEnum):
+    """How predictions become those of a target with another vocabulary."""
+
+    AUTO = "auto"
+    INTERSECTION = "intersection"
+    BYTES = "bytes"
+
+
+_MOST_MAPS = 4  # for each vocabulary: models that share one differ in their padding
+# The part of the larger vocabulary that both must have for the way along the tokens.
+_ENOUGH = {Way.AUTO: 0.9, Way.INTERSECTION: 0.0, Way.BYTES: math.inf}
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """A target's vocabulary as the draft has it; `map` is None where there is nothing to translate."""
+
+    match: VocabularyMatch
+    num_shared: int
+    map: VocabularyMap | None
+
+
+class Vocabularies:
+    """The draft's own vocabulary, and those of targets that it was told of."""
+
+    def __init__(
+        self, own: Tokenizer, others: Iterable[Tokenizer], *, size: int, translates: bool, way: Way = Way.AUTO
+    ) -> None:
+        """`size` is that of the draft's model; `translates` is whether its device can draw for another vocabulary.
+
+        The way is through the bytes, unless the two have nearly all tokens in common or `way` says it.
+        """
+        self._own = own
+        self._way = way
+        self._size = size
+        self._translates = translates
+        self._own_fingerprint = own.fingerprint()
+        self._known = {tokenizer.fingerprint(): tokenizer for tokenizer in [*others, own]}
+        self._made: dict[tuple[str, int], Vocabulary] = {}  # by fingerprint and the ids that have bytes
+        self._finding = threading.Lock()
+
+    def find(self, fingerprint: str, size: int) -> Vocabulary | None:
+        """The vocabulary of a target whose model has `size` ids (0: not said), which takes a second the first time.
+
+        None if it is not known here. Padding is no difference: models of one tokenizer may have different sizes.
+        """
+        target, is_same = self._known.get(fingerprint), fingerprint == self._own_fingerprint
+        if target is None or not (is_same or self._translates):
+            return None
+        with self._finding:
+            if not self._translates or (is_same and size in {0, self._size}):
+                return Vocabulary(VocabularyMatch.SAME, self._size, None)
+            return self._find_map(target, fingerprint, size or target.vocab_size, is_same=is_same)
+
+    def _find_map(self, target: Tokenizer, fingerprint: str, size: int, *, is_same: bool) -> Vocabulary | None:
+        """Made once for all sizes that differ in padding only; None where too many others were asked for."""
+        made = (fingerprint, min(size, target.vocab_size))
+        if made not in self._made:
+            if len(self._made) >= _MOST_MAPS * len(self._known):
+                return None
+            self._made[made] = self._make(target, made[1], is_same=is_same)
+        vocabulary = self._made[made]
+        assert vocabulary.map is not None
+        return replace(vocabulary, map=vocabulary.map.padded_to(size))
+
+    def _make(self, target: Tokenizer, size: int, *, is_same: bool) -> Vocabulary:
+        enough = 0.0 if is_same else _ENOUGH[self._way]
+        vocabulary = VocabularyMap(self._own, target, own_size=self._size, target_size=size, enough=enough)
+        return Vocabulary(_match(vocabulary, is_same=is_same), vocabulary.num_shared, vocabulary)
+
+
+def _match(vocabulary: VocabularyMap, *, is_same: bool) -> VocabularyMatch:
+    if is_same:
+        return VocabularyMatch.SAME
+    return VocabularyMatch.BYTES if vocabulary.through_bytes else VocabularyMatch.TRANSLATED

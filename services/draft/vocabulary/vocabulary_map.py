@@ -1,0 +1,117 @@
+"""VocabularyMap: the way between a target's tokens and the draft's, where they are not the same."""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
+from copy import copy
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.draft.vocabulary.retokenizer import Speller
+from services.draft.vocabulary.tokenized_text import Wording
+from services.engine.allowed_tokens import AllowedTokens
+from services.engine.decoder.native import NoiseIds
+from services.engine.text.tokenizer import Tokenizer
+
+_NO_PARTNER = -1
+_BEYOND = chr(256)  # every byte
+
+
+class VocabularyMap:
+    """Tokens of the same bytes are partners; where several of a vocabulary have the same, its last one is.
+
+    Along the tokens, the draft reads every token of the target, spelled with its own where there is no partner, and
+    predicts those of its tokens that have one: the common vocabulary of "Accelerating LLM Inference with Lossless
+    Speculative Decoding Algorithms for Heterogeneous Vocabularies" (Timor et al., arXiv 2502.05202), here with the
+    noise of the target's tokens, so that both still make the same draw. Through the bytes it predicts any of its
+    tokens, and the target is told what they spell (string-level exact match, ibid.); a token without a partner has the
+    noise of the target's token that its bytes begin with.
+    """
+
+    def __init__(
+        self, own: Tokenizer, target: Tokenizer, *, own_size: int, target_size: int, enough: float = 0.0
+    ) -> None:
+        """The sizes are those of the models, which may be padded beyond their tokenizers.
+
+        The way is along the tokens if both have so large a part of the larger vocabulary, padding aside.
+        """
+        self.target_size = target_size
+        self._own, self._target = Speller(own, own_size), Speller(target, target_size)
+        self._spellings: dict[int, tuple[int, ...]] = {}
+        self._partners = np.full(own_size, _NO_PARTNER, dtype=np.int32)
+        for key, own_id in self._own.ids.items():
+            self._partners[own_id] = self._target.ids.get(key, _NO_PARTNER)
+        self.through_bytes = self.num_shared < enough * max(len(self._own.ids), len(self._target.ids))
+        marks = {own_id: chr(256 + index) for index, own_id in enumerate(self._shared_special_ids())}
+        self.own = Wording(self._own, marks)
+        self.target = Wording(self._target, {self.to_target(own_id): mark for own_id, mark in marks.items()})
+        unmatched = sorted(
+            (data.decode("latin-1"), own_id)
+            for (data, is_special), own_id in self._own.ids.items()
+            if not is_special and not self.has_partner(own_id)
+        )
+        self._unmatched = [text for text, _ in unmatched]
+        self._unmatched_ids = np.array([own_id for _, own_id in unmatched], dtype=np.int32)
+        self.noise_ids = NoiseIds(self._first_ids() if self.through_bytes else self._partners)
+
+    def padded_to(self, target_size: int) -> "VocabularyMap":
+        """The same for a target's model of another size, as far as that is padding."""
+        padded = copy(self)
+        padded.target_size = target_size
+        return padded
+
+    @property
+    def own_size(self) -> int:
+        """Tokens of the draft's model."""
+        return len(self._partners)
+
+    @property
+    def num_shared(self) -> int:
+        """Tokens that both have."""
+        return int((self._partners != _NO_PARTNER).sum())
+
+    def has_partner(self, own_id: int) -> bool:
+        """Whether the target has a token of ours too."""
+        return self.to_target(own_id) != _NO_PARTNER
+
+    def to_target(self, own_id: int) -> int:
+        """The partner of a token of ours."""
+        return int(self._partners[own_id])
+
+    def partners(self, target_ids: Iterable[int]) -> list[int]:
+        """Our own ids of those of the target's tokens that have a partner."""
+        own_ids = ((self._own.ids.get(self._key(target_id)), target_id) for target_id in target_ids)
+        return [own_id for own_id, target_id in own_ids if own_id is not None and self.to_target(own_id) == target_id]
+
+    def own_allowed(self, allowed: AllowedTokens) -> AllowedTokens | None:
+        """Our own tokens whose partners are allowed; None for any, through the bytes, which have no list of tokens."""
+        return None if self.through_bytes else allowed.partners(self._partners)
+
+    def spell(self, target_id: int) -> tuple[int, ...]:
+        """A target's token in the draft's: its partner, or as few tokens of its bytes as the longest ones make."""
+        if target_id >= self._target.tokenizer.vocab_size:
+            return ()
+        if target_id not in self._spellings:
+            own_id, (data, _) = self._own.ids.get(self._key(target_id)), self._key(target_id)
+            own_ids = (piece.token_id for piece in self._own.split(data)) if own_id is None else (own_id,)
+            self._spellings[target_id] = tuple(own_ids)
+        return self._spellings[target_id]
+
+    def longer_ids(self, text: str) -> NDArray[np.int32]:
+        """Our own tokens without a partner of which a text, as `Wording` has it, is only the beginning."""
+        first, end = bisect_right(self._unmatched, text), bisect_left(self._unmatched, text + _BEYOND)
+        return self._unmatched_ids[first:end]
+
+    def _key(self, target_id: int) -> tuple[bytes, bool]:
+        return self._target.tokenizer.token_bytes(target_id), self._target.tokenizer.is_special(target_id)
+
+    def _shared_special_ids(self) -> list[int]:
+        return [own_id for (_, is_special), own_id in self._own.ids.items() if is_special and self.has_partner(own_id)]
+
+    def _first_ids(self) -> NDArray[np.int32]:
+        """For each token of ours, its partner or else the target's token that its bytes begin with."""
+        first_ids = self._partners.copy()
+        for text, own_id in zip(self._unmatched, self._unmatched_ids, strict=True):
+            if (first_id := self._target.first(text.encode("latin-1"))) is not None:
+                first_ids[own_id] = first_id
+        return first_ids

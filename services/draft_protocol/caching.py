@@ -1,0 +1,23 @@
+"""Caching: what a request asks of the prefix cache, from messages and to those that the draft gets."""
+
+from outrider.v1 import common_pb2
+from services.engine.request import CachePolicy
+from services.service.validation import Violations
+
+_MAX_SALT_BYTES = 128
+
+
+def check_cache(message: common_pb2.CachePolicy, found: Violations) -> None:
+    """Add what is wrong with a client's policy to `found`."""
+    if (size := len(message.salt.encode())) > _MAX_SALT_BYTES:
+        found.add("cache.salt", f"has {size} bytes", f"at most {_MAX_SALT_BYTES} bytes")
+
+
+def read_cache(message: common_pb2.CachePolicy) -> CachePolicy:
+    """What a client, or a target, asks."""
+    return CachePolicy(prefix=message.prefix or not message.HasField("prefix"), salt=message.salt)
+
+
+def write_cache(policy: CachePolicy) -> common_pb2.CachePolicy:
+    """What a target passes on to its draft."""
+    return common_pb2.CachePolicy(prefix=policy.prefix, salt=policy.salt)

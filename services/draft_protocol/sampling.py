@@ -1,0 +1,76 @@
+"""Drafting: sampling parameters between the two services, and what the draft's messages mean."""
+
+from outrider.v1 import common_pb2, draft_pb2
+from services.engine.allowed_tokens import AllowedTokens
+from services.engine.decoder.placement import Place
+from services.engine.events import VocabularyMatch
+from services.engine.request import SamplingParams
+
+_MATCHES = {
+    None: common_pb2.VOCABULARY_MATCH_UNSPECIFIED,
+    VocabularyMatch.SAME: common_pb2.VOCABULARY_MATCH_SAME,
+    VocabularyMatch.TRANSLATED: common_pb2.VOCABULARY_MATCH_TRANSLATED,
+    VocabularyMatch.BYTES: common_pb2.VOCABULARY_MATCH_BYTES,
+}
+
+
+def write_vocabulary_match(match: VocabularyMatch | None) -> common_pb2.VocabularyMatch.ValueType:
+    """What a target's vocabulary is to a draft, if that is known."""
+    return _MATCHES[match]
+
+
+def read_vocabulary_match(number: common_pb2.VocabularyMatch.ValueType) -> VocabularyMatch | None:
+    """What a target's vocabulary is to a draft; None for what is not known."""
+    return next((match for match, known in _MATCHES.items() if known == number), None)
+
+
+def write_sampling(params: SamplingParams) -> common_pb2.SamplingParameters:
+    """How the target draws, with everything set."""
+    return common_pb2.SamplingParameters(
+        temperature=params.temperature,
+        top_k=params.top_k,
+        top_p=params.top_p,
+        min_p=params.min_p,
+        repetition_penalty=params.repetition_penalty,
+        frequency_penalty=params.frequency_penalty,
+        presence_penalty=params.presence_penalty,
+        logit_bias=[common_pb2.LogitBias(token_id=token_id, bias=bias) for token_id, bias in params.logit_bias.items()],
+        seed=params.seed,
+    )
+
+
+def write_allowed_tokens(allowed: AllowedTokens | None) -> bytes:
+    """The only tokens that may be drawn."""
+    return b"" if allowed is None else allowed.bits
+
+
+def read_allowed_tokens(bits: bytes, *, vocab_size: int) -> AllowedTokens | None:
+    """Those of a vocabulary of such a size, which may be padded beyond the target's; None for all of them."""
+    size = -(-vocab_size // 8)
+    return AllowedTokens(bits[:size].ljust(size, b"\0")) if bits else None
+
+
+def read_sampling(message: common_pb2.SamplingParameters, allowed: AllowedTokens | None = None) -> SamplingParams:
+    """How the target draws; a target sets everything."""
+    return SamplingParams(
+        seed=message.seed,
+        temperature=message.temperature,
+        top_k=message.top_k,
+        top_p=message.top_p,
+        min_p=message.min_p,
+        repetition_penalty=message.repetition_penalty,
+        frequency_penalty=message.frequency_penalty,
+        presence_penalty=message.presence_penalty,
+        logit_bias={entry.token_id: entry.bias for entry in message.logit_bias},
+        allowed_tokens=allowed,
+    )
+
+
+def write_place(place: Place) -> draft_pb2.Place:
+    """Where a service computes."""
+    return draft_pb2.Place(host=place.host, device=place.device, cores=sorted(place.cores), threads=place.threads)
+
+
+def read_place(message: draft_pb2.Place) -> Place:
+    """Where a service says that it computes."""
+    return Place(message.host, message.device, frozenset(message.cores), message.threads)

@@ -1,0 +1,99 @@
+"""Which fields of a config.json an architecture must not ignore.
+
+With its model type, transformers settles what is computed, and reads few more fields than we do: those are carried out,
+or refused unless they change nothing. A field by which another model type differs from these is refused too: it is the
+mark of a folder with a wrong label. What is left tells of training, of labels or of other programs; a field that is in
+no list here is named in a warning, once.
+"""
+
+import logging
+from collections.abc import Collection
+
+from services.engine.files.json_fields import JsonFields, shown
+
+logger = logging.getLogger(__name__)
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_CARRIED_OUT = _names("""
+    architectures eos_token_id head_dim hidden_size intermediate_size max_position_embeddings model_type
+    num_attention_heads num_hidden_layers num_key_value_heads original_max_position_embeddings
+    partial_rotary_factor quantization_config rms_norm_eps rope_parameters rope_scaling rope_theta
+    tie_word_embeddings vocab_size
+""")
+_HARMLESS = _names("""
+    attention_bias attention_dropout attn_implementation _attn_implementation _attn_implementation_autoset
+    attn_pdrop auto_map bos_token_id cache_implementation chunk_size_feed_forward _commit_hash dropout dtype
+    embd_pdrop embedding_dropout finetuning_task _from_model_config gradient_checkpointing hidden_dropout id2label
+    initializer_range is_decoder label2id max_window_layers model_max_length _name_or_path name_or_path num_labels
+    output_attentions output_hidden_states output_router_logits pad_token_id prefix pretraining_tp problem_type
+    resid_pdrop residual_dropout return_dict sep_token_id _sliding_window_pattern task_specific_params
+    tf_legacy_loss tokenizer_class torch_dtype torchscript transformers.js_config transformers_version
+    unk_token_id unsloth_fixed unsloth_version use_bfloat16 use_cache
+""")
+_MUST_BE_ON = _names("""
+    is_causal scale_attn_weights use_rmsnorm
+""")
+_MUST_BE_1 = _names("""
+    attention_in_multiplier attention_out_multiplier attention_value_scale embedding_multiplier full_attn_mod
+    interpolate_factor key_multiplier lm_head_multiplier logit_scale logits_mup_width_multiplier logits_scaling
+    mlp_multipliers mup_width_multiplier residual_multiplier rope_percent rope_ratio rotary_pct scale_depth
+    scale_emb
+""")
+_MUST_BE_OFF = _names("""
+    add_cross_attention add_qkv_bias alibi attention_chunk_size attention_k_eq_v attention_logit_cap
+    attention_multiplier attention_out_bias attn_logit_softcapping attn_scale attn_temperature_tuning clip_qkv
+    cross_attention_hidden_size cross_attention_layers final_logit_softcapping full_attn_idxs gate_soft_cap
+    global_attn_every_n_layers hybrid_override_pattern is_encoder_decoder is_heterogeneous kv_lora_rank
+    layer_rope_theta layers_block_type lm_head_bias local_rope_theta logits_soft_cap mlp_bias mlp_gate_softcap
+    mlp_up_softcap moe_intermediate_size mup_enabled no_rope_layer_interval no_rope_layers nope_layer_interval
+    num_experts num_experts_per_tok num_kv_shared_layers num_local_experts num_nextn_predict_layers
+    output_logit_soft_cap parallel_attn per_layer_config q_lora_rank qk_l2_clip_threshold qk_layernorm qk_norm
+    qkv_bias query_pre_attn_scalar rescale_every residual_weight rope_interleave rope_interleaved
+    rope_local_base_freq rotary_dim scale_attn_by_inverse_layer_idx scale_embedding scale_embeddings
+    sliding_window sliding_window_pattern sliding_window_size softmax_scale swa_head_dim swiglu_limit use_bias
+    use_bidirectional_attention use_double_wide_mlp use_gated_norm use_mem_rope use_mrope use_parallel_residual
+    use_post_norm use_qk_norm use_qkv_bias use_sandwich_norm use_sliding_window v_head_dim
+""")
+
+
+def check_fields(config: JsonFields, carried_out: frozenset[str]) -> None:
+    """Raise CheckpointError for a field that would change what is computed, and is not carried out.
+
+    `carried_out` are those that the architecture reads beside what all have.
+    """
+    known = _CARRIED_OUT | carried_out
+    for name in config:
+        if name not in known:
+            _check_neutral(config, name)
+    _check_layer_types(config, known)
+
+
+def warn_of_unknown_fields(config: JsonFields, carried_out: frozenset[str]) -> None:
+    """Name the fields that no list here has, in one line of the log."""
+    known = _CARRIED_OUT | carried_out
+    listed = known | _HARMLESS | _MUST_BE_ON | _MUST_BE_1 | _MUST_BE_OFF | {"layer_types"}
+    if unknown := sorted(name for name in config if name not in listed):
+        logger.warning("%s: fields that are not known, and change nothing: %s", config.where, shown(unknown))
+
+
+def _check_neutral(config: JsonFields, name: str) -> None:
+    value = config.raw(name)
+    if name in _MUST_BE_ON and value is not True:
+        raise config.error(name, f"only true is supported, is {shown(value)}")
+    if name in _MUST_BE_1 and value not in (1, [1, 1]):
+        raise config.error(name, f"only 1 is supported, is {shown(value)}")
+    if name in _MUST_BE_OFF and value:
+        raise config.error(name, f"only null, false or 0 is supported here, is {shown(value)}")
+
+
+def _check_layer_types(config: JsonFields, known: Collection[str]) -> None:
+    """Only the architectures that have windows read the kinds of their layers."""
+    types = config.raw("layer_types")
+    if "layer_types" in known or types is None:
+        return
+    if not isinstance(types, list) or any(kind != "full_attention" for kind in types):
+        raise config.error("layer_types", f"only full_attention is supported, is {shown(types)}")

@@ -1,0 +1,78 @@
+"""TensorFiles: the tensors of a checkpoint folder, whether in one file or in shards with an index."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from services.engine.checkpoint.safetensors_file import SafetensorsFile
+from services.engine.files.checkpoint_error import CheckpointError
+from services.engine.files.file_state import FileState
+from services.engine.files.json_fields import JsonFields
+from services.engine.files.model_file import MIB
+
+_SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
+_MOST_INDEX_BYTES = 16 * MIB
+_MOST_SHARDS = 1024
+
+
+class TensorFiles:
+    """Every tensor of a folder by name, with the file that holds it."""
+
+    def __init__(self, folder: Path) -> None:
+        """Open and check all files; raises CheckpointError naming the one at fault."""
+        self.folder = folder
+        if (folder / _SINGLE).exists():
+            file = SafetensorsFile(folder / _SINGLE)
+            self._files = dict.fromkeys(file, file)
+        elif (folder / _INDEX).exists():
+            self._files = _open_shards(folder)
+        else:
+            raise CheckpointError(f"{folder}: holds neither {_SINGLE} nor {_INDEX}")
+
+    def __contains__(self, name: str) -> bool:
+        """Whether there is a tensor of this name."""
+        return name in self._files
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names of the tensors."""
+        return iter(self._files)
+
+    def path(self, name: str) -> Path:
+        """Return the file that holds a tensor."""
+        return self._files[name].path
+
+    def states(self) -> list[FileState]:
+        """Return the states in which the files were opened, in the order of their paths."""
+        return sorted({file.state for file in self._files.values()})
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of one tensor."""
+        return self._files[name].shape(name)
+
+    def tensor(self, name: str) -> NDArray[Any]:
+        """Return one tensor as a read-only view of its file."""
+        return self._files[name].tensor(name)
+
+    def release(self, name: str) -> None:
+        """Give back the memory that one tensor's file takes up since it has been read; views stay valid."""
+        self._files[name].release()
+
+
+def _open_shards(folder: Path) -> dict[str, SafetensorsFile]:
+    index = JsonFields.from_file(folder / _INDEX, most_bytes=_MOST_INDEX_BYTES)
+    names = index.raw("weight_map")
+    if not isinstance(names, dict) or not names or not all(_is_file_name(file) for file in names.values()):
+        raise index.error("weight_map", "must map each tensor's name to the name of a file in the same folder")
+    if (count := len(set(names.values()))) > _MOST_SHARDS:
+        raise index.error("weight_map", f"names {count} files; it may name at most {_MOST_SHARDS}")
+    shards = {file: SafetensorsFile(folder / file) for file in sorted(set(names.values()))}
+    for name, file in names.items():
+        if name not in shards[file]:
+            raise CheckpointError(f"{folder / file}: tensor {name!r} is missing, though {_INDEX} places it there")
+    return {name: shards[file] for name, file in names.items()}
+
+
+def _is_file_name(value: object) -> bool:
+    return isinstance(value, str) and value not in ("", ".", "..") and Path(value).name == value

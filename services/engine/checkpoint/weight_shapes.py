@@ -1,0 +1,39 @@
+"""The weights that a decoder of a given configuration has, under our names."""
+
+from services.engine.checkpoint.model_config import ModelConfig, QkNorm
+
+Shape = tuple[int, ...]
+
+
+def weight_shapes(config: ModelConfig) -> dict[str, Shape]:
+    """Return the shape of every weight by name; matrices are [out, in]."""
+    ends = {"embedding": (config.vocab_size, config.hidden_size), "final_norm": (config.hidden_size,)}
+    if not config.tied_embeddings:
+        ends["lm_head"] = (config.vocab_size, config.hidden_size)
+    layer = _layer_shapes(config)
+    return ends | {f"layers.{i}.{name}": shape for i in range(config.num_layers) for name, shape in layer.items()}
+
+
+def _layer_shapes(config: ModelConfig) -> dict[str, Shape]:
+    hidden, inner = config.hidden_size, config.intermediate_size
+    query, key = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
+    shapes: dict[str, Shape] = {
+        "q": (query, hidden),
+        "k": (key, hidden),
+        "v": (key, hidden),
+        "o": (hidden, query),
+        "gate": (inner, hidden),
+        "up": (inner, hidden),
+        "down": (hidden, inner),
+    }
+    if config.attention_bias:
+        shapes |= {"q_bias": (query,), "k_bias": (key,), "v_bias": (key,)}
+    if config.qk_norm is QkNorm.HEAD:
+        shapes |= {"q_norm": (config.head_dim,), "k_norm": (config.head_dim,)}
+    if config.qk_norm is QkNorm.FULL:
+        shapes |= {"q_norm": (query,), "k_norm": (key,)}
+    if config.pre_norm:
+        shapes |= {"attention_norm": (hidden,), "mlp_norm": (hidden,)}
+    if config.post_norm:
+        shapes |= {"post_attention_norm": (hidden,), "post_mlp_norm": (hidden,)}
+    return shapes

@@ -1,0 +1,1 @@
+"""The native module and what stands around it: weights in, logits and tokens out."""

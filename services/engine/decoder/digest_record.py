@@ -1,0 +1,61 @@
+"""DigestRecord: the digest of a checkpoint, remembered for as long as its files stay as they are."""
+
+import hashlib
+import json
+import logging
+import re
+import time
+from dataclasses import astuple
+from importlib.metadata import version
+from pathlib import Path
+
+from services.engine.checkpoint.checkpoint import Checkpoint
+from services.engine.files.atomic_file import atomic_file
+from services.engine.files.regular_file import open_regular
+
+logger = logging.getLogger(__name__)
+
+_SETTLED_SECONDS = 2.0  # beyond the resolution of any file system's times
+_MOST_BYTES = 100
+_DIGEST = re.compile("[0-9a-f]{64}")
+
+
+class DigestRecord:
+    """One checkpoint's digest, in a folder; known by the states of its files and by how it is read."""
+
+    def __init__(self, folder: Path, checkpoint: Checkpoint) -> None:
+        self._checkpoint = checkpoint
+        self._states = checkpoint.file_states()
+        states = [astuple(state) for state in self._states]
+        known_by = json.dumps([version("outrider"), checkpoint.identity(), states])
+        self._path = folder / f"{hashlib.sha256(known_by.encode()).hexdigest()[:32]}.digest"
+
+    def digest(self) -> str:
+        """The checkpoint's `weights_digest`, as it is remembered, or else computed, which reads all of it."""
+        try:
+            with open_regular(self._path) as file:
+                text = file.read(_MOST_BYTES).decode("ascii")
+            if _DIGEST.fullmatch(text):
+                return text
+            logger.warning("%s: holds no digest; it is made anew", self._path)
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError) as error:
+            logger.warning("%s: cannot be read: %s", self._path, error)
+        return self._compute()
+
+    def _compute(self) -> str:
+        # A file written within the clock's resolution could be written again without a trace.
+        settled = time.time() - max(state.changed for state in self._states) / 1e9 > _SETTLED_SECONDS
+        digest = self._checkpoint.weights_digest()
+        if settled and all(state.is_current for state in self._states):
+            self._remember(digest)
+        return digest
+
+    def _remember(self, digest: str) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_file(self._path) as file:
+                file.write(digest.encode())
+        except OSError as error:
+            logger.warning("%s: cannot be written: %s", self._path, error)

@@ -1,0 +1,90 @@
+"""Loading: a checkpoint's weights packed into a native decoder."""
+
+import logging
+import math
+import time
+
+import numpy as np
+
+from services.engine.checkpoint.checkpoint import Checkpoint
+from services.engine.checkpoint.model_config import ModelConfig
+from services.engine.checkpoint.weight_shapes import weight_shapes
+from services.engine.decoder.native import Decoder, DecoderConfig, Device, DeviceError
+from services.engine.decoder.weights_cache import WeightsCache
+from services.engine.files.checkpoint_error import CheckpointError
+
+logger = logging.getLogger(__name__)
+
+
+def load_decoder(
+    checkpoint: Checkpoint,
+    device: Device,
+    *,
+    weights: str,
+    kv: str,
+    num_blocks: int | None = None,
+    cache: WeightsCache | None = None,
+) -> Decoder:
+    """Build a decoder with all of its weights, packed now or, as the cache has it, by an earlier start.
+
+    `weights` and `kv` are formats that the configuration allows; without `num_blocks` the cache is still to be
+    allocated. Raises DeviceError where the device has too little memory, and CheckpointError for a configuration or
+    weight that the decoder refuses, and for a weight that it misses.
+    """
+    try:
+        decoder = Decoder(device, decoder_config(checkpoint.config), weights=weights, kv=kv, num_blocks=num_blocks)
+    except ValueError as error:
+        raise CheckpointError(f"{checkpoint.folder}: {error}") from error
+    except DeviceError as error:
+        raise DeviceError(f"{checkpoint.folder}, {_parameters(checkpoint.config)} in {weights}: {error}") from error
+    if cache is None or not cache.restore(decoder, device, weights):
+        _pack(checkpoint, decoder)
+        if cache is not None:
+            cache.save(decoder, device, weights)
+    return decoder
+
+
+def _pack(checkpoint: Checkpoint, decoder: Decoder) -> None:
+    begin = time.perf_counter()
+    for name, first_row, values in checkpoint.pieces():
+        try:
+            decoder.load_rows(name, first_row, values)
+        except ValueError as error:
+            raise CheckpointError(f"{checkpoint.folder}: weight {name!r}: {error}") from error
+    if missing := decoder.missing_weights():
+        raise CheckpointError(f"{checkpoint.folder}: weights are missing: {', '.join(missing)}")
+    logger.info("weights of %s packed in %.1f s", checkpoint.folder, time.perf_counter() - begin)
+
+
+def _parameters(config: ModelConfig) -> str:
+    count = sum(math.prod(shape) for shape in weight_shapes(config).values())
+    return f"{count / 1e9:.2f} billion parameters"
+
+
+def decoder_config(config: ModelConfig) -> DecoderConfig:
+    """Return the native form of a configuration."""
+    return DecoderConfig(
+        num_layers=config.num_layers,
+        hidden_size=config.hidden_size,
+        intermediate_size=config.intermediate_size,
+        num_heads=config.num_heads,
+        num_kv_heads=config.num_kv_heads,
+        head_dim=config.head_dim,
+        vocab_size=config.vocab_size,
+        max_position=config.max_position,
+        norm_eps=config.norm_eps,
+        activation=config.activation,
+        query_scale=config.query_scale,
+        attention_softcap=config.attention_softcap,
+        logit_softcap=config.logit_softcap,
+        embedding_scale=config.embedding_scale,
+        windows=config.windows,
+        rope_frequencies=[np.asarray(rope.frequencies, dtype=np.float32) for rope in config.ropes],
+        rope_scales=[rope.scale for rope in config.ropes],
+        rope_of_layer=config.rope_of_layer,
+        qk_norm=config.qk_norm,
+        pre_norm=config.pre_norm,
+        post_norm=config.post_norm,
+        attention_bias=config.attention_bias,
+        tied_embeddings=config.tied_embeddings,
+    )

@@ -1,0 +1,139 @@
+"""The decoder in plain torch: the readable specification, and the oracle of the tests; never a fallback."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from services.engine.checkpoint.model_config import Activation, ModelConfig, QkNorm, Rope
+
+
+@dataclass
+class KvCache:
+    """Rotated keys and values of all positions so far, per layer.  # [kv_heads, positions, head_dim]"""
+
+    keys: dict[int, Tensor] = field(default_factory=dict)
+    values: dict[int, Tensor] = field(default_factory=dict)
+
+    @property
+    def length(self) -> int:
+        """Positions held."""
+        return self.keys[0].shape[1] if self.keys else 0
+
+    def append(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Add new positions to one layer and return all of its keys and values."""
+        if layer in self.keys:
+            keys = torch.cat([self.keys[layer], keys], dim=1)
+            values = torch.cat([self.values[layer], values], dim=1)
+        self.keys[layer], self.values[layer] = keys, values
+        return keys, values
+
+
+class ReferenceDecoder:
+    """One sequence through the transformer, in float32 or bfloat16.
+
+    Matrices, activations, keys and values have the chosen type; norms, rotary angles, softmax and soft caps are
+    computed in float32.
+    """
+
+    def __init__(
+        self, config: ModelConfig, weights: Iterable[tuple[str, NDArray[Any]]], dtype: torch.dtype = torch.float32
+    ) -> None:
+        """`weights` are those of `Checkpoint.weights`."""
+        self.config = config
+        self.dtype = dtype
+        self._weights = {name: _to_torch(values, _weight_dtype(name, dtype)) for name, values in weights}
+
+    @torch.inference_mode()
+    def logits(self, token_ids: Sequence[int], cache: KvCache | None = None) -> Tensor:
+        """Run tokens that follow those in the cache, and add them to it.  # [tokens, vocab] float32"""
+        cache = KvCache() if cache is None else cache
+        positions = torch.arange(cache.length, cache.length + len(token_ids))  # [tokens]
+        hidden = self._weights["embedding"][torch.tensor(token_ids)] * self.config.embedding_scale
+        for layer in range(self.config.num_layers):
+            hidden = self._layer(layer, hidden, positions, cache)
+        hidden = self._norm("final_norm", hidden)
+        head = self._weights["embedding" if self.config.tied_embeddings else "lm_head"]
+        return _soft_cap((hidden @ head.T).float(), self.config.logit_softcap)
+
+    def _layer(self, layer: int, hidden: Tensor, positions: Tensor, cache: KvCache) -> Tensor:
+        config, prefix = self.config, f"layers.{layer}."
+        mixed = self._norm(prefix + "attention_norm", hidden) if config.pre_norm else hidden
+        mixed = self._attention(layer, mixed, positions, cache)
+        hidden = hidden + (self._norm(prefix + "post_attention_norm", mixed) if config.post_norm else mixed)
+        mixed = self._norm(prefix + "mlp_norm", hidden) if config.pre_norm else hidden
+        mixed = self._mlp(prefix, mixed)
+        return hidden + (self._norm(prefix + "post_mlp_norm", mixed) if config.post_norm else mixed)
+
+    def _attention(self, layer: int, hidden: Tensor, positions: Tensor, cache: KvCache) -> Tensor:
+        config, prefix = self.config, f"layers.{layer}."
+        rope = config.ropes[config.rope_of_layer[layer]]
+        query = _rotate(self._heads(prefix + "q", hidden), positions, rope)  # [heads, tokens, head_dim]
+        key = _rotate(self._heads(prefix + "k", hidden), positions, rope)  # [kv_heads, tokens, head_dim]
+        keys, values = cache.append(layer, key, self._heads(prefix + "v", hidden))
+        group = config.num_heads // config.num_kv_heads
+        keys, values = keys.repeat_interleave(group, dim=0), values.repeat_interleave(group, dim=0)
+        scores = (query @ keys.transpose(1, 2)).float() * config.query_scale  # [heads, tokens, positions]
+        scores = _soft_cap(scores, config.attention_softcap)
+        distance = positions[:, None] - torch.arange(keys.shape[1])  # [tokens, positions]
+        visible = (distance >= 0) & (distance < (config.windows[layer] or math.inf))
+        weights = scores.masked_fill(~visible, -math.inf).softmax(dim=-1).to(self.dtype)
+        mixed = (weights @ values).transpose(0, 1).flatten(1)  # [tokens, heads * head_dim]
+        return mixed @ self._weights[prefix + "o"].T
+
+    def _heads(self, name: str, hidden: Tensor) -> Tensor:
+        """Project to query, key or value and split into heads.  # [heads, tokens, head_dim]"""
+        config = self.config
+        out = hidden @ self._weights[name].T
+        if config.attention_bias:
+            out = out + self._weights[name + "_bias"]
+        has_norm = not name.endswith("v")
+        if has_norm and config.qk_norm is QkNorm.FULL:
+            out = self._norm(name + "_norm", out)
+        out = out.view(len(hidden), -1, config.head_dim)
+        if has_norm and config.qk_norm is QkNorm.HEAD:
+            out = self._norm(name + "_norm", out)
+        return out.transpose(0, 1)
+
+    def _mlp(self, prefix: str, hidden: Tensor) -> Tensor:
+        gate = hidden @ self._weights[prefix + "gate"].T
+        is_silu = self.config.activation is Activation.SILU
+        gate = functional.silu(gate) if is_silu else functional.gelu(gate, approximate="tanh")
+        return (gate * (hidden @ self._weights[prefix + "up"].T)) @ self._weights[prefix + "down"].T
+
+    def _norm(self, name: str, hidden: Tensor) -> Tensor:
+        """Root mean square norm (arXiv 1910.07467)."""
+        wide = hidden.float()
+        wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.config.norm_eps)
+        return (wide * self._weights[name]).to(self.dtype)
+
+
+def _rotate(heads: Tensor, positions: Tensor, rope: Rope) -> Tensor:
+    """Turn the pairs (i, i + half) of each head's leading dimensions by position times frequency (arXiv 2104.09864)."""
+    angles = positions[:, None].float() * torch.tensor(rope.frequencies)  # [tokens, half]
+    cos, sin = angles.cos() * rope.scale, angles.sin() * rope.scale
+    half = len(rope.frequencies)
+    first, second, rest = heads[..., :half].float(), heads[..., half : 2 * half].float(), heads[..., 2 * half :]
+    rotated = torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+    return torch.cat([rotated.to(heads.dtype), rest], dim=-1)
+
+
+def _soft_cap(values: Tensor, cap: float) -> Tensor:
+    return cap * torch.tanh(values / cap) if cap else values
+
+
+def _weight_dtype(name: str, dtype: torch.dtype) -> torch.dtype:
+    return torch.float32 if name.endswith("norm") else dtype
+
+
+def _to_torch(values: NDArray[Any], dtype: torch.dtype) -> Tensor:
+    copy = values.copy()  # torch wants memory that it may write
+    if copy.dtype == np.uint16:
+        return torch.from_numpy(copy.view(np.int16)).view(torch.bfloat16).to(dtype)
+    return torch.from_numpy(copy).to(dtype)

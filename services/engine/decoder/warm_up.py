@@ -1,0 +1,27 @@
+"""The first pass of a loaded model: it touches all memory, and finds weights that are no numbers."""
+
+import numpy as np
+
+from services.engine.checkpoint.checkpoint import Checkpoint
+from services.engine.decoder.native import Batch, Decoder
+from services.engine.files.checkpoint_error import CheckpointError
+
+_MOST_TOKENS = 8
+
+
+def warm_up(checkpoint: Checkpoint, decoder: Decoder) -> None:
+    """Run tokens from all over the vocabulary through the first KV block, which no sequence has yet.
+
+    Raises CheckpointError where a logit is not finite, naming the tensor that is to blame if one is.
+    """
+    config = checkpoint.config
+    num_tokens = min(_MOST_TOKENS, config.max_position)
+    batch = Batch(max_rows=num_tokens, max_sequences=1, max_blocks=1)
+    token_ids = np.linspace(0, config.vocab_size - 1, num_tokens, dtype=np.int32).tolist()
+    batch.append(token_ids, position=0, blocks=[0], num_asked=num_tokens)
+    if np.isfinite(decoder.forward(batch).numpy()).all():
+        return
+    problem = "the model's logits are not finite"
+    if (culprit := checkpoint.find_not_finite()) is None:
+        raise CheckpointError(f"{checkpoint.folder}: {problem}, though its weights are: see config.json")
+    raise CheckpointError(f"{culprit}, so {problem}; all weights must be finite")

@@ -1,0 +1,32 @@
+"""weight_choice: the format in which a draft's weights are read fastest."""
+
+import math
+from dataclasses import dataclass
+
+from services.engine.checkpoint.model_config import ModelConfig
+from services.engine.checkpoint.weight_shapes import weight_shapes
+
+_PORTABLE = "portable"
+_CACHED_BYTES = 32 << 20  # of weights in bf16, which the caches of a server's cores hold
+_INT4_GROUP = 32  # inputs that share a scale
+
+
+@dataclass(frozen=True, slots=True)
+class WeightChoice:
+    """A weight format, and why it is the one."""
+
+    weights: str
+    reason: str
+
+
+def choose_weights(model: ModelConfig, *, on_cpu: bool, isa: str) -> WeightChoice:
+    """The fastest format for passes over few rows; the target's words do not depend on it, only their speed."""
+    if on_cpu and isa == _PORTABLE:
+        return WeightChoice("bf16", "the portable kernels are slower with integers")
+    parameters = sum(math.prod(shape) for shape in weight_shapes(model).values())
+    if 2 * parameters <= _CACHED_BYTES:
+        return WeightChoice("bf16", f"{parameters:,} parameters stay in the caches in any format")
+    inputs = (model.hidden_size, model.num_heads * model.head_dim, model.intermediate_size)
+    if odd := [size for size in inputs if size % _INT4_GROUP]:
+        return WeightChoice("int8", f"a product over {odd[0]} inputs does not divide into int4's groups")
+    return WeightChoice("int4", "the fewest bytes to read")

@@ -1,0 +1,75 @@
+"""WeightsCache: a checkpoint's weights as an earlier start has packed them."""
+
+import hashlib
+import json
+import logging
+import time
+from functools import cached_property
+from importlib.metadata import version
+from pathlib import Path
+
+from services.engine.checkpoint.checkpoint import Checkpoint
+from services.engine.decoder.digest_record import DigestRecord
+from services.engine.decoder.native import BUILD_ID, Decoder, Device
+from services.engine.decoder.packed_file import PackedFile, PackedFileError
+from services.engine.files.atomic_file import atomic_file
+
+logger = logging.getLogger(__name__)
+
+
+class WeightsCache:
+    """Files in a folder, any of which may be deleted at any time; who may write them decides what is served."""
+
+    def __init__(self, folder: Path, checkpoint: Checkpoint, *, threads: int) -> None:
+        self._folder = folder
+        self._record = DigestRecord(folder, checkpoint)
+        self._threads = threads
+
+    @cached_property
+    def digest(self) -> str:
+        """The checkpoint's `weights_digest`."""
+        return self._record.digest()
+
+    def restore(self, decoder: Decoder, device: Device, weights: str) -> bool:
+        """Fill a new decoder, whose weights are of the format `weights`.
+
+        Returns False, with the decoder as new, where no file is there, or none that is whole and of this checkpoint,
+        device, format and build.
+        """
+        file, begin = self._file(device, weights), time.perf_counter()
+        packed = decoder.packed_weights()
+        try:
+            file.read(packed)
+        except FileNotFoundError:
+            return False
+        except (OSError, PackedFileError) as error:
+            logger.warning("packed weights are made anew: %s", error)
+            for values in packed.values():
+                values.fill(0)
+            return False
+        decoder.mark_loaded()
+        logger.info("weights read from %s in %.1f s", file.path, time.perf_counter() - begin)
+        return True
+
+    def save(self, decoder: Decoder, device: Device, weights: str) -> None:
+        """Keep what a decoder has packed; where that fails, a warning says why."""
+        packed_file, begin = self._file(device, weights), time.perf_counter()
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            with atomic_file(packed_file.path) as file:
+                packed_file.write(file, decoder.packed_weights())
+        except OSError as error:
+            logger.warning("packed weights are not kept: %s: %s", packed_file.path, error)
+            return
+        logger.info("packed weights kept in %s in %.1f s", packed_file.path, time.perf_counter() - begin)
+
+    def _file(self, device: Device, weights: str) -> PackedFile:
+        key = {
+            "version": version("outrider"),
+            "build": BUILD_ID,
+            "device": device.name,
+            "weights": weights,
+            "digest": self.digest,
+        }
+        name = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]
+        return PackedFile(self._folder / f"{device.name}-{weights}-{name}.packed", key, threads=self._threads)

@@ -1,0 +1,61 @@
+"""Grammar bounds: how a grammar may be written, so that a mask far into a text cannot take long all of a sudden."""
+
+import re
+from collections.abc import Iterator
+
+from services.engine.grammar.source import GrammarKind, GrammarSource, read_json
+
+# The library takes one step of a regex at once, whatever its limits are. The step is as long as the square of how many
+# parts in a row may be empty: 10 ms for 1000.
+_MOST_OPTIONAL = 1000
+_OPTIONAL = re.compile(r"[*+?{]|\(\)|\(\||\|\||\|\)|\A\||\|\Z")
+_SPACED = re.compile(r"\(\?[a-zA-Z]*x")  # such a regex may hide an empty branch behind white space
+# And it takes one step of all parts of an intersection or complement at once, with every combination of theirs.
+_MOST_COMBINED = 2
+_LARK_TEXTS = re.compile(r'"(?:\\.|[^"\\\x00-\x1f\x7f])*"|/(?:\\.|[^/\\])+/|<[^<>\s]+>|(?:#|//)[^\n]*')
+_COMMENTS = {"description", "title", "$comment"}
+
+
+def check_bounds(source: GrammarSource) -> None:
+    """Raise ValueError where a grammar has too much of what takes long; a Lark grammar's regexes are bounded by their
+    compiled size instead, since its terminals may repeat one another.
+    """
+    (text, *_) = source.texts
+    match source.kind:
+        case GrammarKind.REGEX:
+            _check_optional(_num_optional(text))
+        case GrammarKind.JSON_SCHEMA:
+            _check_optional(sum(map(_num_optional, _strings(read_json(text)))))
+        case GrammarKind.LARK:
+            if (count := len(re.findall("[&~]", _LARK_TEXTS.sub("", text)))) > _MOST_COMBINED:
+                raise ValueError(f"it has {count} of & and ~; at most {_MOST_COMBINED} are allowed")
+
+
+def _check_optional(count: int) -> None:
+    if count > _MOST_OPTIONAL:
+        raise ValueError(
+            f"its regexes have {count} parts that repeat or may be empty; at most {_MOST_OPTIONAL} are allowed"
+        )
+
+
+def _num_optional(regex: str) -> int:
+    """At most as many as this."""
+    return len(_OPTIONAL.findall(regex)) + (regex.count("|") if _SPACED.search(regex) else 0)
+
+
+def _strings(value: object) -> Iterator[str]:
+    """All strings of a schema but its comments: any of them may be a regex."""
+    waiting = [value]
+    while waiting:
+        match waiting.pop():
+            case str() as text:
+                yield text
+            case list() as items:
+                waiting.extend(items)
+            case dict() as fields:
+                yield from fields
+                waiting.extend(field for name, field in fields.items() if not _is_comment(name, field))
+
+
+def _is_comment(name: object, value: object) -> bool:
+    return name in _COMMENTS and isinstance(value, str)

@@ -1,0 +1,81 @@
+"""GrammarCompiler: grammars as they are written to grammars that the texts of one model can follow."""
+
+from llguidance import LLMatcher, LLParserLimits, LLTokenizer
+
+from services.engine.grammar.grammar import Grammar
+from services.engine.grammar.source import GrammarKind, GrammarSource
+from services.engine.grammar.vocabulary import GrammarVocabulary
+from services.engine.text.tokenizer import Tokenizer
+
+_MOST_SAID = 500  # characters of what is wrong with a grammar, which the library tells with all of its text
+_MAX_LARK_ITEMS = 600  # in a row: the time of an ambiguous grammar's mask grows with their square, to some 20 ms
+_MAX_LARK_REGEXES = 6_000  # by the library's measure of their size; see services/engine/grammar/bounds.py
+
+
+def _limits(
+    *, max_items: int | None = None, max_regexes: int | None = None, precomputes: bool = True
+) -> LLParserLimits:
+    """A few times what usual grammars need, and a part of what the library lets a mask take."""
+    return LLParserLimits(
+        max_items_in_row=max_items,
+        initial_lexer_fuel=max_regexes,
+        precompute_large_lexemes=precomputes,
+        step_lexer_fuel=100_000,
+        step_max_items=5_000,
+        max_lexer_states=50_000,  # at up to 2 kB
+        verbose_errors=False,
+    )
+
+
+_LIMITS = {
+    **dict.fromkeys(GrammarKind, _limits()),
+    GrammarKind.LARK: _limits(max_items=_MAX_LARK_ITEMS, max_regexes=_MAX_LARK_REGEXES, precomputes=False),
+}
+
+
+class GrammarError(ValueError):
+    """A grammar that cannot be followed."""
+
+
+class GrammarCompiler:
+    """Safe to share between threads. Making one takes about a second for a vocabulary of 150 000."""
+
+    def __init__(self, tokenizer: Tokenizer, *, vocab_size: int) -> None:
+        vocabulary = GrammarVocabulary(tokenizer, vocab_size=vocab_size)
+        self._vocab_size = vocab_size
+        self._tokenizer = LLTokenizer(vocabulary)  # type: ignore[arg-type]  # whatever has these fields will do
+        vocabulary.cut_greedily = self._tokenizer.greedy_tokenize
+
+    def compile(self, source: GrammarSource, *, looks_ahead: bool = True, num_states: int = 1) -> Grammar:
+        """Read a grammar for so many texts, which may take a tenth of a second for each; `looks_ahead` where
+        predictions are to be checked.
+
+        Raises GrammarError, with the library's message, for one that is wrong, too large, or followed by no text.
+        """
+        try:
+            text = source.serialized()
+        except ValueError as error:
+            raise GrammarError(str(error)) from error
+        _check(self._read(source.kind, text))
+        return self._make(source, text, looks_ahead=looks_ahead, num_states=num_states)
+
+    def compile_again(self, source: GrammarSource, *, looks_ahead: bool = True, num_states: int = 1) -> Grammar:
+        """As `compile`, for what has passed it."""
+        return self._make(source, source.serialized(), looks_ahead=looks_ahead, num_states=num_states)
+
+    def _make(self, source: GrammarSource, text: str, *, looks_ahead: bool, num_states: int) -> Grammar:
+        def read() -> LLMatcher:
+            return self._read(source.kind, text)
+
+        return Grammar(source, read, vocab_size=self._vocab_size, looks_ahead=looks_ahead, num_states=num_states)
+
+    def _read(self, kind: GrammarKind, text: str) -> LLMatcher:
+        return LLMatcher(self._tokenizer, text, log_level=0, limits=_LIMITS[kind])
+
+
+def _check(matcher: LLMatcher) -> None:
+    """It is for this alone: a text's matcher makes each mask once, since it learns by them."""
+    matcher.compute_bitmask()
+    if matcher.is_error():
+        message = matcher.get_error().removesuffix("<non-verbose/>").strip()
+        raise GrammarError("no text follows it" if message == "NoExtensionBias" else message[:_MOST_SAID])

@@ -1,0 +1,54 @@
+"""Grammar: what a text must follow, ready to be followed."""
+
+from collections.abc import Callable, Collection
+from collections.abc import Sequence as Tokens
+from itertools import takewhile
+
+from llguidance import LLMatcher
+
+from services.engine.grammar.matcher import GrammarMatcher
+from services.engine.grammar.source import GrammarSource
+from services.engine.grammar.state import GrammarState
+
+
+class Grammar:
+    """A grammar that can be followed.
+
+    Each state has matchers of its own, read from the source: copies of one share what they learn on the way, and where
+    that becomes too much for one of them, all of them fail.
+    """
+
+    def __init__(
+        self,
+        source: GrammarSource,
+        read: Callable[[], LLMatcher],
+        *,
+        vocab_size: int,
+        looks_ahead: bool,
+        num_states: int = 1,
+    ) -> None:
+        """`read` makes a matcher, which may take long: what so many states need is made here."""
+        self.source = source
+        self._read = read
+        self._vocab_size = vocab_size
+        self._looks_ahead = looks_ahead
+        self._prepared: GrammarState | None = None
+        self._unused = [read() for _ in range(num_states * (1 + looks_ahead))]
+
+    def prepare(self, received: Tokens[int], *, stop_ids: Collection[int]) -> None:
+        """Follow what was received of a text, which takes long for a long one, so that the next `begin` need not."""
+        self._prepared = self.begin(received, stop_ids=stop_ids)
+
+    def begin(self, received: Tokens[int] = (), *, stop_ids: Collection[int]) -> GrammarState:
+        """The state of a text so far, up to a token that ends it."""
+        state, self._prepared = self._prepared, None
+        if state is None:
+            scout = self.matcher(stop_ids=stop_ids) if self._looks_ahead else None
+            state = GrammarState(self.matcher(stop_ids=stop_ids), scout)
+            state.advance([*takewhile(lambda token_id: token_id not in stop_ids, received)])
+        return state
+
+    def matcher(self, *, stop_ids: Collection[int]) -> GrammarMatcher:
+        """What follows an empty text; the tokens that end one may be drawn wherever the grammar lets it end."""
+        matcher = self._unused.pop() if self._unused else self._read()
+        return GrammarMatcher(matcher, stop_ids=stop_ids, vocab_size=self._vocab_size)

@@ -1,0 +1,111 @@
+"""The grammar worker: a process that tries grammars out, each in a fork of its own that may end however it likes.
+
+It must not have threads, since it forks: so it is a program of its own, which imports neither gRPC nor the decoder.
+"""
+
+import gc
+import os
+import random
+import resource
+import signal
+import sys
+import time
+from multiprocessing.connection import Connection
+from multiprocessing.reduction import recv_handle
+from pathlib import Path
+
+import numpy as np
+
+from services.engine.grammar.bounds import check_bounds
+from services.engine.grammar.compiler import GrammarCompiler, GrammarError
+from services.engine.grammar.grammar import Grammar
+from services.engine.grammar.trial import MAX_HELD, MAX_MEMORY, MAX_SECONDS, MAX_STACK, GrammarTrial
+
+_MAX_MASK_SECONDS = 0.02
+_NUM_WALKS, _WALK_LENGTH = 2, 256
+_WALK_SECONDS = 0.25
+
+
+def main(descriptor: int) -> None:
+    """Serve the service at the other end of an open socket for as long as it lives.
+
+    It sends the tokenizer and the size of the vocabulary, then a connection for each trial. The fork answers there with
+    its process id, gets the GrammarTrial, and says what is wrong with it, or nothing.
+    """
+    connection = Connection(descriptor)
+    tokenizer, vocab_size = connection.recv()
+    compiler = GrammarCompiler(tokenizer, vocab_size=vocab_size)
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # the forks leave nothing behind
+    connection.send_bytes(b"")
+    while True:
+        try:
+            theirs = Connection(recv_handle(connection))
+        except EOFError:
+            return
+        with theirs:
+            if os.fork() == 0:
+                connection.close()
+                _answer(theirs, compiler)
+
+
+def _answer(connection: Connection, compiler: GrammarCompiler) -> None:
+    """Try one grammar out, and end the process."""
+    try:
+        connection.send_bytes(str(os.getpid()).encode())
+        trial: GrammarTrial = connection.recv()
+        _limit_resources()
+        connection.send_bytes(_fault(trial, compiler).encode())
+    finally:
+        os._exit(0)
+
+
+def _limit_resources() -> None:
+    """End this process where it takes too much; who waits for it takes the time more exactly."""
+    silence = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(silence, sys.stderr.fileno())
+    signal.setitimer(signal.ITIMER_REAL, MAX_SECONDS + 1)
+    most, _ = _memory()
+    resource.setrlimit(resource.RLIMIT_AS, (most + MAX_MEMORY, most + MAX_MEMORY))
+    resource.setrlimit(resource.RLIMIT_STACK, (MAX_STACK, MAX_STACK))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _memory() -> tuple[int, int]:
+    """Bytes of this process: those that it may use, and those that it uses."""
+    size, resident, *_ = map(int, Path("/proc/self/statm").read_text().split())
+    return size * resource.getpagesize(), resident * resource.getpagesize()
+
+
+def _fault(trial: GrammarTrial, compiler: GrammarCompiler) -> str:
+    """What is wrong with a grammar; empty where nothing is."""
+    _, used = _memory()
+    try:
+        check_bounds(trial.source)
+        grammar = compiler.compile(trial.source, num_states=trial.num_states, looks_ahead=trial.looks_ahead)
+    except (GrammarError, ValueError) as error:
+        return str(error)
+    if (held := _memory()[1] - used) > MAX_HELD:
+        return f"it holds {held >> 20} MB of memory; at most {MAX_HELD >> 20} MB are allowed"
+    slowest = _slowest_mask(grammar)
+    if slowest > _MAX_MASK_SECONDS:
+        return f"telling what may come next takes {slowest:.3f} s; at most {_MAX_MASK_SECONDS} s are allowed"
+    return ""
+
+
+def _slowest_mask(grammar: Grammar) -> float:
+    """Seconds of the processor, along a few texts that are drawn at random."""
+    slowest, end = 0.0, time.monotonic() + _WALK_SECONDS
+    for seed in range(_NUM_WALKS):
+        if seed and time.monotonic() > end:
+            break
+        state, chance = grammar.begin(stop_ids=()), random.Random(seed)
+        for _ in range(_WALK_LENGTH):
+            began = time.process_time()
+            (mask,) = state.masks()
+            slowest = max(slowest, time.process_time() - began)
+            token_ids = np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little"))
+            if not len(token_ids) or time.monotonic() > end:
+                break
+            state.advance([int(chance.choice(token_ids))])
+    return slowest

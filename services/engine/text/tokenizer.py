@@ -1,0 +1,131 @@
+"""Tokenizer: text to token ids, and token ids to the bytes they stand for."""
+
+import functools
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import tokenizers
+
+from services.engine.files.checkpoint_error import CheckpointError
+from services.engine.files.model_file import MIB, read_model_text
+from services.engine.text.token_bytes import read_token_bytes
+
+_MOST_BYTES = 128 * MIB  # four times the largest that is in use
+_SAMPLE = "Hello, wörld: 1 + 1 = 2!\n"
+
+
+class Tokenizer:
+    """The vocabulary of one checkpoint; immutable, and safe to share between threads."""
+
+    def __init__(self, description: str, where: str = "tokenizer.json") -> None:
+        """Build from the text of a tokenizer.json; raises CheckpointError where it cannot be used."""
+        try:
+            self._encoder = _build(description)
+            fields = json.loads(description)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # the library raises bare Exception for any flaw, and panics beside that
+            raise CheckpointError(f"{where}: is not a usable tokenizer: {_brief(error)}") from error
+        self._description = description
+        vocabulary = self._encoder.get_vocab(with_added_tokens=True)
+        self._bytes = read_token_bytes(fields, vocabulary, where)
+        self._longest_token = max(map(len, self._bytes), default=0)
+        self._special_ids = frozenset(
+            token_id for token_id, token in self._encoder.get_added_tokens_decoder().items() if token.special
+        )
+
+    @classmethod
+    def from_folder(cls, folder: str | os.PathLike[str]) -> "Tokenizer":
+        """Read a folder's tokenizer.json, and try it; raises CheckpointError."""
+        path = Path(folder) / "tokenizer.json"
+        tokenizer = cls(read_model_text(path, most_bytes=_MOST_BYTES), str(path))
+        try:
+            last_id = max(tokenizer.encode(_SAMPLE), default=0)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # as above
+            raise CheckpointError(f"{path}: cannot encode {_SAMPLE!r}: {_brief(error)}") from error
+        if last_id >= tokenizer.vocab_size:
+            allowed = f"ids from 0 to {tokenizer.vocab_size - 1}"
+            raise CheckpointError(f"{path}: encodes {_SAMPLE!r} with id {last_id}; its vocabulary has {allowed}")
+        return tokenizer
+
+    @property
+    def vocab_size(self) -> int:
+        """One more than the highest id; the model's vocabulary may be padded beyond it."""
+        return len(self._bytes)
+
+    @property
+    def description(self) -> str:
+        """The text that it was built from, with which another process builds it anew."""
+        return self._description
+
+    @property
+    def longest_token(self) -> int:
+        """The most bytes that one token stands for."""
+        return self._longest_token
+
+    @property
+    def special_ids(self) -> frozenset[int]:
+        """Ids of control tokens, which are hidden from text unless asked for."""
+        return self._special_ids
+
+    def encode(self, text: str, *, add_special_tokens: bool = True, parse_special: bool = True) -> list[int]:
+        """Return the ids of a text.
+
+        `add_special_tokens` puts in what the checkpoint wants around a prompt, such as a begin token. With
+        `parse_special`, the default of the field, a control token's name inside the text becomes that token; without
+        it, it is encoded as the characters it is written with. Other threads run meanwhile, but for some ten
+        nanoseconds per token.
+        """
+        encoder = self._encoder if parse_special else self._literal_encoder
+        # As a batch of one text, since only for a batch does the library give the GIL away.
+        (encoding,) = encoder.encode_batch_fast([text], add_special_tokens=add_special_tokens)
+        ids: list[int] = encoding.ids
+        return ids
+
+    def token_bytes(self, token_id: int) -> bytes:
+        """Return the bytes of one token, none for an id that is padding."""
+        return self._bytes[token_id] if 0 <= token_id < len(self._bytes) else b""
+
+    def token_text(self, token_id: int) -> str:
+        """Return one token's bytes as text, with U+FFFD where they are not whole characters."""
+        return self.token_bytes(token_id).decode(errors="replace")
+
+    def ids_beginning_with(self, prefix: bytes) -> list[int]:
+        """Return the ids, those of control tokens aside, whose bytes begin with a prefix."""
+        return [
+            token_id
+            for token_id, data in enumerate(self._bytes)
+            if data.startswith(prefix) and token_id not in self._special_ids
+        ]
+
+    def is_special(self, token_id: int) -> bool:
+        """Whether the id is that of a control token."""
+        return token_id in self._special_ids
+
+    def fingerprint(self) -> str:
+        """Return a SHA-256 over the bytes of every id: equal for models that share their vocabulary."""
+        digest = hashlib.sha256()
+        for data in self._bytes:
+            digest.update(len(data).to_bytes(4, "little") + data)
+        return digest.hexdigest()
+
+    @functools.cached_property
+    def _literal_encoder(self) -> tokenizers.Tokenizer:
+        encoder = _build(self._description)
+        encoder.encode_special_tokens = True
+        return encoder
+
+
+def _brief(error: BaseException) -> str:
+    return str(error)[:300]
+
+
+def _build(description: str) -> tokenizers.Tokenizer:
+    encoder = tokenizers.Tokenizer.from_str(description)
+    encoder.no_truncation()
+    encoder.no_padding()
+    return encoder

@@ -1,1 +1,0 @@
-"""The way between generated messages and engine types: requests are read, responses are written."""

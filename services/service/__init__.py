@@ -1,0 +1,1 @@
+"""What starts, watches and ends a service, whichever it is: options, the gRPC server, errors, health, limits."""

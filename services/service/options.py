@@ -1,0 +1,110 @@
+"""The command-line options that both services have, and the configurations that they stand for."""
+
+import argparse
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, fields
+from pathlib import Path
+
+from services.engine.config import (
+    AUTO,
+    KV_FORMATS,
+    WEIGHT_FORMATS,
+    EngineConfig,
+    resolve_isa,
+    resolve_threads,
+    resolve_weights_cache,
+)
+from services.engine.decoder.native import isas
+from services.service.server_config import ServerConfig
+
+_GIB = 1 << 30
+_DEFAULTS = {field.name: field.default for field in (*fields(EngineConfig), *fields(ServerConfig))}
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add all options; each sets the field of EngineConfig or ServerConfig that it is named after."""
+    parser.add_argument("--model", type=Path, required=True, metavar="DIR", help="a Hugging Face model folder")
+    parser.add_argument("--name", help="the model's name for clients (default: the folder's)")
+    _add_engine_options(parser.add_argument_group("engine"))
+    _add_server_options(parser.add_argument_group("server"))
+
+
+def engine_config(arguments: argparse.Namespace) -> EngineConfig:
+    """The engine's configuration; raises ConfigError for a value that cannot be."""
+    values = {field.name: getattr(arguments, field.name) for field in fields(EngineConfig)}
+    values["isa"] = arguments.isa or resolve_isa()
+    values["weights_cache"] = arguments.weights_cache or resolve_weights_cache()
+    values["threads"] = resolve_threads(arguments.threads)
+    return EngineConfig(**values)
+
+
+def server_config(arguments: argparse.Namespace) -> ServerConfig:
+    """The server's configuration; raises ConfigError for a value that cannot be."""
+    return ServerConfig(**{field.name: getattr(arguments, field.name) for field in fields(ServerConfig)})
+
+
+def _add_engine_options(group: "argparse._ArgumentGroup") -> None:
+    _add(group, "device", "what computes: cpu, or cuda:N for the GPU of that number")
+    _add(group, "isa", "instruction set", shown="OUTRIDER_ISA, or else the best", choices=isas())
+    _add(group, "threads", "compute threads of the host", shown="one per core", read=int)
+    _add(group, "weights", "how weights are held; auto is the fastest", choices=(*WEIGHT_FORMATS, AUTO))
+    where = "folder where packed weights are kept for the next start, on the CPU"
+    _add(group, "weights_cache", where, shown="OUTRIDER_WEIGHTS_CACHE, or else none", read=Path, metavar="DIR")
+    _add(group, "kv", "how keys and values are held", choices=KV_FORMATS)
+    _add(group, "kv_memory", "most memory of the KV cache, in GiB", shown="2, or what a GPU has left", read=_gibibytes)
+    _add(group, "gpu_memory_fraction", "of a GPU's memory, the most in use by anybody", read=float)
+    _add(group, "kv_blocks", "blocks of the KV cache", shown="what --kv-memory holds", read=int)
+    _add_switch(group, "prefix_cache", "compute every prompt anew, whatever was computed before")
+    _add(group, "context_length", "tokens of prompt and answer", shown="the model's", flag="--context", read=int)
+    _add(group, "max_sequences", "sequences that run at once", read=int)
+    _add(group, "max_rows", "rows in one pass", read=int)
+    _add(group, "prefill_chunk", "tokens of one prompt in one pass", shown="256, or --max-rows", read=int)
+    _add(group, "stream_capacity", "tokens that a reader may fall behind", read=int)
+
+
+def _add_server_options(group: "argparse._ArgumentGroup") -> None:
+    _add(group, "listen", "HOST:PORT, with port 0 for a free one, or unix:PATH")
+    _add(group, "tls_certificate", "certificate chain, PEM", shown="no TLS", flag="--tls-cert", read=Path)
+    _add(group, "tls_key", "its private key, PEM", shown="no TLS", read=Path)
+    _add(group, "drain_seconds", "time for running streams when the server ends", read=float)
+    _add(group, "max_queue", "requests that wait beside those that run", read=int)
+    _add(group, "max_text_calls", "Tokenize and Detokenize calls at once", read=int)
+    share = "those that run, and half of those that may wait"
+    _add(group, "max_streams_per_connection", "requests that one connection may have", shown=share, read=int)
+    _add(group, "write_timeout", "seconds after which a stream that nobody reads is ended", read=float)
+
+
+def _add(
+    group: "argparse._ArgumentGroup",
+    field: str,
+    help_text: str,
+    *,
+    flag: str | None = None,
+    shown: str | None = None,
+    read: Callable[[str], object] = str,
+    choices: Iterable[str] | None = None,
+    metavar: str | None = None,
+) -> None:
+    default = _DEFAULTS.get(field)
+    group.add_argument(
+        flag or f"--{field.replace('_', '-')}",
+        dest=field,
+        type=read,
+        choices=choices and list(choices),
+        default=None if default is MISSING else default,
+        metavar=metavar or (None if choices else field.rpartition("_")[2].upper()),
+        help=f"{help_text} (default: {shown or '%(default)s'})",
+    )
+
+
+def _add_switch(group: "argparse._ArgumentGroup", field: str, help_text: str) -> None:
+    """An option that switches off what is on without it."""
+    group.add_argument(f"--no-{field.replace('_', '-')}", dest=field, action="store_false", help=help_text)
+
+
+def _gibibytes(text: str) -> int:
+    size = float(text) * _GIB
+    if not 1 <= size < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size; it must be a finite number of GiB above 0")
+    return int(size)

@@ -1,0 +1,84 @@
+"""RpcServer: a gRPC server with health, reflection and the settings that long streams need."""
+
+from collections.abc import Callable
+
+import grpc
+from grpc import aio
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+
+from services.engine.config import ConfigError
+from services.service.error_interceptor import ErrorInterceptor
+from services.service.keepalive import PERMITTED_PING_MS
+from services.service.limits import MAX_STREAMS
+from services.service.request_parser import RequestParser
+from services.service.server_config import ServerConfig
+
+_MAX_REQUEST_BYTES = 4 << 20
+_FLUSH_SECONDS = 0.25  # for the last messages of calls that have just ended
+_OPTIONS = (
+    ("grpc.so_reuseport", 0),  # a second server on the same port fails loudly
+    ("grpc.max_concurrent_streams", MAX_STREAMS),
+    ("grpc.max_send_message_length", -1),  # a unary answer with all its records can be long
+    # A client may ask whether we are still there: a long prompt is silent.
+    ("grpc.http2.min_ping_interval_without_data_ms", PERMITTED_PING_MS),
+    ("grpc.keepalive_permit_without_calls", 1),
+    # And we ask every minute, so that a client that vanished without a word does not hold its sequence.
+    ("grpc.keepalive_time_ms", 60_000),
+    ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.http2.max_pings_without_data", 0),
+)
+
+
+class RpcServer:
+    """Serves one gRPC service; until `set_serving(True)` its health says NOT_SERVING."""
+
+    def __init__(
+        self,
+        config: ServerConfig,
+        service: str,
+        register: Callable[[aio.Server], None],
+        *,
+        max_request_bytes: int = _MAX_REQUEST_BYTES,
+    ) -> None:
+        """`service` is the service's full name; `register` adds its handlers."""
+        self._config = config
+        self._services = ("", service)
+        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
+        options = (*_OPTIONS, ("grpc.max_receive_message_length", max_request_bytes))
+        self._server = aio.server(interceptors=[ErrorInterceptor(), RequestParser()], options=options)
+        register(self._server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)  # type: ignore[no-untyped-call]
+        names = (service, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        reflection.enable_server_reflection(names, self._server)  # type: ignore[no-untyped-call]
+
+    async def start(self) -> str:
+        """Listen, and return the address; raises ConfigError where that is not possible."""
+        await self.set_serving(False)
+        address = self._bind()
+        await self._server.start()
+        return address
+
+    async def set_serving(self, is_serving: bool) -> None:
+        """Tell health checks whether requests are served."""
+        serving = health_pb2.HealthCheckResponse
+        for service in self._services:
+            await self._health.set(service, serving.SERVING if is_serving else serving.NOT_SERVING)
+
+    async def stop(self) -> None:
+        """Stop listening and cut the calls that still run: their clients see UNAVAILABLE."""
+        await self._server.stop(_FLUSH_SECONDS)
+
+    def _bind(self) -> str:
+        listen = self._config.listen
+        try:
+            if self._config.tls_certificate is None or self._config.tls_key is None:
+                port = self._server.add_insecure_port(listen)
+            else:
+                pair = (self._config.tls_key.read_bytes(), self._config.tls_certificate.read_bytes())
+                port = self._server.add_secure_port(listen, grpc.ssl_server_credentials([pair]))
+        except OSError as error:
+            raise ConfigError(f"the TLS files cannot be read: {error}") from error
+        except RuntimeError as error:
+            raise ConfigError(f"cannot listen on {listen}: {error}") from error
+        return listen if listen.startswith("unix:") else f"{listen.rpartition(':')[0]}:{port}"

@@ -1,0 +1,50 @@
+"""ServerConfig: where and how a service listens."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from services.engine.config import ConfigError, check_range
+from services.service.limits import MAX_STREAMS
+
+_LARGEST_QUEUE = 1 << 20
+_LARGEST_PORT = 65535
+_SHORTEST_TIMEOUT = 0.1  # seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerConfig:
+    """The settings of one gRPC server; `listen` is HOST:PORT, with port 0 for a free one, or unix:PATH."""
+
+    listen: str = "127.0.0.1:50051"
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    drain_seconds: float = 5.0  # for the streams that still run when the server is to end
+    max_queue: int = 256  # requests that wait beside those that run
+    max_text_calls: int = 64  # Tokenize and Detokenize at once
+    max_streams_per_connection: int | None = None  # default: those that run, and half of those that wait
+    write_timeout: float = 60.0  # seconds that a stream waits for its reader
+
+    def streams_per_connection(self, max_sequences: int) -> int:
+        """The most requests that one connection may have, beside so many sequences that run at once.
+
+        Connections by a Unix socket cannot be told apart: each of them may have all.
+        """
+        if self.listen.startswith("unix:"):
+            return max_sequences + self.max_queue
+        return self.max_streams_per_connection or max_sequences + -(-self.max_queue // 2)
+
+    def __post_init__(self) -> None:
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ConfigError("only one of tls_certificate and tls_key is set; both are needed, or neither")
+        check_range("drain_seconds", self.drain_seconds, 0, 3600)
+        check_range("max_queue", self.max_queue, 0, _LARGEST_QUEUE)
+        check_range("max_text_calls", self.max_text_calls, 1, _LARGEST_QUEUE)
+        if self.max_streams_per_connection is not None:
+            check_range("max_streams_per_connection", self.max_streams_per_connection, 1, MAX_STREAMS)
+        check_range("write_timeout", self.write_timeout, _SHORTEST_TIMEOUT, 3600)
+        port = self.listen.rpartition(":")[2]
+        has_port = port.isascii() and port.isdecimal() and len(port) <= 5 and int(port) <= _LARGEST_PORT
+        if not self.listen.startswith("unix:") and not has_port:
+            raise ConfigError(
+                f"listen is {self.listen!r}; it must be HOST:PORT, with a port from 0 to {_LARGEST_PORT}, or unix:PATH"
+            )

@@ -1,0 +1,99 @@
+"""Violations: collects everything that is wrong with a request, so that one answer names it all."""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+
+from services.service.errors import InvalidRequestError, Violation
+
+Entry = TypeVar("Entry")
+FLOAT32_MAX = float(np.finfo(np.float32).max)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Range:
+    """The allowed values of a number; NaN and what float32 cannot hold are in none."""
+
+    minimum: float
+    maximum: float = FLOAT32_MAX
+    excludes_minimum: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        """Whether the value is allowed."""
+        return self.minimum <= value <= self.maximum and not (self.excludes_minimum and value == self.minimum)
+
+    def __str__(self) -> str:
+        low = f"above {self.minimum:g}" if self.excludes_minimum else f"at least {self.minimum:g}"
+        high = str(self.maximum) if isinstance(self.maximum, int) else f"{self.maximum:g}"
+        return f"{low}, at most {high}"
+
+
+MAX_COUNT = 2**31 - 1  # that the wire carries
+COUNT = Range(minimum=0, maximum=MAX_COUNT)
+NOT_NEGATIVE = Range(minimum=0)
+FINITE = Range(minimum=-FLOAT32_MAX)
+
+
+class Violations:
+    """What was found wrong so far; of the entries of one list, the first that is bad stands for all."""
+
+    def __init__(self) -> None:
+        self._found: list[Violation] = []
+
+    def add(self, field: str, problem: str, allowed: object) -> None:
+        """Note a bad field, what it holds, and what it may hold."""
+        self._found.append(Violation(field, f"{problem}; allowed: {allowed}"))
+
+    def check_number(self, field: str, value: float, allowed: Range) -> None:
+        """Note a number outside its range."""
+        if value not in allowed:
+            self.add(field, f"is {value:g}", allowed)
+
+    def check_length(self, field: str, entries: Sequence[object], maximum: int) -> None:
+        """Note a list that is too long."""
+        if len(entries) > maximum:
+            self.add(field, f"has {len(entries)} entries", f"at most {maximum}")
+
+    def within(self, field: str, entries: Sequence[Entry], maximum: int) -> Sequence[Entry]:
+        """Note a list that is too long, and return those of its entries that may be walked."""
+        self.check_length(field, entries, maximum)
+        return entries[:maximum]
+
+    def check_token_ids(self, field: str, token_ids: Iterable[int], vocab_size: int, suffix: str = "") -> None:
+        """Note the first id that the vocabulary does not have; `suffix` is the path from an entry to its id."""
+        self.check_entries(
+            field,
+            token_ids,
+            lambda token_id: 0 <= token_id < vocab_size,
+            lambda token_id: f"is {token_id}",
+            f"0 to {vocab_size - 1}",
+            suffix,
+        )
+
+    def check_entries(
+        self,
+        field: str,
+        entries: Iterable[Entry],
+        is_allowed: Callable[[Entry], bool],
+        describe: Callable[[Entry], str],
+        allowed: object,
+        suffix: str = "",
+    ) -> None:
+        """Note the first entry of a list that is not allowed."""
+        for index, entry in enumerate(entries):
+            if not is_allowed(entry):
+                self.add(f"{field}[{index}]{suffix}", describe(entry), allowed)
+                return
+
+    def raise_if_any(self) -> None:
+        """Raise InvalidRequestError with all that was found."""
+        if self._found:
+            raise InvalidRequestError(self._found)
+
+
+def is_bias(value: float) -> bool:
+    """Whether a value can be added to a logit: a finite number, or minus infinity to forbid the token."""
+    return value in FINITE or value == -math.inf

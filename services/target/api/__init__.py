@@ -1,0 +1,1 @@
+"""The RPCs: messages in, validated requests on to the engine, and its events back as messages."""

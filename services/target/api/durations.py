@@ -1,0 +1,25 @@
+"""Durations: spans of time between the engine's seconds and messages."""
+
+from google.protobuf.duration_pb2 import Duration
+
+from services.service.validation import Range, Violations
+
+_MOST_NANOS = 999_999_999
+
+
+def write_duration(seconds: float) -> Duration:
+    """Seconds as a message."""
+    duration = Duration()
+    duration.FromNanoseconds(round(seconds * 1e9))
+    return duration
+
+
+def read_duration(field: str, duration: Duration, allowed: Range, found: Violations) -> float:
+    """A message's seconds, which are to be in a range of none below 0."""
+    least = -_MOST_NANOS if duration.seconds <= 0 else 0  # both have the same sign
+    most = _MOST_NANOS if duration.seconds >= 0 else 0
+    if not least <= duration.nanos <= most:
+        found.add(f"{field}.nanos", f"is {duration.nanos}", f"0 to {_MOST_NANOS}")
+    seconds = duration.seconds + duration.nanos * 1e-9
+    found.check_number(field, seconds, allowed)
+    return seconds

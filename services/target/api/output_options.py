@@ -1,0 +1,55 @@
+"""Output: what a request asks to be told beside the text and the token ids."""
+
+from collections.abc import Sequence
+
+from outrider.v1 import common_pb2
+from services.engine.request import OutputOptions
+from services.service.limits import LIMITS, MAX_RECORDS_BYTES
+from services.service.validation import Range, Violations
+from services.target.api.served_model import ServedModel
+
+
+def read_output(
+    message: common_pb2.OutputOptions, model: ServedModel, found: Violations, *, is_whole: bool
+) -> OutputOptions:
+    """What is to be returned: candidates imply log-probabilities, which imply records, as all do that is in them.
+
+    `is_whole` says that all of it goes into one message.
+    """
+    most = Range(minimum=0, maximum=LIMITS.max_top_candidates)
+    found.check_number("output.top_candidates", message.top_candidates, most)
+    logprobs = message.logprobs or message.top_candidates > 0
+    token_ids = found.within("output.logits_token_ids", message.logits_token_ids, LIMITS.max_logits_token_ids)
+    _check_logits(message, token_ids, model, found, is_whole=is_whole)
+    return OutputOptions(
+        records=message.token_records or logprobs or message.rank or message.entropy or message.logits,
+        logprobs=logprobs,
+        num_candidates=message.top_candidates,
+        show_special_tokens=message.show_special_tokens,
+        pass_reports=message.pass_reports,
+        rank=message.rank,
+        entropy=message.entropy,
+        logits=message.logits,
+        logits_token_ids=tuple(token_ids),
+        prompt_logprobs=message.prompt_logprobs,
+    )
+
+
+def _check_logits(
+    message: common_pb2.OutputOptions,
+    token_ids: Sequence[int],
+    model: ServedModel,
+    found: Violations,
+    *,
+    is_whole: bool,
+) -> None:
+    """Those of a whole vocabulary are many: one token's must fit a message, and they go into no single answer."""
+    field = "output.logits_token_ids"
+    found.check_token_ids(field, token_ids, model.config.vocab_size)
+    if token_ids and not message.logits:
+        found.add(field, f"has {len(token_ids)} entries", "only with output.logits")
+    if message.logits and not token_ids:
+        if is_whole:
+            found.add("output.logits", "is true", "in Generate only with logits_token_ids, else in StreamGenerate")
+        elif 4 * model.config.vocab_size > MAX_RECORDS_BYTES:
+            found.add("output.logits", "is true", f"with {model.config.vocab_size} tokens, only with logits_token_ids")

@@ -1,0 +1,125 @@
+"""Prompts: text, ids or a conversation, to the ids that the model sees."""
+
+import asyncio
+
+from outrider.v1 import common_pb2, generation_pb2
+from services.service.limits import MAX_MESSAGES
+from services.service.validation import Violations
+from services.target.api.served_model import ServedModel
+from services.target.prompt.chat_template import ChatTemplateError
+from services.target.prompt.prompt_source import Conversation, PromptError, PromptSource, Text, TooManyTokensError
+
+_FORMS = "text, token_ids or chat"
+_IDS = "prompt.token_ids.ids"
+
+
+async def read_prompt(message: common_pb2.Prompt, model: ServedModel, found: Violations) -> tuple[int, ...]:
+    """The ids of a prompt; what is wrong with it is added to `found`."""
+    match form := message.WhichOneof("input"):
+        case "token_ids":
+            return await asyncio.to_thread(_read_ids, message.token_ids, model, found)
+        case "text" | "chat":
+            field, room = f"prompt.{form}", model.context_length - 1
+            allowed = f"at most {room}, so that the context has room for one more"
+            ids = await _encode(message, field, model, found, most=room, allowed=allowed)
+            _check_encoded(ids, field, model, found)
+            return ids or ()
+    found.add("prompt", "is not set", _FORMS)
+    return ()
+
+
+async def read_tokenize_input(message: generation_pb2.TokenizeRequest, model: ServedModel) -> tuple[int, ...]:
+    """The ids of a text or a conversation; raises InvalidRequestError."""
+    found = Violations()
+    ids: tuple[int, ...] | None = ()
+    match form := message.WhichOneof("input"):
+        case "text" if not message.text:
+            pass
+        case "text" | "chat":
+            most = model.context_length
+            ids = await _encode(message, form, model, found, most=most, allowed=f"at most {most}, the context length")
+        case _:
+            found.add("input", "is not set", "text or chat")
+    found.raise_if_any()
+    return ids or ()
+
+
+def _read_ids(message: common_pb2.TokenIds, model: ServedModel, found: Violations) -> tuple[int, ...]:
+    most = model.context_length - 1
+    if len(message.ids) > most:
+        allowed = f"at most {most}, so that the context has room for one more"
+        found.add(_IDS, f"is {len(message.ids)} tokens long", allowed)
+        return ()
+    if not message.ids:
+        found.add(_IDS, "is empty", "at least one token")
+    found.check_token_ids(_IDS, message.ids, model.config.vocab_size)
+    return tuple(message.ids)
+
+
+async def _encode(
+    message: common_pb2.Prompt | generation_pb2.TokenizeRequest,
+    field: str,
+    model: ServedModel,
+    found: Violations,
+    *,
+    most: int,
+    allowed: str,
+) -> tuple[int, ...] | None:
+    """The ids, or None with what is wrong."""
+    source = await asyncio.to_thread(_read_source, message, field, model, found)
+    if source is None:
+        return None
+    try:
+        return await model.prompts.encode(source, most=most)
+    except TooManyTokensError as error:
+        found.add(field, str(error), allowed)
+    except ChatTemplateError as error:
+        found.add(f"{field}.messages", str(error)[:300], "what the template accepts")
+    except PromptError as error:
+        found.add(field, str(error), "a prompt that can be encoded")
+    return None
+
+
+def _check_encoded(ids: tuple[int, ...] | None, field: str, model: ServedModel, found: Violations) -> None:
+    if ids is not None and not ids:
+        found.add(field, "is empty", "at least one token")
+    elif ids and max(ids) >= model.config.vocab_size:
+        found.add(field, f"holds token {max(ids)}", f"tokens of the model, all below {model.config.vocab_size}")
+
+
+def _read_source(
+    message: common_pb2.Prompt | generation_pb2.TokenizeRequest, field: str, model: ServedModel, found: Violations
+) -> PromptSource | None:
+    if message.HasField("chat"):
+        return _read_chat(message.chat, field, model, found)
+    if not message.text:
+        found.add(field, "is empty", "at least one character")
+        return None
+    add_special = message.add_special_tokens if message.HasField("add_special_tokens") else True
+    return _bounded(Text(message.text, add_special), field, model, found)
+
+
+def _read_chat(chat: common_pb2.Chat, field: str, model: ServedModel, found: Violations) -> PromptSource | None:
+    if not model.chat_template.exists:
+        found.add(field, "is set, but this model has no chat template", "text or token_ids")
+        return None
+    field = f"{field}.messages"
+    if not chat.messages:
+        found.add(field, "is empty", "at least one message")
+        return None
+    if len(chat.messages) > MAX_MESSAGES:
+        found.check_length(field, chat.messages, MAX_MESSAGES)
+        return None
+    messages = [{"role": message.role, "content": message.content} for message in chat.messages]
+    return _bounded(Conversation(messages), field, model, found)
+
+
+def _bounded(source: PromptSource, field: str, model: ServedModel, found: Violations) -> PromptSource | None:
+    """A source that may be walked: one whose text could fit into the context if each of its tokens were the longest."""
+    longest = model.tokenizer.longest_token
+    most = model.context_length * longest
+    if source.num_bytes > most:
+        held = f"what {model.context_length} tokens, the context, of {longest} bytes each, the longest, can hold"
+        found.add(field, f"has {source.num_bytes} bytes", f"at most {most} bytes, {held}")
+        return None
+    return source

@@ -1,0 +1,296 @@
+"""Requests: from messages to the engine's Request, with everything that is wrong named at once."""
+
+import secrets
+from collections import Counter
+from collections.abc import Iterable
+from typing import TypeVar
+from uuid import uuid4
+
+from google.protobuf.message import Message
+
+from outrider.v1 import common_pb2, generation_pb2
+from services.draft_protocol.caching import check_cache, read_cache
+from services.draft_protocol.grammar import read_grammar
+from services.engine.allowed_tokens import AllowedTokens
+from services.engine.grammar.grammar import Grammar
+from services.engine.request import (
+    Loop,
+    Request,
+    SamplingParams,
+    SpeculationMode,
+    SpeculationPolicy,
+    StopConditions,
+)
+from services.engine.text.healing import Healing, plan_healing
+from services.service.errors import FingerprintMismatchError
+from services.service.limits import LIMITS, MAX_TIME_LIMIT
+from services.service.validation import COUNT, FINITE, MAX_COUNT, NOT_NEGATIVE, Range, Violations, is_bias
+from services.target.api.durations import read_duration
+from services.target.api.output_options import read_output
+from services.target.api.served_model import ServedModel
+
+Number = TypeVar("Number", int, float)
+GenerationRequest = generation_pb2.StreamGenerateRequest | generation_pb2.GenerateRequest
+
+_POSITIVE = Range(minimum=0, excludes_minimum=True)
+_PENALTY = Range(minimum=-2, maximum=2)
+_SAMPLING_RANGES = {
+    "temperature": NOT_NEGATIVE,
+    "top_k": COUNT,
+    "top_p": Range(minimum=0, maximum=1, excludes_minimum=True),
+    "min_p": Range(minimum=0, maximum=1),
+    "repetition_penalty": _POSITIVE,
+    "frequency_penalty": _PENALTY,
+    "presence_penalty": _PENALTY,
+}
+_MODES = {
+    common_pb2.SPECULATION_MODE_UNSPECIFIED: SpeculationMode.AUTO,
+    common_pb2.SPECULATION_MODE_NEVER: SpeculationMode.NEVER,
+    common_pb2.SPECULATION_MODE_AUTO: SpeculationMode.AUTO,
+    common_pb2.SPECULATION_MODE_ALWAYS: SpeculationMode.ALWAYS,
+}
+
+
+def read_request(
+    message: GenerationRequest,
+    prompt: tuple[int, ...],
+    grammar: Grammar | None,
+    model: ServedModel,
+    found: Violations,
+    *,
+    deadline: float | None,
+) -> Request:
+    """The generation that a message asks for.
+
+    `prompt` and `grammar` are what `read_prompt` and `read_request_grammar` have read, and `found` what they found
+    wrong; `deadline` is in seconds on the monotonic clock. Raises FingerprintMismatchError for a continuation of
+    another fingerprint's generation, else InvalidRequestError with every bad field.
+    """
+    received = _read_continuation(message, model, found)
+    check_cache(message.cache, found)
+    request = Request(
+        request_id=_read_request_id(message, found),
+        prompt=prompt,
+        healing=_read_healing(message.prompt, prompt, model),
+        received=received,
+        sampling=_read_sampling(message.sampling, model, found),
+        stops=_read_stops(message.stop, model, found, room=model.context_length - len(prompt)),
+        grammar=grammar,
+        output=read_output(message.output, model, found, is_whole=isinstance(message, generation_pb2.GenerateRequest)),
+        speculation=_read_speculation(message.speculation, found),
+        cache=read_cache(message.cache),
+        num_samples=_read_num_samples(message, model, found),
+        deadline=deadline,
+    )
+    found.raise_if_any()
+    if request.grammar is not None:
+        request.grammar.prepare(request.received, stop_ids=request.stops.token_ids)
+    return request
+
+
+def _read_continuation(message: GenerationRequest, model: ServedModel, found: Violations) -> tuple[int, ...]:
+    if not message.HasField("continue_from"):
+        return ()
+    served, received = str(model.fingerprint), message.continue_from.fingerprint
+    if not received:
+        found.add("continue_from.fingerprint", "is empty", "the one in `started` of the generation to continue")
+    elif received != served:
+        raise FingerprintMismatchError(received=received, served=served)
+    if not message.sampling.HasField("seed"):
+        found.add("sampling.seed", "is not set", "the one in `started` of the generation to continue")
+    field = "continue_from.token_ids"
+    ids = tuple(found.within(field, message.continue_from.token_ids, model.context_length))
+    found.check_token_ids(field, ids, model.config.vocab_size)
+    return ids
+
+
+def _read_num_samples(message: GenerationRequest, model: ServedModel, found: Violations) -> int:
+    if not message.HasField("num_samples"):
+        return 1
+    if message.num_samples > 1 and message.HasField("continue_from"):
+        allowed = "1 with continue_from: an interrupted sample is continued as a request of its own"
+        found.add("num_samples", f"is {message.num_samples}", allowed)
+    found.check_number("num_samples", message.num_samples, Range(minimum=1, maximum=model.max_samples))
+    return message.num_samples
+
+
+def _read_healing(message: common_pb2.Prompt, prompt: tuple[int, ...], model: ServedModel) -> Healing | None:
+    if not message.heal or not prompt:
+        return None
+    return plan_healing(prompt, model.tokenizer, vocab_size=model.config.vocab_size)
+
+
+async def read_request_grammar(
+    message: GenerationRequest, model: ServedModel, found: Violations, *, caller: str
+) -> Grammar | None:
+    """The grammar that the text is to follow, compiled; one at a time for each caller."""
+    if not message.HasField("grammar"):
+        return None
+    if message.prompt.heal:
+        found.add("prompt.heal", "is true", "false, or not set, with a grammar")
+        found.add("grammar", "is set", "not to be, with prompt.heal")
+    num_samples = min(max(1, message.num_samples), model.max_samples)
+    return await read_grammar(message.grammar, model.grammars, found, caller=caller, num_samples=num_samples)
+
+
+def _read_request_id(message: GenerationRequest, found: Violations) -> str:
+    if not message.HasField("request_id"):
+        return uuid4().hex
+    size = len(message.request_id.encode())
+    if not 0 < size <= LIMITS.max_request_id_bytes or not message.request_id.isprintable():
+        allowed = f"1 to {LIMITS.max_request_id_bytes} bytes of printable characters"
+        found.add("request_id", f"has {size} bytes", allowed)
+    return message.request_id
+
+
+def _read_sampling(message: common_pb2.SamplingParameters, model: ServedModel, found: Violations) -> SamplingParams:
+    for name, allowed in _SAMPLING_RANGES.items():
+        if message.HasField(name):  # type: ignore[arg-type]  # the generated type lists the names one by one
+            found.check_number(f"sampling.{name}", getattr(message, name), allowed)
+    defaults = model.defaults
+    return SamplingParams(
+        seed=message.seed if message.HasField("seed") else secrets.randbits(64),
+        temperature=_value(message, "temperature", defaults.temperature, 1.0),
+        top_k=_value(message, "top_k", defaults.top_k, 0),
+        top_p=_value(message, "top_p", defaults.top_p, 1.0),
+        min_p=_value(message, "min_p", defaults.min_p, 0.0),
+        repetition_penalty=_value(message, "repetition_penalty", defaults.repetition_penalty, 1.0),
+        frequency_penalty=message.frequency_penalty,
+        presence_penalty=message.presence_penalty,
+        logit_bias=_read_logit_bias(message, model, found),
+        banned_strings=_read_banned_strings(message, found),
+        allowed_tokens=_read_allowed_tokens(message, model, found),
+    )
+
+
+def _read_allowed_tokens(
+    message: common_pb2.SamplingParameters, model: ServedModel, found: Violations
+) -> AllowedTokens | None:
+    field, token_ids, vocab_size = "sampling.allowed_token_ids", message.allowed_token_ids, model.config.vocab_size
+    if not token_ids:
+        return None
+    if len(token_ids) > vocab_size:
+        found.check_length(field, token_ids, vocab_size)
+        return None
+    if max(token_ids) >= vocab_size:
+        found.check_token_ids(field, token_ids, vocab_size)
+        return None
+    return AllowedTokens.of(token_ids, vocab_size=vocab_size)
+
+
+def _read_banned_strings(message: common_pb2.SamplingParameters, found: Violations) -> tuple[str, ...]:
+    field = "sampling.banned_strings"
+    entries = found.within(field, message.banned_strings, LIMITS.max_banned_strings)
+    _check_string_sizes(field, entries, LIMITS.max_banned_string_bytes, found)
+    found.check_entries(
+        field, entries, lambda string: "\ufffd" not in string, lambda _: "has U+FFFD", "strings of characters"
+    )
+    return tuple(entries)
+
+
+def _read_logit_bias(message: common_pb2.SamplingParameters, model: ServedModel, found: Violations) -> dict[int, float]:
+    field = "sampling.logit_bias"
+    entries = found.within(field, message.logit_bias, LIMITS.max_logit_biases)
+    ids = [entry.token_id for entry in entries]
+    biases = dict(zip(ids, (entry.bias for entry in entries), strict=True))
+    found.check_token_ids(field, ids, model.config.vocab_size, ".token_id")
+    found.check_entries(
+        field,
+        [entry.bias for entry in entries],
+        is_bias,
+        lambda bias: f"is {bias:g}",
+        f"{FINITE}, or minus infinity",
+        ".bias",
+    )
+    if len(biases) < len(ids) == len(message.logit_bias):
+        repeated = next(token_id for token_id, count in Counter(ids).items() if count > 1)
+        found.add(field, f"names token {repeated} more than once", "each token at most once")
+    return biases
+
+
+def _read_stops(
+    message: common_pb2.StopConditions, model: ServedModel, found: Violations, *, room: int
+) -> StopConditions:
+    strings = found.within("stop.strings", message.strings, LIMITS.max_stop_strings)
+    _check_string_sizes("stop.strings", strings, LIMITS.max_stop_string_bytes, found)
+    token_ids = found.within("stop.token_ids", message.token_ids, LIMITS.max_stop_token_ids)
+    found.check_token_ids("stop.token_ids", token_ids, model.config.vocab_size)
+    most = message.max_tokens if message.HasField("max_tokens") else max(room, 0)
+    if message.HasField("max_tokens"):
+        found.check_number("stop.max_tokens", message.max_tokens, Range(minimum=1, maximum=MAX_COUNT))
+    if message.min_tokens < 0:
+        found.add("stop.min_tokens", f"is {message.min_tokens}", COUNT)
+    elif message.min_tokens > most > 0:
+        found.add("stop.min_tokens", f"is {message.min_tokens}", f"at least 0, at most max_tokens, which is {most}")
+    eos_token_ids = () if message.ignore_eos else model.eos_token_ids
+    return StopConditions(
+        # Without a maximum the end of the context is the reason to end, not a number that nobody asked for.
+        max_tokens=_value(message, "max_tokens", model.context_length),
+        min_tokens=message.min_tokens,
+        token_ids=frozenset([*token_ids, *eos_token_ids]),
+        strings=tuple(strings),
+        include_stop=message.include_stop,
+        time_limit=_read_time_limit(message, found),
+        loop=_read_loop(message, found),
+    )
+
+
+def _read_time_limit(message: common_pb2.StopConditions, found: Violations) -> float | None:
+    if not message.HasField("time_limit"):
+        return None
+    allowed = Range(minimum=0, maximum=MAX_TIME_LIMIT, excludes_minimum=True)
+    return read_duration("stop.time_limit", message.time_limit, allowed, found)
+
+
+def _read_loop(message: common_pb2.StopConditions, found: Violations) -> Loop | None:
+    if not message.HasField("loop"):
+        return None
+    window, repetitions = message.loop.window, message.loop.repetitions
+    found.check_number("stop.loop.repetitions", repetitions, Range(minimum=2, maximum=LIMITS.max_loop_window))
+    allowed = Range(minimum=max(repetitions, 2), maximum=LIMITS.max_loop_window)
+    if repetitions <= LIMITS.max_loop_window:
+        found.check_number("stop.loop.window", window, allowed)
+    return Loop(window=window, repetitions=repetitions)
+
+
+def _check_string_sizes(field: str, strings: Iterable[str], most: int, found: Violations) -> None:
+    found.check_entries(
+        field,
+        [len(string.encode()) for string in strings],
+        lambda size: 0 < size <= most,
+        lambda size: f"has {size} bytes",
+        f"1 to {most} bytes",
+    )
+
+
+def _read_speculation(message: common_pb2.SpeculationPolicy, found: Violations) -> SpeculationPolicy:
+    mode = _MODES.get(message.mode)
+    if mode is None:
+        found.add("speculation.mode", f"is {message.mode}", ", ".join(common_pb2.SpeculationMode.keys()))
+    if message.lookup and mode is SpeculationMode.NEVER:
+        found.add("speculation.lookup", "is true", "false, or not set, with SPECULATION_MODE_NEVER")
+    return SpeculationPolicy(
+        mode=mode or SpeculationMode.AUTO,
+        num_predictions=_read_num_predictions(message, mode, found),
+        lookup=message.lookup or not message.HasField("lookup"),
+    )
+
+
+def _read_num_predictions(
+    message: common_pb2.SpeculationPolicy, mode: SpeculationMode | None, found: Violations
+) -> int | None:
+    if not message.HasField("num_predictions"):
+        return None
+    allowed = Range(minimum=1, maximum=LIMITS.max_predictions)
+    found.check_number("speculation.num_predictions", message.num_predictions, allowed)
+    if mode is not SpeculationMode.ALWAYS:
+        found.add("speculation.num_predictions", "is set", "only with SPECULATION_MODE_ALWAYS")
+    return message.num_predictions
+
+
+def _value(message: Message, field: str, *defaults: Number | None) -> Number:
+    """A field's value, or the first default that there is where it is unset."""
+    if message.HasField(field):
+        value: Number = getattr(message, field)
+        return value
+    return next(default for default in defaults if default is not None)

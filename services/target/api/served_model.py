@@ -1,0 +1,28 @@
+"""ServedModel: what the answers to a client need to know of the model."""
+
+from dataclasses import dataclass
+
+from services.engine.checkpoint.generation_defaults import GenerationDefaults
+from services.engine.checkpoint.model_config import ModelConfig
+from services.engine.grammar.process import GrammarProcess
+from services.engine.text.tokenizer import Tokenizer
+from services.target.generation.fingerprint import Fingerprint
+from services.target.prompt.chat_template import ChatTemplate
+from services.target.prompt.prompt_encoder import PromptEncoder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedModel:
+    """One model as it is served; `context_length` is in tokens of prompt and answer together."""
+
+    name: str
+    config: ModelConfig
+    context_length: int
+    eos_token_ids: tuple[int, ...]
+    defaults: GenerationDefaults
+    tokenizer: Tokenizer
+    prompts: PromptEncoder
+    grammars: GrammarProcess
+    chat_template: ChatTemplate
+    fingerprint: Fingerprint
+    max_samples: int  # of one request

@@ -1,0 +1,218 @@
+"""GenerationServicer: the generation service's RPCs, each a few steps between messages and the engine."""
+
+# ruff: noqa: N802, ARG002 -- the proto names the methods, gRPC gives the arguments
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+from grpc import aio
+
+from outrider.v1 import generation_pb2
+from outrider.v1.generation_pb2_grpc import GenerationServiceServicer
+from services.engine.events import Failed, Refused
+from services.engine.request import Request
+from services.service.errors import InvalidRequestError, ReaderStalledError, UnavailableError, Violation
+from services.service.validation import Violations
+from services.target.api.admission import Admission
+from services.target.api.detokenize import detokenize
+from services.target.api.prompts import read_prompt, read_tokenize_input
+from services.target.api.requests import GenerationRequest, read_request, read_request_grammar
+from services.target.api.responses import (
+    write_event,
+    write_model_info,
+    write_started,
+    write_tokens,
+    write_whole,
+)
+from services.target.api.served_model import ServedModel
+from services.target.generation.engine import TargetEngine
+from services.target.output.token_stream import TokenStream, interleaved
+from services.target.scheduling.sequence import Sequence
+
+logger = logging.getLogger(__name__)
+
+Responses = AsyncIterator[generation_pb2.StreamGenerateResponse]
+Begun = list[tuple[Sequence, TokenStream]]
+Context = aio.ServicerContext[Any, Any]
+_MARGIN_SECONDS = 0.1  # before a call's deadline, for the last messages to reach the client
+_MARGIN_FRACTION = 0.1  # of the call's time, where that is less
+
+
+@dataclass(frozen=True, slots=True)
+class _Serving:
+    """What there is to serve with once the model is loaded."""
+
+    engine: TargetEngine
+    model: ServedModel
+
+
+class GenerationServicer(GenerationServiceServicer):
+    """Answers requests with the engine that `open` gives it, and with UNAVAILABLE before `open` and after `close`."""
+
+    def __init__(self, admission: Admission, text_admission: Admission, *, write_timeout: float) -> None:
+        """`text_admission` is for Tokenize and Detokenize. After `write_timeout` seconds in which its reader has taken
+        nothing, a stream is ended.
+        """
+        self._admission = admission
+        self._text_admission = text_admission
+        self._write_timeout = write_timeout
+        self._serving: _Serving | None = None
+        self._reason = "the model is still loading"
+
+    def open(self, engine: TargetEngine, model: ServedModel) -> None:
+        """Serve from now on."""
+        self._serving = _Serving(engine, model)
+
+    def close(self, reason: str) -> None:
+        """Refuse new requests from now on."""
+        self._serving = None
+        self._reason = reason
+
+    async def StreamGenerate(  # type: ignore[override]  # it writes to the context, so that a cut is seen here
+        self, request: generation_pb2.StreamGenerateRequest, context: Context
+    ) -> None:
+        """Write started, prefill, chunks and finished, each as soon as it is known."""
+        async with self._generation(request, context) as responses:
+            async for response in responses:
+                await self._write(response, context)
+
+    async def _write(self, response: generation_pb2.StreamGenerateResponse, context: Context) -> None:
+        """Write a message, which waits where the reader has not read those before; raises ReaderStalledError."""
+        try:
+            async with asyncio.timeout(self._write_timeout):
+                await context.write(response)
+        except TimeoutError as error:
+            raise ReaderStalledError(self._write_timeout) from error
+
+    async def Generate(
+        self, request: generation_pb2.GenerateRequest, context: Context
+    ) -> generation_pb2.GenerateResponse:
+        """Return the whole generation."""
+        async with self._generation(request, context) as responses:
+            return await asyncio.to_thread(write_whole, [response async for response in responses])
+
+    async def Tokenize(
+        self, request: generation_pb2.TokenizeRequest, context: Context
+    ) -> generation_pb2.TokenizeResponse:
+        """Encode text or a conversation."""
+        model = self._model()
+        with self._text_admission.admit(1, context.peer()):
+            ids = await read_tokenize_input(request, model)
+            return await asyncio.to_thread(write_tokens, ids, model.tokenizer)
+
+    async def Detokenize(
+        self, request: generation_pb2.DetokenizeRequest, context: Context
+    ) -> generation_pb2.DetokenizeResponse:
+        """Decode ids."""
+        model = self._model()
+        with self._text_admission.admit(1, context.peer()):
+            return await asyncio.to_thread(detokenize, request, model)
+
+    async def GetModelInfo(
+        self, request: generation_pb2.GetModelInfoRequest, context: Context
+    ) -> generation_pb2.GetModelInfoResponse:
+        """Describe the model."""
+        return write_model_info(self._model())
+
+    @asynccontextmanager
+    async def _generation(self, message: GenerationRequest, context: Context) -> AsyncIterator[Responses]:
+        """Admit, read and submit one request; however the call ends, the engine drops what is left of it."""
+        deadline = _deadline(context)
+        model = self._model()
+        with ExitStack() as places:
+            places.enter_context(self._admission.admit(1, context.peer()))
+            found = Violations()
+            prompt = await read_prompt(message.prompt, model, found)
+            grammar = await read_request_grammar(message, model, found, caller=context.peer())
+            request = await asyncio.to_thread(read_request, message, prompt, grammar, model, found, deadline=deadline)
+            places.enter_context(self._admission.admit(request.num_samples - 1, context.peer()))
+            engine = self._require_serving().engine  # it may have gone while the prompt was encoded
+            begun = _submit(engine, request)
+            try:
+                yield _responses(begun, model, with_prompt=message.output.prompt_token_ids)
+            except ReaderStalledError as error:
+                logger.warning(
+                    "request %s: its reader took nothing for %g s; it is ended", request.request_id, error.seconds
+                )
+                raise
+            finally:
+                for sequence, _ in begun:
+                    engine.cancel(sequence)
+                    _log(sequence)
+
+    def _require_serving(self) -> _Serving:
+        if self._serving is None:
+            raise UnavailableError(self._reason)
+        return self._serving
+
+    def _model(self) -> ServedModel:
+        return self._require_serving().model
+
+
+async def _responses(begun: Begun, model: ServedModel, *, with_prompt: bool) -> Responses:
+    requests = [sequence.request for sequence, _ in begun]
+    has_started = False
+    async with aclosing(interleaved([stream for _, stream in begun])) as events:
+        async for sample, event in events:
+            if not has_started:  # only once the scheduler has taken it up is it known what is cached
+                for response in _started(begun, model, with_prompt=with_prompt):
+                    yield response
+                has_started = True
+            if isinstance(event, Failed):
+                raise UnavailableError(event.message)
+            if isinstance(event, Refused):
+                raise _bad_continuation(event.message)
+            for response in write_event(event, requests[sample], model.tokenizer):
+                response.sample = sample
+                yield response
+
+
+def _started(begun: Begun, model: ServedModel, *, with_prompt: bool) -> Iterator[generation_pb2.StreamGenerateResponse]:
+    (first, _), *_ = begun
+    for index, (sequence, _) in enumerate(begun):
+        response = write_started(sequence.request, model, num_cached=first.num_cached, with_prompt=with_prompt)
+        response.sample = index
+        yield response
+
+
+def _deadline(context: Context) -> float | None:
+    """The moment to end a generation, so that its last messages arrive before the call's deadline."""
+    remaining = cast(float | None, context.time_remaining())  # the type stub forgets calls without a deadline
+    if remaining is None:
+        return None
+    return time.monotonic() + remaining - min(_MARGIN_SECONDS, _MARGIN_FRACTION * remaining)
+
+
+def _submit(engine: TargetEngine, request: Request) -> Begun:
+    try:
+        return engine.submit(request)
+    except ValueError as error:
+        raise _bad_continuation(str(error)) from error
+
+
+def _bad_continuation(problem: str) -> InvalidRequestError:
+    allowed = "the ids that the generation has sent"
+    return InvalidRequestError([Violation("continue_from.token_ids", f"{problem}; allowed: {allowed}")])
+
+
+def _log(sequence: Sequence) -> None:
+    """One line per sample; prompts, seeds and texts stay out of it."""
+    timings = sequence.timings
+    logger.info(
+        "request %s: %s prompt + %s tokens (%s received, %s cached), %s, queued %.3f s, first token %.3f s, "
+        "total %.3f s",
+        sequence.request.request_id,
+        sequence.num_prompt,
+        sequence.num_generated,
+        len(sequence.request.received),
+        sequence.num_cached,
+        sequence.finish_reason.name if sequence.finish_reason else "CANCELLED",
+        max(timings.scheduled - timings.arrived, 0.0),
+        max(timings.prefilled - timings.arrived, 0.0),
+        time.monotonic() - timings.arrived,
+    )

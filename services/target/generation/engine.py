@@ -1,0 +1,150 @@
+"""TargetEngine: a model made ready to generate, behind calls that any thread may make."""
+
+from collections.abc import Callable, Iterable
+from collections.abc import Sequence as Predictors
+from importlib.metadata import version
+
+from services.engine.cache.block_manager import BlockManager
+from services.engine.config import EngineConfig
+from services.engine.decoder.native import BUILD_ID, NOISE_VERSION
+from services.engine.events import Failed
+from services.engine.loaded_model import LoadedModel
+from services.engine.loop import EngineLoop
+from services.engine.request import OutputOptions, Request
+from services.target.generation.deferred_calls import WakeUps
+from services.target.generation.fingerprint import Fingerprint
+from services.target.generation.model_runner import ModelRunner
+from services.target.generation.sampler import Sampler
+from services.target.generation.step import TargetStep
+from services.target.output.output_text import OutputText
+from services.target.output.token_stream import TokenStream
+from services.target.scheduling.scheduler import Scheduler, SchedulerConfig
+from services.target.scheduling.sequence import Sequence
+from services.target.speculation.policy.rehearsal import rehearsal_request
+from services.target.speculation.predictors.predictor import Predictor
+from services.target.speculation.speculation import Speculation
+
+_MAX_WAITING_LOGITS = 16 << 20  # bytes per stream, and those of one pass more
+
+
+class TargetEngine:
+    """Owns the model, its KV cache and the engine thread; made by `open`, ended by `close`."""
+
+    def __init__(
+        self,
+        model: LoadedModel,
+        config: EngineConfig,
+        *,
+        predictors: Predictors[Predictor] = (),
+        on_failure: Callable[[], None],
+    ) -> None:
+        self.config = config
+        self.model = model
+        self.fingerprint = _fingerprint(model, config)
+        self.scheduler = Scheduler(
+            SchedulerConfig(
+                max_rows=config.max_rows,
+                prefill_chunk=config.resolve_prefill_chunk(),
+                max_sequences=config.max_sequences,
+            ),
+            model.blocks,
+        )
+        runner = ModelRunner(
+            model.decoder,
+            max_rows=config.max_rows,
+            max_sequences=config.max_sequences,
+            max_blocks=model.max_blocks,
+        )
+        speculation = Speculation(predictors, vocab_size=model.checkpoint.config.vocab_size)
+        self._wake_ups = WakeUps()
+        self._step = TargetStep(self.scheduler, runner, Sampler(model.sampler), speculation, self._wake_ups)
+        self._loop = EngineLoop(self._step, on_failure=on_failure, next_expiry=self.scheduler.next_expiry)
+        self.grammars = model.new_grammar_process()
+
+    @classmethod
+    def open(
+        cls, config: EngineConfig, *, predictors: Predictors[Predictor] = (), on_failure: Callable[[], None]
+    ) -> "TargetEngine":
+        """Load the configured model, which takes long, and start the engine thread; raises CheckpointError."""
+        engine = cls(LoadedModel.load(config), config, predictors=predictors, on_failure=on_failure)
+        engine._loop.start()
+        engine.grammars.start()
+        return engine
+
+    @property
+    def blocks(self) -> BlockManager:
+        """Who owns which block of the KV cache."""
+        return self.model.blocks
+
+    def submit(self, request: Request) -> list[tuple[Sequence, TokenStream]]:
+        """Begin a generation, or one for each sample; call it on the event loop that will read the streams.
+
+        Raises ValueError where the received tokens go on beyond the generation's end.
+        """
+        first, stream = self._make(request, None)
+        samples = [self._make(request.sample(index), first) for index in range(1, request.num_samples)]
+        begun = [(first, stream), *samples]
+        if first.is_finished:
+            first.deliver_end()
+            self._wake_ups.flush()
+        else:
+            self._loop.post(lambda: self._add(sequence for sequence, _ in begun))
+        return begun
+
+    async def rehearse(self) -> bool:
+        """Generate something that nobody waits for, to learn what the predictors are worth; False if there was
+        something else to do, before it or meanwhile.
+        """
+        request = rehearsal_request(self.model.tokenizer, context_length=self.model.context_length)
+        sequence, stream = self._make(request, None)
+        self._loop.post(lambda: self._step.rehearse(sequence))
+        try:
+            return not any([isinstance(event, Failed) async for event in stream])
+        finally:
+            self.cancel(sequence)
+
+    def _make(self, request: Request, first_sample: Sequence | None) -> tuple[Sequence, TokenStream]:
+        stream = TokenStream(
+            capacity=self._capacity(request.output), on_drained=self._loop.wake, wake=self._wake_ups.add
+        )
+        text = OutputText.of(request, self.model.tokenizer)
+        context_length = self.model.context_length
+        return Sequence(request, text, stream, context_length=context_length, first_sample=first_sample), stream
+
+    def _add(self, sequences: Iterable[Sequence]) -> None:
+        for sequence in sequences:
+            self._step.add(sequence)
+
+    def cancel(self, sequence: Sequence) -> None:
+        """Drop a sequence that nobody waits for; its blocks are free before the next step."""
+        self._loop.post(lambda: self._step.drop(sequence))
+
+    def _capacity(self, output: OutputOptions) -> int:
+        """How many tokens a reader may fall behind; fewer where each of them carries many logits."""
+        if not output.logits:
+            return self.config.stream_capacity
+        logits_bytes = 4 * (len(output.logits_token_ids) or self.model.checkpoint.config.vocab_size)
+        return max(1, min(self.config.stream_capacity, _MAX_WAITING_LOGITS // logits_bytes))
+
+    def close(self) -> None:
+        """Stop the engine thread; whoever still waits is told."""
+        self.grammars.close()
+        try:
+            self._loop.stop()
+        finally:
+            self._wake_ups.close()
+
+
+def _fingerprint(model: LoadedModel, config: EngineConfig) -> Fingerprint:
+    return Fingerprint(
+        version=version("outrider"),
+        build=BUILD_ID,
+        device=model.device.name,
+        weights_hash=model.weights_digest(),
+        vocabulary=model.tokenizer.fingerprint(),
+        grammars=version("llguidance"),
+        weight_format=model.weights,
+        kv_type=config.kv,
+        noise_version=NOISE_VERSION,
+        context_length=model.context_length,
+    )

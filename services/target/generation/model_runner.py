@@ -1,0 +1,26 @@
+"""ModelRunner: scheduled rows in, device-resident logits out."""
+
+from collections.abc import Sequence as Items
+
+from services.engine.decoder.native import Batch, Decoder, Logits
+from services.target.scheduling.scheduler import ScheduledRows
+
+
+class ModelRunner:
+    """Runs the decoder over scheduled rows."""
+
+    def __init__(self, decoder: Decoder, *, max_rows: int, max_sequences: int, max_blocks: int) -> None:
+        self._decoder = decoder
+        self._batch = Batch(max_rows=max_rows, max_sequences=max_sequences, max_blocks=max_blocks)
+
+    def forward(self, scheduled: Items[ScheduledRows]) -> Logits:
+        """One pass; the logits' rows are those that `scheduled` asks: for each sequence those that tell of its prompt,
+        then the one that draws with its predictions' rows behind it.
+        """
+        self._batch.clear()
+        for rows in scheduled:
+            sequence = rows.sequence
+            start = sequence.num_computed
+            token_ids = sequence.tokens[start : start + rows.num_tokens] + rows.predictions
+            self._batch.append(token_ids, position=start, blocks=sequence.blocks, num_asked=rows.num_asked)
+        return self._decoder.forward(self._batch)

@@ -1,0 +1,142 @@
+"""OutputText: one sequence's tokens to the text that may be released, up to the first stop."""
+
+from collections.abc import Sequence
+from copy import copy
+from itertools import compress
+
+from services.engine.request import Request
+from services.engine.text.tokenizer import Tokenizer
+from services.target.output.banned_strings import BannedMatch, BannedStrings
+from services.target.output.detokenizer import Detokenizer
+from services.target.output.stop_strings import StopStrings
+
+
+class OutputText:
+    """Bytes of the token, then stop strings, then what of them is shown, then whole characters.
+
+    The text so far is a pure function of the ids pushed so far. Stop strings match the text with special tokens
+    spelled out, whether or not these are shown. Behind the end that a stop string makes nothing is looked for.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        stops: Sequence[str] = (),
+        *,
+        show_special: bool = False,
+        min_tokens: int = 0,
+        include_stop: bool = False,
+        banned: Sequence[str] = (),
+    ) -> None:
+        """A stop string that the first `min_tokens` tokens complete is passed over. `include_stop` shows what stops."""
+        self._tokenizer = tokenizer
+        self._detokenizer = Detokenizer(tokenizer, show_special)
+        self._stops = StopStrings(stops)
+        self._num_unstoppable = min_tokens
+        self._include_stop = include_stop
+        self._held = bytearray()
+        self._is_shown = bytearray()  # one flag per byte held
+        self._bans = BannedStrings(banned) if banned else None
+        self.banned: BannedMatch | None = None
+        """The banned string that the last token has completed: it must be taken back, and this text is over."""
+        self._looks = bool(stops or banned)
+        self._num_cut = 0  # bytes of the last token that the end cuts off
+        self._num_new = 0  # bytes at the end of those held that stop strings have not been looked for in
+
+    @classmethod
+    def of(cls, request: Request, tokenizer: Tokenizer) -> "OutputText":
+        """The text that a request asks for."""
+        stops = request.stops
+        return cls(
+            tokenizer,
+            stops.strings,
+            show_special=request.output.show_special_tokens,
+            min_tokens=stops.min_tokens,
+            include_stop=stops.include_stop,
+            banned=request.sampling.banned_strings,
+        )
+
+    @property
+    def vocab_size(self) -> int:
+        """The tokenizer's."""
+        return self._tokenizer.vocab_size
+
+    @property
+    def num_unsafe(self) -> int:
+        """Tokens at the end of those pushed that may yet become part of a banned string."""
+        return self._bans.num_held if self._bans else 0
+
+    def fork(self) -> "OutputText":
+        """A copy that goes on by itself."""
+        other = copy(self)
+        other._detokenizer, other._stops = self._detokenizer.fork(), copy(self._stops)
+        other._held, other._is_shown = self._held.copy(), self._is_shown.copy()
+        other._bans = self._bans and self._bans.fork()
+        return other
+
+    def spell(self, token_ids: Sequence[int]) -> str:
+        """The text of some tokens by themselves, special ones spelled out."""
+        return b"".join(map(self._tokenizer.token_bytes, token_ids)).decode(errors="replace")
+
+    def begin(self, token_id: int, *, num_known: int) -> None:
+        """Put what the prompt's last token adds to its first `num_known` bytes in front of the first token's bytes."""
+        data = self._tokenizer.token_bytes(token_id)[num_known:]
+        self._hold(data, is_shown=True)
+        self._num_new = len(data)
+
+    def push(self, token_id: int) -> tuple[str, str | None]:
+        """Take one token; return the text it releases, and the stop string it completes, which ends the text."""
+        if not (self._looks or self._held):
+            return self._detokenizer.push(token_id), None
+        self._num_new += self._hold_token(token_id)
+        released = self._search()
+        self._num_unstoppable = max(self._num_unstoppable - 1, 0)
+        self._look_for_banned(token_id)
+        return released
+
+    def push_stop_token(self, token_id: int) -> str:
+        """Take the token that ends the text, which no stop string is looked for in; return the text it releases."""
+        text, matched = self._search()
+        if matched is None and self._include_stop:
+            self._hold_token(token_id)
+            self._look_for_banned(token_id)
+        return text
+
+    def finish(self) -> str:
+        """Return all that is held back, at the end of the sequence; nothing after a stop string."""
+        text = self._search()[0] if self._num_new else ""
+        return text + self._release(len(self._held), is_end=True)
+
+    def _look_for_banned(self, token_id: int) -> None:
+        if self._bans is not None:
+            data = self._tokenizer.token_bytes(token_id)
+            shown = data[: max(0, len(data) - self._num_cut)]
+            self.banned = self._bans.feed(shown, is_special=self._tokenizer.is_special(token_id))
+
+    def _hold_token(self, token_id: int) -> int:
+        data = self._tokenizer.token_bytes(token_id)
+        self._hold(data, is_shown=self._detokenizer.is_shown(token_id))
+        return len(data)
+
+    def _hold(self, data: bytes, *, is_shown: bool) -> None:
+        self._held += data
+        self._is_shown += bytes([is_shown]) * len(data)
+
+    def _search(self) -> tuple[str, str | None]:
+        """Look for stop strings in the new bytes; release what none can reach any more."""
+        new = bytes(self._held[len(self._held) - self._num_new :])
+        self._num_new = 0
+        match = self._stops.feed(new)
+        if match is None or self._num_unstoppable:
+            return self._release(len(self._held) - self._stops.num_held), None
+        size = len(match.stop.encode()) if self._include_stop else 0
+        self._num_cut = match.distance - size
+        text = self._release(len(self._held) - self._num_cut, is_end=True)
+        self._held.clear()
+        self._is_shown.clear()
+        return text, match.stop
+
+    def _release(self, count: int, *, is_end: bool = False) -> str:
+        data = bytes(compress(self._held[:count], self._is_shown[:count]))
+        del self._held[:count], self._is_shown[:count]
+        return self._detokenizer.decode(data, is_end=is_end)

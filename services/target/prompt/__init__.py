@@ -1,0 +1,1 @@
+"""Prompts: texts and conversations to token ids, beside everything else that the service does."""

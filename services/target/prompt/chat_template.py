@@ -1,0 +1,148 @@
+"""ChatTemplate: chat messages to the prompt text that a checkpoint was trained on."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from services.engine.files.checkpoint_error import CheckpointError
+from services.engine.files.json_fields import JsonFields, shown
+from services.engine.files.model_file import MIB, read_model_text
+from services.engine.worker_process import WorkerError, WorkerLimits, WorkerProcess
+
+logger = logging.getLogger(__name__)
+
+_MOST_TEMPLATE_BYTES = 1 * MIB
+_MOST_SETTINGS_BYTES = 16 * MIB  # they may repeat all added tokens, with their flags
+_LIMITS = WorkerLimits(cpu_seconds=1.0, seconds=10.0, memory=512 * MIB, answer_bytes=32 * MIB)
+_SAMPLE = [
+    {"role": "user", "content": "Hello!"},
+    {"role": "assistant", "content": "Hello. What can I do?"},
+    {"role": "user", "content": "Count to 10."},
+]
+
+
+class ChatTemplateError(ValueError):
+    """The messages cannot be rendered: there is no template, it is broken, or it refuses them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """The text of a template, and the file that it was read from."""
+
+    text: str
+    where: str
+
+
+class ChatTemplate:
+    """One checkpoint's template; it is a program of strangers, so it runs in a worker, see chat_renderer.py.
+
+    The text it renders has its control tokens written out: encode it with `add_special_tokens=False`.
+    """
+
+    def __init__(self, source: str | None, special_tokens: Mapping[str, str], where: str = "the chat template") -> None:
+        """`special_tokens` are variables of the template, such as `bos_token`; `source` None renders nothing."""
+        self._where = where
+        self._worker = (
+            None
+            if source is None
+            else WorkerProcess(
+                "services.target.prompt.chat_renderer",
+                {"source": source, "special_tokens": dict(special_tokens)},
+                _LIMITS,
+            )
+        )
+
+    @classmethod
+    def from_folder(cls, folder: Path) -> "ChatTemplate":
+        """Read chat_template.jinja, or else the template in tokenizer_config.json, if there is either.
+
+        Raises CheckpointError for a file that cannot be used.
+        """
+        settings = JsonFields.from_file_if_any(folder / "tokenizer_config.json", most_bytes=_MOST_SETTINGS_BYTES)
+        special_tokens = _read_special_tokens(settings)
+        older = JsonFields.from_file_if_any(folder / "special_tokens_map.json")
+        if "added_tokens_decoder" not in settings:  # as in transformers, which no longer writes this file
+            special_tokens |= _read_special_tokens(older)
+        source = _read_source(folder / "chat_template.jinja", settings)
+        return cls(source.text, special_tokens, source.where) if source else cls(None, special_tokens)
+
+    @property
+    def exists(self) -> bool:
+        """Whether the checkpoint has a template at all."""
+        return self._worker is not None
+
+    def try_out(self) -> None:
+        """Render a small conversation; raises CheckpointError where the template is broken, or loops.
+
+        One that only refuses these messages is not: a warning says what it said.
+        """
+        if self._worker is None:
+            return
+        try:
+            answer = self._worker.call({"messages": _SAMPLE, "add_generation_prompt": True})
+        except WorkerError as error:
+            raise CheckpointError(f"{self._where}: the chat template cannot render three messages: {error}") from error
+        match answer:
+            case {"unusable": problem}:
+                raise CheckpointError(f"{self._where}: is not a usable chat template: {problem}")
+            case {"problem": problem}:
+                logger.warning("%s: the chat template refuses a sample conversation: %r", self._where, problem)
+
+    def render(self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = True) -> str:
+        """Return the prompt for messages of `role` and `content`; raises ChatTemplateError."""
+        if self._worker is None:
+            raise ChatTemplateError("this model has no chat template: send the prompt as text or token ids")
+        question = {
+            "messages": [dict(message) for message in messages],
+            "add_generation_prompt": add_generation_prompt,
+        }
+        try:
+            answer = self._worker.call(question)
+        except WorkerError as error:
+            raise ChatTemplateError(f"the chat template cannot render the messages: {error}") from error
+        match answer:
+            case {"text": str(text)}:
+                return text
+            case {"problem": problem} | {"unusable": problem}:
+                raise ChatTemplateError(f"the chat template refuses the messages: {problem}")
+            case _:
+                raise ChatTemplateError("the chat template gives no text")
+
+
+def _read_source(path: Path, settings: JsonFields) -> _Source | None:
+    if path.exists():
+        return _Source(read_model_text(path, most_bytes=_MOST_TEMPLATE_BYTES), str(path))
+    where = str(path.with_name("tokenizer_config.json"))
+    match settings.raw("chat_template"):
+        case None:
+            return None
+        case str(source):
+            return _Source(source, where)
+        case list(named):
+            default = next(filter(None, map(_read_default, named)), None)
+            return _Source(default, where) if default is not None else None
+        case value:
+            raise settings.error("chat_template", f"must be a template or a list of named ones, is {shown(value)}")
+
+
+def _read_default(entry: object) -> str | None:
+    match entry:
+        case {"name": "default", "template": str(source)}:
+            return source
+    return None
+
+
+def _read_special_tokens(settings: JsonFields) -> dict[str, str]:
+    """Return the control tokens that the settings name; one is a string, or an object with its `content`."""
+    tokens: dict[str, str] = {}
+    for name in ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"):
+        match settings.raw(name):
+            case None:
+                continue
+            case str(token) | {"content": str(token)}:
+                tokens[name] = token
+            case value:
+                raise settings.error(name, f"must be a string, or an object with its content, is {shown(value)}")
+    return tokens

@@ -1,0 +1,1 @@
+"""Sequences, and which rows of them the next pass computes."""

@@ -1,0 +1,221 @@
+"""Scheduler: which rows of which sequences the next pass computes."""
+
+import math
+import time
+from bisect import insort
+from dataclasses import dataclass, field
+
+from services.engine.cache.block_manager import BlockManager
+from services.engine.events import PredictionSource
+from services.target.scheduling.sequence import Sequence
+
+_MAX_TELLING_ROWS = 256  # of prompts in one pass: each holds a row of logits, 0.6 MB with 150 000 tokens
+
+
+@dataclass(slots=True)
+class ScheduledRows:
+    """A run of one sequence's tokens in a pass, and the predictions of its next tokens behind them."""
+
+    sequence: Sequence
+    num_tokens: int
+    draws: bool  # the run reaches the sequence's last token, so that the next one is drawn
+    told: list[int] = field(default_factory=list)  # tokens of the prompt that the rows before it tell of
+    predictions: list[int] = field(default_factory=list)
+    source: PredictionSource | None = None  # of the predictions
+    waiting: float = 0.0  # seconds, for them
+
+    @property
+    def is_decode(self) -> bool:
+        """Whether the run is the last token alone."""
+        return self.draws and self.num_tokens == 1
+
+    @property
+    def num_rows(self) -> int:
+        """Rows in the pass."""
+        return self.num_tokens + len(self.predictions)
+
+    @property
+    def num_draws(self) -> int:
+        """Rows that a token is drawn from."""
+        return 1 + len(self.predictions) if self.draws else 0
+
+    @property
+    def num_asked(self) -> int:
+        """Rows whose logits are asked, the last ones."""
+        return len(self.told) + self.num_draws
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchedulerConfig:
+    """Limits of one pass, which the scheduler keeps, whoever adds rows; `max_rows` is at least `max_sequences`, so that
+    every sequence can decode in each. There are no more rows of logits than rows.
+    """
+
+    max_rows: int
+    prefill_chunk: int
+    max_sequences: int
+
+
+class Scheduler:
+    """Holds waiting and running sequences, both oldest first, and hands out KV blocks between them.
+
+    When blocks run out a running sequence is preempted (a paused one if there is one, else the youngest): its blocks
+    are taken and it is later computed anew from its tokens, less those that the prefix cache still has; by row
+    invariance that gives the same bits. A paused one makes way for a waiting one too.
+    """
+
+    def __init__(self, config: SchedulerConfig, blocks: BlockManager) -> None:
+        self._config = config
+        self._blocks = blocks
+        self._spare_rows = 0
+        self.waiting: list[Sequence] = []
+        self.running: list[Sequence] = []
+        self.num_preemptions = 0
+
+    @property
+    def sequences(self) -> list[Sequence]:
+        """Every sequence that is not finished, oldest first within running and waiting."""
+        return [*self.running, *self.waiting]
+
+    @property
+    def spare_rows(self) -> int:
+        """Rows that are left in the pass that was scheduled last."""
+        return self._spare_rows
+
+    def add(self, sequence: Sequence) -> None:
+        """Queue a new sequence."""
+        insort(self.waiting, sequence, key=_arrival)
+
+    def remove(self, sequence: Sequence) -> bool:
+        """Forget a sequence and free its blocks; False if it was not here."""
+        for queue in (self.running, self.waiting):
+            if sequence in queue:
+                queue.remove(sequence)
+                self._blocks.shrink(sequence, 0)
+                return True
+        return False
+
+    def expired(self) -> list[Sequence]:
+        """The sequences whose time is over."""
+        now = time.monotonic()
+        return [sequence for sequence in self.sequences if now >= sequence.expiry.at]
+
+    def next_expiry(self) -> float:
+        """When the time of the next sequence is over, in seconds on the monotonic clock; infinity where none's ever is.
+
+        Those that are paused have to end then, too, though they give no other work.
+        """
+        return min((sequence.expiry.at for sequence in self.sequences), default=math.inf)
+
+    def schedule(self) -> list[ScheduledRows]:
+        """Choose the rows of the next pass within the row budget; empty if there is nothing to do."""
+        self._admit()
+        batch: list[ScheduledRows] = []
+        budget, telling_budget = self._config.max_rows, _MAX_TELLING_ROWS
+        ready = [sequence for sequence in self.running if not sequence.is_paused]
+        decodes_left = sum(sequence.num_pending == 1 for sequence in ready)
+        for sequence in ready:
+            decodes_left -= sequence.num_pending == 1
+            num_pending = sequence.num_pending - self._is_awaited(sequence)
+            num_tokens = min(num_pending, self._config.prefill_chunk, budget - decodes_left)
+            if sequence.is_telling and sequence.num_pending > 1:
+                num_tokens = min(num_tokens, telling_budget)
+            if num_tokens <= 0 or sequence not in self.running:  # the latter: preempted by an older one just now
+                continue
+            if self._make_room(sequence, sequence.num_computed + num_tokens):
+                draws = num_tokens == sequence.num_pending
+                batch.append(ScheduledRows(sequence, num_tokens, draws=draws, told=sequence.untold(num_tokens)))
+                budget -= num_tokens
+                telling_budget -= len(batch[-1].told)
+        self._spare_rows = budget
+        return batch
+
+    def add_predictions(self, rows: ScheduledRows, predictions: list[int]) -> None:
+        """Put predictions behind a decoding run, as many as the pass has rows left for and free blocks hold: nothing is
+        preempted for them.
+        """
+        num_tokens = len(rows.sequence.tokens)
+        predictions = predictions[: self._spare_rows]
+        while predictions and not self._blocks.can_grow(rows.sequence, num_tokens + len(predictions)):
+            predictions = predictions[:-1]
+        self._blocks.grow(rows.sequence, num_tokens + len(predictions))
+        self._spare_rows -= len(predictions)
+        rows.predictions = predictions
+
+    def settle(self, rows: ScheduledRows, num_committed: int) -> None:
+        """Move a sequence past the rows that its tokens kept, and take the blocks beyond its tokens back.
+
+        Where tokens were taken back, the last one that stays is computed again: the next draw needs its row.
+        """
+        sequence = rows.sequence
+        accepted_rows = max(num_committed - 1, 0)
+        sequence.num_computed += rows.num_tokens + accepted_rows
+        sequence.num_computed = min(sequence.num_computed, len(sequence.tokens) - 1)
+        self._blocks.keep(sequence, sequence.num_computed)
+        self._blocks.shrink(sequence, len(sequence.tokens))
+
+    def _admit(self) -> None:
+        for sequence in [sequence for sequence in self.waiting if not sequence.is_paused]:
+            if (first := self._first_sample(sequence)) is not None and first.num_computed < len(sequence.tokens) - 1:
+                continue
+            while not self._claim(sequence):
+                victim = self._youngest_paused()
+                if victim is None:
+                    return
+                self._preempt(victim)
+            self._start(sequence)
+
+    def _claim(self, sequence: Sequence) -> bool:
+        """Give a sequence what is cached of it, unless there is no place for it or no room for its other tokens."""
+        if len(self.running) >= self._config.max_sequences:
+            return False
+        if (first := self._first_sample(sequence)) is not None:
+            self._blocks.share(sequence, first, len(sequence.tokens) - 1)
+        elif sequence.request.reads_cache:
+            self._blocks.reuse(sequence)
+        if self._blocks.can_grow(sequence, len(sequence.tokens) + 1):
+            return True
+        self._blocks.release(sequence)
+        return False
+
+    def _first_sample(self, sequence: Sequence) -> Sequence | None:
+        """The running sequence that computes a new one's prompt."""
+        first = sequence.first_sample
+        return first if first in self.running and not sequence.timings.scheduled else None
+
+    def _is_awaited(self, sequence: Sequence) -> bool:
+        """Whether others wait for all of its prompt but the last token, behind which all of them draw together."""
+        is_first = sequence.request.num_samples > 1 and sequence.num_pending > 1
+        return is_first and any(self._first_sample(other) is sequence for other in self.waiting)
+
+    def _youngest_paused(self) -> Sequence | None:
+        return next((sequence for sequence in reversed(self.running) if sequence.is_paused), None)
+
+    def _start(self, sequence: Sequence) -> None:
+        self.waiting.remove(sequence)
+        insort(self.running, sequence, key=_arrival)
+        self._blocks.grow(sequence, len(sequence.tokens))
+        if not sequence.timings.scheduled:
+            sequence.timings.scheduled = time.monotonic()
+            sequence.num_cached = sequence.num_computed
+
+    def _make_room(self, sequence: Sequence, num_tokens: int) -> bool:
+        """Get blocks for a sequence's first tokens by preempting others; False if it had to go itself."""
+        while not self._blocks.can_grow(sequence, num_tokens):
+            victim = self._youngest_paused() or self.running[-1]
+            self._preempt(victim)
+            if victim is sequence:
+                return False
+        self._blocks.grow(sequence, num_tokens)
+        return True
+
+    def _preempt(self, sequence: Sequence) -> None:
+        self.running.remove(sequence)
+        self._blocks.release(sequence)
+        sequence.num_preemptions += 1
+        self.num_preemptions += 1
+        insort(self.waiting, sequence, key=_arrival)
+
+
+def _arrival(sequence: Sequence) -> float:
+    return sequence.timings.arrived

@@ -1,0 +1,1 @@
+"""The link to a draft service, as its target sees it."""

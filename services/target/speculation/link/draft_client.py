@@ -1,0 +1,220 @@
+"""DraftClient: keeps a link to a draft service, and carries what the RemotePredictor says and hears."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+
+from grpc import aio
+
+from outrider.v1 import draft_pb2
+from services.draft_protocol.caching import write_cache
+from services.draft_protocol.grammar import write_grammar
+from services.draft_protocol.protocol import MAX_REQUEST_BYTES, MAX_REQUESTS, MAX_RESPONSE_BYTES, PROTOCOL_VERSION
+from services.draft_protocol.sampling import read_place, read_vocabulary_match, write_allowed_tokens, write_sampling
+from services.engine.decoder.native import NOISE_VERSION
+from services.engine.decoder.placement import Place
+from services.engine.events import VocabularyMatch
+from services.service.keepalive import PING_MS
+from services.service.printable import printable
+from services.target.speculation.link.draft_address import DraftAddress
+from services.target.speculation.link.draft_messages import Close, Commit, Open, Outgoing, Window
+from services.target.speculation.link.draft_reader import ENDED, BrokenLinkError, DraftCall, DraftReader
+from services.target.speculation.link.remote_predictor import RemotePredictor
+from services.target.speculation.link.wait_limit import Patience
+
+logger = logging.getLogger(__name__)
+
+_METHOD = f"/{draft_pb2.DESCRIPTOR.services_by_name['DraftService'].full_name}/Draft"
+_HELLO_SECONDS = 5.0
+_LONGEST_WAIT = 0.25  # seconds that a step may wait for predictions under way: a few tokens of a large draft on a CPU
+_RUN_AHEAD = 8  # tokens of credit beyond what the next pass can verify, for a draft that is not in our way
+_ENDED_UNDER_A_WRITE = "Internal error from Core"  # gRPC's only word for it, whatever the draft said
+_OPTIONS = (
+    ("grpc.max_receive_message_length", MAX_RESPONSE_BYTES),
+    ("grpc.http2.bdp_probe", 0),  # what a draft says beyond what is read waits on its own side
+    ("grpc.keepalive_time_ms", PING_MS),
+    ("grpc.http2.ping_timeout_ms", 5_000),  # of every ping; by default a draft that hangs is held for a minute
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+)
+
+
+class DraftClient:
+    """Tries the addresses in turn, for ever: a draft that is not there costs speed, never an error."""
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        place: Place,
+        *,
+        run_ahead: int | None = None,
+        num_alternates: int = 0,
+        on_linked: Callable[[], None],
+    ) -> None:
+        """Call this on the event loop that `start` is called on. `place` is where the target computes; without
+        `run_ahead`, a draft that competes for it gets no credit ahead of the target's passes, and any other does. One
+        that runs ahead prepares for so many of its next predictions to be wrong. `on_linked` is called whenever a
+        draft has come.
+        """
+        self._tried = [DraftAddress(address) for address in addresses]
+        self._place = place
+        self._run_ahead = run_ahead
+        self._num_alternates = num_alternates
+        self._on_linked = on_linked
+        self._news = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self.predictor = RemotePredictor(patience=Patience(longest=_LONGEST_WAIT), on_outgoing=self._wake)
+        self._vocabulary = ""
+        self._vocab_size = 0
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self, *, vocabulary: str, vocab_size: int) -> None:
+        """Begin to keep a link up; `vocabulary` is the fingerprint of the target's, which the draft must know."""
+        self._vocabulary, self._vocab_size = vocabulary, vocab_size
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Give the link up."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def _wake(self) -> None:
+        self._loop.call_soon_threadsafe(self._news.set)
+
+    async def _run(self) -> None:
+        while True:
+            tried = min(self._tried, key=lambda each: each.due)
+            await asyncio.sleep(tried.due - time.monotonic())
+            try:
+                async with aio.insecure_channel(tried.address, options=_OPTIONS) as channel:
+                    await self._serve(tried, _draft(channel))
+            except Exception as error:  # whatever a draft says or does must not end this task
+                self._lose(tried, error)
+
+    def _lose(self, tried: DraftAddress, error: Exception) -> None:
+        complaint = f"the draft at {tried.address} is not there: {_reason(error)}"
+        self.predictor.disconnected(complaint)
+        tried.lost(error, time.monotonic())
+        is_ours = not isinstance(error, (aio.AioRpcError, TimeoutError, BrokenLinkError))
+        tried.complain(complaint, exc_info=is_ours)
+
+    async def _serve(self, tried: DraftAddress, call: DraftCall) -> None:
+        reader = DraftReader(call, self.predictor, vocab_size=self._vocab_size)
+        hello = await asyncio.wait_for(self._greet(call, reader), _HELLO_SECONDS)
+        match, run_ahead = read_vocabulary_match(hello.vocabulary_match), self._credit(read_place(hello.place))
+        tried.linked(reader.runs, time.monotonic())
+        logger.info("the draft at %s is there: %s", tried.address, self._introduction(hello, match, run_ahead))
+        num_alternates = self._num_alternates if run_ahead else 0
+        self.predictor.connected(match, run_ahead=run_ahead, num_alternates=num_alternates)
+        self._on_linked()
+        tasks = [asyncio.create_task(reader.read()), asyncio.create_task(self._write(call))]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            call.cancel()
+            logger.info("the draft at %s has sent %s", tried.address, reader.runs)
+
+    def _introduction(self, hello: draft_pb2.DraftHello, match: VocabularyMatch | None, run_ahead: int) -> str:
+        weights = printable(hello.weight_format) or "an unknown format"
+        return (
+            f"{printable(hello.model)} in {weights}, context of {hello.context_length}, "
+            f"predicts {self._reach(match, hello.shared_tokens)}, runs ahead by {run_ahead} tokens"
+        )
+
+    def _reach(self, match: VocabularyMatch | None, num_shared: int) -> str:
+        shared = f"{num_shared} of {self._vocab_size} tokens"
+        if match is VocabularyMatch.BYTES:
+            return f"through bytes, having {shared}"
+        return shared if match is VocabularyMatch.TRANSLATED else "all tokens"
+
+    def _credit(self, draft: Place) -> int:
+        if self._run_ahead is not None:
+            return self._run_ahead
+        return 0 if self._place.competes_with(draft) else _RUN_AHEAD
+
+    async def _greet(self, call: DraftCall, reader: DraftReader) -> draft_pb2.DraftHello:
+        hello = draft_pb2.TargetHello(
+            min_protocol_version=PROTOCOL_VERSION,
+            max_protocol_version=PROTOCOL_VERSION,
+            noise_version=NOISE_VERSION,
+            vocabulary_fingerprint=self._vocabulary,
+            vocab_size=self._vocab_size,
+        )
+        await call.write(draft_pb2.DraftRequest(hello=hello))
+        return await reader.hello()
+
+    async def _write(self, call: DraftCall) -> None:
+        """Write until the stream has ended: why it has, the reading side hears."""
+        with suppress(asyncio.InvalidStateError):
+            while True:
+                await self._news.wait()
+                self._news.clear()
+                for request in _together(map(_request, self.predictor.outgoing())):
+                    await call.write(request)
+
+
+def _draft(channel: aio.Channel) -> DraftCall:
+    """The call of the protocol, but for what comes: that is parsed where it is not trusted."""
+    write: Callable[[draft_pb2.DraftRequest], bytes] = draft_pb2.DraftRequest.SerializeToString
+    return channel.stream_stream(_METHOD, request_serializer=write, response_deserializer=bytes)()
+
+
+def _together(requests: Iterator[draft_pb2.DraftRequest]) -> Iterator[draft_pb2.DraftRequest]:
+    """As many in one as a draft takes; each is made when there is room for it."""
+    for request in requests:
+        size = request.ByteSize()
+        while len(request.further) < MAX_REQUESTS - 1 and size < MAX_REQUEST_BYTES // 4:
+            if (further := next(requests, None)) is None:
+                break
+            request.further.append(further)
+            size += further.ByteSize()
+        yield request
+
+
+def _request(message: Outgoing) -> draft_pb2.DraftRequest:
+    match message:
+        case Open():
+            return draft_pb2.DraftRequest(open=_open(message))
+        case Commit():
+            commit = draft_pb2.Commit(
+                sequence_id=message.sequence_id,
+                position=message.position,
+                token_ids=message.token_ids,
+                wanted=message.wanted,
+            )
+            return draft_pb2.DraftRequest(commit=commit)
+        case Window():
+            window = draft_pb2.Window(
+                sequence_id=message.sequence_id, tokens=message.tokens, alternates=message.alternates
+            )
+            return draft_pb2.DraftRequest(window=window)
+        case Close():
+            return draft_pb2.DraftRequest(close=draft_pb2.Close(sequence_id=message.sequence_id))
+
+
+def _open(message: Open) -> draft_pb2.Open:
+    request = message.sequence.request
+    grammar = None if request.grammar is None else write_grammar(request.grammar.source)
+    return draft_pb2.Open(
+        sequence_id=message.sequence_id,
+        sampling=write_sampling(request.sampling),
+        prompt_tokens=len(request.prompt),
+        min_tokens=request.stops.min_tokens,
+        masked_token_ids=sorted(request.stops.token_ids),
+        grammar=grammar,
+        cache=write_cache(request.cache),
+        allowed_tokens=write_allowed_tokens(request.sampling.allowed_tokens),
+    )
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, aio.AioRpcError):
+        if error.details() == _ENDED_UNDER_A_WRITE:
+            return ENDED
+        return f"{error.code().name} {printable(error.details() or '')}"
+    return str(error) or "it does not answer"

@@ -1,0 +1,113 @@
+"""DraftReader: what a draft says, as far as it keeps within bounds, to the RemotePredictor."""
+
+import asyncio
+import time
+
+from google.protobuf.message import DecodeError
+from grpc import aio
+
+from outrider.v1 import draft_pb2
+from services.draft_protocol.protocol import MAX_ALTERNATES, MAX_RESPONSES, MAX_WINDOW
+from services.service.event_loop_share import LoopShare
+from services.target.speculation.link.remote_predictor import RemotePredictor
+from services.target.speculation.link.run_count import RunCount
+
+ENDED = "it ended the stream"
+
+DraftCall = aio.StreamStreamCall[draft_pb2.DraftRequest, bytes]
+
+
+class BrokenLinkError(RuntimeError):
+    """The draft does not keep to the protocol, or is of no use."""
+
+
+class DraftReader:
+    """Reads one link. Nothing is walked before it is known to be short, and what is of no use ends the link once there
+    was much more of it than of use.
+    """
+
+    def __init__(self, call: DraftCall, predictor: RemotePredictor, *, vocab_size: int) -> None:
+        self.runs = RunCount()
+        self._call = call
+        self._predictor = predictor
+        self._vocab_size = vocab_size
+        self._share = LoopShare()
+
+    async def hello(self) -> draft_pb2.DraftHello:
+        """The first message; raises BrokenLinkError for any other, AioRpcError if the draft ends the link with one."""
+        data = await self._call.read()
+        if not isinstance(data, bytes) or (response := _parse(data)).WhichOneof("message") != "hello":
+            raise BrokenLinkError("it does not say hello")
+        return response.hello
+
+    async def read(self) -> None:
+        """Read until the link ends, which is a BrokenLinkError or an AioRpcError."""
+        while isinstance(data := await self._call.read(), bytes):
+            began = time.thread_time()
+            response = _parse(data)
+            _check_count("messages as one", 1 + len(response.further), MAX_RESPONSES)
+            for each in (response, *response.further):
+                self._hear(each)
+            if rest := self._share.rest_after(time.thread_time() - began):
+                await asyncio.sleep(rest)
+        raise BrokenLinkError(ENDED)
+
+    def _hear(self, response: draft_pb2.DraftResponse) -> None:
+        match response.WhichOneof("message"):
+            case "predict":
+                self._take(response.predict)
+            case "released":
+                released = response.released
+                self.runs.add(is_useful=self._predictor.released(released.sequence_id, _release_reason(released)))
+            case "hello":
+                raise BrokenLinkError("it said hello a second time")
+            case None:
+                raise BrokenLinkError("it sent a message with none of predict and released in it")
+        if self.runs.is_unbearable:
+            raise BrokenLinkError(f"what it predicts is of no use, it comes too late or makes no sense: {self.runs}")
+
+    def _take(self, message: draft_pb2.Predict) -> None:
+        _check_count("alternates at once", len(message.alternates), MAX_ALTERNATES)
+        for token_ids in (message.token_ids, *(alternate.token_ids for alternate in message.alternates)):
+            _check_count("token ids in one run", len(token_ids), MAX_WINDOW)
+        if message.token_ids or not message.alternates:
+            self._take_run(message)
+        for alternate in message.alternates:
+            self._take_alternate(message.sequence_id, alternate)
+
+    def _take_run(self, run: draft_pb2.Predict) -> None:
+        token_ids = [*run.token_ids]
+        is_in_range = max(token_ids, default=0) < self._vocab_size
+        is_useful = is_in_range and self._predictor.predicted(
+            run.sequence_id, epoch=run.epoch, position=run.position, token_ids=token_ids
+        )
+        self.runs.add(is_useful=is_useful, is_in_range=is_in_range)
+
+    def _take_alternate(self, sequence_id: int, alternate: draft_pb2.Alternate) -> None:
+        token_ids = [*alternate.token_ids]
+        is_in_range = max([alternate.token_id, *token_ids]) < self._vocab_size
+        is_useful = is_in_range and self._predictor.alternate_predicted(
+            sequence_id,
+            epoch=alternate.epoch,
+            position=alternate.position,
+            token_id=alternate.token_id,
+            token_ids=token_ids,
+        )
+        self.runs.add(is_useful=is_useful, is_in_range=is_in_range)
+
+
+def _parse(data: bytes) -> draft_pb2.DraftResponse:
+    try:
+        return draft_pb2.DraftResponse.FromString(data)
+    except DecodeError:
+        raise BrokenLinkError("it sent bytes that are no message of the protocol") from None
+
+
+def _check_count(what: str, count: int, most: int) -> None:
+    if count > most:
+        raise BrokenLinkError(f"it sent {count} {what}; at most {most} are allowed")
+
+
+def _release_reason(message: draft_pb2.Released) -> str:
+    known = draft_pb2.ReleaseReason.DESCRIPTOR.values_by_number
+    return known[message.reason].name if message.reason in known else f"reason {message.reason}"

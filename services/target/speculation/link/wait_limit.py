@@ -1,0 +1,59 @@
+"""Patience: how long a step may wait for predictions that are under way."""
+
+from services.target.speculation.link.draft_latency import DraftPace
+
+
+class Patience:
+    """A little more than the draft usually takes for as many, and nothing where that is too long or where the draft has
+    stopped answering, but for one try after a long while.
+
+    Times are in seconds, of a clock that only goes forward; delays count from the commit, or the end of
+    a pause, that was waited behind.
+    """
+
+    _MARGIN = 1.5
+    _LARGEST = 4.0  # observation, in longest waits: one long silence says little about the next delay
+    _MISSES = 3  # in a row, until nobody waits any more
+    _REST = 200.0  # longest waits from then to the next try, which so costs half a percent of the time
+
+    def __init__(self, *, longest: float) -> None:
+        self._longest = longest
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew: the draft is another."""
+        self._pace = DraftPace()
+        self._misses = 0
+        self._missed_at = float("-inf")
+
+    def expected(self, count: int) -> float:
+        """How long so many predictions usually take; 0 where that is not known yet."""
+        return self._pace.seconds(count)
+
+    def seconds(self, now: float, count: int | None) -> float:
+        """How long to wait for an answer of so many predictions to what is asked at this moment; None where the draft
+        has more to do first, nobody knows how much.
+        """
+        if self._misses >= self._MISSES or self.expected(1) > self._longest:
+            return self._longest if now > self._missed_at + self._REST * self._longest else 0.0
+        if count is None or not self._pace.is_known:
+            return self._longest
+        return min(self._longest, self.expected(count) * self._MARGIN ** (1 + self._misses))
+
+    def margin(self, seconds: float) -> float:
+        """How long to wait for what takes so long."""
+        return seconds * self._MARGIN
+
+    def arrived(self, count: int, delay: float) -> None:
+        """So many predictions were there so long after the commit."""
+        self._misses = 0
+        if delay <= self._longest < self.expected(1):  # answers do not take longer, whatever they once took
+            self._pace = DraftPace()
+        self._pace.observe(count, min(delay, self._LARGEST * self._longest))
+
+    def missed(self, asked_at: float, now: float) -> None:
+        """A wait for an answer to what was asked then has ended without one; a silence that many hear counts once."""
+        if asked_at <= self._missed_at:
+            return
+        self._missed_at = now
+        self._misses += 1

@@ -1,0 +1,1 @@
+"""How many predictions to verify: one configuration, one equation."""

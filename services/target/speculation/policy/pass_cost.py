@@ -1,0 +1,75 @@
+"""PassCost: how long a pass takes, by the number of its rows, as measured lately."""
+
+import math
+from bisect import bisect_left, insort
+from itertools import accumulate
+
+from services.target.speculation.predictors.predictor import MOST_PREDICTIONS
+
+
+class PassCost:
+    """Learns from passes over decoding rows, of which more never take less time than fewer.
+
+    All that it knows of drifts with what it sees: as contexts grow, and as neighbours come and go, passes of every
+    size become slower and faster together.
+    """
+
+    _WEIGHT = 0.1  # of a new measurement, for its own number of rows
+    _DRIFT = 0.08  # for the others
+    _ENOUGH = 3  # measurements
+    _LARGEST = 0.5  # measurement, as the logarithm of a ratio: one hiccup says little
+
+    def __init__(self) -> None:
+        self._rows: list[int] = []  # that were measured, in order
+        self._logs: dict[int, float] = {}  # of seconds
+        self._counts: dict[int, int] = {}
+        self._floors: list[float] = []  # for each of the rows, the least of its own logarithm and those behind it
+
+    def knows(self, num_rows: int) -> bool:
+        """Whether passes of this size were measured often enough to go by it."""
+        return self._counts.get(num_rows, 0) >= self._ENOUGH
+
+    @property
+    def reach(self) -> int:
+        """How many rows can be judged by what was measured: somewhat more than ever were in a pass."""
+        return self._rows[-1] + self._rows[-1] // 4 + MOST_PREDICTIONS if self._rows else 0
+
+    def observe(self, num_rows: int, seconds: float) -> None:
+        """A pass has taken so long."""
+        measured = math.log(max(seconds, 1e-9))
+        count = self._counts[num_rows] = self._counts.get(num_rows, 0) + 1
+        if count == 1:
+            self._logs[num_rows] = (measured + self._log(num_rows)) / 2 if self._rows else measured
+            insort(self._rows, num_rows)
+        else:
+            error = max(-self._LARGEST, min(self._LARGEST, measured - self._logs[num_rows]))
+            weight = max(self._WEIGHT, 1 / count)
+            drift = self._DRIFT if weight == self._WEIGHT else 0.0  # before, the error may be of what it began with
+            for rows in self._rows:
+                self._logs[rows] += error * (weight if rows == num_rows else drift)
+        self._floors = [*accumulate((self._logs[rows] for rows in reversed(self._rows)), min)][::-1]
+
+    def seconds(self, num_rows: int) -> float:
+        """How long a pass takes; 0 while none was measured.
+
+        Between two sizes that were, it is interpolated. Beyond the largest it grows as it did from the smallest up to
+        there: whoever believes that will soon have measured it.
+        """
+        if not self._rows:
+            return 0.0
+        return math.exp(self._log(num_rows)) + self._growth() * max(0, num_rows - self._rows[-1])
+
+    def _growth(self) -> float:
+        """Seconds for each further row; 0 while one size was measured."""
+        num_more = self._rows[-1] - self._rows[0]
+        return (math.exp(self._floors[-1]) - math.exp(self._floors[0])) / num_more if num_more else 0.0
+
+    def _log(self, num_rows: int) -> float:
+        right = bisect_left(self._rows, num_rows)
+        if right == len(self._rows):
+            return self._floors[-1]
+        if right == 0 or self._rows[right] == num_rows:
+            return self._floors[right]
+        below, above = self._rows[right - 1], self._rows[right]
+        share = (num_rows - below) / (above - below)
+        return self._floors[right - 1] + share * (self._floors[right] - self._floors[right - 1])

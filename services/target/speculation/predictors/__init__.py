@@ -1,0 +1,1 @@
+"""Where predictions come from, apart from a draft service."""

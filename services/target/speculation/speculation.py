@@ -1,0 +1,198 @@
+"""Speculation: which predictions are verified beside each sequence's own row, and how they fared."""
+
+import time
+from collections.abc import Callable, Iterable
+from collections.abc import Sequence as Items
+
+from services.engine.events import NoSpeculation, PredictionSource, TokenRecord
+from services.engine.request import SpeculationMode
+from services.target.scheduling.scheduler import ScheduledRows, Scheduler
+from services.target.scheduling.sequence import Sequence
+from services.target.speculation.policy.loss_budget import LossBudget
+from services.target.speculation.policy.pass_cost import PassCost
+from services.target.speculation.policy.policy_config import PolicyConfig
+from services.target.speculation.predictors.predictor import Predictor
+from services.target.speculation.source import Source, is_automatic
+
+
+def _nothing() -> None:
+    pass
+
+
+class Speculation:
+    """Puts predictions behind decoding rows and keeps the count of those that came true."""
+
+    def __init__(
+        self,
+        predictors: Items[Predictor],
+        *,
+        vocab_size: int,
+        config: PolicyConfig | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """The predictors are asked in turn; the first that predicts anything for a sequence serves it in a step."""
+        config = config or PolicyConfig()
+        self._clock = clock
+        self._cost = PassCost()
+        self._budget = LossBudget(config, clock)
+        self._sources = [Source(predictor, self._cost, self._budget, config) for predictor in predictors]
+        self._vocab_size = vocab_size
+        self._servers: dict[Sequence, Source] = {}  # of this step's predictions
+        self.rehearsal: Sequence | None = None
+        """A sequence that nobody waits for, while there is one."""
+        self._begin_step()
+
+    def open(self, sequence: Sequence) -> None:
+        """Begin to follow a new sequence; one whose prompt is to be healed, once it is."""
+        if not _is_allowed(sequence):
+            _explain(sequence, NoSpeculation.FORBIDDEN, "the request forbids it")
+        elif not self._sources:
+            _explain(sequence, NoSpeculation.NO_PREDICTOR, "no draft is configured, and the lookup is switched off")
+        else:
+            self.follow(sequence)
+
+    def rehearse(self, sequence: Sequence) -> None:
+        """Nobody waits for this sequence: whatever is tried with it costs nothing."""
+        self.rehearsal = sequence
+        self.open(sequence)
+
+    def follow(self, sequence: Sequence) -> None:
+        """Tell the predictors how far the sequence has come."""
+        if _is_followed(sequence):
+            for source in self._sources:
+                source.predictor.commit(sequence)
+
+    def extend(
+        self,
+        batch: Items[ScheduledRows],
+        scheduler: Scheduler,
+        *,
+        before_waiting: Callable[[], None] = _nothing,
+    ) -> None:
+        """Add predictions to the decoding rows of the pass that was just scheduled, within the rows that it has left.
+
+        `before_waiting` is called before anything that may have to wait.
+        """
+        self._begin_step()
+        for rows in batch:
+            if rows.is_decode and rows.sequence is not self.rehearsal:
+                self._budget.join(rows.sequence)
+        decoding = [rows for rows in batch if rows.is_decode and _is_followed(rows.sequence)]
+        for source in self._sources:
+            unserved = _unserved(source, decoding)
+            num_rows = sum(rows.num_rows for rows in batch)
+            sequences = [rows.sequence for rows in unserved]
+            counts = source.plan(sequences, num_rows=num_rows, spare_rows=scheduler.spare_rows)
+            for sequence, count in zip(sequences, counts, strict=True):
+                source.predictor.ask(sequence, count)
+            if any(counts) and source.kind is not PredictionSource.LOOKUP:
+                before_waiting()
+            self._take(source, unserved, counts, scheduler)
+        self._is_disturbed = any(source.predictor.is_busy for source in self._sources)
+        for rows in decoding:
+            if not rows.predictions:
+                self._explain_none(rows.sequence, scheduler.spare_rows)
+
+    def settle(self, rows: ScheduledRows, committed: list[TokenRecord]) -> None:
+        """Count a sequence's pass, and tell the predictors what was committed."""
+        sequence = rows.sequence
+        if committed:
+            num_accepted = sum(record.predicted for record in committed)
+            sequence.speculation.count(rows.source, len(rows.predictions), num_accepted)
+            if (server := self._servers.get(sequence)) and not sequence.is_finished:
+                server.settle(sequence, len(rows.predictions), num_accepted)
+            if is_automatic(sequence):
+                self._num_accepted += num_accepted
+        self.follow(sequence)
+
+    def observe(self, batch: Items[ScheduledRows]) -> None:
+        """A step has ended: let the controllers learn what it took, and what their predictions won or lost."""
+        computing = self._clock() - self._step_began - sum(rows.waiting for rows in batch)
+        only_decodes = all(rows.is_decode for rows in batch)
+        if only_decodes and not self._is_disturbed:
+            self._cost.observe(sum(rows.num_rows for rows in batch), computing)
+        if any(rows.is_decode and is_automatic(rows.sequence) for rows in batch):
+            gain, waited = self._gain(batch, computing if only_decodes else 0.0)
+            self._budget.observe(gain, advance=min(waited, sum(source.debt for source in self._sources)))
+            for source in self._sources:
+                source.observe()
+
+    def close(self, sequence: Sequence) -> None:
+        """Forget a sequence that has ended or was dropped."""
+        self._budget.leave(sequence)
+        if sequence is self.rehearsal:
+            self.rehearsal = None
+        if _is_followed(sequence):
+            for source in self._sources:
+                source.close(sequence)
+
+    def _begin_step(self) -> None:
+        self._step_began = self._clock()
+        self._num_accepted = 0  # of the sequences that leave the choice to us
+        self._is_disturbed = False  # by a predictor that is at work on the target's cores during the pass
+        self._servers.clear()
+
+    def _gain(self, batch: Items[ScheduledRows], computing: float) -> tuple[float, float]:
+        """How many seconds the step's predictions have won for each sequence that leaves the choice to us, and how long
+        these were waited for. Passes are counted as what they take on average; one that was disturbed, as what it took.
+        """
+        decoding = [rows for rows in batch if rows.is_decode]
+        automatic = [rows for rows in decoding if is_automatic(rows.sequence)]
+        num_rows = len(decoding) + sum(len(rows.predictions) for rows in automatic)
+        plain, verifying = self._cost.seconds(len(decoding)), self._cost.seconds(num_rows)
+        seconds = max(verifying, computing) if self._is_disturbed else verifying
+        waited = sum(rows.waiting for rows in automatic)
+        return self._num_accepted / len(automatic) * plain - (seconds - plain) - waited, waited
+
+    def _take(self, source: Source, unserved: Items[ScheduledRows], counts: Items[int], scheduler: Scheduler) -> None:
+        since = self._clock()
+        for rows, count in zip(unserved, counts, strict=True):
+            began = self._clock()
+            predictions = source.predict(rows.sequence, count, since=since)
+            scheduler.add_predictions(rows, self._valid(rows.sequence, predictions))
+            if rows.predictions:
+                rows.source, self._servers[rows.sequence] = source.kind, source
+            rows.waiting += self._clock() - began
+
+    def _explain_none(self, sequence: Sequence, spare_rows: int) -> None:
+        """Say why, where nothing was predicted yet and there was room for it."""
+        has_room = min(spare_rows, sequence.num_remaining - 1) > 0
+        if not self._sources or sequence.speculation.offered or not has_room:
+            return
+        reasons = [source.why_none(sequence) for source in self._sources]
+        is_slower = any(why_not is NoSpeculation.SLOWER for why_not, _ in reasons)
+        why_not = NoSpeculation.SLOWER if is_slower else NoSpeculation.UNAVAILABLE
+        _explain(sequence, why_not, "; ".join(dict.fromkeys(detail for _, detail in reasons)))
+
+    def _valid(self, sequence: Sequence, predictions: Iterable[int]) -> list[int]:
+        """The predictions up to the first that is no token id, or that the request or its grammar forbids."""
+        valid: list[int] = []
+        allowed = sequence.request.sampling.allowed_tokens
+        for token_id in predictions:
+            if not 0 <= token_id < self._vocab_size or (allowed is not None and token_id not in allowed):
+                break
+            valid.append(token_id)
+        return valid if sequence.choices.grammar is None else valid[: sequence.choices.grammar.num_allowed(valid)]
+
+
+def _unserved(source: Source, decoding: Items[ScheduledRows]) -> list[ScheduledRows]:
+    """Those that no source before this one serves; with the others it rests."""
+    unserved = []
+    for rows in decoding:
+        if rows.predictions:
+            source.rest(rows.sequence)
+        else:
+            unserved.append(rows)
+    return unserved
+
+
+def _is_allowed(sequence: Sequence) -> bool:
+    return sequence.request.speculation.mode is not SpeculationMode.NEVER
+
+
+def _is_followed(sequence: Sequence) -> bool:
+    return _is_allowed(sequence) and not sequence.is_healing
+
+
+def _explain(sequence: Sequence, why_not: NoSpeculation, detail: str) -> None:
+    sequence.speculation.why_not, sequence.speculation.detail = why_not, detail

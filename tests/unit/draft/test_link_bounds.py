@@ -1,0 +1,57 @@
+"""What either side of a draft link says at once stays within what the other one takes, and says all of it."""
+
+from outrider.v1.draft_pb2 import Commit, DraftRequest, DraftResponse, Open
+from services.draft.link import AlternatePrediction, Prediction
+from services.draft.response import write_response
+from services.draft_protocol.protocol import (
+    MAX_COMMIT,
+    MAX_MASKED,
+    MAX_REQUEST_BYTES,
+    MAX_REQUESTS,
+    MAX_RESPONSE_BYTES,
+    MAX_RESPONSES,
+    MAX_WINDOW,
+)
+from services.service.limits import LIMITS
+from services.target.speculation.link.draft_client import _together
+
+_LARGEST, _LARGEST_ID = 2**32 - 1, 2**64 - 1
+
+
+def largest_requests() -> list[DraftRequest]:
+    commit = Commit(sequence_id=_LARGEST_ID, position=_LARGEST, token_ids=[_LARGEST] * MAX_COMMIT, wanted=_LARGEST)
+    choice = {"choice": {"texts": ["a"] * LIMITS.max_grammar_bytes}}
+    biases = [{"token_id": _LARGEST, "bias": 1.5}] * LIMITS.max_logit_biases
+    sampling = {"logit_bias": biases, "seed": _LARGEST_ID}
+    opened = Open(sampling=sampling, masked_token_ids=[_LARGEST] * MAX_MASKED, grammar=choice)
+    return [DraftRequest(commit=commit), DraftRequest(open=opened)]
+
+
+def test_a_target_says_no_more_at_once_than_a_draft_takes():
+    requests = [each for _ in range(40) for each in largest_requests()]
+    said = [*_together(iter(requests))]
+    assert max(each.ByteSize() for each in said) <= MAX_REQUEST_BYTES
+    assert [one.WhichOneof("message") for each in said for one in (each, *each.further)] == ["commit", "open"] * 40
+
+
+def test_a_target_says_small_things_together():
+    requests = [DraftRequest(close={"sequence_id": number}) for number in range(100)]
+    said = [*_together(iter(requests))]
+    assert [1 + len(each.further) for each in said] == [MAX_REQUESTS] * 3 + [4]
+    assert [one.close.sequence_id for each in said for one in (each, *each.further)] == [*range(100)]
+
+
+def test_what_is_said_is_made_when_there_is_room_for_it():
+    made = []
+    requests = (made.append(number) or DraftRequest(close={"sequence_id": number}) for number in range(100))
+    next(_together(requests))
+    assert len(made) == MAX_REQUESTS
+
+
+def test_a_draft_says_no_more_at_once_than_a_target_takes():
+    run = Prediction(_LARGEST_ID, _LARGEST, _LARGEST, (_LARGEST,) * MAX_WINDOW)
+    alternate = AlternatePrediction(_LARGEST_ID, _LARGEST, _LARGEST, _LARGEST, (_LARGEST,) * MAX_WINDOW)
+    for message in (run, alternate):
+        response = write_response(message)
+        response.further.extend([DraftResponse.FromString(response.SerializeToString())] * (MAX_RESPONSES - 1))
+        assert response.ByteSize() <= MAX_RESPONSE_BYTES

@@ -1,0 +1,34 @@
+"""The fastest weight format: by the device, the size of the model, and its widths."""
+
+from dataclasses import replace
+
+import pytest
+
+from services.engine.decoder.weight_choice import choose_weights
+from tests.native.random_models import PLAIN
+
+SMALL = replace(PLAIN, hidden_size=64, intermediate_size=96, num_heads=4, head_dim=16)
+LARGE = replace(SMALL, vocab_size=200_000)
+
+
+@pytest.mark.parametrize("isa", ["amx", "avx512", "avx2"])
+def test_a_large_model_is_held_in_the_fewest_bytes(isa: str) -> None:
+    assert choose_weights(LARGE, on_cpu=True, isa=isa).weights == "int4"
+
+
+@pytest.mark.parametrize("widths", [{"hidden_size": 80}, {"intermediate_size": 100}, {"num_heads": 5}])
+def test_widths_that_are_no_whole_groups_leave_int8(widths: dict[str, int]) -> None:
+    choice = choose_weights(replace(LARGE, **widths), on_cpu=True, isa="avx512")
+    assert choice.weights == "int8"
+    assert "80 inputs" in choice.reason or "100 inputs" in choice.reason
+
+
+def test_a_model_that_the_caches_hold_is_not_rounded() -> None:
+    choice = choose_weights(SMALL, on_cpu=True, isa="avx512")
+    assert choice.weights == "bf16"
+    assert "parameters stay in the caches" in choice.reason
+
+
+def test_portable_kernels_and_gpus_hold_bf16() -> None:
+    assert choose_weights(LARGE, on_cpu=True, isa="portable").weights == "bf16"
+    assert choose_weights(LARGE, on_cpu=False, isa="portable").weights == "int4"

@@ -1,0 +1,113 @@
+"""GrammarProcess: what takes too much is refused, whatever it does to the process that finds out."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from services.engine.grammar.compiler import GrammarError
+from services.engine.grammar.process import GrammarProcess
+from services.engine.grammar.source import GrammarSource
+from tests.grammars import SOURCES, compiler
+from tests.hostile_grammars import HOSTILE, SLOW
+from tests.unit.sequences import END, VOCAB_SIZE, byte_tokenizer
+
+_PATIENCE_SECONDS = 30
+
+
+@pytest_asyncio.fixture(loop_scope="function")
+async def process() -> AsyncIterator[GrammarProcess]:
+    tokenizer = byte_tokenizer()
+    made = GrammarProcess(tokenizer, compiler(tokenizer, VOCAB_SIZE), vocab_size=VOCAB_SIZE)
+    yield made
+    made.close()
+
+
+def forks(process: GrammarProcess) -> int:
+    """How many grammars are being tried."""
+    assert process._process is not None
+    pid = process._process.pid
+    return len(Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+
+
+async def until_forks(process: GrammarProcess, count: int) -> None:
+    async with asyncio.timeout(_PATIENCE_SECONDS):
+        while forks(process) != count:
+            await asyncio.sleep(0.002)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+async def test_what_is_as_it_should_be_is_compiled(process: GrammarProcess, name: str):
+    grammar = await process.compile(SOURCES[name], "me")
+    assert grammar.begin(stop_ids=[END]).masks().any()
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+async def test_what_takes_too_much_is_refused_and_harms_nobody(process: GrammarProcess, name: str):
+    with pytest.raises(GrammarError, match=r"at most|more than|limit"):
+        await process.compile(HOSTILE[name], "me")
+    await process.compile(SOURCES["lark"], "me")
+    await until_forks(process, 0)
+
+
+async def test_a_trial_ends_with_the_call_that_wants_it(process: GrammarProcess):
+    process.start()
+    call = asyncio.create_task(process.compile(SLOW, "me"))
+    await until_forks(process, 1)
+    call.cancel()
+    began = time.monotonic()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await until_forks(process, 0)
+    assert time.monotonic() - began < 1.5  # it would have been tried for two seconds
+
+
+async def test_a_caller_s_grammars_are_tried_one_by_one(process: GrammarProcess):
+    process.start()
+    calls = [asyncio.create_task(process.compile(SLOW, "me")) for _ in range(3)]
+    await until_forks(process, 1)
+    await process.compile(SOURCES["regex"], "another")  # who does not wait for them
+    await until_forks(process, 1)
+    assert not any(call.done() for call in calls)
+    for call in calls:
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+
+
+async def test_no_more_are_tried_at_once_than_may(process: GrammarProcess):
+    process.start()
+    calls = [asyncio.create_task(process.compile(SLOW, str(caller))) for caller in range(5)]
+    await until_forks(process, 2)
+    await asyncio.sleep(0.2)
+    assert forks(process) == 2
+    for call in calls:
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+
+
+async def test_a_process_that_was_killed_is_started_anew(process: GrammarProcess):
+    process.start()
+    assert process._process is not None
+    process._process.kill()
+    process._process.wait()
+    await process.compile(SOURCES["choice"], "me")
+
+
+async def test_what_has_passed_is_not_tried_again(process: GrammarProcess):
+    await process.compile(SOURCES["choice"], "me")
+    assert process._process is not None
+    process._process.kill()
+    process._process.wait()
+    await process.compile(SOURCES["choice"], "me")
+    assert process._process.poll() is not None
+    await process.compile(SOURCES["choice"], "me", num_states=2)
+    assert process._process.poll() is None
+
+
+async def test_as_many_states_as_are_wanted_count(process: GrammarProcess):
+    costly = GrammarSource(SLOW.kind, ("(a{1000}){1000}",))
+    with pytest.raises(GrammarError, match=r"takes|holds"):
+        await process.compile(costly, "me", num_states=16)

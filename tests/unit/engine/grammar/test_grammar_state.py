@@ -1,0 +1,201 @@
+"""GrammarState: what may be drawn is a pure function of the tokens, whatever was looked at or taken back."""
+
+import json
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from llguidance import LLMatcher, LLParserLimits
+
+from services.engine.grammar.grammar import Grammar
+from services.engine.grammar.source import GrammarKind, GrammarSource
+from services.engine.grammar.state import GrammarState
+from services.engine.text.tokenizer import Tokenizer
+from tests.grammars import SOURCES, allowed, compiled, compiler, random_walk
+from tests.unit.sequences import END, VOCAB_SIZE, byte_tokenizer
+
+DEMO = Tokenizer.from_folder(Path(__file__).parents[4] / "models" / "demo" / "target")
+DEMO_END = 0
+DEMO_BYTES = [DEMO.token_bytes(token_id) for token_id in range(DEMO.vocab_size)]
+PADDED = DEMO.vocab_size + 8  # as a model's vocabulary may be; no full word of a mask
+
+
+def begin(name: str) -> GrammarState:
+    return compiled(name, DEMO, PADDED).begin(stop_ids=[DEMO_END])
+
+
+def byte_state(kind: GrammarKind, *texts: str, stop_ids=(END,)) -> GrammarState:
+    return compiler(byte_tokenizer(), VOCAB_SIZE).compile(GrammarSource(kind, texts)).begin(stop_ids=stop_ids)
+
+
+def next_bytes(state: GrammarState) -> list[int]:
+    return allowed(state.masks()[0], VOCAB_SIZE)
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_masks_depend_on_the_tokens_alone(name):
+    for seed in range(8):
+        chance = random.Random(seed)
+        state = begin(name)
+        tokens, masks = random_walk(state, chance, PADDED, stop_id=DEMO_END, length=40)
+        state, kept = begin(name), 0
+        for _ in range(12):
+            random_ids = chance.choices(range(PADDED), k=3)
+            state.num_allowed(random_ids)
+            state.masks(random_ids)
+            before, start = state.fork(), kept
+            random_walk(state.fork(), chance, PADDED, stop_id=DEMO_END, length=6)
+            kept = chance.randint(kept, len(tokens))
+            state.advance(tokens[start:kept])
+            assert (state.masks() == masks[kept]).all()
+            assert (before.masks() == masks[start]).all()
+        received = compiled(name, DEMO, PADDED).begin(tokens, stop_ids=[DEMO_END])
+        assert (received.masks() == masks[-1]).all()
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_a_row_behind_predictions_is_the_state_behind_them(name):
+    for seed in range(8):
+        chance = random.Random(seed)
+        tokens, masks = random_walk(begin(name), chance, PADDED, stop_id=DEMO_END, length=24)
+        start = chance.randint(0, len(tokens))
+        state = begin(name)
+        state.advance(tokens[:start])
+        assert state.num_allowed(tokens[start:]) == len(tokens) - start
+        assert (state.masks(tokens[start:]) == np.stack(masks[start:])).all()
+        assert state.num_followed == start
+        assert (state.masks() == masks[start]).all()
+
+
+@pytest.mark.parametrize("name", SOURCES)
+def test_what_a_mask_allows_can_be_followed_and_special_and_padding_ids_never(name):
+    chance = random.Random(3)
+    tokens, masks = random_walk(begin(name), chance, PADDED, stop_id=DEMO_END, length=24)
+    state = compiled(name, DEMO, PADDED).begin(stop_ids=[])
+    for token_id, mask in zip(tokens, masks, strict=False):
+        ids = [i for i in allowed(mask, PADDED) if i != DEMO_END]
+        assert all(DEMO.token_bytes(i) and not DEMO.is_special(i) for i in ids)
+        assert all(state.num_allowed([i]) == 1 for i in chance.sample(ids, min(len(ids), 20)))
+        state.advance([token_id])
+        assert not state.has_strayed
+
+
+def test_a_stop_may_be_drawn_where_the_text_may_end_and_is_all_that_is_left_where_it_must():
+    state = byte_state(GrammarKind.REGEX, "ab?")
+    assert next_bytes(state) == [*b"a"]
+    state.advance(b"a")
+    assert next_bytes(state) == [*b"b", END]
+    state.advance(b"b")
+    assert next_bytes(state) == [END]
+
+
+def test_an_ordinary_token_that_stops_is_drawn_only_where_the_text_may_end():
+    state = byte_state(GrammarKind.REGEX, "a!b!?", stop_ids=[ord("!")])
+    state.advance(b"a")
+    assert next_bytes(state) == []
+    state = byte_state(GrammarKind.REGEX, "ab!?", stop_ids=[ord("!")])
+    state.advance(b"a")
+    assert next_bytes(state) == [*b"b"]
+    state.advance(b"b")
+    assert next_bytes(state) == [*b"!"]
+
+
+def test_without_stops_nothing_may_be_drawn_behind_a_whole_text():
+    state = byte_state(GrammarKind.CHOICE, "a", "b", stop_ids=[])
+    state.advance(b"a")
+    assert next_bytes(state) == []
+
+
+@pytest.mark.parametrize(
+    ("predictions", "count"), [(b"", 0), (b"bab", 3), (b"bax", 2), (b"x", 0), ([ord("b"), END, ord("a")], 1)]
+)
+def test_predictions_are_allowed_up_to_what_is_forbidden_or_ends_the_text(predictions, count):
+    state = byte_state(GrammarKind.REGEX, "(ab)*a?")
+    state.advance(b"a")
+    assert state.num_allowed(predictions) == count
+
+
+def test_nothing_may_be_drawn_behind_a_forbidden_prediction():
+    state = byte_state(GrammarKind.REGEX, "[ab]*")
+    masks = state.masks(b"axb")
+    assert [bool(allowed(mask, VOCAB_SIZE)) for mask in masks] == [True, True, False, False]
+    assert allowed(masks[1], VOCAB_SIZE) == [*b"ab", END]
+
+
+def test_nothing_may_be_drawn_behind_a_forbidden_token_but_a_fork_from_before_it_goes_on():
+    state = byte_state(GrammarKind.REGEX, "[ab]*c")
+    state.advance(b"ab")
+    before = state.fork()
+    state.advance(b"xab")
+    assert (state.num_followed, state.has_strayed, next_bytes(state), state.num_allowed(b"a")) == (2, True, [], 0)
+    assert (before.num_followed, before.has_strayed, next_bytes(before)) == (2, False, [*b"abc"])
+    before.advance(b"b")
+    assert (before.num_followed, next_bytes(before)) == (3, [*b"abc"])
+
+
+def test_the_row_behind_a_prediction_is_no_matter_of_another_that_was_wrong():
+    """The library remembers the mask behind the comma and the space for the one behind the bracket and the space."""
+    items = {"type": "array", "items": {"type": "string", "maxLength": 5}, "maxItems": 2}
+    schema = {"type": "object", "properties": {"t": items}, "required": ["t"], "additionalProperties": False}
+    state = byte_state(GrammarKind.JSON_SCHEMA, json.dumps(schema))
+    state.advance(b'{"t":["p"')
+    assert ord('"') in allowed(state.masks(b", ")[-1], VOCAB_SIZE)
+    state.advance(b"]")
+    behind_bracket = allowed(state.masks(b" ")[-1], VOCAB_SIZE)
+    state.advance(b" ")
+    assert behind_bracket == next_bytes(state) == sorted(b"\t\n\r }")
+
+
+def test_what_is_received_at_once_leads_to_the_same_place_as_what_was_drawn_one_by_one():
+    """The library forces bytes where it makes a mask, which matters to where `max_tokens` ends."""
+    source = GrammarSource(GrammarKind.LARK, ('start: t "x"\nt[max_tokens=3]: /a\\d\\dé\\d/\n',))
+    drawn, received = (compiler(DEMO, PADDED).compile(source).begin(stop_ids=[DEMO_END]) for _ in range(2))
+    tokens = [DEMO_BYTES.index(token) for token in (b"a", b"21", b"\xc3")]
+    for token_id in tokens:
+        drawn.masks()
+        drawn.advance([token_id])
+    received.advance(tokens)
+    assert (received.masks() == drawn.masks()).all()
+
+
+# The number of states in which these can be read doubles with each letter behind an "a", or with each that is read.
+COSTLY = {
+    "lexer": (GrammarSource(GrammarKind.REGEX, ("[ab]*a[ab]{12}",)), {"max_lexer_states": 200}),
+    "parser": (GrammarSource(GrammarKind.LARK, ('start: start start | "a" | "b"\n',)), {"max_items_in_row": 24}),
+}
+
+
+def costly_grammar(name: str) -> Grammar:
+    source, limits = COSTLY[name]
+    tokenizer = compiler(byte_tokenizer(), VOCAB_SIZE)._tokenizer
+
+    def read() -> LLMatcher:
+        return LLMatcher(tokenizer, source.serialized(), log_level=0, limits=LLParserLimits(**limits))
+
+    return Grammar(source, read, vocab_size=VOCAB_SIZE, looks_ahead=True)
+
+
+def follow_to_the_end(state: GrammarState, text: bytes) -> int:
+    """How many tokens of the text can be followed before that is too costly."""
+    for count, token_id in enumerate(text):
+        if not next_bytes(state):
+            return count
+        state.advance([token_id])
+    raise AssertionError("nothing was too costly")
+
+
+@pytest.mark.parametrize("name", COSTLY)
+def test_what_is_too_costly_for_one_text_or_prediction_is_no_matter_of_another(name):
+    text = bytes(random.Random(1).choices(b"ab", k=2000))
+    grammar = costly_grammar(name)
+    count = follow_to_the_end(grammar.begin(stop_ids=[END]), text)
+    assert count > 3
+    state = grammar.begin(stop_ids=[END])
+    others = bytes(random.Random(2).choices(b"ab", k=2000))
+    rows = [bool(mask.any()) for mask in state.masks(others)]
+    assert rows[0]
+    assert not rows[-1]
+    assert state.num_allowed(others) < len(others)
+    assert follow_to_the_end(state, text) == count
+    assert next_bytes(state) == []

@@ -1,0 +1,82 @@
+"""What is small is read and tried before the weights, which take long."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from services.engine.config import ConfigError
+from services.engine.files.checkpoint_error import CheckpointError
+from services.service.server_config import ServerConfig
+from services.target.server import TargetServer
+from tests.checkpoints import Kind, copy_of, edit_json, random_checkpoint
+from tests.server import RunningTarget, target_server
+from tests.unit.engine.test_config import make_config
+
+LOOPS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    return copy_of(random_checkpoint(Kind.LLAMA), tmp_path)
+
+
+@pytest.fixture
+def target(folder, monkeypatch):
+    """A target that must not come to read weights."""
+
+    def read(*arguments, **options):
+        raise AssertionError("the weights are read")
+
+    monkeypatch.setattr("services.engine.loaded_model.load_decoder", read)
+    with target_server(folder, loads=False) as running:
+        yield running
+
+
+def refusal(target: RunningTarget) -> str:
+    with pytest.raises(CheckpointError) as refused:
+        target.call(target.server.open())
+    return str(refused.value)
+
+
+def test_a_whole_folder_comes_to_its_weights(target):
+    with pytest.raises(AssertionError, match="the weights are read"):
+        target.call(target.server.open())
+
+
+def test_the_tokenizer_is_read_before_the_weights(folder, target):
+    (folder / "tokenizer.json").write_text("{}")
+    assert "tokenizer.json: is not a usable tokenizer" in refusal(target)
+
+
+def test_the_tokenizer_is_tried_before_the_weights(folder, target):
+    edit_json(folder / "tokenizer.json", model={"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "missing"})
+    assert "tokenizer.json: " in refusal(target)
+
+
+def test_the_template_is_tried_before_the_weights(folder, target):
+    (folder / "chat_template.jinja").write_text(LOOPS)
+    assert "chat_template.jinja: the chat template cannot render three messages: it takes more than" in refusal(target)
+
+
+def test_the_special_tokens_are_read_before_the_weights(folder, target):
+    (folder / "special_tokens_map.json").write_text("[")
+    assert "special_tokens_map.json: cannot be read as JSON" in refusal(target)
+
+
+def test_a_tokenizer_with_more_ids_than_the_model_is_refused(folder, target):
+    path = folder / "tokenizer.json"
+    description = json.loads(path.read_text())
+    description["model"]["vocab"]["<extra>"] = 512
+    path.write_text(json.dumps(description))
+    said = refusal(target)
+    assert f"{path}: token '<extra>' has id 512; by vocab_size in config.json it must be from 0 to 511" in said
+
+
+async def test_options_of_drafts_have_ranges(folder):
+    engine, server = make_config(model=folder), ServerConfig(listen="127.0.0.1:0")
+    for value in (-1, 65, 10**9):
+        with pytest.raises(ConfigError, match=f"^run_ahead is {value}; it must be from 0 to 64$"):
+            TargetServer(engine, server, run_ahead=value)
+        with pytest.raises(ConfigError, match=f"^alternates is {value}; it must be from 0 to 64$"):
+            TargetServer(engine, server, num_alternates=value)

@@ -1,0 +1,151 @@
+"""The shape of the source: who may import whom, and how long a module or a function may be."""
+
+import ast
+import functools
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+GENERATED = ROOT / "clients/python/outrider/v1"
+SOURCES = [
+    path.relative_to(ROOT)
+    for folder in ("services", "clients", "models", "tests", "benchmarks")
+    for path in sorted((ROOT / folder).rglob("*.py"))
+    if not path.is_relative_to(GENERATED) and "node_modules" not in path.parts
+]
+MOST_LINES_OF_A_MODULE = 300
+MOST_LINES_OF_A_FUNCTION = 50
+MOST_FILES_OF_A_FOLDER = 20
+
+# Who may know the messages on the wire, apart from the client, which is made of them.
+_LINK = "services/target/speculation/link/"
+_DRAFT = "services/draft/"
+MESSAGE_USERS = (
+    "services/target/api/",
+    "services/target/server.py",
+    f"{_LINK}draft_client.py",
+    f"{_LINK}draft_reader.py",
+    "services/draft_protocol/",
+    f"{_DRAFT}message_check.py",
+    f"{_DRAFT}response.py",
+    f"{_DRAFT}servicer.py",
+    f"{_DRAFT}server.py",
+    "services/cli/bench/link_probe.py",
+)
+# Who may know gRPC itself: those and the plumbing around them.
+GRPC_USERS = (*MESSAGE_USERS, f"{_LINK}draft_address.py", "services/service/", "services/cli/")
+
+
+@functools.cache
+def parse(path: Path) -> ast.Module:
+    return ast.parse((ROOT / path).read_text(), filename=str(path))
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Yield the full name of everything that a module imports, wherever in it."""
+    package = [*path.parts[:-1]]
+    for node in ast.walk(parse(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            module = ".".join([*base, *filter(None, [node.module])])
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+
+
+def is_in(name: str, *packages: str) -> bool:
+    return any(f"{name}.".startswith(f"{package}.") for package in packages)
+
+
+def importers(*packages: str, within: str) -> set[str]:
+    """The modules below a folder that import something of one of the packages."""
+    return {
+        path.as_posix()
+        for path in SOURCES
+        if path.as_posix().startswith(within) and any(is_in(name, *packages) for name in imports(path))
+    }
+
+
+def strangers(users: set[str], allowed: tuple[str, ...]) -> set[str]:
+    return {user for user in users if not user.startswith(allowed)}
+
+
+def test_the_sources_are_found():
+    names = {path.as_posix() for path in SOURCES}
+    assert {
+        "services/target/scheduling/scheduler.py",
+        "tests/unit/repository/test_imports.py",
+        "clients/python/outrider/client.py",
+    } <= names
+
+
+def test_the_engine_knows_nothing_of_the_wire():
+    packages = ("grpc", "grpc_health", "grpc_reflection", "grpc_status", "google", "outrider")
+    assert importers(*packages, within="services/engine/") == set()
+
+
+def test_the_engine_knows_nothing_of_the_services_around_it():
+    packages = ("services.service", "services.draft_protocol", "services.target", "services.draft", "services.cli")
+    assert importers(*packages, within="services/engine/") == set()
+
+
+def test_target_and_draft_meet_on_the_wire_only():
+    assert importers("services.draft", within="services/target/") == set()
+    assert importers("services.target", within="services/draft/") == set()
+
+
+def test_generated_messages_appear_where_the_wire_is():
+    users = importers("outrider.v1", within="services/")
+    assert "services/target/api/servicer.py" in users
+    assert strangers(users, MESSAGE_USERS) == set()
+
+
+def test_grpc_appears_where_the_wire_is():
+    users = importers("grpc", "grpc_health", "grpc_reflection", "grpc_status", "google", within="services/")
+    assert "services/target/api/servicer.py" in users
+    assert strangers(users, GRPC_USERS) == set()
+
+
+def test_the_client_needs_nothing_of_ours():
+    assert importers("services", "tests", "models", within="clients/") == set()
+
+
+def test_only_the_native_package_imports_the_compiled_module():
+    users = importers("services.engine.decoder.native._native", "_native", within="services/")
+    assert users == {"services/engine/decoder/native/__init__.py"}
+
+
+def test_only_the_configuration_reads_the_environment():
+    readers = {
+        path.as_posix()
+        for path in SOURCES
+        if path.parts[0] in {"services", "clients", "models"}
+        for node in ast.walk(parse(path))
+        if isinstance(node, ast.Attribute) and node.attr in {"environ", "environb", "getenv"}
+    }
+    readers |= importers("os.environ", "os.environb", "os.getenv", within="services/")
+    assert readers == {"services/engine/config.py"}
+
+
+def test_a_module_fits_the_head():
+    lengths = {path.as_posix(): len((ROOT / path).read_text().splitlines()) for path in SOURCES}
+    assert {name: length for name, length in lengths.items() if length >= MOST_LINES_OF_A_MODULE} == {}
+
+
+def test_a_function_fits_the_screen():
+    lengths = {
+        f"{path.as_posix()}:{node.lineno} {node.name}": node.end_lineno - node.lineno + 1
+        for path in SOURCES
+        for node in ast.walk(parse(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    assert {name: length for name, length in lengths.items() if length >= MOST_LINES_OF_A_FUNCTION} == {}
+
+
+def test_a_folder_fits_the_eye():
+    files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    elsewhere = ("tests/", "models/", "native/")
+    counts = Counter(Path(file).parent.as_posix() for file in files if not file.startswith(elsewhere))
+    assert {folder: count for folder, count in counts.items() if count > MOST_FILES_OF_A_FOLDER} == {}

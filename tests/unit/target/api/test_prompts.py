@@ -1,0 +1,68 @@
+"""Prompts whose tokenizer knows more tokens than the model are refused before they reach the engine."""
+
+from dataclasses import replace
+
+import pytest
+
+from outrider.v1 import common_pb2
+from services.engine.checkpoint.checkpoint import load_checkpoint
+from services.engine.grammar.process import GrammarProcess
+from services.engine.text.tokenizer import Tokenizer
+from services.service.errors import InvalidRequestError
+from services.service.validation import Violations
+from services.target.api.prompts import read_prompt
+from services.target.api.served_model import ServedModel
+from services.target.generation.fingerprint import Fingerprint
+from services.target.prompt.chat_template import ChatTemplate
+from services.target.prompt.prompt_encoder import PromptEncoder
+from tests.checkpoints import Kind, random_checkpoint
+from tests.grammars import compiler
+
+FINGERPRINT = Fingerprint(
+    version="1",
+    build="b",
+    device="cpu",
+    weights_hash="w",
+    vocabulary="v",
+    grammars="g",
+    weight_format="bf16",
+    kv_type="bf16",
+    noise_version=1,
+    context_length=64,
+)
+
+
+def served_model(*, vocab_size: int) -> ServedModel:
+    checkpoint = load_checkpoint(random_checkpoint(Kind.LLAMA))
+    tokenizer = Tokenizer.from_folder(checkpoint.folder)
+    chat_template = ChatTemplate.from_folder(checkpoint.folder)
+    return ServedModel(
+        name="small",
+        config=replace(checkpoint.config, vocab_size=vocab_size),
+        context_length=64,
+        eos_token_ids=checkpoint.eos_token_ids,
+        defaults=checkpoint.generation,
+        tokenizer=tokenizer,
+        prompts=PromptEncoder(tokenizer, chat_template),
+        grammars=GrammarProcess(tokenizer, compiler(tokenizer, vocab_size), vocab_size=vocab_size),
+        chat_template=chat_template,
+        fingerprint=FINGERPRINT,
+        max_samples=16,
+    )
+
+
+async def test_text_with_a_token_that_the_model_lacks_is_refused_by_name():
+    found = Violations()
+    await read_prompt(common_pb2.Prompt(text="zebra"), served_model(vocab_size=50), found)
+    with pytest.raises(InvalidRequestError) as refused:
+        found.raise_if_any()
+    (violation,) = refused.value.violations
+    assert violation.field == "prompt.text"
+    assert "all below 50" in violation.description
+
+
+async def test_text_of_tokens_that_the_model_has_is_taken():
+    found = Violations()
+    ids = await read_prompt(common_pb2.Prompt(text="zebra"), served_model(vocab_size=512), found)
+    assert ids
+    found.raise_if_any()

@@ -1,0 +1,160 @@
+"""Sampler: of the tokens drawn beside predictions, those that the history really leads to are kept."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from services.engine.decoder.native import Device, Logits
+from services.engine.decoder.native import Sampler as NativeSampler
+from services.engine.events import FinishReason, PredictionSource, TokenRecord
+from services.engine.grammar.source import GrammarKind, GrammarSource
+from services.engine.request import OutputOptions, Request
+from services.target.generation.sampler import Drawn, Sampler
+from services.target.scheduling.scheduler import ScheduledRows
+from tests.grammars import compiler
+from tests.unit.sequences import END, VOCAB_SIZE, byte_tokenizer, make_request, make_sequence, records_of
+
+DEVICE = Device.cpu("portable", 1)
+NAN, MASKED = -1, -2  # in place of a token that a row leads to: a row of NaN, and one of minus infinity
+
+
+def draw(*sequences: tuple[str | list[int], str], request: Request | None = None) -> list[Drawn]:
+    """Draw for sequences, each given by the tokens that its rows lead to and its predictions."""
+    scheduled = [
+        ScheduledRows(
+            make_sequence(request or make_request()),
+            1,
+            draws=True,
+            predictions=[*predictions.encode()],
+            source=PredictionSource.DRAFT,
+        )
+        for _, predictions in sequences
+    ]
+    rows = [_logits(token) for tokens, _ in sequences for token in _ids(tokens)]
+    return Sampler(NativeSampler(DEVICE)).sample(Logits.from_numpy(DEVICE, np.stack(rows)), scheduled)
+
+
+def _ids(tokens: str | list[int]) -> list[int]:
+    return [*tokens.encode()] if isinstance(tokens, str) else tokens
+
+
+def _logits(token: int) -> np.ndarray:
+    filled = {NAN: np.nan, MASKED: -np.inf}.get(token, 0.0)
+    row = np.full(VOCAB_SIZE, filled, dtype=np.float32)
+    if token >= 0:
+        row[token] = 5.0
+    return row
+
+
+@pytest.mark.parametrize(
+    ("tokens", "predictions", "kept", "num_predicted"),
+    [
+        ("a", "", "a", 0),
+        ("ab", "x", "a", 0),
+        ("ab", "a", "ab", 1),
+        ("abcd", "abc", "abcd", 3),
+        ("abcd", "abx", "abc", 2),
+        ("abcd", "axc", "ab", 1),  # the third prediction would be right, but on a history that did not come true
+        ("abcd", "xbc", "a", 0),
+        ("aaaa", "aaa", "aaaa", 3),
+    ],
+)
+async def test_the_run_ends_with_the_first_token_that_was_not_predicted(tokens, predictions, kept, num_predicted):
+    (drawn,) = draw((tokens, predictions))
+    assert drawn == Drawn(records_of(kept.encode(), num_predicted), None)
+
+
+async def test_each_sequence_has_its_own_rows():
+    runs = draw(("abc", "ab"), ("x", ""), ("pqr", "pz"))
+    assert [bytes(record.token_id for record in drawn.records) for drawn in runs] == [b"abc", b"x", b"pq"]
+
+
+@pytest.mark.parametrize(("bad", "failure"), [(NAN, FinishReason.INVALID_LOGITS), (MASKED, FinishReason.NO_CANDIDATES)])
+async def test_a_row_without_a_token_ends_its_own_sequence_only(bad, failure):
+    runs = draw(([bad], ""), ("ab", "a"))
+    assert runs == [Drawn([], failure), Drawn(records_of(b"ab", 1), None)]
+
+
+@pytest.mark.parametrize(("bad", "failure"), [(NAN, FinishReason.INVALID_LOGITS), (MASKED, FinishReason.NO_CANDIDATES)])
+async def test_tokens_before_a_row_without_one_are_kept(bad, failure):
+    assert draw(([97, bad, 99], "ab")) == [Drawn(records_of(b"a", 1), failure)]
+
+
+async def test_a_bad_row_behind_a_wrong_prediction_does_not_count():
+    assert draw(([97, NAN], "x")) == [Drawn(records_of(b"a"), None)]
+
+
+async def test_each_row_draws_what_the_grammar_allows_behind_its_predictions():
+    """The model would say "x" in every row; a text of three letters is all that the grammar allows."""
+    source = GrammarSource(GrammarKind.REGEX, ("a[bx][cd]",))
+    request = make_request(grammar=compiler(byte_tokenizer(), VOCAB_SIZE).compile(source))
+    (drawn,) = draw(("xxxx", "axc"), request=request)
+    assert drawn == Drawn(records_of([*b"axc", END], 3), None)
+    (drawn,) = draw(("xxx", "ab"), request=request)
+    assert drawn == Drawn(records_of(b"ax", 1), None)
+
+
+async def test_a_text_that_is_whole_ends_where_no_stop_may_be_drawn():
+    source = GrammarSource(GrammarKind.CHOICE, ("ab",))
+    request = make_request(grammar=compiler(byte_tokenizer(), VOCAB_SIZE).compile(source), stop_ids=[])
+    assert draw(("xxx", "ab"), request=request) == [Drawn(records_of(b"ab", 2), None)]  # yet: that is the next row's
+    request = replace(request, received=tuple(b"ab"))
+    assert draw(("x", ""), request=request) == [Drawn([], FinishReason.NO_CANDIDATES)]
+
+
+async def test_nothing_drawn_is_nothing_asked():
+    logits = Logits.from_numpy(DEVICE, np.zeros((0, VOCAB_SIZE), dtype=np.float32))
+    assert Sampler(NativeSampler(DEVICE)).sample(logits, []) == []
+
+
+async def test_logprobs_and_candidates_are_told_where_asked():
+    request = replace(make_request(), output=OutputOptions(logprobs=True, num_candidates=2))
+    (drawn,) = draw(("ab", "a"), request=request)
+    expected = np.log(np.exp(5.0) / (np.exp(5.0) + VOCAB_SIZE - 1))
+    for record in drawn.records:
+        assert record.raw_logprob == pytest.approx(expected, abs=1e-5)
+        assert record.logprob == pytest.approx(expected, abs=1e-5)
+        assert [candidate.token_id for candidate in record.candidates] == [record.token_id, 0]
+        assert record.candidates[0].raw_logprob == record.raw_logprob
+        assert record.candidates[0].logprob == record.logprob
+
+
+async def test_all_that_is_told_comes_from_the_rows_of_the_tokens_kept():
+    asked = OutputOptions(logprobs=True, rank=True, entropy=True, logits=True)
+    (drawn,) = draw(("abz", "ax"), request=replace(make_request(), output=asked))
+    assert [record.token_id for record in drawn.records] == [*b"ab"]
+    for record in drawn.records:
+        assert np.array_equal(np.frombuffer(record.logits, "<f4"), _logits(record.token_id))
+        assert record.rank == 1
+        probabilities = np.exp(_logits(record.token_id)) / np.exp(_logits(record.token_id)).sum()
+        assert record.entropy == pytest.approx(-(probabilities * np.log(probabilities)).sum(), abs=1e-5)
+    some = replace(asked, logits_token_ids=(5, 97, 5))
+    (drawn,) = draw(("ab", "x"), request=replace(make_request(), output=some))
+    assert np.frombuffer(drawn.records[0].logits, "<f4").tolist() == [0, 5, 0]
+
+
+async def test_rows_of_a_prompt_tell_of_its_tokens_beside_those_that_draw():
+    request = make_request(b"abc", prompt_logprobs=True)
+    rows = ScheduledRows(make_sequence(request), 3, draws=True, told=[*b"bc"])
+    other = ScheduledRows(make_sequence(make_request()), 1, draws=True)
+    logits = np.stack([_logits(ord("b")), _logits(ord("x")), _logits(ord("d")), _logits(ord("q"))])
+    drawn, last = Sampler(NativeSampler(DEVICE)).sample(Logits.from_numpy(DEVICE, logits), [rows, other])
+    assert [record.token_id for record in drawn.told] == [*b"bc"]
+    assert drawn.told[0].raw_logprob - drawn.told[1].raw_logprob == pytest.approx(5)
+    assert all(record.logprob == record.raw_logprob for record in drawn.told)
+    assert drawn.records == [TokenRecord(ord("d"))]
+    assert last == Drawn([TokenRecord(ord("q"))], None)
+
+
+async def test_of_a_prompt_whose_logits_are_no_numbers_nothing_is_told():
+    rows = ScheduledRows(make_sequence(make_request(b"abc", prompt_logprobs=True)), 2, draws=False, told=[*b"bc"])
+    logits = Logits.from_numpy(DEVICE, np.stack([_logits(NAN), _logits(ord("c"))]))
+    (drawn,) = Sampler(NativeSampler(DEVICE)).sample(logits, [rows])
+    assert drawn.told[0] == TokenRecord(ord("b"))
+    assert drawn.told[1].raw_logprob is not None
+    assert (drawn.records, drawn.failure) == ([], None)
+
+
+async def test_nothing_is_told_where_not_asked():
+    assert draw(("a", "")) == [Drawn([TokenRecord(97)], None)]

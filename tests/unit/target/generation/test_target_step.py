@@ -1,0 +1,217 @@
+"""TargetStep: how a sequence comes, ends and goes, and in which order its consumer hears of it."""
+
+import math
+import time
+from collections.abc import Sequence as Tokens
+from copy import deepcopy
+from dataclasses import replace
+
+from services.engine.cache.block_manager import BlockManager
+from services.engine.decoder.native import Sampler as NativeSampler
+from services.engine.events import (
+    Chunk,
+    Failed,
+    Finished,
+    FinishReason,
+    PredictionSource,
+    Progress,
+    SourceStats,
+    SpeculationStats,
+)
+from services.engine.request import OutputOptions, Request, SpeculationMode, SpeculationPolicy
+from services.target.generation.deferred_calls import WakeUps
+from services.target.generation.sampler import Sampler
+from services.target.generation.step import TargetStep
+from services.target.output.token_stream import TokenStream
+from services.target.scheduling.scheduler import Scheduler, SchedulerConfig
+from services.target.scheduling.sequence import Sequence
+from services.target.speculation.speculation import Speculation
+from tests.silent_predictor import SilentPredictor
+from tests.unit.sequences import VOCAB_SIZE, make_request, make_sequence, make_stream
+from tests.unit.toy_model import DEVICE, ToyModel, next_token
+
+NUM_BLOCKS = 32
+REPORTED = OutputOptions(pass_reports=True)
+
+
+class Foresight(SilentPredictor):
+    """Predicts what will be drawn, and knows whom it follows."""
+
+    def __init__(self) -> None:
+        self.followed: set[Sequence] = set()
+        self.num_tokens: list[int] = []  # of the sequences, at each commit
+
+    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Tokens[int]:
+        history = [*sequence.tokens]
+        for _ in range(limit):
+            history.append(next_token(history))
+        return history[len(sequence.tokens) :]
+
+    def commit(self, sequence: Sequence) -> None:
+        self.followed.add(sequence)
+        self.num_tokens.append(len(sequence.tokens))
+
+    def close(self, sequence: Sequence) -> None:
+        self.followed.remove(sequence)
+
+
+class Target:
+    """A target's step with a toy model."""
+
+    def __init__(self) -> None:
+        self.blocks = BlockManager(num_blocks=NUM_BLOCKS, block_size=4)
+        self.scheduler = Scheduler(SchedulerConfig(max_rows=16, prefill_chunk=4, max_sequences=4), self.blocks)
+        self.predictor = Foresight()
+        speculation = Speculation([self.predictor], vocab_size=VOCAB_SIZE)
+        self.driver = TargetStep(
+            self.scheduler, ToyModel(self.blocks), Sampler(NativeSampler(DEVICE)), speculation, WakeUps()
+        )
+
+    def add(self, request: Request) -> tuple[Sequence, TokenStream]:
+        stream = make_stream()
+        sequence = make_sequence(request, stream)
+        self.driver.add(sequence)
+        return sequence, stream
+
+    def is_empty(self) -> bool:
+        is_free = self.blocks.num_free == NUM_BLOCKS
+        return is_free and self.scheduler.sequences == [] and self.predictor.followed == set()
+
+
+async def read(stream: TokenStream) -> list:
+    return [event async for event in stream]
+
+
+async def test_without_sequences_there_is_no_step():
+    assert not Target().driver.step()
+
+
+async def test_progress_comes_before_tokens_and_the_end_is_last():
+    target = Target()
+    _, stream = target.add(make_request(b"0123456789", max_tokens=3, stop_ids=[]))
+    target.driver.step()
+    assert await anext(aiter(stream)) == Progress(4, 10)
+    while target.driver.step():
+        pass
+    progress, chunk, end = await read(stream)
+    assert progress == Progress(8, 10)
+    assert len(chunk.records) == 3
+    assert end.reason is FinishReason.MAX_TOKENS
+
+
+async def test_while_a_prompt_is_computed_the_predictors_hear_of_every_pass():
+    target = Target()
+    sequence, _ = target.add(make_request(b"0123456789", stop_ids=[]))
+    assert target.predictor.num_tokens == [10]
+    for _ in range(4):
+        target.driver.step()
+    assert target.predictor.num_tokens == [10, 10, 10, 11, len(sequence.tokens)]
+
+
+async def test_a_report_of_each_pass_comes_with_its_tokens_if_it_is_asked_for():
+    target = Target()
+    policy = SpeculationPolicy(mode=SpeculationMode.ALWAYS, num_predictions=3)
+    request = make_request(b"0123456789", max_tokens=8, stop_ids=[], speculation=policy, pass_reports=True)
+    _, stream = target.add(request)
+    while target.driver.step():
+        pass
+    *_, chunk, end = await read(stream)
+    counts = [(report.num_tokens, report.num_predicted, report.num_accepted) for report in chunk.reports]
+    stats = end.speculation
+    assert len(counts) == stats.passes
+    assert [sum(column) for column in zip(*counts, strict=True)] == [8, sum(stats.offered), sum(stats.accepted)]
+    assert counts[0] == (1, 0, 0), "a prompt has no predictions"
+    assert max(counts) == (4, 3, 3)
+    sources = [PredictionSource.DRAFT if predicted else None for _, predicted, _ in counts]
+    assert [report.source for report in chunk.reports] == sources
+    assert all(report.host > 0 for report in chunk.reports), "other passes had computed the prompt"
+    assert all(report.verifying > 0 and (report.waiting > 0) == (at > 0) for at, report in enumerate(chunk.reports))
+
+
+async def test_a_report_counts_what_was_committed_where_a_stop_cuts_a_run_short():
+    target = Target()
+    free = make_request(
+        b"ab", max_tokens=8, stop_ids=[], speculation=SpeculationPolicy(mode=SpeculationMode.ALWAYS, num_predictions=7)
+    )
+    _, stream = target.add(free)
+    while target.driver.step():
+        pass
+    chunk, _ = await read(stream)
+    stop = chunk.records[3].token_id
+    assert stop not in [record.token_id for record in chunk.records[:3]]
+    _, stream = target.add(replace(free, stops=replace(free.stops, token_ids=frozenset([stop])), output=REPORTED))
+    while target.driver.step():
+        pass
+    chunk, end = await read(stream)
+    assert end.reason is FinishReason.STOP_TOKEN
+    reports = [(report.num_tokens, report.num_predicted, report.num_accepted) for report in chunk.reports]
+    assert reports == [(1, 0, 0), (3, 6, 3)]
+
+
+async def test_when_the_end_is_told_all_is_counted_and_given_back():
+    """The consumer reads on another thread: what it finds in the last event must not change any more."""
+    target = Target()
+    speculation = SpeculationPolicy(mode=SpeculationMode.ALWAYS, num_predictions=3)
+    request = make_request(b"ab", max_tokens=8, stop_ids=[], speculation=speculation)
+    snapshots = []
+
+    class Watched(TokenStream):
+        def put(self, event) -> None:
+            if isinstance(event, Finished):
+                stats = event.speculation
+                counts = deepcopy(stats)
+                snapshots.append((counts, target.is_empty()))
+            super().put(event)
+
+    stream = Watched(capacity=100, on_drained=lambda: None)
+    target.driver.add(make_sequence(request, stream))
+    while target.driver.step():
+        pass
+    chunk, end = await read(stream)
+    assert [record.predicted for record in chunk.records] == [False, *[True] * 3, False, *[True] * 2, False]
+    assert end.speculation == SpeculationStats(
+        passes=3,
+        offered=[2, 2, 1],
+        accepted=[2, 2, 1],
+        by_source={PredictionSource.DRAFT: SourceStats(passes=2, offered=5, accepted=5)},
+    )
+    assert snapshots == [(end.speculation, True)]
+
+
+async def test_a_dropped_sequence_is_gone_at_once_and_may_be_dropped_again():
+    target = Target()
+    running, _ = target.add(make_request(b"0123456789"))
+    target.driver.step()
+    waiting, _ = target.add(make_request(b"abc"))
+    for sequence in (running, waiting, running):
+        target.driver.drop(sequence)
+    assert target.is_empty()
+    assert not target.driver.step()
+
+
+async def test_a_deadline_ends_a_generation_before_the_next_pass():
+    target = Target()
+    sequence, _ = target.add(make_request(b"abc", deadline=time.monotonic() + 3600, stop_ids=[]))
+    late, late_stream = target.add(make_request(b"xyz", deadline=time.monotonic() - 1))
+    target.driver.step()
+    (end,) = await read(late_stream)
+    assert (end.reason, end.completion_tokens, late.num_computed) == (FinishReason.DEADLINE, 0, 0)
+    assert sequence.num_generated == 1
+    target.driver.drop(late)  # as its consumer does, who leaves
+    target.driver.drop(sequence)
+    assert target.is_empty()
+
+
+async def test_all_who_wait_are_told_when_the_engine_is_abandoned():
+    target = Target()
+    streams = [target.add(make_request(b"abc", stop_ids=[]))[1] for _ in range(6)]
+    target.driver.step()
+    target.driver.abandon("the engine has failed")
+    target.driver.abandon("the server is shutting down")
+    for stream in streams[:4]:
+        chunk, failure = await read(stream)
+        assert isinstance(chunk, Chunk)
+        assert failure == Failed("the engine has failed")
+    for stream in streams[4:]:
+        assert await read(stream) == [Failed("the engine has failed")]
+    assert target.is_empty()

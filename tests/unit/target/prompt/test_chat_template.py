@@ -1,0 +1,178 @@
+"""Chat messages become the prompt that their checkpoint was trained on."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from services.engine.files.checkpoint_error import CheckpointError
+from services.engine.text.tokenizer import Tokenizer
+from services.target.prompt.chat_template import ChatTemplate, ChatTemplateError
+from tests.checkpoints import CHAT_TEMPLATE, Kind, byte_level_tokenizer, random_checkpoint
+
+TOKENIZER = Tokenizer(byte_level_tokenizer().to_str())
+BEGIN, END, USER, ASSISTANT = range(4)
+MESSAGES = [{"role": "user", "content": " hi "}, {"role": "assistant", "content": "ho"}]
+
+
+def template_of(source: str) -> ChatTemplate:
+    return ChatTemplate(source, {"bos_token": "<s>", "eos_token": "</s>"})
+
+
+def test_chat_renders_as_in_transformers():
+    from transformers import AutoTokenizer
+
+    folder = random_checkpoint(Kind.LLAMA)
+    expected = AutoTokenizer.from_pretrained(folder).apply_chat_template(
+        MESSAGES, tokenize=False, add_generation_prompt=True
+    )
+    text = ChatTemplate.from_folder(folder).render(MESSAGES)
+    assert text == expected == "<|begin|><|user|>hi<|end|><|assistant|>ho<|end|><|assistant|>"
+
+
+def test_rendered_chat_is_encoded_without_a_second_begin_token():
+    text = ChatTemplate.from_folder(random_checkpoint(Kind.LLAMA)).render(MESSAGES[:1])
+    hi = TOKENIZER.encode("hi", add_special_tokens=False)
+    assert TOKENIZER.encode(text, add_special_tokens=False) == [BEGIN, USER, *hi, END, ASSISTANT]
+
+
+def test_generation_prompt_may_be_left_out():
+    template = ChatTemplate.from_folder(random_checkpoint(Kind.LLAMA))
+    assert template.render(MESSAGES[:1], add_generation_prompt=False) == "<|begin|><|user|>hi<|end|>"
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("{{ messages | tojson }}", '[{"role": "user", "content": "<é>"}]'),
+        ("{{ messages | tojson(indent=1) }}", '[\n {\n  "role": "user",\n  "content": "<é>"\n }\n]'),
+        ("{% for i in range(9) %}{% if i == 2 %}{% break %}{% endif %}{{ i }}{% endfor %}", "01"),
+        ("{% generation %}{{ eos_token }}{% endgeneration %}", "</s>"),
+        ("  {% if true %}\nx\n  {% endif %}\n", "x\n"),
+        ("{{ tools is none }}{{ documents is none }}{{ custom is defined }}", "TrueTrueFalse"),
+        ("{{ strftime_now('%%') }}", "%"),
+    ],
+)
+def test_customary_helpers(source, text):
+    assert template_of(source).render([{"role": "user", "content": "<é>"}]) == text
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ("{{ raise_exception('roles must alternate') }}", "roles must alternate"),
+        ("{% if %}", "Expected an expression"),
+        ("{{ messages[5].role.name }}", "has no element 5"),
+        ("{{ messages + 1 }}", "can only concatenate list"),
+        ("{{ messages.append(1) }}", "unsafe"),
+        ("{{ ''.__class__.__mro__ }}", "unsafe"),
+        ("{% for i in range(999999999) %}{% endfor %}", "Range too big"),
+    ],
+)
+def test_what_a_template_refuses_or_may_not_do(source, problem):
+    with pytest.raises(ChatTemplateError, match=problem):
+        template_of(source).render(MESSAGES)
+
+
+def test_no_template(tmp_path):
+    template = ChatTemplate.from_folder(tmp_path)
+    assert not template.exists
+    with pytest.raises(ChatTemplateError, match="no chat template"):
+        template.render(MESSAGES)
+
+
+def write_settings(folder: Path, **settings: object) -> ChatTemplate:
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    return ChatTemplate.from_folder(folder)
+
+
+def test_template_in_the_tokenizer_settings(tmp_path):
+    template = write_settings(tmp_path, chat_template="{{ bos_token }}!", bos_token={"content": "<s>", "special": True})
+    assert template.render(MESSAGES) == "<s>!"
+
+
+def test_template_among_named_ones(tmp_path):
+    named = [{"name": ["tool_use"], "template": "tools"}, "plain", {"name": "default", "template": "plain"}]
+    assert write_settings(tmp_path, chat_template=named).render(MESSAGES) == "plain"
+    with pytest.raises(ChatTemplateError, match="no chat template"):
+        write_settings(tmp_path, chat_template=named[:1]).render(MESSAGES)
+
+
+def test_a_template_file_comes_before_the_settings(tmp_path):
+    (tmp_path / "chat_template.jinja").write_text(CHAT_TEMPLATE)
+    template = write_settings(tmp_path, chat_template="other", bos_token="<s>", eos_token="</s>")
+    assert template.render(MESSAGES[:1]) == "<s><|user|>hi</s><|assistant|>"
+
+
+# What a template may take
+
+LOOPS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+QUADRATIC = "{% for a in messages[0].content %}{% for b in messages[0].content %}{% endfor %}{% endfor %}fine"
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        (LOOPS, "more than 1 s"),
+        ("{{ 10 ** (10 ** 8) }}", "more than 1 s"),
+        ("{{ 'x' * 10 ** 10 }}", "more than 512 MiB"),
+        ("{{ 'x' * 4 * 10 ** 7 }}", "more than 32 MiB"),
+        ("{% set n = namespace(x='x') %}{% for i in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}", "512 MiB"),
+    ],
+)
+def test_a_template_that_would_take_too_long_or_too_much_is_refused(tmp_path, source, problem):
+    (tmp_path / "chat_template.jinja").write_text(source)
+    template = ChatTemplate.from_folder(tmp_path)
+    with pytest.raises(ChatTemplateError, match=problem):
+        template.render(MESSAGES)
+    with pytest.raises(CheckpointError, match=problem) as refused:
+        template.try_out()
+    assert str(tmp_path / "chat_template.jinja") in str(refused.value)
+
+
+def test_messages_that_would_take_too_long_are_refused_and_the_next_are_rendered():
+    template = template_of(QUADRATIC)
+    template.try_out()
+    for _ in range(2):
+        with pytest.raises(ChatTemplateError, match="more than 1 s"):
+            template.render([{"role": "user", "content": "x" * 30_000}])
+        assert template.render(MESSAGES) == "fine"
+
+
+def test_a_template_that_cannot_be_compiled_is_refused_by_its_file(tmp_path):
+    for source in ("{% if %}", "{{ x | unknown }}", "{{ (" * 9999):
+        template = write_settings(tmp_path, chat_template=source)
+        with pytest.raises(CheckpointError, match=r"tokenizer_config\.json: is not a usable chat template"):
+            template.try_out()
+
+
+def test_a_template_that_refuses_the_sample_is_warned_of(caplog):
+    template_of("{{ raise_exception('a system message comes first') }}").try_out()
+    assert "refuses a sample conversation: 'a system message comes first'" in caplog.text
+
+
+def test_a_template_without_a_template_is_fine(tmp_path):
+    ChatTemplate.from_folder(tmp_path).try_out()
+
+
+def test_text_that_is_no_text_is_refused():
+    with pytest.raises(ChatTemplateError, match="surrogates not allowed"):
+        template_of("{{ '\\ud800' }}").render(MESSAGES)
+
+
+# Special tokens
+
+
+def test_older_folders_name_their_special_tokens_in_a_file_of_their_own(tmp_path):
+    (tmp_path / "special_tokens_map.json").write_text(json.dumps({"bos_token": {"content": "<b>"}, "eos_token": "<e>"}))
+    source = "{{ bos_token }}{{ eos_token }}"
+    assert write_settings(tmp_path, chat_template=source, bos_token="<s>").render(MESSAGES) == "<b><e>"
+    newer = {"chat_template": source, "bos_token": "<s>", "added_tokens_decoder": {}}
+    assert write_settings(tmp_path, **newer).render(MESSAGES) == "<s>"
+
+
+@pytest.mark.parametrize("name", ["tokenizer_config.json", "special_tokens_map.json"])
+def test_a_special_token_that_is_none_is_refused(tmp_path, name):
+    (tmp_path / name).write_text(json.dumps({"bos_token": 7}))
+    with pytest.raises(CheckpointError, match=rf"{name}: field 'bos_token': must be a string, .* is 7"):
+        ChatTemplate.from_folder(tmp_path)

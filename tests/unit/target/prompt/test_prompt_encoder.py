@@ -1,0 +1,125 @@
+"""Prompts become the ids that the library gives them, wherever they are encoded, and nobody waits for one in vain."""
+
+import asyncio
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+import tokenizers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.engine.text.tokenizer import Tokenizer
+from services.target.prompt import prompt_encoder
+from services.target.prompt.chat_template import ChatTemplate, ChatTemplateError
+from services.target.prompt.prompt_encoder import PromptEncoder
+from services.target.prompt.prompt_source import Conversation, PromptError, Text, TooManyTokensError
+from tests.checkpoints import CHAT_TEMPLATE, SPECIAL_TOKENS, byte_level_tokenizer
+from tests.unit.engine.text.test_tokenizer import GEMMA_DECODER, sentencepiece_like
+
+BYTE_LEVEL = Tokenizer(byte_level_tokenizer().to_str())
+SENTENCEPIECE = sentencepiece_like(GEMMA_DECODER)
+NAMES = {"bos_token": SPECIAL_TOKENS[0], "eos_token": SPECIAL_TOKENS[1]}
+NO_TEMPLATE = ChatTemplate(None, {})
+HELLO = Conversation([{"role": "user", "content": "hello"}])
+MOST = 1 << 20
+HOSTILE = {
+    "one letter": "a" * 300_000,
+    "spaces": " " * 300_000,
+    "emoji": "😀" * 75_000,
+    "special tokens": SPECIAL_TOKENS[1] * 40_000,
+    "combining": "e\u0301" * 100_000,
+    "no characters": "\0" * 300_000,
+}
+
+texts = st.text(st.sampled_from("ab x▁é漢😀\n\0e\u0301<|end|>")) | st.text() | st.sampled_from([*SPECIAL_TOKENS])
+
+
+def library(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
+    return tokenizers.Tokenizer.from_str(tokenizer._description)
+
+
+@pytest.mark.parametrize("tokenizer", [BYTE_LEVEL, SENTENCEPIECE], ids=["byte level", "sentencepiece"])
+@settings(deadline=None)
+@given(text=st.lists(texts).map("".join), add_special=st.booleans())
+def test_ids_are_those_of_the_librarys_encode(tokenizer: Tokenizer, text: str, add_special: bool) -> None:
+    expected = library(tokenizer).encode(text, add_special_tokens=add_special).ids
+    assert tokenizer.encode(text, add_special_tokens=add_special) == expected
+
+
+def test_the_worker_gives_the_same_ids(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prompt_encoder, "_SMALL_BYTES", -1)
+    encoder = PromptEncoder(SENTENCEPIECE, NO_TEMPLATE)
+
+    @settings(deadline=None)
+    @given(text=st.lists(texts).map("".join), add_special=st.booleans())
+    def check(text: str, add_special: bool) -> None:
+        expected = library(SENTENCEPIECE).encode(text, add_special_tokens=add_special).ids
+        assert [*runner.run(encoder.encode(Text(text, add_special), most=MOST))] == expected
+
+    with asyncio.Runner() as runner:
+        check()
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE.keys())
+async def test_hostile_texts_are_encoded_beside_other_threads(text: str) -> None:
+    encoder = PromptEncoder(BYTE_LEVEL, NO_TEMPLATE)
+    assert [*await encoder.encode(Text(text, True), most=MOST)] == library(BYTE_LEVEL).encode(text).ids
+
+
+def test_encoding_gives_the_gil_away() -> None:
+    text = " the quick brown fox" * 30_000
+    alone = threading.Event()
+    num_ticks = 0
+
+    def tick() -> None:
+        nonlocal num_ticks
+        while not alone.wait(0.002):
+            num_ticks += 1
+
+    ticking = threading.Thread(target=tick)
+    ticking.start()
+    began = time.monotonic()
+    BYTE_LEVEL.encode(text)
+    seconds, ticks = time.monotonic() - began, num_ticks
+    alone.set()
+    ticking.join()
+    assert ticks > 3, f"{ticks} ticks of 2 ms in {seconds:.3f} s"
+
+
+async def test_a_conversation_is_rendered_first() -> None:
+    encoder = PromptEncoder(BYTE_LEVEL, ChatTemplate(CHAT_TEMPLATE, NAMES))
+    expected = BYTE_LEVEL.encode("<|begin|><|user|>hello<|end|><|assistant|>", add_special_tokens=False)
+    assert [*await encoder.encode(HELLO, most=MOST)] == expected
+    with pytest.raises(TooManyTokensError, match=f"is {len(expected)} tokens long"):
+        await encoder.encode(HELLO, most=len(expected) - 1)
+    with pytest.raises(ChatTemplateError, match="the first message cannot be the assistant's"):
+        await encoder.encode(Conversation([{"role": "assistant", "content": "a"}]), most=MOST)
+
+
+async def test_a_text_that_takes_too_long_is_refused_and_the_next_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prompt_encoder, "_LIMITS", replace(prompt_encoder._LIMITS, cpu_seconds=0.3))
+    encoder = PromptEncoder(BYTE_LEVEL, NO_TEMPLATE)
+    with pytest.raises(PromptError, match=r"cannot be encoded: it takes more than 0\.3 s"):
+        await encoder.encode(Text("e\u0301" * 1_300_000, False), most=MOST)
+    monkeypatch.setattr(prompt_encoder, "_SMALL_BYTES", 0)
+    assert len(await encoder.encode(Text("a", False), most=MOST)) == 1
+
+
+async def test_what_nobody_waits_for_is_ended_and_the_next_is_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prompt_encoder, "_SMALL_BYTES", 0)
+    monkeypatch.setattr(prompt_encoder, "_GRACE_SECONDS", 0.0)
+    encoder = PromptEncoder(BYTE_LEVEL, NO_TEMPLATE)
+    await encoder.encode(Text("a", False), most=MOST)  # so that the worker has started
+    assert encoder._worker is not None
+    first = encoder._worker._child
+    encoding = asyncio.create_task(encoder.encode(Text("e\u0301" * 1_300_000, False), most=MOST))
+    waiting = [asyncio.create_task(encoder.encode(Text("b", False), most=MOST)) for _ in range(2)]
+    await asyncio.sleep(0.2)
+    encoding.cancel()
+    waiting[0].cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await encoding
+    assert len(await waiting[1]) == 1
+    assert first.poll() is not None

@@ -1,0 +1,117 @@
+"""DraftAddress: when a draft is tried again, by how its links have fared, and what is logged of that."""
+
+import grpc
+import pytest
+from grpc import aio
+
+from services.target.speculation.link import draft_address
+from services.target.speculation.link.draft_address import DraftAddress
+from services.target.speculation.link.draft_reader import BrokenLinkError
+from services.target.speculation.link.run_count import RunCount
+
+
+def failure(code: grpc.StatusCode, details: str = "") -> aio.AioRpcError:
+    return aio.AioRpcError(code, aio.Metadata(), aio.Metadata(), details)
+
+
+AWAY = failure(grpc.StatusCode.UNAVAILABLE)
+REFUSED = failure(grpc.StatusCode.FAILED_PRECONDITION)
+BROKEN = BrokenLinkError("it sent bytes")
+CUT = failure(grpc.StatusCode.INTERNAL)
+BAD = [BROKEN, failure(grpc.StatusCode.RESOURCE_EXHAUSTED), ValueError("a bug")]
+
+
+class Tried:
+    """An address, and a clock."""
+
+    def __init__(self) -> None:
+        self.address = DraftAddress("somewhere")
+        self.now = 1000.0
+
+    def link(self, seconds: float, *, num_useful: int) -> None:
+        runs = RunCount()
+        for _ in range(num_useful):
+            runs.add(is_useful=True)
+        self.address.linked(runs, self.now)
+        self.now += seconds
+
+    def lose(self, error: Exception) -> float:
+        """How long it is left alone then."""
+        self.address.lost(error, self.now)
+        pause = self.address.due - self.now
+        self.now = self.address.due
+        return pause
+
+
+def test_who_is_not_there_is_tried_every_two_seconds_at_least():
+    tried = Tried()
+    pauses = [tried.lose(AWAY) for _ in range(20)]
+    assert pauses[0] <= 0.2
+    assert all(1.0 <= pause <= 2.0 for pause in pauses[-5:])
+
+
+@pytest.mark.parametrize("error", [*BAD, CUT, REFUSED], ids=repr)
+@pytest.mark.parametrize("seconds", [0.0, 5.0])
+def test_who_is_bad_is_tried_ever_more_seldom_however_its_links_begin(error: Exception, seconds: float):
+    tried, pauses = Tried(), []
+    for _ in range(20):
+        tried.link(seconds, num_useful=1000 if error in BAD else 0)
+        pauses.append(tried.lose(error))
+    assert pauses[0] <= 0.2
+    assert all(15.0 <= pause <= 30.0 for pause in pauses[-5:])
+
+
+def test_who_is_bad_gains_nothing_by_being_away_in_between():
+    tried = Tried()
+    for _ in range(20):
+        tried.link(1.0, num_useful=0)
+        tried.lose(BROKEN)
+        assert tried.lose(AWAY) <= 30.0
+    assert tried.lose(AWAY) >= 15.0
+
+
+def test_who_hangs_up_at_once_is_tried_ever_more_seldom():
+    tried = Tried()
+    for _ in range(20):
+        tried.link(0.01, num_useful=0)
+        pause = tried.lose(AWAY)
+    assert pause >= 15.0
+
+
+@pytest.mark.parametrize(("error", "seconds"), [(AWAY, 2.0), (CUT, 2.0), (BROKEN, 100.0)])
+def test_after_a_link_that_was_of_use_all_begins_anew(error: Exception, seconds: float):
+    tried = Tried()
+    for _ in range(20):
+        tried.lose(BROKEN)
+    tried.link(seconds, num_useful=16)
+    assert tried.lose(error) <= 0.1
+
+
+def test_a_link_of_no_use_makes_nothing_begin_anew():
+    tried = Tried()
+    for _ in range(20):
+        tried.lose(BROKEN)
+    tried.link(1000.0, num_useful=0)
+    assert tried.lose(AWAY) >= 15.0
+
+
+def test_of_a_bad_draft_there_is_one_complaint_a_minute_with_the_number_of_the_others(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    now = 0.0
+    monkeypatch.setattr("services.service.log_rate_limit.time.monotonic", lambda: now)
+    address = DraftAddress("somewhere")
+    for number in range(100):
+        now = float(number)
+        address.linked(RunCount(), now)
+        address.lost(BROKEN, now)
+        address.complain(f"what {number}")
+    assert [record.message for record in caplog.records] == ["what 0", "what 60 (59 more such lines were left out)"]
+
+
+def test_a_complaint_that_stays_the_same_is_logged_once(caplog: pytest.LogCaptureFixture):
+    address = DraftAddress("somewhere")
+    for _ in range(100):
+        address.lost(AWAY, 0.0)
+        address.complain("away")
+    assert [record.name for record in caplog.records] == [draft_address.__name__]

@@ -1,0 +1,98 @@
+"""Patience: a little longer than the draft usually takes, and nothing once it has stopped answering, but for a try."""
+
+from services.target.speculation.link.wait_limit import Patience
+
+LONGEST = 0.5
+
+
+def used_to(delay: float) -> Patience:
+    """What a hundred answers of this delay have taught."""
+    patience = Patience(longest=LONGEST)
+    for _ in range(100):
+        patience.arrived(1, delay)
+    return patience
+
+
+def given_up(now: float) -> Patience:
+    """What three misses have, the last of them at this time."""
+    patience = used_to(0.01)
+    for second in (2, 1, 0):
+        patience.missed(now - second - 0.1, now - second)
+    return patience
+
+
+def test_it_begins_with_the_longest_wait():
+    assert Patience(longest=LONGEST).seconds(0.0, 1) == LONGEST
+
+
+def test_it_comes_down_to_a_little_more_than_the_usual_delay():
+    assert 0.01 < used_to(0.01).seconds(0.0, 1) < 0.02
+
+
+def test_more_predictions_are_waited_for_longer_and_an_unknown_amount_of_work_longest():
+    patience = used_to(0.01)
+    assert patience.expected(1) < patience.expected(4)
+    assert patience.seconds(0.0, 1) < patience.seconds(0.0, 4) < patience.seconds(0.0, None) == LONGEST
+
+
+def test_one_long_silence_changes_little():
+    patience = used_to(0.01)
+    patience.arrived(1, 1e6)
+    assert 0 < patience.seconds(0.0, 1) < LONGEST
+
+
+def test_a_miss_makes_the_next_wait_longer():
+    patience = used_to(0.01)
+    before = patience.seconds(0.0, 1)
+    patience.missed(0.0, 0.02)
+    assert before < patience.seconds(0.03, 1) <= LONGEST
+
+
+def test_after_three_misses_nobody_waits_until_something_arrives():
+    patience = given_up(now=1.0)
+    assert patience.seconds(1.1, 1) == 0
+    patience.arrived(1, 0.01)
+    assert 0 < patience.seconds(1.2, 1) < LONGEST
+
+
+def test_misses_count_only_in_a_row():
+    patience = used_to(0.1)
+    for second in range(0, 30, 3):
+        patience.missed(second, second + 1)
+        patience.missed(second + 1.5, second + 2)
+        patience.arrived(1, 0.1)
+    assert patience.seconds(30.0, 1) > 0
+
+
+def test_many_sequences_that_wait_through_one_silence_miss_once():
+    patience = used_to(0.01)
+    for _ in range(64):
+        patience.missed(1.0, 1.02)
+    assert patience.seconds(1.1, 1) > 0
+
+
+def test_after_a_long_while_there_is_one_try():
+    patience = given_up(now=1.0)
+    assert patience.seconds(99.0, 1) == 0
+    assert patience.seconds(102.0, 1) == LONGEST
+    patience.missed(102.0, 102.5)
+    assert patience.seconds(103.0, 1) == 0
+    assert patience.seconds(203.0, 1) == LONGEST
+
+
+def test_a_draft_that_takes_longer_than_the_longest_wait_is_not_waited_for():
+    patience = used_to(0.6)
+    patience.missed(0.0, 0.5)
+    assert patience.seconds(1.0, 1) == 0
+
+
+def test_a_draft_that_has_become_quick_is_waited_for_at_once():
+    patience = used_to(2.0)
+    patience.arrived(1, 0.01)
+    assert 0 < patience.seconds(0.0, 1) <= LONGEST
+
+
+def test_with_another_draft_it_begins_anew():
+    patience = given_up(now=1.0)
+    patience.reset()
+    assert patience.seconds(1.1, 1) == LONGEST

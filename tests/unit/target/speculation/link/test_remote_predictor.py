@@ -1,0 +1,230 @@
+"""RemotePredictor: what a draft is told of the live sequences, and what becomes of what it says."""
+
+import pytest
+
+from services.draft_protocol.protocol import MAX_COMMIT
+from services.target.speculation.link.draft_messages import Close, Commit, Open, Window
+from tests.unit.linked_predictor import PROMPT, RUN_AHEAD, LinkedPredictor
+
+
+async def test_a_sequence_is_opened_with_its_tokens_and_a_window():
+    predictor = LinkedPredictor()
+    sequence = predictor.add()
+    assert predictor.num_wakes
+    assert predictor.sent() == [Open(1, sequence), Commit(1, 0, [*PROMPT]), Window(1, 4 + RUN_AHEAD)]
+    assert predictor.sent() == []
+
+
+async def test_commits_that_wait_become_one():
+    predictor = LinkedPredictor()
+    sequence = predictor.add()
+    predictor.sent()
+    for token in b"abc":
+        predictor.draw(sequence, bytes([token]))
+    assert predictor.sent() == [Commit(1, 5, [*b"abc"])]
+
+
+async def test_a_pass_that_adds_no_token_is_no_news():
+    predictor = LinkedPredictor()
+    sequence = predictor.add()
+    predictor.sent()
+    num_wakes = predictor.num_wakes
+    predictor.remote.commit(sequence)
+    assert (predictor.num_wakes, predictor.sent()) == (num_wakes, [])
+
+
+async def test_a_long_prompt_goes_in_pieces_and_sequences_take_turns():
+    predictor = LinkedPredictor()
+    long, short = predictor.add(bytes(2 * MAX_COMMIT + 1)), predictor.add()
+    messages = predictor.sent()
+    assert messages[:4] == [Open(1, long), Open(2, short), Commit(1, 0, [0] * MAX_COMMIT), Commit(2, 0, [*PROMPT])]
+    pieces = [message for message in messages if isinstance(message, Commit) and message.sequence_id == 1]
+    assert [(piece.position, len(piece.token_ids)) for piece in pieces] == [
+        (0, MAX_COMMIT),
+        (MAX_COMMIT, MAX_COMMIT),
+        (2 * MAX_COMMIT, 1),
+    ]
+
+
+async def test_while_no_predictions_are_wanted_nothing_is_said():
+    predictor = LinkedPredictor()
+    sequence = predictor.add()
+    predictor.predict(sequence, 0)
+    predictor.sent()
+    predictor.draw(sequence, b"abc")
+    assert predictor.sent() == []
+    predictor.predict(sequence, 2)
+    assert predictor.sent() == [Commit(1, 5, [*b"abc"]), Window(1, 2 + RUN_AHEAD)]
+
+
+async def test_a_draft_in_the_way_hears_of_a_sequence_when_its_work_is_wanted():
+    predictor = LinkedPredictor(is_connected=False)
+    predictor.connect(run_ahead=0)
+    sequence = predictor.add()
+    assert predictor.sent() == []
+    predictor.predict(sequence, 3)
+    assert predictor.sent() == [Open(1, sequence), Commit(1, 0, [*PROMPT], wanted=3)]
+    predictor.draw(sequence, b"abc")
+    assert predictor.sent() == [], "its credit has ended"
+    predictor.predict(sequence, 3)
+    assert predictor.sent() == [Commit(1, 5, [*b"abc"], wanted=3)]
+    predictor.predict(sequence, 2)
+    assert predictor.sent() == [Commit(1, 8, [], wanted=2)]
+    predictor.predict(sequence, 0)
+    assert predictor.sent() == [Commit(1, 8, [])]
+
+
+async def test_a_draft_in_the_way_is_stopped_by_a_step_that_wants_nothing():
+    predictor = LinkedPredictor(is_connected=False)
+    predictor.connect(run_ahead=0)
+    sequence = predictor.add()
+    predictor.predict(sequence, 3)
+    predictor.sent()
+    predictor.draw(sequence, b"a")
+    predictor.remote.ask(sequence, 0)
+    assert predictor.sent() == [Commit(1, 5, [*b"a"])]
+    predictor.draw(sequence, b"b")
+    predictor.remote.ask(sequence, 0)
+    assert predictor.sent() == [], "it rests already"
+
+
+async def test_while_a_draft_in_the_way_catches_up_its_answers_say_nothing_of_its_pace():
+    predictor = LinkedPredictor(is_connected=False)
+    predictor.connect(run_ahead=0)
+    sequence = predictor.add(bytes(100))
+    for number in range(3):
+        predictor.predict(sequence, 2)
+        predictor.sent()
+        predictor.draw(sequence, bytes([number]))
+    predictor.predict(sequence, 2)
+    predictor.hear(103, b"ab")
+    assert predictor.remote.wait_for(sequence, 4) == 0.0, "nothing is known yet"
+
+
+async def test_a_draft_in_the_way_gets_its_credit_behind_the_last_piece_of_a_prompt():
+    predictor = LinkedPredictor(is_connected=False)
+    predictor.connect(run_ahead=0)
+    predictor.predict(predictor.add(bytes(MAX_COMMIT + 1)), 3)
+    assert predictor.sent()[1:] == [Commit(1, 0, [0] * MAX_COMMIT), Commit(1, MAX_COMMIT, [0], wanted=3)]
+
+
+async def test_a_link_to_a_draft_in_the_way_begins_without_credit():
+    predictor = LinkedPredictor()
+    sequence = predictor.add()
+    predictor.predict(sequence, 2)
+    predictor.remote.disconnected("it is gone")
+    predictor.connect(run_ahead=0)
+    assert predictor.sent() == [Open(2, sequence), Commit(2, 0, [*PROMPT])]
+
+
+async def test_a_step_that_wants_no_predictions_pauses_the_draft():
+    predictor = LinkedPredictor()
+    sequence = predictor.add()
+    predictor.sent()
+    assert predictor.predict(sequence, 0) == []
+    assert predictor.sent() == [Window(1, 0)]
+    predictor.predict(sequence, 0)
+    assert predictor.sent() == []
+    predictor.predict(sequence, 2)
+    assert predictor.sent() == [Window(1, 2 + RUN_AHEAD)]
+
+
+async def test_predictions_are_those_that_continue_what_is_committed():
+    predictor = LinkedPredictor()
+    sequence = predictor.add()
+    predictor.hear(5, b"abc")
+    assert predictor.predict(sequence, 2) == [*b"ab"]
+    predictor.draw(sequence, b"ab")
+    assert predictor.predict(sequence, 4) == [*b"c"]
+    predictor.draw(sequence, b"x")
+    assert predictor.predict(sequence, 4) == []
+
+
+async def test_a_closed_sequence_is_told_and_what_is_still_said_of_it_is_ignored():
+    predictor = LinkedPredictor()
+    sequence = predictor.add()
+    predictor.sent()
+    predictor.remote.close(sequence)
+    assert predictor.sent() == [Close(1)]
+    assert not predictor.hear(5, b"abc")
+    predictor.remote.released(1, "why not")
+    assert sequence.speculation.dropped == ""
+
+
+async def test_a_sequence_that_ends_before_it_was_told_of_is_never_told_of():
+    predictor = LinkedPredictor()
+    predictor.remote.close(predictor.add())
+    assert predictor.sent() == []
+
+
+async def test_a_new_link_opens_every_live_sequence_under_another_id():
+    predictor = LinkedPredictor()
+    sequences = [predictor.add(), predictor.add(b"abc")]
+    predictor.sent()
+    predictor.hear(5, b"old")
+    predictor.remote.close(predictor.add())
+    predictor.remote.disconnected("it is gone")
+    assert predictor.remote.absence == "it is gone"
+    assert predictor.predict(sequences[0], 4) == []
+    predictor.connect()
+    assert (predictor.remote.absence, predictor.remote.num_arrivals) == ("", 2)
+    messages = predictor.sent()
+    ids = [message.sequence_id for message in messages if isinstance(message, Open)]
+    assert len(set(ids)) == 2
+    assert not set(ids) & {1, 2, 3}
+    assert Commit(ids[0], 0, [*PROMPT]) in messages
+    predictor.hear(5, b"old", sequence_id=1)
+    assert predictor.predict(sequences[0], 4) == []
+    predictor.hear(5, b"new", sequence_id=ids[0])
+    assert predictor.predict(sequences[0], 4) == [*b"new"]
+    assert [(s.speculation.losses, s.speculation.returns) for s in sequences] == [(1, 1), (1, 1)]
+
+
+async def test_a_released_sequence_goes_on_alone_until_there_is_another_link(caplog):
+    caplog.set_level("INFO")
+    predictor = LinkedPredictor(longest_wait=1e6)
+    sequence = predictor.add()
+    predictor.sent()
+    predictor.hear(5, b"abc")
+    for _ in range(3):
+        predictor.remote.released(1, "OUT_OF_MEMORY")
+    assert "OUT_OF_MEMORY" in sequence.speculation.dropped
+    assert caplog.messages == ["request test: the draft dropped it: OUT_OF_MEMORY"], "saying it again is no news"
+    assert predictor.predict(sequence, 4) == []
+    predictor.draw(sequence, b"a")
+    assert predictor.sent() == []
+    assert (sequence.speculation.losses, sequence.speculation.returns) == (1, 0)
+    predictor.remote.disconnected("it is gone")
+    predictor.connect()
+    assert isinstance(predictor.sent()[0], Open)
+    assert (sequence.speculation.losses, sequence.speculation.returns) == (1, 1)
+
+
+async def test_a_sequence_that_is_released_before_all_is_told_of_it_is_told_of_no_more():
+    predictor = LinkedPredictor()
+    predictor.add(bytes(2 * MAX_COMMIT))
+    outgoing = predictor.remote.outgoing()
+    assert [type(next(outgoing)) for _ in range(2)] == [Open, Commit]
+    predictor.remote.released(1, "TOO_LONG")
+    assert [*outgoing] == []
+
+
+async def test_a_flood_takes_no_room():
+    predictor = LinkedPredictor()
+    sequence = predictor.add()
+    assert predictor.hear(5, b"z" * (4 + RUN_AHEAD))
+    for position in range(5 + 4 + RUN_AHEAD, 60):
+        assert not predictor.hear(position, b"z")
+    assert predictor.predict(sequence, 1000) == []
+    assert predictor.hear(5, b"y", epoch=2)
+    assert predictor.predict(sequence, 4) == [*b"y"]
+
+
+@pytest.mark.parametrize(
+    ("epoch", "position", "tokens"), [(0, 5, b"a"), (1, 6, b"a"), (1, 2**32 - 1, b"a"), (1, 4, b"xa"), (1, 5, b"")]
+)
+async def test_a_run_that_makes_no_sense_is_left_out(epoch, position, tokens):
+    predictor = LinkedPredictor()
+    sequence = predictor.add()
+    assert not predictor.hear(position, tokens, epoch=epoch)
+    assert predictor.predict(sequence, 4) == []

@@ -1,0 +1,125 @@
+"""RemotePredictor: how long a step waits for what a draft has under way."""
+
+import threading
+import time
+
+import pytest
+
+from services.target.speculation.link.wait_limit import Patience
+from tests.unit.linked_predictor import LinkedPredictor
+
+
+async def test_what_is_still_to_be_waited_for_is_what_the_chain_lacks(monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    predictor = LinkedPredictor(longest_wait=10.0)
+    sequence = predictor.add()
+    predictor.hear(5, b"ab")
+    for epoch in range(2, 12):
+        predictor.draw(sequence, b"x")
+        now += 2
+        predictor.hear(len(sequence.tokens), b"cd", epoch=epoch)
+    assert predictor.remote.wait_for(sequence, 2) == 0
+    predictor.draw(sequence, b"y")
+    assert predictor.remote.wait_for(sequence, 2) == pytest.approx(2)
+    now += 1.5
+    assert predictor.remote.wait_for(sequence, 2) == pytest.approx(0.5)
+
+
+async def test_without_a_link_nothing_is_to_be_sent_and_nobody_waits():
+    predictor = LinkedPredictor(is_connected=False, longest_wait=1e6)
+    sequence = predictor.add()
+    assert predictor.sent() == []
+    assert predictor.predict(sequence, 4) == []
+    assert predictor.remote.absence == "the draft has not been reached yet"
+
+
+async def test_a_step_waits_for_predictions_that_are_under_way():
+    predictor = LinkedPredictor(longest_wait=60.0)
+    sequence = predictor.add()
+    speaker = threading.Thread(target=lambda: [predictor.hear(5, b"ab"), predictor.hear(7, b"cd")])
+    speaker.start()
+    assert predictor.predict(sequence, 4) == [*b"abcd"]
+    speaker.join()
+
+
+@pytest.mark.parametrize("end", ["disconnected", "released"])
+async def test_a_wait_ends_with_the_link_or_the_release(end):
+    predictor = LinkedPredictor(longest_wait=60.0)
+    sequence = predictor.add()
+    if end == "disconnected":
+        ender = threading.Timer(0.05, predictor.remote.disconnected, ["it is gone"])
+    else:
+        ender = threading.Timer(0.05, predictor.remote.released, [1, "REFUSED"])
+    ender.start()
+    assert predictor.predict(sequence, 4) == []
+    ender.join()
+
+
+async def test_predictions_that_never_come_are_not_waited_for_for_ever():
+    predictor = LinkedPredictor(longest_wait=0.01)
+    sequence = predictor.add()
+    for _ in range(5):
+        predictor.draw(sequence, b"x")
+        assert predictor.predict(sequence, 4) == []
+
+
+async def test_after_vain_waits_a_new_link_is_waited_for():
+    predictor = LinkedPredictor(longest_wait=0.2)
+    sequence = predictor.add()
+    for _ in range(4):
+        predictor.draw(sequence, b"x")
+        assert predictor.predict(sequence, 4) == []
+    predictor.remote.disconnected("it hung")
+    predictor.connect()
+    predictor.draw(sequence, b"y")
+    speaker = threading.Timer(0.02, lambda: predictor.hear(10, b"abcd", sequence_id=2))
+    speaker.start()
+    assert predictor.predict(sequence, 4) == [*b"abcd"]
+    speaker.join()
+
+
+async def test_a_pause_is_no_delay_of_the_draft(monkeypatch):
+    now, delays = 100.0, []
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    monkeypatch.setattr(Patience, "arrived", lambda self, count, delay: delays.append((count, delay)))
+    predictor = LinkedPredictor()
+    sequence = predictor.add()
+    predictor.sent()
+    now += 500
+    assert predictor.hear(5, b"a"), "for which it had to read the prompt"
+    predictor.draw(sequence, b"x")
+    now += 1
+    assert predictor.hear(6, b"bc", epoch=2)
+    predictor.predict(sequence, 0)
+    now += 1000
+    predictor.draw(sequence, b"y")
+    predictor.sent()
+    now += 1000
+    predictor.predict(sequence, 2)
+    now += 3
+    assert predictor.hear(7, b"b", epoch=3)
+    assert delays == [(2, 1), (1, 3)]
+
+
+async def test_what_the_draft_has_to_read_is_the_targets_time_only_on_its_own_cores(monkeypatch):
+    now = 100.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    predictor = LinkedPredictor(longest_wait=1.0)
+    assert predictor.remote.catch_up(predictor.add(b"x" * 40)) == 0
+    predictor.connect(run_ahead=0)
+    first, second = predictor.add(b"x" * 40), predictor.add(b"y" * 80)
+    assert predictor.remote.catch_up(first) is None
+    predictor.remote.ask(first, 4)
+    predictor.sent()
+    assert predictor.remote.catch_up(first) == 0, "it is under way"
+    assert predictor.remote.wait_for(first, 4) == 0, "nobody knows yet"
+    now += 0.4
+    assert predictor.hear(40, b"abcd", sequence_id=2)
+    assert predictor.remote.catch_up(second) == pytest.approx(0.8)
+    predictor.draw(first, b"abcdx")
+    predictor.remote.ask(first, 1)
+    now += 0.1
+    assert predictor.hear(45, b"y", sequence_id=2, epoch=2)
+    assert predictor.remote.wait_for(second, 1) == pytest.approx(0.1), "what is new is predicted no sooner"
+    assert predictor.remote.catch_up(first) == 0

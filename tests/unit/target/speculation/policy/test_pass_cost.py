@@ -1,0 +1,65 @@
+"""PassCost: what a pass costs is learned from passes, and more rows never cost less."""
+
+import random
+
+import pytest
+
+from services.target.speculation.policy.pass_cost import PassCost
+
+
+def measured(*passes: tuple[int, float], times: int = 1) -> PassCost:
+    cost = PassCost()
+    for _ in range(times):
+        for num_rows, seconds in passes:
+            cost.observe(num_rows, seconds)
+    return cost
+
+
+def test_nothing_is_known_before_a_measurement():
+    cost = PassCost()
+    assert cost.seconds(1) == 0.0
+    assert cost.reach == 0
+    assert not cost.knows(1)
+
+
+def test_a_few_measurements_make_a_size_known():
+    assert not measured((1, 1.0), times=2).knows(1)
+    assert measured((1, 1.0), times=3).knows(1)
+    assert not measured((1, 1.0), times=3).knows(2)
+
+
+def test_between_two_sizes_it_is_interpolated_and_beyond_the_largest_it_goes_on_as_before():
+    cost = measured((1, 1.0), (9, 4.0), times=200)
+    assert cost.seconds(1) == pytest.approx(1.0, rel=0.1)
+    assert cost.seconds(5) == pytest.approx(2.0, rel=0.1)
+    assert cost.seconds(9) == pytest.approx(4.0, rel=0.1)
+    assert cost.seconds(17) == pytest.approx(7.0, rel=0.1)
+    assert cost.reach > 9
+
+
+def test_more_rows_never_cost_less():
+    cost = measured((1, 2.0), (4, 1.0), times=100)
+    assert cost.seconds(1) == cost.seconds(4)
+
+
+def test_one_hiccup_says_little():
+    cost = measured((1, 1.0), times=20)
+    cost.observe(1, 1000.0)
+    assert cost.seconds(1) < 1.1
+
+
+def test_a_machine_that_has_become_slower_is_slower_at_every_size():
+    cost = measured((1, 1.0), (8, 1.2), times=20)
+    for _ in range(100):
+        cost.observe(1, 2.0)
+    assert cost.seconds(1) == pytest.approx(2.0, rel=0.05)
+    assert cost.seconds(8) > 1.9
+
+
+def test_noise_averages_out():
+    cost, chance = PassCost(), random.Random(1)
+    for _ in range(500):
+        cost.observe(1, chance.uniform(0.8, 1.2))
+        cost.observe(8, chance.uniform(1.2, 1.6))
+    assert cost.seconds(1) == pytest.approx(1.0, rel=0.1)
+    assert cost.seconds(8) == pytest.approx(1.4, rel=0.1)

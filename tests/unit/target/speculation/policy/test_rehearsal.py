@@ -1,0 +1,69 @@
+"""Rehearsals: what a draft is worth is learned before anybody waits, and whoever comes meanwhile goes before."""
+
+import asyncio
+
+from services.target.speculation.policy import rehearsal
+from services.target.speculation.policy.rehearsal import Rehearsals, rehearsal_request
+from tests.unit.sequences import byte_tokenizer
+
+
+class Stage:
+    """Where rehearsals take place, unless something else does."""
+
+    def __init__(self, *, is_busy: bool = False) -> None:
+        self.is_busy = is_busy
+        self.num_tries = self.num_done = 0
+
+    async def rehearse(self) -> bool:
+        self.num_tries += 1
+        self.num_done += not self.is_busy
+        return not self.is_busy
+
+
+async def turns(number: int) -> None:
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
+async def test_a_draft_that_comes_is_tried_once():
+    stage, rehearsals = Stage(), Rehearsals()
+    rehearsals.draft_came(stage.rehearse)
+    await turns(8)
+    rehearsals.stop()
+    assert (stage.num_tries, stage.num_done) == (1, 1)
+
+
+async def test_it_is_tried_again_while_there_is_something_else_to_do(monkeypatch):
+    monkeypatch.setattr(rehearsal, "_DELAY", 0.0)
+    stage, rehearsals = Stage(is_busy=True), Rehearsals()
+    rehearsals.draft_came(stage.rehearse)
+    await turns(8)
+    assert stage.num_tries > 1
+    stage.is_busy = False
+    await turns(8)
+    rehearsals.stop()
+    assert stage.num_done == 1
+
+
+async def test_a_draft_that_comes_and_goes_has_to_wait():
+    stage, rehearsals = Stage(), Rehearsals()
+    for _ in range(5):
+        rehearsals.draft_came(stage.rehearse)
+        await turns(4)
+    rehearsals.stop()
+    assert stage.num_done == 1
+
+
+async def test_whoever_waits_for_the_first_waits_until_it_was_tried():
+    stage, rehearsals = Stage(is_busy=True), Rehearsals()
+    await rehearsals.first(coming=0.0, lasting=60.0)  # nobody has come
+    rehearsals.draft_came(stage.rehearse)
+    await rehearsals.first(coming=60.0, lasting=60.0)
+    rehearsals.stop()
+    assert stage.num_tries == 1
+
+
+def test_the_text_fits_a_short_context_and_leaves_nothing_behind():
+    request = rehearsal_request(byte_tokenizer(), context_length=64)
+    assert 0 < len(request.prompt) <= 32
+    assert not request.cache.prefix

@@ -1,0 +1,132 @@
+"""LookupPredictor: a text is predicted to go on as where it read the same, as far as that has proved right."""
+
+import pytest
+
+from services.engine.request import SpeculationMode, SpeculationPolicy
+from services.target.speculation.predictors.context_index import ContextIndex
+from services.target.speculation.predictors.lookup_predictor import LookupPredictor, with_lookup
+from tests.silent_predictor import SilentPredictor
+from tests.unit.sequences import make_request, make_sequence, records_of
+
+MANY = 100
+
+
+class Lookup:
+    """A predictor that follows one sequence, with the index that it looks up in."""
+
+    def __init__(self, prompt: bytes, *, lengths: range = range(2, 10_000), **options) -> None:
+        self.index = ContextIndex()
+        self.predictor = LookupPredictor(self.index, lengths=lengths)
+        self.sequence = make_sequence(make_request(prompt, **options))
+        self.predictor.commit(self.sequence)
+
+    def predict(self, limit: int = MANY) -> bytes:
+        return bytes(self.predictor.predict(self.sequence, limit))
+
+    def draw(self, tokens: bytes) -> None:
+        self.sequence.commit(records_of(tokens))
+        self.predictor.commit(self.sequence)
+
+
+async def test_what_followed_the_same_text_is_predicted():
+    lookup = Lookup(b"one two three; one two")
+    assert lookup.predict() == b" three;"
+    assert lookup.predict(limit=3) == b" th"
+    assert lookup.predictor.why_none(lookup.sequence) == ""
+
+
+async def test_the_latest_of_several_places_counts():
+    assert Lookup(b"ab1 ab2 ab").predict() == b"2 a"
+
+
+@pytest.mark.parametrize(("prompt", "predicted"), [(b"xababab", b"abab"), (b"xzzzzz", b"zzzz"), (b"xabcabc", b"abc")])
+async def test_a_repetition_goes_on_into_what_it_predicts(prompt, predicted):
+    assert Lookup(prompt).predict() == predicted
+
+
+async def test_no_more_is_predicted_than_was_matched():
+    lookup = Lookup(b"abcdefgh ab")
+    assert lookup.predict() == b"cd"
+    lookup.draw(b"c")
+    assert lookup.predict() == b"def"
+
+
+@pytest.mark.parametrize(
+    ("lengths", "predicted"), [(range(3, 9), b" th"), (range(4, 9), b""), (range(1, 3), b""), (range(1, 4), b" th")]
+)
+async def test_only_matches_of_its_lengths_are_used(lengths, predicted):
+    lookup = Lookup(b"two three; two", lengths=lengths)
+    assert lookup.predict() == predicted
+    assert bool(lookup.predictor.why_none(lookup.sequence)) == (not predicted)
+
+
+async def test_a_new_text_has_no_prediction_and_says_so():
+    lookup = Lookup(b"abcdef")
+    assert lookup.predict() == b""
+    assert lookup.predictor.why_none(lookup.sequence) == "the text does not repeat itself"
+
+
+async def test_what_was_generated_is_looked_up_too():
+    lookup = Lookup(b"x")
+    lookup.draw(b"abcd")
+    assert lookup.predict() == b""
+    lookup.draw(b"ab")
+    assert lookup.predict() == b"cd"
+
+
+async def test_a_long_prompt_is_taken_in_over_several_passes():
+    prompt = bytes(number % 251 for number in range(2000))
+    lookup = Lookup(prompt)
+    for _ in range(7):
+        assert lookup.predict() == b""
+        lookup.predictor.commit(lookup.sequence)
+    assert lookup.predict(limit=8) == bytes(number % 251 for number in range(2000, 2008))
+
+
+async def test_a_request_may_forbid_it():
+    policy = SpeculationPolicy(mode=SpeculationMode.ALWAYS, lookup=False)
+    lookup = Lookup(b"abcabc", speculation=policy)
+    assert lookup.predict() == b""
+    assert lookup.predictor.why_none(lookup.sequence) == "the request forbids the lookup"
+    lookup.predictor.close(lookup.sequence)
+
+
+async def test_a_closed_sequence_is_forgotten():
+    lookup = Lookup(b"abcabc")
+    lookup.predictor.close(lookup.sequence)
+    assert not lookup.index._automata
+
+
+async def test_sequences_do_not_see_each_other():
+    lookup = Lookup(b"abcdefgh")
+    other = make_sequence(make_request(b"zzab"))
+    lookup.predictor.commit(other)
+    assert [*lookup.predictor.predict(other, MANY)] == []
+
+
+@pytest.mark.parametrize("draft", [SilentPredictor(), None], ids=["draft", "alone"])
+@pytest.mark.parametrize(
+    ("prompt", "has_long", "has_short"),
+    [(b"12345678 12345678", True, False), (b"12 12", False, True), (b"1", False, False)],
+)
+async def test_long_matches_are_asked_for_first_and_short_ones_last(draft, prompt, has_long, has_short):
+    first, *between, last = with_lookup(draft)
+    assert between == ([draft] if draft else [])
+    sequence = make_sequence(make_request(prompt))
+    for predictor in (first, last):
+        predictor.commit(sequence)
+    assert [not predictor.why_none(sequence) for predictor in (first, last)] == [has_long, has_short]
+    for predictor in (first, last):
+        predictor.close(sequence)
+        assert predictor.why_none(sequence)
+
+
+async def test_tokens_that_were_taken_back_were_never_there():
+    lookup = Lookup(b"one two three; one ", banned=["one ta"])
+    lookup.draw(b"one t")
+    assert lookup.predict() == b"wo th"
+    lookup.draw(b"a")
+    assert bytes(lookup.sequence.tokens) == b"one two three; one "
+    assert lookup.predict() == b"two "
+    lookup.draw(b"on")
+    assert lookup.predict(limit=2) == b"e "

@@ -1,0 +1,142 @@
+"""Source: what a request wants is asked of its predictor, and what it leaves open its controller decides."""
+
+import pytest
+
+from services.engine.events import NoSpeculation
+from services.engine.request import SpeculationMode, SpeculationPolicy
+from services.target.scheduling.sequence import Sequence
+from services.target.speculation.policy.loss_budget import LossBudget
+from services.target.speculation.policy.pass_cost import PassCost
+from services.target.speculation.policy.policy_config import PolicyConfig
+from services.target.speculation.source import Source
+from tests.silent_predictor import SilentPredictor
+from tests.unit.sequences import make_request, make_sequence
+from tests.unit.simulation import Clock
+
+MANY = 100  # steps
+
+
+class Excused(SilentPredictor):
+    """May have an excuse."""
+
+    num_predictions = 3
+    excuse = ""
+
+    def why_none(self, sequence: Sequence) -> str:
+        return self.excuse
+
+
+def make(
+    mode: SpeculationMode = SpeculationMode.AUTO, num_predictions: int | None = None, max_tokens: int = 1000
+) -> Sequence:
+    policy = SpeculationPolicy(mode=mode, num_predictions=num_predictions)
+    return make_sequence(make_request(b"x", speculation=policy, max_tokens=max_tokens))
+
+
+def insistent(num_predictions: int | None = None, **options: int) -> Sequence:
+    return make(SpeculationMode.ALWAYS, num_predictions, **options)
+
+
+def make_source(predictor: SilentPredictor | None = None, clock: Clock | None = None) -> Source:
+    config = PolicyConfig()
+    return Source(predictor or Excused(), PassCost(), LossBudget(config, clock or Clock()), config)
+
+
+def run(
+    predictor: Excused,
+    sequence: Sequence,
+    *,
+    gain: int,
+    num_steps: int = MANY,
+    clock: Clock | None = None,
+    budget: LossBudget | None = None,
+) -> tuple[Source, list[int]]:
+    """Steps of a tenth of a second each, with predictions that are all right or all wrong; returns what was asked."""
+    config, cost, clock = PolicyConfig(), PassCost(), clock or Clock()
+    budget = budget or LossBudget(config, clock)
+    budget.join(sequence)
+    source, counts = Source(predictor, cost, budget, config), []
+    for _ in range(num_steps):
+        (count,) = source.plan([sequence], num_rows=1, spare_rows=64)
+        counts.append(count)
+        clock.now += 0.1 + 0.005 * count
+        cost.observe(1 + count, 0.1 + 0.005 * count)
+        if count:
+            source.settle(sequence, count, count * gain)
+        budget.observe(0.1 * count * gain - 0.005 * count)
+        source.observe()
+    return source, counts
+
+
+async def test_who_insists_gets_what_it_asks_for_or_what_the_predictor_says():
+    source = make_source()
+    assert source.plan([insistent(), insistent(7), insistent(0)], num_rows=3, spare_rows=64) == [3, 7, 0]
+
+
+async def test_the_oldest_comes_first_where_rows_are_short():
+    source = make_source()
+    assert source.plan([insistent(4), insistent(4), insistent(4)], num_rows=3, spare_rows=6) == [4, 2, 0]
+    assert source.plan([insistent(4)], num_rows=64, spare_rows=0) == [0]
+
+
+@pytest.mark.parametrize("gain", [0, 1])
+@pytest.mark.parametrize("spare_rows", [0, 3, 8])
+@pytest.mark.parametrize("num_insistent", [0, 2])
+async def test_no_more_is_asked_for_than_there_are_rows(gain, spare_rows, num_insistent):
+    sequences = [insistent(2) for _ in range(num_insistent)] + [make() for _ in range(12 - num_insistent)]
+    config, cost, clock = PolicyConfig(), PassCost(), Clock()
+    budget = LossBudget(config, clock)
+    source, asked = Source(Excused(), cost, budget, config), []
+    for sequence in sequences:
+        budget.join(sequence)
+    for _ in range(4 * MANY):  # they do not pay, or hardly, so that some are tried now and then
+        counts = source.plan(sequences, num_rows=12, spare_rows=spare_rows)
+        asked.append(sum(counts))
+        clock.now += 0.12
+        cost.observe(12 + sum(counts), 0.12 + 0.01 * sum(counts))
+        for sequence, count in zip(sequences, counts, strict=True):
+            if count:
+                source.settle(sequence, count, count * gain)
+        budget.observe((0.0101 * gain - 0.01) * sum(counts))
+        source.observe()
+    assert max(asked) <= spare_rows
+    assert any(asked) == (spare_rows > 0)
+
+
+async def test_the_last_token_of_all_is_never_predicted():
+    assert make_source().plan([insistent(9, max_tokens=3)], num_rows=1, spare_rows=64) == [2]
+
+
+async def test_what_pays_is_used_as_far_as_the_request_allows():
+    _, counts = run(Excused(), make(num_predictions=6), gain=1)
+    assert counts[:4] == [0, 0, 0, 2], "plain passes are measured first"
+    assert set(counts[10:]) <= {0, 6}
+    assert counts[10:].count(6) > 0.85 * len(counts[10:])
+
+
+async def test_what_does_not_pay_is_given_up_and_the_reason_told():
+    sequence = make()
+    source, counts = run(Excused(), sequence, gain=0)
+    assert any(counts), "it was tried"
+    assert counts[-20:].count(0) > 10
+    source.plan([sequence], num_rows=1, spare_rows=64)
+    assert source.why_none(sequence)[0] is NoSpeculation.SLOWER
+
+
+async def test_while_it_has_an_excuse_it_is_not_asked():
+    sequence, predictor = make(), Excused()
+    predictor.excuse = "nothing comes to mind"
+    source, counts = run(predictor, sequence, gain=1)
+    assert counts == [0] * MANY
+    assert source.why_none(sequence) == (NoSpeculation.UNAVAILABLE, "nothing comes to mind")
+
+
+async def test_one_that_comes_again_is_tried_again():
+    sequence, predictor, clock = make(), Excused(), Clock()
+    budget = LossBudget(PolicyConfig(), clock)
+    source, counts = run(predictor, sequence, gain=0, clock=clock, budget=budget)
+    clock.now += 1000.0  # by then, what was lost is paid
+    budget.observe(0.0)
+    assert set(counts[-5:]) == {0}
+    predictor.num_arrivals += 1
+    assert any(count for (count,) in (source.plan([sequence], num_rows=1, spare_rows=64) for _ in range(2)))

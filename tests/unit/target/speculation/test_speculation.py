@@ -1,0 +1,251 @@
+"""Speculation: predictions go behind decoding rows where there is room, and their fate is counted."""
+
+import math
+from collections.abc import Iterable
+
+import pytest
+
+from services.engine.cache.block_manager import BlockManager
+from services.engine.events import NoSpeculation, PredictionSource, SourceStats, SpeculationStats
+from services.engine.grammar.source import GrammarKind, GrammarSource
+from services.engine.request import SpeculationMode, SpeculationPolicy
+from services.target.scheduling.scheduler import ScheduledRows, Scheduler, SchedulerConfig
+from services.target.scheduling.sequence import Sequence
+from services.target.speculation.speculation import Speculation
+from tests.grammars import compiler
+from tests.silent_predictor import SilentPredictor
+from tests.unit.sequences import END, VOCAB_SIZE, byte_tokenizer, make_request, make_sequence, records_of
+
+
+class Reciter(SilentPredictor):
+    """Predicts the same tokens always, whatever it is asked for, and notes what it is told."""
+
+    def __init__(self, tokens: Iterable[int]) -> None:
+        self.excuse = ""
+        self._tokens = [*tokens]
+        self.asked: list[int] = []
+        self.told: list[tuple[str, Sequence]] = []
+
+    def why_none(self, sequence: Sequence) -> str:
+        return self.excuse
+
+    def ask(self, sequence: Sequence, limit: int) -> None:
+        self.asked.append(limit)
+
+    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:
+        return self._tokens
+
+    def commit(self, sequence: Sequence) -> None:
+        self.told.append((f"commit {len(sequence.tokens)}", sequence))
+
+    def close(self, sequence: Sequence) -> None:
+        self.told.append(("close", sequence))
+
+
+def make_scheduler(num_blocks: int = 64, max_rows: int = 64) -> Scheduler:
+    config = SchedulerConfig(max_rows=max_rows, prefill_chunk=16, max_sequences=8)
+    return Scheduler(config, BlockManager(num_blocks=num_blocks, block_size=4))
+
+
+def policy(num_predictions: int, mode: SpeculationMode = SpeculationMode.ALWAYS) -> SpeculationPolicy:
+    return SpeculationPolicy(mode=mode, num_predictions=num_predictions)
+
+
+def add_decoding(scheduler: Scheduler, **options) -> Sequence:
+    """Add a sequence whose last token alone is to be computed next."""
+    sequence = make_sequence(make_request(b"x", **options))
+    scheduler.add(sequence)
+    return sequence
+
+
+def extend(predictor: Reciter, scheduler: Scheduler) -> list[ScheduledRows]:
+    batch = scheduler.schedule()
+    Speculation([predictor], vocab_size=VOCAB_SIZE).extend(batch, scheduler)
+    return batch
+
+
+def predictions(batch: list[ScheduledRows]) -> list[bytes]:
+    return [bytes(rows.predictions) for rows in batch]
+
+
+@pytest.mark.parametrize(("num_predictions", "added"), [(0, b""), (1, b"a"), (3, b"abc"), (9, b"abcdefg")])
+async def test_what_the_request_insists_on_is_added(num_predictions, added):
+    scheduler = make_scheduler()
+    add_decoding(scheduler, speculation=policy(num_predictions))
+    predictor = Reciter(b"abcdefg")
+    assert predictions(extend(predictor, scheduler)) == [added]
+    assert predictor.asked == [num_predictions]
+
+
+@pytest.mark.parametrize(("max_tokens", "added"), [(1, b""), (2, b"a"), (4, b"abc")])
+async def test_the_last_token_of_all_is_never_a_prediction(max_tokens, added):
+    scheduler = make_scheduler()
+    add_decoding(scheduler, speculation=policy(5), max_tokens=max_tokens)
+    assert predictions(extend(Reciter(b"abcdefg"), scheduler)) == [added]
+
+
+async def test_prompts_get_no_predictions():
+    scheduler = make_scheduler()
+    for length in (2, 16, 40):
+        scheduler.add(make_sequence(make_request(b"x" * length)))
+    predictor = Reciter(b"abc")
+    assert predictions(extend(predictor, scheduler)) == [b"", b"", b""]
+    assert predictor.asked == []
+
+
+async def test_the_pass_keeps_to_its_rows_and_the_oldest_comes_first():
+    scheduler = make_scheduler(max_rows=9)
+    for _ in range(3):
+        add_decoding(scheduler, speculation=policy(4))
+    batch = extend(Reciter(b"abcdefg"), scheduler)
+    assert predictions(batch) == [b"abcd", b"ab", b""]
+    assert sum(rows.num_rows for rows in batch) == 9
+
+
+async def test_predictions_wait_for_free_blocks():
+    scheduler = make_scheduler(num_blocks=2)
+    add_decoding(scheduler, speculation=policy(5))
+    add_decoding(scheduler, speculation=policy(5))
+    assert predictions(extend(Reciter(b"abcdefg"), scheduler)) == [b"abc", b"abc"]  # the rest of their own blocks
+
+
+@pytest.mark.parametrize("bad", [VOCAB_SIZE, -1, 1 << 40])
+async def test_what_follows_an_id_that_is_no_token_is_left_out(bad):
+    scheduler = make_scheduler()
+    add_decoding(scheduler, speculation=policy(5))
+    (rows,) = extend(Reciter([0, VOCAB_SIZE - 1, bad, 98]), scheduler)
+    assert rows.predictions == [0, VOCAB_SIZE - 1]
+
+
+@pytest.mark.parametrize(
+    ("predicted", "added"), [(b"bab", b"bab"), (b"bxb", b"b"), (b"xab", b""), ([98, END, 97], b"b")]
+)
+async def test_what_the_grammar_forbids_and_what_ends_the_text_are_left_out(predicted, added):
+    source = GrammarSource(GrammarKind.REGEX, ("a(ba?)*",))
+    scheduler = make_scheduler()
+    sequence = add_decoding(
+        scheduler, speculation=policy(5), grammar=compiler(byte_tokenizer(), VOCAB_SIZE).compile(source)
+    )
+    sequence.num_computed = 1
+    sequence.commit(records_of(b"a"))
+    assert predictions(extend(Reciter(predicted), scheduler)) == [added]
+
+
+async def test_without_a_predictor_nothing_is_added_and_the_reason_is_told():
+    scheduler = make_scheduler()
+    sequence = add_decoding(scheduler, speculation=policy(5))
+    speculation = Speculation([], vocab_size=VOCAB_SIZE)
+    speculation.open(sequence)
+    batch = scheduler.schedule()
+    speculation.extend(batch, scheduler)
+    assert predictions(batch) == [b""]
+    assert sequence.speculation.why_not is NoSpeculation.NO_PREDICTOR
+
+
+async def test_a_request_that_forbids_predictions_is_never_shown_to_the_predictor():
+    scheduler = make_scheduler()
+    sequence = add_decoding(scheduler, speculation=policy(5, SpeculationMode.NEVER))
+    predictor = Reciter(b"abc")
+    speculation = Speculation([predictor], vocab_size=VOCAB_SIZE)
+    speculation.open(sequence)
+    (rows,) = batch = scheduler.schedule()
+    speculation.extend(batch, scheduler)
+    speculation.settle(rows, records_of(b"y"))
+    speculation.close(sequence)
+    assert (rows.predictions, predictor.asked, predictor.told) == ([], [], [])
+    assert sequence.speculation.why_not is NoSpeculation.FORBIDDEN
+
+
+async def test_the_predictor_is_told_of_every_commit():
+    scheduler = make_scheduler()
+    sequence = add_decoding(scheduler, speculation=policy(3))
+    predictor = Reciter(b"abc")
+    speculation = Speculation([predictor], vocab_size=VOCAB_SIZE)
+    speculation.open(sequence)
+    (rows,) = batch = scheduler.schedule()
+    speculation.extend(batch, scheduler)
+    drawn = records_of(b"abz", num_predicted=2)
+    scheduler.settle(rows, sequence.commit(drawn))
+    speculation.settle(rows, drawn)
+    speculation.close(sequence)
+    assert predictor.told == [("commit 1", sequence), ("commit 4", sequence), ("close", sequence)]
+    by_source = {PredictionSource.DRAFT: SourceStats(passes=1, offered=3, accepted=2)}
+    assert sequence.speculation == SpeculationStats(1, offered=[1, 1, 1], accepted=[1, 1, 0], by_source=by_source)
+
+
+def run_steps(speculation: Speculation, scheduler: Scheduler, batch: list[ScheduledRows], count: int) -> None:
+    """Steps that take next to no time, each of which commits a token that nobody predicted."""
+    for _ in range(count):
+        speculation.extend(batch, scheduler)
+        speculation.observe(batch)
+
+
+async def test_while_the_draft_is_away_it_is_not_asked_and_the_reason_is_told():
+    scheduler = make_scheduler()
+    sequence = add_decoding(scheduler, speculation=policy(3, SpeculationMode.AUTO))
+    predictor = Reciter(b"abc")
+    predictor.excuse = "it has gone"
+    speculation = Speculation([predictor], vocab_size=VOCAB_SIZE)
+    batch = scheduler.schedule()
+    run_steps(speculation, scheduler, batch, 100)
+    stats = sequence.speculation
+    assert (stats.why_not, stats.detail) == (NoSpeculation.UNAVAILABLE, "it has gone")
+    assert set(predictor.asked) == {0}
+
+
+async def test_where_the_request_leaves_it_open_plain_passes_are_measured_first():
+    scheduler = make_scheduler()
+    add_decoding(scheduler, speculation=policy(3, SpeculationMode.AUTO))
+    predictor = Reciter(b"abc")
+    speculation = Speculation([predictor], vocab_size=VOCAB_SIZE)
+    batch = scheduler.schedule()
+    run_steps(speculation, scheduler, batch, 4)
+    assert predictor.asked == [0, 0, 0, 2]
+
+
+async def test_the_first_predictor_that_has_something_serves_a_sequence_and_the_others_rest():
+    scheduler = make_scheduler()
+    add_decoding(scheduler, speculation=policy(3))
+    silent, first, second = Reciter(b""), Reciter(b"ab"), Reciter(b"xyz")
+    silent.source, first.source = PredictionSource.DRAFT, PredictionSource.LOOKUP
+    speculation = Speculation([silent, first, second], vocab_size=VOCAB_SIZE)
+    (rows,) = batch = scheduler.schedule()
+    speculation.extend(batch, scheduler)
+    assert (bytes(rows.predictions), rows.source) == (b"ab", PredictionSource.LOOKUP)
+    assert rows.waiting > 0
+    assert (silent.asked, first.asked, second.asked) == ([3], [3], [0])
+
+
+async def test_where_the_first_predictor_knows_no_token_the_next_one_is_asked():
+    scheduler = make_scheduler()
+    add_decoding(scheduler, speculation=policy(3))
+    batch = scheduler.schedule()
+    predictors = [Reciter([VOCAB_SIZE]), Reciter(b"ab")]
+    Speculation(predictors, vocab_size=VOCAB_SIZE).extend(batch, scheduler)
+    assert predictions(batch) == [b"ab"]
+
+
+async def test_every_predictor_is_told_of_everything_and_all_excuses_are_given():
+    scheduler = make_scheduler()
+    sequence = add_decoding(scheduler, speculation=policy(3))
+    predictors = [Reciter(b""), Reciter(b""), Reciter(b"")]
+    for predictor, excuse in zip(predictors, ("it is new", "it has gone", "it is new"), strict=True):
+        predictor.excuse = excuse
+    speculation = Speculation(predictors, vocab_size=VOCAB_SIZE)
+    speculation.open(sequence)
+    speculation.extend(scheduler.schedule(), scheduler)
+    speculation.follow(sequence)
+    speculation.close(sequence)
+    for predictor in predictors:
+        assert [what for what, _ in predictor.told] == ["commit 1", "commit 1", "close"]
+    assert sequence.speculation.why_not is NoSpeculation.UNAVAILABLE
+    assert sequence.speculation.detail == "it is new; it has gone"
+
+
+def test_acceptance_is_counted_by_position_and_by_source():
+    stats = SpeculationStats()
+    draft, lookup = PredictionSource.DRAFT, PredictionSource.LOOKUP
+    for source, num_offered, num_accepted in [(draft, 2, 2), (None, 0, 0), (lookup, 4, 1), (draft, 1, 0)]:
+        stats.count(source, num_offered, num_accepted)
+    by_source = {draft: SourceStats(passes=2, offered=3, accepted=2), lookup: SourceStats(1, 4, 1)}
+    assert stats == SpeculationStats(passes=4, offered=[3, 2, 1, 1], accepted=[2, 1, 0, 0], by_source=by_source)
