@@ -21,16 +21,15 @@ from services.target.generation.engine import TargetEngine
 from services.target.prompt.chat_template import ChatTemplate
 from services.target.prompt.prompt_encoder import PromptEncoder
 from services.target.speculation.link.draft_client import DraftClient
+from services.target.speculation.policy.policy_config import PolicyConfig
+from services.target.speculation.policy.predictor_order import with_lookup
 from services.target.speculation.policy.rehearsal import Rehearsals
-from services.target.speculation.predictors.lookup_predictor import with_lookup
 from services.target.speculation.predictors.predictor import Predictor
 
 logger = logging.getLogger(__name__)
 
 SERVICE: str = generation_pb2.DESCRIPTOR.services_by_name["GenerationService"].full_name
 _WARM_UP_TOKENS = 4
-_DRAFT_SECONDS = 0.5  # that a draft may take to be linked before the target serves without it
-_REHEARSAL_SECONDS = 10.0
 _MOST_RUN_AHEAD = 64  # as far as drafts go
 _MOST_ALTERNATES = 64
 
@@ -56,7 +55,7 @@ class TargetServer:
         """
         check_range("run_ahead", run_ahead or 0, 0, _MOST_RUN_AHEAD)
         check_range("alternates", num_alternates, 0, _MOST_ALTERNATES)
-        self._config = engine
+        self._config, self._policy = engine, PolicyConfig()
         self._drain_seconds = server.drain_seconds
         self._name = name or engine.model.resolve().name
         place = Place.here(device=engine.device, threads=engine.threads)
@@ -66,10 +65,10 @@ class TargetServer:
             if is_drafted
             else None
         )
-        self._rehearsals = Rehearsals()
+        self._rehearsals = Rehearsals(self._policy.rehearsal)
         draft = self._draft.predictor if self._draft else predictor
         self._chat_template = ChatTemplate(None, {})
-        self._predictors = with_lookup(draft) if lookup else [draft] if draft else []
+        self._predictors = with_lookup(draft, self._policy.lookup) if lookup else [draft] if draft else []
         self._host = EngineHost(self._open_engine)
         self._max_each = server.streams_per_connection(engine.max_sequences)
         self._admission = Admission(engine.max_sequences + server.max_queue, self._max_each)
@@ -97,7 +96,7 @@ class TargetServer:
         self._servicer.open(engine, model)
         if self._draft is not None:
             self._draft.start(vocabulary=engine.model.tokenizer.fingerprint(), vocab_size=model.config.vocab_size)
-            await self._rehearsals.first(coming=_DRAFT_SECONDS, lasting=_REHEARSAL_SECONDS)
+            await self._rehearsals.first()
         await self._server.set_serving(True)
         logger.info(
             "serving %s: device %s, %s threads, context of %s tokens, %s KV blocks, fingerprint %s",
@@ -137,7 +136,7 @@ class TargetServer:
     def _open_engine(self, on_failure: Callable[[], None]) -> TargetEngine:
         self._chat_template = ChatTemplate.from_folder(self._config.model)
         self._chat_template.try_out()  # before the weights are read: that takes long
-        return TargetEngine.open(self._config, predictors=self._predictors, on_failure=on_failure)
+        return TargetEngine.open(self._config, predictors=self._predictors, policy=self._policy, on_failure=on_failure)
 
 
 async def _warm_up(engine: TargetEngine) -> None:

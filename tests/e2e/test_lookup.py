@@ -8,7 +8,7 @@ import pytest
 from outrider import Client, NoSpeculationReason, PredictionSource, Result, SourceStats
 from services.engine.events import PredictionSource as EngineSource
 from services.engine.request import Request, SpeculationMode, SpeculationPolicy
-from services.target.speculation.predictors.lookup_predictor import with_lookup
+from services.target.speculation.policy.predictor_order import with_lookup
 from tests.e2e.draft_rig import GREEDY, SAMPLED, Options, assert_same
 from tests.e2e.draft_rig import PROMPT as OTHER
 from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET

@@ -24,7 +24,7 @@ from services.target.output.output_text import OutputText
 from services.target.output.token_stream import TokenStream
 from services.target.scheduling.scheduler import Scheduler, SchedulerConfig
 from services.target.scheduling.sequence import Sequence
-from services.target.speculation.predictors.lookup_predictor import with_lookup
+from services.target.speculation.policy.predictor_order import with_lookup
 from services.target.speculation.speculation import Speculation
 from tests.grammars import compiler
 from tests.unit.banned_model import END, VOCAB_SIZE, Expected, logits_of, tokenizer

@@ -20,6 +20,7 @@ from services.target.output.output_text import OutputText
 from services.target.output.token_stream import TokenStream
 from services.target.scheduling.scheduler import Scheduler, SchedulerConfig
 from services.target.scheduling.sequence import Sequence
+from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.policy.rehearsal import rehearsal_request
 from services.target.speculation.predictors.predictor import Predictor
 from services.target.speculation.speculation import Speculation
@@ -36,8 +37,10 @@ class TargetEngine:
         config: EngineConfig,
         *,
         predictors: Predictors[Predictor] = (),
+        policy: PolicyConfig | None = None,
         on_failure: Callable[[], None],
     ) -> None:
+        self._policy = policy or PolicyConfig()
         self.config = config
         self.model = model
         self.fingerprint = _fingerprint(model, config)
@@ -55,7 +58,7 @@ class TargetEngine:
             max_sequences=config.max_sequences,
             max_blocks=model.max_blocks,
         )
-        speculation = Speculation(predictors, vocab_size=model.checkpoint.config.vocab_size)
+        speculation = Speculation(predictors, vocab_size=model.checkpoint.config.vocab_size, config=self._policy)
         self._wake_ups = WakeUps()
         self._step = TargetStep(self.scheduler, runner, Sampler(model.sampler), speculation, self._wake_ups)
         self._loop = EngineLoop(self._step, on_failure=on_failure, next_expiry=self.scheduler.next_expiry)
@@ -63,10 +66,15 @@ class TargetEngine:
 
     @classmethod
     def open(
-        cls, config: EngineConfig, *, predictors: Predictors[Predictor] = (), on_failure: Callable[[], None]
+        cls,
+        config: EngineConfig,
+        *,
+        predictors: Predictors[Predictor] = (),
+        policy: PolicyConfig | None = None,
+        on_failure: Callable[[], None],
     ) -> "TargetEngine":
         """Load the configured model, which takes long, and start the engine thread; raises CheckpointError."""
-        engine = cls(LoadedModel.load(config), config, predictors=predictors, on_failure=on_failure)
+        engine = cls(LoadedModel.load(config), config, predictors=predictors, policy=policy, on_failure=on_failure)
         engine._loop.start()
         engine.grammars.start()
         return engine
@@ -95,7 +103,8 @@ class TargetEngine:
         """Generate something that nobody waits for, to learn what the predictors are worth; False if there was
         something else to do, before it or meanwhile.
         """
-        request = rehearsal_request(self.model.tokenizer, context_length=self.model.context_length)
+        config, context_length = self._policy.rehearsal, self.model.context_length
+        request = rehearsal_request(self.model.tokenizer, config, context_length=context_length)
         sequence, stream = self._make(request, None)
         self._loop.post(lambda: self._step.rehearse(sequence))
         try:

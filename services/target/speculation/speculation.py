@@ -33,8 +33,8 @@ class Speculation:
         """The predictors are asked in turn; the first that predicts anything for a sequence serves it in a step."""
         config = config or PolicyConfig()
         self._clock = clock
-        self._cost = PassCost()
-        self._budget = LossBudget(config, clock)
+        self._cost = PassCost(config.pass_cost)
+        self._budget = LossBudget(config.budget, clock)
         self._sources = [Source(predictor, self._cost, self._budget, config) for predictor in predictors]
         self._vocab_size = vocab_size
         self._servers: dict[Sequence, Source] = {}  # of this step's predictions

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from services.target.scheduling.sequence import Sequence
+from services.target.speculation.policy.policy_config import AcceptanceConfig
 
 
 @dataclass(slots=True)
@@ -38,44 +39,37 @@ class Acceptance:
     predecessors were accepted), and for each sequence how far it lies above or below that.
     """
 
-    _FIRST_GUESS = 0.7
-    _GUESS_WEIGHT = 3  # verdicts that the first guess counts as
-    _ENOUGH = 24  # verdicts, to rely upon
-    _WEIGHT = 0.02  # of a new verdict on a place
-    _MEMORY = 0.95  # of a sequence's record, from verdict to verdict
-    _TRUST = 4.0  # verdicts that the expectation weighs in a sequence's record
-    _HIGHEST = 0.99
-
-    def __init__(self, *, places: int) -> None:
+    def __init__(self, config: AcceptanceConfig, *, places: int) -> None:
         """Runs longer than `places` go on as their last place."""
-        self._shares = [self._FIRST_GUESS] * places
-        self._counts = [self._GUESS_WEIGHT] * places
+        self._config = config
+        self._shares = [config.prior_rate] * places
+        self._counts = [config.prior_verdicts] * places
         self._records: dict[Sequence, _Record] = {}
 
     @property
     def confidence(self) -> float:
         """From 0, where all is guessed, to 1, where enough predictions were judged."""
-        return min(1.0, (self._counts[0] - self._GUESS_WEIGHT) / self._ENOUGH)
+        return min(1.0, (self._counts[0] - self._config.prior_verdicts) / self._config.confident_after)
 
     def observe(self, sequence: Sequence, num_predicted: int, num_accepted: int) -> None:
         """A run was verified; what lies behind the first that was rejected has not been judged."""
-        record = self._records.setdefault(sequence, _Record())
+        record, memory = self._records.setdefault(sequence, _Record()), self._config.sequence_memory
         for index in range(min(num_predicted, num_accepted + 1)):
             is_accepted = index < num_accepted
             place = min(index, len(self._shares) - 1)
-            record.accepted = record.accepted * self._MEMORY + is_accepted
-            record.expected = record.expected * self._MEMORY + self._shares[place]
+            record.accepted = record.accepted * memory + is_accepted
+            record.expected = record.expected * memory + self._shares[place]
             self._counts[place] += 1
-            weight = max(self._WEIGHT, 1 / self._counts[place])
+            weight = max(self._config.min_weight, 1 / self._counts[place])
             self._shares[place] += weight * (is_accepted - self._shares[place])
 
     def chances(self, sequence: Sequence, *, caution: float = 1.0) -> "Chances":
         """How likely a run for the sequence is to be accepted; with more caution, it takes more verdicts to believe
         that it differs from the others.
         """
-        record, trust = self._records.get(sequence, _UNKNOWN), self._TRUST * caution
+        record, trust = self._records.get(sequence, _UNKNOWN), self._config.sequence_trust * caution
         factor = (record.accepted + trust) / (record.expected + trust)
-        return Chances(self._shares, factor, self._HIGHEST)
+        return Chances(self._shares, factor, self._config.max_rate)
 
     def gains(self, sequence: Sequence, count: int) -> list[float]:
         """For each of a run's first `count` places, the chance that all is accepted up to there."""

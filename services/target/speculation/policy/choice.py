@@ -53,7 +53,7 @@ class ChoiceSearch:
 
     def wait(self, candidate: Candidate, count: int) -> float:
         """Seconds that so many predictions may be waited for."""
-        return self._config.margin * self._predictor.wait_for(candidate.sequence, count) if count else 0.0
+        return self._config.draft.wait_margin * self._predictor.wait_for(candidate.sequence, count) if count else 0.0
 
     def rows(self, num_rows: int, num_more: int) -> float:
         """Seconds that a pass takes longer for so many rows more."""
@@ -72,8 +72,8 @@ class ChoiceSearch:
         that risk no more than `most`, with no more than `most_debt` to read first.
         """
         trial = _Trial(self, candidates, plain=self._cost.seconds(num_rows))
-        best, best_added, least = Choice([0] * len(candidates)), 0, self._config.to_go_on.slowest
-        look_ahead = min(4 * max(4, len(candidates)), self._config.look_ahead)
+        best, best_added, least = Choice([0] * len(candidates)), 0, self._config.search.to_continue.slowest
+        look_ahead = self._look_ahead(len(candidates))
         room = min(spare_rows, self._cost.reach - num_rows)
         while trial.is_open and trial.added < min(room, best_added + look_ahead):
             rows = self.rows(num_rows, trial.added + 1)
@@ -81,13 +81,18 @@ class ChoiceSearch:
                 best, best_added = trial.choice(), trial.added
         return best
 
+    def _look_ahead(self, num_sequences: int) -> int:
+        """Predictions that may bring nothing before more of them do."""
+        config = self._config.search
+        return min(max(config.min_look_ahead, config.look_ahead_per_sequence * num_sequences), config.max_look_ahead)
+
 
 class _Trial:
     """Numbers that grow one by one."""
 
     def __init__(self, search: ChoiceSearch, candidates: Items[Candidate], *, plain: float) -> None:
         self._search, self._candidates, self._plain = search, candidates, plain
-        acceptance, caution = search._acceptance, search._config.caution
+        acceptance, caution = search._acceptance, search._config.acceptance.caution
         self._chances = [acceptance.chances(each.sequence) for each in candidates]
         self._cautious = [acceptance.chances(each.sequence, caution=caution) for each in candidates]
         self._counts = [0] * len(candidates)
@@ -115,7 +120,7 @@ class _Trial:
 
     def choice(self) -> Choice:
         """The numbers as they are."""
-        risk = self._rows + self._search._config.margin * self._wait
+        risk = self._rows + self._search._config.draft.wait_margin * self._wait
         return Choice(
             [*self._counts], self._speed_up(0.0), self.gain, self.slowest, self._debt, rows=self._rows, risk=risk
         )
@@ -127,7 +132,7 @@ class _Trial:
         each, count = self._candidates[index], self._counts[index]
         debt = 0.0 if count else search.debt(each)
         wait = max(self._wait, search._predictor.wait_for(each.sequence, count + 1))
-        if rows + search._config.margin * wait > most or self._debt + debt > most_debt:
+        if rows + search._config.draft.wait_margin * wait > most or self._debt + debt > most_debt:
             return False
         self.added, self._rows, self._wait, self._debt = self.added + 1, rows, wait, self._debt + debt
         self._debt_per_pass += debt / self._num_passes(each.sequence)
@@ -147,5 +152,5 @@ class _Trial:
 
     def _num_passes(self, sequence: Sequence) -> int:
         """For how many there will be predictions, if it does not end early."""
-        config = self._search._config
+        config = self._search._config.search
         return max(1, min(config.horizon, sequence.num_remaining // config.tokens_per_pass))

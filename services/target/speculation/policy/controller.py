@@ -34,14 +34,14 @@ class Controller:
 
     def look_again(self) -> None:
         """Begin anew: what was measured says nothing of a predictor that has just come."""
-        self.acceptance = Acceptance(places=MOST_PREDICTIONS)
+        self.acceptance = Acceptance(self._config.acceptance, places=MOST_PREDICTIONS)
         self._search = ChoiceSearch(self._predictor, self._cost, self.acceptance, self._config)
         self._rest = 0  # steps for which it stays that nothing is predicted for these
         self._judged: list[Sequence] = []
-        self._interval = self._config.probe_every
-        self._plain_every = self._config.plain_every[0]
+        self._interval = self._config.exploration.first_probe_every
+        self._plain_every = self._config.exploration.first_plain_every
         self._num_plain = self._num_speculative = self._probe_left = 0
-        self._first_counts = [*self._config.first_counts]
+        self._first_counts = self._config.exploration.first_lengths
         self.longest_wait = self.debt = 0.0
 
     def plan(self, candidates: Items[Candidate], *, num_rows: int, spare_rows: int) -> list[int]:
@@ -66,12 +66,12 @@ class Controller:
             return
         self._num_plain += 1
         if self._num_speculative >= self._plain_every:
-            self._plain_every = min(2 * self._plain_every, self._config.plain_every[1])
+            self._plain_every = min(2 * self._plain_every, self._config.exploration.last_plain_every)
         self._num_speculative = 0
 
     def settle(self, sequence: Sequence, num_predicted: int, num_accepted: int) -> None:
         """The predictions for a sequence were verified."""
-        self._first_counts = self._first_counts[:-1]
+        self._first_counts = self._first_counts[1:]
         self.acceptance.observe(sequence, num_predicted, num_accepted)
 
     def close(self, sequence: Sequence) -> None:
@@ -90,9 +90,9 @@ class Controller:
         else:
             choice = self._affordable(candidates, num_rows, spare_rows)
             if choice is not None:
-                self._interval = self._config.probe_every
+                self._interval = self._config.exploration.first_probe_every
                 return self._explore(candidates, choice, spare_rows)
-            self._rest, self._judged = self._config.rest, sequences
+            self._rest, self._judged = self._config.exploration.rest, sequences
         return self._probe(candidates, num_rows, spare_rows) if self._is_probing() else nothing
 
     def _affordable(self, candidates: Items[Candidate], num_rows: int, spare_rows: int) -> Choice | None:
@@ -118,21 +118,21 @@ class Controller:
 
     def _rehearse(self, candidates: Items[Candidate], spare_rows: int) -> Choice:
         """Nobody waits: whatever it costs, see how fast predictions come and how good they are."""
-        numbers = self._config.rehearsed
+        numbers = self._config.exploration.rehearsed_lengths
         count = min(numbers[self._num_speculative % len(numbers)], spare_rows // len(candidates))
         return Choice([min(count, each.most) for each in candidates])
 
     def _pays(self, choice: Choice) -> bool:
-        hurdle = self._config.to_begin if choice.debt else self._config.to_go_on
-        return choice.gain > hurdle.speed_up and choice.slowest >= hurdle.slowest
+        hurdle = self._config.search.to_begin if choice.debt else self._config.search.to_continue
+        return choice.gain > hurdle.mean and choice.slowest >= hurdle.slowest
 
     def _wants_plain(self, num_sequences: int) -> bool:
         return not self._cost.knows(num_sequences) or self._num_speculative >= self._plain_every
 
     def _is_probing(self) -> bool:
         if self._probe_left == 0 and self._num_plain >= self._interval:
-            self._probe_left, self._num_plain = self._config.probe_steps, 0
-            self._interval = min(2 * self._interval, self._config.longest_interval)
+            self._probe_left, self._num_plain = self._config.exploration.probe_steps, 0
+            self._interval = min(2 * self._interval, self._config.exploration.last_probe_every)
         is_probing = self._probe_left > 0
         self._probe_left -= is_probing
         return is_probing
@@ -143,11 +143,11 @@ class Controller:
         """
         counts = [*best.counts]
         if self._first_counts:
-            most = self._first_counts[-1]
+            most = self._first_counts[0]
             return replace(best, counts=[min(count, most) for count in counts])
-        if self._num_speculative % self._config.explore_every or sum(counts) >= spare_rows:
+        if self._num_speculative % self._config.exploration.longer_every or sum(counts) >= spare_rows:
             return best
-        turn = self._num_speculative // self._config.explore_every % len(candidates)
+        turn = self._num_speculative // self._config.exploration.longer_every % len(candidates)
         more = min(counts[turn] + 1, candidates[turn].most) if counts[turn] else 0
         return replace(best, counts=[*counts[:turn], more, *counts[turn + 1 :]])
 
@@ -158,7 +158,7 @@ class Controller:
         debts = [self._search.debt(each) for each in candidates]
         for index in sorted(range(len(candidates)), key=debts.__getitem__):
             each = candidates[index]
-            count = min(self._config.probed, each.most, spare_rows - num_added)
+            count = min(self._config.exploration.probe_length, each.most, spare_rows - num_added)
             wait = self._search.wait(each, count)
             more = debts[index] + self._search.rows(num_rows, num_added + count) + wait
             if count and risk + more <= most:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from services.target.scheduling.sequence import Sequence
-from services.target.speculation.policy.policy_config import PolicyConfig
+from services.target.speculation.policy.policy_config import LossBudgetConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class LossBudget:
     as far as what was won in the window pays for it or, where a stream is young, what is to be won in its first one.
     """
 
-    def __init__(self, config: PolicyConfig, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, config: LossBudgetConfig, clock: Callable[[], float] = time.monotonic) -> None:
         self._config = config
         self._clock = clock
         self._limit = config.window * config.window_loss

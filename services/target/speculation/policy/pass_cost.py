@@ -4,6 +4,7 @@ import math
 from bisect import bisect_left, insort
 from itertools import accumulate
 
+from services.target.speculation.policy.policy_config import PassCostConfig
 from services.target.speculation.predictors.predictor import MOST_PREDICTIONS
 
 
@@ -14,12 +15,8 @@ class PassCost:
     size become slower and faster together.
     """
 
-    _WEIGHT = 0.1  # of a new measurement, for its own number of rows
-    _DRIFT = 0.08  # for the others
-    _ENOUGH = 3  # measurements
-    _LARGEST = 0.5  # measurement, as the logarithm of a ratio: one hiccup says little
-
-    def __init__(self) -> None:
+    def __init__(self, config: PassCostConfig) -> None:
+        self._config = config
         self._rows: list[int] = []  # that were measured, in order
         self._logs: dict[int, float] = {}  # of seconds
         self._counts: dict[int, int] = {}
@@ -27,7 +24,7 @@ class PassCost:
 
     def knows(self, num_rows: int) -> bool:
         """Whether passes of this size were measured often enough to go by it."""
-        return self._counts.get(num_rows, 0) >= self._ENOUGH
+        return self._counts.get(num_rows, 0) >= self._config.min_passes
 
     @property
     def reach(self) -> int:
@@ -42,9 +39,10 @@ class PassCost:
             self._logs[num_rows] = (measured + self._log(num_rows)) / 2 if self._rows else measured
             insort(self._rows, num_rows)
         else:
-            error = max(-self._LARGEST, min(self._LARGEST, measured - self._logs[num_rows]))
-            weight = max(self._WEIGHT, 1 / count)
-            drift = self._DRIFT if weight == self._WEIGHT else 0.0  # before, the error may be of what it began with
+            config = self._config
+            error = max(-config.max_error, min(config.max_error, measured - self._logs[num_rows]))
+            weight = max(config.weight, 1 / count)
+            drift = config.drift if weight == config.weight else 0.0  # before, the error may be of what it began with
             for rows in self._rows:
                 self._logs[rows] += error * (weight if rows == num_rows else drift)
         self._floors = [*accumulate((self._logs[rows] for rows in reversed(self._rows)), min)][::-1]

@@ -1,38 +1,236 @@
-"""PolicyConfig: every constant by which it is decided how many predictions to verify."""
+"""PolicyConfig: every constant of the policy of speculation, with its unit and where it comes from.
+
+Where a comment says *chosen*, the value is the one with which `tests/unit/target/speculation/policy/test_controller.py`
+holds: two pairs of models whose passes were measured, up to 32 streams, and drafts that are good, useless, slow, silent
+or deceptive. *Measured* and *derived* name what by. Times are in seconds; shares and ratios have no unit. What the
+hardware or the protocol fixes is no policy and stands where it is used: `MOST_PREDICTIONS` beside `Predictor`, the
+bounds of messages in `services/draft_protocol`.
+"""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hurdle:
-    """How much faster predictions must seem, of all streams together and of the one whose predictions are worst."""
+class AcceptanceConfig:
+    """How acceptance rates are estimated from verdicts on predictions."""
 
-    speed_up: float
+    prior_rate: float = 0.7
+    """Acceptance rate before any verdict. Chosen."""
+
+    prior_verdicts: int = 3
+    """Verdicts that the prior counts as. Chosen."""
+
+    confident_after: int = 24
+    """Verdicts until an estimate is relied upon in full. Chosen: a rate of 0.7 is then known to 0.09, its deviation."""
+
+    min_weight: float = 0.02
+    """Least weight of a new verdict in a position's rate. Chosen: the rate is that of the last 50 verdicts or so."""
+
+    sequence_memory: float = 0.95
+    """What a sequence's own verdicts keep of their weight at each new one. Chosen: the last 20 of them count."""
+
+    sequence_trust: float = 4.0
+    """Verdicts that all sequences together weigh against a sequence's own. Chosen."""
+
+    caution: float = 6.0
+    """Times as many of them until a stream is thought to be slower than the others. Chosen: with many streams some are
+    unlucky at any time, and the slowest one decides whether speculation pays.
+    """
+
+    max_rate: float = 0.99
+    """Highest rate that is believed. Derived: at 1 no prediction would ever seem one too many."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassCostConfig:
+    """How the time of a pass is learned from passes."""
+
+    weight: float = 0.1
+    """Weight of a new measurement for its own number of rows. Chosen: the last ten or so count."""
+
+    drift: float = 0.08
+    """The same for all other numbers of rows. Chosen: what changes a pass, the context and the machine's other load,
+    changes passes of every size nearly alike.
+    """
+
+    min_passes: int = 3
+    """Passes of one size until it counts as known. Chosen."""
+
+    max_error: float = 0.5
+    """Largest deviation that is believed, as the logarithm of a ratio. Derived: a hiccup counts as a factor of 1.65 at
+    most, and with its weight as 5 %.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossBudgetConfig:
+    """What speculation may lose of the time that decoding takes without it."""
+
+    window: float = 2.0
+    """Length of the windows of a stream's life that the promise is about. The promise's own."""
+
+    window_loss: float = 0.02
+    """Share of any window that may be lost. Derived: 0.03 is promised, and what a step costs is known only
+    behind it.
+    """
+
+    income: float = 0.005
+    """Share of all time that may be lost for good. Derived: half of the 0.01 that is promised."""
+
+    trust: float = 0.75
+    """Share of the gain expected in a stream's first window that may be spent on prefill in advance. Chosen."""
+
+    luck: float = 0.6
+    """Standard deviations of bad luck that a window with prefill must survive; a stream's tokens differ from those that
+    are expected by about one for each step. Chosen.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpeedupThreshold:
+    """How much faster speculation must seem, as ratios to decoding without it."""
+
+    mean: float
+    """For all streams together."""
+
     slowest: float
+    """For the one whose predictions are worst."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchConfig:
+    """How the lengths of the highest goodput are searched for, and when they are good enough."""
+
+    to_begin: SpeedupThreshold = SpeedupThreshold(mean=1.12, slowest=1.05)
+    """Where the draft has to prefill first. Chosen: if that was wrong,
+    more is lost than a step.
+    """
+
+    to_continue: SpeedupThreshold = SpeedupThreshold(mean=1.03, slowest=0.95)
+    """Where it has not. Chosen."""
+
+    horizon: int = 128
+    """Passes over which the prefill is shared out at most. Chosen."""
+
+    tokens_per_pass: int = 2
+    """Tokens by which it is judged how many passes a stream has left. Chosen."""
+
+    look_ahead_per_sequence: int = 4
+    """Predictions for each sequence that the search adds without a gain before it ends. Chosen."""
+
+    min_look_ahead: int = 16
+    """The least of them for all sequences. Derived: passes get dearer in steps of 16 rows, as many as one reading of
+    the weights serves.
+    """
+
+    max_look_ahead: int = 64
+    """The most of them for all sequences. Chosen: a search for eight streams takes 36 µs, measured on one core."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplorationConfig:
+    """How often something other than the best is done, so that what it is worth is known."""
+
+    first_plain_every: int = 16
+    """Steps with predictions until one without, at first: what passes cost without them must be known. Chosen."""
+
+    last_plain_every: int = 128
+    """The same later; it doubles. Derived: where speculation is 1.5 times as fast, one step in 128 without it
+    costs 0.3 %.
+    """
+
+    rest: int = 7
+    """Steps until it is searched again once nothing paid for the same sequences. Chosen."""
+
+    first_probe_every: int = 64
+    """Steps without predictions until a probe. Chosen."""
+
+    last_probe_every: int = 4096
+    """The same after many probes in vain; it doubles. Chosen: three minutes at 45 ms a step."""
+
+    probe_steps: int = 4
+    """Steps of a probe. Chosen."""
+
+    probe_length: int = 2
+    """Predictions per sequence in a step of a probe. Chosen."""
+
+    first_lengths: tuple[int, ...] = (2, 4, 2, 4)
+    """Most predictions in the runs that are verified first, in order. Derived: two lengths tell a draft's delay from
+    its time per prediction.
+    """
+
+    rehearsed_lengths: tuple[int, ...] = (1, 4, 2, 5)
+    """Predictions in the steps of a rehearsal, in turn. Derived: as above, with passes of several sizes to measure."""
+
+    longer_every: int = 16
+    """Steps with predictions, of which one verifies one prediction more than seems best. Chosen:
+    positions that are never verified have no rate.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RehearsalConfig:
+    """When a target rehearses with its draft, and with what."""
+
+    max_prompt_tokens: int = 128
+    """Tokens of the prompt at most. Chosen: enough to measure how fast a draft prefills."""
+
+    num_tokens: int = 64
+    """Tokens that are generated. Measured: they take 2.7 s of a 1.5B target and a 0.5B draft, int8, on two cores."""
+
+    temperature: float = 0.7
+    """Temperature of the draws. Chosen: an ordinary one."""
+
+    draft_wait: float = 0.5
+    """Seconds that a target waits for its draft to be linked before it serves without it. Chosen: a draft that is there
+    is linked within a few round trips.
+    """
+
+    first_wait: float = 10.0
+    """Seconds that it then waits for the first rehearsal to be over. Derived: three times what one takes."""
+
+    min_interval: float = 60.0
+    """Seconds between two beginnings, where a draft comes and goes. Derived: a rehearsal takes a few."""
+
+    retry_after: float = 0.5
+    """Seconds until the next try, while there is something else to do. Chosen."""
+
+    repeat_after: float = 600.0
+    """Seconds after which it is done again: the machine may have become another. Derived: half a percent of the
+    time of a target with nothing to do.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookupConfig:
+    """Prompt lookup."""
+
+    long_match: int = 8
+    """Tokens of a match that is tried before the draft is asked; shorter ones come behind it. Measured on the standard
+    library's sources: what follows a match of eight is right three times in four, and for four tokens on average, as
+    far as a good draft gets; behind one of a single token, three times in ten.
+    """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftConfig:
+    """How a draft service is waited for, and how its times are estimated."""
+
+    wait_margin: float = 1.5
+    """Times as long as predictions usually take that they are waited for. Chosen: to wait longer costs time where they
+    do not come, to wait less wastes what is nearly there.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyConfig:
-    """Times are in seconds, shares are of the time that decoding without predictions takes."""
+    """All of it; each part is handed to whom it concerns."""
 
-    window: float = 2.0  # over which no stream may lose more than `window_loss`
-    window_loss: float = 0.02  # where 0.03 is promised: what a step costs is known only behind it
-    income: float = 0.005  # of all time, which may be lost for good; 0.01 is promised
-    trust: float = 0.75  # of what is expected to be won in a stream's first window, that may be paid in advance
-    luck: float = 0.6  # standard deviations of what a stream's tokens in a window differ by, about one for each step
-    to_begin: Hurdle = Hurdle(speed_up=1.12, slowest=1.05)
-    to_go_on: Hurdle = Hurdle(speed_up=1.03, slowest=0.95)
-    caution: float = 6.0  # times as many verdicts as for numbers of predictions, until a stream is thought to be slow
-    margin: float = 1.5  # on the wait that is expected
-    horizon: int = 128  # passes, in which what it takes to catch up must be won back
-    tokens_per_pass: int = 2  # by which it is judged how many passes a stream has yet
-    look_ahead: int = 64  # rows that may bring nothing before more of them do; no more than four for each stream
-    plain_every: tuple[int, int] = (16, 128)  # steps, at first and later, to see what passes without predictions cost
-    rest: int = 7  # steps for which nothing is predicted, once that seemed best, before it is thought about again
-    probe_every: int = 64  # plain steps; twice as many after each probe in vain
-    longest_interval: int = 4096  # plain steps, between two probes
-    probe_steps: int = 4
-    probed: int = 2  # predictions in each step of a probe
-    first_counts: tuple[int, ...] = (4, 2, 4, 2)  # most predictions in the first steps, which tell a draft's pace
-    rehearsed: tuple[int, ...] = (1, 4, 2, 5)  # predictions in the steps of a rehearsal, in turn
-    explore_every: int = 16  # steps with predictions, of which one verifies one more than seems best
+    acceptance: AcceptanceConfig = AcceptanceConfig()
+    pass_cost: PassCostConfig = PassCostConfig()
+    budget: LossBudgetConfig = LossBudgetConfig()
+    search: SearchConfig = SearchConfig()
+    exploration: ExplorationConfig = ExplorationConfig()
+    rehearsal: RehearsalConfig = RehearsalConfig()
+    lookup: LookupConfig = LookupConfig()
+    draft: DraftConfig = DraftConfig()

@@ -1,16 +1,11 @@
 """LookupPredictor: predicts that a text goes on as it did where it last read the same."""
 
 import math
-import sys
 
 from services.engine.events import PredictionSource
 from services.target.scheduling.sequence import Sequence
 from services.target.speculation.predictors.context_index import ContextIndex
-from services.target.speculation.predictors.predictor import Predictor
-
-# In the standard library's sources what follows a match of eight tokens is right three times in four, and for four
-# tokens on average: as far as a good draft gets. Behind one token it is right three times in ten.
-_LONG, _SHORT = range(8, sys.maxsize), range(1, 8)
+from services.target.speculation.predictors.predictor import MOST_PREDICTIONS
 
 
 class LookupPredictor:
@@ -21,7 +16,7 @@ class LookupPredictor:
     """
 
     source = PredictionSource.LOOKUP
-    num_predictions = 15  # with the row that they follow, as many as one reading of the weights serves
+    num_predictions = MOST_PREDICTIONS
     num_arrivals = 0
     is_busy = False
 
@@ -65,13 +60,3 @@ class LookupPredictor:
     def close(self, sequence: Sequence) -> None:
         """Forget the sequence."""
         self._index.close(sequence)
-
-
-def with_lookup(draft: Predictor | None) -> list[Predictor]:
-    """The predictors in the order in which they are asked: long matches, the draft, if there is one, short matches.
-
-    Long and short ones are two predictors, as the ones may pay where the others do not.
-    """
-    index = ContextIndex()
-    long, short = (LookupPredictor(index, lengths=lengths) for lengths in (_LONG, _SHORT))
-    return [long, short] if draft is None else [long, draft, short]

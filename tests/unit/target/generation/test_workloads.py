@@ -17,7 +17,7 @@ from services.target.generation.sampler import Sampler
 from services.target.generation.step import TargetStep
 from services.target.scheduling.scheduler import Scheduler, SchedulerConfig
 from services.target.scheduling.sequence import Sequence
-from services.target.speculation.predictors.lookup_predictor import with_lookup
+from services.target.speculation.policy.predictor_order import with_lookup
 from services.target.speculation.speculation import Speculation
 from tests.unit.random_predictor import RandomPredictor
 from tests.unit.sequences import END, VOCAB_SIZE, make_request, make_sequence, make_stream

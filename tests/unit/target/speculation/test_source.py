@@ -39,7 +39,9 @@ def insistent(num_predictions: int | None = None, **options: int) -> Sequence:
 
 def make_source(predictor: SilentPredictor | None = None, clock: Clock | None = None) -> Source:
     config = PolicyConfig()
-    return Source(predictor or Excused(), PassCost(), LossBudget(config, clock or Clock()), config)
+    return Source(
+        predictor or Excused(), PassCost(config.pass_cost), LossBudget(config.budget, clock or Clock()), config
+    )
 
 
 def run(
@@ -52,8 +54,9 @@ def run(
     budget: LossBudget | None = None,
 ) -> tuple[Source, list[int]]:
     """Steps of a tenth of a second each, with predictions that are all right or all wrong; returns what was asked."""
-    config, cost, clock = PolicyConfig(), PassCost(), clock or Clock()
-    budget = budget or LossBudget(config, clock)
+    config, clock = PolicyConfig(), clock or Clock()
+    cost = PassCost(config.pass_cost)
+    budget = budget or LossBudget(config.budget, clock)
     budget.join(sequence)
     source, counts = Source(predictor, cost, budget, config), []
     for _ in range(num_steps):
@@ -84,8 +87,8 @@ async def test_the_oldest_comes_first_where_rows_are_short():
 @pytest.mark.parametrize("num_insistent", [0, 2])
 async def test_no_more_is_asked_for_than_there_are_rows(gain, spare_rows, num_insistent):
     sequences = [insistent(2) for _ in range(num_insistent)] + [make() for _ in range(12 - num_insistent)]
-    config, cost, clock = PolicyConfig(), PassCost(), Clock()
-    budget = LossBudget(config, clock)
+    config, clock = PolicyConfig(), Clock()
+    cost, budget = PassCost(config.pass_cost), LossBudget(config.budget, clock)
     source, asked = Source(Excused(), cost, budget, config), []
     for sequence in sequences:
         budget.join(sequence)
@@ -133,7 +136,7 @@ async def test_while_it_has_an_excuse_it_is_not_asked():
 
 async def test_one_that_comes_again_is_tried_again():
     sequence, predictor, clock = make(), Excused(), Clock()
-    budget = LossBudget(PolicyConfig(), clock)
+    budget = LossBudget(PolicyConfig().budget, clock)
     source, counts = run(predictor, sequence, gain=0, clock=clock, budget=budget)
     clock.now += 1000.0  # by then, what was lost is paid
     budget.observe(0.0)

@@ -7,7 +7,12 @@ import pytest
 
 from services.target.scheduling.sequence import Sequence
 from services.target.speculation.policy.acceptance import Acceptance
+from services.target.speculation.policy.policy_config import AcceptanceConfig
 from tests.unit.sequences import make_request, make_sequence
+
+
+def new_acceptance() -> Acceptance:
+    return Acceptance(AcceptanceConfig(), places=4)
 
 
 def verify(acceptance: Acceptance, sequence: Sequence, shares: list[float], *, runs: int, seed: int = 1) -> None:
@@ -19,20 +24,20 @@ def verify(acceptance: Acceptance, sequence: Sequence, shares: list[float], *, r
 
 
 async def test_gains_shrink_along_a_run():
-    gains = Acceptance(places=4).gains(make_sequence(make_request()), 8)
+    gains = new_acceptance().gains(make_sequence(make_request()), 8)
     assert len(gains) == 8
     assert all(later < earlier for earlier, later in itertools.pairwise(gains))
 
 
 async def test_each_place_has_its_own_share():
-    acceptance, sequence = Acceptance(places=4), make_sequence(make_request())
+    acceptance, sequence = new_acceptance(), make_sequence(make_request())
     verify(acceptance, sequence, [0.9, 0.5, 0.9], runs=2000)
     gains = acceptance.gains(make_sequence(make_request()), 3)
     assert gains == pytest.approx([0.9, 0.45, 0.405], abs=0.12)
 
 
 async def test_what_lies_behind_a_rejection_is_not_judged():
-    acceptance, sequence = Acceptance(places=4), make_sequence(make_request())
+    acceptance, sequence = new_acceptance(), make_sequence(make_request())
     before = acceptance.gains(make_sequence(make_request()), 2)
     for _ in range(50):
         acceptance.observe(sequence, 2, 0)
@@ -42,7 +47,7 @@ async def test_what_lies_behind_a_rejection_is_not_judged():
 
 
 async def test_a_sequence_that_is_easier_or_harder_than_the_others_is_told_apart():
-    acceptance = Acceptance(places=4)
+    acceptance = new_acceptance()
     easy, hard = make_sequence(make_request()), make_sequence(make_request())
     for seed in range(40):
         verify(acceptance, easy, [0.9] * 4, runs=10, seed=seed)
@@ -52,7 +57,7 @@ async def test_a_sequence_that_is_easier_or_harder_than_the_others_is_told_apart
 
 
 async def test_a_closed_sequence_is_forgotten():
-    acceptance, sequence = Acceptance(places=4), make_sequence(make_request())
+    acceptance, sequence = new_acceptance(), make_sequence(make_request())
     verify(acceptance, sequence, [0.1], runs=3)
     acceptance.close(sequence)
     assert acceptance.gains(sequence, 4) == acceptance.gains(make_sequence(make_request()), 4)

@@ -6,11 +6,11 @@ import pytest
 
 from services.target.scheduling.sequence import Sequence
 from services.target.speculation.policy.loss_budget import LossBudget
-from services.target.speculation.policy.policy_config import PolicyConfig
+from services.target.speculation.policy.policy_config import LossBudgetConfig
 from tests.unit.sequences import make_request, make_sequence
 from tests.unit.simulation import Clock
 
-CONFIG = PolicyConfig()
+CONFIG = LossBudgetConfig()
 LIMIT = CONFIG.window * CONFIG.window_loss
 STEP = 0.05
 

@@ -5,10 +5,11 @@ import random
 import pytest
 
 from services.target.speculation.policy.pass_cost import PassCost
+from services.target.speculation.policy.policy_config import PassCostConfig
 
 
 def measured(*passes: tuple[int, float], times: int = 1) -> PassCost:
-    cost = PassCost()
+    cost = PassCost(PassCostConfig())
     for _ in range(times):
         for num_rows, seconds in passes:
             cost.observe(num_rows, seconds)
@@ -16,7 +17,7 @@ def measured(*passes: tuple[int, float], times: int = 1) -> PassCost:
 
 
 def test_nothing_is_known_before_a_measurement():
-    cost = PassCost()
+    cost = PassCost(PassCostConfig())
     assert cost.seconds(1) == 0.0
     assert cost.reach == 0
     assert not cost.knows(1)
@@ -57,7 +58,7 @@ def test_a_machine_that_has_become_slower_is_slower_at_every_size():
 
 
 def test_noise_averages_out():
-    cost, chance = PassCost(), random.Random(1)
+    cost, chance = PassCost(PassCostConfig()), random.Random(1)
     for _ in range(500):
         cost.observe(1, chance.uniform(0.8, 1.2))
         cost.observe(8, chance.uniform(1.2, 1.6))

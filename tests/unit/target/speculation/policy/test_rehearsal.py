@@ -2,7 +2,7 @@
 
 import asyncio
 
-from services.target.speculation.policy import rehearsal
+from services.target.speculation.policy.policy_config import RehearsalConfig
 from services.target.speculation.policy.rehearsal import Rehearsals, rehearsal_request
 from tests.unit.sequences import byte_tokenizer
 
@@ -26,16 +26,15 @@ async def turns(number: int) -> None:
 
 
 async def test_a_draft_that_comes_is_tried_once():
-    stage, rehearsals = Stage(), Rehearsals()
+    stage, rehearsals = Stage(), Rehearsals(RehearsalConfig())
     rehearsals.draft_came(stage.rehearse)
     await turns(8)
     rehearsals.stop()
     assert (stage.num_tries, stage.num_done) == (1, 1)
 
 
-async def test_it_is_tried_again_while_there_is_something_else_to_do(monkeypatch):
-    monkeypatch.setattr(rehearsal, "_DELAY", 0.0)
-    stage, rehearsals = Stage(is_busy=True), Rehearsals()
+async def test_it_is_tried_again_while_there_is_something_else_to_do():
+    stage, rehearsals = Stage(is_busy=True), Rehearsals(RehearsalConfig(retry_after=0.0))
     rehearsals.draft_came(stage.rehearse)
     await turns(8)
     assert stage.num_tries > 1
@@ -46,7 +45,7 @@ async def test_it_is_tried_again_while_there_is_something_else_to_do(monkeypatch
 
 
 async def test_a_draft_that_comes_and_goes_has_to_wait():
-    stage, rehearsals = Stage(), Rehearsals()
+    stage, rehearsals = Stage(), Rehearsals(RehearsalConfig())
     for _ in range(5):
         rehearsals.draft_came(stage.rehearse)
         await turns(4)
@@ -55,15 +54,15 @@ async def test_a_draft_that_comes_and_goes_has_to_wait():
 
 
 async def test_whoever_waits_for_the_first_waits_until_it_was_tried():
-    stage, rehearsals = Stage(is_busy=True), Rehearsals()
-    await rehearsals.first(coming=0.0, lasting=60.0)  # nobody has come
+    stage, rehearsals = Stage(is_busy=True), Rehearsals(RehearsalConfig(draft_wait=0.01, first_wait=60.0))
+    await rehearsals.first()  # nobody has come
     rehearsals.draft_came(stage.rehearse)
-    await rehearsals.first(coming=60.0, lasting=60.0)
+    await rehearsals.first()
     rehearsals.stop()
     assert stage.num_tries == 1
 
 
 def test_the_text_fits_a_short_context_and_leaves_nothing_behind():
-    request = rehearsal_request(byte_tokenizer(), context_length=64)
+    request = rehearsal_request(byte_tokenizer(), RehearsalConfig(), context_length=64)
     assert 0 < len(request.prompt) <= 32
     assert not request.cache.prefix

@@ -4,8 +4,7 @@ import pytest
 
 from services.engine.request import SpeculationMode, SpeculationPolicy
 from services.target.speculation.predictors.context_index import ContextIndex
-from services.target.speculation.predictors.lookup_predictor import LookupPredictor, with_lookup
-from tests.silent_predictor import SilentPredictor
+from services.target.speculation.predictors.lookup_predictor import LookupPredictor
 from tests.unit.sequences import make_request, make_sequence, records_of
 
 MANY = 100
@@ -102,23 +101,6 @@ async def test_sequences_do_not_see_each_other():
     other = make_sequence(make_request(b"zzab"))
     lookup.predictor.commit(other)
     assert [*lookup.predictor.predict(other, MANY)] == []
-
-
-@pytest.mark.parametrize("draft", [SilentPredictor(), None], ids=["draft", "alone"])
-@pytest.mark.parametrize(
-    ("prompt", "has_long", "has_short"),
-    [(b"12345678 12345678", True, False), (b"12 12", False, True), (b"1", False, False)],
-)
-async def test_long_matches_are_asked_for_first_and_short_ones_last(draft, prompt, has_long, has_short):
-    first, *between, last = with_lookup(draft)
-    assert between == ([draft] if draft else [])
-    sequence = make_sequence(make_request(prompt))
-    for predictor in (first, last):
-        predictor.commit(sequence)
-    assert [not predictor.why_none(sequence) for predictor in (first, last)] == [has_long, has_short]
-    for predictor in (first, last):
-        predictor.close(sequence)
-        assert predictor.why_none(sequence)
 
 
 async def test_tokens_that_were_taken_back_were_never_there():
