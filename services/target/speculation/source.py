@@ -1,60 +1,80 @@
-"""Source: a predictor, and what it is asked for."""
+"""Source: a predictor, and how much is asked of it in each step."""
 
 import math
 from collections.abc import Sequence as Items
+from dataclasses import dataclass
 
 from services.engine.events import NoSpeculation, PredictionSource
 from services.engine.request import SpeculationMode
 from services.target.scheduling.sequence import Sequence
-from services.target.speculation.policy.choice import Candidate
-from services.target.speculation.policy.controller import Controller
+from services.target.speculation.policy.length_controller import LengthController
 from services.target.speculation.policy.loss_budget import LossBudget
 from services.target.speculation.policy.pass_cost import PassCost
 from services.target.speculation.policy.policy_config import PolicyConfig
+from services.target.speculation.policy.speculation_plan import AutoSequence, SpeculationPlan
 from services.target.speculation.predictors.predictor import MOST_PREDICTIONS, Predictor
 
 
-class Source:
-    """Asks a predictor for what a request wants or, where that leaves it open, what its controller thinks best."""
+@dataclass(frozen=True, slots=True)
+class SourcePlan:
+    """What a step asks of a source."""
 
-    def __init__(self, predictor: Predictor, cost: PassCost, budget: LossBudget, config: PolicyConfig) -> None:
+    lengths: Items[int]
+    """Predictions to verify, for each sequence."""
+
+    automatic: SpeculationPlan
+    """The part of it that the controller chose."""
+
+    def max_wait(self, sequence: Sequence) -> float:
+        """Seconds that the step may wait for a sequence's predictions: where it leaves the choice to us, no longer than
+        it could afford if they were all wrong.
+        """
+        return self.automatic.max_wait if is_automatic(sequence) else math.inf
+
+
+class Source:
+    """Asks a predictor for what a request wants (ALWAYS) or, where it leaves that open (AUTO), for what pays best.
+
+    In each step `plan` comes first; what it returns goes on to `observe` in the end.
+    """
+
+    def __init__(self, predictor: Predictor, passes: PassCost, budget: LossBudget, config: PolicyConfig) -> None:
         self.predictor = predictor
-        self._controller = Controller(predictor, cost, budget, config)
-        self._num_arrivals = predictor.num_arrivals
-        self._was_asked = False
+        self._controller = LengthController(predictor, passes, budget, config)
+        self._num_arrivals = predictor.num_arrivals  # of those that the controller knows of
 
     @property
     def kind(self) -> PredictionSource:
         """As what its predictions are counted."""
         return self.predictor.source
 
-    def plan(self, sequences: Items[Sequence], *, num_rows: int, spare_rows: int) -> list[int]:
-        """A step begins, of so many rows yet: how many predictions to ask for each sequence."""
+    def plan(self, sequences: Items[Sequence], *, num_rows: int, spare_rows: int) -> SourcePlan:
+        """How many predictions to ask for each sequence, in a step that has so many rows yet and room for so many more;
+        those that insist come first.
+        """
         if self.predictor.num_arrivals != self._num_arrivals:
             self._num_arrivals = self.predictor.num_arrivals
-            self._controller.look_again()
-        wanted = [0] * len(sequences)
+            self._controller.reset()
+        lengths = [0] * len(sequences)
         for index, sequence in enumerate(sequences):
             if not is_automatic(sequence):
-                wanted[index] = self._most(sequence, spare_rows)
-                spare_rows -= wanted[index]
-        open_ones = [
-            (index, Candidate(sequence, self._most(sequence, spare_rows)))
+                lengths[index] = self._max_length(sequence, spare_rows)
+                spare_rows -= lengths[index]
+        left_open = [
+            (index, AutoSequence(sequence, self._max_length(sequence, spare_rows)))
             for index, sequence in enumerate(sequences)
             if is_automatic(sequence) and not self.predictor.why_none(sequence)
         ]
-        counts = self._controller.plan(
-            [each for _, each in open_ones], num_rows=num_rows + sum(wanted), spare_rows=spare_rows
+        automatic = self._controller.plan(
+            [each for _, each in left_open], num_rows=num_rows + sum(lengths), spare_rows=spare_rows
         )
-        for (index, _), count in zip(open_ones, counts, strict=True):
-            wanted[index] = count
-        self._was_asked = any(counts)
-        return wanted
+        for (index, _), length in zip(left_open, automatic.lengths, strict=True):
+            lengths[index] = length
+        return SourcePlan(lengths, automatic)
 
-    @property
-    def debt(self) -> float:
-        """Of the seconds that this step may wait, those for what the predictor has to read first."""
-        return self._controller.debt
+    def predict(self, sequence: Sequence, length: int, *, until: float) -> Items[int]:
+        """At most so many predictions that were asked for, after a wait until that moment of the monotonic clock."""
+        return self.predictor.predict(sequence, length, until=until)[:length]
 
     def rest(self, sequence: Sequence) -> None:
         """Another source serves the sequence for now: a draft must not run ahead on cores that the target needs."""
@@ -64,31 +84,24 @@ class Source:
         """Its predictions for a sequence were verified."""
         self._controller.settle(sequence, num_predicted, num_accepted)
 
-    def predict(self, sequence: Sequence, count: int, *, since: float) -> Items[int]:
-        """At most `count` predictions that were asked for at that moment; a sequence that leaves the choice to us waits
-        for them no longer than it could afford if they were all wrong.
-        """
-        until = since + self._controller.longest_wait if is_automatic(sequence) else math.inf
-        return self.predictor.predict(sequence, count, until=until)[:count]
-
-    def observe(self) -> None:
+    def observe(self, plan: SourcePlan) -> None:
         """A step over sequences that leave the choice to us has ended."""
-        self._controller.observe(is_speculative=self._was_asked)
+        self._controller.observe(plan.automatic)
 
     def close(self, sequence: Sequence) -> None:
         """Forget a sequence."""
         self.predictor.close(sequence)
         self._controller.close(sequence)
 
-    def why_none(self, sequence: Sequence) -> tuple[NoSpeculation, str]:
-        """Why it predicted nothing for a sequence in this step."""
+    def why_none(self, sequence: Sequence, plan: SourcePlan) -> tuple[NoSpeculation, str]:
+        """Why it predicted nothing for a sequence in the step that was planned so."""
         if reason := self.predictor.why_none(sequence):
             return NoSpeculation.UNAVAILABLE, reason
-        if is_automatic(sequence) and not self._was_asked:
-            return NoSpeculation.SLOWER, self._controller.objection
+        if is_automatic(sequence) and not plan.automatic.is_speculative:
+            return NoSpeculation.SLOWER, self._controller.why_none
         return NoSpeculation.UNAVAILABLE, "no prediction came in time"
 
-    def _most(self, sequence: Sequence, spare_rows: int) -> int:
+    def _max_length(self, sequence: Sequence, spare_rows: int) -> int:
         """The last place of what remains is the target's own."""
         policy = sequence.request.speculation
         default = MOST_PREDICTIONS if is_automatic(sequence) else self.predictor.num_predictions

@@ -12,7 +12,8 @@ from services.target.speculation.policy.loss_budget import LossBudget
 from services.target.speculation.policy.pass_cost import PassCost
 from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.predictors.predictor import Predictor
-from services.target.speculation.source import Source, is_automatic
+from services.target.speculation.source import Source, SourcePlan, is_automatic
+from services.target.speculation.step_record import StepRecord
 
 
 def _nothing() -> None:
@@ -33,14 +34,13 @@ class Speculation:
         """The predictors are asked in turn; the first that predicts anything for a sequence serves it in a step."""
         config = config or PolicyConfig()
         self._clock = clock
-        self._cost = PassCost(config.pass_cost)
+        self._passes = PassCost(config.pass_cost)
         self._budget = LossBudget(config.budget, clock)
-        self._sources = [Source(predictor, self._cost, self._budget, config) for predictor in predictors]
+        self._sources = [Source(predictor, self._passes, self._budget, config) for predictor in predictors]
         self._vocab_size = vocab_size
-        self._servers: dict[Sequence, Source] = {}  # of this step's predictions
+        self._step = StepRecord(began=clock())
         self.rehearsal: Sequence | None = None
         """A sequence that nobody waits for, while there is one."""
-        self._begin_step()
 
     def open(self, sequence: Sequence) -> None:
         """Begin to follow a new sequence; one whose prompt is to be healed, once it is."""
@@ -73,7 +73,7 @@ class Speculation:
 
         `before_waiting` is called before anything that may have to wait.
         """
-        self._begin_step()
+        self._step = StepRecord(began=self._clock())
         for rows in batch:
             if rows.is_decode and rows.sequence is not self.rehearsal:
                 self._budget.join(rows.sequence)
@@ -81,14 +81,11 @@ class Speculation:
         for source in self._sources:
             unserved = _unserved(source, decoding)
             num_rows = sum(rows.num_rows for rows in batch)
-            sequences = [rows.sequence for rows in unserved]
-            counts = source.plan(sequences, num_rows=num_rows, spare_rows=scheduler.spare_rows)
-            for sequence, count in zip(sequences, counts, strict=True):
-                source.predictor.ask(sequence, count)
-            if any(counts) and source.kind is not PredictionSource.LOOKUP:
+            plan = self._ask(source, unserved, num_rows=num_rows, spare_rows=scheduler.spare_rows)
+            if any(plan.lengths) and source.kind is not PredictionSource.LOOKUP:
                 before_waiting()
-            self._take(source, unserved, counts, scheduler)
-        self._is_disturbed = any(source.predictor.is_busy for source in self._sources)
+            self._take(source, plan, unserved, scheduler)
+        self._step.is_disturbed = any(source.predictor.is_busy for source in self._sources)
         for rows in decoding:
             if not rows.predictions:
                 self._explain_none(rows.sequence, scheduler.spare_rows)
@@ -99,23 +96,24 @@ class Speculation:
         if committed:
             num_accepted = sum(record.predicted for record in committed)
             sequence.speculation.count(rows.source, len(rows.predictions), num_accepted)
-            if (server := self._servers.get(sequence)) and not sequence.is_finished:
-                server.settle(sequence, len(rows.predictions), num_accepted)
+            if (source := self._step.serving.get(sequence)) and not sequence.is_finished:
+                source.settle(sequence, len(rows.predictions), num_accepted)
             if is_automatic(sequence):
-                self._num_accepted += num_accepted
+                self._step.num_accepted += num_accepted
         self.follow(sequence)
 
     def observe(self, batch: Items[ScheduledRows]) -> None:
         """A step has ended: let the controllers learn what it took, and what their predictions won or lost."""
-        computing = self._clock() - self._step_began - sum(rows.waiting for rows in batch)
+        step = self._step
+        computing = self._clock() - step.began - sum(rows.waiting for rows in batch)
         only_decodes = all(rows.is_decode for rows in batch)
-        if only_decodes and not self._is_disturbed:
-            self._cost.observe(sum(rows.num_rows for rows in batch), computing)
+        if only_decodes and not step.is_disturbed:
+            self._passes.observe(sum(rows.num_rows for rows in batch), computing)
         if any(rows.is_decode and is_automatic(rows.sequence) for rows in batch):
-            gain, waited = self._gain(batch, computing if only_decodes else 0.0)
-            self._budget.observe(gain, advance=min(waited, sum(source.debt for source in self._sources)))
-            for source in self._sources:
-                source.observe()
+            gain, waited = step.gain(batch, self._passes, computing if only_decodes else 0.0)
+            self._budget.observe(gain, advance=min(waited, step.prefill))
+            for source, plan in zip(self._sources, step.plans, strict=True):
+                source.observe(plan)
 
     def close(self, sequence: Sequence) -> None:
         """Forget a sequence that has ended or was dropped."""
@@ -126,32 +124,22 @@ class Speculation:
             for source in self._sources:
                 source.close(sequence)
 
-    def _begin_step(self) -> None:
-        self._step_began = self._clock()
-        self._num_accepted = 0  # of the sequences that leave the choice to us
-        self._is_disturbed = False  # by a predictor that is at work on the target's cores during the pass
-        self._servers.clear()
+    def _ask(self, source: Source, unserved: Items[ScheduledRows], *, num_rows: int, spare_rows: int) -> SourcePlan:
+        sequences = [rows.sequence for rows in unserved]
+        plan = source.plan(sequences, num_rows=num_rows, spare_rows=spare_rows)
+        self._step.plans.append(plan)
+        for sequence, length in zip(sequences, plan.lengths, strict=True):
+            source.predictor.ask(sequence, length)
+        return plan
 
-    def _gain(self, batch: Items[ScheduledRows], computing: float) -> tuple[float, float]:
-        """How many seconds the step's predictions have won for each sequence that leaves the choice to us, and how long
-        these were waited for. Passes are counted as what they take on average; one that was disturbed, as what it took.
-        """
-        decoding = [rows for rows in batch if rows.is_decode]
-        automatic = [rows for rows in decoding if is_automatic(rows.sequence)]
-        num_rows = len(decoding) + sum(len(rows.predictions) for rows in automatic)
-        plain, verifying = self._cost.seconds(len(decoding)), self._cost.seconds(num_rows)
-        seconds = max(verifying, computing) if self._is_disturbed else verifying
-        waited = sum(rows.waiting for rows in automatic)
-        return self._num_accepted / len(automatic) * plain - (seconds - plain) - waited, waited
-
-    def _take(self, source: Source, unserved: Items[ScheduledRows], counts: Items[int], scheduler: Scheduler) -> None:
+    def _take(self, source: Source, plan: SourcePlan, unserved: Items[ScheduledRows], scheduler: Scheduler) -> None:
         since = self._clock()
-        for rows, count in zip(unserved, counts, strict=True):
+        for rows, length in zip(unserved, plan.lengths, strict=True):
             began = self._clock()
-            predictions = source.predict(rows.sequence, count, since=since)
+            predictions = source.predict(rows.sequence, length, until=since + plan.max_wait(rows.sequence))
             scheduler.add_predictions(rows, self._valid(rows.sequence, predictions))
             if rows.predictions:
-                rows.source, self._servers[rows.sequence] = source.kind, source
+                rows.source, self._step.serving[rows.sequence] = source.kind, source
             rows.waiting += self._clock() - began
 
     def _explain_none(self, sequence: Sequence, spare_rows: int) -> None:
@@ -159,7 +147,9 @@ class Speculation:
         has_room = min(spare_rows, sequence.num_remaining - 1) > 0
         if not self._sources or sequence.speculation.offered or not has_room:
             return
-        reasons = [source.why_none(sequence) for source in self._sources]
+        reasons = [
+            source.why_none(sequence, plan) for source, plan in zip(self._sources, self._step.plans, strict=True)
+        ]
         is_slower = any(why_not is NoSpeculation.SLOWER for why_not, _ in reasons)
         why_not = NoSpeculation.SLOWER if is_slower else NoSpeculation.UNAVAILABLE
         _explain(sequence, why_not, "; ".join(dict.fromkeys(detail for _, detail in reasons)))

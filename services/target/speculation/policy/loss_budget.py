@@ -14,9 +14,9 @@ from services.target.speculation.policy.policy_config import LossBudgetConfig
 class _Entry:
     """What a step has won, or lost where it is below zero, and what of its loss was paid in advance."""
 
-    moment: float
-    gain: float
-    advance: float
+    moment: float  # when it ended
+    gain: float  # seconds
+    advance: float  # seconds
 
 
 class LossBudget:
@@ -24,20 +24,20 @@ class LossBudget:
 
     It counts in seconds: what a step with predictions takes longer than its tokens would have taken without them is
     lost, what it takes less is won. What a window may lose is a share of it and what was won in it; what may be lost
-    in all is a smaller share of all time. A draft has to read a prompt before it is of use: that is paid in advance,
-    as far as what was won in the window pays for it or, where a stream is young, what is to be won in its first one.
+    in all is a smaller share of all time. A draft has to prefill before it is of use: that is paid in advance, as far
+    as what was won in the window pays for it or, where a stream is young, what is to be won in its first one.
     """
 
     def __init__(self, config: LossBudgetConfig, clock: Callable[[], float] = time.monotonic) -> None:
         self._config = config
         self._clock = clock
-        self._limit = config.window * config.window_loss
+        self._limit = config.window * config.window_loss  # seconds that a whole window may lose
         self._streams: dict[Sequence, float] = {}  # since when each has been decoding, oldest first
         self._entries: deque[_Entry] = deque()  # of the latest window
-        self._won = self._advanced = 0.0  # in it
-        self._balance = self._limit
-        self._is_open = True
-        self._observed_at = -math.inf
+        self._won = self._advanced = 0.0  # seconds in it; what was lost counts against what was won
+        self._balance = self._limit  # seconds that may be lost for good
+        self._is_open = True  # until more than that was lost, and from when half a window's loss is there again
+        self._observed_at = -math.inf  # when a step ended last
 
     @property
     def is_unlimited(self) -> bool:
@@ -68,7 +68,7 @@ class LossBudget:
         window = self._window(step)
         return max(0.0, self._left(window) + self._promise(window, expected)) if self._is_open else 0.0
 
-    def for_reading(self, expected: float, *, step: float) -> float:
+    def for_prefill(self, expected: float, *, step: float) -> float:
         """What may be paid in advance: in a window of few steps a stream may have bad luck, and lose though predictions
         are good.
         """
@@ -78,7 +78,7 @@ class LossBudget:
         promise = self._promise(window, expected) - self._config.luck * math.sqrt(window * step)
         return max(0.0, self._left(window) - self._advanced + max(0.0, promise)) if self._is_open else 0.0
 
-    def for_trial(self, *, step: float) -> float:
+    def for_probe(self, *, step: float) -> float:
         """What a step may lose that is expected to win nothing."""
         return max(0.0, min(self.for_step(0.0, step=step) - self._advanced, self._balance))
 

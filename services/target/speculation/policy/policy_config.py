@@ -1,8 +1,8 @@
 """PolicyConfig: every constant of the policy of speculation, with its unit and where it comes from.
 
-Where a comment says *chosen*, the value is the one with which `tests/unit/target/speculation/policy/test_controller.py`
-holds: two pairs of models whose passes were measured, up to 32 streams, and drafts that are good, useless, slow, silent
-or deceptive. *Measured* and *derived* name what by. Times are in seconds; shares and ratios have no unit. What the
+Where a comment says *chosen*, the value is one with which `test_length_controller.py` holds, a simulation of two pairs
+of models as they were measured, of up to 32 streams, and of drafts that are good, useless, slow, silent or deceptive.
+*Measured* and *derived* name what by. Times are in seconds; shares and ratios have no unit. What the
 hardware or the protocol fixes is no policy and stands where it is used: `MOST_PREDICTIONS` beside `Predictor`, the
 bounds of messages in `services/draft_protocol`.
 """

@@ -60,26 +60,27 @@ def run(
     budget.join(sequence)
     source, counts = Source(predictor, cost, budget, config), []
     for _ in range(num_steps):
-        (count,) = source.plan([sequence], num_rows=1, spare_rows=64)
+        plan = source.plan([sequence], num_rows=1, spare_rows=64)
+        (count,) = plan.lengths
         counts.append(count)
         clock.now += 0.1 + 0.005 * count
         cost.observe(1 + count, 0.1 + 0.005 * count)
         if count:
             source.settle(sequence, count, count * gain)
         budget.observe(0.1 * count * gain - 0.005 * count)
-        source.observe()
+        source.observe(plan)
     return source, counts
 
 
 async def test_who_insists_gets_what_it_asks_for_or_what_the_predictor_says():
     source = make_source()
-    assert source.plan([insistent(), insistent(7), insistent(0)], num_rows=3, spare_rows=64) == [3, 7, 0]
+    assert source.plan([insistent(), insistent(7), insistent(0)], num_rows=3, spare_rows=64).lengths == [3, 7, 0]
 
 
 async def test_the_oldest_comes_first_where_rows_are_short():
     source = make_source()
-    assert source.plan([insistent(4), insistent(4), insistent(4)], num_rows=3, spare_rows=6) == [4, 2, 0]
-    assert source.plan([insistent(4)], num_rows=64, spare_rows=0) == [0]
+    assert source.plan([insistent(4), insistent(4), insistent(4)], num_rows=3, spare_rows=6).lengths == [4, 2, 0]
+    assert source.plan([insistent(4)], num_rows=64, spare_rows=0).lengths == [0]
 
 
 @pytest.mark.parametrize("gain", [0, 1])
@@ -93,7 +94,8 @@ async def test_no_more_is_asked_for_than_there_are_rows(gain, spare_rows, num_in
     for sequence in sequences:
         budget.join(sequence)
     for _ in range(4 * MANY):  # they do not pay, or hardly, so that some are tried now and then
-        counts = source.plan(sequences, num_rows=12, spare_rows=spare_rows)
+        plan = source.plan(sequences, num_rows=12, spare_rows=spare_rows)
+        counts = plan.lengths
         asked.append(sum(counts))
         clock.now += 0.12
         cost.observe(12 + sum(counts), 0.12 + 0.01 * sum(counts))
@@ -101,13 +103,13 @@ async def test_no_more_is_asked_for_than_there_are_rows(gain, spare_rows, num_in
             if count:
                 source.settle(sequence, count, count * gain)
         budget.observe((0.0101 * gain - 0.01) * sum(counts))
-        source.observe()
+        source.observe(plan)
     assert max(asked) <= spare_rows
     assert any(asked) == (spare_rows > 0)
 
 
 async def test_the_last_token_of_all_is_never_predicted():
-    assert make_source().plan([insistent(9, max_tokens=3)], num_rows=1, spare_rows=64) == [2]
+    assert make_source().plan([insistent(9, max_tokens=3)], num_rows=1, spare_rows=64).lengths == [2]
 
 
 async def test_what_pays_is_used_as_far_as_the_request_allows():
@@ -122,8 +124,8 @@ async def test_what_does_not_pay_is_given_up_and_the_reason_told():
     source, counts = run(Excused(), sequence, gain=0)
     assert any(counts), "it was tried"
     assert counts[-20:].count(0) > 10
-    source.plan([sequence], num_rows=1, spare_rows=64)
-    assert source.why_none(sequence)[0] is NoSpeculation.SLOWER
+    plan = source.plan([sequence], num_rows=1, spare_rows=64)
+    assert source.why_none(sequence, plan)[0] is NoSpeculation.SLOWER
 
 
 async def test_while_it_has_an_excuse_it_is_not_asked():
@@ -131,7 +133,8 @@ async def test_while_it_has_an_excuse_it_is_not_asked():
     predictor.excuse = "nothing comes to mind"
     source, counts = run(predictor, sequence, gain=1)
     assert counts == [0] * MANY
-    assert source.why_none(sequence) == (NoSpeculation.UNAVAILABLE, "nothing comes to mind")
+    plan = source.plan([sequence], num_rows=1, spare_rows=64)
+    assert source.why_none(sequence, plan) == (NoSpeculation.UNAVAILABLE, "nothing comes to mind")
 
 
 async def test_one_that_comes_again_is_tried_again():
@@ -142,4 +145,4 @@ async def test_one_that_comes_again_is_tried_again():
     budget.observe(0.0)
     assert set(counts[-5:]) == {0}
     predictor.num_arrivals += 1
-    assert any(count for (count,) in (source.plan([sequence], num_rows=1, spare_rows=64) for _ in range(2)))
+    assert any(source.plan([sequence], num_rows=1, spare_rows=64).automatic.is_speculative for _ in range(2))

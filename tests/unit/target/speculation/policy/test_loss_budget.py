@@ -38,7 +38,7 @@ async def test_where_nobody_waits_there_is_all_the_time():
     streams.budget.leave(streams.stream)
     assert streams.budget.is_unlimited
     assert streams.budget.for_step(0.0, step=STEP) == math.inf
-    assert streams.budget.for_reading(0.0, step=STEP) == math.inf
+    assert streams.budget.for_prefill(0.0, step=STEP) == math.inf
 
 
 async def test_a_step_may_lose_a_share_of_a_window():
@@ -68,17 +68,17 @@ async def test_what_was_won_may_be_lost_within_the_window():
 
 async def test_a_young_stream_may_pay_in_advance_for_what_it_is_expected_to_win():
     streams = Streams()
-    at_first = streams.budget.for_reading(0.5, step=STEP)
+    at_first = streams.budget.for_prefill(0.5, step=STEP)
     assert LIMIT < at_first < 0.5 * CONFIG.window
     streams.step(seconds=1.01 * CONFIG.window)
-    assert streams.budget.for_reading(0.5, step=STEP) == pytest.approx(LIMIT)
+    assert streams.budget.for_prefill(0.5, step=STEP) == pytest.approx(LIMIT)
 
 
 async def test_what_was_paid_in_advance_does_not_stop_what_was_paid_for():
     streams = Streams()
     streams.step(-0.2, advance=0.2)
     assert streams.budget.for_step(0.5, step=STEP) > LIMIT
-    assert streams.budget.for_reading(0.0, step=STEP) == 0
+    assert streams.budget.for_prefill(0.0, step=STEP) == 0
 
 
 async def test_once_more_was_lost_than_may_be_it_is_paid_first():
@@ -106,7 +106,7 @@ async def test_a_younger_stream_does_not_know_what_an_older_one_won():
 async def test_whoever_spends_all_that_is_left_loses_no_more_than_the_income():
     streams, lost, seconds = Streams(), 0.0, 10_000.0
     while streams.clock.now < 1000.0 + seconds:
-        spent = streams.budget.for_trial(step=STEP)
+        spent = streams.budget.for_probe(step=STEP)
         streams.step(-spent)
         lost += spent
     assert lost <= LIMIT + CONFIG.income * (seconds + STEP)

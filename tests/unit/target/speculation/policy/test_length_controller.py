@@ -1,10 +1,10 @@
-"""Controller: on a simulated target and draft it comes near the best choice, and no stream loses more than a little."""
+"""LengthController: on a simulated target and draft it comes near the best lengths, and no stream loses much."""
 
 from dataclasses import replace
 
 import pytest
 
-from services.target.speculation.policy.choice import Candidate
+from services.target.speculation.policy.speculation_plan import AutoSequence
 from tests.unit.sequences import make_request, make_sequence
 from tests.unit.simulation import Simulation, World
 
@@ -90,13 +90,13 @@ async def test_a_draft_that_turns_bad_is_found_out_and_one_that_turns_good_too()
 async def test_nobody_gets_more_than_its_most_nor_all_more_than_the_rows():
     simulation = Simulation(replace(SYNTHETIC, num_streams=4, chances=(0.95,), reading=0.0)).rehearse().run(2)
     controller = simulation.speculation._sources[0]._controller
-    candidates = [Candidate(make_sequence(make_request()), most) for most in (0, 1, 2, MOST)]
-    for candidate in candidates:
-        simulation.draft.open(candidate.sequence, 0)
-        simulation.speculation._budget.join(candidate.sequence)
-    counts = controller.plan(candidates, num_rows=4, spare_rows=5)
-    assert sum(counts) <= 5
-    assert all(count <= candidate.most for count, candidate in zip(counts, candidates, strict=True))
+    sequences = [AutoSequence(make_sequence(make_request()), most) for most in (0, 1, 2, MOST)]
+    for each in sequences:
+        simulation.draft.open(each.sequence, 0)
+        simulation.speculation._budget.join(each.sequence)
+    lengths = controller.plan(sequences, num_rows=4, spare_rows=5).lengths
+    assert sum(lengths) <= 5
+    assert all(length <= each.max_length for length, each in zip(lengths, sequences, strict=True))
 
 
 async def test_a_stream_that_has_just_come_is_thought_about_at_once():

@@ -1,0 +1,65 @@
+"""AcceptanceRates: how likely a predictor's predictions are to be accepted, by position and by sequence."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain, repeat
+
+from services.target.scheduling.sequence import Sequence
+from services.target.speculation.policy.policy_config import AcceptanceConfig
+
+
+@dataclass(slots=True)
+class _Verdicts:
+    """Of one sequence's latest predictions, how many were accepted, and how many were to be by their positions."""
+
+    accepted: float = 0.0
+    expected: float = 0.0
+
+
+_NO_VERDICTS = _Verdicts()
+
+
+class AcceptanceRates:
+    """Follows for all sequences together the acceptance rate of each position of a run, among the predictions whose
+    predecessors were accepted, and for each sequence how far it lies above or below that.
+    """
+
+    def __init__(self, config: AcceptanceConfig, *, num_positions: int) -> None:
+        """Runs longer than `num_positions` go on as their last position."""
+        self._config = config
+        self._rates = [config.prior_rate] * num_positions
+        self._counts = [config.prior_verdicts] * num_positions  # of verdicts, by position
+        self._verdicts: dict[Sequence, _Verdicts] = {}
+
+    @property
+    def confidence(self) -> float:
+        """From 0, where all is guessed, to 1, where enough predictions were verified."""
+        return min(1.0, (self._counts[0] - self._config.prior_verdicts) / self._config.confident_after)
+
+    def observe(self, sequence: Sequence, num_predicted: int, num_accepted: int) -> None:
+        """A run was verified; what lies behind the first that was rejected got no verdict."""
+        verdicts, memory = self._verdicts.setdefault(sequence, _Verdicts()), self._config.sequence_memory
+        for index in range(min(num_predicted, num_accepted + 1)):
+            is_accepted = index < num_accepted
+            position = min(index, len(self._rates) - 1)
+            verdicts.accepted = verdicts.accepted * memory + is_accepted
+            verdicts.expected = verdicts.expected * memory + self._rates[position]
+            self._counts[position] += 1
+            weight = max(self._config.min_weight, 1 / self._counts[position])
+            self._rates[position] += weight * (is_accepted - self._rates[position])
+
+    def run_probabilities(self, sequence: Sequence, *, is_cautious: bool = False) -> Iterator[float]:
+        """For each position of a run without end, the probability that all predictions up to it are accepted; with
+        caution, it takes more verdicts to believe that the sequence differs from the others.
+        """
+        verdicts, config = self._verdicts.get(sequence, _NO_VERDICTS), self._config
+        trust = config.sequence_trust * (config.caution if is_cautious else 1.0)
+        factor = (verdicts.accepted + trust) / (verdicts.expected + trust)
+        probability = 1.0
+        for rate in chain(self._rates, repeat(self._rates[-1])):
+            probability *= min(config.max_rate, rate * factor)
+            yield probability
+
+    def close(self, sequence: Sequence) -> None:
+        """Forget a sequence."""
+        self._verdicts.pop(sequence, None)

@@ -1,0 +1,122 @@
+"""LengthController: how many of a predictor's predictions each step verifies, where the request leaves that open."""
+
+from collections.abc import Sequence as Items
+from dataclasses import replace
+
+from services.target.scheduling.sequence import Sequence
+from services.target.speculation.policy.acceptance_rates import AcceptanceRates
+from services.target.speculation.policy.exploration import Exploration
+from services.target.speculation.policy.goodput_search import GoodputSearch
+from services.target.speculation.policy.loss_budget import LossBudget
+from services.target.speculation.policy.pass_cost import PassCost
+from services.target.speculation.policy.policy_config import PolicyConfig
+from services.target.speculation.policy.speculation_plan import AutoSequence, SpeculationPlan
+from services.target.speculation.policy.step_cost import StepCost
+from services.target.speculation.predictors.predictor import MOST_PREDICTIONS, Predictor
+
+
+class LengthController:
+    """Dynamic speculation length: of the lengths whose failure the budget could pay for, those of the highest goodput.
+
+    What it goes by is measured: the cost of passes, the acceptance rates, the wait for predictions and for prefill.
+    """
+
+    def __init__(self, predictor: Predictor, passes: PassCost, budget: LossBudget, config: PolicyConfig) -> None:
+        """The cost is the one of the target's passes, whoever predicts, and the budget that of all who do."""
+        self._cost = StepCost(predictor, passes, config.draft)
+        self._budget = budget
+        self._config = config
+        self.reset()
+
+    @property
+    def why_none(self) -> str:
+        """Why it wants no predictions, for a person to read."""
+        if self._budget.is_overdrawn:
+            return "predictions have cost more time than they saved"
+        return "predictions would cost more time than they save"
+
+    def reset(self) -> None:
+        """Begin anew: what was measured says nothing of a predictor that has just come."""
+        self._rates = AcceptanceRates(self._config.acceptance, num_positions=MOST_PREDICTIONS)
+        self._search = GoodputSearch(self._cost, self._rates, self._config.search)
+        self._exploration = Exploration(self._config.exploration)
+        self._rest = 0  # steps for which no predictions are planned for the sequences below
+        self._unpaid: list[Sequence] = []  # for which nothing paid when it was last searched
+
+    def plan(self, sequences: Items[AutoSequence], *, num_rows: int, spare_rows: int) -> SpeculationPlan:
+        """The lengths for a pass that has so many rows without predictions, and how long it may wait for them."""
+        plan = self._choose(sequences, num_rows, spare_rows)
+        if not plan.is_speculative:
+            return plan
+        allowed = self._budget.for_step(self._expected_gain(plan), step=self._cost.passes.seconds(num_rows))
+        # A draft that answers late is at work beside the next pass too: of one that nobody knows, that is half.
+        known = (1 + self._rates.confidence) / 2
+        return replace(plan, max_wait=known * (allowed - plan.verification) + plan.prefill)
+
+    def settle(self, sequence: Sequence, num_predicted: int, num_accepted: int) -> None:
+        """The predictions for a sequence were verified."""
+        self._exploration.settle()
+        self._rates.observe(sequence, num_predicted, num_accepted)
+
+    def observe(self, plan: SpeculationPlan) -> None:
+        """The step that was planned so has ended."""
+        self._exploration.observe(is_speculative=plan.is_speculative)
+
+    def close(self, sequence: Sequence) -> None:
+        """The sequence has ended."""
+        self._rates.close(sequence)
+
+    def _choose(self, sequences: Items[AutoSequence], num_rows: int, spare_rows: int) -> SpeculationPlan:
+        nothing = SpeculationPlan([0] * len(sequences))
+        if not sequences or not self._cost.passes.knows(len(sequences)) or self._exploration.wants_plain:
+            return nothing
+        if self._budget.is_unlimited:
+            return self._rehearse(sequences, spare_rows)
+        asking = [each.sequence for each in sequences]
+        if self._rest and asking == self._unpaid:
+            self._rest -= 1
+        elif (best := self._affordable(sequences, num_rows, spare_rows)) is not None:
+            self._exploration.begin_probes_anew()
+            return self._exploration.vary(best, sequences, spare_rows=spare_rows)
+        else:
+            self._rest, self._unpaid = self._config.exploration.rest, asking
+        return self._probe(sequences, num_rows, spare_rows) if self._exploration.take_probe() else nothing
+
+    def _affordable(self, sequences: Items[AutoSequence], num_rows: int, spare_rows: int) -> SpeculationPlan | None:
+        """The best plan that pays and that the budget could pay for; None if there is none."""
+        best = self._search.best(sequences, num_rows=num_rows, spare_rows=spare_rows)
+        if not self._search.pays(best):
+            return None
+        gain, plain = self._expected_gain(best), self._cost.passes.seconds(num_rows)
+        max_risk, max_prefill = self._budget.for_step(gain, step=plain), self._budget.for_prefill(gain, step=plain)
+        if best.risk > max_risk or best.prefill > max_prefill:
+            best = self._search.best(
+                sequences, num_rows=num_rows, spare_rows=spare_rows, max_risk=max_risk, max_prefill=max_prefill
+            )
+        if self._search.pays(best):
+            return best
+        self._budget.refuse()
+        return None
+
+    def _expected_gain(self, plan: SpeculationPlan) -> float:
+        """The share of time that is expected to be won, as far as anything is known."""
+        return (plan.speedup - 1) * self._rates.confidence
+
+    def _rehearse(self, sequences: Items[AutoSequence], spare_rows: int) -> SpeculationPlan:
+        """Nobody waits: whatever it costs, see how fast predictions come and how good they are."""
+        length = min(self._exploration.rehearsed_length, spare_rows // len(sequences))
+        return SpeculationPlan([min(length, each.max_length) for each in sequences])
+
+    def _probe(self, sequences: Items[AutoSequence], num_rows: int, spare_rows: int) -> SpeculationPlan:
+        """Some predictions for as many sequences as can be paid for, those with the least to prefill first."""
+        allowed = self._budget.for_probe(step=self._cost.passes.seconds(num_rows))
+        lengths, prefill, size = [0] * len(sequences), 0.0, 0
+        prefills = [self._cost.prefill(each.sequence) for each in sequences]
+        for index in sorted(range(len(sequences)), key=prefills.__getitem__):
+            auto, more = sequences[index], prefills[index]
+            length = min(self._config.exploration.probe_length, auto.max_length, spare_rows - size)
+            wait = self._cost.max_wait(self._cost.wait(auto.sequence, length))
+            risk = more + self._cost.verification(num_rows, size + length) + wait
+            if length and prefill + risk <= allowed:
+                lengths[index], prefill, size = length, prefill + more, size + length
+        return SpeculationPlan(lengths, prefill=prefill, verification=self._cost.verification(num_rows, size))

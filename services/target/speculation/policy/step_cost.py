@@ -1,0 +1,35 @@
+"""StepCost: what a predictor's predictions cost a step."""
+
+from services.target.scheduling.sequence import Sequence
+from services.target.speculation.policy.pass_cost import PassCost
+from services.target.speculation.policy.policy_config import DraftConfig
+from services.target.speculation.predictors.predictor import MOST_PREDICTIONS, Predictor
+
+
+class StepCost:
+    """Times are in seconds, as far as the target's passes and the predictor were measured."""
+
+    def __init__(self, predictor: Predictor, passes: PassCost, config: DraftConfig) -> None:
+        self.passes = passes
+        """What passes take, by their rows."""
+        self._predictor = predictor
+        self._config = config
+
+    def verification(self, num_rows: int, num_predictions: int) -> float:
+        """How much longer a pass of so many rows takes with the predictions."""
+        return self.passes.seconds(num_rows + num_predictions) - self.passes.seconds(num_rows)
+
+    def wait(self, sequence: Sequence, length: int) -> float:
+        """How long so many predictions for a sequence usually take."""
+        return self._predictor.wait_for(sequence, length)
+
+    def max_wait(self, wait: float) -> float:
+        """How long predictions are waited for that usually take so long."""
+        return self._config.wait_margin * wait
+
+    def prefill(self, sequence: Sequence) -> float:
+        """How long the predictor takes to catch up with a sequence; while nobody knows, as long as the target itself at
+        most, which reads as many tokens as it verifies predictions in about one pass.
+        """
+        seconds = self._predictor.catch_up(sequence)
+        return len(sequence.tokens) / MOST_PREDICTIONS * self.passes.seconds(1) if seconds is None else seconds
