@@ -6,13 +6,14 @@ from pathlib import Path
 
 from tests.e2e.cells import Cell
 from tests.e2e.draft_rig import Service, until
-from tests.e2e.garbage_draft import GarbageDraft, never_right
+from tests.e2e.garbage_draft import never_right
 from tests.e2e.link_proxy import LinkProxy
 from tests.e2e.models import draft_folder, folder
 from tests.e2e.probe import Probe
 from tests.e2e.processors import service_options
 from tests.e2e.server_process import free_port
 from tests.e2e.streams import structure_of
+from tests.scripted_draft import ScriptedDraft
 
 _DELAY_SECONDS = 0.005  # each way
 
@@ -41,7 +42,7 @@ class Stage:
             if cell.predictions == "garbage":
                 self.clear()
                 await stack.enter_async_context(
-                    GarbageDraft(self._near, never_right(said, structure_of(cell.setup.model)))
+                    ScriptedDraft(self._near, never_right(said, structure_of(cell.setup.model)))
                 )
             elif cell.predictions == "delayed":
                 self._show(kind, cell, self._far)

@@ -6,13 +6,13 @@ import pytest
 
 from tests.e2e import garbage_draft
 from tests.e2e.draft_rig import GREEDY, PATIENCE_SECONDS, SAMPLED, DraftedTarget, Service
-from tests.e2e.garbage_draft import Behaviour, GarbageDraft, Reply, replying
 from tests.e2e.models import DEMO_DRAFT
+from tests.scripted_draft import Behaviour, Reply, ScriptedDraft, replying
 
 
 async def test_wrong_tokens_are_rejected(target: DraftedTarget):
     since = target.service.log_size
-    async with GarbageDraft(target.draft_address, replying(garbage_draft.wrong_tokens)):
+    async with ScriptedDraft(target.draft_address, replying(garbage_draft.wrong_tokens)):
         await target.service.logs(target.LINKED, since)
         for options in (GREEDY, SAMPLED):
             speculation = (await target.generate({**options, "max_tokens": 300})).speculation
@@ -33,7 +33,7 @@ async def test_wrong_tokens_are_rejected(target: DraftedTarget):
 )
 async def test_nonsense_is_dropped(target: DraftedTarget, reply: Reply):
     since = target.service.log_size
-    async with GarbageDraft(target.draft_address, replying(reply)) as draft:
+    async with ScriptedDraft(target.draft_address, replying(reply)) as draft:
         await target.service.logs(target.LINKED, since)
         linked = target.service.log_size  # what is logged before is about the draft of an earlier test
         for options in (GREEDY, SAMPLED):
@@ -59,7 +59,7 @@ async def test_nonsense_is_dropped(target: DraftedTarget, reply: Reply):
 )
 async def test_a_broken_link_is_told_and_opened_again(fresh_target: DraftedTarget, behaviour: Behaviour, told: str):
     since = fresh_target.service.log_size
-    async with GarbageDraft(fresh_target.draft_address, behaviour) as draft:
+    async with ScriptedDraft(fresh_target.draft_address, behaviour) as draft:
         told_of = asyncio.create_task(fresh_target.service.logs(told, since))
         while not told_of.done():  # an answer may be whole before the link is
             for options in (GREEDY, SAMPLED):
@@ -73,7 +73,7 @@ async def test_a_broken_link_is_told_and_opened_again(fresh_target: DraftedTarge
 
 async def test_a_silent_draft_is_given_up(target: DraftedTarget):
     since = target.service.log_size
-    async with GarbageDraft(target.draft_address, garbage_draft.silence):
+    async with ScriptedDraft(target.draft_address, garbage_draft.silence):
         await target.generate({**SAMPLED, "max_tokens": 200})
         await target.service.logs("it does not answer", since)
 

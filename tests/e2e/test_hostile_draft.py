@@ -11,7 +11,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.e2e import garbage_draft
 from tests.e2e.draft_rig import GREEDY, SAMPLED, DraftedTarget, until
-from tests.e2e.garbage_draft import Behaviour, GarbageDraft, flood_of, named, replying
+from tests.e2e.garbage_draft import flood_of, named
+from tests.scripted_draft import Behaviour, ScriptedDraft, replying
 
 _SECONDS = 2.0
 _MOST_LINKS = 8  # that begin in that time, and in as much as a loaded machine takes beside: pauses of 0.1, 0.2, ... s
@@ -84,7 +85,7 @@ class Probe:
 async def test_a_flood_costs_next_to_nothing(fresh_target: DraftedTarget, behaviour: Behaviour, told: str):
     target, probe = fresh_target, Probe()
     since, before = target.service.log_size, target.service.resident_bytes
-    async with GarbageDraft(target.draft_address, behaviour) as draft, probe.probing(target.service.address):
+    async with ScriptedDraft(target.draft_address, behaviour) as draft, probe.probing(target.service.address):
         await until(lambda: draft.num_links > 0)
         end = time.monotonic() + _SECONDS
         while time.monotonic() < end:
