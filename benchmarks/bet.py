@@ -140,16 +140,25 @@ def _losses(lives: Sequence[Life]) -> tuple[float, float]:
     """What the passes themselves tell, which no noise of the machine touches: the greatest share of any window that a
     stream lost by predictions, and the share of all time.
     """
-    worst, lost, seconds = 0.0, 0.0, 0.0
-    for life in lives:
-        begin, window, length = 0, 0.0, 0.0
-        for took, loss in life.losses:
-            window, length, lost, seconds = window + loss, length + took, lost + loss, seconds + took
-            while length > _WINDOW:
-                window, length = window - life.losses[begin][1], length - life.losses[begin][0]
-                begin += 1
-            worst = max(worst, window / _WINDOW)
-    return worst, lost / seconds if seconds else 0.0
+    lost = sum(loss for life in lives for _, loss in life.losses)
+    seconds = sum(took for life in lives for took, _ in life.losses)
+    return max(worst_window_loss(life.losses) for life in lives), lost / seconds if seconds else 0.0
+
+
+def worst_window_loss(passes: Sequence[tuple[float, float]]) -> float:
+    """The greatest share lost of any run of passes that fills a window, or of all where they do not; 0 for a gain.
+
+    Each pass is told by the seconds that it took and those of them that were lost.
+    """
+    worst, begin, length, lost = 0.0, 0, 0.0, 0.0
+    for took, loss in passes:
+        length, lost = length + took, lost + loss
+        while length - passes[begin][0] >= _WINDOW:
+            length, lost = length - passes[begin][0], lost - passes[begin][1]
+            begin += 1
+        if length >= _WINDOW:
+            worst = max(worst, lost / length)
+    return worst if length >= _WINDOW or not length else max(0.0, lost / length)
 
 
 def _pass_losses(reports: Sequence[PassReport]) -> list[tuple[float, float]]:
