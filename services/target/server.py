@@ -61,7 +61,14 @@ class TargetServer:
         place = Place.here(device=engine.device, threads=engine.threads)
         is_drafted = bool(drafts) and predictor is None
         self._draft = (
-            DraftClient(drafts, place, run_ahead=run_ahead, num_alternates=num_alternates, on_linked=self._meet_draft)
+            DraftClient(
+                drafts,
+                place,
+                self._policy.draft,
+                run_ahead=run_ahead,
+                num_alternates=num_alternates,
+                on_linked=self._meet_draft,
+            )
             if is_drafted
             else None
         )

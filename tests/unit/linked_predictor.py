@@ -6,7 +6,7 @@ from services.engine.request import SpeculationPolicy
 from services.target.scheduling.sequence import Sequence
 from services.target.speculation.link.draft_messages import Outgoing
 from services.target.speculation.link.remote_predictor import RemotePredictor
-from services.target.speculation.link.wait_limit import Patience
+from services.target.speculation.policy.policy_config import DraftConfig
 from tests.unit.sequences import make_request, make_sequence, records_of
 
 RUN_AHEAD = 8
@@ -18,7 +18,7 @@ class LinkedPredictor:
 
     def __init__(self, *, longest_wait: float = 0.0, is_connected: bool = True) -> None:
         self.num_wakes = 0
-        self.remote = RemotePredictor(patience=Patience(longest=longest_wait), on_outgoing=self._wake)
+        self.remote = RemotePredictor(DraftConfig(longest_wait=longest_wait), on_outgoing=self._wake)
         if is_connected:
             self.connect()
 

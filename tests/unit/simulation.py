@@ -11,13 +11,13 @@ from services.target.scheduling.sequence import Sequence
 from services.target.speculation.link.draft_latency import DraftPace
 from services.target.speculation.link.draft_prefill_rate import ReadingPace
 from services.target.speculation.link.wait_limit import Patience
+from services.target.speculation.policy.policy_config import DraftConfig
 from services.target.speculation.speculation import Speculation
 from tests.silent_predictor import SilentPredictor
 from tests.unit.sequences import VOCAB_SIZE, make_request, make_sequence, records_of
 
 WINDOW = 2.0
 _TOKEN = 1
-_LONGEST_WAIT = 0.25  # as of a target
 _BEHIND = 16  # tokens, beyond which a draft has to read
 _CHUNK = 0.1  # seconds until a draft that is told to stop does
 _DISTURBANCE = 1.6  # by which passes take longer beside a busy draft
@@ -55,7 +55,8 @@ class SimulatedDraft(SilentPredictor):
 
     def __init__(self, world: World, clock: Clock, chance: random.Random) -> None:
         self._world, self._clock, self._chance = world, clock, chance
-        self._patience, self._reading, self._pace = Patience(longest=_LONGEST_WAIT), ReadingPace(), DraftPace()
+        config = DraftConfig()
+        self._patience, self._reading, self._pace = Patience(config), ReadingPace(config), DraftPace(config)
         self._unread: dict[Sequence, int] = {}
         self._asked: dict[Sequence, int] = {}
         self._asked_at = self._answers_at = 0.0

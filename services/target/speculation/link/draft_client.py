@@ -22,14 +22,12 @@ from services.target.speculation.link.draft_address import DraftAddress
 from services.target.speculation.link.draft_messages import Close, Commit, Open, Outgoing, Window
 from services.target.speculation.link.draft_reader import ENDED, BrokenLinkError, DraftCall, DraftReader
 from services.target.speculation.link.remote_predictor import RemotePredictor
-from services.target.speculation.link.wait_limit import Patience
+from services.target.speculation.policy.policy_config import DraftConfig
 
 logger = logging.getLogger(__name__)
 
 _METHOD = f"/{draft_pb2.DESCRIPTOR.services_by_name['DraftService'].full_name}/Draft"
 _HELLO_SECONDS = 5.0
-_LONGEST_WAIT = 0.25  # seconds that a step may wait for predictions under way: a few tokens of a large draft on a CPU
-_RUN_AHEAD = 8  # tokens of credit beyond what the next pass can verify, for a draft that is not in our way
 _ENDED_UNDER_A_WRITE = "Internal error from Core"  # gRPC's only word for it, whatever the draft said
 _OPTIONS = (
     ("grpc.max_receive_message_length", MAX_RESPONSE_BYTES),
@@ -48,6 +46,7 @@ class DraftClient:
         self,
         addresses: Sequence[str],
         place: Place,
+        config: DraftConfig,
         *,
         run_ahead: int | None = None,
         num_alternates: int = 0,
@@ -60,12 +59,13 @@ class DraftClient:
         """
         self._tried = [DraftAddress(address) for address in addresses]
         self._place = place
+        self._config = config
         self._run_ahead = run_ahead
         self._num_alternates = num_alternates
         self._on_linked = on_linked
         self._news = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self.predictor = RemotePredictor(patience=Patience(longest=_LONGEST_WAIT), on_outgoing=self._wake)
+        self.predictor = RemotePredictor(config, on_outgoing=self._wake)
         self._vocabulary = ""
         self._vocab_size = 0
         self._task: asyncio.Task[None] | None = None
@@ -135,7 +135,7 @@ class DraftClient:
     def _credit(self, draft: Place) -> int:
         if self._run_ahead is not None:
             return self._run_ahead
-        return 0 if self._place.competes_with(draft) else _RUN_AHEAD
+        return 0 if self._place.competes_with(draft) else self._config.run_ahead
 
     async def _greet(self, call: DraftCall, reader: DraftReader) -> draft_pb2.DraftHello:
         hello = draft_pb2.TargetHello(

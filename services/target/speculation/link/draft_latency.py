@@ -1,5 +1,7 @@
 """DraftPace: how long a draft takes to answer, by the number of predictions asked."""
 
+from services.target.speculation.policy.policy_config import DraftConfig
+
 
 class DraftPace:
     """Fits a straight line to the latest answers: a delay, and a time for each prediction; in seconds.
@@ -7,10 +9,8 @@ class DraftPace:
     Answers to as many predictions each say nothing of its slope, which is then as it was.
     """
 
-    _MEMORY = 0.95  # of what was seen before, at each answer
-    _SPREAD = 0.05  # of the numbers of predictions, below which they say nothing of the slope
-
-    def __init__(self) -> None:
+    def __init__(self, config: DraftConfig) -> None:
+        self._config = config
         self._weight = 0.0
         self._count = self._seconds = self._count_count = self._count_seconds = 0.0  # decayed sums
         self._slope: float | None = None
@@ -22,14 +22,15 @@ class DraftPace:
 
     def observe(self, count: int, seconds: float) -> None:
         """So many predictions were there so long after they had been asked for."""
-        self._weight = self._weight * self._MEMORY + 1
-        self._count = self._count * self._MEMORY + count
-        self._seconds = self._seconds * self._MEMORY + seconds
-        self._count_count = self._count_count * self._MEMORY + count * count
-        self._count_seconds = self._count_seconds * self._MEMORY + count * seconds
+        memory = self._config.latency_memory
+        self._weight = self._weight * memory + 1
+        self._count = self._count * memory + count
+        self._seconds = self._seconds * memory + seconds
+        self._count_count = self._count_count * memory + count * count
+        self._count_seconds = self._count_seconds * memory + count * seconds
         mean_count = self._count / self._weight
         variance = self._count_count / self._weight - mean_count**2
-        if variance >= self._SPREAD:
+        if variance >= self._config.latency_spread:
             self._slope = (self._count_seconds - mean_count * self._seconds) / self._weight / variance
 
     def seconds(self, count: int) -> float:

@@ -1,14 +1,15 @@
 """ReadingPace: how long a draft takes for tokens that it does not know yet."""
 
+from services.target.speculation.policy.policy_config import DraftConfig
+
 
 class ReadingPace:
     """Measures stretches of time, in seconds: each begins when a draft that has nothing to read is asked to, for one
     sequence, and ends with the first prediction for the last of those that joined it meanwhile.
     """
 
-    _WEIGHT = 0.3  # of a new stretch
-
-    def __init__(self) -> None:
+    def __init__(self, config: DraftConfig) -> None:
+        self._config = config
         self._sequence_ids: set[int] = set()
         self._began = 0.0
         self._num_tokens = 0
@@ -47,4 +48,4 @@ class ReadingPace:
 
     def _observe(self, token_seconds: float) -> None:
         before = token_seconds if self._token_seconds is None else self._token_seconds
-        self._token_seconds = before + self._WEIGHT * (token_seconds - before)
+        self._token_seconds = before + self._config.prefill_weight * (token_seconds - before)

@@ -13,6 +13,7 @@ from services.target.speculation.link.draft_prefill_rate import ReadingPace
 from services.target.speculation.link.followed_sequence import FollowedSequence
 from services.target.speculation.link.prediction_chain import PredictionChain
 from services.target.speculation.link.wait_limit import Patience
+from services.target.speculation.policy.policy_config import DraftConfig
 from services.target.speculation.predictors.predictor import MOST_PREDICTIONS
 
 logger = logging.getLogger(__name__)
@@ -26,13 +27,12 @@ class RemotePredictor:
     """
 
     source = PredictionSource.DRAFT
-    num_predictions = 4
 
-    def __init__(self, *, patience: Patience, on_outgoing: Callable[[], None]) -> None:
+    def __init__(self, config: DraftConfig, *, on_outgoing: Callable[[], None]) -> None:
         """`on_outgoing` is called on any thread."""
+        self._config, self.num_predictions = config, config.default_length
         self._run_ahead = self._num_alternates = 0
-        self._patience = patience
-        self._reading = ReadingPace()
+        self._patience, self._reading = Patience(config), ReadingPace(config)
         self._on_outgoing = on_outgoing
         self._changed = threading.Condition()
         self._followed: dict[Sequence, FollowedSequence] = {}
@@ -137,7 +137,7 @@ class RemotePredictor:
             self._vocabulary = vocabulary
             self.num_arrivals += 1
             self._patience.reset()
-            self._reading = ReadingPace()
+            self._reading = ReadingPace(self._config)
             for followed in self._followed.values():
                 followed.chain = self._new_chain(followed.sequence)
                 if not run_ahead:

@@ -1,6 +1,7 @@
 """Patience: how long a step may wait for predictions that are under way."""
 
 from services.target.speculation.link.draft_latency import DraftPace
+from services.target.speculation.policy.policy_config import DraftConfig
 
 
 class Patience:
@@ -11,18 +12,14 @@ class Patience:
     a pause, that was waited behind.
     """
 
-    _MARGIN = 1.5
-    _LARGEST = 4.0  # observation, in longest waits: one long silence says little about the next delay
-    _MISSES = 3  # in a row, until nobody waits any more
-    _REST = 200.0  # longest waits from then to the next try, which so costs half a percent of the time
-
-    def __init__(self, *, longest: float) -> None:
-        self._longest = longest
+    def __init__(self, config: DraftConfig) -> None:
+        self._config = config
+        self._longest = config.longest_wait
         self.reset()
 
     def reset(self) -> None:
         """Begin anew: the draft is another."""
-        self._pace = DraftPace()
+        self._pace = DraftPace(self._config)
         self._misses = 0
         self._missed_at = float("-inf")
 
@@ -34,22 +31,22 @@ class Patience:
         """How long to wait for an answer of so many predictions to what is asked at this moment; None where the draft
         has more to do first, nobody knows how much.
         """
-        if self._misses >= self._MISSES or self.expected(1) > self._longest:
-            return self._longest if now > self._missed_at + self._REST * self._longest else 0.0
+        if self._misses >= self._config.max_misses or self.expected(1) > self._longest:
+            return self._longest if now > self._missed_at + self._config.retry_after * self._longest else 0.0
         if count is None or not self._pace.is_known:
             return self._longest
-        return min(self._longest, self.expected(count) * self._MARGIN ** (1 + self._misses))
+        return min(self._longest, self.expected(count) * self._config.wait_margin ** (1 + self._misses))
 
     def margin(self, seconds: float) -> float:
         """How long to wait for what takes so long."""
-        return seconds * self._MARGIN
+        return seconds * self._config.wait_margin
 
     def arrived(self, count: int, delay: float) -> None:
         """So many predictions were there so long after the commit."""
         self._misses = 0
         if delay <= self._longest < self.expected(1):  # answers do not take longer, whatever they once took
-            self._pace = DraftPace()
-        self._pace.observe(count, min(delay, self._LARGEST * self._longest))
+            self._pace = DraftPace(self._config)
+        self._pace.observe(count, min(delay, self._config.longest_sample * self._longest))
 
     def missed(self, asked_at: float, now: float) -> None:
         """A wait for an answer to what was asked then has ended without one; a silence that many hear counts once."""

@@ -214,12 +214,43 @@ class LookupConfig:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DraftConfig:
-    """How a draft service is waited for, and how its times are estimated."""
+    """What a draft service is granted, how long it is waited for, and how its times are estimated."""
+
+    default_length: int = 4
+    """Predictions per pass that `ALWAYS` gets by default. Chosen."""
+
+    run_ahead: int = 8
+    """Tokens of credit beyond what the next pass can verify, for a draft that is not in the target's way. Chosen."""
+
+    longest_wait: float = 0.25
+    """Seconds that a step may wait for predictions under way, but for prefill. Chosen: a few tokens of a large draft on
+    a CPU.
+    """
 
     wait_margin: float = 1.5
-    """Times as long as predictions usually take that they are waited for. Chosen: to wait longer costs time where they
-    do not come, to wait less wastes what is nearly there.
+    """Times as long as predictions usually take that they are waited for; in the wait itself and in what it may cost.
+    Chosen: to wait longer costs time where they do not come, to wait less wastes what is nearly there.
     """
+
+    longest_sample: float = 4.0
+    """Longest delay that is believed, in longest waits. Chosen: one long silence says little about the next delay."""
+
+    max_misses: int = 3
+    """Waits in vain, in a row, until nobody waits any more. Chosen: each makes the next one longer by the margin."""
+
+    retry_after: float = 200.0
+    """Longest waits from then to the next try. Derived: which so costs half a percent of the time."""
+
+    latency_memory: float = 0.95
+    """What earlier answers keep of their weight at each new one, in a line through them. Chosen: the last 20 count."""
+
+    latency_spread: float = 0.05
+    """Variance of the numbers of predictions asked, below which answers say nothing of the slope. Chosen: one in twenty
+    that differs from the others by one.
+    """
+
+    prefill_weight: float = 0.3
+    """Weight of a new measurement of how fast the draft prefills. Chosen: the last three or so count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

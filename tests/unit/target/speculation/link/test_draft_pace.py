@@ -5,16 +5,17 @@ import random
 import pytest
 
 from services.target.speculation.link.draft_latency import DraftPace
+from services.target.speculation.policy.policy_config import DraftConfig
 
 
 def test_before_the_first_answer_nothing_is_known():
-    pace = DraftPace()
+    pace = DraftPace(DraftConfig())
     assert not pace.is_known
     assert pace.seconds(4) == 0.0
 
 
 def test_answers_of_one_length_are_taken_to_grow_with_it():
-    pace = DraftPace()
+    pace = DraftPace(DraftConfig())
     for _ in range(10):
         pace.observe(4, 0.02)
     assert pace.seconds(4) == pytest.approx(0.02)
@@ -22,7 +23,7 @@ def test_answers_of_one_length_are_taken_to_grow_with_it():
 
 
 def test_answers_of_several_lengths_tell_the_delay_from_the_steps():
-    pace, chance = DraftPace(), random.Random(1)
+    pace, chance = DraftPace(DraftConfig()), random.Random(1)
     for _ in range(200):
         count = chance.randrange(1, 9)
         pace.observe(count, (0.01 + 0.005 * count) * chance.uniform(0.95, 1.05))
@@ -31,7 +32,7 @@ def test_answers_of_several_lengths_tell_the_delay_from_the_steps():
 
 
 def test_a_draft_that_has_become_slower_is_noticed():
-    pace = DraftPace()
+    pace = DraftPace(DraftConfig())
     for delay in (0.01, 0.05):
         for count in (2, 4, 6) * 50:
             pace.observe(count, delay + 0.001 * count)
@@ -39,7 +40,7 @@ def test_a_draft_that_has_become_slower_is_noticed():
 
 
 def test_longer_runs_never_take_less():
-    pace = DraftPace()
+    pace = DraftPace(DraftConfig())
     for count, seconds in [(1, 0.05), (8, 0.01)] * 20:
         pace.observe(count, seconds)
     assert 0 < pace.seconds(1) <= pace.seconds(8)

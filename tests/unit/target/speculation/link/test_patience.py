@@ -1,13 +1,15 @@
 """Patience: a little longer than the draft usually takes, and nothing once it has stopped answering, but for a try."""
 
 from services.target.speculation.link.wait_limit import Patience
+from services.target.speculation.policy.policy_config import DraftConfig
 
 LONGEST = 0.5
+CONFIG = DraftConfig(longest_wait=LONGEST)
 
 
 def used_to(delay: float) -> Patience:
     """What a hundred answers of this delay have taught."""
-    patience = Patience(longest=LONGEST)
+    patience = Patience(CONFIG)
     for _ in range(100):
         patience.arrived(1, delay)
     return patience
@@ -22,7 +24,7 @@ def given_up(now: float) -> Patience:
 
 
 def test_it_begins_with_the_longest_wait():
-    assert Patience(longest=LONGEST).seconds(0.0, 1) == LONGEST
+    assert Patience(CONFIG).seconds(0.0, 1) == LONGEST
 
 
 def test_it_comes_down_to_a_little_more_than_the_usual_delay():
