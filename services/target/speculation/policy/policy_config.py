@@ -67,7 +67,7 @@ class LossBudgetConfig:
     """What speculation may lose of the time that decoding takes without it."""
 
     window: float = 2.0
-    """Length of the windows of a stream's life that the promise is about. The promise's own."""
+    """Length of the windows of a stream's life that the promise is about. Promised."""
 
     window_loss: float = 0.02
     """Share of any window that may be lost. Derived: 0.03 is promised, and what a step costs is known only
