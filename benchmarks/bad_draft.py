@@ -38,13 +38,13 @@ BEHAVIOURS: dict[str, Behaviour] = {
 @contextmanager
 def running_bad_draft(kind: str) -> Iterator[str]:
     """Start one; yields its address."""
-    process = subprocess.Popen([sys.executable, "-m", "benchmarks.bad_draft", kind], stdout=subprocess.PIPE, text=True)
-    try:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-    finally:
-        process.kill()
-        process.wait()
+    command = [sys.executable, "-m", "benchmarks.bad_draft", kind]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            yield process.stdout.readline().strip()
+        finally:
+            process.kill()
 
 
 async def _serve(kind: str) -> None:
