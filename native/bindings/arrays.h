@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "outrider/format.h"
-#include "outrider/operations.h"
+#include "outrider/device/format.h"
+#include "outrider/device/operations.h"
 #include "require_range.h"
 
 namespace outrider {

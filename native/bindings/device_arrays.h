@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "arrays.h"
-#include "outrider/device.h"
-#include "outrider/device_buffer.h"
-#include "outrider/workspace.h"
+#include "outrider/decoder/workspace.h"
+#include "outrider/device/device.h"
+#include "outrider/device/device_buffer.h"
 #include "source_values.h"
 
 namespace outrider {

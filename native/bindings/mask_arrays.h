@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "outrider/sampler.h"
+#include "outrider/sampling/sampler.h"
 
 namespace outrider {
 

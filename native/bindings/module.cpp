@@ -1,6 +1,6 @@
 // The Python module `_native`; its contract is services/engine/decoder/native/_native.pyi.
 #include "bindings.h"
-#include "outrider/operations.h"
+#include "outrider/device/operations.h"
 
 PYBIND11_MODULE(_native, module) {
     module.doc() = "Devices, the decoder and the sampler.";

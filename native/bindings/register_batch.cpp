@@ -5,7 +5,7 @@
 
 #include "arrays.h"
 #include "bindings.h"
-#include "outrider/batch.h"
+#include "outrider/decoder/batch.h"
 #include "require_range.h"
 
 namespace py = pybind11;

@@ -9,8 +9,8 @@
 #include "arrays.h"
 #include "bindings.h"
 #include "mask_arrays.h"
-#include "outrider/decoder.h"
-#include "outrider/run_ahead.h"
+#include "outrider/decoder/decoder.h"
+#include "outrider/decoder/run_ahead.h"
 
 namespace py = pybind11;
 

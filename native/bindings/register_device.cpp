@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "bindings.h"
-#include "outrider/device.h"
-#include "outrider/device_error.h"
+#include "outrider/device/device.h"
+#include "outrider/device/device_error.h"
 
 namespace py = pybind11;
 

@@ -4,7 +4,7 @@
 
 #include "arrays.h"
 #include "bindings.h"
-#include "outrider/logits.h"
+#include "outrider/decoder/logits.h"
 
 namespace py = pybind11;
 

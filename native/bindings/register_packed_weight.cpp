@@ -6,7 +6,7 @@
 
 #include "bindings.h"
 #include "device_arrays.h"
-#include "outrider/limits.h"
+#include "outrider/decoder/limits.h"
 
 namespace py = pybind11;
 

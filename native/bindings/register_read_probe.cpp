@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "bindings.h"
-#include "outrider/device.h"
-#include "outrider/device_buffer.h"
+#include "outrider/device/device.h"
+#include "outrider/device/device_buffer.h"
 #include "require_range.h"
 
 namespace py = pybind11;

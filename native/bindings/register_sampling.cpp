@@ -14,9 +14,9 @@
 
 #include "bindings.h"
 #include "mask_arrays.h"
-#include "outrider/noise.h"
-#include "outrider/philox.h"
-#include "outrider/sampler.h"
+#include "outrider/sampling/noise.h"
+#include "outrider/sampling/philox.h"
+#include "outrider/sampling/sampler.h"
 #include "require_range.h"
 
 namespace py = pybind11;

@@ -33,7 +33,7 @@ if(has_cuda)
   set(CMAKE_CUDA_STANDARD_REQUIRED ON)
   enable_language(CUDA)
   set(exact_cuda_arithmetic --fmad=false --ftz=false --prec-div=true --prec-sqrt=true)
-  file(GLOB cuda_sources CONFIGURE_DEPENDS src/cuda/*.cpp src/cuda/*.cu src/cuda/sampling/*.cpp src/cuda/sampling/*.cu)
+  file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS src/cuda/*.cpp src/cuda/*.cu)
   list(FILTER cuda_sources EXCLUDE REGEX "/no_cuda\\.cpp$")
   add_library(cuda_device STATIC ${cuda_sources})
   target_compile_options(cuda_device PRIVATE

@@ -3,7 +3,7 @@
 #include <pybind11/pybind11.h>
 
 #include "emulated_queue.h"
-#include "outrider/device.h"
+#include "outrider/device/device.h"
 
 PYBIND11_MODULE(_cuda_emulation, module) {
     pybind11::module_::import("services.engine.decoder.native");  // registers Device

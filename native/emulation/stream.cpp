@@ -1,6 +1,6 @@
-// The stream in host memory, in the place of src/cuda/stream.cu and staging.cu. An emulated device's number
-// says how many MiB of memory it has; 0 stands for 64 GiB.
-#include "cuda/stream.h"
+// The stream in host memory, in the place of src/cuda/runtime/stream.cu and staging.cu. An emulated device's
+// number says how many MiB of memory it has; 0 stands for 64 GiB.
+#include "cuda/runtime/stream.h"
 
 #include <atomic>
 #include <cstdlib>
@@ -8,9 +8,9 @@
 #include <new>
 #include <stdexcept>
 
-#include "cuda/memory_shortage.h"
+#include "cuda/runtime/memory_shortage.h"
 #include "emulated_queue.h"
-#include "outrider/device_error.h"
+#include "outrider/device/device_error.h"
 
 namespace outrider::cuda {
 namespace {

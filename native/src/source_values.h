@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "outrider/format.h"
+#include "outrider/device/format.h"
 
 namespace outrider {
 

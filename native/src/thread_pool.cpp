@@ -1,12 +1,12 @@
-#include "outrider/thread_pool.h"
+#include "outrider/device/thread_pool.h"
 
 #include <chrono>
 #include <string>
 
 #include "cores.h"
 #include "float_environment.h"
-#include "outrider/device_error.h"
-#include "outrider/limits.h"
+#include "outrider/decoder/limits.h"
+#include "outrider/device/device_error.h"
 #include "require_range.h"
 
 #if defined(__x86_64__)

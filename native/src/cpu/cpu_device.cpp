@@ -8,8 +8,8 @@
 #include "cpu/cpu_memory.h"
 #include "cpu/cpu_weight.h"
 #include "cpu/kernels.h"
-#include "outrider/device.h"
-#include "outrider/pass_recorder.h"
+#include "outrider/device/device.h"
+#include "outrider/device/pass_recorder.h"
 #include "sampling/row_sampler.h"
 
 namespace outrider {

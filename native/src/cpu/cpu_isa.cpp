@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "cpu/kernels.h"
-#include "outrider/device.h"
+#include "outrider/device/device.h"
 
 #if defined(OUTRIDER_HAS_amx)
 #include <cpuid.h>

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "cpu/kernels.h"
-#include "outrider/packed_weight.h"
-#include "outrider/thread_pool.h"
+#include "outrider/device/packed_weight.h"
+#include "outrider/device/thread_pool.h"
 
 namespace outrider::cpu {
 

@@ -2,20 +2,20 @@
 // namespace.
 #include "cpu/kernels.h"
 
-#include "cpu/attention.h"
-#include "cpu/elementwise.h"
-#include "cpu/float_dots.h"
-#include "cpu/int4_strip.h"
-#include "cpu/int8_strip.h"
-#include "cpu/integer_product.h"
-#include "cpu/kv_block.h"
-#include "cpu/normalise.h"
-#include "cpu/read.h"
-#include "cpu/rotary.h"
-#include "cpu/step_product.h"
+#include "cpu/attention/attention.h"
+#include "cpu/attention/kv_block.h"
+#include "cpu/attention/rotary.h"
+#include "cpu/elementwise/elementwise.h"
+#include "cpu/elementwise/normalise.h"
+#include "cpu/elementwise/read.h"
+#include "cpu/product/float_dots.h"
+#include "cpu/product/int4_strip.h"
+#include "cpu/product/int8_strip.h"
+#include "cpu/product/integer_product.h"
+#include "cpu/product/step_product.h"
 
 #if defined(__AMX_BF16__)
-#include "cpu/amx_product.h"
+#include "cpu/product/amx_product.h"
 #endif
 
 #define OUTRIDER_TEXT_OF(name) #name

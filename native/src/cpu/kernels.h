@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "outrider/operations.h"
+#include "outrider/device/operations.h"
 
 namespace outrider::cpu {
 

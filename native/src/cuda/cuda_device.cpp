@@ -1,17 +1,17 @@
 // The CUDA device: enqueues each operation's kernels on its stream.
 #include <string>
 
-#include "cuda/attention.h"
-#include "cuda/cuda_pass_recorder.h"
-#include "cuda/cuda_weight.h"
-#include "cuda/elementwise.h"
-#include "cuda/embed.h"
-#include "cuda/product.h"
-#include "cuda/residual_norm.h"
-#include "cuda/rotary.h"
+#include "cuda/attention/attention.h"
+#include "cuda/attention/rotary.h"
+#include "cuda/elementwise/elementwise.h"
+#include "cuda/elementwise/embed.h"
+#include "cuda/elementwise/residual_norm.h"
+#include "cuda/product/product.h"
+#include "cuda/runtime/cuda_pass_recorder.h"
+#include "cuda/runtime/stream.h"
 #include "cuda/sampling/cuda_row_sampler.h"
-#include "cuda/stream.h"
-#include "outrider/device.h"
+#include "cuda/weights/cuda_weight.h"
+#include "outrider/device/device.h"
 
 namespace outrider {
 namespace cuda {

@@ -1,6 +1,6 @@
 // Stands in for the CUDA device in a build without it.
-#include "outrider/device.h"
-#include "outrider/device_error.h"
+#include "outrider/device/device.h"
+#include "outrider/device/device_error.h"
 
 namespace outrider {
 

@@ -1,8 +1,8 @@
 // The Gumbel noise of a random word, for one number or for eight at once.
 #pragma once
 
-#include "outrider/host_device.h"
-#include "portable_math.h"
+#include "outrider/device/host_device.h"
+#include "sampling/portable_math.h"
 
 namespace outrider {
 

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstdint>
 
-#include "outrider/host_device.h"
-#include "portable_math.h"
+#include "outrider/device/host_device.h"
+#include "sampling/portable_math.h"
 
 namespace outrider {
 

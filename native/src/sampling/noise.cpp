@@ -1,10 +1,10 @@
-#include "outrider/noise.h"
+#include "outrider/sampling/noise.h"
 
 #include <algorithm>
 #include <array>
 #include <cstring>
 
-#include "gumbel.h"
+#include "sampling/gumbel.h"
 
 namespace outrider {
 float gumbel(uint32_t word) {

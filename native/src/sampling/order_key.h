@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <limits>
 
-#include "outrider/host_device.h"
-#include "portable_math.h"
+#include "outrider/device/host_device.h"
+#include "sampling/portable_math.h"
 
 namespace outrider {
 

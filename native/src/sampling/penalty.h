@@ -1,7 +1,7 @@
 // Penalties on a token of the history.
 #pragma once
 
-#include "outrider/host_device.h"
+#include "outrider/device/host_device.h"
 
 namespace outrider {
 

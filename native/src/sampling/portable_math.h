@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include "outrider/host_device.h"
+#include "outrider/device/host_device.h"
 
 namespace outrider {
 

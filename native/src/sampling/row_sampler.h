@@ -4,10 +4,10 @@
 #include <memory>
 #include <vector>
 
-#include "outrider/next_rows.h"
-#include "outrider/thread_pool.h"
-#include "run_draws.h"
-#include "sampling_row.h"
+#include "outrider/decoder/next_rows.h"
+#include "outrider/device/thread_pool.h"
+#include "sampling/run_draws.h"
+#include "sampling/sampling_row.h"
 
 namespace outrider {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "sampling_row.h"
+#include "sampling/sampling_row.h"
 
 namespace outrider {
 

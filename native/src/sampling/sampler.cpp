@@ -1,14 +1,14 @@
-#include "outrider/sampler.h"
+#include "outrider/sampling/sampler.h"
 
 #include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
-#include "mass.h"
 #include "require_range.h"
-#include "row_sampler.h"
-#include "run_draws.h"
+#include "sampling/mass.h"
+#include "sampling/row_sampler.h"
+#include "sampling/run_draws.h"
 
 namespace outrider {
 namespace {

@@ -1,4 +1,4 @@
-#include "outrider/sampling_params.h"
+#include "outrider/sampling/sampling_params.h"
 
 #include <cmath>
 #include <limits>

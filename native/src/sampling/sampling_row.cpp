@@ -1,12 +1,12 @@
-#include "sampling_row.h"
+#include "sampling/sampling_row.h"
 
 #include <limits>
 
-#include "draw.h"
-#include "outrider/noise.h"
-#include "processing.h"
-#include "softmax.h"
-#include "truncation.h"
+#include "outrider/sampling/noise.h"
+#include "sampling/host/draw.h"
+#include "sampling/host/processing.h"
+#include "sampling/host/softmax.h"
+#include "sampling/host/truncation.h"
 
 namespace outrider {
 namespace {

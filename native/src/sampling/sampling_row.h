@@ -6,10 +6,10 @@
 #include <limits>
 #include <vector>
 
-#include "outrider/sampler.h"
-#include "penalty.h"
-#include "selection.h"
-#include "token_mask.h"
+#include "outrider/sampling/sampler.h"
+#include "sampling/host/selection.h"
+#include "sampling/penalty.h"
+#include "sampling/token_mask.h"
 
 namespace outrider {
 

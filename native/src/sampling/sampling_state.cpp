@@ -1,4 +1,4 @@
-#include "outrider/sampling_state.h"
+#include "outrider/sampling/sampling_state.h"
 
 #include <algorithm>
 #include <stdexcept>

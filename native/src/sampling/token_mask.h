@@ -5,8 +5,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "outrider/host_device.h"
-#include "outrider/sampler.h"
+#include "outrider/device/host_device.h"
+#include "outrider/sampling/sampler.h"
 
 namespace outrider {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "cuda/sampling/draw.h"
-#include "cuda/sampling/ranking.h"
-#include "cuda/sampling/softmax.h"
+#include "cuda/sampling/kernels/draw.h"
+#include "cuda/sampling/kernels/ranking.h"
+#include "cuda/sampling/kernels/softmax.h"
 
 namespace outrider::cuda {
 namespace {

@@ -4,11 +4,11 @@
 #include <memory>
 #include <vector>
 
-#include "cuda/memory.h"
+#include "cuda/runtime/memory.h"
+#include "cuda/runtime/stream.h"
 #include "cuda/sampling/cuda_run_draws.h"
 #include "cuda/sampling/draw_batch.h"
 #include "cuda/sampling/token_draws.h"
-#include "cuda/stream.h"
 #include "sampling/row_sampler.h"
 
 namespace outrider::cuda {

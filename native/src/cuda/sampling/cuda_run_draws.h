@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "cuda/memory.h"
-#include "cuda/sampling/advance.h"
+#include "cuda/runtime/memory.h"
+#include "cuda/sampling/kernels/advance.h"
 #include "cuda/sampling/token_draws.h"
 #include "sampling/run_draws.h"
 

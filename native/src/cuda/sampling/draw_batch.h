@@ -6,11 +6,11 @@
 #include <tuple>
 
 #include "cuda/sampling/edit.h"
-#include "outrider/host_device.h"
+#include "outrider/device/host_device.h"
+#include "sampling/host/softmax.h"
 #include "sampling/penalty.h"
 #include "sampling/portable_math.h"
 #include "sampling/sampling_row.h"
-#include "sampling/softmax.h"
 
 namespace outrider::cuda {
 

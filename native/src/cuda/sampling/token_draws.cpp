@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <iterator>
 
-#include "cuda/sampling/draw.h"
-#include "cuda/sampling/processing.h"
-#include "cuda/sampling/softmax.h"
-#include "cuda/sampling/truncation.h"
+#include "cuda/sampling/kernels/draw.h"
+#include "cuda/sampling/kernels/processing.h"
+#include "cuda/sampling/kernels/softmax.h"
+#include "cuda/sampling/kernels/truncation.h"
 #include "sampling/token_mask.h"
 
 namespace outrider::cuda {

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "cuda/memory.h"
-#include "cuda/recordings.h"
+#include "cuda/runtime/memory.h"
+#include "cuda/runtime/recordings.h"
+#include "cuda/runtime/stream.h"
 #include "cuda/sampling/draw_batch.h"
-#include "cuda/stream.h"
 
 namespace outrider::cuda {
 

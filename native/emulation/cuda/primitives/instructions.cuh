@@ -1,0 +1,45 @@
+// Instructions of one lane, on the host, in the place of src/cuda/primitives/instructions.cuh.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+#include "cuda/primitives/values.cuh"
+#include "cuda/primitives/words.h"
+
+namespace outrider::cuda {
+
+/// A misaligned address ends the process, as it ends a kernel.
+template <int kCount, bool kOnce>
+Words<kCount> load_words(const void* from) {
+    if (reinterpret_cast<uintptr_t>(from) % sizeof(Words<kCount>) != 0) {
+        std::abort();
+    }
+    Words<kCount> to;
+    std::memcpy(&to, from, sizeof(to));
+    return to;
+}
+
+inline uint32_t multiply_add_pair(uint32_t a, uint32_t b, uint32_t c) {
+    uint32_t result = 0;
+    for (int shift = 0; shift < 32; shift += 16) {
+        const auto value = [shift](uint32_t pair) { return bit_cast<float>((pair >> shift & 0xFFFF) << 16); };
+        result |= static_cast<uint32_t>(bfloat16_bits(fmaf(value(a), value(b), value(c)))) << shift;
+    }
+    return result;
+}
+
+/// Of a block's threads only one runs at a time, and of the blocks too.
+inline uint64_t atomic_add(uint64_t* to, uint64_t value) {
+    const uint64_t before = *to;
+    *to = before + value;
+    return before;
+}
+
+inline uint32_t bfloat16_pair(float low, float high) {
+    return static_cast<uint32_t>(bfloat16_bits(high)) << 16 | bfloat16_bits(low);
+}
+
+}  // namespace outrider::cuda

@@ -1,0 +1,72 @@
+// for_each and for_each_block on the host, in the place of src/cuda/primitives/launch.cuh: what a kernel's
+// threads do, one after another.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <numeric>
+
+#include "cuda/runtime/stream.h"
+#include "emulated_queue.h"
+#include "float_environment.h"
+#include "thread_block.h"
+
+#define __device__
+#define __host__
+#define __forceinline__ inline
+
+namespace outrider::cuda {
+
+/// The next odd step around a circle of `count` places that visits them all, about 0.62 of the way round.
+inline int64_t scattering_step(int64_t count) {
+    int64_t step = count * 5 / 8 | 1;
+    while (std::gcd(step, count) != 1) {
+        step += 2;
+    }
+    return step;
+}
+
+/// The indices come in a scattered order: a kernel whose threads read what others write would show it.
+template <typename Body>
+void for_each(const Stream& stream, int64_t count, const Body& body) {
+    if (count > 0) {
+        stream.handle()->enqueue([count, body] {
+            const FloatEnvironment environment;
+            const int64_t step = scattering_step(count);
+            for (int64_t i = 0, index = count / 2; i < count; ++i, index = (index + step) % count) {
+                body(index);
+            }
+        });
+    }
+}
+
+struct alignas(128) Aligned {
+    char bytes[128];
+};
+
+struct Block {
+    int64_t index;
+    int thread;
+    char* shared;
+
+    int warp() const { return thread / kWarp; }
+    int lane() const { return thread % kWarp; }
+    void synchronize() const { ThreadBlock::current().synchronize(); }
+};
+
+/// Shared memory is full of NaN when a block begins. The blocks come in a scattered order.
+template <typename Kernel>
+void for_each_block(const Stream& stream, int64_t blocks, size_t shared_bytes, const Kernel& kernel) {
+    static_assert(Kernel::kThreads % kWarp == 0, "a block is of whole warps");
+    const std::shared_ptr<Aligned[]> shared(new Aligned[shared_bytes / sizeof(Aligned) + 1]);
+    for_each(stream, blocks, [shared, shared_bytes, kernel](int64_t index) {
+        std::memset(shared.get(), 0xFF, shared_bytes);
+        ThreadBlock::current().run(Kernel::kThreads, static_cast<unsigned>(index), [&](int thread) {
+            kernel(Block{index, thread, reinterpret_cast<char*>(shared.get())});
+        });
+    });
+}
+
+}  // namespace outrider::cuda

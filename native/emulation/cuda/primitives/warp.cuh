@@ -1,0 +1,109 @@
+// What a warp's lanes do together, on the host, in the place of src/cuda/primitives/warp.cuh.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "cuda/primitives/launch.cuh"
+#include "cuda/primitives/values.cuh"
+
+namespace outrider::cuda {
+
+inline void synchronize_warp() {
+    ThreadBlock::current().exchange(nullptr, [](void* const(&)[kWarp]) {});
+}
+
+/// The value of the lane whose number differs from the caller's in the bits of `mask`.
+template <typename T>
+T shuffle_xor(T value, int mask) {
+    struct Operands {
+        T value;
+        int mask;
+        T result;
+    } operands{value, mask, value};
+    ThreadBlock::current().exchange(&operands, [](void* const(&lanes)[kWarp]) {
+        for (int lane = 0; lane < kWarp; ++lane) {
+            auto* own = static_cast<Operands*>(lanes[lane]);
+            own->result = static_cast<Operands*>(lanes[lane ^ own->mask])->value;
+        }
+    });
+    return operands.result;
+}
+
+/// The value of a tree whose leaves are kLanes neighbours: first two of them are combined, then four, and so
+/// on; one meeting of the lanes, where shuffles would take one each.
+template <int kLanes = kWarp, typename T, typename Combine>
+T reduce_warp(T value, const Combine& combine) {
+    struct Operands {
+        T value;
+        const Combine* combine;
+    } operands{value, &combine};
+    ThreadBlock::current().exchange(&operands, [](void* const(&lanes)[kWarp]) {
+        T values[kWarp];
+        for (int lane = 0; lane < kWarp; ++lane) {
+            values[lane] = static_cast<const Operands*>(lanes[lane])->value;
+        }
+        const Combine& combine = *static_cast<const Operands*>(lanes[0])->combine;
+        for (int mask = 1; mask < kLanes; mask *= 2) {
+            T combined[kWarp];
+            for (int lane = 0; lane < kWarp; ++lane) {
+                combined[lane] = combine(values[lane], values[lane ^ mask]);
+            }
+            std::copy(combined, combined + kWarp, values);
+        }
+        for (int lane = 0; lane < kWarp; ++lane) {
+            static_cast<Operands*>(lanes[lane])->value = values[lane];
+        }
+    });
+    return operands.value;
+}
+
+/// Each sum of 16 products and the addend is rounded once; a tensor core may round otherwise.
+inline void multiply_add_tile(float (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+    struct Operands {
+        float* sums;
+        const uint32_t* a;
+        const uint32_t* b;
+    } operands{sums, a, b};
+    ThreadBlock::current().exchange(&operands, [](void* const(&lanes)[kWarp]) {
+        double left[16][16];
+        double right[16][8];
+        for (int lane = 0; lane < kWarp; ++lane) {
+            const auto* own = static_cast<const Operands*>(lanes[lane]);
+            const int group = lane / 4;
+            const int k = lane % 4 * 2;
+            for (int which = 0; which < 2; ++which) {
+                for (int i = 0; i < 4; ++i) {
+                    left[group + i % 2 * 8][k + i / 2 * 8 + which] =
+                        bfloat16_value(static_cast<uint16_t>(own->a[i] >> 16 * which));
+                }
+                for (int i = 0; i < 2; ++i) {
+                    right[k + i * 8 + which][group] =
+                        bfloat16_value(static_cast<uint16_t>(own->b[i] >> 16 * which));
+                }
+            }
+        }
+        double sums[16][8];
+        for (int lane = 0; lane < kWarp; ++lane) {
+            for (int i = 0; i < 4; ++i) {
+                sums[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2] =
+                    static_cast<const Operands*>(lanes[lane])->sums[i];
+            }
+        }
+        for (int row = 0; row < 16; ++row) {
+            for (int k = 0; k < 16; ++k) {
+                for (int column = 0; column < 8; ++column) {
+                    sums[row][column] += left[row][k] * right[k][column];
+                }
+            }
+        }
+        for (int lane = 0; lane < kWarp; ++lane) {
+            for (int i = 0; i < 4; ++i) {
+                static_cast<const Operands*>(lanes[lane])->sums[i] =
+                    static_cast<float>(sums[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2]);
+            }
+        }
+    });
+}
+
+}  // namespace outrider::cuda

@@ -1,0 +1,76 @@
+// Decoder: the transformer with its weights and its paged KV cache.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "outrider/decoder/batch.h"
+#include "outrider/decoder/decoder_config.h"
+#include "outrider/decoder/decoder_weights.h"
+#include "outrider/decoder/kv_cache.h"
+#include "outrider/decoder/logits.h"
+#include "outrider/decoder/next_rows.h"
+#include "outrider/decoder/workspace.h"
+#include "outrider/device/device.h"
+#include "outrider/device/device_buffer.h"
+#include "outrider/device/pass_recorder.h"
+
+namespace outrider {
+
+/// Decoder-only transformers of one shape: normalise, attend, add, normalise, gate, add. The residual stream,
+/// the norms and the softmax are float32; the inputs of matrix products are rounded to the weights' format.
+class Decoder {
+  public:
+    /// Throws std::invalid_argument, naming the field, for a configuration that cannot be.
+    Decoder(std::shared_ptr<Device> device, DecoderConfig config, WeightFormat weights, KvFormat kv);
+
+    /// Makes room for passes of such sizes, so that no later one of them allocates. Throws
+    /// std::invalid_argument for sizes below 1, no logits excepted, or beyond the limits.
+    void reserve(int num_rows, int num_logits, int num_sequences, int num_blocks);
+    /// Gives the KV cache its memory, once; before that no pass can be. Throws std::invalid_argument when
+    /// num_blocks < 1 or beyond the limit, std::logic_error the second time.
+    void allocate_cache(int num_blocks);
+
+    const std::shared_ptr<Device>& device() const { return device_; }
+    const DecoderConfig& config() const { return config_; }
+    DecoderWeights& weights() { return weights_; }
+    const DecoderWeights& weights() const { return weights_; }
+    KvCache& cache() { return cache_; }
+    const KvCache& cache() const { return cache_; }
+    int64_t kv_bytes_per_token() const;
+
+    /// Writes the keys and values of the batch's rows and returns the asked rows' logits. Throws
+    /// std::invalid_argument for a batch that would read out of bounds, std::runtime_error while weights are
+    /// missing.
+    Logits forward(const Batch& batch);
+
+    /// Puts rows in place for passes in which their tables have so many columns; throws as `forward` does.
+    /// What the device does to the rows before a pass, the pass sees.
+    NextRows place(const Batch& batch, int num_blocks);
+    /// A pass over the first so many rows in place. Rows beyond them that fill it up must be inactive.
+    Logits pass(int num_rows, int num_logits);
+
+  private:
+    void require_complete();
+    void embed();
+    void attend(int layer);
+    void rotate_and_store(int layer);
+    void gate(int layer);
+    void score(int num_logits);
+    void add_and_normalise(const float* delta, const float* delta_norm, const float* norm);
+    void multiply(const Activations& input, const PackedWeight& weight, const float* bias, float* out);
+    int rows() const { return workspace_.rows.places().rows; }
+
+    std::shared_ptr<Device> device_;
+    DecoderConfig config_;
+    std::vector<DeviceBuffer<float>> frequencies_;  // for each rotary table: [half_dim]
+    DecoderWeights weights_;
+    KvCache cache_;
+    Workspace workspace_;
+    std::unique_ptr<PassRecorder> passes_;
+    bool complete_ = false;
+};
+
+}  // namespace outrider

@@ -1,0 +1,49 @@
+// DecoderConfig: every flag of the transformer; architectures differ only in these.
+#pragma once
+
+#include <vector>
+
+#include "outrider/device/operations.h"
+
+namespace outrider {
+
+struct RotaryTable {
+    std::vector<float> frequencies;  // [rotary_dim / 2]
+    float scale = 1.0f;              // multiplies cosine and sine
+};
+
+struct DecoderConfig {
+    int num_layers = 0;
+    int hidden_size = 0;
+    int intermediate_size = 0;
+    int num_heads = 0;
+    int num_kv_heads = 0;
+    int head_dim = 0;
+    int vocab_size = 0;
+    int max_position = 0;
+    float norm_eps = 0.0f;
+    Activation activation = Activation::silu;
+    float query_scale = 1.0f;
+    float attention_softcap = 0.0f;  // 0: none
+    float logit_softcap = 0.0f;      // 0: none
+    float embedding_scale = 1.0f;
+    std::vector<int> windows;  // [num_layers], 0: the whole context
+    std::vector<RotaryTable> rotary_tables;
+    std::vector<int> rope_of_layer;  // [num_layers], index of a table
+    QkNorm qk_norm = QkNorm::none;
+    bool pre_norm = true;
+    bool post_norm = false;
+    bool attention_bias = false;
+    bool tied_embeddings = false;
+
+    int q_size() const { return num_heads * head_dim; }
+    int kv_size() const { return num_kv_heads * head_dim; }
+    int qkv_size() const { return q_size() + 2 * kv_size(); }
+    int q_norm_size() const { return qk_norm == QkNorm::full ? q_size() : head_dim; }
+    int k_norm_size() const { return qk_norm == QkNorm::full ? kv_size() : head_dim; }
+
+    /// Throws std::invalid_argument that names the field.
+    void validate() const;
+};
+
+}  // namespace outrider

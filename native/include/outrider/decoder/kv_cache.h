@@ -1,0 +1,42 @@
+// KvCache: the paged keys and values of all layers.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "outrider/decoder/decoder_config.h"
+#include "outrider/device/device.h"
+#include "outrider/device/device_buffer.h"
+
+namespace outrider {
+
+class KvCache {
+  public:
+    /// Without blocks yet.
+    KvCache(const std::shared_ptr<Device>& device, const DecoderConfig& config, KvFormat format);
+
+    /// Throws std::invalid_argument when num_blocks < 1 or beyond the limit, std::logic_error where it has
+    /// blocks already.
+    void allocate(int num_blocks);
+
+    KvLayer layer(int index) const;
+    KvFormat format() const { return format_; }
+    int num_blocks() const { return num_blocks_; }
+    /// Copies a block of every layer onto another. Throws as `poison`.
+    void copy(int from, int to);
+    /// Fills a block of every layer with NaN. Throws std::invalid_argument for a block that is not there.
+    void poison(int block);
+
+  private:
+    void require_block(int block) const;
+
+    std::shared_ptr<Device> device_;
+    KvFormat format_;
+    int num_kv_heads_;
+    int head_dim_;
+    int num_blocks_ = 0;
+    size_t block_bytes_;
+    std::vector<DeviceBuffer<char>> layers_;
+};
+
+}  // namespace outrider

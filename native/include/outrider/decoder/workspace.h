@@ -1,0 +1,83 @@
+// Workspace: the buffers of one pass, reused from pass to pass.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "outrider/decoder/batch.h"
+#include "outrider/decoder/decoder_config.h"
+#include "outrider/decoder/next_rows.h"
+#include "outrider/device/device.h"
+#include "outrider/device/device_buffer.h"
+#include "outrider/device/pass_recorder.h"
+
+namespace outrider {
+
+/// Rows of activations, zero from their width to their stride.
+class ActivationBuffer {
+  public:
+    ActivationBuffer(Format format, int width)
+        : format_(format),
+          stride_((int64_t{width} + kActivationAlignment - 1) / kActivationAlignment * kActivationAlignment) {
+    }
+
+    bool reserve(const std::shared_ptr<Device>& device, int rows) {
+        return bytes_.reserve(device, rows * stride_ * size_of(format_));
+    }
+    Activations view() const { return {bytes_.data(), format_, stride_}; }
+
+  private:
+    Format format_;
+    int64_t stride_;
+    DeviceBuffer<char> bytes_;
+};
+
+/// A batch's arrays in the device's memory, behind one another, so that they come there in one upload.
+class DeviceRows {
+  public:
+    /// Makes room for batches of such sizes; returns whether the arrays have moved.
+    bool reserve(const std::shared_ptr<Device>& device, int num_rows, int num_sequences, int num_blocks);
+    /// Rows beyond the batch's are inactive, and logits beyond its are those of the first row.
+    void upload(const std::shared_ptr<Device>& device, const Batch& batch, const PassShape& shape);
+    /// Leaves all but the first so many out.
+    void narrow(int rows) { places_.rows = rows; }
+
+    const int32_t* token_ids() const { return at(0); }
+    const int32_t* logit_rows() const { return at(3); }
+    const RowPlaces& places() const { return places_; }
+    NextRows next() { return {arrays_.data(), arrays_.data() + capacity_}; }
+
+  private:
+    const int32_t* at(int array) const { return arrays_.data() + array * capacity_; }
+
+    DeviceBuffer<int32_t> arrays_;  // [4, capacity] of rows, then the block tables
+    std::vector<int32_t> staged_;   // what is uploaded
+    int64_t capacity_ = 0;          // rows
+    RowPlaces places_;
+};
+
+/// Block columns that a pass over the batch needs.
+int used_blocks(const Batch& batch);
+
+struct Workspace {
+    Workspace(const DecoderConfig& config, Format format);
+
+    /// Makes room for passes of such sizes; returns whether anything has moved.
+    bool reserve(const std::shared_ptr<Device>& device, const DecoderConfig& config, const PassShape& shape);
+
+    DeviceRows rows;
+    DeviceBuffer<float> residual;                 // [rows, hidden]
+    DeviceBuffer<float> delta;                    // [rows, hidden], what a sublayer adds to the residual
+    DeviceBuffer<float> qkv;                      // [rows, qkv]
+    DeviceBuffer<float> gate_up;                  // [rows, 2 * intermediate]
+    DeviceBuffer<float> scratch;                  // the attention's
+    std::vector<DeviceBuffer<float>> angles;      // for each rotary table: [rows, 2, half_dim]
+    ActivationBuffer normed;                      // [rows, hidden]
+    ActivationBuffer attended;                    // [rows, q]
+    ActivationBuffer gated;                       // [rows, intermediate]
+    ActivationBuffer asked;                       // [logits, hidden]
+    std::shared_ptr<DeviceBuffer<float>> logits;  // [logits, vocab]
+};
+
+}  // namespace outrider

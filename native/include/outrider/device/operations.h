@@ -1,0 +1,157 @@
+// The arguments of a device's coarse operations: raw pointers into device memory, and sizes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "outrider/device/format.h"
+
+namespace outrider {
+
+class PackedWeight;
+
+/// Positions per KV block, and per attention chunk.
+constexpr int kBlockSize = 32;
+
+/// Activation rows are stored with a stride that is a multiple of this many elements, zero beyond their
+/// width.
+constexpr int kActivationAlignment = 32;
+
+enum class Activation { silu, gelu_tanh };
+enum class QkNorm { none, head, full };
+
+/// Rows that a matrix product reads, already rounded to its format.  # [rows, stride]
+struct Activations {
+    void* data = nullptr;
+    Format format = Format::f32;
+    int64_t stride = 0;  // elements
+};
+
+/// One layer's paged keys and values.  # [num_blocks, Device::kv_block_bytes]
+struct KvLayer {
+    void* data = nullptr;
+    KvFormat format = KvFormat::f32;
+    int num_kv_heads = 0;
+    int head_dim = 0;
+};
+
+constexpr int kInactive = -1;
+
+/// Which position of which sequence each row is, and where the sequences' blocks are. Device memory. A row at
+/// kInactive is there to fill a pass up: it reads and writes nothing of the cache, and what it yields is not
+/// looked at.
+struct RowPlaces {
+    const int32_t* positions = nullptr;     // [rows]
+    const int32_t* sequences = nullptr;     // [rows]
+    const int32_t* block_tables = nullptr;  // [sequences, max_blocks]
+    int max_blocks = 0;
+    int rows = 0;
+};
+
+/// residual[row] = scale * table[token_ids[row]]
+struct Embed {
+    const PackedWeight* table = nullptr;
+    const int32_t* token_ids = nullptr;  // [rows]
+    float scale = 1.0f;
+    float* residual = nullptr;  // [rows, table->in_features()]
+    int rows = 0;
+};
+
+/// Cosine and sine of position * frequency, both times scale: the angle is rounded to float32 as the models'
+/// authors do.
+struct RotaryAngles {
+    const int32_t* positions = nullptr;  // [rows]
+    const float* frequencies = nullptr;  // [half_dim]
+    float scale = 1.0f;
+    int half_dim = 0;
+    float* out = nullptr;  // [rows, 2, half_dim]: cosines, then sines
+    int rows = 0;
+};
+
+/// residual += delta_norm ? rms_norm(delta) * delta_norm : delta     (where there is a delta)
+/// out = norm ? rms_norm(residual) * norm : residual
+struct ResidualNorm {
+    float* residual = nullptr;          // [rows, width]
+    const float* delta = nullptr;       // [rows, width] or null
+    const float* delta_norm = nullptr;  // [width] or null
+    const float* norm = nullptr;        // [width] or null
+    float eps = 0.0f;
+    Activations out;
+    int rows = 0;
+    int width = 0;
+};
+
+/// out = input * weight^T + bias
+struct Product {
+    Activations input;  // [rows, in_features]
+    const PackedWeight* weight = nullptr;
+    const float* bias = nullptr;  // [out_features] or null
+    float* out = nullptr;         // [rows, out_features]
+    int rows = 0;
+};
+
+/// Normalises (where asked) and rotates queries and keys, scales the queries in place, and stores keys and
+/// values as the cache's format has them.
+struct RotateAndStore {
+    float* qkv = nullptr;  // [rows, (num_heads + 2 * num_kv_heads) * head_dim]
+    RowPlaces places;
+    const float* angles = nullptr;  // [rows, 2, half_dim]
+    int half_dim = 0;               // rotated pairs; dimensions from 2 * half_dim on pass through
+    QkNorm qk_norm = QkNorm::none;
+    const float* q_norm = nullptr;  // [head_dim] or [num_heads * head_dim]
+    const float* k_norm = nullptr;  // [head_dim] or [num_kv_heads * head_dim]
+    float eps = 0.0f;
+    float query_scale = 1.0f;
+    int num_heads = 0;
+    KvLayer cache;
+};
+
+/// Each row attends to the stored positions of its sequence up to its own, at most `window` of them (0: all).
+struct Attention {
+    const float* qkv =
+        nullptr;  // [rows, (num_heads + 2 * num_kv_heads) * head_dim]; only the queries are read
+    RowPlaces places;
+    int num_heads = 0;
+    int window = 0;
+    float softcap = 0.0f;  // 0: none
+    KvLayer cache;
+    Activations out;           // [rows, num_heads * head_dim]
+    float* scratch = nullptr;  // as much as Device::attention_scratch says
+};
+
+/// out = activation(gate) * up
+struct GatedActivation {
+    const float* gate_up = nullptr;  // [rows, 2 * width]: gates, then ups
+    Activation activation = Activation::silu;
+    Activations out;  // [rows, width]
+    int rows = 0;
+    int width = 0;
+};
+
+/// out[i] = in[indices[i]]
+struct GatherRows {
+    Activations in;
+    const int32_t* indices = nullptr;  // [rows]
+    Activations out;
+    int rows = 0;
+    int width = 0;
+};
+
+/// values = cap * tanh(values / cap)
+struct SoftCap {
+    float* values = nullptr;
+    float cap = 0.0f;
+    int64_t count = 0;
+};
+
+/// Bytes that one task of a Read takes, and a multiple of which it reads.
+constexpr size_t kReadUnit = size_t{1} << 16;
+
+/// Loads every byte of some memory once, by stripes of kReadUnit or by one stretch for each thread.
+struct Read {
+    const char* from = nullptr;
+    size_t bytes = 0;
+    bool in_stripes = false;
+};
+
+}  // namespace outrider

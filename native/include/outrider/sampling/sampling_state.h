@@ -1,0 +1,63 @@
+// SamplingState: one sequence's sampling parameters with the token history that they act on.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "outrider/sampling/noise_ids.h"
+#include "outrider/sampling/sampling_params.h"
+#include "outrider/sampling/token_counts.h"
+
+namespace outrider {
+
+/// Only `commit`, `truncate`, `forbid` and `translate` change it: a draw that runs ahead along predictions
+/// lays them over the state, never into it.
+class SamplingState {
+  public:
+    /// Throws std::invalid_argument for a parameter out of its range or a negative token id.
+    SamplingState(SamplingParams params, const int32_t* prompt, size_t prompt_length);
+
+    /// Appends generated tokens to the history; on a negative id throws std::invalid_argument and changes
+    /// nothing.
+    void commit(const int32_t* token_ids, size_t count);
+    /// Takes back the generated tokens behind the first so many; throws std::invalid_argument where there are
+    /// not as many.
+    void truncate(int64_t num_generated);
+    /// Masks token ids at the next position, and there only: `commit` and `truncate` forget them. On a
+    /// negative id throws std::invalid_argument and changes nothing.
+    void forbid(const int32_t* token_ids, size_t count);
+
+    /// Draws from now on for another vocabulary, in whose words the next token is at `position`.
+    void translate(std::shared_ptr<const NoiseIds> noise_ids, int64_t position);
+
+    const SamplingParams& params() const { return params_; }
+    /// Kept only where a penalty asks for them.
+    const TokenCounts& counts() const { return counts_; }
+    int64_t num_generated() const { return num_generated_; }
+    const std::vector<int32_t>& forbidden() const { return forbidden_; }
+    /// Tokens of prompt and generation together.
+    int64_t length() const { return prompt_length_ + num_generated_; }
+    /// Where in the noise the next token is: behind them, unless it is drawn for another vocabulary.
+    int64_t position() const { return length() + position_offset_; }
+    /// Null unless it is.
+    const NoiseIds* noise_ids() const { return noise_ids_.get(); }
+    /// Of all ids in the history and the parameters; a vocabulary must be larger. -1 where there is none.
+    int32_t largest_id() const { return largest_id_; }
+
+  private:
+    void note_ids(const int32_t* token_ids, size_t count);
+
+    SamplingParams params_;
+    TokenCounts counts_;
+    int64_t prompt_length_;
+    int64_t num_generated_ = 0;
+    std::vector<int32_t> generated_;  // kept only where a penalty asks for counts
+    std::vector<int32_t> forbidden_;
+    std::shared_ptr<const NoiseIds> noise_ids_;
+    int64_t position_offset_ = 0;
+    int32_t largest_id_ = -1;
+};
+
+}  // namespace outrider

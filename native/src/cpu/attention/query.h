@@ -1,0 +1,89 @@
+// Query: one head of one row, and its running softmax (Milakov, Gimelshein, arXiv 1805.02867).
+#pragma once
+
+#include "cpu/attention/kv_block.h"
+#include "cpu/vec/elementary.h"
+#include "cpu/vec/vec.h"
+#include "outrider/device/operations.h"
+
+namespace outrider::cpu::OUTRIDER_ISA {
+
+/// The softmax is over the chunks so far.
+struct Query {
+    const float* values;     // [head_dim]
+    int64_t first_position;  // of those that it attends to
+    int64_t last_position;   // its own
+    int64_t row;
+    int64_t head;
+    float maximum;
+    float sum;
+    int64_t low;  // the slots of the present chunk that it attends to: low ... high - 1
+    int64_t high;
+    alignas(kCacheLine) float weights[kBlockSize];  // scores, then e^(score - maximum)
+    float* total;                                   // [value_stride], sum of weight * value
+};
+
+/// Caps the chunk's scores and returns their maximum. Slots outside the query's range hold anything, NaN
+/// included, so their scores are replaced.
+inline float mask_scores(Query& query, float softcap) {
+    const Vec nothing = splat(-__builtin_inff());
+    Vec highest = nothing;
+    for (int slot = 0; slot < kBlockSize; slot += kLanes) {
+        Vec scores = load(query.weights + slot);
+        if (softcap != 0.0f) {
+            scores = soft_capped(scores, softcap);
+        }
+        const IntVec slots = lane_indices() + slot;
+        const IntVec valid =
+            (slots >= static_cast<int32_t>(query.low)) & (slots < static_cast<int32_t>(query.high));
+        scores = choose(valid, scores, nothing);
+        store(query.weights + slot, scores);
+        highest = maximum(highest, scores);
+    }
+    return max_lanes(highest);
+}
+
+/// Turns the chunk's scores into weights of its stored values, and brings the running sums to the new
+/// maximum: e^-maximum is `shrink` times what it was.
+template <typename T>
+inline void weigh_query(Query& query, float shrink, const KvBlock<T>& block) {
+    Vec sums = {};
+    for (int slot = 0; slot < kBlockSize; slot += kLanes) {
+        Vec weights = exponential(load(query.weights + slot) - query.maximum);
+        sums += weights;
+        if constexpr (kHasScales<T>) {
+            weights = weights * load(block.value_scales + slot);
+        }
+        store(query.weights + slot, weights);
+    }
+    query.sum = query.sum * shrink + sum_lanes(sums);
+    for (int64_t dim = 0; dim < block.value_stride; dim += kLanes) {
+        store(query.total + dim, load(query.total + dim) * shrink);
+    }
+}
+
+/// Weighs the chunk for all queries that attend to any of it, with one exponential for all their changes of
+/// the maximum.
+template <int kCount, typename T>
+inline void weigh_chunk(Query* queries, float softcap, const KvBlock<T>& block) {
+    static_assert(kCount <= kLanes, "one lane for each query");
+    float changes[kLanes] = {};
+    for (int index = 0; index < kCount; ++index) {
+        Query& query = queries[index];
+        if (query.low < query.high) {
+            const float chunk_maximum = mask_scores(query, softcap);
+            const float raised = query.maximum > chunk_maximum ? query.maximum : chunk_maximum;
+            changes[index] = query.maximum - raised;
+            query.maximum = raised;
+        }
+    }
+    float shrinks[kLanes];
+    store(shrinks, exponential(load(changes)));
+    for (int index = 0; index < kCount; ++index) {
+        if (queries[index].low < queries[index].high) {
+            weigh_query(queries[index], shrinks[index], block);
+        }
+    }
+}
+
+}  // namespace outrider::cpu::OUTRIDER_ISA

@@ -1,0 +1,51 @@
+// Int8Strip: a strip of weights in one byte each.
+#pragma once
+
+#include "cpu/product/int8_dot.h"
+#include "cpu/product/integer_product.h"
+#include "cpu/product/quantised_row.h"
+#include "cpu/product/step_sums.h"
+#include "cpu/vec/vec.h"
+
+namespace outrider::cpu::OUTRIDER_ISA {
+
+/// [step of K][output feature][4]
+struct Int8Strip {
+    using Sums = StepSums<Int8Dot>;
+    static constexpr int kStrip = Sums::kStrip;
+    static constexpr float kLargest = 127.0f;
+
+    static int64_t bytes(int64_t in_features) { return QuantisedRow::padded(in_features) * kStrip; }
+
+    static int64_t offset(int64_t column, int64_t k) {
+        return k / Sums::kStepBytes * Sums::kStripStepBytes + column * Sums::kStepBytes +
+               k % Sums::kStepBytes;
+    }
+
+    static void store_row(char* strip, int64_t column, const float* values, int64_t width, float factor) {
+        for (int64_t k = 0; k < width; k += kLanes) {
+            const int64_t count = smaller(kLanes, width - k);
+            const IntVec rounded = to_nearest(load_first(values + k, count), factor);
+            for (int64_t lane = 0; lane < count; ++lane) {
+                strip[offset(column, k + lane)] = static_cast<char>(rounded[lane] + kInt8Offset);
+            }
+        }
+    }
+
+    static int number(const char* strip, int64_t column, int64_t k) {
+        return static_cast<int8_t>(strip[offset(column, k)] - kInt8Offset);
+    }
+
+    static size_t input_bytes(int in_features) { return QuantisedRow::bytes(in_features); }
+    static void prepare_row(const float* values, int in_features, void* to) {
+        quantise_row(values, in_features, kInt8Offset, to);
+    }
+
+    static void add(const StripRows& part) {
+        const int64_t steps = QuantisedRow::padded(part.in_features) / Sums::kStepBytes;
+        Sums::add_strip({part.input, part.input_stride, part.strip, steps, part.sums}, part.rows,
+                        part.next_strip);
+    }
+};
+
+}  // namespace outrider::cpu::OUTRIDER_ISA

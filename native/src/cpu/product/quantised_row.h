@@ -1,0 +1,67 @@
+// Rows of activations in int8: what the products with int8 and int4 weights read.
+#pragma once
+
+#include "cpu/kernels.h"
+#include "cpu/vec/vec.h"
+
+namespace outrider::cpu::OUTRIDER_ISA {
+
+/// What is common to a row's values: each stands for scale * value.
+struct RowScale {
+    float scale;
+    int32_t correction;  // to their products with weights that are stored with an offset
+};
+
+/// The values, padded with zeros to kActivationAlignment, then their RowScale.
+struct QuantisedRow {
+    static int64_t padded(int64_t width) {
+        return (width + kActivationAlignment - 1) / kActivationAlignment * kActivationAlignment;
+    }
+    static size_t bytes(int64_t width) { return padded(width) + sizeof(RowScale); }
+    static const RowScale* scale(const void* row, int64_t width) {
+        return reinterpret_cast<const RowScale*>(static_cast<const char*>(row) + padded(width));
+    }
+};
+
+/// 1.5 * 2^23: adding it rounds to the nearest integer, ties to even, and leaves that in the low bits.
+OUTRIDER_INLINE Vec rounding_shifter() {
+    return splat(12582912.0f);
+}
+OUTRIDER_INLINE IntVec to_nearest(Vec values, float factor) {
+    const Vec shifted = multiply_add(values, splat(factor), rounding_shifter());
+    return bit_cast<IntVec>(shifted) - bit_cast<IntVec>(rounding_shifter());
+}
+
+/// `offset` is what the weights are stored with. Symmetric, the largest magnitude becoming 127. Where a
+/// value is not finite the scale is NaN, so that what is computed from it is NaN too.
+OUTRIDER_INLINE RowScale quantise(const float* values, int64_t count, int offset, int8_t* to) {
+    Vec largest = {};
+    IntVec finite = IntVec{} == 0;
+    for (int64_t k = 0; k < count; k += kLanes) {
+        const Vec magnitude = absolute(load(values + k));
+        largest = maximum(magnitude, largest);
+        finite &= magnitude < __builtin_inff();
+    }
+    const float limit = max_lanes(largest);
+    const bool is_finite = max_lanes(choose(finite, Vec{}, splat(1.0f))) == 0.0f;
+    constexpr float kSmallest = 1e-30f;  // below it 127 / limit could be infinite
+    const float factor = is_finite && limit > kSmallest ? 127.0f / limit : 0.0f;
+    IntVec sum = {};
+    for (int64_t k = 0; k < count; k += kLanes) {
+        const IntVec rounded = to_nearest(is_finite ? load(values + k) : Vec{}, factor);
+        sum += rounded;
+        const SmallVec bytes = __builtin_convertvector(rounded, SmallVec);
+        __builtin_memcpy(to + k, &bytes, sizeof(bytes));
+    }
+    const float scale = factor > 0.0f ? limit / 127.0f : 0.0f;
+    return {is_finite ? scale : __builtin_nanf(""), -offset * sum_lanes(sum)};
+}
+
+/// # values: [width], zero from there to the next multiple of kActivationAlignment
+inline void quantise_row(const float* values, int64_t width, int offset, void* to) {
+    auto* bytes = static_cast<int8_t*>(to);
+    const int64_t padded = QuantisedRow::padded(width);
+    store_as(bytes + padded, quantise(values, padded, offset, bytes));
+}
+
+}  // namespace outrider::cpu::OUTRIDER_ISA

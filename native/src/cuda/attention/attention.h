@@ -1,0 +1,15 @@
+// Attention over the paged cache: decoding, verification and prefill are one.
+#pragma once
+
+#include "cuda/runtime/stream.h"
+#include "outrider/device/operations.h"
+
+namespace outrider::cuda {
+
+constexpr int kMaxHeadDim = 256;
+
+void attention(const Stream& stream, const Attention& op);
+
+size_t attention_scratch(int rows, int max_blocks, int num_heads, int head_dim);
+
+}  // namespace outrider::cuda

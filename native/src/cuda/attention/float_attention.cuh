@@ -1,0 +1,266 @@
+// FloatAttention: attention on the float units, a fused multiplication and addition at a time.
+#pragma once
+
+#include "cuda/attention/attention_group.cuh"
+#include "cuda/attention/kv_block.cuh"
+#include "cuda/attention/merged_softmax.cuh"
+#include "cuda/primitives/reduce.cuh"
+
+namespace outrider::cuda {
+
+/// A block's shared memory.
+struct FloatScratch {
+    static constexpr int kQueries = 16;
+    static constexpr int kDimsAtOnce = 2 * kWarp;
+
+    float* queries;    // [head_dim, kQueries]
+    float* totals;     // [kQueries, head_dim], of the spans so far
+    float* weights;    // [kChunks, kQueries, kBlockSize]
+    float* values;     // [kChunks, kQueries, kDimsAtOnce]
+    float* maxima;     // [kChunks, kQueries]
+    float* sums;       // [kChunks, kQueries]
+    Softmax* softmax;  // [kQueries], of the spans so far
+
+    __device__ FloatScratch(char* shared, int head_dim)
+        : queries(reinterpret_cast<float*>(shared)),
+          totals(queries + head_dim * kQueries),
+          weights(totals + kQueries * head_dim),
+          values(weights + kChunks * kQueries * kBlockSize),
+          maxima(values + kChunks * kQueries * kDimsAtOnce),
+          sums(maxima + kChunks * kQueries),
+          softmax(reinterpret_cast<Softmax*>(sums + kChunks * kQueries)) {}
+
+    static size_t bytes(int head_dim) {
+        const size_t floats = 2 * static_cast<size_t>(head_dim) * kQueries +
+                              kChunks * kQueries * (kBlockSize + kDimsAtOnce + 2) + 2 * kQueries;
+        return floats * sizeof(float);
+    }
+};
+
+/// One block attends with the rows of one group that has its first row here, if there is one.
+template <KvFormat kFormat>
+struct FloatAttention {
+    static constexpr int kThreads = kChunks * kWarp;
+    static constexpr int kBlocksAtOnce = 2;
+    static constexpr int kQueries = FloatScratch::kQueries;
+    static constexpr int kDimsAtOnce = FloatScratch::kDimsAtOnce;
+    static constexpr int kFewQueries = 4;  // of one row
+
+    static constexpr OUTRIDER_HOST_DEVICE Grouping grouping() { return {4, 4}; }
+
+    Attention op;
+    int spans;  // that have blocks of their own; 0: a block takes all
+
+    __device__ void operator()(const Block& block) const {
+        with_own_group(op, grouping(), spans, block.index, [&](const Group& group, int first, int last) {
+            if (group.queries() <= kFewQueries) {
+                attend<kFewQueries>(block, group, first, last);
+            } else {
+                attend<kQueries>(block, group, first, last);
+            }
+        });
+    }
+
+    template <int kCount>
+    __device__ void attend(const Block& block, const Group& group, int first, int last) const {
+        const FloatScratch scratch(block.shared, op.cache.head_dim);
+        load_queries(block, group, scratch);
+        for (int span = first; span <= last; ++span) {
+            block.synchronize();
+            attend_span<kCount>(block, group, scratch, span);
+        }
+        if (spans > 0) {
+            return;
+        }
+        block.synchronize();
+        for (int i = block.thread; i < group.queries() * op.cache.head_dim; i += kThreads) {
+            const int query = i / op.cache.head_dim;
+            const int dim = i % op.cache.head_dim;
+            const int64_t index =
+                group.row(query) * op.out.stride + group.head(query) * op.cache.head_dim + dim;
+            store(op.out.data, op.out.format, index, scratch.totals[i] / scratch.softmax[query].sum);
+        }
+    }
+
+    __device__ void load_queries(const Block& block, const Group& group, const FloatScratch& scratch) const {
+        const int head_dim = op.cache.head_dim;
+        const int64_t width = static_cast<int64_t>(op.num_heads + 2 * op.cache.num_kv_heads) * head_dim;
+        for (int i = block.thread; i < kQueries * head_dim; i += kThreads) {
+            const int query = i / head_dim;
+            const int dim = i % head_dim;
+            const bool is_there = query < group.queries();
+            const float* heads = op.qkv + (is_there ? group.row(query) * width : 0);
+            scratch.queries[dim * kQueries + query] =
+                is_there ? heads[group.head(query) * head_dim + dim] : 0.0f;
+            scratch.totals[i] = 0.0f;
+        }
+        if (block.thread < kQueries) {
+            scratch.softmax[block.thread] = {minus_infinity(), 0.0f};
+        }
+    }
+
+    template <int kCount>
+    __device__ void attend_span(const Block& block, const Group& group, const FloatScratch& scratch,
+                                int span) const {
+        const int chunk = span * kChunks + block.warp();
+        const int start = chunk * kBlockSize;
+        const bool is_read = group.reads(op, chunk);
+        KvBlock kv{};
+        if (is_read) {
+            kv = block_of(op, group, chunk);
+        }
+        float scores[kCount];
+        score<kCount>(block, group, scratch, kv, start, is_read, scores);
+        block.synchronize();
+        weigh<kCount>(block, group, scratch, kv, start, scores);
+        for (int first = 0; first < op.cache.head_dim; first += kDimsAtOnce) {
+            add_values<kCount>(block, group, scratch, kv, start, is_read, first);
+            block.synchronize();
+            merge_values(block, group, scratch, span, first);
+            block.synchronize();
+        }
+        merge_softmax(block, group, scratch, span);
+    }
+
+    /// The scores of the lane's position, minus infinity where it is not attended to, and the chunk's maxima.
+    template <int kCount>
+    __device__ void score(const Block& block, const Group& group, const FloatScratch& scratch,
+                          const KvBlock& kv, int start, bool is_read, float (&scores)[kCount]) const {
+        for (int query = 0; query < kCount; ++query) {
+            scores[query] = 0.0f;
+        }
+        const int slot = block.lane();
+        if (is_read) {
+#pragma unroll 8
+            for (int dim = 0; dim < op.cache.head_dim; ++dim) {
+                const float key = kv.key<kFormat>(slot, dim);
+                const float* queries = scratch.queries + dim * kQueries;
+#pragma unroll
+                for (int query = 0; query < kCount; ++query) {
+                    scores[query] = fmaf(queries[query], key, scores[query]);
+                }
+            }
+        }
+        const float scale = is_read ? kv.scale<kFormat>(true, slot) : 0.0f;
+#pragma unroll
+        for (int query = 0; query < kCount; ++query) {
+            if (query < group.queries()) {
+                scores[query] = finish(group, query, start + slot, scores[query] * scale);
+                const float maximum = reduce_warp(scores[query], Greater());
+                if (slot == 0) {
+                    scratch.maxima[block.warp() * kQueries + query] = maximum;
+                }
+            }
+        }
+    }
+
+    __device__ float finish(const Group& group, int query, int position, float score) const {
+        if (!is_attended(group, query, position)) {
+            return minus_infinity();
+        }
+        return op.softcap != 0.0f ? soft_capped(score, op.softcap) : score;
+    }
+
+    __device__ bool is_attended(const Group& group, int query, int position) const {
+        return range_of(op, group.position_of(query)).has(position);
+    }
+
+    /// Makes weights of scores, and their sums.
+    template <int kCount>
+    __device__ void weigh(const Block& block, const Group& group, const FloatScratch& scratch,
+                          const KvBlock& kv, int start, const float (&scores)[kCount]) const {
+        const int slot = block.lane();
+#pragma unroll
+        for (int query = 0; query < kCount; ++query) {
+            if (query < group.queries()) {
+                const bool attended = is_attended(group, query, start + slot);
+                const float maximum = span_maximum(scratch.maxima, kQueries, query);
+                const float weight = attended ? exponential(scores[query] - maximum) : 0.0f;
+                const float sum = reduce_warp(weight, Sum());
+                const int64_t place = block.warp() * kQueries + query;
+                scratch.weights[place * kBlockSize + slot] =
+                    attended ? weight * kv.scale<kFormat>(false, slot) : 0.0f;
+                if (slot == 0) {
+                    scratch.sums[place] = sum;
+                }
+            }
+        }
+        synchronize_warp();
+    }
+
+    /// The chunk's weighted values in some dimensions. A weight of zero adds nothing, whatever the value: it
+    /// may be one that only other rows attend to. Those that no row does may be NaN, and are not read.
+    template <int kCount>
+    __device__ void add_values(const Block& block, const Group& group, const FloatScratch& scratch,
+                               const KvBlock& kv, int start, bool is_read, int first) const {
+        float sums[kCount][2] = {};
+        const int low = first + block.lane();
+        const int high = low + kWarp;
+        const float* weights = scratch.weights + block.warp() * kQueries * kBlockSize;
+        const int begin = larger_of(first_position(op, group.position) - start, 0);
+        const int end = is_read ? smaller_of(group.last() + 1 - start, kBlockSize) : 0;
+#pragma unroll 4
+        for (int slot = begin; slot < end; ++slot) {
+            const float value = low < op.cache.head_dim ? kv.value<kFormat>(slot, low) : 0.0f;
+            const float other = high < op.cache.head_dim ? kv.value<kFormat>(slot, high) : 0.0f;
+#pragma unroll
+            for (int query = 0; query < kCount; ++query) {
+                const float weight = query < group.queries() ? weights[query * kBlockSize + slot] : 0.0f;
+                sums[query][0] = weight != 0.0f ? fmaf(weight, value, sums[query][0]) : sums[query][0];
+                sums[query][1] = weight != 0.0f ? fmaf(weight, other, sums[query][1]) : sums[query][1];
+            }
+        }
+        float* values = scratch.values + block.warp() * kQueries * kDimsAtOnce;
+#pragma unroll
+        for (int query = 0; query < kCount; ++query) {
+            values[query * kDimsAtOnce + block.lane()] = sums[query][0];
+            values[query * kDimsAtOnce + kWarp + block.lane()] = sums[query][1];
+        }
+    }
+
+    /// Adds the chunks up in their order, and to what the spans before have given.
+    __device__ void merge_values(const Block& block, const Group& group, const FloatScratch& scratch,
+                                 int span, int first) const {
+        for (int i = block.thread; i < group.queries() * kDimsAtOnce; i += kThreads) {
+            const int query = i / kDimsAtOnce;
+            const int dim = first + i % kDimsAtOnce;
+            if (dim >= op.cache.head_dim) {
+                continue;
+            }
+            float total = scratch.values[i];
+            for (int chunk = 1; chunk < kChunks; ++chunk) {
+                total += scratch.values[chunk * kQueries * kDimsAtOnce + i];
+            }
+            if (spans > 0) {
+                partial(op, spans, group.row(query), group.head(query), span)[2 + dim] = total;
+            } else if (const Softmax part = span_softmax(scratch.maxima, scratch.sums, kQueries, query);
+                       !is_empty(part)) {
+                float& before = scratch.totals[query * op.cache.head_dim + dim];
+                before = Merge(scratch.softmax[query], part).of(before, total);
+            }
+        }
+    }
+
+    __device__ void merge_softmax(const Block& block, const Group& group, const FloatScratch& scratch,
+                                  int span) const {
+        const int query = block.thread;
+        if (query >= group.queries()) {
+            return;
+        }
+        const Softmax part = span_softmax(scratch.maxima, scratch.sums, kQueries, query);
+        if (spans > 0) {
+            float* to = partial(op, spans, group.row(query), group.head(query), span);
+            to[0] = part.maximum;
+            to[1] = part.sum;
+        } else if (!is_empty(part)) {
+            Softmax& before = scratch.softmax[query];
+            const Merge merge(before, part);
+            before = {merge.maximum, merge.of(before.sum, part.sum)};
+        }
+    }
+
+    __device__ static int larger_of(int left, int right) { return left > right ? left : right; }
+    __device__ static int smaller_of(int left, int right) { return left < right ? left : right; }
+};
+
+}  // namespace outrider::cuda

@@ -1,0 +1,136 @@
+// KvBlock: one head's keys and values of one block of positions.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/primitives/e4m3.cuh"
+#include "cuda/primitives/instructions.cuh"
+#include "cuda/primitives/values.cuh"
+#include "cuda/weights/weight_tile.cuh"
+#include "outrider/device/host_device.h"
+#include "outrider/device/operations.h"
+
+namespace outrider::cuda {
+
+constexpr int kEight = 8;  // neighbours that a lane reads at once
+
+/// Whether tensor cores can have the cache as their right operands.
+inline OUTRIDER_HOST_DEVICE bool is_tiled(KvFormat format, int head_dim) {
+    return format != KvFormat::f32 && head_dim % kEight == 0;
+}
+
+/// Eight neighbours as they are stored.
+template <KvFormat kFormat>
+using Eight = Words<kFormat == KvFormat::bf16 ? 4 : 2>;
+
+/// In bf16, which is exact.
+template <KvFormat kFormat>
+__device__ Words<4> unpack(const Eight<kFormat>& from) {
+    if constexpr (kFormat == KvFormat::bf16) {
+        return from;
+    } else if constexpr (kFormat == KvFormat::int8) {
+        return {{Int8Tile::pair(from.words[0]), Int8Tile::pair(from.words[0] >> 8),
+                 Int8Tile::pair(from.words[1]), Int8Tile::pair(from.words[1] >> 8)}};
+    } else {
+        return {{Fp8Tile::pair(from.words[0] << 8), Fp8Tile::pair(from.words[0]),
+                 Fp8Tile::pair(from.words[1] << 8), Fp8Tile::pair(from.words[1])}};
+    }
+}
+
+/// For the float units, keys have their positions side by side, values their dimensions. For tensor cores it
+/// is the other way round, in eights of neighbours that share a lane's registers: a key's are eight
+/// dimensions, a value's are the positions 8 j + 2 c and 8 j + 2 c + 1 for j in 0 ... 3, which are those of
+/// the weights that lane c of four holds.
+struct KvBlock {
+    char* bytes;  // [keys, values]: [head_dim, kBlockSize], [kBlockSize, head_dim]; for tensor cores
+                  // [head_dim / 8, kBlockSize, 8], [head_dim, 4, 8]; then, if the format has them, scales,
+                  // [2, kBlockSize]
+    KvFormat format;
+    int head_dim;
+
+    template <KvFormat kFormat>
+    __device__ float key(int slot, int dim) const {
+        return value_at<kFormat>(dim * kBlockSize + slot);
+    }
+    template <KvFormat kFormat>
+    __device__ float value(int slot, int dim) const {
+        return value_at<kFormat>((kBlockSize + slot) * head_dim + dim);
+    }
+    /// A slot's dimensions 8 * eight ... 8 * eight + 7.
+    template <KvFormat kFormat>
+    __device__ Eight<kFormat> keys(int slot, int eight) const {
+        return eight_at<kFormat>((eight * kBlockSize + slot) * kEight);
+    }
+    /// A dimension's values that lane `c` of four multiplies.
+    template <KvFormat kFormat>
+    __device__ Eight<kFormat> values(int dim, int c) const {
+        return eight_at<kFormat>((head_dim + dim) * kBlockSize + c * kEight);
+    }
+    /// What keys, or else values, of a slot are multiplied by.
+    template <KvFormat kFormat>
+    __device__ float scale(bool of_key, int slot) const {
+        return has_scales(kFormat) ? scales()[(of_key ? 0 : kBlockSize) + slot] : 1.0f;
+    }
+
+    __device__ void set(bool is_key, int slot, int dim, float value) const {
+        store(bytes, format == KvFormat::f32 ? Format::f32 : Format::bf16, index_of(is_key, slot, dim),
+              value);
+    }
+    /// As value * factor, which must be within what the format holds.
+    __device__ void set_scaled(bool is_key, int slot, int dim, float value, float factor) const {
+        bytes[index_of(is_key, slot, dim)] = static_cast<char>(
+            format == KvFormat::int8 ? nearest_integer(value, factor) : nearest_e4m3(value * factor));
+    }
+    /// What the format, which has scales, can hold.
+    __device__ float largest() const { return format == KvFormat::int8 ? 127.0f : kLargestE4m3; }
+    __device__ void set_scale(bool of_key, int slot, float scale) const {
+        scales()[(of_key ? 0 : kBlockSize) + slot] = scale;
+    }
+
+  private:
+    __device__ int index_of(bool is_key, int slot, int dim) const {
+        if (!is_tiled(format, head_dim)) {
+            return is_key ? dim * kBlockSize + slot : (kBlockSize + slot) * head_dim + dim;
+        }
+        if (is_key) {
+            return (dim / kEight * kBlockSize + slot) * kEight + in_eight(dim % kEight);
+        }
+        return (head_dim + dim) * kBlockSize + slot % 8 / 2 * kEight + in_eight(slot / 8 * 2 + slot % 2);
+    }
+    /// Of four bytes the second and the third have changed places, as in a ByteTile.
+    __device__ int in_eight(int i) const {
+        return format == KvFormat::bf16 ? i : i / 4 * 4 + ByteTile::swapped(i % 4);
+    }
+    template <KvFormat kFormat>
+    __device__ Eight<kFormat> eight_at(int index) const {
+        constexpr int kWords = sizeof(Eight<kFormat>) / sizeof(uint32_t);
+        return load_words<kWords, true>(bytes + index * kWords / 2);
+    }
+    template <KvFormat kFormat>
+    __device__ float value_at(int index) const {
+        if (kFormat == KvFormat::int8) {
+            return static_cast<float>(reinterpret_cast<const int8_t*>(bytes)[index]);
+        }
+        if (kFormat == KvFormat::fp8) {
+            return e4m3_value(static_cast<uint8_t>(bytes[index]));
+        }
+        return load(bytes, kFormat == KvFormat::f32 ? Format::f32 : Format::bf16, index);
+    }
+    __device__ float* scales() const {
+        return reinterpret_cast<float*>(bytes + int64_t{2} * kBlockSize * head_dim);
+    }
+};
+
+/// Blocks follow one another with all their heads.
+__device__ inline KvBlock find_block(const KvLayer& cache, int64_t block, int64_t head) {
+    const int64_t head_bytes = 2 * kBlockSize * kv_bytes(cache.format, cache.head_dim);
+    return {static_cast<char*>(cache.data) + (block * cache.num_kv_heads + head) * head_bytes, cache.format,
+            cache.head_dim};
+}
+
+/// The blocks of a row's sequence.  # [max_blocks]
+__device__ inline const int32_t* table_of(const RowPlaces& places, int64_t row) {
+    return places.block_tables + static_cast<int64_t>(places.sequences[row]) * places.max_blocks;
+}
+
+}  // namespace outrider::cuda

@@ -1,0 +1,39 @@
+// Softmax: what parts of a running softmax (Milakov, Gimelshein, arXiv 1805.02867) are, and how two become
+// one.
+#pragma once
+
+#include "cuda/primitives/elementary.cuh"
+#include "cuda/primitives/reduce.cuh"
+
+namespace outrider::cuda {
+
+__device__ inline float minus_infinity() {
+    return bit_cast<float>(0xFF800000u);
+}
+
+/// A softmax so far: the maximum of the scores, and the sum of the exponentials of what they are below it.
+struct Softmax {
+    float maximum;
+    float sum;
+};
+
+/// What two parts of a softmax are multiplied by when they become one.
+struct Merge {
+    float maximum;
+    float first;
+    float second;
+
+    __device__ Merge(const Softmax& before, const Softmax& part)
+        : maximum(Greater()(before.maximum, part.maximum)),
+          first(exponential(before.maximum - maximum)),
+          second(exponential(part.maximum - maximum)) {}
+
+    __device__ float of(float before, float part) const { return fmaf(before, first, part * second); }
+};
+
+/// Nothing of the part is attended to.
+__device__ inline bool is_empty(const Softmax& part) {
+    return part.maximum == minus_infinity();
+}
+
+}  // namespace outrider::cuda

@@ -1,0 +1,213 @@
+// TileScores: what a warp makes of one block of keys.
+#pragma once
+
+#include "cuda/attention/attention_group.cuh"
+#include "cuda/attention/kv_block.cuh"
+#include "cuda/attention/tile_attention_scratch.cuh"
+#include "cuda/primitives/reduce.cuh"
+
+namespace outrider::cuda {
+
+/// Scores of all of a group's queries: the columns of a multiply_add_tile are eight positions. Nothing is
+/// computed for tiles without queries.
+template <KvFormat kFormat, int kTiles>
+struct TileScores {
+    using Scratch = TileAttentionScratch<kTiles>;
+    static constexpr int kQueries = Scratch::kQueries;
+    static constexpr int kEights = kBlockSize / kEight;
+    static constexpr int kUnitsAhead = kTiles == 1 ? 2 : 1;
+
+    struct Keys {
+        Eight<kFormat> eights[kEights];
+    };
+
+    const Attention& op;
+    const Block& block;
+    const Group& group;
+    const Scratch& scratch;
+    int chunk;
+    float scores[kTiles][kEights][4];
+
+    __device__ TileScores(const Attention& operation, const Block& place, const Group& queries,
+                          const Scratch& shared, int chunk_of_warp)
+        : op(operation), block(place), group(queries), scratch(shared), chunk(chunk_of_warp), scores{} {
+        if (group.reads(op, chunk)) {
+            const KvBlock kv = block_of(op, group, chunk);
+            multiply(kv);
+            finish(kv);
+        } else {
+            forget();
+        }
+    }
+
+    __device__ int query_of(int tile, int half) const {
+        return tile * kTileQueries + half * 8 + block.lane() / 4;
+    }
+    __device__ int slot_of(int eight, int which) const { return eight * 8 + block.lane() % 4 * 2 + which; }
+
+    __device__ void multiply(const KvBlock& kv) {
+        const int units = units_of(op.cache.head_dim);
+        Keys keys[kUnitsAhead];
+#pragma unroll
+        for (int ahead = 0; ahead < kUnitsAhead; ++ahead) {
+            load(kv, ahead, keys[ahead]);
+        }
+#pragma unroll 1
+        for (int unit = 0; unit < units; unit += kUnitsAhead) {
+#pragma unroll
+            for (int ahead = 0; ahead < kUnitsAhead; ++ahead) {
+                if (unit + ahead < units) {
+                    multiply_unit(keys[ahead], unit + ahead);
+                    load(kv, unit + ahead + kUnitsAhead, keys[ahead]);
+                }
+            }
+        }
+    }
+
+    /// Zeros for dimensions that are not there.
+    __device__ void load(const KvBlock& kv, int unit, Keys& keys) const {
+        const int dims = unit * (kUnitDims / kEight) + block.lane() % 4;
+#pragma unroll
+        for (int eight = 0; eight < kEights; ++eight) {
+            keys.eights[eight] = {};
+            if (dims * kEight < op.cache.head_dim) {
+                keys.eights[eight] = kv.keys<kFormat>(eight * 8 + block.lane() / 4, dims);
+            }
+        }
+    }
+
+    __device__ void multiply_unit(const Keys& keys, int unit) {
+        Words<4> eights[kEights];
+#pragma unroll
+        for (int eight = 0; eight < kEights; ++eight) {
+            eights[eight] = unpack<kFormat>(keys.eights[eight]);
+        }
+#pragma unroll
+        for (int tile = 0; tile < kTiles; ++tile) {
+            if (has_queries(group, tile)) {
+#pragma unroll
+                for (int step = 0; step < kSteps; ++step) {
+                    const Words<4> queries = scratch.queries_of(tile, unit, step, block.lane());
+#pragma unroll
+                    for (int eight = 0; eight < kEights; ++eight) {
+                        const uint32_t (&words)[4] = eights[eight].words;
+                        multiply_add_tile(scores[tile][eight], queries.words,
+                                          {words[2 * step], words[2 * step + 1]});
+                    }
+                }
+            }
+        }
+    }
+
+    __device__ void forget() {
+#pragma unroll
+        for (int i = 0; i < kTiles * kEights * 4; ++i) {
+            scores[i / 4 / kEights][i / 4 % kEights][i % 4] = minus_infinity();
+        }
+    }
+
+    /// Minus infinity where a position is not attended to.
+    __device__ void finish(const KvBlock& kv) {
+        float scales[kEights][2];
+        load_scales(kv, true, scales);
+        const bool is_whole = group.reads_all(op, chunk);
+        const int start = chunk * kBlockSize;
+#pragma unroll
+        for (int i = 0; i < kTiles * 2; ++i) {
+            const int tile = i / 2;
+            const int half = i % 2;
+            if (has_queries(group, tile)) {
+                const Range range =
+                    is_whole ? Range{start, start + kBlockSize - 1} : range_of_query(tile, half);
+#pragma unroll
+                for (int k = 0; k < kEights * 2; ++k) {
+                    float& score = scores[tile][k / 2][half * 2 + k % 2];
+                    const float scaled = score * scales[k / 2][k % 2];
+                    const float capped = op.softcap != 0.0f ? soft_capped(scaled, op.softcap) : scaled;
+                    score = range.has(start + slot_of(k / 2, k % 2)) ? capped : minus_infinity();
+                }
+            }
+        }
+    }
+
+    /// Of a query that is not there, the last one's.
+    __device__ Range range_of_query(int tile, int half) const {
+        const int position = group.position_of(query_of(tile, half));
+        return range_of(op, position < group.last() ? position : group.last());
+    }
+
+    __device__ void store_maxima() const {
+#pragma unroll
+        for (int i = 0; i < kTiles * 2; ++i) {
+            if (has_queries(group, i / 2)) {
+                float maximum = minus_infinity();
+#pragma unroll
+                for (int k = 0; k < kEights * 2; ++k) {
+                    maximum = Greater()(maximum, scores[i / 2][k / 2][i % 2 * 2 + k % 2]);
+                }
+                maximum = reduce_warp<4>(maximum, Greater());
+                if (block.lane() % 4 == 0) {
+                    scratch.maxima[block.warp() * kQueries + query_of(i / 2, i % 2)] = maximum;
+                }
+            }
+        }
+    }
+
+    /// Makes weights of scores, and stores them as left operands, and their sums.
+    __device__ void store_weights() {
+#pragma unroll
+        for (int i = 0; i < kTiles * 2; ++i) {
+            if (has_queries(group, i / 2)) {
+                weigh(i / 2, i % 2);
+            }
+        }
+        float scales[kEights][2] = {};
+        if (group.reads(op, chunk)) {
+            load_scales(block_of(op, group, chunk), false, scales);
+        }
+#pragma unroll
+        for (int tile = 0; tile < kTiles; ++tile) {
+            if (has_queries(group, tile)) {
+#pragma unroll
+                for (int step = 0; step < kSteps; ++step) {
+                    scratch.weights_of(tile, block.warp(), step, block.lane()) = {
+                        {operand(tile, 2 * step, 0, scales), operand(tile, 2 * step, 1, scales),
+                         operand(tile, 2 * step + 1, 0, scales), operand(tile, 2 * step + 1, 1, scales)}};
+                }
+            }
+        }
+    }
+
+    __device__ void weigh(int tile, int half) {
+        const int query = query_of(tile, half);
+        const float maximum = scratch.maximum_of(query);
+        float sum = 0.0f;
+#pragma unroll
+        for (int k = 0; k < kEights * 2; ++k) {
+            float& score = scores[tile][k / 2][half * 2 + k % 2];
+            score = score != minus_infinity() ? exponential_below_one(score - maximum) : 0.0f;
+            sum += score;
+        }
+        sum = reduce_warp<4>(sum, Sum());
+        if (block.lane() % 4 == 0) {
+            scratch.sums[block.warp() * kQueries + query] = sum;
+        }
+    }
+
+    /// Two weights times their values' scales, which may be NaN where nothing is attended to.
+    __device__ uint32_t operand(int tile, int eight, int half, const float (&scales)[kEights][2]) const {
+        const float low = scores[tile][eight][half * 2];
+        const float high = scores[tile][eight][half * 2 + 1];
+        return bfloat16_pair(low != 0.0f ? low * scales[eight][0] : 0.0f,
+                             high != 0.0f ? high * scales[eight][1] : 0.0f);
+    }
+
+    __device__ void load_scales(const KvBlock& kv, bool of_keys, float (&scales)[kEights][2]) const {
+#pragma unroll
+        for (int k = 0; k < kEights * 2; ++k) {
+            scales[k / 2][k % 2] = kv.scale<kFormat>(of_keys, slot_of(k / 2, k % 2));
+        }
+    }
+};
+
+}  // namespace outrider::cuda

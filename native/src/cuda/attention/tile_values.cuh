@@ -1,0 +1,142 @@
+// TileValues: a span's weighted values in some dimensions.
+#pragma once
+
+#include "cuda/attention/attention_group.cuh"
+#include "cuda/attention/kv_block.cuh"
+#include "cuda/attention/tile_attention_scratch.cuh"
+
+namespace outrider::cuda {
+
+/// Sums of all of a group's queries: the columns of a multiply_add_tile are eight dimensions, kEightsOfWarp
+/// times in each of a round's warps.
+template <KvFormat kFormat, int kTiles>
+struct TileValues {
+    using Scratch = TileAttentionScratch<kTiles>;
+    static constexpr int kChunksAhead = kTiles == 1 ? 4 : 2;
+
+    struct Values {
+        Eight<kFormat> eights[kEightsOfWarp];
+    };
+
+    const Attention& op;
+    const Block& block;
+    const Group& group;
+    const Scratch& scratch;
+    int round;
+    float sums[kTiles][kEightsOfWarp][4];
+
+    __device__ TileValues(const Attention& operation, const Block& place, const Group& queries,
+                          const Scratch& shared, int round_of_warps, int span)
+        : op(operation), block(place), group(queries), scratch(shared), round(round_of_warps), sums{} {
+        Values values[kChunksAhead];
+        const int first = span * kChunks;
+#pragma unroll
+        for (int ahead = 0; ahead < kChunksAhead; ++ahead) {
+            load(first + ahead, values[ahead]);
+        }
+#pragma unroll 1
+        for (int chunk = 0; chunk < kChunks; chunk += kChunksAhead) {
+#pragma unroll
+            for (int ahead = 0; ahead < kChunksAhead; ++ahead) {
+                add(first, chunk + ahead, values[ahead]);
+                if (chunk + ahead + kChunksAhead < kChunks) {
+                    load(first + chunk + ahead + kChunksAhead, values[ahead]);
+                }
+            }
+        }
+    }
+
+    __device__ float of(int index) const {
+        return sums[index / 4 / kEightsOfWarp][index / 4 % kEightsOfWarp][index % 4];
+    }
+
+    /// Zeros for dimensions that are not there.
+    __device__ void load(int chunk, Values& values) const {
+        if (!group.reads(op, chunk)) {
+            return;
+        }
+        const KvBlock kv = block_of(op, group, chunk);
+#pragma unroll
+        for (int eight = 0; eight < kEightsOfWarp; ++eight) {
+            values.eights[eight] = {};
+            const int first = first_dim_of(block, round, eight);
+            if (first < op.cache.head_dim) {
+                values.eights[eight] = kv.values<kFormat>(first + block.lane() / 4, block.lane() % 4);
+            }
+        }
+    }
+
+    __device__ void add(int first, int chunk, const Values& values) {
+        if (!group.reads(op, first + chunk)) {
+            return;
+        }
+        const bool is_whole = group.reads_all(op, first + chunk);
+        Words<4> eights[kEightsOfWarp];
+#pragma unroll
+        for (int eight = 0; eight < kEightsOfWarp; ++eight) {
+            eights[eight] = unpack<kFormat>(values.eights[eight]);
+        }
+#pragma unroll
+        for (int tile = 0; tile < kTiles; ++tile) {
+            if (has_queries(group, tile)) {
+                const Words<4> weights[kSteps] = {scratch.weights_of(tile, chunk, 0, block.lane()),
+                                                  scratch.weights_of(tile, chunk, 1, block.lane())};
+                if (is_whole) {
+#pragma unroll
+                    for (int eight = 0; eight < kEightsOfWarp; ++eight) {
+                        multiply(weights, eights[eight], sums[tile][eight]);
+                    }
+                } else {
+                    add_by_rows(tile, (first + chunk) * kBlockSize, weights, eights);
+                }
+            }
+        }
+    }
+
+    /// Each row has zeros of its own where it attends to nothing: a value that only other rows attend to may
+    /// be infinite, and one that nobody does may be anything. It is multiplied with its neighbours' weights,
+    /// too, which are not kept.
+    __device__ void add_by_rows(int tile, int start, const Words<4> (&weights)[kSteps],
+                                const Words<4> (&values)[kEightsOfWarp]) {
+        const int upper = (tile * kTileQueries + block.lane() / 4) / group.heads;
+        const int lower = (tile * kTileQueries + block.lane() / 4 + 8) / group.heads;
+        const int last = ((tile + 1) * kTileQueries - 1) / group.heads;
+#pragma unroll 1
+        for (int row = tile * kTileQueries / group.heads; row <= last && row < group.rows; ++row) {
+            const Range range = range_of(op, group.position + row);
+            if (!range.meets(start, kBlockSize)) {
+                continue;
+            }
+#pragma unroll
+            for (int eight = 0; eight < kEightsOfWarp; ++eight) {
+                float (&kept)[4] = sums[tile][eight];
+                float own[4] = {kept[0], kept[1], kept[2], kept[3]};
+                multiply(weights, masked(values[eight], range, start), own);
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    kept[i] = row == (i < 2 ? upper : lower) ? own[i] : kept[i];
+                }
+            }
+        }
+    }
+
+    __device__ Words<4> masked(const Words<4>& values, const Range& range, int start) const {
+        Words<4> to;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            to.words[i] = values.words[i] & range.mask(start + i * 8 + block.lane() % 4 * 2);
+        }
+        return to;
+    }
+
+    __device__ static void multiply(const Words<4> (&weights)[kSteps], const Words<4>& values,
+                                    float (&sums)[4]) {
+#pragma unroll
+        for (int step = 0; step < kSteps; ++step) {
+            multiply_add_tile(sums, weights[step].words,
+                              {values.words[2 * step], values.words[2 * step + 1]});
+        }
+    }
+};
+
+}  // namespace outrider::cuda

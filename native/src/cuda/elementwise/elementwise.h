@@ -1,0 +1,14 @@
+// Operations whose outputs depend on single elements.
+#pragma once
+
+#include "cuda/runtime/stream.h"
+#include "outrider/device/operations.h"
+
+namespace outrider::cuda {
+
+void gated_activation(const Stream& stream, const GatedActivation& op);
+void gather_rows(const Stream& stream, const GatherRows& op);
+void soft_cap(const Stream& stream, const SoftCap& op);
+void read(const Stream& stream, const Read& op);
+
+}  // namespace outrider::cuda

@@ -1,0 +1,70 @@
+// reduce: one value of all of a block's threads; sum_before: of those before each.
+#pragma once
+
+#include "cuda/primitives/warp.cuh"
+
+namespace outrider::cuda {
+
+struct Greater {
+    template <typename T>
+    __device__ T operator()(T left, T right) const {
+        return left > right ? left : right;
+    }
+};
+
+struct Less {
+    template <typename T>
+    __device__ T operator()(T left, T right) const {
+        return left < right ? left : right;
+    }
+};
+
+struct Sum {
+    template <typename T>
+    __device__ T operator()(T left, T right) const {
+        return left + right;
+    }
+};
+
+/// Every thread gets the same, whatever the order: `combine` is associative and commutative to the bit.
+/// Shared memory is for a value of each warp.
+template <int kThreads, typename T, typename Combine>
+__device__ T reduce(const Block& block, T value, const Combine& combine) {
+    auto* values = reinterpret_cast<T*>(block.shared);
+    value = reduce_warp(value, combine);
+    block.synchronize();  // what was reduced before has been read
+    if (block.lane() == 0) {
+        values[block.warp()] = value;
+    }
+    block.synchronize();
+    value = values[0];
+    for (int warp = 1; warp < kThreads / kWarp; ++warp) {
+        value = combine(value, values[warp]);
+    }
+    return value;
+}
+
+/// The sum of an integer of each thread before this one; `total` gets that of all threads.
+/// # sums: [kThreads / kWarp], shared
+template <int kThreads, typename T>
+__device__ T sum_before(const Block& block, T value, T* sums, T* total) {
+    T before = 0;
+    for (int mask = 1; mask < kWarp; mask *= 2) {
+        const T beside = shuffle_xor(value, mask);  // of as many lanes as `value` by now is of
+        before += (block.lane() & mask) != 0 ? beside : 0;
+        value += beside;
+    }
+    block.synchronize();  // what was summed before has been read
+    if (block.lane() == 0) {
+        sums[block.warp()] = value;
+    }
+    block.synchronize();
+    *total = 0;
+    for (int warp = 0; warp < kThreads / kWarp; ++warp) {
+        before += warp < block.warp() ? sums[warp] : 0;
+        *total += sums[warp];
+    }
+    return before;
+}
+
+}  // namespace outrider::cuda

@@ -1,0 +1,46 @@
+#include "cuda/runtime/cuda_pass_recorder.h"
+
+#include <algorithm>
+#include <array>
+
+namespace outrider::cuda {
+namespace {
+
+constexpr std::array<int, 9> kRecordedRows{1, 2, 4, 8, 16, 24, 32, 48, 64};
+
+int padded_rows(int rows) {
+    const auto* found = std::lower_bound(kRecordedRows.begin(), kRecordedRows.end(), rows);
+    return found == kRecordedRows.end() ? rows : *found;
+}
+
+int power_of_two_from(int size) {
+    int power = 1;
+    while (power < size) {
+        power *= 2;
+    }
+    return power;
+}
+
+bool is_recorded(const PassShape& shape) {
+    return shape.rows <= kRecordedRows.back();
+}
+
+}  // namespace
+
+PassShape CudaPassRecorder::padded(const PassShape& shape) const {
+    if (!is_recorded(shape)) {
+        return shape;
+    }
+    return {padded_rows(shape.rows), shape.logits > 0 ? padded_rows(shape.logits) : 0,
+            power_of_two_from(shape.blocks)};
+}
+
+void CudaPassRecorder::run(const PassShape& shape, const std::function<void()>& enqueue) {
+    if (!is_recorded(shape)) {
+        enqueue();
+        return;
+    }
+    recordings_.run(shape, enqueue);
+}
+
+}  // namespace outrider::cuda

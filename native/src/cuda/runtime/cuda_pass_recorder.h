@@ -1,0 +1,25 @@
+// CudaPassRecorder: the passes of one decoder as recordings, one for each shape.
+#pragma once
+
+#include <functional>
+
+#include "cuda/runtime/recordings.h"
+#include "cuda/runtime/stream.h"
+#include "outrider/device/pass_recorder.h"
+
+namespace outrider::cuda {
+
+/// Passes over many rows are never padded, nor recorded: their operations take longer than enqueueing them.
+class CudaPassRecorder final : public PassRecorder {
+  public:
+    explicit CudaPassRecorder(Stream& stream) : recordings_(stream) {}
+
+    PassShape padded(const PassShape& shape) const override;
+    void run(const PassShape& shape, const std::function<void()>& enqueue) override;
+    void forget() override { recordings_.forget(); }
+
+  private:
+    Recordings<PassShape> recordings_;
+};
+
+}  // namespace outrider::cuda

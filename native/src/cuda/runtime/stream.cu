@@ -1,0 +1,169 @@
+#include <cuda_runtime.h>
+
+#include "cuda/primitives/launch.cuh"
+#include "cuda/runtime/memory_shortage.h"
+#include "cuda/runtime/require.h"
+#include "cuda/runtime/staging.h"
+#include "cuda/runtime/stream.h"
+
+namespace outrider::cuda {
+namespace {
+
+std::string name_of(int device) {
+    int major = 0;
+    int minor = 0;
+    require(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+            "cudaDeviceGetAttribute", device);
+    require(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
+            "cudaDeviceGetAttribute", device);
+    return "cuda-sm_" + std::to_string(major) + std::to_string(minor);
+}
+
+/// A graph of launches (CUDA C++ Programming Guide, "CUDA Graphs").
+class Graph final : public Recording {
+  public:
+    Graph(cudaGraph_t graph, cudaStream_t stream, int device) : stream_(stream), device_(device) {
+        const cudaError_t status = cudaGraphInstantiate(&executable_, graph, 0);
+        cudaGraphDestroy(graph);
+        require(status, "cudaGraphInstantiate", device);
+    }
+    ~Graph() override {
+        cudaSetDevice(device_);
+        cudaGraphExecDestroy(executable_);
+    }
+
+    void replay() override {
+        require(cudaSetDevice(device_), "cudaSetDevice", device_);
+        require(cudaGraphLaunch(executable_, stream_), "cudaGraphLaunch", device_);
+    }
+
+  private:
+    cudaGraphExec_t executable_ = nullptr;
+    cudaStream_t stream_;
+    int device_;
+};
+
+/// Stands for all kernels: they are compiled for the same architectures.
+struct Nothing {
+    __device__ void operator()(int64_t) const {}
+};
+
+}  // namespace
+
+Stream::Stream(int device) : device_(device) {
+    select();
+    cudaFuncAttributes attributes;
+    require(cudaFuncGetAttributes(&attributes, run<Nothing>), "looking for kernels", device);
+    require(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, device),
+            "cudaDeviceGetAttribute", device);
+    staging_ = std::make_unique<Staging>(device);
+    require(cudaStreamCreateWithFlags(&handle_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags", device);
+}
+
+Stream::~Stream() {
+    cudaSetDevice(device_);
+    cudaStreamSynchronize(handle_);  // what is enqueued still reads the staging memory
+    cudaStreamDestroy(handle_);
+}
+
+std::string Stream::device_name() const {
+    return name_of(device_);
+}
+
+void* Stream::allocate(size_t bytes) {
+    select();
+    void* memory = nullptr;
+    const cudaError_t status = cudaMalloc(&memory, bytes > 0 ? bytes : 1);
+    if (status == cudaErrorMemoryAllocation) {
+        cudaGetLastError();
+        throw DeviceError(memory_shortage(bytes, device_, this->memory()));
+    }
+    require(status, "cudaMalloc", device_);
+    fill(memory, 0, bytes);
+    return memory;
+}
+
+void Stream::release(void* memory) noexcept {
+    cudaSetDevice(device_);
+    cudaStreamSynchronize(handle_);  // what is enqueued may still use it
+    cudaFree(memory);
+}
+
+DeviceMemory Stream::memory() const {
+    select();
+    DeviceMemory found;
+    require(cudaMemGetInfo(&found.free, &found.total), "cudaMemGetInfo", device_);
+    return found;
+}
+
+void Stream::upload(void* to, const void* from, size_t bytes) {
+    select();
+    staging_->upload(to, from, bytes, handle_);
+}
+
+void Stream::download(void* to, const void* from, size_t bytes) {
+    select();
+    staging_->download(to, from, bytes, handle_);
+}
+
+void Stream::copy(void* to, const void* from, size_t bytes) {
+    select();
+    require(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, handle_), "cudaMemcpyAsync", device_);
+}
+
+void Stream::fill(void* to, unsigned char byte, size_t bytes) {
+    select();
+    require(cudaMemsetAsync(to, byte, bytes, handle_), "cudaMemsetAsync", device_);
+}
+
+void Stream::synchronize() {
+    select();
+    require(cudaStreamSynchronize(handle_), "cudaStreamSynchronize", device_);
+}
+
+/// Of this thread alone: another's calls, of another stream, go on meanwhile.
+void Stream::begin_recording() {
+    select();
+    require(cudaStreamBeginCapture(handle_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture",
+            device_);
+}
+
+std::unique_ptr<Recording> Stream::end_recording() {
+    select();
+    cudaGraph_t graph = nullptr;
+    require(cudaStreamEndCapture(handle_, &graph), "cudaStreamEndCapture", device_);
+    return std::make_unique<Graph>(graph, handle_, device_);
+}
+
+void Stream::select() const {
+    require(cudaSetDevice(device_), "cudaSetDevice", device_);
+}
+
+void Stream::check_launch() const {
+    require(cudaGetLastError(), "a kernel's launch", device_);
+}
+
+std::vector<std::string> device_names() {
+    int count = 0;
+    if (cudaGetDeviceCount(&count) != cudaSuccess) {
+        cudaGetLastError();
+        return {};
+    }
+    std::vector<std::string> names;
+    for (int device = 0; device < count; ++device) {
+        names.push_back(name_of(device));
+    }
+    return names;
+}
+
+std::string device_problem() {
+    int count = 0;
+    const cudaError_t status = cudaGetDeviceCount(&count);
+    if (status != cudaSuccess) {
+        cudaGetLastError();
+        return cudaGetErrorString(status);
+    }
+    return count > 0 ? "" : "there is no CUDA device";
+}
+
+}  // namespace outrider::cuda

@@ -1,0 +1,74 @@
+// Stream: one CUDA device's memory and the queue of work on it.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "outrider/device/device.h"
+
+struct CUstream_st;
+
+namespace outrider::cuda {
+
+/// What was enqueued on a stream from one moment to another, as one thing to be enqueued again.
+class Recording {
+  public:
+    virtual ~Recording() = default;
+    virtual void replay() = 0;
+};
+
+class Staging;
+
+/// Copies, fills and kernels run in the order in which they are enqueued; only downloads wait for them. What
+/// an upload reads may be changed when it returns. Any thread may call. Every failure is a DeviceError that
+/// names the call and the device; one of a kernel may come with a later call.
+class Stream {
+  public:
+    /// Throws DeviceError where there is no such device, or where this build has no kernels for it.
+    explicit Stream(int device);
+    ~Stream();
+    Stream(const Stream&) = delete;
+    Stream& operator=(const Stream&) = delete;
+
+    /// What kind of device it is, e.g. "cuda-sm_90".
+    std::string device_name() const;
+    int multiprocessors() const { return multiprocessors_; }
+
+    /// Zeroed. Throws DeviceError, with the memory asked for and free, where there is too little.
+    void* allocate(size_t bytes);
+    void release(void* memory) noexcept;
+    DeviceMemory memory() const;
+    void upload(void* to, const void* from, size_t bytes);
+    void download(void* to, const void* from, size_t bytes);
+    void copy(void* to, const void* from, size_t bytes);  // both on the device
+    void fill(void* to, unsigned char byte, size_t bytes);
+    void synchronize();
+
+    /// From now on what this thread enqueues is recorded in place of being run; it allocates, uploads and
+    /// downloads nothing.
+    void begin_recording();
+    /// Throws DeviceError where something of it cannot be recorded.
+    std::unique_ptr<Recording> end_recording();
+
+    /// Makes the device the calling thread's own, as every call of the CUDA runtime needs it.
+    void select() const;
+    /// Throws DeviceError where a kernel could not be enqueued.
+    void check_launch() const;
+    CUstream_st* handle() const { return handle_; }
+
+  private:
+    int device_;
+    int multiprocessors_ = 1;
+    CUstream_st* handle_ = nullptr;
+    std::unique_ptr<Staging> staging_;
+};
+
+/// The names of the devices that this process can use, in the order of their numbers; empty without a driver.
+std::vector<std::string> device_names();
+
+/// Why there is no device; empty where there is one.
+std::string device_problem();
+
+}  // namespace outrider::cuda

@@ -1,0 +1,186 @@
+#include "cuda/primitives/launch.cuh"
+#include "cuda/primitives/reduce.cuh"
+#include "cuda/sampling/kernels/draw.h"
+#include "outrider/sampling/noise.h"
+#include "sampling/gumbel.h"
+#include "sampling/order_key.h"
+
+namespace outrider::cuda {
+namespace {
+
+__device__ inline float noise_of_token(const DrawRow& row, uint32_t token_id) {
+    const NoiseKey key{row.seed, static_cast<uint64_t>(row.position), NoiseStream::token};
+    return static_cast<float>(noise_of(static_cast<double>(key.words(token_id / 4)[token_id % 4])));
+}
+
+struct DecideStatus {
+    DrawBatch batch;
+
+    __device__ void operator()(int64_t row) const {
+        DrawnRow& drawn = batch.drawn[row];
+        if (!drawn.raw.maximum.valid || !drawn.distribution.maximum.valid) {
+            drawn.status = SampleStatus::invalid_logits;
+        } else if (drawn.distribution.maximum.value > -kInfinity) {
+            drawn.status = SampleStatus::drawn;
+        } else {
+            drawn.status = SampleStatus::no_candidate;
+        }
+        drawn.token_id = -1;
+    }
+};
+
+constexpr int kThreadsOfValues = 64;
+constexpr int kThreadsOfRow = 256;
+constexpr int64_t kLargestId = 0x7FFFFFFF;
+
+/// A greater one is that of a greater score, or of a lower id with the same.
+__device__ inline int64_t rank_of(const Scored& token) {
+    const float unsigned_zero = token.value + 0.0f;
+    return static_cast<int64_t>(order_key(unsigned_zero)) * (int64_t{1} << 32) +
+           (kLargestId - token.token_id);
+}
+
+/// The best of one block of values. Float addition is monotone, so that what cannot reach the best value with
+/// the least noise needs none.
+struct DrawBlock {
+    static constexpr int kThreads = kThreadsOfValues;
+    static constexpr int kBlocksAtOnce = 16;
+
+    DrawBatch batch;
+
+    __device__ void operator()(const Block& block) const {
+        const int64_t row = block.index / batch.num_blocks;
+        const int64_t part = block.index % batch.num_blocks;
+        const DrawRow& params = batch.rows[row];
+        const float* values = batch.values(Stage::distribution, row);
+        const float reach = batch.drawn[row].distribution.maximum.value + kMinNoise;
+        int64_t best = rank_of({-kInfinity, -1});
+        for (int64_t id = part * kSumBlock + block.thread; id < batch.block_end(part); id += kThreads) {
+            float score = values[id];
+            if (!params.greedy) {
+                score = score + kMaxNoise < reach ? -kInfinity : score + noise_of_token(params, id);
+            }
+            best = Greater()(best, rank_of({score, static_cast<int32_t>(id)}));
+        }
+        best = reduce<kThreads>(block, best, Greater());
+        if (block.thread == 0) {
+            batch.parts[block.index].winner = best;
+        }
+    }
+};
+
+/// A block has one row.
+struct DrawToken {
+    static constexpr int kThreads = kThreadsOfRow;
+    static constexpr int kBlocksAtOnce = 4;
+
+    DrawBatch batch;
+
+    __device__ void operator()(const Block& block) const {
+        const int64_t row = block.index;
+        DrawnRow& drawn = batch.drawn[row];
+        if (!batch.is_drawn(row)) {
+            return;
+        }
+        int64_t best = rank_of({-kInfinity, -1});
+        for (int64_t part = block.thread; part < batch.num_blocks; part += kThreads) {
+            best = Greater()(best, batch.parts[row * batch.num_blocks + part].winner);
+        }
+        best = reduce<kThreads>(block, best, Greater());
+        if (block.thread > 0) {
+            return;
+        }
+        const auto winner = static_cast<int32_t>(kLargestId - (best & 0xFFFFFFFF));
+        const int32_t forced_id = batch.rows[row].forced_id;
+        drawn.token_id = forced_id >= 0 ? forced_id : winner;
+        drawn.logit = batch.rows[row].logits[drawn.token_id];
+        drawn.value = batch.values(Stage::distribution, row)[drawn.token_id];
+    }
+};
+
+/// A block has one block of values.
+struct CountBetter {
+    static constexpr int kThreads = kThreadsOfValues;
+    static constexpr int kBlocksAtOnce = 16;
+
+    DrawBatch batch;
+
+    __device__ void operator()(const Block& block) const {
+        const int64_t row = block.index / batch.num_blocks;
+        const int64_t part = block.index % batch.num_blocks;
+        const Scored token{batch.drawn[row].logit, batch.drawn[row].token_id};
+        const float* values = batch.values(Stage::logits, row);
+        int32_t num_better = 0;
+        for (int64_t id = part * kSumBlock + block.thread; id < batch.block_end(part); id += kThreads) {
+            num_better += is_better({values[id], static_cast<int32_t>(id)}, token) ? 1 : 0;
+        }
+        num_better = reduce<kThreads>(block, num_better, Sum());
+        if (block.thread == 0) {
+            batch.parts[block.index].num_better = num_better;
+        }
+    }
+};
+
+/// A block has one row.
+struct FindRank {
+    static constexpr int kThreads = kThreadsOfRow;
+    static constexpr int kBlocksAtOnce = 4;
+
+    DrawBatch batch;
+
+    __device__ void operator()(const Block& block) const {
+        int32_t num_better = 0;
+        for (int64_t part = block.thread; part < batch.num_blocks; part += kThreads) {
+            num_better += batch.parts[block.index * batch.num_blocks + part].num_better;
+        }
+        num_better = reduce<kThreads>(block, num_better, Sum());
+        if (block.thread == 0) {
+            batch.drawn[block.index].rank = 1 + num_better;
+        }
+    }
+};
+
+struct ListCandidate {
+    DrawBatch batch;
+    RankedToken* candidates;
+    int64_t max_candidates;
+
+    __device__ void operator()(int64_t index) const {
+        const int64_t row = index / max_candidates;
+        const int64_t place = index % max_candidates;
+        const Scored token = batch.ranked[row * batch.ranked_size + place];
+        RankedToken& candidate = candidates[index];
+        candidate.exists =
+            batch.is_drawn(row) && place < batch.rows[row].num_candidates && token.value > -kInfinity;
+        if (candidate.exists) {
+            candidate.token_id = token.token_id;
+            candidate.logit = batch.rows[row].logits[token.token_id];
+            candidate.value = batch.values(Stage::distribution, row)[token.token_id];
+        }
+    }
+};
+
+}  // namespace
+
+void decide_status(const Stream& stream, const DrawBatch& batch) {
+    for_each(stream, batch.num_rows, DecideStatus{batch});
+}
+
+void draw(const Stream& stream, const DrawBatch& batch) {
+    for_each_block(stream, batch.num_rows * batch.num_blocks, kThreadsOfValues / kWarp * sizeof(int64_t),
+                   DrawBlock{batch});
+    for_each_block(stream, batch.num_rows, kThreadsOfRow / kWarp * sizeof(int64_t), DrawToken{batch});
+}
+
+void find_ranks(const Stream& stream, const DrawBatch& batch) {
+    for_each_block(stream, batch.num_rows * batch.num_blocks, kThreadsOfValues / kWarp * sizeof(int32_t),
+                   CountBetter{batch});
+    for_each_block(stream, batch.num_rows, kThreadsOfRow / kWarp * sizeof(int32_t), FindRank{batch});
+}
+
+void list_candidates(const Stream& stream, const DrawBatch& batch, RankedToken* candidates,
+                     int64_t max_candidates) {
+    for_each(stream, batch.num_rows * max_candidates, ListCandidate{batch, candidates, max_candidates});
+}
+
+}  // namespace outrider::cuda

@@ -1,0 +1,21 @@
+// Draw: the argmax of values plus Gumbel noise, and what is told of it.
+#pragma once
+
+#include "cuda/runtime/stream.h"
+#include "cuda/sampling/draw_batch.h"
+
+namespace outrider::cuda {
+
+/// Says which rows can be drawn from; needs the maxima of logits and distributions.
+void decide_status(const Stream& stream, const DrawBatch& batch);
+
+void draw(const Stream& stream, const DrawBatch& batch);
+
+/// The drawn tokens' places among the logits.
+void find_ranks(const Stream& stream, const DrawBatch& batch);
+
+/// The best processed logits, best first; needs their ranking.  # candidates: [num_rows, max_candidates]
+void list_candidates(const Stream& stream, const DrawBatch& batch, RankedToken* candidates,
+                     int64_t max_candidates);
+
+}  // namespace outrider::cuda

@@ -1,0 +1,58 @@
+#include "cuda/primitives/launch.cuh"
+#include "cuda/sampling/kernels/processing.h"
+
+namespace outrider::cuda {
+namespace {
+
+struct CopyLogit {
+    DrawBatch batch;
+
+    __device__ void operator()(int64_t index) const {
+        const DrawRow& row = batch.rows[index / batch.vocab_size];
+        const int64_t token_id = index % batch.vocab_size;
+        const bool is_allowed = row.mask < 0 || may_draw(batch.masks + row.mask, token_id);
+        batch.processed[index] = is_allowed ? row.logits[token_id] : -kInfinity;  // whatever is added to it
+    }
+};
+
+struct EditLogit {
+    DrawBatch batch;
+
+    __device__ void operator()(int64_t index) const {
+        const Edit& edit = batch.edits[index];
+        const int64_t row = edit.row - batch.first_row;
+        if (row < 0 || row >= batch.num_rows || edit.token_id == kNoToken) {
+            return;
+        }
+        float& logit = batch.processed[row * batch.vocab_size + edit.token_id];
+        if (edit.penalised) {
+            logit = penalised(logit, edit.generated, batch.rows[row].penalties);
+        }
+        if (edit.biased) {
+            logit += edit.bias;
+        }
+        if (edit.masked > 0) {
+            logit = -kInfinity;
+        }
+    }
+};
+
+struct ScaleLogit {
+    DrawBatch batch;
+
+    __device__ void operator()(int64_t index) const {
+        const DrawRow& row = batch.rows[index / batch.vocab_size];
+        const float logit = batch.processed[index];
+        batch.distribution[index] = row.greedy ? logit : logit / row.temperature;
+    }
+};
+
+}  // namespace
+
+void process(const Stream& stream, const DrawBatch& batch) {
+    for_each(stream, batch.num_rows * batch.vocab_size, CopyLogit{batch});
+    for_each(stream, batch.num_edits, EditLogit{batch});
+    for_each(stream, batch.num_rows * batch.vocab_size, ScaleLogit{batch});
+}
+
+}  // namespace outrider::cuda

@@ -1,0 +1,12 @@
+// Ranking: the best tokens of a row in the order of candidates.
+#pragma once
+
+#include "cuda/runtime/stream.h"
+#include "cuda/sampling/draw_batch.h"
+
+namespace outrider::cuda {
+
+/// As many of the processed logits as each row asks for; needs the logits' maxima.
+void rank(const Stream& stream, const DrawBatch& batch);
+
+}  // namespace outrider::cuda

@@ -1,0 +1,17 @@
+// Softmax: maxima and float64 sums over rows, in the order that all devices have.
+#pragma once
+
+#include "cuda/runtime/stream.h"
+#include "cuda/sampling/draw_batch.h"
+
+namespace outrider::cuda {
+
+void find_maxima(const Stream& stream, const DrawBatch& batch, Stage stage);
+
+/// Of exp(value - maximum); needs the maxima.
+void sum_exponentials(const Stream& stream, const DrawBatch& batch, Stage stage);
+
+/// Of (value - maximum) * exp(value - maximum) over the logits; needs their maxima.
+void sum_weighted_exponentials(const Stream& stream, const DrawBatch& batch);
+
+}  // namespace outrider::cuda

@@ -1,0 +1,44 @@
+// Tiles: a whole matrix of them.
+#pragma once
+
+#include <stdexcept>
+
+#include "cuda/weights/int4_tile.cuh"
+#include "cuda/weights/weight_tile.cuh"
+#include "cuda/weights/weight_view.h"
+#include "outrider/device/host_device.h"
+
+namespace outrider::cuda {
+
+inline OUTRIDER_HOST_DEVICE int64_t strips_of(const WeightView& weight) {
+    return (weight.out_features + kTileFeatures - 1) / kTileFeatures;
+}
+inline OUTRIDER_HOST_DEVICE int64_t tiles_in_strip(const WeightView& weight) {
+    return (weight.in_features + kTileInputs - 1) / kTileInputs;
+}
+
+/// The tile of an output feature and an input.
+template <typename Tile>
+__device__ char* tile_of(const WeightView& weight, int64_t feature, int64_t input) {
+    const int64_t strip = feature / kTileFeatures;
+    return weight.data + (strip * tiles_in_strip(weight) + input / kTileInputs) * Tile::kBytes;
+}
+
+/// Calls `body` with the tile that a format is held in; float32 is held in none.
+template <typename Body>
+auto with_tile(WeightFormat format, const Body& body) {
+    switch (format) {
+        case WeightFormat::bf16:
+            return body(Bf16Tile());
+        case WeightFormat::int8:
+            return body(Int8Tile());
+        case WeightFormat::int4:
+            return body(Int4Tile());
+        case WeightFormat::fp8:
+            return body(Fp8Tile());
+        default:
+            throw std::logic_error("float32 weights are in no tiles");
+    }
+}
+
+}  // namespace outrider::cuda

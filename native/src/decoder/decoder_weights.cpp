@@ -1,0 +1,207 @@
+#include "outrider/decoder/decoder_weights.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "source_values.h"
+
+namespace outrider {
+namespace {
+
+std::string text_of(const std::vector<int64_t>& shape) {
+    std::string text = "[";
+    for (size_t axis = 0; axis < shape.size(); ++axis) {
+        text += (axis > 0 ? ", " : "") + std::to_string(shape[axis]);
+    }
+    return text + "]";
+}
+
+/// The last product decides between neighbouring tokens: it keeps more than four bits.
+WeightFormat head_format(WeightFormat format) {
+    return format == WeightFormat::int4 ? WeightFormat::int8 : format;
+}
+
+/// A pass reads one row a token of a table that is no lm_head too: nothing is won by rounding it.
+WeightFormat table_format(WeightFormat format) {
+    return format == WeightFormat::f32 ? format : WeightFormat::bf16;
+}
+
+}  // namespace
+
+DecoderWeights::DecoderWeights(const std::shared_ptr<Device>& device, const DecoderConfig& config,
+                               WeightFormat format)
+    : device_(device), format_(format), layers_(config.num_layers) {
+    const WeightFormat table = config.tied_embeddings ? head_format(format) : table_format(format);
+    embedding_ = device->make_weight(table, config.vocab_size, config.hidden_size);
+    add_part("embedding", *embedding_, 0, config.vocab_size);
+    for (int index = 0; index < config.num_layers; ++index) {
+        add_layer(config, index);
+    }
+    add_norm("final_norm", final_norm_, config.hidden_size);
+    if (!config.tied_embeddings) {
+        lm_head_ = device->make_weight(head_format(format), config.vocab_size, config.hidden_size);
+        add_part("lm_head", *lm_head_, 0, config.vocab_size);
+    }
+}
+
+void DecoderWeights::add_layer(const DecoderConfig& config, int index) {
+    LayerWeights& layer = layers_[index];
+    const std::string prefix = "layers." + std::to_string(index) + ".";
+    if (config.pre_norm) {
+        add_norm(prefix + "attention_norm", layer.attention_norm, config.hidden_size);
+    }
+    add_attention(config, layer, prefix);
+    if (config.post_norm) {
+        add_norm(prefix + "post_attention_norm", layer.post_attention_norm, config.hidden_size);
+    }
+    if (config.pre_norm) {
+        add_norm(prefix + "mlp_norm", layer.mlp_norm, config.hidden_size);
+    }
+    add_mlp(config, layer, prefix);
+    if (config.post_norm) {
+        add_norm(prefix + "post_mlp_norm", layer.post_mlp_norm, config.hidden_size);
+    }
+}
+
+void DecoderWeights::add_attention(const DecoderConfig& config, LayerWeights& layer,
+                                   const std::string& prefix) {
+    const int q_size = config.q_size();
+    const int kv_size = config.kv_size();
+    layer.qkv = make(config.qkv_size(), config.hidden_size);
+    add_part(prefix + "q", *layer.qkv, 0, q_size);
+    add_part(prefix + "k", *layer.qkv, q_size, kv_size);
+    add_part(prefix + "v", *layer.qkv, q_size + kv_size, kv_size);
+    if (config.attention_bias) {
+        layer.qkv_bias = DeviceBuffer<float>(device_, config.qkv_size());
+        float* bias = layer.qkv_bias.data();
+        add_vector(prefix + "q_bias", bias, q_size);
+        add_vector(prefix + "k_bias", bias + q_size, kv_size);
+        add_vector(prefix + "v_bias", bias + q_size + kv_size, kv_size);
+    }
+    if (config.qk_norm != QkNorm::none) {
+        add_norm(prefix + "q_norm", layer.q_norm, config.q_norm_size());
+        add_norm(prefix + "k_norm", layer.k_norm, config.k_norm_size());
+    }
+    layer.output = make(config.hidden_size, q_size);
+    add_part(prefix + "o", *layer.output, 0, config.hidden_size);
+}
+
+void DecoderWeights::add_mlp(const DecoderConfig& config, LayerWeights& layer, const std::string& prefix) {
+    layer.gate_up = make(2 * config.intermediate_size, config.hidden_size);
+    add_part(prefix + "gate", *layer.gate_up, 0, config.intermediate_size);
+    add_part(prefix + "up", *layer.gate_up, config.intermediate_size, config.intermediate_size);
+    layer.down = make(config.hidden_size, config.intermediate_size);
+    add_part(prefix + "down", *layer.down, 0, config.hidden_size);
+}
+
+std::unique_ptr<PackedWeight> DecoderWeights::make(int out_features, int in_features) const {
+    return device_->make_weight(format_, out_features, in_features);
+}
+
+void DecoderWeights::add_norm(const std::string& name, DeviceBuffer<float>& buffer, int size) {
+    buffer = DeviceBuffer<float>(device_, size);
+    add_vector(name, buffer.data(), size);
+}
+
+void DecoderWeights::add_part(const std::string& name, PackedWeight& matrix, int first_row, int rows) {
+    slot_of_name_[name] = slots_.size();
+    slots_.push_back({name, {rows, matrix.in_features()}, &matrix, first_row, nullptr, 0});
+}
+
+void DecoderWeights::add_vector(const std::string& name, float* to, int size) {
+    slot_of_name_[name] = slots_.size();
+    slots_.push_back({name, {size}, nullptr, 0, to, 0});
+}
+
+DecoderWeights::Slot& DecoderWeights::find(const std::string& name) {
+    const auto found = slot_of_name_.find(name);
+    if (found == slot_of_name_.end()) {
+        throw std::invalid_argument("this configuration has no weight named \"" + name + "\"");
+    }
+    return slots_[found->second];
+}
+
+void DecoderWeights::load(const std::string& name, const std::vector<int64_t>& shape, const void* values,
+                          SourceType type) {
+    Slot& slot = find(name);
+    if (shape != slot.shape) {
+        throw std::invalid_argument("weight \"" + name + "\" has shape " + text_of(shape) + "; it must be " +
+                                    text_of(slot.shape));
+    }
+    store(slot, 0, shape[0], values, type);
+}
+
+void DecoderWeights::load_rows(const std::string& name, int64_t first_row, const std::vector<int64_t>& shape,
+                               const void* values, SourceType type) {
+    Slot& slot = find(name);
+    if (first_row != 0 && first_row != slot.loaded_rows) {
+        throw std::invalid_argument("weight \"" + name + "\": first_row is " + std::to_string(first_row) +
+                                    "; it must be 0, or " + std::to_string(slot.loaded_rows) +
+                                    ", the first that is missing");
+    }
+    const bool same_width = shape.size() == slot.shape.size() &&
+                            std::equal(shape.begin() + 1, shape.end(), slot.shape.begin() + 1);
+    if (!same_width || shape[0] > slot.shape[0] - first_row) {
+        throw std::invalid_argument("weight \"" + name + "\": rows from " + std::to_string(first_row) +
+                                    " on have shape " + text_of(shape) + "; they must be of " +
+                                    text_of(slot.shape));
+    }
+    store(slot, first_row, shape[0], values, type);
+}
+
+void DecoderWeights::store(Slot& slot, int64_t first_row, int64_t rows, const void* values, SourceType type) {
+    if (slot.matrix) {
+        slot.matrix->store(static_cast<int>(slot.first_row + first_row), static_cast<int>(rows), values,
+                           type);
+    } else {
+        const std::vector<float> converted = to_float32(values, type, 0, rows);
+        device_->upload(slot.vector + first_row, converted.data(), converted.size() * sizeof(float));
+    }
+    slot.loaded_rows = first_row + rows;
+}
+
+std::vector<std::pair<std::string, PackedBytes>> DecoderWeights::packed() {
+    std::vector<std::pair<std::string, PackedBytes>> memory;
+    for (const Slot& slot : slots_) {
+        if (!slot.matrix) {
+            memory.push_back({slot.name, {slot.vector, slot.shape[0] * sizeof(float)}});
+        } else if (slot.first_row == 0) {
+            memory.push_back({slot.name, slot.matrix->packed()});
+        }
+        if (!memory.back().second.data) {
+            throw std::invalid_argument("device " + device_->name() + " holds its weights in its own memory");
+        }
+    }
+    return memory;
+}
+
+void DecoderWeights::mark_loaded() {
+    for (Slot& slot : slots_) {
+        slot.loaded_rows = slot.shape[0];
+    }
+}
+
+std::vector<std::string> DecoderWeights::missing() const {
+    std::vector<std::string> names;
+    for (const Slot& slot : slots_) {
+        if (slot.loaded_rows < slot.shape[0]) {
+            names.push_back(slot.name);
+        }
+    }
+    return names;
+}
+
+int64_t DecoderWeights::bytes() const {
+    int64_t total = lm_head().bytes();
+    for (const Slot& slot : slots_) {
+        if (slot.vector) {
+            total += slot.shape[0] * static_cast<int64_t>(sizeof(float));
+        }
+    }
+    for (const LayerWeights& layer : layers_) {
+        total += layer.qkv->bytes() + layer.output->bytes() + layer.gate_up->bytes() + layer.down->bytes();
+    }
+    return total;
+}
+
+}  // namespace outrider

@@ -1,0 +1,195 @@
+#include "outrider/decoder/run_ahead.h"
+
+#include <algorithm>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "require_range.h"
+#include "sampling/token_mask.h"
+
+namespace outrider {
+namespace {
+
+std::string entry(const char* field, size_t index) {
+    return std::string(field) + "[" + std::to_string(index) + "]";
+}
+
+void require_in_vocabulary(const RunAhead& run, size_t index, int vocab_size) {
+    if (run.state->largest_id() >= vocab_size) {
+        throw std::invalid_argument(entry("states", index) + ": token id " +
+                                    std::to_string(run.state->largest_id()) +
+                                    " is outside the vocabulary of " + std::to_string(vocab_size));
+    }
+    for (const int32_t id : run.chain) {
+        if (id < 0 || id >= vocab_size) {
+            throw std::invalid_argument(entry("chains", index) + ": token id " + std::to_string(id) +
+                                        " is outside the vocabulary of " + std::to_string(vocab_size));
+        }
+    }
+}
+
+/// The noise of a draw is the one of the position behind its row.
+void require_start(const RunAhead& run, size_t index, int position) {
+    const int64_t length = run.state->length();
+    const auto chain_length = static_cast<int64_t>(run.chain.size());
+    if (length + chain_length != int64_t{position} + 1) {
+        throw std::invalid_argument(entry("chains", index) + ": " + std::to_string(length) +
+                                    " tokens of history and " + std::to_string(chain_length) +
+                                    " of the chain must end at the asked row, which is at position " +
+                                    std::to_string(position));
+    }
+}
+
+void require_room(const RunAhead& run, size_t index, const Batch& batch, int row, const Decoder& decoder) {
+    const int64_t reachable = int64_t{batch.max_blocks} * kBlockSize;
+    const int64_t room = std::min<int64_t>(decoder.config().max_position, reachable) - batch.positions[row];
+    require_range(entry("counts", index), run.count, 1, room);
+    const int sequence = batch.sequences[row];
+    const int last_position = batch.positions[row] + run.count - 1;
+    for (int block = batch.positions[row] / kBlockSize + 1; block <= last_position / kBlockSize; ++block) {
+        require_range("block_tables[" + std::to_string(sequence) + ", " + std::to_string(block) + "]",
+                      batch.block_tables[static_cast<size_t>(sequence) * batch.max_blocks + block], 0,
+                      decoder.cache().num_blocks() - 1);
+    }
+}
+
+/// A mask says nothing of what may follow the draw.
+void require_fitting_mask(const RunAhead& run, size_t index, int vocab_size) {
+    require_fitting(entry("masks", index), run.masks, vocab_size);
+    if (run.masks.words != nullptr) {
+        require_range(entry("counts", index), run.count, 1, 1);
+    }
+}
+
+/// Else two rows of one position would write into the same place.
+void require_free_way(const std::vector<RunAhead>& runs, const Batch& batch) {
+    constexpr int kTaken = -1;
+    std::vector<int> last_rows(batch.num_sequences);
+    for (int row = 0; row < batch.num_rows; ++row) {
+        last_rows[batch.sequences[row]] = row;
+    }
+    for (size_t i = 0; i < runs.size(); ++i) {
+        const int row = batch.logit_rows[i];
+        int& last_row = last_rows[batch.sequences[row]];
+        if (runs[i].count > 1 && last_row != row) {
+            throw std::invalid_argument(
+                entry("counts", i) + " is " + std::to_string(runs[i].count) + "; it must be 1, as row " +
+                std::to_string(row) + " is not the last of its sequence, or another state draws on from it");
+        }
+        if (runs[i].count > 1) {
+            last_row = kTaken;
+        }
+    }
+}
+
+void require_valid(const Decoder& decoder, const Batch& batch, const Sampler& sampler,
+                   const std::vector<RunAhead>& runs) {
+    batch.validate(decoder.config(), decoder.cache().num_blocks());
+    if (sampler.device() != decoder.device()) {
+        throw std::invalid_argument("sampler: is on another device than the decoder");
+    }
+    if (runs.size() != static_cast<size_t>(batch.num_logits)) {
+        throw std::invalid_argument("states has " + std::to_string(runs.size()) +
+                                    " entries; it must have one for each of the batch's " +
+                                    std::to_string(batch.num_logits) + " asked rows");
+    }
+    for (size_t i = 0; i < runs.size(); ++i) {
+        const int row = batch.logit_rows[i];
+        require_in_vocabulary(runs[i], i, decoder.config().vocab_size);
+        require_start(runs[i], i, batch.positions[row]);
+        require_room(runs[i], i, batch, row, decoder);
+        require_fitting_mask(runs[i], i, decoder.config().vocab_size);
+    }
+    require_free_way(runs, batch);
+}
+
+/// The runs' places in the call, the longest runs first: those that draw on are the first rows of every pass.
+std::vector<size_t> by_length(const std::vector<RunAhead>& runs) {
+    std::vector<size_t> order(runs.size());
+    std::iota(order.begin(), order.end(), size_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](size_t a, size_t b) { return runs[a].count > runs[b].count; });
+    return order;
+}
+
+/// Runs under way, in the order of `by_length`.
+struct Runners {
+    Runners(const Batch& batch, const std::vector<RunAhead>& runs) : order(by_length(runs)) {
+        for (const size_t index : order) {
+            const RunAhead& run = runs[index];
+            const int length = static_cast<int>(run.chain.size());
+            rows.push_back(batch.logit_rows[index]);
+            sequences.push_back({run.state, run.chain.data(), length, length, run.masks});
+            counts.push_back(run.count);
+        }
+    }
+
+    /// Those that draw more than once.
+    int num_going_on() const {
+        return static_cast<int>(
+            std::count_if(counts.begin(), counts.end(), [](int count) { return count > 1; }));
+    }
+
+    std::vector<size_t> order;
+    std::vector<int32_t> rows;  // of the first pass, from which they draw first
+    std::vector<SequenceRows> sequences;
+    std::vector<int> counts;
+};
+
+/// Block columns that the passes need until the last draw.
+int reached_blocks(const Batch& batch, const Runners& runners) {
+    int last_position = 0;
+    for (size_t i = 0; i < runners.rows.size(); ++i) {
+        last_position = std::max(last_position, batch.positions[runners.rows[i]] + runners.counts[i] - 1);
+    }
+    return std::max(last_position / kBlockSize + 1, used_blocks(batch));
+}
+
+/// Leaves those rows of the batch that the runners that go on draw from; the block tables stay.
+void refill(Batch& step, const Batch& batch, const Runners& runners) {
+    step.num_rows = step.num_logits = runners.num_going_on();
+    for (int i = 0; i < step.num_rows; ++i) {
+        const int row = runners.rows[i];
+        step.token_ids[i] = batch.token_ids[row];
+        step.positions[i] = batch.positions[row];
+        step.sequences[i] = batch.sequences[row];
+        step.logit_rows[i] = i;
+    }
+}
+
+/// The runners' tokens, in their order.
+std::vector<std::vector<int32_t>> run(Decoder& decoder, const Batch& batch, Sampler& sampler,
+                                      const Runners& runners) {
+    const int num_blocks = reached_blocks(batch, runners);
+    Batch step = batch.trimmed(num_blocks);
+    std::copy(runners.rows.begin(), runners.rows.end(), step.logit_rows.begin());
+    const int num_going_on = runners.num_going_on();
+    if (num_going_on == 0) {
+        return sampler.sample_ahead(decoder.forward(step), runners.sequences, runners.counts, {}, {});
+    }
+    // So that no memory moves between the passes.
+    decoder.reserve(num_going_on, num_going_on, batch.num_sequences, num_blocks);
+    const Logits logits = decoder.forward(step);
+    refill(step, batch, runners);
+    const NextRows next = decoder.place(step, num_blocks);
+    return sampler.sample_ahead(logits, runners.sequences, runners.counts, next,
+                                [&](int num_rows) { decoder.pass(num_rows, num_rows); });
+}
+
+}  // namespace
+
+std::vector<std::vector<int32_t>> run_ahead(Decoder& decoder, const Batch& batch, Sampler& sampler,
+                                            const std::vector<RunAhead>& runs) {
+    require_valid(decoder, batch, sampler, runs);
+    const Runners runners(batch, runs);
+    std::vector<std::vector<int32_t>> tokens = run(decoder, batch, sampler, runners);
+    std::vector<std::vector<int32_t>> drawn(runs.size());
+    for (size_t i = 0; i < runs.size(); ++i) {
+        drawn[runners.order[i]] = std::move(tokens[i]);
+    }
+    return drawn;
+}
+
+}  // namespace outrider

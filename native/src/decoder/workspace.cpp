@@ -1,0 +1,72 @@
+#include "outrider/decoder/workspace.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace outrider {
+
+int used_blocks(const Batch& batch) {
+    const auto first = batch.positions.begin();
+    return *std::max_element(first, first + batch.num_rows) / kBlockSize + 1;
+}
+
+bool DeviceRows::reserve(const std::shared_ptr<Device>& device, int num_rows, int num_sequences,
+                         int num_blocks) {
+    const int64_t capacity = std::max<int64_t>(capacity_, num_rows);
+    const size_t size = 4 * capacity + static_cast<size_t>(num_sequences) * num_blocks;
+    const bool has_grown = arrays_.reserve(device, size);
+    // Only now: where there was no memory for more rows, later passes need not ask for it again.
+    const bool has_more_rows = capacity > std::exchange(capacity_, capacity);
+    return has_grown || has_more_rows;
+}
+
+/// The tables have room for the longest context; a pass needs the columns up to its last position.
+void DeviceRows::upload(const std::shared_ptr<Device>& device, const Batch& batch, const PassShape& shape) {
+    staged_.assign(4 * capacity_ + static_cast<size_t>(batch.num_sequences) * shape.blocks, 0);
+    const auto place = [&](int array) { return staged_.begin() + array * capacity_; };
+    std::copy_n(batch.token_ids.begin(), batch.num_rows, place(0));
+    std::fill(std::copy_n(batch.positions.begin(), batch.num_rows, place(1)), place(2), kInactive);
+    std::copy_n(batch.sequences.begin(), batch.num_rows, place(2));
+    std::copy_n(batch.logit_rows.begin(), batch.num_logits, place(3));
+    const int columns = std::min(shape.blocks, batch.max_blocks);
+    for (int sequence = 0; sequence < batch.num_sequences; ++sequence) {
+        const auto table = batch.block_tables.begin() + static_cast<int64_t>(sequence) * batch.max_blocks;
+        std::copy_n(table, columns, place(4) + static_cast<int64_t>(sequence) * shape.blocks);
+    }
+    device->upload(arrays_.data(), staged_.data(), staged_.size() * sizeof(int32_t));
+    places_ = {at(1), at(2), at(4), shape.blocks, shape.rows};
+}
+
+Workspace::Workspace(const DecoderConfig& config, Format format)
+    : angles(config.rotary_tables.size()),
+      normed(format, config.hidden_size),
+      attended(format, config.q_size()),
+      gated(format, config.intermediate_size),
+      asked(format, config.hidden_size) {}
+
+bool Workspace::reserve(const std::shared_ptr<Device>& device, const DecoderConfig& config,
+                        const PassShape& shape) {
+    const size_t count = shape.rows;
+    bool moved = residual.reserve(device, count * config.hidden_size);
+    moved |= delta.reserve(device, count * config.hidden_size);
+    moved |= qkv.reserve(device, count * config.qkv_size());
+    moved |= gate_up.reserve(device, count * 2 * config.intermediate_size);
+    moved |= scratch.reserve(
+        device, device->attention_scratch(shape.rows, shape.blocks, config.num_heads, config.head_dim));
+    for (size_t table = 0; table < angles.size(); ++table) {
+        moved |= angles[table].reserve(device, count * 2 * config.rotary_tables[table].frequencies.size());
+    }
+    moved |= normed.reserve(device, shape.rows);
+    moved |= attended.reserve(device, shape.rows);
+    moved |= gated.reserve(device, shape.rows);
+    moved |= asked.reserve(device, shape.logits);
+    const size_t logits_size = static_cast<size_t>(shape.logits) * config.vocab_size;
+    if (!logits || logits->size() < logits_size) {
+        logits =
+            std::make_shared<DeviceBuffer<float>>(device, logits_size);  // older handles keep the old memory
+        moved = true;
+    }
+    return moved;
+}
+
+}  // namespace outrider

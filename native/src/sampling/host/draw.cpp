@@ -1,0 +1,72 @@
+#include "sampling/host/draw.h"
+
+#include <algorithm>
+
+namespace outrider {
+namespace {
+
+constexpr int kGroup = 4;  // token ids per call of Philox
+
+/// The best candidate so far. Candidates that cannot reach its score are passed over: float addition is
+/// monotone, so a bound on the noise gives a bound on the score, and the outcome is that of the full argmax.
+class Winner {
+  public:
+    Winner(int32_t token_id, float score) : token_id_(token_id), score_(score) {}
+
+    int32_t token_id() const { return token_id_; }
+    bool within_reach(float value, float noise_bound) const { return value + noise_bound >= score_; }
+
+    void challenge(int32_t token_id, float score) {
+        if (score > score_ || (score == score_ && token_id < token_id_)) {
+            token_id_ = token_id;
+            score_ = score;
+        }
+    }
+
+  private:
+    int32_t token_id_;
+    float score_;
+};
+
+float greatest(const float* values, int count) {
+    return *std::max_element(values, values + count);
+}
+
+void challenge_group(const float* values, int count, int32_t first, const NoiseKey& key, Winner* winner) {
+    const PhiloxCounter words = key.words(static_cast<uint32_t>(first / kGroup));
+    for (int i = 0; i < count; ++i) {
+        if (winner->within_reach(values[i], gumbel_bound(words[i]))) {
+            winner->challenge(first + i, values[i] + gumbel(words[i]));
+        }
+    }
+}
+
+uint32_t word_of(int32_t token_id, const NoiseKey& key) {
+    return key.words(static_cast<uint32_t>(token_id / kGroup))[token_id % kGroup];
+}
+
+}  // namespace
+
+int32_t draw(const float* values, int count, int32_t best_id, const NoiseKey& key) {
+    Winner winner(best_id, values[best_id] + gumbel(word_of(best_id, key)));
+    for (int32_t first = 0; first < count; first += kGroup) {
+        const int size = std::min(kGroup, count - first);
+        if (winner.within_reach(greatest(values + first, size), kMaxNoise)) {
+            challenge_group(values + first, size, first, key, &winner);
+        }
+    }
+    return winner.token_id();
+}
+
+int32_t draw_as(const int32_t* noise_ids, const float* values, int count, int32_t best_id,
+                const NoiseKey& key) {
+    Winner winner(best_id, values[best_id] + gumbel(word_of(noise_ids[best_id], key)));
+    for (int32_t id = 0; id < count; ++id) {
+        if (winner.within_reach(values[id], kMaxNoise)) {
+            winner.challenge(id, values[id] + gumbel(word_of(noise_ids[id], key)));
+        }
+    }
+    return winner.token_id();
+}
+
+}  // namespace outrider

@@ -1,0 +1,44 @@
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+
+#include "sampling/host/host_run_draws.h"
+#include "sampling/row_sampler.h"
+
+namespace outrider {
+namespace {
+
+class HostRowSampler final : public RowSampler {
+  public:
+    explicit HostRowSampler(ThreadPool& pool) : pool_(pool), scratch_(pool.size()) {}
+
+    void reserve(int64_t) override {}
+
+    std::vector<RowSample> sample(const std::vector<SamplingRow>& rows) override {
+        std::vector<RowSample> samples(rows.size());
+        std::atomic<size_t> next{0};
+        // One task per scratch, each taking rows until none is left.
+        pool_.parallel_for(static_cast<int64_t>(std::min(scratch_.size(), rows.size())), [&](int64_t task) {
+            for (size_t row = next++; row < rows.size(); row = next++) {
+                samples[row] = sample_row(rows[row], &scratch_[task]);
+            }
+        });
+        return samples;
+    }
+
+    std::unique_ptr<RunDraws> begin_run(const std::vector<RunningRow>& rows, const NextRows& next) override {
+        return std::make_unique<HostRunDraws>(*this, rows, next);
+    }
+
+  private:
+    ThreadPool& pool_;
+    std::vector<RowScratch> scratch_;  // one per thread
+};
+
+}  // namespace
+
+std::unique_ptr<RowSampler> make_host_row_sampler(ThreadPool& pool) {
+    return std::make_unique<HostRowSampler>(pool);
+}
+
+}  // namespace outrider
