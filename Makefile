@@ -1,5 +1,5 @@
 # Two commands for a newcomer: `make demo` and `make test`. Each makes its own virtual environment in .venv and installs
-# all it needs there: Python 3.11 and a C++17 compiler must be present, nothing else. Options for pip go through its own
+# all it needs there: Python 3.11 and a C++20 compiler must be present, nothing else. Options for pip go through its own
 # environment variables, e.g. PIP_EXTRA_INDEX_URL to take a CPU-only torch on a machine without a GPU.
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)

@@ -79,7 +79,7 @@ def prefill_figures(folder: Path, matrix_rate: float) -> dict[str, float]:
     model = _load(folder, "bf16", blocks=_PREFILL // BLOCK_SIZE)
     batch = Batch(max_rows=_PREFILL, max_sequences=1, max_blocks=model.decoder.num_blocks)
     token_ids = [row % 97 for row in range(_PREFILL)]
-    batch.append(token_ids, position=0, blocks=list(range(model.decoder.num_blocks)), num_asked=1)
+    batch.append(token_ids, position=0, blocks=list(range(model.decoder.num_blocks)), num_logits=1)
     seconds = _pass_seconds(model, batch)
     shape = model.checkpoint.config
     num_bytes = model.decoder.weight_bytes - 2 * shape.vocab_size * shape.hidden_size  # one row asks for logits
@@ -93,14 +93,14 @@ def many_sequences_figures(folder: Path) -> dict[str, float]:
     model = _load(folder, "bf16", blocks=_SEQUENCES * blocks_each)
     batch = Batch(max_rows=_CONTEXT, max_sequences=_SEQUENCES, max_blocks=blocks_each)
     tables = [list(range(first, first + blocks_each)) for first in range(0, _SEQUENCES * blocks_each, blocks_each)]
-    batch.append([row % 97 for row in range(_CONTEXT)], position=0, blocks=tables[0], num_asked=1)
+    batch.append([row % 97 for row in range(_CONTEXT)], position=0, blocks=tables[0], num_logits=1)
     model.decoder.forward(batch)
     for table in tables[1:]:
         for source, target in zip(tables[0], table, strict=True):
             model.decoder.copy_block(source, target)
     batch.clear()
     for sequence, table in enumerate(tables):
-        batch.append([sequence], position=_CONTEXT, blocks=table, num_asked=1)
+        batch.append([sequence], position=_CONTEXT, blocks=table, num_logits=1)
     seconds = _pass_seconds(model, batch)
     num_bytes = model.decoder.weight_bytes + _SEQUENCES * _CONTEXT * model.decoder.kv_bytes_per_token
     read_rate = measure_decoder(model, context=_CONTEXT, runs=3).read_rate.median

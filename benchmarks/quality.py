@@ -80,7 +80,7 @@ def _windows(model: LoadedModel, count: int) -> Iterator[NDArray[np.int64]]:
 def _log_probabilities(model: LoadedModel, token_ids: NDArray[np.int64]) -> NDArray[np.float64]:
     """Of every token after each of the window's.  # [tokens, vocab]"""
     batch = Batch(max_rows=_WINDOW, max_sequences=1, max_blocks=model.max_blocks)
-    batch.append(token_ids.tolist(), position=0, blocks=list(range(model.max_blocks)), num_asked=_WINDOW)
+    batch.append(token_ids.tolist(), position=0, blocks=list(range(model.max_blocks)), num_logits=_WINDOW)
     logits = model.decoder.forward(batch).numpy().astype(np.float64)
     logits -= logits.max(axis=1, keepdims=True)
     return logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))

@@ -42,7 +42,7 @@ void register_batch(py::module_& module) {
              py::arg("max_blocks"))
         .def("clear", &Batch::clear)
         .def("append", &Batch::append, py::arg("token_ids"), py::kw_only(), py::arg("position"),
-             py::arg("blocks"), py::arg("num_asked"))
+             py::arg("blocks"), py::arg("num_logits"))
         .def_property_readonly("token_ids", view_of(&Batch::token_ids))
         .def_property_readonly("positions", view_of(&Batch::positions))
         .def_property_readonly("sequences", view_of(&Batch::sequences))

@@ -70,9 +70,17 @@ class BoundCache {
         const DeviceBuffer<float> turns = upload<float>(device_, angles);
         const DeviceBuffer<float> q_weight = upload(device_, q_norm);
         const DeviceBuffer<float> k_weight = upload(device_, k_norm);
-        device_->rotate_and_store({values.data(), rows.places(), turns.data(),
-                                   static_cast<int>(angles.shape(2)), norm, q_weight.data(), k_weight.data(),
-                                   eps, query_scale, heads, layer()});
+        device_->rotate_and_store({.qkv = values.data(),
+                                   .places = rows.places(),
+                                   .angles = turns.data(),
+                                   .half_dim = static_cast<int>(angles.shape(2)),
+                                   .qk_norm = norm,
+                                   .q_norm = q_weight.data(),
+                                   .k_norm = k_weight.data(),
+                                   .eps = eps,
+                                   .query_scale = query_scale,
+                                   .num_heads = heads,
+                                   .cache = layer()});
         return download(device_, values, {rows_of(qkv), width_of(qkv)});
     }
 
@@ -86,8 +94,14 @@ class BoundCache {
         out.reserve(device_, rows_of(qkv));
         const DeviceBuffer<float> scratch(
             device_, device_->attention_scratch(rows_of(qkv), width_of(block_tables), heads, head_dim_));
-        device_->attention(
-            {values.data(), rows.places(), heads, window, softcap, layer(), out.view(), scratch.data()});
+        device_->attention({.qkv = values.data(),
+                            .places = rows.places(),
+                            .num_heads = heads,
+                            .window = window,
+                            .softcap = softcap,
+                            .cache = layer(),
+                            .out = out.view(),
+                            .scratch = scratch.data()});
         return download(device_, out.view(), rows_of(qkv), heads * head_dim_);
     }
 

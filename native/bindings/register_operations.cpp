@@ -30,8 +30,14 @@ struct Operations {
         const DeviceBuffer<float> weight = upload(device, norm);
         ActivationBuffer out(parse("format", format, kFormats), width);
         out.reserve(device, rows);
-        device->residual_norm({values.data(), addend.data(), addend_weight.data(), weight.data(), eps,
-                               out.view(), rows, width});
+        device->residual_norm({.residual = values.data(),
+                               .delta = addend.data(),
+                               .delta_norm = addend_weight.data(),
+                               .norm = weight.data(),
+                               .eps = eps,
+                               .out = out.view(),
+                               .rows = rows,
+                               .width = width});
         return {download(device, values, {rows, width}), download(device, out.view(), rows, width)};
     }
 
@@ -44,8 +50,11 @@ struct Operations {
         const DeviceBuffer<float> values = upload<float>(device, gate_up);
         ActivationBuffer out(parse("format", format, kFormats), width);
         out.reserve(device, rows);
-        device->gated_activation(
-            {values.data(), parse("activation", activation, kActivations), out.view(), rows, width});
+        device->gated_activation({.gate_up = values.data(),
+                                  .activation = parse("activation", activation, kActivations),
+                                  .out = out.view(),
+                                  .rows = rows,
+                                  .width = width});
         return download(device, out.view(), rows, width);
     }
 
@@ -56,13 +65,18 @@ struct Operations {
         const DeviceBuffer<int32_t> places = upload<int32_t>(device, positions);
         const DeviceBuffer<float> values = upload<float>(device, frequencies);
         const DeviceBuffer<float> out(device, static_cast<size_t>(rows) * 2 * half_dim);
-        device->rotary_angles({places.data(), values.data(), scale, half_dim, out.data(), rows});
+        device->rotary_angles({.positions = places.data(),
+                               .frequencies = values.data(),
+                               .scale = scale,
+                               .half_dim = half_dim,
+                               .out = out.data(),
+                               .rows = rows});
         return download(device, out, {rows, 2, half_dim});
     }
 
     static FloatArray soft_cap(const DevicePointer& device, const FloatArray& values, float cap) {
         const DeviceBuffer<float> buffer = upload<float>(device, values);
-        device->soft_cap({buffer.data(), cap, values.size()});
+        device->soft_cap({.values = buffer.data(), .cap = cap, .count = values.size()});
         return download(device, buffer,
                         std::vector<py::ssize_t>(values.shape(), values.shape() + values.ndim()));
     }

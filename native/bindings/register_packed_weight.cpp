@@ -37,7 +37,11 @@ class BoundWeight {
         const int rows = rows_of(token_ids);
         const DeviceBuffer<int32_t> ids = upload<int32_t>(device_, token_ids);
         const DeviceBuffer<float> residual(device_, static_cast<size_t>(rows) * matrix_->in_features());
-        device_->embed({matrix_.get(), ids.data(), scale, residual.data(), rows});
+        device_->embed({.table = matrix_.get(),
+                        .token_ids = ids.data(),
+                        .scale = scale,
+                        .residual = residual.data(),
+                        .rows = rows});
         return download(device_, residual, {rows, matrix_->in_features()});
     }
 
@@ -50,10 +54,15 @@ class BoundWeight {
         ActivationBuffer rounded(device_->activation_format(matrix_->format()), width);
         rounded.reserve(device_, rows);
         const DeviceBuffer<float> values = upload<float>(device_, input);
-        device_->residual_norm({values.data(), nullptr, nullptr, nullptr, 0.0f, rounded.view(), rows, width});
+        device_->residual_norm(
+            {.residual = values.data(), .out = rounded.view(), .rows = rows, .width = width});
         const DeviceBuffer<float> addend = upload(device_, bias);
         const DeviceBuffer<float> out(device_, static_cast<size_t>(rows) * matrix_->out_features());
-        device_->product({rounded.view(), matrix_.get(), addend.data(), out.data(), rows});
+        device_->product({.input = rounded.view(),
+                          .weight = matrix_.get(),
+                          .bias = addend.data(),
+                          .out = out.data(),
+                          .rows = rows});
         return download(device_, out, {rows, matrix_->out_features()});
     }
 

@@ -29,9 +29,13 @@ if(has_cuda)
     set(CMAKE_CUDA_ARCHITECTURES 80 89 90)  # newer ones compile the last one's intermediate code when they load it
   endif()
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)  # so that the module can be imported where there is no driver
-  set(CMAKE_CUDA_STANDARD 17)
-  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
   enable_language(CUDA)
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # as CMake 3.25 does not know what nvcc 12 calls it
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+  endif()
+  set(CMAKE_CUDA_STANDARD 20)
+  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
   set(exact_cuda_arithmetic --fmad=false --ftz=false --prec-div=true --prec-sqrt=true)
   file(GLOB_RECURSE cuda_sources CONFIGURE_DEPENDS src/cuda/*.cpp src/cuda/*.cu)
   list(FILTER cuda_sources EXCLUDE REGEX "/no_cuda\\.cpp$")

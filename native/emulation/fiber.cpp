@@ -1,4 +1,4 @@
-#include "fiber.h"
+#include "emulation/fiber.h"
 
 #include <ucontext.h>
 

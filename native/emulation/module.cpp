@@ -2,7 +2,7 @@
 // only: it shows what the kernels compute, not what a GPU makes of them.
 #include <pybind11/pybind11.h>
 
-#include "emulated_queue.h"
+#include "emulation/emulated_queue.h"
 #include "outrider/device/device.h"
 
 PYBIND11_MODULE(_cuda_emulation, module) {

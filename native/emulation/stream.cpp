@@ -1,4 +1,4 @@
-// The stream in host memory, in the place of src/cuda/runtime/stream.cu and staging.cu. An emulated device's
+// The stream in host memory, in the place of cuda/runtime/stream.cu and staging.cu. An emulated device's
 // number says how many MiB of memory it has; 0 stands for 64 GiB.
 #include "cuda/runtime/stream.h"
 
@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "cuda/runtime/memory_shortage.h"
-#include "emulated_queue.h"
+#include "emulation/emulated_queue.h"
 #include "outrider/device/device_error.h"
 
 namespace outrider::cuda {
@@ -40,7 +40,7 @@ class Works final : public Recording {
     std::vector<CUstream_st::Work> works_;
 };
 
-/// As on a GPU, what reaches beyond the device is an error while a stream records.
+/// Calls that reach beyond the device are errors while a stream records, as on a GPU.
 void require_running(const CUstream_st& queue, const char* call) {
     if (queue.is_recording) {
         throw DeviceError(std::string(call) + " failed on CUDA device: the stream is recording");
@@ -51,7 +51,7 @@ void require_running(const CUstream_st& queue, const char* call) {
 
 class Staging {};
 
-/// So many multiprocessors that small matrices meet every shape of a product.
+/// Six multiprocessors let small matrices meet every shape of a product.
 Stream::Stream(int device) : device_(device), multiprocessors_(6), handle_(new CUstream_st) {}
 
 Stream::~Stream() {

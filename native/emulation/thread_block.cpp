@@ -1,4 +1,4 @@
-#include "thread_block.h"
+#include "emulation/thread_block.h"
 
 #include <cstdio>
 #include <cstdlib>

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "fiber.h"
+#include "emulation/fiber.h"
 
 namespace outrider::cuda {
 

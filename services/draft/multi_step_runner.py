@@ -55,8 +55,8 @@ class RunAhead:
         for stretch in stretches:
             sequence, start = stretch.sequence, stretch.sequence.num_computed
             token_ids = sequence.tokens[start : start + stretch.num_tokens]
-            num_asked = int(stretch.num_draws > 0)
-            self._batch.append(token_ids, position=start, blocks=sequence.blocks, num_asked=num_asked)
+            num_logits = int(stretch.num_draws > 0)
+            self._batch.append(token_ids, position=start, blocks=sequence.blocks, num_logits=num_logits)
         drawing = [stretch for stretch in stretches if stretch.num_draws]
         drawn = iter(
             self._decoder.extend(

@@ -89,15 +89,15 @@ class OfflineDraft:
 
     def agreement(self, prompt: Sequence[int], answer: Sequence[int], sampling: SamplingParams) -> list[bool]:
         """Whether it would draw each token of an answer that it has read up to there."""
-        logits = self._decoder.forward(_batch([*prompt, *answer[:-1]], num_asked=len(answer)))
+        logits = self._decoder.forward(_batch([*prompt, *answer[:-1]], num_logits=len(answer)))
         state = new_sampling_state(sampling, prompt=prompt, min_tokens=0, masked_ids=())
         samples = self._sampler.sample(logits, [state], [answer[:-1]])
         return [*(samples.token_ids == np.asarray(answer))]
 
 
-def _batch(tokens: Sequence[int], *, num_asked: int) -> Batch:
+def _batch(tokens: Sequence[int], *, num_logits: int) -> Batch:
     batch = Batch(max_rows=len(tokens), max_sequences=1, max_blocks=_BLOCKS)
-    batch.append(tokens, position=0, blocks=range(_BLOCKS), num_asked=num_asked)
+    batch.append(tokens, position=0, blocks=range(_BLOCKS), num_logits=num_logits)
     return batch
 
 

@@ -103,14 +103,14 @@ class World:
             def call(number: int) -> None:
                 batch = self.batch()
                 setattr(batch, field, number)
-                _try_all(lambda: batch.append([1], position=0, blocks=[0], num_asked=1), lambda: self._forward(batch))
+                _try_all(lambda: batch.append([1], position=0, blocks=[0], num_logits=1), lambda: self._forward(batch))
 
             return call
 
         def set_entry(field: str) -> Call:
             def call(number: int) -> None:
                 batch = self.batch()
-                batch.append([1, 2], position=0, blocks=[0], num_asked=2)
+                batch.append([1, 2], position=0, blocks=[0], num_logits=2)
                 getattr(batch, field)[:] = _wrapped(number)
                 self._forward(batch)
 
@@ -118,16 +118,16 @@ class World:
 
         for size in ("max_rows", "max_sequences", "max_blocks"):
             yield f"Batch.{size}", lambda number, size=size: self.batch(**{size: number})  # type: ignore[misc]
-        for argument in ("token_ids", "position", "blocks", "num_asked"):
+        for argument in ("token_ids", "position", "blocks", "num_logits"):
             yield f"Batch.append.{argument}", append(argument)
         for count in ("num_rows", "num_sequences", "num_logits"):
             yield f"Batch.{count}", set_count(count)
         for array in ("token_ids", "positions", "sequences", "block_tables", "logit_rows"):
             yield f"Batch.{array}", set_entry(array)
 
-    def _append(self, token_ids: int = 1, position: int = 0, blocks: int = 0, num_asked: int = 1) -> None:
+    def _append(self, token_ids: int = 1, position: int = 0, blocks: int = 0, num_logits: int = 1) -> None:
         batch = self.batch()
-        batch.append([token_ids], position=position, blocks=[blocks], num_asked=num_asked)
+        batch.append([token_ids], position=position, blocks=[blocks], num_logits=num_logits)
         self._forward(batch)
 
     def _forward(self, batch: Batch) -> None:
@@ -173,7 +173,7 @@ class World:
 
     def _extend(self, chain: int = 1, count: int = 1, mask: int | None = None) -> None:
         batch = self.batch()
-        batch.append([1, chain % _VOCAB], position=0, blocks=[0], num_asked=1)
+        batch.append([1, chain % _VOCAB], position=0, blocks=[0], num_logits=1)
         masks = [None if mask is None else np.full((1, -(-_VOCAB // 32)), mask % 2**32, np.uint32)]
         state = EVERY_STEP.state(prompt=[1])
         self.decoder.extend(batch, self.sampler, [state], [[chain]], [count], masks)

@@ -38,15 +38,15 @@ def test_a_batch_counts_no_more_than_it_has_room_for(field, most):
         ("position", 64, r"position is 64; it must be in 0 \.\.\. 63"),
         ("position", 2**31 - 2, r"position is 2147483646; it must be in 0 \.\.\. 63"),
         ("blocks", [0] * 3, r"blocks is 3; it must be in 0 \.\.\. 2"),
-        ("num_asked", 2, r"num_asked is 2; it must be in 0 \.\.\. 1"),
+        ("num_logits", 2, r"num_logits is 2; it must be in 0 \.\.\. 1"),
     ],
 )
 def test_a_batch_refuses_what_it_has_no_room_for(argument, value, message):
     batch = Batch(max_rows=3, max_sequences=2, max_blocks=2)
-    good = {"token_ids": [1], "position": 0, "blocks": [0], "num_asked": 1}
+    good = {"token_ids": [1], "position": 0, "blocks": [0], "num_logits": 1}
     with pytest.raises(ValueError, match=message):
         batch.append(**{**good, argument: value})
     assert (batch.num_rows, batch.num_sequences, batch.num_logits) == (0, 0, 0)
     batch.num_logits = 3
-    with pytest.raises(ValueError, match=r"num_asked is 1; it must be in 0 \.\.\. 0"):
+    with pytest.raises(ValueError, match=r"num_logits is 1; it must be in 0 \.\.\. 0"):
         batch.append(**good)

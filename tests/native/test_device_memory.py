@@ -88,11 +88,11 @@ def test_no_pass_and_no_draw_takes_memory(load):
     batch = Batch(max_rows=64, max_sequences=4, max_blocks=model.max_blocks)
     for num_rows in (1, 3, 16, 64):
         batch.clear()
-        batch.append([7] * num_rows, position=0, blocks=[0, 1, 2], num_asked=num_rows)
+        batch.append([7] * num_rows, position=0, blocks=[0, 1, 2], num_logits=num_rows)
         logits = model.decoder.forward(batch)
         state = EVERYTHING.state(prompt=range(vocab_size))
         model.sampler.sample(logits, [state], [[7] * (num_rows - 1)])
     batch.clear()
-    batch.append([7], position=0, blocks=[0, 1, 2], num_asked=1)
+    batch.append([7], position=0, blocks=[0, 1, 2], num_logits=1)
     model.decoder.extend(batch, model.sampler, [EVERYTHING.state(prompt=[7])], [[]], [2 * BLOCK_SIZE])
     assert model.device.memory == before

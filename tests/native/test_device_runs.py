@@ -78,7 +78,7 @@ def prefill(decoder: Decoder, sequences: list[Sequence]) -> None:
     """All but the last token of each."""
     batch = Batch(max_rows=256, max_sequences=NUM_SEQUENCES, max_blocks=BLOCKS_EACH)
     for sequence in sequences:
-        batch.append(list(sequence.history[:-1]), position=0, blocks=sequence.blocks, num_asked=0)
+        batch.append(list(sequence.history[:-1]), position=0, blocks=sequence.blocks, num_logits=0)
     decoder.forward(batch)
 
 
@@ -86,7 +86,7 @@ def extend(decoder: Decoder, sampler: Sampler, sequences: list[Sequence], counts
     batch = Batch(max_rows=NUM_SEQUENCES, max_sequences=NUM_SEQUENCES, max_blocks=BLOCKS_EACH)
     for sequence in sequences:
         token_ids, position = sequence.last_row
-        batch.append(token_ids, position=position, blocks=sequence.blocks, num_asked=1)
+        batch.append(token_ids, position=position, blocks=sequence.blocks, num_logits=1)
     states = [sequence.state for sequence in sequences]
     return decoder.extend(batch, sampler, states, [sequence.drawn for sequence in sequences], counts)
 
@@ -134,7 +134,7 @@ def test_more_states_than_rows_may_draw(device_name):
     states = [settings.state(sequence.history[:4], sequence.history[4:]) for settings in SETTINGS]
     token_ids, position = sequence.last_row
     batch = Batch(max_rows=len(states), max_sequences=1, max_blocks=BLOCKS_EACH)
-    batch.append(token_ids, position=position, blocks=sequence.blocks, num_asked=1)
+    batch.append(token_ids, position=position, blocks=sequence.blocks, num_logits=1)
     alone = [decoder.extend(batch, sampler, [state], [[]], [1])[0] for state in states]
     batch.logit_rows[:] = 0
     batch.num_logits = len(states)

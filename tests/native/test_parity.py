@@ -71,7 +71,7 @@ def native_model(checkpoint: Checkpoint, device_name: str, dtype: str) -> Model:
     def model(token_ids):
         nonlocal position
         batch.clear()
-        batch.append(token_ids, position=position, blocks=range(num_blocks)[::-1], num_asked=len(token_ids))
+        batch.append(token_ids, position=position, blocks=range(num_blocks)[::-1], num_logits=len(token_ids))
         position += len(token_ids)
         return torch.from_numpy(decoder.forward(batch).numpy())
 

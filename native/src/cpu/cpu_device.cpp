@@ -22,7 +22,7 @@ constexpr int kQueriesPerTask = 8;
 constexpr int64_t kInputBytesPerPass = int64_t{1} << 20;
 constexpr int64_t kMinRowsPerPass = 16;
 constexpr int64_t kValuesPerTask = 4096;
-/// With more of them a sum of products of bytes, 255 * 127 each at most, might not fit into int32.
+/// A sum of more products of bytes, 255 * 127 each at most, might not fit into int32.
 constexpr int kMaxIntegerInputs = 1 << 16;
 
 int64_t tasks_of(int64_t count, int64_t per_task) {
@@ -144,8 +144,11 @@ class CpuDevice final : public Device {
             const int64_t end_row = std::min<int64_t>(op.places.rows, first_row + rows_per_task);
             const int64_t kv_head = task / parts / row_tasks;
             const int64_t first_head = kv_head * group;
-            kernels_.attention(op, {kv_head, first_row, end_row, first_head + group * part / parts,
-                                    first_head + group * (part + 1) / parts});
+            kernels_.attention(op, {.kv_head = kv_head,
+                                    .first_row = first_row,
+                                    .end_row = end_row,
+                                    .first_head = first_head + group * part / parts,
+                                    .end_head = first_head + group * (part + 1) / parts});
         });
     }
 
@@ -191,7 +194,13 @@ class CpuDevice final : public Device {
         const int64_t rows_per_pass = std::max(kMinRowsPerPass, fitting);
         for (int64_t first = 0; first < op.rows; first += rows_per_pass) {
             const int64_t end = std::min<int64_t>(op.rows, first + rows_per_pass);
-            const ProductRows rows{input, row_bytes, op.bias, op.out, first, end, pool_.size()};
+            const ProductRows rows{.input = input,
+                                   .input_stride = row_bytes,
+                                   .bias = op.bias,
+                                   .out = op.out,
+                                   .first_row = first,
+                                   .end_row = end,
+                                   .panels_ahead = pool_.size()};
             pool_.parallel_for(weight.panels(), [&](int64_t panel) {
                 weight.kernel().multiply_panel(weight.view(), rows, panel);
             });

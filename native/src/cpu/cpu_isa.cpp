@@ -1,10 +1,11 @@
-// Which instruction sets this build has and this machine can run.
+// Which instruction sets this build has and this machine can run. An instruction set is a vec_<isa>.h, a line
+// of native/CMakeLists.txt, and whether it runs here.
 #include <cstring>
 
 #include "cpu/kernels.h"
 #include "outrider/device/device.h"
 
-#if defined(OUTRIDER_HAS_amx)
+#if defined(__x86_64__) && defined(__linux__)
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -12,6 +13,15 @@
 
 namespace outrider {
 namespace cpu {
+
+// OUTRIDER_ISAS is ISA(name) for each that this build has, best first.
+#define ISA(name)             \
+    namespace name {          \
+    const Kernels& kernels(); \
+    }
+OUTRIDER_ISAS
+#undef ISA
+
 namespace {
 
 struct Isa {
@@ -20,23 +30,23 @@ struct Isa {
     const Kernels& (*kernels)();
 };
 
-#if defined(OUTRIDER_HAS_avx2)
-bool runs_avx2() {
+bool runs_portable() {
+    return true;
+}
+
+#if defined(__x86_64__) && defined(__linux__)
+[[maybe_unused]] bool runs_avx2() {
     __builtin_cpu_init();
     return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
 }
-#endif
 
-#if defined(OUTRIDER_HAS_avx512)
-bool runs_avx512() {
+[[maybe_unused]] bool runs_avx512() {
     __builtin_cpu_init();
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
            __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
 }
-#endif
 
-#if defined(OUTRIDER_HAS_amx)
 bool cpu_has_amx_bf16() {
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
     constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24;  // leaf 7, EDX
@@ -50,24 +60,15 @@ bool may_use_tiles() {
     return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
-bool runs_amx() {
+[[maybe_unused]] bool runs_amx() {
     static const bool runs = runs_avx512() && cpu_has_amx_bf16() && may_use_tiles();
     return runs;
 }
 #endif
 
-constexpr Isa kIsas[] = {
-#if defined(OUTRIDER_HAS_amx)
-    {"amx", runs_amx, amx::kernels},
-#endif
-#if defined(OUTRIDER_HAS_avx512)
-    {"avx512", runs_avx512, avx512::kernels},
-#endif
-#if defined(OUTRIDER_HAS_avx2)
-    {"avx2", runs_avx2, avx2::kernels},
-#endif
-    {"portable", [] { return true; }, portable::kernels},
-};
+#define ISA(name) {#name, runs_##name, name::kernels},
+constexpr Isa kIsas[] = {OUTRIDER_ISAS};
+#undef ISA
 
 }  // namespace
 

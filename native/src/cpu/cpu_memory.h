@@ -8,8 +8,8 @@ namespace outrider::cpu {
 
 constexpr int64_t kHugePage = int64_t{2} << 20;
 
-/// Zeroed, aligned to cache lines, in huge pages where it is large. It takes up memory once it is written.
-/// Throws std::bad_alloc.
+/// Returns memory that is zeroed, aligned to cache lines, and in huge pages where it is large. It takes up
+/// memory once it is written. Throws std::bad_alloc.
 void* allocate(size_t bytes);
 void release(void* memory) noexcept;
 

@@ -1,5 +1,6 @@
 // One instruction set's kernels: this file is compiled once for each, with OUTRIDER_ISA as the name of its
-// namespace.
+// namespace, OUTRIDER_VEC_HEADER as its vec_<isa>.h and OUTRIDER_BF16_PRODUCT as the header of its bf16
+// product.
 #include "cpu/kernels.h"
 
 #include "cpu/attention/attention.h"
@@ -8,42 +9,34 @@
 #include "cpu/elementwise/elementwise.h"
 #include "cpu/elementwise/normalise.h"
 #include "cpu/elementwise/read.h"
-#include "cpu/product/float_dots.h"
-#include "cpu/product/int4_strip.h"
-#include "cpu/product/int8_strip.h"
+#include "cpu/product/float_dot.h"
+#include "cpu/product/int4_micro_panel.h"
+#include "cpu/product/int8_micro_panel.h"
 #include "cpu/product/integer_product.h"
 #include "cpu/product/step_product.h"
 
-#if defined(__AMX_BF16__)
-#include "cpu/product/amx_product.h"
-#endif
+#include OUTRIDER_BF16_PRODUCT  // Bf16Product
 
 #define OUTRIDER_TEXT_OF(name) #name
 #define OUTRIDER_TEXT(name) OUTRIDER_TEXT_OF(name)
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-#if defined(__AMX_BF16__)
-using ProductBf16 = AmxProduct;
-#else
-using ProductBf16 = StepProduct<PairDot>;
-#endif
-
 const Kernels& kernels() {
     static constexpr Kernels table{
-        OUTRIDER_TEXT(OUTRIDER_ISA),
-        StepProduct<FloatDot>::kernel(),
-        ProductBf16::kernel(),
-        IntegerProduct<Int8Strip>::kernel(),
-        IntegerProduct<Int4Strip>::kernel(),
-        kv_block_bytes,
-        rotary_angles,
-        residual_norm,
-        rotate_and_store,
-        attention,
-        gated_activation,
-        soft_cap,
-        read,
+        .name = OUTRIDER_TEXT(OUTRIDER_ISA),
+        .product_f32 = StepProduct<FloatDot>::kernel(),
+        .product_bf16 = Bf16Product::kernel(),
+        .product_int8 = IntegerProduct<Int8MicroPanel>::kernel(),
+        .product_int4 = IntegerProduct<Int4MicroPanel>::kernel(),
+        .kv_block_bytes = kv_block_bytes,
+        .rotary_angles = rotary_angles,
+        .residual_norm = residual_norm,
+        .rotate_and_store = rotate_and_store,
+        .attention = attention,
+        .gated_activation = gated_activation,
+        .soft_cap = soft_cap,
+        .read = read,
     };
     return table;
 }

@@ -54,8 +54,8 @@ struct ProductKernel {
     void (*load_row)(const WeightView& weight, int64_t row, float scale, float* out);
     /// Where the product reads its input in a form of its own: the bytes of one row in it, and what makes
     /// them of a row that is zero beyond its width. Else null.
-    size_t (*input_bytes)(int in_features);
-    void (*prepare_row)(const float* values, int in_features, void* to);
+    size_t (*input_bytes)(int in_features) = nullptr;
+    void (*prepare_row)(const float* values, int in_features, void* to) = nullptr;
     void (*multiply_panel)(const WeightView& weight, const ProductRows& rows, int64_t panel);
 };
 
@@ -93,18 +93,5 @@ struct Kernels {
 
 /// Null where this machine cannot run them.
 const Kernels* find_kernels(const char* isa);
-
-namespace portable {
-const Kernels& kernels();
-}
-namespace avx2 {
-const Kernels& kernels();
-}
-namespace avx512 {
-const Kernels& kernels();
-}
-namespace amx {
-const Kernels& kernels();
-}
 
 }  // namespace outrider::cpu

@@ -46,7 +46,7 @@ void Batch::clear() {
 }
 
 void Batch::append(const std::vector<int32_t>& run, int position, const std::vector<int32_t>& blocks,
-                   int num_asked) {
+                   int run_logits) {
     const int64_t reachable = int64_t{max_blocks} * kBlockSize;
     const int64_t room = std::min<int64_t>(max_rows - num_rows, reachable);
     require_range("token_ids", static_cast<int64_t>(run.size()), 1, room);
@@ -54,7 +54,7 @@ void Batch::append(const std::vector<int32_t>& run, int position, const std::vec
     require_range("position", position, 0, reachable - count);
     require_range("sequences", num_sequences, 0, max_sequences - 1);
     require_range("blocks", static_cast<int64_t>(blocks.size()), 0, max_blocks);
-    require_range("num_asked", num_asked, 0, std::min(count, max_rows - num_logits));
+    require_range("num_logits", run_logits, 0, std::min(count, max_rows - num_logits));
     std::copy(run.begin(), run.end(), token_ids.begin() + num_rows);
     std::iota(positions.begin() + num_rows, positions.begin() + num_rows + count, position);
     std::fill_n(sequences.begin() + num_rows, count, num_sequences);
@@ -62,9 +62,9 @@ void Batch::append(const std::vector<int32_t>& run, int position, const std::vec
               block_tables.begin() + static_cast<int64_t>(num_sequences) * max_blocks);
     num_rows += count;
     num_sequences += 1;
-    std::iota(logit_rows.begin() + num_logits, logit_rows.begin() + num_logits + num_asked,
-              num_rows - num_asked);
-    num_logits += num_asked;
+    std::iota(logit_rows.begin() + num_logits, logit_rows.begin() + num_logits + run_logits,
+              num_rows - run_logits);
+    num_logits += run_logits;
 }
 
 Batch Batch::trimmed(int num_blocks) const {

@@ -23,8 +23,8 @@ DecoderConfig validated(DecoderConfig config, const Device& device) {
 std::vector<DeviceBuffer<float>> upload_frequencies(const std::shared_ptr<Device>& device,
                                                     const DecoderConfig& config) {
     std::vector<DeviceBuffer<float>> buffers;
-    for (const RotaryTable& table : config.rotary_tables) {
-        const std::vector<float>& frequencies = table.frequencies;
+    for (const RotaryTable& rope : config.rotary_tables) {
+        const std::vector<float>& frequencies = rope.frequencies;
         buffers.emplace_back(device, frequencies.size());
         device->upload(buffers.back().data(), frequencies.data(), frequencies.size() * sizeof(float));
     }
@@ -64,9 +64,9 @@ Logits Decoder::pass(int num_rows, int num_logits) {
         embed();
         for (int layer = 0; layer < config_.num_layers; ++layer) {
             attend(layer);
-            gate(layer);
+            mlp(layer);
         }
-        score(shape.logits);
+        lm_head(shape.logits);
     });
     return Logits(device_, workspace_.logits, num_logits, config_.vocab_size);
 }
@@ -110,23 +110,19 @@ void Decoder::require_complete() {
 }
 
 void Decoder::embed() {
-    Embed op;
-    op.table = &weights_.embedding();
-    op.token_ids = workspace_.rows.token_ids();
-    op.scale = config_.embedding_scale;
-    op.residual = workspace_.residual.data();
-    op.rows = rows();
-    device_->embed(op);
-
-    for (size_t table = 0; table < config_.rotary_tables.size(); ++table) {
-        RotaryAngles angles;
-        angles.positions = workspace_.rows.places().positions;
-        angles.frequencies = frequencies_[table].data();
-        angles.scale = config_.rotary_tables[table].scale;
-        angles.half_dim = static_cast<int>(config_.rotary_tables[table].frequencies.size());
-        angles.out = workspace_.angles[table].data();
-        angles.rows = rows();
-        device_->rotary_angles(angles);
+    device_->embed({.table = &weights_.embedding(),
+                    .token_ids = workspace_.rows.token_ids(),
+                    .scale = config_.embedding_scale,
+                    .residual = workspace_.residual.data(),
+                    .rows = rows()});
+    for (size_t index = 0; index < config_.rotary_tables.size(); ++index) {
+        const RotaryTable& rope = config_.rotary_tables[index];
+        device_->rotary_angles({.positions = workspace_.rows.places().positions,
+                                .frequencies = frequencies_[index].data(),
+                                .scale = rope.scale,
+                                .half_dim = static_cast<int>(rope.frequencies.size()),
+                                .out = workspace_.angles[index].data(),
+                                .rows = rows()});
     }
 }
 
@@ -139,103 +135,79 @@ void Decoder::attend(int index) {
     add_and_normalise(delta, delta_norm, layer.attention_norm.data());
     multiply(workspace_.normed.view(), *layer.qkv, layer.qkv_bias.data(), workspace_.qkv.data());
     rotate_and_store(index);
-
-    Attention op;
-    op.qkv = workspace_.qkv.data();
-    op.places = workspace_.rows.places();
-    op.num_heads = config_.num_heads;
-    op.window = config_.windows[index];
-    op.softcap = config_.attention_softcap;
-    op.cache = cache_.layer(index);
-    op.out = workspace_.attended.view();
-    op.scratch = workspace_.scratch.data();
-    device_->attention(op);
-    multiply(op.out, *layer.output, nullptr, workspace_.delta.data());
+    device_->attention({.qkv = workspace_.qkv.data(),
+                        .places = workspace_.rows.places(),
+                        .num_heads = config_.num_heads,
+                        .window = config_.windows[index],
+                        .softcap = config_.attention_softcap,
+                        .cache = cache_.layer(index),
+                        .out = workspace_.attended.view(),
+                        .scratch = workspace_.scratch.data()});
+    multiply(workspace_.attended.view(), *layer.output, nullptr, workspace_.delta.data());
 }
 
 void Decoder::rotate_and_store(int index) {
     const LayerWeights& layer = weights_.layer(index);
-    const int table = config_.rope_of_layer[index];
-    RotateAndStore op;
-    op.qkv = workspace_.qkv.data();
-    op.places = workspace_.rows.places();
-    op.angles = workspace_.angles[table].data();
-    op.half_dim = static_cast<int>(config_.rotary_tables[table].frequencies.size());
-    op.qk_norm = config_.qk_norm;
-    op.q_norm = layer.q_norm.data();
-    op.k_norm = layer.k_norm.data();
-    op.eps = config_.norm_eps;
-    op.query_scale = config_.query_scale;
-    op.num_heads = config_.num_heads;
-    op.cache = cache_.layer(index);
-    device_->rotate_and_store(op);
+    const int rope = config_.rope_of_layer[index];
+    device_->rotate_and_store({.qkv = workspace_.qkv.data(),
+                               .places = workspace_.rows.places(),
+                               .angles = workspace_.angles[rope].data(),
+                               .half_dim = static_cast<int>(config_.rotary_tables[rope].frequencies.size()),
+                               .qk_norm = config_.qk_norm,
+                               .q_norm = layer.q_norm.data(),
+                               .k_norm = layer.k_norm.data(),
+                               .eps = config_.norm_eps,
+                               .query_scale = config_.query_scale,
+                               .num_heads = config_.num_heads,
+                               .cache = cache_.layer(index)});
 }
 
 /// The gated MLP, from the residual to what is to be added to it.
-void Decoder::gate(int index) {
+void Decoder::mlp(int index) {
     const LayerWeights& layer = weights_.layer(index);
     add_and_normalise(workspace_.delta.data(), layer.post_attention_norm.data(), layer.mlp_norm.data());
     multiply(workspace_.normed.view(), *layer.gate_up, nullptr, workspace_.gate_up.data());
-
-    GatedActivation op;
-    op.gate_up = workspace_.gate_up.data();
-    op.activation = config_.activation;
-    op.out = workspace_.gated.view();
-    op.rows = rows();
-    op.width = config_.intermediate_size;
-    device_->gated_activation(op);
-    multiply(op.out, *layer.down, nullptr, workspace_.delta.data());
+    device_->gated_activation({.gate_up = workspace_.gate_up.data(),
+                               .activation = config_.activation,
+                               .out = workspace_.gated.view(),
+                               .rows = rows(),
+                               .width = config_.intermediate_size});
+    multiply(workspace_.gated.view(), *layer.down, nullptr, workspace_.delta.data());
 }
 
-void Decoder::score(int num_logits) {
+/// The final norm and the product with the vocabulary, of the rows whose logits are wanted.
+void Decoder::lm_head(int num_logits) {
     const LayerWeights& last = weights_.layer(config_.num_layers - 1);
     add_and_normalise(workspace_.delta.data(), last.post_mlp_norm.data(), weights_.final_norm());
-
-    GatherRows gather;
-    gather.in = workspace_.normed.view();
-    gather.indices = workspace_.rows.logit_rows();
-    gather.out = workspace_.asked.view();
-    gather.rows = num_logits;
-    gather.width = config_.hidden_size;
-    device_->gather_rows(gather);
-
-    Product product;
-    product.input = gather.out;
-    product.weight = &weights_.lm_head();
-    product.out = workspace_.logits->data();
-    product.rows = num_logits;
-    device_->product(product);
-
+    device_->gather_rows({.in = workspace_.normed.view(),
+                          .indices = workspace_.rows.logit_rows(),
+                          .out = workspace_.lm_head_input.view(),
+                          .rows = num_logits,
+                          .width = config_.hidden_size});
+    device_->product({.input = workspace_.lm_head_input.view(),
+                      .weight = &weights_.lm_head(),
+                      .out = workspace_.logits->data(),
+                      .rows = num_logits});
     if (config_.logit_softcap > 0.0f) {
-        SoftCap cap;
-        cap.values = product.out;
-        cap.cap = config_.logit_softcap;
-        cap.count = static_cast<int64_t>(num_logits) * config_.vocab_size;
-        device_->soft_cap(cap);
+        device_->soft_cap({.values = workspace_.logits->data(),
+                           .cap = config_.logit_softcap,
+                           .count = int64_t{num_logits} * config_.vocab_size});
     }
 }
 
 void Decoder::add_and_normalise(const float* delta, const float* delta_norm, const float* norm) {
-    ResidualNorm op;
-    op.residual = workspace_.residual.data();
-    op.delta = delta;
-    op.delta_norm = delta_norm;
-    op.norm = norm;
-    op.eps = config_.norm_eps;
-    op.out = workspace_.normed.view();
-    op.rows = rows();
-    op.width = config_.hidden_size;
-    device_->residual_norm(op);
+    device_->residual_norm({.residual = workspace_.residual.data(),
+                            .delta = delta,
+                            .delta_norm = delta_norm,
+                            .norm = norm,
+                            .eps = config_.norm_eps,
+                            .out = workspace_.normed.view(),
+                            .rows = rows(),
+                            .width = config_.hidden_size});
 }
 
 void Decoder::multiply(const Activations& input, const PackedWeight& weight, const float* bias, float* out) {
-    Product op;
-    op.input = input;
-    op.weight = &weight;
-    op.bias = bias;
-    op.out = out;
-    op.rows = rows();
-    device_->product(op);
+    device_->product({.input = input, .weight = &weight, .bias = bias, .out = out, .rows = rows()});
 }
 
 int64_t Decoder::kv_bytes_per_token() const {

@@ -63,7 +63,7 @@ void require_fitting_mask(const RunAhead& run, size_t index, int vocab_size) {
     }
 }
 
-/// Else two rows of one position would write into the same place.
+/// Two rows of one position would otherwise write into the same place.
 void require_free_way(const std::vector<RunAhead>& runs, const Batch& batch) {
     constexpr int kTaken = -1;
     std::vector<int> last_rows(batch.num_sequences);
@@ -126,7 +126,7 @@ struct Runners {
         }
     }
 
-    /// Those that draw more than once.
+    /// Runs that draw more than once.
     int num_going_on() const {
         return static_cast<int>(
             std::count_if(counts.begin(), counts.end(), [](int count) { return count > 1; }));

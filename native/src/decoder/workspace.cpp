@@ -42,7 +42,7 @@ Workspace::Workspace(const DecoderConfig& config, Format format)
       normed(format, config.hidden_size),
       attended(format, config.q_size()),
       gated(format, config.intermediate_size),
-      asked(format, config.hidden_size) {}
+      lm_head_input(format, config.hidden_size) {}
 
 bool Workspace::reserve(const std::shared_ptr<Device>& device, const DecoderConfig& config,
                         const PassShape& shape) {
@@ -53,13 +53,13 @@ bool Workspace::reserve(const std::shared_ptr<Device>& device, const DecoderConf
     moved |= gate_up.reserve(device, count * 2 * config.intermediate_size);
     moved |= scratch.reserve(
         device, device->attention_scratch(shape.rows, shape.blocks, config.num_heads, config.head_dim));
-    for (size_t table = 0; table < angles.size(); ++table) {
-        moved |= angles[table].reserve(device, count * 2 * config.rotary_tables[table].frequencies.size());
+    for (size_t rope = 0; rope < angles.size(); ++rope) {
+        moved |= angles[rope].reserve(device, count * 2 * config.rotary_tables[rope].frequencies.size());
     }
     moved |= normed.reserve(device, shape.rows);
     moved |= attended.reserve(device, shape.rows);
     moved |= gated.reserve(device, shape.rows);
-    moved |= asked.reserve(device, shape.logits);
+    moved |= lm_head_input.reserve(device, shape.logits);
     const size_t logits_size = static_cast<size_t>(shape.logits) * config.vocab_size;
     if (!logits || logits->size() < logits_size) {
         logits =

@@ -13,7 +13,7 @@ namespace outrider {
 /// integer.
 constexpr int kMassBits = 42;
 
-/// So many tokens' masses can be added up in 64 bits.
+/// Tokens whose masses can be added up in 64 bits.
 constexpr int64_t kMostTokens = (int64_t{1} << (64 - kMassBits)) - 1;
 
 /// The mass that belongs to exp(value - best), in [0, 1]. Number: double or Doubles.

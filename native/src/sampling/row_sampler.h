@@ -28,7 +28,7 @@ class RowSampler {
                                                 const NextRows& next) = 0;
 };
 
-/// For logits that the host can read; the pool must outlive it.
+/// Sampler of logits that the host can read; the pool must outlive it.
 std::unique_ptr<RowSampler> make_host_row_sampler(ThreadPool& pool);
 
 }  // namespace outrider

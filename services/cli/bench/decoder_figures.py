@@ -77,7 +77,7 @@ class _Passes:
     def _time(self, *, position: int, rows: int, asked: int) -> float:
         self._batch.clear()
         token_ids = [(position + row) % 97 for row in range(rows)]
-        self._batch.append(token_ids, position=position, blocks=self._blocks, num_asked=asked)
+        self._batch.append(token_ids, position=position, blocks=self._blocks, num_logits=asked)
         return _timed(self._device, lambda: self._decoder.forward(self._batch))
 
 

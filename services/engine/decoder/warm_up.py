@@ -18,7 +18,7 @@ def warm_up(checkpoint: Checkpoint, decoder: Decoder) -> None:
     num_tokens = min(_MOST_TOKENS, config.max_position)
     batch = Batch(max_rows=num_tokens, max_sequences=1, max_blocks=1)
     token_ids = np.linspace(0, config.vocab_size - 1, num_tokens, dtype=np.int32).tolist()
-    batch.append(token_ids, position=0, blocks=[0], num_asked=num_tokens)
+    batch.append(token_ids, position=0, blocks=[0], num_logits=num_tokens)
     if np.isfinite(decoder.forward(batch).numpy()).all():
         return
     problem = "the model's logits are not finite"

@@ -22,5 +22,5 @@ class ModelRunner:
             sequence = rows.sequence
             start = sequence.num_computed
             token_ids = sequence.tokens[start : start + rows.num_tokens] + rows.predictions
-            self._batch.append(token_ids, position=start, blocks=sequence.blocks, num_asked=rows.num_asked)
+            self._batch.append(token_ids, position=start, blocks=sequence.blocks, num_logits=rows.num_asked)
         return self._decoder.forward(self._batch)

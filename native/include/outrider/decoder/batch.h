@@ -29,11 +29,11 @@ struct Batch {
     /// Begins a new pass.
     void clear();
 
-    /// Adds a sequence's run of tokens that begins at `position`; the logits of its last `num_asked` rows are
-    /// asked. Throws std::invalid_argument, naming the field, and adds nothing, for more than there is room
-    /// for and for positions that no block table reaches.
+    /// Adds a sequence's run of tokens that begins at `position`; the logits of its last `run_logits` rows
+    /// are asked. Throws std::invalid_argument, naming the field, and adds nothing, for more than there is
+    /// room for and for positions that no block table reaches.
     void append(const std::vector<int32_t>& run, int position, const std::vector<int32_t>& blocks,
-                int num_asked);
+                int run_logits);
 
     /// A copy with room for nothing more, whose block tables have their first so many columns.
     Batch trimmed(int num_blocks) const;

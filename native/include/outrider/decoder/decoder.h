@@ -19,8 +19,9 @@
 
 namespace outrider {
 
-/// Decoder-only transformers of one shape: normalise, attend, add, normalise, gate, add. The residual stream,
-/// the norms and the softmax are float32; the inputs of matrix products are rounded to the weights' format.
+/// Decoder-only transformers of one shape: normalise, attend, add, normalise, gated MLP, add. The residual
+/// stream, the norms and the softmax are float32; the inputs of matrix products are rounded to the weights'
+/// format.
 class Decoder {
   public:
     /// Throws std::invalid_argument, naming the field, for a configuration that cannot be.
@@ -57,8 +58,8 @@ class Decoder {
     void embed();
     void attend(int layer);
     void rotate_and_store(int layer);
-    void gate(int layer);
-    void score(int num_logits);
+    void mlp(int layer);
+    void lm_head(int num_logits);
     void add_and_normalise(const float* delta, const float* delta_norm, const float* norm);
     void multiply(const Activations& input, const PackedWeight& weight, const float* bias, float* out);
     int rows() const { return workspace_.rows.places().rows; }

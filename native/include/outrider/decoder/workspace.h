@@ -76,7 +76,7 @@ struct Workspace {
     ActivationBuffer normed;                      // [rows, hidden]
     ActivationBuffer attended;                    // [rows, q]
     ActivationBuffer gated;                       // [rows, intermediate]
-    ActivationBuffer asked;                       // [logits, hidden]
+    ActivationBuffer lm_head_input;               // [logits, hidden]
     std::shared_ptr<DeviceBuffer<float>> logits;  // [logits, vocab]
 };
 

@@ -6,7 +6,7 @@
 
 namespace outrider {
 
-/// Of activations, and of whatever needs no scale.
+/// Format of activations, and of whatever needs no scale.
 enum class Format { f32, bf16 };
 
 /// int8, int4 and fp8 (e4m3) have a float32 scale for each output feature. A CPU's int4 has besides, for each

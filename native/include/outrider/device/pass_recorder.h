@@ -33,7 +33,7 @@ class PassRecorder {
     virtual void forget() = 0;
 };
 
-/// For devices on which enqueueing operations one by one costs nothing.
+/// Recorder of devices on which enqueueing operations one by one costs nothing.
 class UnrecordedPasses final : public PassRecorder {
   public:
     PassShape padded(const PassShape& shape) const override { return shape; }

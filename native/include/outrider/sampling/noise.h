@@ -32,7 +32,7 @@ constexpr float kMinNoise = -3.131f;
 /// double precision and rounded to float. It falls as x grows and is finite for every x.
 float gumbel(uint32_t word);
 
-/// The same for an array of words, eight at a time.  # words, noise: [count]
+/// Noise of an array of words, eight at a time.  # words, noise: [count]
 void gumbel(const uint32_t* words, int64_t count, float* noise);
 
 /// Not less than gumbel(word), and without its logarithms: -log(w) bounds the noise from above since

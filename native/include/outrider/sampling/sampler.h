@@ -61,9 +61,9 @@ struct Samples {
     std::vector<SampleStatus> status;
     std::vector<float> raw_logprobs;  // NaN where not asked or not drawn
     std::vector<float> logprobs;      // NaN where not asked or not drawn
-    /// Among the model's logits, 1 for the greatest, ties by lowest id; 0 where not asked or not drawn.
+    /// Ranks among the model's logits, 1 for the greatest, ties by lowest id; 0 where not asked or not drawn.
     std::vector<int32_t> ranks;
-    /// Of the softmax of the model's logits, in nats; NaN where not asked or not drawn.
+    /// Entropies of the softmax of the model's logits, in nats; NaN where not asked or not drawn.
     std::vector<float> entropies;
     /// The asked number of best processed logits, best first; tokens at minus infinity never.
     std::vector<std::vector<Candidate>> candidates;

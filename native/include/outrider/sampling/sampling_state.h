@@ -43,7 +43,7 @@ class SamplingState {
     int64_t position() const { return length() + position_offset_; }
     /// Null unless it is.
     const NoiseIds* noise_ids() const { return noise_ids_.get(); }
-    /// Of all ids in the history and the parameters; a vocabulary must be larger. -1 where there is none.
+    /// The largest id in the history and the parameters, -1 where there is none; a vocabulary must be larger.
     int32_t largest_id() const { return largest_id_; }
 
   private:

@@ -8,7 +8,7 @@
 
 namespace outrider {
 
-/// As large as the number of different tokens seen, whatever the vocabulary.
+/// Its size is the number of different tokens seen, whatever the vocabulary.
 class TokenCounts {
   public:
     struct Entry {

@@ -14,11 +14,7 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-#if defined(__AVX512F__)
-constexpr int kMaxQueries = 8;  // with two vectors each, 16 of 32 registers hold sums
-#else
-constexpr int kMaxQueries = 4;  // with two vectors each, 8 of 16 registers hold sums
-#endif
+constexpr int kMaxQueries = RegisterBlocking::kQueries;
 constexpr int kPair = 2 * kLanes;
 static_assert(kBlockSize % kPair == 0, "a chunk is whole pairs of vectors");
 

@@ -131,8 +131,13 @@ struct AmxProduct {
 
     static constexpr ProductKernel kernel() {
         using Rows = PackedRows<AmxProduct>;
-        return {panel_bytes, Rows::store_row, Rows::load_row, nullptr, nullptr, multiply_panel};
+        return {.panel_bytes = panel_bytes,
+                .store_row = Rows::store_row,
+                .load_row = Rows::load_row,
+                .multiply_panel = multiply_panel};
     }
 };
+
+using Bf16Product = AmxProduct;
 
 }  // namespace outrider::cpu::OUTRIDER_ISA

@@ -9,43 +9,45 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-/// Some rows' product with one strip.
-struct StripRows {
-    const char* strip;
-    const char* next_strip;
+/// Some rows' product with one micro-panel.
+struct MicroPanelRows {
+    const char* micro_panel;
+    const char* next_micro_panel;
     const char* input;  // [rows, input_stride]
     int64_t input_stride;
     int64_t in_features;
     int64_t rows;
-    int32_t* sums;  // [rows, kStrip]
+    int32_t* sums;  // [rows, kColumns]
 };
 
-/// Packed as [panel] of [strip of output features] and the features' scales in float32. `Strip` says how a
-/// strip of kStrip features holds its integers, and what its product reads:
+/// Packed as [panel] of [micro-panel of output features] and the features' scales in float32. `MicroPanel`
+/// says how a micro-panel of kColumns features holds its integers, and what its product reads:
 ///   kLargest                                        the largest weight becomes it
-///   bytes(in_features)                              of one strip
-///   store_row(strip, column, values, width, factor)   rounds values * factor
-///   number(strip, column, k)                        what was stored
+///   bytes(in_features)                              of one micro-panel
+///   store_row(micro_panel, column, values, width, factor)   rounds values * factor
+///   number(micro_panel, column, k)                        what was stored
 ///   input_bytes(in_features), prepare_row(values, in_features, to)
-///   add(StripRows)                                  adds the products to the sums
-template <typename Strip>
+///   add(MicroPanelRows)                                  adds the products to the sums
+template <typename MicroPanel>
 struct IntegerProduct {
-    static constexpr int kStrip = Strip::kStrip;
-    static constexpr int64_t kStrips = kPanelColumns / kStrip;
+    static constexpr int kColumns = MicroPanel::kColumns;
+    static constexpr int64_t kMicroPanels = kPanelColumns / kColumns;
 
     static size_t panel_bytes(int in_features) {
-        return kStrips * Strip::bytes(in_features) + kPanelColumns * sizeof(float);
+        return kMicroPanels * MicroPanel::bytes(in_features) + kPanelColumns * sizeof(float);
     }
 
     static char* panel_data(const WeightView& weight, int64_t panel) {
         return static_cast<char*>(weight.data) + panel * panel_bytes(weight.in_features);
     }
-    static char* strip_data(const WeightView& weight, int64_t strip) {
-        return panel_data(weight, strip / kStrips) + strip % kStrips * Strip::bytes(weight.in_features);
+    static char* micro_panel_data(const WeightView& weight, int64_t micro_panel) {
+        return panel_data(weight, micro_panel / kMicroPanels) +
+               micro_panel % kMicroPanels * MicroPanel::bytes(weight.in_features);
     }
     /// The scales of the output features from `row` to the end of its panel.
     static float* scales(const WeightView& weight, int64_t row) {
-        char* behind = panel_data(weight, row / kPanelColumns) + kStrips * Strip::bytes(weight.in_features);
+        char* behind =
+            panel_data(weight, row / kPanelColumns) + kMicroPanels * MicroPanel::bytes(weight.in_features);
         return reinterpret_cast<float*>(behind) + row % kPanelColumns;
     }
 
@@ -57,22 +59,23 @@ struct IntegerProduct {
             largest = magnitude > largest ? magnitude : largest;
             nothing += magnitude * 0.0f;
         }
-        const float factor = largest > 0.0f ? Strip::kLargest / largest : 0.0f;
-        *scales(weight, row) = largest / Strip::kLargest + nothing;
-        Strip::store_row(strip_data(weight, row / kStrip), row % kStrip, values, weight.in_features, factor);
+        const float factor = largest > 0.0f ? MicroPanel::kLargest / largest : 0.0f;
+        *scales(weight, row) = largest / MicroPanel::kLargest + nothing;
+        MicroPanel::store_row(micro_panel_data(weight, row / kColumns), row % kColumns, values,
+                              weight.in_features, factor);
     }
 
     static void load_row(const WeightView& weight, int64_t row, float scale, float* out) {
-        const char* strip = strip_data(weight, row / kStrip);
+        const char* micro_panel = micro_panel_data(weight, row / kColumns);
         const float unit = *scales(weight, row) * scale;
         for (int64_t k = 0; k < weight.in_features; ++k) {
-            out[k] = static_cast<float>(Strip::number(strip, row % kStrip, k)) * unit;
+            out[k] = static_cast<float>(MicroPanel::number(micro_panel, row % kColumns, k)) * unit;
         }
     }
 
-    /// What the sums of integers stand for.
+    /// Writes what the sums of integers stand for.
     static void scale_sums(const int32_t* sums, RowScale input, const float* scales, float* out) {
-        for (int column = 0; column < kStrip; column += kLanes) {
+        for (int column = 0; column < kColumns; column += kLanes) {
             const IntVec sum = load_as<IntVec>(sums + column);
             const Vec exact = __builtin_convertvector(sum + input.correction, Vec);
             store(out + column, exact * load(scales + column) * input.scale);
@@ -80,23 +83,29 @@ struct IntegerProduct {
     }
 
     static void multiply_panel(const WeightView& weight, const ProductRows& rows, int64_t panel) {
-        for_strip_passes<kStrip>(weight, rows, panel, [&](const StripPass& pass) {
+        for_micro_panel_passes<kColumns>(weight, rows, panel, [&](const MicroPanelPass& pass) {
             const char* input = static_cast<const char*>(rows.input) + pass.first_row * rows.input_stride;
-            alignas(kCacheLine) int32_t sums[kRowsPerPass * kStrip] = {};
-            Strip::add({strip_data(weight, pass.strip), strip_data(weight, pass.next_strip), input,
-                        rows.input_stride, weight.in_features, pass.rows, sums});
-            alignas(kCacheLine) float scaled[kRowsPerPass * kStrip];
+            alignas(kCacheLine) int32_t sums[kRowsPerPass * kColumns] = {};
+            MicroPanel::add({micro_panel_data(weight, pass.micro_panel),
+                             micro_panel_data(weight, pass.next_micro_panel), input, rows.input_stride,
+                             weight.in_features, pass.rows, sums});
+            alignas(kCacheLine) float scaled[kRowsPerPass * kColumns];
             for (int64_t row = 0; row < pass.rows; ++row) {
-                scale_sums(sums + row * kStrip,
+                scale_sums(sums + row * kColumns,
                            *QuantisedRow::scale(input + row * rows.input_stride, weight.in_features),
-                           scales(weight, pass.strip * kStrip), scaled + row * kStrip);
+                           scales(weight, pass.micro_panel * kColumns), scaled + row * kColumns);
             }
-            write_sums<kStrip>(weight, rows, pass, scaled);
+            write_sums<kColumns>(weight, rows, pass, scaled);
         });
     }
 
     static constexpr ProductKernel kernel() {
-        return {panel_bytes, store_row, load_row, Strip::input_bytes, Strip::prepare_row, multiply_panel};
+        return {.panel_bytes = panel_bytes,
+                .store_row = store_row,
+                .load_row = load_row,
+                .input_bytes = MicroPanel::input_bytes,
+                .prepare_row = MicroPanel::prepare_row,
+                .multiply_panel = multiply_panel};
     }
 };
 

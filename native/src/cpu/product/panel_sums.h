@@ -1,4 +1,4 @@
-// A panel's way through a matrix product: strip by strip, and some rows at a time.
+// A panel's way through a matrix product: micro-panel by micro-panel, and some rows at a time.
 #pragma once
 
 #include "cpu/kernels.h"
@@ -8,41 +8,43 @@ namespace outrider::cpu::OUTRIDER_ISA {
 
 constexpr int64_t kRowsPerPass = 32;
 
-/// Some rows' product with one strip of output features.
-struct StripPass {
-    int64_t strip;
-    int64_t next_strip;  // the one that this thread is likely to read after it
+/// Some rows' product with one micro-panel of output features.
+struct MicroPanelPass {
+    int64_t micro_panel;
+    int64_t next_micro_panel;  // the one that this thread is likely to read after it
     int64_t first_row;
     int64_t rows;
 };
 
-/// body(StripPass) for all strips of a panel, and all rows.
-template <int kStrip, typename Body>
-OUTRIDER_INLINE void for_strip_passes(const WeightView& weight, const ProductRows& rows, int64_t panel,
-                                      const Body& body) {
-    static_assert(kPanelColumns % kStrip == 0, "a panel is whole strips");
-    constexpr int64_t kStrips = kPanelColumns / kStrip;
-    const int64_t strips = (weight.out_features + kStrip - 1) / kStrip;
-    const int64_t end = smaller((panel + 1) * kStrips, strips);
-    for (int64_t strip = panel * kStrips; strip < end; ++strip) {
-        const int64_t next = strip + 1 < end ? strip + 1 : (panel + rows.panels_ahead) * kStrips;
+/// body(MicroPanelPass) for all micro-panels of a panel, and all rows.
+template <int kColumns, typename Body>
+OUTRIDER_INLINE void for_micro_panel_passes(const WeightView& weight, const ProductRows& rows, int64_t panel,
+                                            const Body& body) {
+    static_assert(kPanelColumns % kColumns == 0, "a panel is whole micro-panels");
+    constexpr int64_t kMicroPanels = kPanelColumns / kColumns;
+    const int64_t micro_panels = (weight.out_features + kColumns - 1) / kColumns;
+    const int64_t end = smaller((panel + 1) * kMicroPanels, micro_panels);
+    for (int64_t micro_panel = panel * kMicroPanels; micro_panel < end; ++micro_panel) {
+        const int64_t next =
+            micro_panel + 1 < end ? micro_panel + 1 : (panel + rows.panels_ahead) * kMicroPanels;
         for (int64_t row = rows.first_row; row < rows.end_row; row += kRowsPerPass) {
-            body(StripPass{strip, smaller(next, strips - 1), row, smaller(kRowsPerPass, rows.end_row - row)});
+            body(MicroPanelPass{micro_panel, smaller(next, micro_panels - 1), row,
+                                smaller(kRowsPerPass, rows.end_row - row)});
         }
     }
 }
 
 /// out = sums + bias, for the columns that there are.
-/// # sums: [pass.rows, kStrip]
-template <int kStrip>
-inline void write_sums(const WeightView& weight, const ProductRows& rows, const StripPass& pass,
+/// # sums: [pass.rows, kColumns]
+template <int kColumns>
+inline void write_sums(const WeightView& weight, const ProductRows& rows, const MicroPanelPass& pass,
                        const float* sums) {
-    const int64_t first_column = pass.strip * kStrip;
-    const int64_t end = smaller(first_column + kStrip, weight.out_features);
+    const int64_t first_column = pass.micro_panel * kColumns;
+    const int64_t end = smaller(first_column + kColumns, weight.out_features);
     for (int64_t row = 0; row < pass.rows; ++row) {
         float* out = rows.out + (pass.first_row + row) * weight.out_features;
         for (int64_t column = first_column; column < end; column += kLanes) {
-            Vec sum = load(sums + row * kStrip + column - first_column);
+            Vec sum = load(sums + row * kColumns + column - first_column);
             if (rows.bias) {
                 sum += load_first(rows.bias + column, end - column);
             }

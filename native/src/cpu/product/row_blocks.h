@@ -21,7 +21,7 @@ OUTRIDER_INLINE void with_count(int64_t count, const Body& body) {
     }
 }
 
-/// So few rows take less time than memory: its own prefetch keeps up, and ours would stand in its way.
+/// Rows that take less time than memory: its own prefetch keeps up, and ours would stand in its way.
 constexpr int64_t kRowsThatHardwareFeeds = 1;
 
 /// What one block of rows fetches into the nearest cache while it computes: at every step a few cache lines

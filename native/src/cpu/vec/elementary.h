@@ -44,8 +44,8 @@ OUTRIDER_INLINE Vec hyperbolic_tangent(Vec x) {
     sum = multiply_add(sum, square, splat(1.33314422036e-1f));
     sum = multiply_add(sum, square, splat(-3.33332819422e-1f));
     const Vec near_zero = multiply_add(sum * square, x, x);
-    const Vec far = 1.0f - 2.0f / (exponential(magnitude + magnitude) + 1.0f);
-    return choose(magnitude < 0.625f, near_zero, choose(x < 0.0f, -far, far));
+    const Vec saturating = 1.0f - 2.0f / (exponential(magnitude + magnitude) + 1.0f);
+    return choose(magnitude < 0.625f, near_zero, choose(x < 0.0f, -saturating, saturating));
 }
 
 /// x / (1 + e^-x)

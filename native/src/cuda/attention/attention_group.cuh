@@ -53,7 +53,7 @@ struct Grouping {
         return op.cache.num_kv_heads * groups_each(op);
     }
 
-    /// One without rows where `row` begins none.
+    /// The group that `row` begins; one without rows where it begins none.
     __device__ Group find(const Attention& op, int64_t row, int head_group) const {
         Group group{row, op.places.positions[row], 0, 0, 0, head_group / groups_each(op)};
         if (group.position == kInactive || (row > 0 && continues(op, row))) {

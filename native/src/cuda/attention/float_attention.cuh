@@ -41,7 +41,7 @@ struct FloatScratch {
 template <KvFormat kFormat>
 struct FloatAttention {
     static constexpr int kThreads = kChunks * kWarp;
-    static constexpr int kBlocksAtOnce = 2;
+    static constexpr int kBlocksPerMultiprocessor = 2;
     static constexpr int kQueries = FloatScratch::kQueries;
     static constexpr int kDimsAtOnce = FloatScratch::kDimsAtOnce;
     static constexpr int kFewQueries = 4;  // of one row

@@ -12,20 +12,20 @@
 
 namespace outrider::cuda {
 
-constexpr int kEight = 8;  // neighbours that a lane reads at once
+constexpr int kFragmentSize = 8;  // values that a lane reads at once
 
 /// Whether tensor cores can have the cache as their right operands.
 inline OUTRIDER_HOST_DEVICE bool is_tiled(KvFormat format, int head_dim) {
-    return format != KvFormat::f32 && head_dim % kEight == 0;
+    return format != KvFormat::f32 && head_dim % kFragmentSize == 0;
 }
 
-/// Eight neighbours as they are stored.
+/// Fragment of a right operand as it is stored: eight neighbours.
 template <KvFormat kFormat>
-using Eight = Words<kFormat == KvFormat::bf16 ? 4 : 2>;
+using KvFragment = Words<kFormat == KvFormat::bf16 ? 4 : 2>;
 
-/// In bf16, which is exact.
+/// The fragment in bf16, which is exact.
 template <KvFormat kFormat>
-__device__ Words<4> unpack(const Eight<kFormat>& from) {
+__device__ Words<4> unpack(const KvFragment<kFormat>& from) {
     if constexpr (kFormat == KvFormat::bf16) {
         return from;
     } else if constexpr (kFormat == KvFormat::int8) {
@@ -38,7 +38,7 @@ __device__ Words<4> unpack(const Eight<kFormat>& from) {
 }
 
 /// For the float units, keys have their positions side by side, values their dimensions. For tensor cores it
-/// is the other way round, in eights of neighbours that share a lane's registers: a key's are eight
+/// is the other way round, in fragments of eight neighbours that share a lane's registers: a key's are
 /// dimensions, a value's are the positions 8 j + 2 c and 8 j + 2 c + 1 for j in 0 ... 3, which are those of
 /// the weights that lane c of four holds.
 struct KvBlock {
@@ -56,15 +56,15 @@ struct KvBlock {
     __device__ float value(int slot, int dim) const {
         return value_at<kFormat>((kBlockSize + slot) * head_dim + dim);
     }
-    /// A slot's dimensions 8 * eight ... 8 * eight + 7.
+    /// A slot's dimensions 8 * fragment ... 8 * fragment + 7.
     template <KvFormat kFormat>
-    __device__ Eight<kFormat> keys(int slot, int eight) const {
-        return eight_at<kFormat>((eight * kBlockSize + slot) * kEight);
+    __device__ KvFragment<kFormat> keys(int slot, int fragment) const {
+        return fragment_at<kFormat>((fragment * kBlockSize + slot) * kFragmentSize);
     }
     /// A dimension's values that lane `c` of four multiplies.
     template <KvFormat kFormat>
-    __device__ Eight<kFormat> values(int dim, int c) const {
-        return eight_at<kFormat>((head_dim + dim) * kBlockSize + c * kEight);
+    __device__ KvFragment<kFormat> values(int dim, int c) const {
+        return fragment_at<kFormat>((head_dim + dim) * kBlockSize + c * kFragmentSize);
     }
     /// What keys, or else values, of a slot are multiplied by.
     template <KvFormat kFormat>
@@ -76,12 +76,12 @@ struct KvBlock {
         store(bytes, format == KvFormat::f32 ? Format::f32 : Format::bf16, index_of(is_key, slot, dim),
               value);
     }
-    /// As value * factor, which must be within what the format holds.
+    /// Stores value * factor, which must be within what the format holds.
     __device__ void set_scaled(bool is_key, int slot, int dim, float value, float factor) const {
         bytes[index_of(is_key, slot, dim)] = static_cast<char>(
             format == KvFormat::int8 ? nearest_integer(value, factor) : nearest_e4m3(value * factor));
     }
-    /// What the format, which has scales, can hold.
+    /// The largest magnitude that the format, which has scales, can hold.
     __device__ float largest() const { return format == KvFormat::int8 ? 127.0f : kLargestE4m3; }
     __device__ void set_scale(bool of_key, int slot, float scale) const {
         scales()[(of_key ? 0 : kBlockSize) + slot] = scale;
@@ -93,17 +93,19 @@ struct KvBlock {
             return is_key ? dim * kBlockSize + slot : (kBlockSize + slot) * head_dim + dim;
         }
         if (is_key) {
-            return (dim / kEight * kBlockSize + slot) * kEight + in_eight(dim % kEight);
+            return (dim / kFragmentSize * kBlockSize + slot) * kFragmentSize +
+                   in_fragment(dim % kFragmentSize);
         }
-        return (head_dim + dim) * kBlockSize + slot % 8 / 2 * kEight + in_eight(slot / 8 * 2 + slot % 2);
+        return (head_dim + dim) * kBlockSize + slot % 8 / 2 * kFragmentSize +
+               in_fragment(slot / 8 * 2 + slot % 2);
     }
-    /// Of four bytes the second and the third have changed places, as in a ByteTile.
-    __device__ int in_eight(int i) const {
+    /// Place in a fragment: of four bytes the second and the third have changed places, as in a ByteTile.
+    __device__ int in_fragment(int i) const {
         return format == KvFormat::bf16 ? i : i / 4 * 4 + ByteTile::swapped(i % 4);
     }
     template <KvFormat kFormat>
-    __device__ Eight<kFormat> eight_at(int index) const {
-        constexpr int kWords = sizeof(Eight<kFormat>) / sizeof(uint32_t);
+    __device__ KvFragment<kFormat> fragment_at(int index) const {
+        constexpr int kWords = sizeof(KvFragment<kFormat>) / sizeof(uint32_t);
         return load_words<kWords, true>(bytes + index * kWords / 2);
     }
     template <KvFormat kFormat>

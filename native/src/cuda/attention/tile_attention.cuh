@@ -1,4 +1,4 @@
-// TileAttention: attention on tensor cores. Queries are the rows of a multiply_add_tile, which do not meet;
+// TileAttention: attention on tensor cores. Queries are the rows of an mma_m16n8k16, which do not meet;
 // its columns are positions where they meet keys, and dimensions where weights meet values. Scores go through
 // the dimensions in order, sums of weighted values through a span's positions in order, whatever the number
 // of queries: so every output is the same sequence of operations in a block of any number of tiles.
@@ -20,7 +20,7 @@ template <KvFormat kFormat, int kTiles>
 struct TileAttention {
     using Scratch = TileAttentionScratch<kTiles>;
     static constexpr int kThreads = Scratch::kThreads;
-    static constexpr int kBlocksAtOnce = 2;
+    static constexpr int kBlocksPerMultiprocessor = 2;
     static constexpr int kQueries = Scratch::kQueries;
 
     Attention op;
@@ -57,7 +57,7 @@ struct TileAttention {
             const int lane = i % kWarp;
             const int step = i / kWarp % steps;
             const int query = i / kWarp / steps * kTileQueries + lane / 4;
-            const int dim = step / kSteps * kUnitDims + lane % 4 * kEight + step % kSteps * 4;
+            const int dim = step / kSteps * kUnitDims + lane % 4 * kFragmentSize + step % kSteps * 4;
             const Words<2> upper = four_dims(group, query, dim);
             const Words<2> lower = four_dims(group, query + 8, dim);
             scratch.queries[i] = {{upper.words[0], lower.words[0], upper.words[1], lower.words[1]}};
@@ -71,7 +71,7 @@ struct TileAttention {
         block.synchronize();
     }
 
-    /// Rounded to bf16; zeros where there is no such query, or dimension.
+    /// Four dimensions of a query, rounded to bf16; zeros where there is no such query, or dimension.
     __device__ Words<2> four_dims(const Group& group, int query, int dim) const {
         if (query >= group.queries() || dim >= op.cache.head_dim) {
             return {};
@@ -153,10 +153,10 @@ struct TileAttention {
                                    const Body& body) const {
 #pragma unroll
         for (int index = 0; index < Scratch::kValuesOfRound; ++index) {
-            const int tile = index / 4 / kEightsOfWarp;
-            const int eight = index / 4 % kEightsOfWarp;
+            const int tile = index / 4 / kNTilesOfWarp;
+            const int n_tile = index / 4 % kNTilesOfWarp;
             const int query = tile * kTileQueries + index % 4 / 2 * 8 + block.lane() / 4;
-            const int dim = first_dim_of(block, round, eight) + block.lane() % 4 * 2 + index % 2;
+            const int dim = first_dim_of(block, round, n_tile) + block.lane() % 4 * 2 + index % 2;
             if (query < group.queries() && dim < op.cache.head_dim) {
                 body(index, query, dim);
             }

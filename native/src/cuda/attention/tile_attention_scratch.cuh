@@ -9,22 +9,22 @@
 
 namespace outrider::cuda {
 
-constexpr int kTileQueries = 16;  // the rows of a multiply_add_tile
+constexpr int kTileQueries = 16;  // the rows of an mma_m16n8k16
 constexpr int kSteps = 2;         // that go through 32 k: dimensions of keys, or a block's positions
 constexpr int kUnitDims = 32;
-constexpr int kEightsOfWarp = 2;  // of the values' dimensions, at once
+constexpr int kNTilesOfWarp = 2;  // of the values' dimensions, at once
 
 inline OUTRIDER_HOST_DEVICE int units_of(int head_dim) {
     return (head_dim + kUnitDims - 1) / kUnitDims;
 }
 /// Times that a block's warps go through the dimensions of the values.
 inline OUTRIDER_HOST_DEVICE int rounds_of(int head_dim) {
-    constexpr int kDimsOfRound = kChunks * kEightsOfWarp * 8;
+    constexpr int kDimsOfRound = kChunks * kNTilesOfWarp * 8;
     return (head_dim + kDimsOfRound - 1) / kDimsOfRound;
 }
 
-__device__ inline int first_dim_of(const Block& block, int round, int eight) {
-    return ((round * kChunks + block.warp()) * kEightsOfWarp + eight) * 8;
+__device__ inline int first_dim_of(const Block& block, int round, int n_tile) {
+    return ((round * kChunks + block.warp()) * kNTilesOfWarp + n_tile) * 8;
 }
 
 __device__ inline bool has_queries(const Group& group, int tile) {
@@ -42,7 +42,7 @@ template <int kTiles>
 struct TileAttentionScratch {
     static constexpr int kQueries = kTiles * kTileQueries;
     static constexpr int kThreads = kChunks * kWarp;
-    static constexpr int kValuesOfRound = kTiles * kEightsOfWarp * 4;  // of a thread
+    static constexpr int kValuesOfRound = kTiles * kNTilesOfWarp * 4;  // of a thread
 
     Words<4>* queries;  // [kTiles, units, kSteps, kWarp]
     Words<4>* weights;  // [kTiles, kChunks, kSteps, kWarp]

@@ -8,17 +8,17 @@
 
 namespace outrider::cuda {
 
-/// Scores of all of a group's queries: the columns of a multiply_add_tile are eight positions. Nothing is
+/// Scores of all of a group's queries: the columns of an mma_m16n8k16 are eight positions. Nothing is
 /// computed for tiles without queries.
 template <KvFormat kFormat, int kTiles>
 struct TileScores {
     using Scratch = TileAttentionScratch<kTiles>;
     static constexpr int kQueries = Scratch::kQueries;
-    static constexpr int kEights = kBlockSize / kEight;
+    static constexpr int kNTiles = kBlockSize / kFragmentSize;
     static constexpr int kUnitsAhead = kTiles == 1 ? 2 : 1;
 
     struct Keys {
-        Eight<kFormat> eights[kEights];
+        KvFragment<kFormat> fragments[kNTiles];
     };
 
     const Attention& op;
@@ -26,7 +26,7 @@ struct TileScores {
     const Group& group;
     const Scratch& scratch;
     int chunk;
-    float scores[kTiles][kEights][4];
+    float scores[kTiles][kNTiles][4];
 
     __device__ TileScores(const Attention& operation, const Block& place, const Group& queries,
                           const Scratch& shared, int chunk_of_warp)
@@ -43,7 +43,7 @@ struct TileScores {
     __device__ int query_of(int tile, int half) const {
         return tile * kTileQueries + half * 8 + block.lane() / 4;
     }
-    __device__ int slot_of(int eight, int which) const { return eight * 8 + block.lane() % 4 * 2 + which; }
+    __device__ int slot_of(int n_tile, int which) const { return n_tile * 8 + block.lane() % 4 * 2 + which; }
 
     __device__ void multiply(const KvBlock& kv) {
         const int units = units_of(op.cache.head_dim);
@@ -64,23 +64,23 @@ struct TileScores {
         }
     }
 
-    /// Zeros for dimensions that are not there.
+    /// Loads keys, zeros for dimensions that are not there.
     __device__ void load(const KvBlock& kv, int unit, Keys& keys) const {
-        const int dims = unit * (kUnitDims / kEight) + block.lane() % 4;
+        const int dims = unit * (kUnitDims / kFragmentSize) + block.lane() % 4;
 #pragma unroll
-        for (int eight = 0; eight < kEights; ++eight) {
-            keys.eights[eight] = {};
-            if (dims * kEight < op.cache.head_dim) {
-                keys.eights[eight] = kv.keys<kFormat>(eight * 8 + block.lane() / 4, dims);
+        for (int n_tile = 0; n_tile < kNTiles; ++n_tile) {
+            keys.fragments[n_tile] = {};
+            if (dims * kFragmentSize < op.cache.head_dim) {
+                keys.fragments[n_tile] = kv.keys<kFormat>(n_tile * 8 + block.lane() / 4, dims);
             }
         }
     }
 
     __device__ void multiply_unit(const Keys& keys, int unit) {
-        Words<4> eights[kEights];
+        Words<4> fragments[kNTiles];
 #pragma unroll
-        for (int eight = 0; eight < kEights; ++eight) {
-            eights[eight] = unpack<kFormat>(keys.eights[eight]);
+        for (int n_tile = 0; n_tile < kNTiles; ++n_tile) {
+            fragments[n_tile] = unpack<kFormat>(keys.fragments[n_tile]);
         }
 #pragma unroll
         for (int tile = 0; tile < kTiles; ++tile) {
@@ -89,10 +89,10 @@ struct TileScores {
                 for (int step = 0; step < kSteps; ++step) {
                     const Words<4> queries = scratch.queries_of(tile, unit, step, block.lane());
 #pragma unroll
-                    for (int eight = 0; eight < kEights; ++eight) {
-                        const uint32_t (&words)[4] = eights[eight].words;
-                        multiply_add_tile(scores[tile][eight], queries.words,
-                                          {words[2 * step], words[2 * step + 1]});
+                    for (int n_tile = 0; n_tile < kNTiles; ++n_tile) {
+                        const uint32_t (&words)[4] = fragments[n_tile].words;
+                        mma_m16n8k16(scores[tile][n_tile], queries.words,
+                                     {words[2 * step], words[2 * step + 1]});
                     }
                 }
             }
@@ -101,14 +101,14 @@ struct TileScores {
 
     __device__ void forget() {
 #pragma unroll
-        for (int i = 0; i < kTiles * kEights * 4; ++i) {
-            scores[i / 4 / kEights][i / 4 % kEights][i % 4] = minus_infinity();
+        for (int i = 0; i < kTiles * kNTiles * 4; ++i) {
+            scores[i / 4 / kNTiles][i / 4 % kNTiles][i % 4] = minus_infinity();
         }
     }
 
-    /// Minus infinity where a position is not attended to.
+    /// Scales and caps the scores, which become minus infinity where a position is not attended to.
     __device__ void finish(const KvBlock& kv) {
-        float scales[kEights][2];
+        float scales[kNTiles][2];
         load_scales(kv, true, scales);
         const bool is_whole = group.reads_all(op, chunk);
         const int start = chunk * kBlockSize;
@@ -120,7 +120,7 @@ struct TileScores {
                 const Range range =
                     is_whole ? Range{start, start + kBlockSize - 1} : range_of_query(tile, half);
 #pragma unroll
-                for (int k = 0; k < kEights * 2; ++k) {
+                for (int k = 0; k < kNTiles * 2; ++k) {
                     float& score = scores[tile][k / 2][half * 2 + k % 2];
                     const float scaled = score * scales[k / 2][k % 2];
                     const float capped = op.softcap != 0.0f ? soft_capped(scaled, op.softcap) : scaled;
@@ -130,7 +130,7 @@ struct TileScores {
         }
     }
 
-    /// Of a query that is not there, the last one's.
+    /// What a query attends to; of a query that is not there, what the last one does.
     __device__ Range range_of_query(int tile, int half) const {
         const int position = group.position_of(query_of(tile, half));
         return range_of(op, position < group.last() ? position : group.last());
@@ -142,7 +142,7 @@ struct TileScores {
             if (has_queries(group, i / 2)) {
                 float maximum = minus_infinity();
 #pragma unroll
-                for (int k = 0; k < kEights * 2; ++k) {
+                for (int k = 0; k < kNTiles * 2; ++k) {
                     maximum = Greater()(maximum, scores[i / 2][k / 2][i % 2 * 2 + k % 2]);
                 }
                 maximum = reduce_warp<4>(maximum, Greater());
@@ -161,7 +161,7 @@ struct TileScores {
                 weigh(i / 2, i % 2);
             }
         }
-        float scales[kEights][2] = {};
+        float scales[kNTiles][2] = {};
         if (group.reads(op, chunk)) {
             load_scales(block_of(op, group, chunk), false, scales);
         }
@@ -183,7 +183,7 @@ struct TileScores {
         const float maximum = scratch.maximum_of(query);
         float sum = 0.0f;
 #pragma unroll
-        for (int k = 0; k < kEights * 2; ++k) {
+        for (int k = 0; k < kNTiles * 2; ++k) {
             float& score = scores[tile][k / 2][half * 2 + k % 2];
             score = score != minus_infinity() ? exponential_below_one(score - maximum) : 0.0f;
             sum += score;
@@ -195,16 +195,16 @@ struct TileScores {
     }
 
     /// Two weights times their values' scales, which may be NaN where nothing is attended to.
-    __device__ uint32_t operand(int tile, int eight, int half, const float (&scales)[kEights][2]) const {
-        const float low = scores[tile][eight][half * 2];
-        const float high = scores[tile][eight][half * 2 + 1];
-        return bfloat16_pair(low != 0.0f ? low * scales[eight][0] : 0.0f,
-                             high != 0.0f ? high * scales[eight][1] : 0.0f);
+    __device__ uint32_t operand(int tile, int n_tile, int half, const float (&scales)[kNTiles][2]) const {
+        const float low = scores[tile][n_tile][half * 2];
+        const float high = scores[tile][n_tile][half * 2 + 1];
+        return bfloat16_pair(low != 0.0f ? low * scales[n_tile][0] : 0.0f,
+                             high != 0.0f ? high * scales[n_tile][1] : 0.0f);
     }
 
-    __device__ void load_scales(const KvBlock& kv, bool of_keys, float (&scales)[kEights][2]) const {
+    __device__ void load_scales(const KvBlock& kv, bool of_keys, float (&scales)[kNTiles][2]) const {
 #pragma unroll
-        for (int k = 0; k < kEights * 2; ++k) {
+        for (int k = 0; k < kNTiles * 2; ++k) {
             scales[k / 2][k % 2] = kv.scale<kFormat>(of_keys, slot_of(k / 2, k % 2));
         }
     }

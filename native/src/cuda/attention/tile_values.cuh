@@ -7,7 +7,7 @@
 
 namespace outrider::cuda {
 
-/// Sums of all of a group's queries: the columns of a multiply_add_tile are eight dimensions, kEightsOfWarp
+/// Sums of all of a group's queries: the columns of an mma_m16n8k16 are eight dimensions, kNTilesOfWarp
 /// times in each of a round's warps.
 template <KvFormat kFormat, int kTiles>
 struct TileValues {
@@ -15,7 +15,7 @@ struct TileValues {
     static constexpr int kChunksAhead = kTiles == 1 ? 4 : 2;
 
     struct Values {
-        Eight<kFormat> eights[kEightsOfWarp];
+        KvFragment<kFormat> fragments[kNTilesOfWarp];
     };
 
     const Attention& op;
@@ -23,7 +23,7 @@ struct TileValues {
     const Group& group;
     const Scratch& scratch;
     int round;
-    float sums[kTiles][kEightsOfWarp][4];
+    float sums[kTiles][kNTilesOfWarp][4];
 
     __device__ TileValues(const Attention& operation, const Block& place, const Group& queries,
                           const Scratch& shared, int round_of_warps, int span)
@@ -47,21 +47,21 @@ struct TileValues {
     }
 
     __device__ float of(int index) const {
-        return sums[index / 4 / kEightsOfWarp][index / 4 % kEightsOfWarp][index % 4];
+        return sums[index / 4 / kNTilesOfWarp][index / 4 % kNTilesOfWarp][index % 4];
     }
 
-    /// Zeros for dimensions that are not there.
+    /// Loads values, zeros for dimensions that are not there.
     __device__ void load(int chunk, Values& values) const {
         if (!group.reads(op, chunk)) {
             return;
         }
         const KvBlock kv = block_of(op, group, chunk);
 #pragma unroll
-        for (int eight = 0; eight < kEightsOfWarp; ++eight) {
-            values.eights[eight] = {};
-            const int first = first_dim_of(block, round, eight);
+        for (int n_tile = 0; n_tile < kNTilesOfWarp; ++n_tile) {
+            values.fragments[n_tile] = {};
+            const int first = first_dim_of(block, round, n_tile);
             if (first < op.cache.head_dim) {
-                values.eights[eight] = kv.values<kFormat>(first + block.lane() / 4, block.lane() % 4);
+                values.fragments[n_tile] = kv.values<kFormat>(first + block.lane() / 4, block.lane() % 4);
             }
         }
     }
@@ -71,10 +71,10 @@ struct TileValues {
             return;
         }
         const bool is_whole = group.reads_all(op, first + chunk);
-        Words<4> eights[kEightsOfWarp];
+        Words<4> fragments[kNTilesOfWarp];
 #pragma unroll
-        for (int eight = 0; eight < kEightsOfWarp; ++eight) {
-            eights[eight] = unpack<kFormat>(values.eights[eight]);
+        for (int n_tile = 0; n_tile < kNTilesOfWarp; ++n_tile) {
+            fragments[n_tile] = unpack<kFormat>(values.fragments[n_tile]);
         }
 #pragma unroll
         for (int tile = 0; tile < kTiles; ++tile) {
@@ -83,11 +83,11 @@ struct TileValues {
                                                   scratch.weights_of(tile, chunk, 1, block.lane())};
                 if (is_whole) {
 #pragma unroll
-                    for (int eight = 0; eight < kEightsOfWarp; ++eight) {
-                        multiply(weights, eights[eight], sums[tile][eight]);
+                    for (int n_tile = 0; n_tile < kNTilesOfWarp; ++n_tile) {
+                        multiply(weights, fragments[n_tile], sums[tile][n_tile]);
                     }
                 } else {
-                    add_by_rows(tile, (first + chunk) * kBlockSize, weights, eights);
+                    add_by_rows(tile, (first + chunk) * kBlockSize, weights, fragments);
                 }
             }
         }
@@ -97,7 +97,7 @@ struct TileValues {
     /// be infinite, and one that nobody does may be anything. It is multiplied with its neighbours' weights,
     /// too, which are not kept.
     __device__ void add_by_rows(int tile, int start, const Words<4> (&weights)[kSteps],
-                                const Words<4> (&values)[kEightsOfWarp]) {
+                                const Words<4> (&values)[kNTilesOfWarp]) {
         const int upper = (tile * kTileQueries + block.lane() / 4) / group.heads;
         const int lower = (tile * kTileQueries + block.lane() / 4 + 8) / group.heads;
         const int last = ((tile + 1) * kTileQueries - 1) / group.heads;
@@ -108,10 +108,10 @@ struct TileValues {
                 continue;
             }
 #pragma unroll
-            for (int eight = 0; eight < kEightsOfWarp; ++eight) {
-                float (&kept)[4] = sums[tile][eight];
+            for (int n_tile = 0; n_tile < kNTilesOfWarp; ++n_tile) {
+                float (&kept)[4] = sums[tile][n_tile];
                 float own[4] = {kept[0], kept[1], kept[2], kept[3]};
-                multiply(weights, masked(values[eight], range, start), own);
+                multiply(weights, masked(values[n_tile], range, start), own);
 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
                     kept[i] = row == (i < 2 ? upper : lower) ? own[i] : kept[i];
@@ -133,8 +133,7 @@ struct TileValues {
                                     float (&sums)[4]) {
 #pragma unroll
         for (int step = 0; step < kSteps; ++step) {
-            multiply_add_tile(sums, weights[step].words,
-                              {values.words[2 * step], values.words[2 * step + 1]});
+            mma_m16n8k16(sums, weights[step].words, {values.words[2 * step], values.words[2 * step + 1]});
         }
     }
 };

@@ -42,7 +42,7 @@ struct CapValue {
 template <int kLoads>
 struct ReadStretch {
     static constexpr int kThreads = 256;
-    static constexpr int kBlocksAtOnce = 4;
+    static constexpr int kBlocksPerMultiprocessor = 4;
     static constexpr int64_t kRow = kThreads * 16;
     static constexpr int64_t kBytes = kLoads * kRow;
     static constexpr uint32_t kSeldom = 0x9E3779B9;
@@ -91,7 +91,7 @@ void soft_cap(const Stream& stream, const SoftCap& op) {
     for_each(stream, op.count, CapValue{op});
 }
 
-/// All of it is stripes; the two ways differ in their length.
+/// Both ways are stripes; they differ in their length.
 void read(const Stream& stream, const Read& op) {
     if (op.in_stripes) {
         read_stretches<4>(stream, op);

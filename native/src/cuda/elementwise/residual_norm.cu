@@ -13,7 +13,7 @@ namespace {
 /// other rows are.
 struct NormaliseRow {
     static constexpr int kThreads = 256;
-    static constexpr int kBlocksAtOnce = 4;
+    static constexpr int kBlocksPerMultiprocessor = 4;
     static constexpr int kWarps = kThreads / kWarp;
 
     ResidualNorm op;

@@ -19,7 +19,7 @@ __device__ inline uint8_t nearest_e4m3(float value) {
     return static_cast<uint8_t>(bits >> 24 & 0x80) | static_cast<uint8_t>(code < 0x7E ? code : 0x7E);
 }
 
-/// Of a finite number's code.
+/// The value of a finite number's code.
 __device__ inline float e4m3_value(uint8_t code) {
     // Exponent and fraction where float32 has them, which makes it 2^-120 of itself.
     const uint32_t bits = static_cast<uint32_t>(code & 0x80) << 24 | static_cast<uint32_t>(code & 0x7F) << 20;

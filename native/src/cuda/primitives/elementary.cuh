@@ -17,7 +17,7 @@ struct ExponentialParts {
     int32_t power;  // of NaN: any
 };
 
-/// Of an x for which neither overflows.
+/// Parts of e^x for an x for which neither overflows.
 __device__ inline ExponentialParts exponential_parts(float x) {
     const float shifter = 12582912.0f;  // adding 1.5 * 2^23 rounds to the nearest integer
     const float shifted = fmaf(x, 1.44269504f, shifter);
@@ -50,7 +50,7 @@ __device__ inline float exponential(float x) {
     return x < kLowestExponent ? 0.0f : (x > highest ? bit_cast<float>(0x7F800000u) : result);
 }
 
-/// The same bits for an x that is at most 0, or NaN.
+/// exponential(x), to the bit, for an x that is at most 0, or NaN.
 __device__ inline float exponential_below_one(float x) {
     const ExponentialParts parts = exponential_parts(x < kLowestExponent ? kLowestExponent : x);
     return x < kLowestExponent ? 0.0f : parts.mantissa * power_of_two(parts.power);
@@ -66,8 +66,8 @@ __device__ inline float hyperbolic_tangent(float x) {
     sum = fmaf(sum, square, 1.33314422036e-1f);
     sum = fmaf(sum, square, -3.33332819422e-1f);
     const float near_zero = fmaf(sum * square, x, x);
-    const float far = 1.0f - 2.0f / (exponential(magnitude + magnitude) + 1.0f);
-    return magnitude < 0.625f ? near_zero : (x < 0.0f ? -far : far);
+    const float saturating = 1.0f - 2.0f / (exponential(magnitude + magnitude) + 1.0f);
+    return magnitude < 0.625f ? near_zero : (x < 0.0f ? -saturating : saturating);
 }
 
 /// x / (1 + e^-x)

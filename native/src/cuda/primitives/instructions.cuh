@@ -1,57 +1,8 @@
-// Instructions of one lane that C++ has no words for. (PTX ISA, sections on ld, fma and cvt.)
+// Instructions of one lane, on a GPU or, in tests, on the host.
 #pragma once
 
-#include <cstdint>
-
-#include "cuda/primitives/launch.cuh"
-#include "cuda/primitives/words.h"
-
-namespace outrider::cuda {
-
-/// Reads aligned words that no kernel writes meanwhile. kOnce: nobody near reads them again, so they pass the
-/// nearest cache by.
-template <int kCount, bool kOnce>
-__device__ Words<kCount> load_words(const void* from) {
-    static_assert(kCount == 1 || kCount == 2 || kCount == 4, "no load has such a width");
-    Words<kCount> to;
-    uint32_t (&words)[kCount] = to.words;
-    if constexpr (kCount == 1) {
-        asm("ld.global.nc.u32 %0, [%1];" : "=r"(words[0]) : "l"(from));
-    } else if constexpr (kCount == 2 && kOnce) {
-        asm("ld.global.nc.L1::no_allocate.L2::256B.v2.u32 {%0, %1}, [%2];"
-            : "=r"(words[0]), "=r"(words[1])
-            : "l"(from));
-    } else if constexpr (kCount == 2) {
-        asm("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(words[0]), "=r"(words[1]) : "l"(from));
-    } else if constexpr (kOnce) {
-        asm("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
-            : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
-            : "l"(from));
-    } else {
-        asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
-            : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
-            : "l"(from));
-    }
-    return to;
-}
-
-/// a * b + c of two bf16 values in a register each, rounded once; subnormals are kept.
-__device__ inline uint32_t multiply_add_pair(uint32_t a, uint32_t b, uint32_t c) {
-    uint32_t result;
-    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(result) : "r"(a), "r"(b), "r"(c));
-    return result;
-}
-
-/// Adds to what other threads may add to as well; returns what it was.
-__device__ inline uint64_t atomic_add(uint64_t* to, uint64_t value) {
-    return atomicAdd(reinterpret_cast<unsigned long long*>(to), value);
-}
-
-/// Two values rounded to bf16, the nearest and ties to even, in a register.
-__device__ inline uint32_t bfloat16_pair(float low, float high) {
-    uint32_t result;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(result) : "f"(high), "f"(low));
-    return result;
-}
-
-}  // namespace outrider::cuda
+#if defined(OUTRIDER_CUDA_EMULATION)
+#include "emulation/instructions.cuh"
+#else
+#include "cuda/gpu/instructions.cuh"
+#endif

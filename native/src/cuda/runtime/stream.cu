@@ -121,7 +121,7 @@ void Stream::synchronize() {
     require(cudaStreamSynchronize(handle_), "cudaStreamSynchronize", device_);
 }
 
-/// Of this thread alone: another's calls, of another stream, go on meanwhile.
+/// Records this thread alone: another's calls, of another stream, go on meanwhile.
 void Stream::begin_recording() {
     select();
     require(cudaStreamBeginCapture(handle_, cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture",

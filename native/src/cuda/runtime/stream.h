@@ -36,7 +36,8 @@ class Stream {
     std::string device_name() const;
     int multiprocessors() const { return multiprocessors_; }
 
-    /// Zeroed. Throws DeviceError, with the memory asked for and free, where there is too little.
+    /// Returns zeroed memory. Throws DeviceError, with the memory asked for and free, where there is too
+    /// little.
     void* allocate(size_t bytes);
     void release(void* memory) noexcept;
     DeviceMemory memory() const;

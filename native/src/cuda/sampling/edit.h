@@ -10,7 +10,7 @@ namespace outrider::cuda {
 
 constexpr int32_t kNoToken = -1;
 
-/// In the order of the fields. No two of a row are of the same logit.
+/// Changes to one logit, made in the order of the fields. No two of a row are of the same logit.
 struct Edit {
     int32_t row;
     int32_t token_id;       // kNoToken: nothing is done, as the token is not known yet
@@ -21,7 +21,7 @@ struct Edit {
     int64_t masked = 0;  // draws, with this one, in which it is masked
 };
 
-/// Those of a row with this index.
+/// The edits of a row with this index.
 std::vector<Edit> edits_of(const SamplingRow& row, int32_t index);
 
 }  // namespace outrider::cuda

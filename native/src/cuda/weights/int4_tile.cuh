@@ -76,8 +76,8 @@ struct Int4Tile {
         return number < -8 ? -8 : (number > 7 ? 7 : number);
     }
 
-    /// Those of the scales near the plain one that leaves the least squared error; for numbers rounded with
-    /// some scale, the best is found by least squares. The weight of the largest magnitude gets -8, which has
+    /// The scale near the plain one that leaves the least squared error; for numbers rounded with some scale,
+    /// the best is found by least squares. The weight of the largest magnitude gets -8, which has
     /// no positive counterpart. NaN where a weight is not finite.
     __device__ static float best_scale(const float (&weights)[kTileInputs]) {
         float largest = 0.0f;

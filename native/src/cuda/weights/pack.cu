@@ -51,8 +51,8 @@ struct PackTile {
     Rows from;
 
     __device__ void operator()(int64_t index) const {
-        const int64_t row = index / tiles_in_strip(from.weight);
-        const int64_t first = index % tiles_in_strip(from.weight) * kTileInputs;
+        const int64_t row = index / k_tiles_of(from.weight);
+        const int64_t first = index % k_tiles_of(from.weight) * kTileInputs;
         float weights[kTileInputs];
         for (int input = 0; input < kTileInputs; ++input) {
             weights[input] = first + input < from.weight.in_features ? from.value(row, first + input) : 0.0f;
@@ -71,7 +71,7 @@ size_t packed_bytes(const WeightView& weight) {
         return weight.out_features * weight.in_features * sizeof(float);
     }
     return with_tile(weight.format,
-                     [&](auto tile) { return strips_of(weight) * tiles_in_strip(weight) * tile.kBytes; });
+                     [&](auto tile) { return m_tiles_of(weight) * k_tiles_of(weight) * tile.kBytes; });
 }
 
 bool has_feature_scales(WeightFormat format) {
@@ -90,7 +90,7 @@ void pack(const Stream& stream, const void* values, SourceType type, int64_t row
         if (Tile::kLargest > 0.0f) {
             for_each(stream, rows, ScaleFeature{from, Tile::kLargest});
         }
-        for_each(stream, rows * tiles_in_strip(weight), PackTile<Tile>{from});
+        for_each(stream, rows * k_tiles_of(weight), PackTile<Tile>{from});
     });
 }
 

@@ -10,18 +10,18 @@
 
 namespace outrider::cuda {
 
-inline OUTRIDER_HOST_DEVICE int64_t strips_of(const WeightView& weight) {
+inline OUTRIDER_HOST_DEVICE int64_t m_tiles_of(const WeightView& weight) {
     return (weight.out_features + kTileFeatures - 1) / kTileFeatures;
 }
-inline OUTRIDER_HOST_DEVICE int64_t tiles_in_strip(const WeightView& weight) {
+inline OUTRIDER_HOST_DEVICE int64_t k_tiles_of(const WeightView& weight) {
     return (weight.in_features + kTileInputs - 1) / kTileInputs;
 }
 
 /// The tile of an output feature and an input.
 template <typename Tile>
 __device__ char* tile_of(const WeightView& weight, int64_t feature, int64_t input) {
-    const int64_t strip = feature / kTileFeatures;
-    return weight.data + (strip * tiles_in_strip(weight) + input / kTileInputs) * Tile::kBytes;
+    const int64_t m_tile = feature / kTileFeatures;
+    return weight.data + (m_tile * k_tiles_of(weight) + input / kTileInputs) * Tile::kBytes;
 }
 
 /// Calls `body` with the tile that a format is held in; float32 is held in none.

@@ -1,9 +1,9 @@
 // Tiles: 16 output features by 32 inputs, in the order in which a warp's lanes hold them as the left operand
-// of multiply_add_tile. A matrix is [out_features / 16][in_features / 32] tiles, zeros beyond its edges.
+// of mma_m16n8k16. A matrix is [out_features / 16][in_features / 32] tiles, zeros beyond its edges.
 //
 // An operand's 16 k may be any 16 inputs, if both operands have the same. With g = lane / 4 and c = lane % 4,
 // a lane takes the eight neighbouring inputs 8c ... 8c + 7 of features g and g + 8: 8c ... 8c + 3 in a tile's
-// first multiply_add_tile, the others in its second. So it reads eight neighbours of a row's activations at
+// first mma_m16n8k16, the others in its second. So it reads eight neighbours of a row's activations at
 // once, too.
 #pragma once
 

@@ -11,7 +11,7 @@ namespace outrider {
 /// `best_id` is the lowest id of the largest value, which is finite.
 int32_t draw(const float* values, int count, int32_t best_id, const NoiseKey& key);
 
-/// The same where the noise of id i is that of noise_ids[i]; the value of an id without any is minus
+/// `draw` where the noise of id i is that of noise_ids[i]; the value of an id without any is minus
 /// infinity. # noise_ids, values: [count]
 int32_t draw_as(const int32_t* noise_ids, const float* values, int count, int32_t best_id,
                 const NoiseKey& key);

@@ -40,7 +40,7 @@ OUTRIDER_HOST_DEVICE inline Number weighted_exp(Number difference) {
     return difference < -708.0 ? Number{} : weighted;
 }
 
-/// Of the softmax in nats, -sum p log p = log sum e^d - (sum d e^d) / sum e^d with d = value - best.
+/// Entropy of the softmax in nats, -sum p log p = log sum e^d - (sum d e^d) / sum e^d with d = value - best.
 inline double entropy_of(double sum, double weighted_sum) {
     return portable_log(sum) - weighted_sum / sum;
 }

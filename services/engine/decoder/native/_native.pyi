@@ -111,8 +111,8 @@ class Batch:
     def __init__(self, *, max_rows: int, max_sequences: int, max_blocks: int) -> None: ...
     def clear(self) -> None:
         """Begin a new pass."""
-    def append(self, token_ids: Sequence[int], *, position: int, blocks: Sequence[int], num_asked: int) -> None:
-        """Add a sequence's run of tokens that begins at `position`; the logits of its last `num_asked` rows are asked.
+    def append(self, token_ids: Sequence[int], *, position: int, blocks: Sequence[int], num_logits: int) -> None:
+        """Add a sequence's run of tokens that begins at `position`; the logits of its last `num_logits` rows are asked.
 
         Raises ValueError, and adds nothing, for more than there is room for, and for positions that no block reaches.
         """

@@ -9,7 +9,7 @@ namespace {
 /// A block has one row.
 struct AdvanceRow {
     static constexpr int kThreads = 256;
-    static constexpr int kBlocksAtOnce = 4;
+    static constexpr int kBlocksPerMultiprocessor = 4;
     static constexpr int64_t kNowhere = -1;
 
     DrawBatch batch;

@@ -44,7 +44,7 @@ __device__ inline int64_t rank_of(const Scored& token) {
 /// the least noise needs none.
 struct DrawBlock {
     static constexpr int kThreads = kThreadsOfValues;
-    static constexpr int kBlocksAtOnce = 16;
+    static constexpr int kBlocksPerMultiprocessor = 16;
 
     DrawBatch batch;
 
@@ -72,7 +72,7 @@ struct DrawBlock {
 /// A block has one row.
 struct DrawToken {
     static constexpr int kThreads = kThreadsOfRow;
-    static constexpr int kBlocksAtOnce = 4;
+    static constexpr int kBlocksPerMultiprocessor = 4;
 
     DrawBatch batch;
 
@@ -101,7 +101,7 @@ struct DrawToken {
 /// A block has one block of values.
 struct CountBetter {
     static constexpr int kThreads = kThreadsOfValues;
-    static constexpr int kBlocksAtOnce = 16;
+    static constexpr int kBlocksPerMultiprocessor = 16;
 
     DrawBatch batch;
 
@@ -124,7 +124,7 @@ struct CountBetter {
 /// A block has one row.
 struct FindRank {
     static constexpr int kThreads = kThreadsOfRow;
-    static constexpr int kBlocksAtOnce = 4;
+    static constexpr int kBlocksPerMultiprocessor = 4;
 
     DrawBatch batch;
 

@@ -10,7 +10,7 @@ namespace {
 /// A block has one row.
 struct RankCandidates {
     static constexpr int kThreads = Selection::kThreads;
-    static constexpr int kBlocksAtOnce = 1;
+    static constexpr int kBlocksPerMultiprocessor = 1;
 
     DrawBatch batch;
 
@@ -32,7 +32,7 @@ struct RankCandidates {
         }
     }
 
-    /// In any order; what is left of the row is worse than any candidate.
+    /// Gathers the candidates in any order; what is left of the row is worse than any of them.
     __device__ void gather(const Block& block, const Candidates& candidates, Scored* ranked) const {
         for (int64_t i = block.thread; i < batch.ranked_size; i += kThreads) {
             ranked[i] = {-kInfinity, static_cast<int32_t>(i)};

@@ -45,7 +45,7 @@ struct Candidates {
     __device__ uint64_t weight(int64_t id) const { return masses != nullptr ? masses[id] : 1; }
 };
 
-/// So many of the candidates that weigh one.
+/// The first `count` of candidates that weigh one each.
 struct AtMost {
     int64_t count;
 
@@ -104,8 +104,8 @@ struct Selection {
         int64_t end;
     };
 
-    /// Of the candidates whose places begin with `prefix`, by the digit that follows. Returns the least range
-    /// of these, since most threads have none soon.
+    /// Adds up the candidates whose places begin with `prefix`, by the digit that follows. Returns the least
+    /// range of these, since most threads have none soon.
     static __device__ Range add_weights(const Candidates& candidates, const Range& ids, uint64_t prefix,
                                         int bits, int width, uint64_t* weights) {
         Range added{ids.end, ids.end};

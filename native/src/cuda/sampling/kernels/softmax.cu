@@ -13,7 +13,7 @@ constexpr int kThreadsOfValues = 64;
 /// A block has one block of values.
 struct FindBlockMaximum {
     static constexpr int kThreads = kThreadsOfValues;
-    static constexpr int kBlocksAtOnce = 16;
+    static constexpr int kBlocksPerMultiprocessor = 16;
 
     DrawBatch batch;
     Stage stage;
@@ -40,7 +40,7 @@ struct FindBlockMaximum {
 /// A block has one row.
 struct FindMaximum {
     static constexpr int kThreads = kThreadsOfRow;
-    static constexpr int kBlocksAtOnce = 4;
+    static constexpr int kBlocksPerMultiprocessor = 4;
 
     DrawBatch batch;
     Stage stage;
@@ -82,7 +82,7 @@ struct SumBlockLane {
     }
 };
 
-/// Of a warp, whose threads add up one of the interleaved sums each (four of them the same one), then these.
+/// A warp's sum: its threads add up one of the interleaved sums each (four of them the same one), then these.
 __device__ inline double sum_row(const Block& block, const DrawBatch& batch,
                                  double (BlockPart::*of_part)[kLanesOfSum]) {
     const BlockPart* parts = batch.parts + block.index * batch.num_blocks;
@@ -99,7 +99,7 @@ __device__ inline double sum_row(const Block& block, const DrawBatch& batch,
 
 struct SumRow {
     static constexpr int kThreads = kWarp;
-    static constexpr int kBlocksAtOnce = 1;
+    static constexpr int kBlocksPerMultiprocessor = 1;
 
     DrawBatch batch;
     Stage stage;
@@ -132,7 +132,7 @@ struct SumWeightedBlockLane {
 
 struct SumWeightedRow {
     static constexpr int kThreads = kWarp;
-    static constexpr int kBlocksAtOnce = 1;
+    static constexpr int kBlocksPerMultiprocessor = 1;
 
     DrawBatch batch;
 

@@ -8,10 +8,10 @@ namespace outrider::cuda {
 
 void find_maxima(const Stream& stream, const DrawBatch& batch, Stage stage);
 
-/// Of exp(value - maximum); needs the maxima.
+/// Sums exp(value - maximum); needs the maxima.
 void sum_exponentials(const Stream& stream, const DrawBatch& batch, Stage stage);
 
-/// Of (value - maximum) * exp(value - maximum) over the logits; needs their maxima.
+/// Sums (value - maximum) * exp(value - maximum) over the logits; needs their maxima.
 void sum_weighted_exponentials(const Stream& stream, const DrawBatch& batch);
 
 }  // namespace outrider::cuda

@@ -25,7 +25,7 @@ struct WeighToken {
 /// Finds a row's last candidate that top-k and top-p keep. A block has one row.
 struct FindCut {
     static constexpr int kThreads = Selection::kThreads;
-    static constexpr int kBlocksAtOnce = 1;
+    static constexpr int kBlocksPerMultiprocessor = 1;
 
     DrawBatch batch;
 

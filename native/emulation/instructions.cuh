@@ -1,4 +1,4 @@
-// Instructions of one lane, on the host, in the place of src/cuda/primitives/instructions.cuh.
+// Instructions of one lane, on the host, in the place of cuda/gpu/instructions.cuh.
 #pragma once
 
 #include <cmath>
@@ -31,7 +31,7 @@ inline uint32_t multiply_add_pair(uint32_t a, uint32_t b, uint32_t c) {
     return result;
 }
 
-/// Of a block's threads only one runs at a time, and of the blocks too.
+/// Plain, since one thread of one block runs at a time.
 inline uint64_t atomic_add(uint64_t* to, uint64_t value) {
     const uint64_t before = *to;
     *to = before + value;

@@ -1,4 +1,4 @@
-// Int8Strip: a strip of weights in one byte each.
+// Int8MicroPanel: a micro-panel of weights in one byte each.
 #pragma once
 
 #include "cpu/product/int8_dot.h"
@@ -10,30 +10,31 @@
 namespace outrider::cpu::OUTRIDER_ISA {
 
 /// [step of K][output feature][4]
-struct Int8Strip {
+struct Int8MicroPanel {
     using Sums = StepSums<Int8Dot>;
-    static constexpr int kStrip = Sums::kStrip;
+    static constexpr int kColumns = Sums::kColumns;
     static constexpr float kLargest = 127.0f;
 
-    static int64_t bytes(int64_t in_features) { return QuantisedRow::padded(in_features) * kStrip; }
+    static int64_t bytes(int64_t in_features) { return QuantisedRow::padded(in_features) * kColumns; }
 
     static int64_t offset(int64_t column, int64_t k) {
-        return k / Sums::kStepBytes * Sums::kStripStepBytes + column * Sums::kStepBytes +
+        return k / Sums::kStepBytes * Sums::kMicroPanelStepBytes + column * Sums::kStepBytes +
                k % Sums::kStepBytes;
     }
 
-    static void store_row(char* strip, int64_t column, const float* values, int64_t width, float factor) {
+    static void store_row(char* micro_panel, int64_t column, const float* values, int64_t width,
+                          float factor) {
         for (int64_t k = 0; k < width; k += kLanes) {
             const int64_t count = smaller(kLanes, width - k);
             const IntVec rounded = to_nearest(load_first(values + k, count), factor);
             for (int64_t lane = 0; lane < count; ++lane) {
-                strip[offset(column, k + lane)] = static_cast<char>(rounded[lane] + kInt8Offset);
+                micro_panel[offset(column, k + lane)] = static_cast<char>(rounded[lane] + kInt8Offset);
             }
         }
     }
 
-    static int number(const char* strip, int64_t column, int64_t k) {
-        return static_cast<int8_t>(strip[offset(column, k)] - kInt8Offset);
+    static int number(const char* micro_panel, int64_t column, int64_t k) {
+        return static_cast<int8_t>(micro_panel[offset(column, k)] - kInt8Offset);
     }
 
     static size_t input_bytes(int in_features) { return QuantisedRow::bytes(in_features); }
@@ -41,10 +42,10 @@ struct Int8Strip {
         quantise_row(values, in_features, kInt8Offset, to);
     }
 
-    static void add(const StripRows& part) {
+    static void add(const MicroPanelRows& part) {
         const int64_t steps = QuantisedRow::padded(part.in_features) / Sums::kStepBytes;
-        Sums::add_strip({part.input, part.input_stride, part.strip, steps, part.sums}, part.rows,
-                        part.next_strip);
+        Sums::add_micro_panel({part.input, part.input_stride, part.micro_panel, steps, part.sums}, part.rows,
+                              part.next_micro_panel);
     }
 };
 

@@ -1,4 +1,4 @@
-// What a warp's lanes do together, on the host, in the place of src/cuda/primitives/warp.cuh.
+// What a warp's lanes do together, on the host, in the place of cuda/gpu/warp.cuh.
 #pragma once
 
 #include <algorithm>
@@ -59,7 +59,7 @@ T reduce_warp(T value, const Combine& combine) {
 }
 
 /// Each sum of 16 products and the addend is rounded once; a tensor core may round otherwise.
-inline void multiply_add_tile(float (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
+inline void mma_m16n8k16(float (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
     struct Operands {
         float* sums;
         const uint32_t* a;

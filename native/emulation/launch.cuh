@@ -1,5 +1,5 @@
-// for_each and for_each_block on the host, in the place of src/cuda/primitives/launch.cuh: what a kernel's
-// threads do, one after another.
+// for_each and for_each_block on the host, in the place of cuda/gpu/launch.cuh: what a kernel's threads do,
+// one after another.
 #pragma once
 
 #include <cmath>
@@ -9,9 +9,9 @@
 #include <numeric>
 
 #include "cuda/runtime/stream.h"
-#include "emulated_queue.h"
+#include "emulation/emulated_queue.h"
+#include "emulation/thread_block.h"
 #include "float_environment.h"
-#include "thread_block.h"
 
 #define __device__
 #define __host__

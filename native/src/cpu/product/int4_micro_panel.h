@@ -1,5 +1,6 @@
-// Int4Strip: a strip of weights in four bits each. Sums are integers along all of K, each lane of a vector
-// for its own output feature, so neither the other rows nor the register block can be seen in a row's bits.
+// Int4MicroPanel: a micro-panel of weights in four bits each. Sums are integers along all of K, each lane of
+// a vector for its own output feature, so neither the other rows nor the register block can be seen in a
+// row's bits.
 #pragma once
 
 #include "cpu/product/int4_dot.h"
@@ -14,21 +15,16 @@ namespace outrider::cpu::OUTRIDER_ISA {
 /// [group] of [4][output feature][4 bytes] and [output feature][2]. The low half of byte j of four bytes i is
 /// the number k = 8 i + j of the group, the high half k = 8 i + 4 + j; the last two bytes are the group's
 /// step and offset.
-struct Int4Strip {
+struct Int4MicroPanel {
     static constexpr float kLargest = Int4Group::kLargest;
-#if defined(__AVX512F__)
-    static constexpr int kVectors = 4;
-    static constexpr int kRowBlock = 3;  // of 32 registers 12 hold totals and 12 a group's sums
-#else
-    static constexpr int kVectors = 2;
-    static constexpr int kRowBlock = 3;  // of 16 registers 6 hold a group's sums
-#endif
+    static constexpr int kVectors = RegisterBlocking::kVectors;
+    static constexpr int kRowBlock = RegisterBlocking::kInt4Rows;
     static constexpr int64_t kSlice = 16;  // groups: they and the next stay in the nearest cache
-    static constexpr int kStrip = kVectors * kLanes;
-    static constexpr int kEights = kInt4Group / 8;
-    static constexpr int64_t kEightBytes = kStrip * 4;
-    static constexpr int64_t kNumberBytes = kEights * kEightBytes;
-    static constexpr int64_t kGroupBytes = kNumberBytes + kStrip * 2;
+    static constexpr int kColumns = kVectors * kLanes;
+    static constexpr int kWords = kInt4Group / 8;
+    static constexpr int64_t kWordBytes = kColumns * 4;
+    static constexpr int64_t kNumberBytes = kWords * kWordBytes;
+    static constexpr int64_t kGroupBytes = kNumberBytes + kColumns * 2;
     static constexpr int kGroupLines = (kGroupBytes + kCacheLine - 1) / kCacheLine;
 
     static int64_t groups(int64_t in_features) { return (in_features + kInt4Group - 1) / kInt4Group; }
@@ -36,7 +32,7 @@ struct Int4Strip {
 
     /// Where a number's byte is.
     static int64_t offset(int64_t column, int64_t k) {
-        return k / kInt4Group * kGroupBytes + k % kInt4Group / 8 * kEightBytes + column * 4 + k % 4;
+        return k / kInt4Group * kGroupBytes + k % kInt4Group / 8 * kWordBytes + column * 4 + k % 4;
     }
     static int shift(int64_t k) { return k % 8 / 4 * 4; }
     /// Where the step and the offset of a group are.
@@ -44,7 +40,8 @@ struct Int4Strip {
         return k / kInt4Group * kGroupBytes + kNumberBytes + column * 2;
     }
 
-    static void store_row(char* strip, int64_t column, const float* values, int64_t width, float factor) {
+    static void store_row(char* micro_panel, int64_t column, const float* values, int64_t width,
+                          float factor) {
         for (int64_t first = 0; first < width; first += kInt4Group) {
             float scaled[kInt4Group] = {};
             for (int64_t k = 0; k < smaller(kInt4Group, width - first); ++k) {
@@ -52,19 +49,19 @@ struct Int4Strip {
             }
             const Int4Group group(scaled);
             for (int k = 0; k < kInt4Group; ++k) {
-                char& byte = strip[offset(column, first + k)];
+                char& byte = micro_panel[offset(column, first + k)];
                 const int kept = byte & (0xF0 >> shift(k));
                 byte = static_cast<char>(kept | (group.numbers[k] + kInt4Offset) << shift(k));
             }
-            char* pair = strip + pair_offset(column, first);
+            char* pair = micro_panel + pair_offset(column, first);
             pair[0] = static_cast<char>(group.step);
             pair[1] = static_cast<char>(group.offset);
         }
     }
 
-    static int number(const char* strip, int64_t column, int64_t k) {
-        const auto* pair = reinterpret_cast<const int8_t*>(strip + pair_offset(column, k));
-        const int number = (strip[offset(column, k)] >> shift(k) & 15) - kInt4Offset;
+    static int number(const char* micro_panel, int64_t column, int64_t k) {
+        const auto* pair = reinterpret_cast<const int8_t*>(micro_panel + pair_offset(column, k));
+        const int number = (micro_panel[offset(column, k)] >> shift(k) & 15) - kInt4Offset;
         return pair[0] * number + pair[1];
     }
 
@@ -85,14 +82,14 @@ struct Int4Strip {
         }
     }
 
-    /// Some groups of one strip's product.
+    /// Some groups of one micro-panel's product.
     struct Slice {
         const char* values;  // of the first row; one row's are input_stride behind the other's
         const char* inputs;  // the groups' GroupInputs, likewise
         int64_t input_stride;
         const char* weights;  // [groups, kGroupBytes]
         int64_t groups;
-        int32_t* sums;  // [rows, kStrip]
+        int32_t* sums;  // [rows, kColumns]
 
         OUTRIDER_INLINE const GroupInput& input(int64_t row, int64_t group) const {
             return reinterpret_cast<const GroupInput*>(inputs + row * input_stride)[group];
@@ -103,16 +100,16 @@ struct Int4Strip {
     template <int kRows>
     OUTRIDER_INLINE static void multiply_group(const char* values, int64_t stride, const char* weights,
                                                GroupSum (&sums)[kRows][kVectors]) {
-        for (int eight = 0; eight < kEights; ++eight) {
+        for (int word = 0; word < kWords; ++word) {
             for (int half = 0; half < 2; ++half) {
                 ByteVec four[kVectors];
                 for (int vector = 0; vector < kVectors; ++vector) {
                     const auto both =
-                        load_as<ByteVec>(weights + eight * kEightBytes + vector * sizeof(ByteVec));
+                        load_as<ByteVec>(weights + word * kWordBytes + vector * sizeof(ByteVec));
                     four[vector] = half == 0 ? both & 15 : both >> 4;
                 }
                 for (int row = 0; row < kRows; ++row) {
-                    const auto input = splat(load_as<int32_t>(values + row * stride + 8 * eight + 4 * half));
+                    const auto input = splat(load_as<int32_t>(values + row * stride + 8 * word + 4 * half));
                     for (int vector = 0; vector < kVectors; ++vector) {
                         sums[row][vector].add(four[vector], bit_cast<ByteVec>(input));
                     }
@@ -123,11 +120,11 @@ struct Int4Strip {
 
     template <int kRows>
     static void accumulate(const Slice& slice, int64_t first_row, Ahead ahead) {
-        int32_t* sums = slice.sums + first_row * kStrip;
+        int32_t* sums = slice.sums + first_row * kColumns;
         IntVec totals[kRows][kVectors];
         for (int row = 0; row < kRows; ++row) {
             for (int vector = 0; vector < kVectors; ++vector) {
-                totals[row][vector] = load_as<IntVec>(sums + row * kStrip + vector * kLanes);
+                totals[row][vector] = load_as<IntVec>(sums + row * kColumns + vector * kLanes);
             }
         }
         for (int64_t group = 0; group < slice.groups; ++group) {
@@ -136,7 +133,7 @@ struct Int4Strip {
         }
         for (int row = 0; row < kRows; ++row) {
             for (int vector = 0; vector < kVectors; ++vector) {
-                store_as(sums + row * kStrip + vector * kLanes, totals[row][vector]);
+                store_as(sums + row * kColumns + vector * kLanes, totals[row][vector]);
             }
         }
     }
@@ -148,7 +145,7 @@ struct Int4Strip {
         GroupSum products[kRows][kVectors];
         for (int row = 0; row < kRows; ++row) {
             for (int vector = 0; vector < kVectors; ++vector) {
-                products[row][vector].start(slice.input(first_row + row, group));
+                products[row][vector].start(slice.input(first_row + row, group).start);
             }
         }
         multiply_group<kRows>(slice.values + first_row * slice.input_stride + group * kInt4Group,
@@ -158,24 +155,25 @@ struct Int4Strip {
             const PairVec steps_and_offsets = __builtin_convertvector(pairs, PairVec);
             for (int row = 0; row < kRows; ++row) {
                 totals[row][vector] = products[row][vector].added(totals[row][vector], steps_and_offsets,
-                                                                  slice.input(first_row + row, group));
+                                                                  slice.input(first_row + row, group).upper);
             }
         }
     }
 
-    static void add(const StripRows& part) {
+    static void add(const MicroPanelRows& part) {
         const int64_t count = groups(part.in_features);
         const char* inputs = part.input + QuantisedRow::bytes(part.in_features);
         for (int64_t group = 0; group < count; group += kSlice) {
             const Slice slice{part.input + group * kInt4Group,
                               inputs + group * static_cast<int64_t>(sizeof(GroupInput)),
                               part.input_stride,
-                              part.strip + group * kGroupBytes,
+                              part.micro_panel + group * kGroupBytes,
                               smaller(kSlice, count - group),
                               part.sums};
             const bool is_last = group + kSlice >= count;
             for_row_blocks<kRowBlock>(
-                part.rows, is_last ? part.next_strip : slice.weights + kSlice * kGroupBytes, kGroupLines,
+                part.rows, is_last ? part.next_micro_panel : slice.weights + kSlice * kGroupBytes,
+                kGroupLines,
                 [&](auto rows, int64_t first, Ahead ahead) { accumulate<rows.value>(slice, first, ahead); });
         }
     }

@@ -1,0 +1,22 @@
+// FloatDot: a step of StepSums where weights and inputs are float32.
+#pragma once
+
+#include "cpu/vec/vec.h"
+
+namespace outrider::cpu::OUTRIDER_ISA {
+
+/// One product.
+struct FloatDot {
+    using Value = float;
+    using Sum = Vec;
+    using Total = float;
+    static constexpr int kParts = 1;
+
+    OUTRIDER_INLINE static Vec weights(ByteVec bytes, int) { return bit_cast<Vec>(bytes); }
+    OUTRIDER_INLINE static Vec values(int32_t bytes, int) { return splat(bit_cast<float>(bytes)); }
+    OUTRIDER_INLINE static Vec add(Vec sum, Vec weights, Vec values) {
+        return multiply_add(values, weights, sum);
+    }
+};
+
+}  // namespace outrider::cpu::OUTRIDER_ISA

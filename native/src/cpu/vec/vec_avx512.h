@@ -1,0 +1,61 @@
+// Vectors of AVX-512 with BF16 and VNNI.
+#pragma once
+
+#include <immintrin.h>
+
+namespace outrider::cpu::OUTRIDER_ISA {
+constexpr int kLanes = 16;
+}
+
+#include "cpu/vec/vec_types.h"
+
+namespace outrider::cpu::OUTRIDER_ISA {
+
+struct RegisterBlocking {
+    static constexpr int kVectors = 4;
+    static constexpr int kRows = 6;      // 24 of 32 registers hold sums
+    static constexpr int kInt4Rows = 3;  // of 32 registers 12 hold totals and 12 a group's sums
+    static constexpr int kQueries = 8;   // with two vectors each, 16 of 32 registers hold sums
+    static constexpr int64_t kSteps = 64;
+};
+
+OUTRIDER_INLINE IntVec lane_indices() {
+    return IntVec{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+}
+
+OUTRIDER_INLINE Vec multiply_add(Vec a, Vec b, Vec c) {
+    return (Vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+}
+
+/// Conversions take it where without a mask the compiler would warn of its own header.
+constexpr __mmask16 kAllLanes = 0xFFFF;
+
+OUTRIDER_INLINE Vec widen(HalfVec half) {
+    return bit_cast<Vec>(bit_cast<BitsVec>(_mm512_maskz_cvtepu16_epi32(kAllLanes, (__m256i)half)) << 16);
+}
+OUTRIDER_INLINE IntVec widen(SmallVec small) {
+    return (IntVec)_mm512_maskz_cvtepi8_epi32(kAllLanes, (__m128i)small);
+}
+OUTRIDER_INLINE HalfVec narrow(Vec value) {
+    return bit_cast<HalfVec>(_mm512_cvtneps_pbh((__m512)value));
+}
+
+constexpr int kInt8Offset = 128;  // the instruction takes its weights without a sign
+OUTRIDER_INLINE IntVec dot_int8(IntVec sum, ByteVec weights, ByteVec values) {
+    return (IntVec)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)weights, (__m512i)values);
+}
+
+struct GroupSum {
+    static constexpr int32_t kStartBits = -1;
+    IntVec sum;
+
+    OUTRIDER_INLINE void start(int32_t value) { sum = splat(value); }
+    OUTRIDER_INLINE void add(ByteVec numbers, ByteVec values) { sum = dot_int8(sum, numbers, values); }
+    OUTRIDER_INLINE IntVec added(IntVec total, PairVec steps_and_offsets, int32_t upper) const {
+        constexpr __mmask32 kUpper = 0xAAAAAAAA;
+        const __m512i both = _mm512_mask_mov_epi16((__m512i)sum, kUpper, _mm512_set1_epi32(upper));
+        return (IntVec)_mm512_dpwssd_epi32((__m512i)total, both, (__m512i)steps_and_offsets);
+    }
+};
+
+}  // namespace outrider::cpu::OUTRIDER_ISA

@@ -1,0 +1,60 @@
+// Vectors of 128 bits, which every vector unit has, without a word of any instruction set.
+#pragma once
+
+namespace outrider::cpu::OUTRIDER_ISA {
+constexpr int kLanes = 4;
+}
+
+#include "cpu/vec/vec_types.h"
+
+namespace outrider::cpu::OUTRIDER_ISA {
+
+struct RegisterBlocking {
+    static constexpr int kVectors = 2;
+    static constexpr int kRows = 4;      // 8 of 16 registers hold sums
+    static constexpr int kInt4Rows = 3;  // 6 of 16 registers hold a group's sums
+    static constexpr int kQueries = 4;   // with two vectors each, 8 of 16 registers hold sums
+    static constexpr int64_t kSteps = 128;
+};
+
+OUTRIDER_INLINE IntVec lane_indices() {
+    return IntVec{0, 1, 2, 3};
+}
+
+OUTRIDER_INLINE Vec multiply_add(Vec a, Vec b, Vec c) {
+    return a * b + c;
+}
+
+OUTRIDER_INLINE Vec widen(HalfVec half) {
+    return bit_cast<Vec>(__builtin_convertvector(half, BitsVec) << 16);
+}
+OUTRIDER_INLINE IntVec widen(SmallVec small) {
+    return __builtin_convertvector(small, IntVec);
+}
+OUTRIDER_INLINE HalfVec narrow(Vec value) {
+    return rounded_to_bf16(value);
+}
+
+constexpr int kInt8Offset = 0;
+OUTRIDER_INLINE IntVec dot_int8(IntVec sum, ByteVec weights, ByteVec values) {
+    const IntVec left = bit_cast<IntVec>(weights);
+    const IntVec right = bit_cast<IntVec>(values);
+    for (int place = 24; place >= 0; place -= 8) {
+        sum += ((left << place) >> 24) * ((right << place) >> 24);
+    }
+    return sum;
+}
+
+struct GroupSum {
+    static constexpr int32_t kStartBits = -1;
+    IntVec sum;
+
+    OUTRIDER_INLINE void start(int32_t value) { sum = splat(value); }
+    OUTRIDER_INLINE void add(ByteVec numbers, ByteVec values) { sum = dot_int8(sum, numbers, values); }
+    OUTRIDER_INLINE IntVec added(IntVec total, PairVec steps_and_offsets, int32_t upper) const {
+        const IntVec both = bit_cast<IntVec>(steps_and_offsets);
+        return total + ((both << 16) >> 16) * sum + (both >> 16) * (upper >> 16);
+    }
+};
+
+}  // namespace outrider::cpu::OUTRIDER_ISA
