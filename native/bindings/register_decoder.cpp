@@ -8,6 +8,7 @@
 
 #include "arrays.h"
 #include "bindings.h"
+#include "decoder/config_fields.h"
 #include "mask_arrays.h"
 #include "outrider/decoder/decoder.h"
 #include "outrider/decoder/run_ahead.h"
@@ -17,65 +18,45 @@ namespace py = pybind11;
 namespace outrider {
 namespace {
 
-std::vector<RotaryTable> rotary_tables(const std::vector<FloatArray>& frequencies,
-                                       const std::vector<float>& scales) {
-    if (frequencies.size() != scales.size()) {
-        throw std::invalid_argument("rope_scales has " + std::to_string(scales.size()) +
-                                    " entries; it must have one for each of the " +
-                                    std::to_string(frequencies.size()) + " tables of rope_frequencies");
-    }
-    std::vector<RotaryTable> tables;
-    for (size_t index = 0; index < scales.size(); ++index) {
-        const float* first = frequencies[index].data();
-        tables.push_back({std::vector<float>(first, first + frequencies[index].size()), scales[index]});
-    }
-    return tables;
+template <typename T>
+void read(const char*, const py::handle& from, T& to) {
+    to = from.cast<T>();
 }
 
-DecoderConfig make_config(int num_layers, int hidden_size, int intermediate_size, int num_heads,
-                          int num_kv_heads, int head_dim, int vocab_size, int max_position, float norm_eps,
-                          const std::string& activation, float query_scale, float attention_softcap,
-                          float logit_softcap, float embedding_scale, std::vector<int> windows,
-                          const std::vector<FloatArray>& rope_frequencies,
-                          const std::vector<float>& rope_scales, std::vector<int> rope_of_layer,
-                          const std::string& qk_norm, bool pre_norm, bool post_norm, bool attention_bias,
-                          bool tied_embeddings) {
+void read(const char* name, const py::handle& from, Activation& to) {
+    to = parse(name, from.cast<std::string>(), kActivations);
+}
+
+void read(const char* name, const py::handle& from, QkNorm& to) {
+    to = parse(name, from.cast<std::string>(), kQkNorms);
+}
+
+void read(const char*, const py::handle& from, std::vector<Rope>& to) {
+    for (const py::handle rope : from) {
+        to.push_back({.frequencies = rope.attr("frequencies").cast<std::vector<float>>(),
+                      .scale = rope.attr("scale").cast<float>()});
+    }
+}
+
+/// Each field is the attribute of its name.
+DecoderConfig make_config(const py::object& source) {
     DecoderConfig config;
-    config.num_layers = num_layers;
-    config.hidden_size = hidden_size;
-    config.intermediate_size = intermediate_size;
-    config.num_heads = num_heads;
-    config.num_kv_heads = num_kv_heads;
-    config.head_dim = head_dim;
-    config.vocab_size = vocab_size;
-    config.max_position = max_position;
-    config.norm_eps = norm_eps;
-    config.activation = parse("activation", activation, kActivations);
-    config.query_scale = query_scale;
-    config.attention_softcap = attention_softcap;
-    config.logit_softcap = logit_softcap;
-    config.embedding_scale = embedding_scale;
-    config.windows = std::move(windows);
-    config.rotary_tables = rotary_tables(rope_frequencies, rope_scales);
-    config.rope_of_layer = std::move(rope_of_layer);
-    config.qk_norm = parse("qk_norm", qk_norm, kQkNorms);
-    config.pre_norm = pre_norm;
-    config.post_norm = post_norm;
-    config.attention_bias = attention_bias;
-    config.tied_embeddings = tied_embeddings;
+    for_each_field([&](const auto& field) {
+        const py::object value = source.attr(field.name);
+        try {
+            read(field.name, value, config.*field.member);
+        } catch (const py::cast_error&) {
+            throw py::type_error(std::string(field.name) + " is " + py::repr(value).cast<std::string>() +
+                                 ", which the decoder cannot have");
+        }
+    });
     config.validate();
     return config;
 }
 
 void register_config(py::module_& module) {
     py::class_<DecoderConfig>(module, "DecoderConfig", py::is_final())
-        .def(py::init(&make_config), py::kw_only(), py::arg("num_layers"), py::arg("hidden_size"),
-             py::arg("intermediate_size"), py::arg("num_heads"), py::arg("num_kv_heads"), py::arg("head_dim"),
-             py::arg("vocab_size"), py::arg("max_position"), py::arg("norm_eps"), py::arg("activation"),
-             py::arg("query_scale"), py::arg("attention_softcap"), py::arg("logit_softcap"),
-             py::arg("embedding_scale"), py::arg("windows"), py::arg("rope_frequencies"),
-             py::arg("rope_scales"), py::arg("rope_of_layer"), py::arg("qk_norm"), py::arg("pre_norm"),
-             py::arg("post_norm"), py::arg("attention_bias"), py::arg("tied_embeddings"));
+        .def(py::init(&make_config), py::arg("config"));
 }
 
 std::unique_ptr<Decoder> make_decoder(std::shared_ptr<Device> device, const DecoderConfig& config,

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from services.engine.config import CPU_KV_FORMATS, CPU_WEIGHT_FORMATS, KV_FORMATS, WEIGHT_FORMATS
-from services.engine.decoder.model_loader import decoder_config
 from services.engine.decoder.native import (
     Batch,
     Decoder,
@@ -158,15 +157,14 @@ class World:
         yield "Logits.row.row", lambda number: Logits.from_numpy(device, np.zeros((2, 3), np.float32)).row(number)
 
     def _configure(self, **changes: Any) -> DecoderConfig:
-        config = decoder_config(PLAIN)
-        del config  # it can be made; with the change it may not
-        return decoder_config(replace(PLAIN, **changes))
+        DecoderConfig(PLAIN)  # can be made; with the change it may not
+        return DecoderConfig(replace(PLAIN, **changes))
 
     def _without_cache(self) -> Decoder:
-        return Decoder(self.device, decoder_config(PLAIN), weights="f32", kv="f32")
+        return Decoder(self.device, DecoderConfig(PLAIN), weights="f32", kv="f32")
 
     def _allocate(self, number: int) -> None:
-        Decoder(self.device, decoder_config(PLAIN), weights="f32", kv="f32", num_blocks=number)
+        Decoder(self.device, DecoderConfig(PLAIN), weights="f32", kv="f32", num_blocks=number)
 
     def _load_rows(self, number: int) -> None:
         self._without_cache().load_rows("lm_head", number, np.ones((2, PLAIN.hidden_size), np.float32))

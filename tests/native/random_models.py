@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from services.engine.checkpoint.model_config import Activation, ModelConfig, QkNorm, Rope
 from services.engine.checkpoint.weight_shapes import weight_shapes
 from services.engine.config import KV_FORMATS
-from services.engine.decoder.model_loader import decoder_config
-from services.engine.decoder.native import BLOCK_SIZE, Batch, Decoder, Device
+from services.engine.decoder.native import BLOCK_SIZE, Batch, Decoder, DecoderConfig, Device
 
 Row = tuple[int, int]
 """A sequence, and a position in it."""
@@ -103,7 +102,7 @@ class PagedDecoder:
         num_blocks = 2 * num_sequences * blocks_each
         kv_format = weight_format if weight_format in KV_FORMATS else "bf16"
         self.decoder = Decoder(
-            device, decoder_config(config), weights=weight_format, kv=kv_format, num_blocks=num_blocks
+            device, DecoderConfig(config), weights=weight_format, kv=kv_format, num_blocks=num_blocks
         )
         for name, values in random_weights(config).items():
             self.decoder.load(name, values)

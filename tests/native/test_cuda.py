@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from services.engine.decoder.model_loader import decoder_config
 from services.engine.decoder.native import (
     Decoder,
+    DecoderConfig,
     Device,
     DeviceError,
     Logits,
@@ -47,7 +47,7 @@ def test_a_gpu_names_its_architecture():
 def test_too_little_memory_is_told_in_figures():
     device = make_device(GPU, threads=1)
     with pytest.raises(DeviceError, match=r"too little memory: .* GiB asked for, .* GiB of .* GiB free"):
-        Decoder(device, decoder_config(PLAIN), weights="bf16", kv="bf16", num_blocks=10**9)
+        Decoder(device, DecoderConfig(PLAIN), weights="bf16", kv="bf16", num_blocks=10**9)
     assert np.array_equal(Logits.from_numpy(device, np.ones((1, 3), np.float32)).numpy(), [[1, 1, 1]])
 
 

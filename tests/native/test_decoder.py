@@ -9,8 +9,7 @@ import torch
 
 from services.engine.checkpoint.model_config import QkNorm
 from services.engine.checkpoint.weight_shapes import weight_shapes
-from services.engine.decoder.model_loader import decoder_config
-from services.engine.decoder.native import BLOCK_SIZE, BUILD_ID, Batch, Decoder, Device, Logits, isas
+from services.engine.decoder.native import BLOCK_SIZE, BUILD_ID, Batch, Decoder, DecoderConfig, Device, Logits, isas
 from services.engine.decoder.reference import ReferenceDecoder
 from tests.native.devices import make_device, skip_unless_weights_are_held
 from tests.native.random_models import MODELS, PLAIN, PagedDecoder, random_tokens, random_weights
@@ -86,13 +85,13 @@ def test_copies_need_blocks_that_are_there():
 
 def new_decoder(**changes: object) -> Decoder:
     device = Device.cpu(isas()[0], threads=1)
-    return Decoder(device, decoder_config(replace(PLAIN, **changes)), weights="bf16", kv="f32", num_blocks=4)
+    return Decoder(device, DecoderConfig(replace(PLAIN, **changes)), weights="bf16", kv="f32", num_blocks=4)
 
 
 @pytest.mark.parametrize("config", MODELS.values(), ids=MODELS)
 def test_missing_weights_are_those_of_the_configuration(config):
     device = Device.cpu(isas()[0], threads=1)
-    decoder = Decoder(device, decoder_config(config), weights="bf16", kv="bf16", num_blocks=1)
+    decoder = Decoder(device, DecoderConfig(config), weights="bf16", kv="bf16", num_blocks=1)
     names = decoder.missing_weights()
     assert sorted(names) == sorted(weight_shapes(config))
     decoder.load(names[0], random_weights(config)[names[0]])
@@ -220,8 +219,8 @@ def test_positions_end_at_the_context_length():
         ({"num_heads": 2**24}, r"\(num_heads \+ 2 \* num_kv_heads\) \* head_dim is 268435520"),
         ({"windows": (0,)}, "windows has 1 entries; it must have one for each of the 2 layers"),
         ({"windows": (0, -1)}, "windows has -1"),
-        ({"rope_of_layer": (0, 1)}, "rope_of_layer names table 1; there are 1"),
-        ({"head_dim": 14}, "rope_frequencies has a table of 8 entries; it must have at most half of head_dim = 14"),
+        ({"rope_of_layer": (0, 1)}, "rope_of_layer names rope 1; there are 1"),
+        ({"head_dim": 14}, "ropes has one of 8 frequencies; it must have at most half of head_dim = 14"),
         ({"head_dim": 1024}, r"head_dim is 1024; device cpu-\w+ handles at most 512"),
         ({"norm_eps": float("nan")}, "norm_eps is nan"),
         ({"logit_softcap": -1.0}, "logit_softcap is -1"),
@@ -233,15 +232,15 @@ def test_impossible_configurations_are_refused(changes, message):
 
 
 def test_unknown_words_are_refused():
-    device, config = Device.cpu(isas()[0], threads=1), decoder_config(PLAIN)
+    device, config = Device.cpu(isas()[0], threads=1), DecoderConfig(PLAIN)
     with pytest.raises(ValueError, match='weights is "int3"; it must be one of "bf16", "f32", "int8", "int4"'):
         Decoder(device, config, weights="int3", kv="f32", num_blocks=1)
     with pytest.raises(ValueError, match='kv is "f16"; it must be one of "bf16", "f32", "int8"'):
         Decoder(device, config, weights="f32", kv="f16", num_blocks=1)
     with pytest.raises(ValueError, match='activation is "relu"; it must be one of "silu", "gelu_tanh"'):
-        decoder_config(replace(PLAIN, activation="relu"))  # type: ignore[arg-type]
+        DecoderConfig(replace(PLAIN, activation="relu"))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match='qk_norm is "layer"'):
-        decoder_config(replace(PLAIN, qk_norm="layer"))  # type: ignore[arg-type]
+        DecoderConfig(replace(PLAIN, qk_norm="layer"))  # type: ignore[arg-type]
     assert QkNorm.FULL == "full"  # as which the configuration is handed over
 
 

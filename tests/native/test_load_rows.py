@@ -3,15 +3,14 @@
 import numpy as np
 import pytest
 
-from services.engine.decoder.model_loader import decoder_config
-from services.engine.decoder.native import Decoder, Device, isas
+from services.engine.decoder.native import Decoder, DecoderConfig, Device, isas
 from tests.native.devices import make_device
 from tests.native.random_models import PLAIN, PagedDecoder, random_tokens, random_weights
 
 
 def new_decoder() -> Decoder:
     device = Device.cpu(isas()[0], threads=1)
-    return Decoder(device, decoder_config(PLAIN), weights="bf16", kv="f32", num_blocks=4)
+    return Decoder(device, DecoderConfig(PLAIN), weights="bf16", kv="f32", num_blocks=4)
 
 
 def test_weights_in_parts_are_the_same_weights(device_name):

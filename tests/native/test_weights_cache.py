@@ -7,8 +7,8 @@ import torch
 
 from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.config import CPU_WEIGHT_FORMATS
-from services.engine.decoder.model_loader import decoder_config, load_decoder
-from services.engine.decoder.native import Batch, Decoder, isas
+from services.engine.decoder.model_loader import load_decoder
+from services.engine.decoder.native import Batch, Decoder, DecoderConfig, isas
 from services.engine.decoder.weights_cache import WeightsCache
 from tests.checkpoints import Kind, random_checkpoint
 from tests.native.devices import DEVICES, EMULATION, make_device
@@ -88,6 +88,6 @@ def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path: Path, caplog) -> 
 @pytest.mark.skipif(EMULATION not in DEVICES, reason="the module was built without OUTRIDER_CUDA_EMULATION")
 def test_a_device_with_memory_of_its_own_has_no_packed_weights() -> None:
     config = load_checkpoint(random_checkpoint(Kind.LLAMA)).config
-    decoder = Decoder(make_device(EMULATION, 1), decoder_config(config), weights="bf16", kv="bf16", num_blocks=1)
+    decoder = Decoder(make_device(EMULATION, 1), DecoderConfig(config), weights="bf16", kv="bf16", num_blocks=1)
     with pytest.raises(ValueError, match="holds its weights in its own memory"):
         decoder.packed_weights()

@@ -23,7 +23,7 @@ DecoderConfig validated(DecoderConfig config, const Device& device) {
 std::vector<DeviceBuffer<float>> upload_frequencies(const std::shared_ptr<Device>& device,
                                                     const DecoderConfig& config) {
     std::vector<DeviceBuffer<float>> buffers;
-    for (const RotaryTable& rope : config.rotary_tables) {
+    for (const Rope& rope : config.ropes) {
         const std::vector<float>& frequencies = rope.frequencies;
         buffers.emplace_back(device, frequencies.size());
         device->upload(buffers.back().data(), frequencies.data(), frequencies.size() * sizeof(float));
@@ -115,8 +115,8 @@ void Decoder::embed() {
                     .scale = config_.embedding_scale,
                     .residual = workspace_.residual.data(),
                     .rows = rows()});
-    for (size_t index = 0; index < config_.rotary_tables.size(); ++index) {
-        const RotaryTable& rope = config_.rotary_tables[index];
+    for (size_t index = 0; index < config_.ropes.size(); ++index) {
+        const Rope& rope = config_.ropes[index];
         device_->rotary_angles({.positions = workspace_.rows.places().positions,
                                 .frequencies = frequencies_[index].data(),
                                 .scale = rope.scale,
@@ -152,7 +152,7 @@ void Decoder::rotate_and_store(int index) {
     device_->rotate_and_store({.qkv = workspace_.qkv.data(),
                                .places = workspace_.rows.places(),
                                .angles = workspace_.angles[rope].data(),
-                               .half_dim = static_cast<int>(config_.rotary_tables[rope].frequencies.size()),
+                               .half_dim = static_cast<int>(config_.ropes[rope].frequencies.size()),
                                .qk_norm = config_.qk_norm,
                                .q_norm = layer.q_norm.data(),
                                .k_norm = layer.k_norm.data(),

@@ -1,14 +1,11 @@
 #include "outrider/decoder/decoder_config.h"
 
 #include <cmath>
-#include <cstdint>
-#include <limits>
 #include <stdexcept>
 #include <string>
 
-#include "outrider/decoder/limits.h"
+#include "decoder/config_fields.h"
 #include "require_range.h"
-#include "sampling/mass.h"
 
 namespace outrider {
 namespace {
@@ -30,50 +27,56 @@ void require_length(const char* field, size_t length, int num_layers) {
                                                            std::to_string(num_layers) + " layers");
 }
 
-void validate_rotary(const DecoderConfig& config) {
-    for (const RotaryTable& table : config.rotary_tables) {
-        require(2 * table.frequencies.size() <= static_cast<size_t>(config.head_dim),
-                "rope_frequencies has a table of " + std::to_string(table.frequencies.size()) +
-                    " entries; it must have at most half of head_dim = " + std::to_string(config.head_dim));
-    }
-    for (const int table : config.rope_of_layer) {
-        require(table >= 0 && static_cast<size_t>(table) < config.rotary_tables.size(),
-                "rope_of_layer names table " + std::to_string(table) + "; there are " +
-                    std::to_string(config.rotary_tables.size()));
+void validate_field(const DecoderConfig& config, const ConfigField<int>& field) {
+    require_range(field.name, config.*field.member, 1, field.most);
+}
+
+void validate_field(const DecoderConfig& config, const ConfigField<float>& field) {
+    if (field.not_negative) {
+        require_not_negative(field.name, config.*field.member);
     }
 }
 
-/// Each on its own and those that make up one matrix together: all other sizes follow from them.
-void validate_sizes(const DecoderConfig& config) {
-    require_range("num_layers", config.num_layers, 1, kMostLayers);
-    require_range("hidden_size", config.hidden_size, 1, kMostFeatures);
-    require_range("intermediate_size", config.intermediate_size, 1, kMostFeatures / 2);
-    require_range("num_heads", config.num_heads, 1, kMostFeatures);
-    require_range("num_kv_heads", config.num_kv_heads, 1, kMostFeatures);
-    require_range("head_dim", config.head_dim, 1, kMostFeatures);
-    require_range("vocab_size", config.vocab_size, 1, kMostTokens);
-    require_range("max_position", config.max_position, 1, std::numeric_limits<int>::max());
+void validate_field(const DecoderConfig& config, const ConfigField<std::vector<int>>& field) {
+    require_length(field.name, (config.*field.member).size(), config.num_layers);
+}
+
+template <typename T>
+void validate_field(const DecoderConfig&, const ConfigField<T>&) {}
+
+/// The sizes that all others follow from.
+void validate_heads(const DecoderConfig& config) {
     const int64_t heads = int64_t{config.num_heads} + 2 * int64_t{config.num_kv_heads};
     require_range("(num_heads + 2 * num_kv_heads) * head_dim", heads * config.head_dim, 1, kMostFeatures);
+    require(config.num_heads % config.num_kv_heads == 0,
+            "num_heads is " + std::to_string(config.num_heads) +
+                "; it must be a multiple of num_kv_heads = " + std::to_string(config.num_kv_heads));
+}
+
+void validate_layers(const DecoderConfig& config) {
+    for (const int window : config.windows) {
+        require(window >= 0,
+                "windows has " + std::to_string(window) + "; a window is positive, or 0 for none");
+    }
+    for (const Rope& rope : config.ropes) {
+        require(
+            2 * rope.frequencies.size() <= static_cast<size_t>(config.head_dim),
+            "ropes has one of " + std::to_string(rope.frequencies.size()) +
+                " frequencies; it must have at most half of head_dim = " + std::to_string(config.head_dim));
+    }
+    for (const int rope : config.rope_of_layer) {
+        require(rope >= 0 && static_cast<size_t>(rope) < config.ropes.size(),
+                "rope_of_layer names rope " + std::to_string(rope) + "; there are " +
+                    std::to_string(config.ropes.size()));
+    }
 }
 
 }  // namespace
 
 void DecoderConfig::validate() const {
-    validate_sizes(*this);
-    require(num_heads % num_kv_heads == 0,
-            "num_heads is " + std::to_string(num_heads) +
-                "; it must be a multiple of num_kv_heads = " + std::to_string(num_kv_heads));
-    require_not_negative("norm_eps", norm_eps);
-    require_not_negative("attention_softcap", attention_softcap);
-    require_not_negative("logit_softcap", logit_softcap);
-    require_length("windows", windows.size(), num_layers);
-    require_length("rope_of_layer", rope_of_layer.size(), num_layers);
-    for (const int window : windows) {
-        require(window >= 0,
-                "windows has " + std::to_string(window) + "; a window is positive, or 0 for none");
-    }
-    validate_rotary(*this);
+    for_each_field([this](const auto& field) { validate_field(*this, field); });
+    validate_heads(*this);
+    validate_layers(*this);
 }
 
 }  // namespace outrider

@@ -38,7 +38,7 @@ void DeviceRows::upload(const std::shared_ptr<Device>& device, const Batch& batc
 }
 
 Workspace::Workspace(const DecoderConfig& config, Format format)
-    : angles(config.rotary_tables.size()),
+    : angles(config.ropes.size()),
       normed(format, config.hidden_size),
       attended(format, config.q_size()),
       gated(format, config.intermediate_size),
@@ -54,7 +54,7 @@ bool Workspace::reserve(const std::shared_ptr<Device>& device, const DecoderConf
     moved |= scratch.reserve(
         device, device->attention_scratch(shape.rows, shape.blocks, config.num_heads, config.head_dim));
     for (size_t rope = 0; rope < angles.size(); ++rope) {
-        moved |= angles[rope].reserve(device, count * 2 * config.rotary_tables[rope].frequencies.size());
+        moved |= angles[rope].reserve(device, count * 2 * config.ropes[rope].frequencies.size());
     }
     moved |= normed.reserve(device, shape.rows);
     moved |= attended.reserve(device, shape.rows);

@@ -4,8 +4,6 @@ import logging
 import math
 import time
 
-import numpy as np
-
 from services.engine.checkpoint.checkpoint import Checkpoint
 from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.checkpoint.weight_shapes import weight_shapes
@@ -32,7 +30,7 @@ def load_decoder(
     weight that the decoder refuses, and for a weight that it misses.
     """
     try:
-        decoder = Decoder(device, decoder_config(checkpoint.config), weights=weights, kv=kv, num_blocks=num_blocks)
+        decoder = Decoder(device, DecoderConfig(checkpoint.config), weights=weights, kv=kv, num_blocks=num_blocks)
     except ValueError as error:
         raise CheckpointError(f"{checkpoint.folder}: {error}") from error
     except DeviceError as error:
@@ -59,32 +57,3 @@ def _pack(checkpoint: Checkpoint, decoder: Decoder) -> None:
 def _parameters(config: ModelConfig) -> str:
     count = sum(math.prod(shape) for shape in weight_shapes(config).values())
     return f"{count / 1e9:.2f} billion parameters"
-
-
-def decoder_config(config: ModelConfig) -> DecoderConfig:
-    """Return the native form of a configuration."""
-    return DecoderConfig(
-        num_layers=config.num_layers,
-        hidden_size=config.hidden_size,
-        intermediate_size=config.intermediate_size,
-        num_heads=config.num_heads,
-        num_kv_heads=config.num_kv_heads,
-        head_dim=config.head_dim,
-        vocab_size=config.vocab_size,
-        max_position=config.max_position,
-        norm_eps=config.norm_eps,
-        activation=config.activation,
-        query_scale=config.query_scale,
-        attention_softcap=config.attention_softcap,
-        logit_softcap=config.logit_softcap,
-        embedding_scale=config.embedding_scale,
-        windows=config.windows,
-        rope_frequencies=[np.asarray(rope.frequencies, dtype=np.float32) for rope in config.ropes],
-        rope_scales=[rope.scale for rope in config.ropes],
-        rope_of_layer=config.rope_of_layer,
-        qk_norm=config.qk_norm,
-        pre_norm=config.pre_norm,
-        post_norm=config.post_norm,
-        attention_bias=config.attention_bias,
-        tied_embeddings=config.tied_embeddings,
-    )

@@ -66,7 +66,7 @@ class Decoder {
 
     std::shared_ptr<Device> device_;
     DecoderConfig config_;
-    std::vector<DeviceBuffer<float>> frequencies_;  // for each rotary table: [half_dim]
+    std::vector<DeviceBuffer<float>> frequencies_;  // for each rope: [half_dim]
     DecoderWeights weights_;
     KvCache cache_;
     Workspace workspace_;

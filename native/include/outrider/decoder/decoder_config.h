@@ -7,7 +7,8 @@
 
 namespace outrider {
 
-struct RotaryTable {
+/// Rotary embedding of the layers that name it.
+struct Rope {
     std::vector<float> frequencies;  // [rotary_dim / 2]
     float scale = 1.0f;              // multiplies cosine and sine
 };
@@ -28,8 +29,8 @@ struct DecoderConfig {
     float logit_softcap = 0.0f;      // 0: none
     float embedding_scale = 1.0f;
     std::vector<int> windows;  // [num_layers], 0: the whole context
-    std::vector<RotaryTable> rotary_tables;
-    std::vector<int> rope_of_layer;  // [num_layers], index of a table
+    std::vector<Rope> ropes;
+    std::vector<int> rope_of_layer;  // [num_layers], index of a rope
     QkNorm qk_norm = QkNorm::none;
     bool pre_norm = true;
     bool post_norm = false;

@@ -72,7 +72,7 @@ struct Workspace {
     DeviceBuffer<float> qkv;                      // [rows, qkv]
     DeviceBuffer<float> gate_up;                  // [rows, 2 * intermediate]
     DeviceBuffer<float> scratch;                  // the attention's
-    std::vector<DeviceBuffer<float>> angles;      // for each rotary table: [rows, 2, half_dim]
+    std::vector<DeviceBuffer<float>> angles;      // for each rope: [rows, 2, half_dim]
     ActivationBuffer normed;                      // [rows, hidden]
     ActivationBuffer attended;                    // [rows, q]
     ActivationBuffer gated;                       // [rows, intermediate]

@@ -6,6 +6,8 @@ from typing import final
 import numpy as np
 from numpy.typing import NDArray
 
+from services.engine.checkpoint.model_config import ModelConfig
+
 BLOCK_SIZE: int
 """Positions per KV block, and per attention chunk."""
 BUILD_ID: str
@@ -73,33 +75,8 @@ class Device:
 class DecoderConfig:
     """Every flag of the transformer; architectures differ only in these."""
 
-    def __init__(
-        self,
-        *,
-        num_layers: int,
-        hidden_size: int,
-        intermediate_size: int,
-        num_heads: int,
-        num_kv_heads: int,
-        head_dim: int,
-        vocab_size: int,
-        max_position: int,
-        norm_eps: float,
-        activation: str,  # "silu" | "gelu_tanh"
-        query_scale: float,
-        attention_softcap: float,  # 0: none
-        logit_softcap: float,  # 0: none
-        embedding_scale: float,
-        windows: Sequence[int],  # [layers], 0: the whole context
-        rope_frequencies: Sequence[NDArray[np.float32]],  # tables of [rotary_dim / 2]
-        rope_scales: Sequence[float],  # [tables], multiplies cos and sin
-        rope_of_layer: Sequence[int],  # [layers], index of a table
-        qk_norm: str,  # "none" | "head" (per head of head_dim) | "full" (over all heads together)
-        pre_norm: bool,
-        post_norm: bool,
-        attention_bias: bool,
-        tied_embeddings: bool,
-    ) -> None: ...
+    def __init__(self, config: ModelConfig) -> None:
+        """Take each field from the attribute of its name; raises ValueError or TypeError, naming it."""
 
 @final
 class Batch:

@@ -1,0 +1,61 @@
+// ConfigField: what a field of DecoderConfig is called and may be; a new one is a member of the struct and a
+// line here.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <tuple>
+
+#include "outrider/decoder/decoder_config.h"
+#include "outrider/decoder/limits.h"
+#include "sampling/mass.h"
+
+namespace outrider {
+
+/// A field under its name, which is the same in Python, and what it may be on its own. A list of integers has
+/// one for each layer.
+template <typename T>
+struct ConfigField {
+    const char* name;
+    T DecoderConfig::* member;
+    int64_t most = 0;           // of a size, which is at least 1
+    bool not_negative = false;  // of a number, which is then finite, too
+};
+
+/// All fields, as bindings and checks go through them.
+inline constexpr std::tuple kConfigFields{
+    ConfigField{.name = "num_layers", .member = &DecoderConfig::num_layers, .most = kMostLayers},
+    ConfigField{.name = "hidden_size", .member = &DecoderConfig::hidden_size, .most = kMostFeatures},
+    ConfigField{
+        .name = "intermediate_size", .member = &DecoderConfig::intermediate_size, .most = kMostFeatures / 2},
+    ConfigField{.name = "num_heads", .member = &DecoderConfig::num_heads, .most = kMostFeatures},
+    ConfigField{.name = "num_kv_heads", .member = &DecoderConfig::num_kv_heads, .most = kMostFeatures},
+    ConfigField{.name = "head_dim", .member = &DecoderConfig::head_dim, .most = kMostFeatures},
+    ConfigField{.name = "vocab_size", .member = &DecoderConfig::vocab_size, .most = kMostTokens},
+    ConfigField{.name = "max_position",
+                .member = &DecoderConfig::max_position,
+                .most = std::numeric_limits<int>::max()},
+    ConfigField{.name = "norm_eps", .member = &DecoderConfig::norm_eps, .not_negative = true},
+    ConfigField{.name = "activation", .member = &DecoderConfig::activation},
+    ConfigField{.name = "query_scale", .member = &DecoderConfig::query_scale},
+    ConfigField{
+        .name = "attention_softcap", .member = &DecoderConfig::attention_softcap, .not_negative = true},
+    ConfigField{.name = "logit_softcap", .member = &DecoderConfig::logit_softcap, .not_negative = true},
+    ConfigField{.name = "embedding_scale", .member = &DecoderConfig::embedding_scale},
+    ConfigField{.name = "windows", .member = &DecoderConfig::windows},
+    ConfigField{.name = "ropes", .member = &DecoderConfig::ropes},
+    ConfigField{.name = "rope_of_layer", .member = &DecoderConfig::rope_of_layer},
+    ConfigField{.name = "qk_norm", .member = &DecoderConfig::qk_norm},
+    ConfigField{.name = "pre_norm", .member = &DecoderConfig::pre_norm},
+    ConfigField{.name = "post_norm", .member = &DecoderConfig::post_norm},
+    ConfigField{.name = "attention_bias", .member = &DecoderConfig::attention_bias},
+    ConfigField{.name = "tied_embeddings", .member = &DecoderConfig::tied_embeddings},
+};
+
+/// Calls `visit` with each ConfigField.
+template <typename Visit>
+void for_each_field(const Visit& visit) {
+    std::apply([&](const auto&... fields) { (visit(fields), ...); }, kConfigFields);
+}
+
+}  // namespace outrider
