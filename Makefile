@@ -9,7 +9,7 @@ export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
-PACKAGING := pyproject.toml constraints.txt
+PACKAGING := pyproject.toml clients/python/pyproject.toml constraints.txt
 NATIVE := $(shell find native -type f)
 CPP := $(shell find native clients \( -name build -o -name node_modules \) -prune -o \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -print)
 
@@ -91,9 +91,9 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.runtime: $(BIN)/python $(PACKAGING) $(NATIVE)
-	$(BIN)/pip install -q -e .
+	$(BIN)/pip install -q -e clients/python -e .
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/python $(PACKAGING) $(NATIVE)
-	$(BIN)/pip install -q -e ".[dev]" --config-settings=cmake.define.OUTRIDER_CUDA_EMULATION=ON
+	$(BIN)/pip install -q -e clients/python -e ".[dev]" --config-settings=cmake.define.OUTRIDER_CUDA_EMULATION=ON
 	@touch $@ $(VENV)/.runtime

@@ -51,6 +51,7 @@ from outrider.types import (
 )
 from outrider.vocabulary_match import VocabularyMatch
 
+__version__ = "0.1.0"  # of the server too
 __all__ = [
     "AsyncClient",
     "AsyncStream",

@@ -29,9 +29,7 @@ try:
         philox4x32,
     )
 except ModuleNotFoundError as error:
-    raise ImportError(
-        "the compiled module `_native` is missing: build it with `make build`, or with `pip install -e .`"
-    ) from error
+    raise ImportError("the compiled module `_native` is missing: build it with `make build`") from error
 
 __all__ = [
     "BLOCK_SIZE",
