@@ -72,16 +72,16 @@ sanitise() {
 pairs() {
     mkdir -p "$MODELS"
     for shape in 1b 8b; do
-        "$VENV/bin/python" -m benchmarks.make_pair --shape "$shape" --device cuda "$MODELS/$shape" || return 1
+        "$VENV/bin/python" -m services.bench.experiments.make_pair --shape "$shape" --device cuda "$MODELS/$shape" || return 1
     done
 }
 
 decoder() { # passes beside the memory's speed and the rate of matrix products
-    "$VENV/bin/python" -m benchmarks.gpu --models "$MODELS" --json "$OUT/decoder.json"
+    "$VENV/bin/python" -m services.bench.experiments.gpu --models "$MODELS" --json "$OUT/decoder.json"
 }
 
 services() { # speculation with both models on the one GPU, beside transformers
-    "$VENV/bin/python" -m benchmarks.all --models "$MODELS/8b" --device cuda:0 --formats bf16 --draft-weights bf16 \
+    "$VENV/bin/python" -m services.bench.experiments.figures --models "$MODELS/8b" --device cuda:0 --formats bf16 --draft-weights bf16 \
         --placements shared --context 1024 --new-tokens 256 --draft-lengths 4 8 --json "$OUT/services.json"
 }
 

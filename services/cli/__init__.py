@@ -12,7 +12,7 @@ _COMMANDS = {
     "draft": ("services.draft.command", "run the draft service"),
     "generate": ("services.cli.generate", "continue a prompt and print the text as it streams"),
     "health": ("services.cli.health", "say whether a service is ready"),
-    "bench": ("services.cli.bench.command", "measure the decoder, and the services with and without speculation"),
+    "bench": ("services.bench.command", "measure the decoder, and the services with and without speculation"),
 }
 
 

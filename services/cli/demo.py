@@ -5,7 +5,7 @@ import sys
 import tempfile
 
 from outrider import Chunk, Client, GenerateOptions, OutriderError
-from services.cli.figures import figures
+from services.cli.result_text import summary
 from services.cli.service_pair import demo_models, running_pair
 from services.cli.service_process import ServiceFailedError
 from services.cli.terminal import Terminal
@@ -73,7 +73,7 @@ def _show(address: str, out: Terminal, max_tokens: int) -> None:
                 for chunk in stream:
                     _write(chunk, out)
             out.text("\n")
-            out.note(figures(stream.result))
+            out.note(summary(stream.result))
 
 
 def _write(chunk: Chunk, out: Terminal) -> None:

@@ -16,10 +16,9 @@ from outrider import (
     Result,
     Unavailable,
 )
-from services.cli import token_table
-from services.cli.figures import figures
 from services.cli.health import read_credentials
 from services.cli.readiness import Readiness
+from services.cli.result_text import TOKEN_HEADING, summary, token_rows
 from services.cli.terminal import Terminal
 
 _INTERRUPTED, _UNREAD = 130, 141  # as shells report a process that SIGINT or SIGPIPE ended
@@ -108,10 +107,10 @@ def run(arguments: argparse.Namespace) -> int:
         out.text("\n")
         return _INTERRUPTED
     if tokens := (*result.prompt_records, *result.tokens):
-        out.heading(token_table.HEADING)
-        for row in token_table.rows(tokens):
+        out.heading(TOKEN_HEADING)
+        for row in token_rows(tokens):
             out.text(f"{row}\n")
-    err.note(figures(result))
+    err.note(summary(result))
     return 0
 
 

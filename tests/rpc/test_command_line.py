@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import outrider
-from services.cli.token_table import HEADING
+from services.cli.result_text import TOKEN_HEADING
 from tests.checkpoints import CONTEXT_LENGTH
 from tests.rpc.commands import outrider_begin, outrider_run
 from tests.rpc.predictors import SlowPredictor
@@ -69,7 +69,7 @@ def test_generate_lists_the_prompt_and_the_candidates(target: RunningTarget) -> 
         expected = client.generate(
             "import os", max_tokens=24, seed=5, ignore_eos=True, prompt_logprobs=True, top_candidates=2
         )
-    table = lines[lines.index(HEADING) + 1 :]
+    table = lines[lines.index(TOKEN_HEADING) + 1 :]
     tokens = (*expected.prompt_records, *expected.tokens)
     assert len(table) == sum(1 + len(token.candidates) for token in tokens)
     assert table[0].split()[:5] == [str(expected.prompt_records[0].id), *"----"]

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[3]
 GENERATED = ROOT / "clients/python/outrider/v1"
 SOURCES = [
     path.relative_to(ROOT)
-    for folder in ("services", "clients", "models", "tests", "benchmarks")
+    for folder in ("services", "clients", "models", "tests")
     for path in sorted((ROOT / folder).rglob("*.py"))
     if not path.is_relative_to(GENERATED) and "node_modules" not in path.parts
 ]
@@ -32,7 +32,8 @@ MESSAGE_USERS = (
     f"{_DRAFT}response.py",
     f"{_DRAFT}servicer.py",
     f"{_DRAFT}server.py",
-    "services/cli/bench/link_probe.py",
+    "services/bench/link_probe.py",
+    "services/bench/experiments/bad_draft.py",
 )
 # Who may know gRPC itself: those and the plumbing around them.
 GRPC_USERS = (*MESSAGE_USERS, f"{_LINK}draft_address.py", "services/service/", "services/cli/")
@@ -87,7 +88,8 @@ def test_the_engine_knows_nothing_of_the_wire():
 
 
 def test_the_engine_knows_nothing_of_the_services_around_it():
-    packages = ("services.service", "services.draft_protocol", "services.target", "services.draft", "services.cli")
+    packages = ("services.service", "services.draft_protocol", "services.target", "services.draft")
+    packages += ("services.cli", "services.bench")
     assert importers(*packages, within="services/engine/") == set()
 
 
@@ -110,6 +112,12 @@ def test_grpc_appears_where_the_wire_is():
 
 def test_the_client_needs_nothing_of_ours():
     assert importers("services", "tests", "models", within="clients/") == set()
+
+
+def test_what_is_installed_needs_nothing_of_the_checkout():
+    users = importers("tests", "models", "services.bench.experiments", within="services/")
+    assert "services/bench/experiments/figures.py" in users
+    assert strangers(users, ("services/bench/experiments/",)) == set()
 
 
 def test_only_the_native_package_imports_the_compiled_module():

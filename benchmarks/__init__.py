@@ -1,1 +1,0 @@
-"""What prints the project's figures: `python -m benchmarks.NAME --help`."""

@@ -1,0 +1,1 @@
+"""What measures: `outrider bench`, and the experiments that take a checkout."""

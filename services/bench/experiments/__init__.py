@@ -1,0 +1,1 @@
+"""What is measured from a checkout alone: `python -m services.bench.experiments.NAME --help`. No wheel holds it."""

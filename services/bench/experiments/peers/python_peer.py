@@ -1,0 +1,68 @@
+"""PythonPeer: an engine with a Python interface, behind a process that answers questions."""
+
+import json
+import subprocess
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
+
+from services.bench.answer import Answer
+from services.bench.contender import PLAIN, Way, fixed
+from services.bench.experiments.peers.peer_error import PeerError
+from services.bench.experiments.peers.questions import READY
+
+_LONGEST_SECONDS = 600.0  # to load, or to answer
+_ROOT = Path(__file__).parents[4]
+
+
+class PythonPeer:
+    """A Contender; leaving the `with` block ends its process."""
+
+    def __init__(self, name: str, command: Sequence[str], *, draft_lengths: Sequence[int], log: IO[str]) -> None:
+        """Start the command, which calls `services.bench.experiments.peers.questions.serve`, on all cores."""
+        self.name = name
+        self.ways = (PLAIN, *map(fixed, draft_lengths))
+        self._child = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, cwd=_ROOT
+        )
+
+    def __enter__(self) -> Self:
+        try:
+            while self._line() != READY:
+                pass
+        except PeerError:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._end()
+
+    def answer(self, prompt: Sequence[int], way: Way, *, num_tokens: int) -> Answer:
+        """Continue the prompt greedily by just so many tokens, whatever they are; raises PeerError if it fails."""
+        question = {"prompt": [*prompt], "num_predictions": way.num_predictions, "num_tokens": num_tokens}
+        assert self._child.stdin is not None
+        self._child.stdin.write(json.dumps(question) + "\n")
+        self._child.stdin.flush()
+        reply = json.loads(self._line())
+        return Answer(**{**reply, "token_ids": tuple(reply["token_ids"])})
+
+    def _end(self) -> None:
+        self._child.kill()
+        self._child.communicate()
+
+    def _line(self) -> str:
+        assert self._child.stdout is not None
+        timer = threading.Timer(_LONGEST_SECONDS, self._child.kill)
+        timer.start()
+        try:
+            line = self._child.stdout.readline()
+        finally:
+            timer.cancel()
+        if not line:
+            raise PeerError(f"{self.name} ended with code {self._child.wait()}; its log says why")
+        return line.rstrip()

@@ -1,0 +1,90 @@
+"""Hugging Face transformers in bf16.
+
+    python -m services.bench.experiments.peers.transformers_process TARGET DRAFT THREADS DEVICE
+
+On a CPU it is eager; on a GPU it decodes with a static cache, compiled, except beside a draft, which that cannot be.
+Predictions come from assisted generation with a constant number of them. Started with OMP_PROC_BIND=true and
+OMP_PLACES=cores, its threads stay on their cores.
+"""
+
+import sys
+import time
+
+import torch
+import transformers
+from transformers.generation.streamers import BaseStreamer
+
+from services.bench.experiments.peers.questions import serve
+
+
+class Arrivals(BaseStreamer):  # type: ignore[misc]
+    """Notes when tokens come, and how many; the prompt comes first."""
+
+    def __init__(self) -> None:
+        self.times: list[float] = []
+        self.counts: list[int] = []
+
+    def put(self, value: torch.Tensor) -> None:
+        """Tokens have come."""
+        self.times.append(time.perf_counter())
+        self.counts.append(value.numel())
+
+    def end(self) -> None:
+        """No further ones will."""
+
+
+class Passes:
+    """Counts the forward passes of a model whose hook it is."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def add(self, *_: object) -> None:
+        self.count += 1
+
+
+def main() -> None:
+    """Load both models and answer."""
+    target_folder, draft_folder, threads, device = sys.argv[1:]
+    torch.set_num_threads(int(threads))
+    target, draft = (
+        transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).eval().to(device)
+        for folder in (target_folder, draft_folder)
+    )
+    draft.generation_config.num_assistant_tokens_schedule = "constant"
+    draft.generation_config.assistant_confidence_threshold = 0.0
+
+    def answer(prompt: list[int], num_predictions: int, num_tokens: int) -> dict[str, object]:
+        draft.generation_config.num_assistant_tokens = num_predictions
+        ids = torch.tensor([prompt], device=device)
+        is_compiled = device != "cpu" and not num_predictions
+        arrivals, passes = Arrivals(), Passes()
+        hooks = [] if is_compiled else [target.register_forward_hook(passes.add)]  # compiled, each count is a graph
+        began = time.perf_counter()
+        output = target.generate(
+            ids,
+            attention_mask=torch.ones_like(ids),
+            do_sample=False,
+            max_new_tokens=num_tokens,
+            min_new_tokens=num_tokens,
+            pad_token_id=0,
+            cache_implementation="static" if is_compiled else None,
+            assistant_model=draft if num_predictions else None,
+            streamer=arrivals,
+        )
+        for hook in hooks:
+            hook.remove()
+        _, first, *_ = arrivals.times
+        return {
+            "token_ids": output[0, len(prompt) :].tolist(),
+            "first_token": first - began,
+            "num_first": arrivals.counts[1],
+            "decode": arrivals.times[-1] - first,
+            "tokens_per_pass": num_tokens / passes.count if hooks else 1.0,
+        }
+
+    serve(answer)
+
+
+if __name__ == "__main__":
+    main()

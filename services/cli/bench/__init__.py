@@ -1,1 +1,0 @@
-"""outrider bench: the project's vital signs (decoder, services, speculation), measured in one run on this machine."""

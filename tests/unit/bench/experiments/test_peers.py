@@ -1,0 +1,57 @@
+"""Other engines' processes: asked in lines, whatever else they print, and given up when they end."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from services.bench.contender import PLAIN, fixed
+from services.bench.experiments.peers.installed import InstalledPeers
+from services.bench.experiments.peers.peer_error import PeerError
+from services.bench.experiments.peers.python_peer import PythonPeer
+from services.bench.setting import Setting
+from services.cli.service_pair import ModelPair
+
+TALKATIVE = """
+from services.bench.experiments.peers.questions import serve
+
+print("loading")
+
+def answer(prompt, num_predictions, num_tokens):
+    print("answering")
+    tokens = [*prompt, num_predictions, num_tokens]
+    return {"token_ids": tokens, "first_token": 0.5, "num_first": 1, "decode": 2.0}
+
+serve(answer)
+"""
+
+
+def peer(script: str) -> PythonPeer:
+    return PythonPeer("a peer", [sys.executable, "-c", script], draft_lengths=[3], log=sys.__stderr__)
+
+
+def test_a_peer_is_asked_in_each_way_whatever_it_prints():
+    with peer(TALKATIVE) as running:
+        assert running.ways == (PLAIN, fixed(3))
+        answers = [running.answer([7, 8], way, num_tokens=5) for way in running.ways]
+    assert [answer.token_ids for answer in answers] == [(7, 8, 0, 5), (7, 8, 3, 5)]
+    assert answers[0].rate == 1.5
+
+
+def test_a_peer_that_ends_is_given_up():
+    with pytest.raises(PeerError, match="a peer ended with code 3"), peer("raise SystemExit(3)"):
+        pass
+    dying = TALKATIVE.replace('print("answering")', "raise SystemExit(4)")
+    with peer(dying) as running, pytest.raises(PeerError, match="a peer ended with code 4"):
+        running.answer([7, 8], PLAIN, num_tokens=5)
+
+
+def test_what_is_not_there_is_absent_with_the_reason(tmp_path: Path):
+    models = ModelPair(tmp_path / "target", tmp_path / "draft")
+    found = InstalledPeers(Path(sys.executable), tmp_path, Path(sys.executable), None)
+    assert list(found.of(Setting(models=models, weights="int8", draft_weights="int4"), sys.__stderr__)) == []
+    assert found.absent == {
+        "transformers int8": "it is measured in bf16 alone",
+        "OpenVINO GenAI int8": "not named (--openvino-python, --openvino)",
+        "llama.cpp int8": "there is no target-q8_0.gguf, draft-q4_0.gguf",
+    }
