@@ -30,7 +30,8 @@ class ServiceProcess:
     ) -> None:
         """Start `outrider NAME` with these options on these cores; its log goes to `log`, or where ours goes."""
         self._name = name
-        command = [sys.executable, "-m", f"services.{name}", *options]
+        # The folder that we were started in may be anybody's, and have services of its own: -P leaves it out.
+        command = [sys.executable, "-P", "-m", f"services.{name}", *options]
         self._child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         os.sched_setaffinity(self._child.pid, cores)
         self.address = ""
