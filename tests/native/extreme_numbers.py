@@ -21,20 +21,15 @@ from services.engine.decoder.native import (
     DecoderConfig,
     Device,
     DeviceError,
-    KvLayer,
     Logits,
     NoiseIds,
-    Operations,
-    PackedWeight,
     ReadProbe,
     Sampler,
     SamplingState,
     derive_seed,
-    gumbel,
-    gumbel_noise,
     kv_bytes,
-    philox4x32,
 )
+from services.engine.decoder.native.testing import KvLayer, Operations, PackedWeight, gumbel, gumbel_noise, philox4x32
 from tests.native.devices import is_cuda, make_device
 from tests.native.random_models import PLAIN, PagedDecoder, random_tokens
 from tests.native.sampling_reference import EVERY_STEP

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from services.engine.decoder.native import BLOCK_SIZE, Device, KvLayer
+from services.engine.decoder.native import BLOCK_SIZE, Device
+from services.engine.decoder.native.testing import KvLayer
 from tests.native.devices import make_device
 
 LENGTH = 610  # positions: two whole spans of a GPU and a part

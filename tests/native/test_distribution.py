@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from services.engine.decoder.native import gumbel_noise
+from services.engine.decoder.native.testing import gumbel_noise
 from tests.native.sampling_reference import Settings, log_probabilities, log_softmax, sample
 
 VOCAB, DRAWS = 24, 20_000

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from services.engine.decoder.native import NOISE_VERSION, derive_seed, gumbel, gumbel_noise, philox4x32
+from services.engine.decoder.native import NOISE_VERSION, derive_seed
+from services.engine.decoder.native.testing import gumbel, gumbel_noise, philox4x32
 
 VOCAB = 152_000
 WORD = 0xFFFFFFFF

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from services.engine.decoder.native import BLOCK_SIZE, Device, KvLayer, Operations, PackedWeight
+from services.engine.decoder.native import BLOCK_SIZE, Device
+from services.engine.decoder.native.testing import KvLayer, Operations, PackedWeight
 from tests.native.devices import DEVICES, is_cuda, make_device
 from tests.native.rounding import bits, rounded
 

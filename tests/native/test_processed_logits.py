@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from services.engine.decoder.native import gumbel_noise
+from services.engine.decoder.native.testing import gumbel_noise
 from tests.native.sampling_reference import (
     Settings,
     draw_one,

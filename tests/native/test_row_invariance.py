@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from services.engine.decoder.native import Device, KvLayer, Operations, PackedWeight
+from services.engine.decoder.native import Device
+from services.engine.decoder.native.testing import KvLayer, Operations, PackedWeight
 from tests.native.devices import is_cuda, make_device
 from tests.native.random_models import MODELS, PLAIN, PagedDecoder, Row, random_tokens
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from services.engine.decoder.native import Device, Logits, Sampler, gumbel_noise, isas
+from services.engine.decoder.native import Device, Logits, Sampler, isas
+from services.engine.decoder.native.testing import gumbel_noise
 from tests.native.sampling_reference import Settings, draw_one, random_logits, record_of, sample
 
 DRAWN, NO_CANDIDATE, INVALID_LOGITS = 0, 1, 2

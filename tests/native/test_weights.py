@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from services.engine.decoder.native import Device, PackedWeight
+from services.engine.decoder.native import Device
+from services.engine.decoder.native.testing import PackedWeight
 from tests.native.devices import DEVICES, is_cuda, make_device, skip_unless_weights_are_held
 from tests.native.rounding import bits, e4m3, rounded
 

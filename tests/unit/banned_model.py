@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from services.engine.decoder.native import gumbel_noise
+from services.engine.decoder.native.testing import gumbel_noise
 from services.engine.events import FinishReason, Suppressed
 from services.engine.grammar.grammar import Grammar
 from services.engine.request import Loop, Request

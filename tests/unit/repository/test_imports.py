@@ -122,7 +122,8 @@ def test_what_is_installed_needs_nothing_of_the_checkout():
 
 def test_only_the_native_package_imports_the_compiled_module():
     users = importers("services.engine.decoder.native._native", "_native", within="services/")
-    assert users == {"services/engine/decoder/native/__init__.py"}
+    assert users == {f"services/engine/decoder/native/{name}.py" for name in ("__init__", "testing")}
+    assert importers("services.engine.decoder.native.testing", within="services/") == set()
 
 
 def test_only_the_configuration_reads_the_environment():
