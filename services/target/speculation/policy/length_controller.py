@@ -49,9 +49,9 @@ class LengthController:
         if not plan.is_speculative:
             return plan
         allowed = self._budget.for_step(self._expected_gain(plan), step=self._cost.passes.seconds(num_rows))
-        # A draft that answers late is at work beside the next pass too: of one that nobody knows, that is half.
-        known = (1 + self._rates.confidence) / 2
-        return replace(plan, max_wait=known * (allowed - plan.verification) + plan.prefill)
+        unknown = self._config.budget.unknown_wait
+        share = unknown + (1 - unknown) * self._rates.confidence
+        return replace(plan, max_wait=share * (allowed - plan.verification) + plan.prefill)
 
     def settle(self, sequence: Sequence, num_predicted: int, num_accepted: int) -> None:
         """The predictions for a sequence were verified."""

@@ -99,7 +99,7 @@ class LossBudget:
         self._observed_at = now
         most = self._limit + max(0.0, self._won)
         self._balance = min(most, self._balance + gain + self._config.income * elapsed)
-        self._is_open = self._is_open or self._balance > self._limit / 2
+        self._is_open = self._is_open or self._balance > self._config.reopen_at * self._limit
 
     def _window(self, step: float) -> float:
         """The time in which what is lost must be small: a window, or the life of a stream if that is shorter."""

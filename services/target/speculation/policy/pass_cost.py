@@ -29,7 +29,9 @@ class PassCost:
     @property
     def reach(self) -> int:
         """How many rows can be judged by what was measured: somewhat more than ever were in a pass."""
-        return self._rows[-1] + self._rows[-1] // 4 + MOST_PREDICTIONS if self._rows else 0
+        if not self._rows:
+            return 0
+        return self._rows[-1] + int(self._config.reach * self._rows[-1]) + MOST_PREDICTIONS
 
     def observe(self, num_rows: int, seconds: float) -> None:
         """A pass has taken so long."""

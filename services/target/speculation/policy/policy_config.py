@@ -56,6 +56,11 @@ class PassCostConfig:
     min_passes: int = 3
     """Passes of one size until it counts as known. Chosen."""
 
+    reach: float = 0.25
+    """Share of the largest measured pass by which one may be larger, beside the predictions of one sequence. Chosen:
+    further out, no measurement is near.
+    """
+
     max_error: float = 0.5
     """Largest deviation that is believed, as the logarithm of a ratio. Derived: a hiccup counts as a factor of 1.65 at
     most, and with its weight as 5 %.
@@ -76,6 +81,14 @@ class LossBudgetConfig:
 
     income: float = 0.005
     """Share of all time that may be lost for good. Derived: half of the 0.01 that is promised."""
+
+    reopen_at: float = 0.5
+    """Share of a window's loss that there must be to lose again, once more was lost than may be for good. Chosen."""
+
+    unknown_wait: float = 0.5
+    """Share of what a step may lose that it waits for a draft of which nothing is known. Derived: one that answers late
+    is at work beside the next pass too.
+    """
 
     trust: float = 0.75
     """Share of the gain expected in a stream's first window that may be spent on prefill in advance. Chosen."""
