@@ -152,7 +152,7 @@ class PredictedWalk:
         masks = self._state.masks(predictions)
         self._check(np.array_equal(masks[0], self._alone.masks[self._position]), "mask")
         for row, mask in enumerate(masks):
-            if row and not self._state.was_foreseen:
+            if row and not self._state.was_mask_right:
                 return
             token_id = self._alone.draw(mask, self._position)
             self._check(token_id == self._alone.token(self._position), "token")

@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence as Tokens
 
 from services.engine.events import PredictionSource
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
 
 
 class SilentPredictor:

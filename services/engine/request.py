@@ -1,8 +1,12 @@
 """Request: what one generation was asked for, resolved and validated, immutable."""
 
 from collections.abc import Mapping
+from collections.abc import Sequence as Tokens
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
+
+import numpy as np
+from numpy.typing import NDArray
 
 from services.engine.allowed_tokens import AllowedTokens
 from services.engine.decoder.native import derive_seed
@@ -126,6 +130,14 @@ class Request:
     def begin_grammar(self) -> GrammarState | None:
         """Where the received tokens stand in the grammar."""
         return None if self.grammar is None else self.grammar.begin(self.received, stop_ids=self.stops.token_ids)
+
+    def masks(self, grammar: GrammarState | None, predictions: Tokens[int] = ()) -> NDArray[np.uint32] | None:
+        """What may be drawn where the text stands there in the grammar, and behind each prediction, as
+        `GrammarState.masks` has it; None for all.
+        """
+        masks = None if grammar is None else grammar.masks(predictions)
+        allowed = self.sampling.allowed_tokens
+        return masks if allowed is None else allowed.restrict(masks, 1 + len(predictions))
 
     def sample(self, index: int) -> "Request":
         """One of the samples as a request of its own, with the seed that Philox derives for it; sample 0 keeps this.

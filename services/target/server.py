@@ -150,8 +150,8 @@ async def _warm_up(engine: TargetEngine) -> None:
     """Generate a few tokens, so that the first request finds memory touched and code paged in."""
     stops = StopConditions(max_tokens=min(_WARM_UP_TOKENS, engine.model.context_length - 1))
     sampling = SamplingParams(seed=0, temperature=0.0)
-    ((_, stream),) = engine.submit(Request(request_id="warm-up", prompt=(0,), sampling=sampling, stops=stops))
-    async for event in stream:
+    (sequence,) = engine.submit(Request(request_id="warm-up", prompt=(0,), sampling=sampling, stops=stops))
+    async for event in sequence.stream:
         if isinstance(event, Failed):
             raise EngineFailedError(event.message)
 

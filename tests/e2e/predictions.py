@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from collections.abc import Sequence as Tokens
 
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
 from tests.silent_predictor import SilentPredictor
 
 Scripts = tuple[Tokens[int], ...]

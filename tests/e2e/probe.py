@@ -9,7 +9,7 @@ from typing import Any
 from services.engine.events import VocabularyMatch
 from services.engine.request import Request
 from services.target.generation.engine import TargetEngine
-from services.target.generation.sampler import Drawn
+from services.target.generation.sampler import SamplerOutput
 from services.target.scheduling.scheduler import ScheduledRows
 from services.target.speculation.link.remote_predictor import RemotePredictor
 from tests.e2e.streams import INTRUDER
@@ -69,10 +69,10 @@ class Probe:
         step = engine._step
         commit = step._commit
 
-        def watched_commit(rows: ScheduledRows, drawn: Drawn, verifying: float) -> int:
-            num_kept = commit(rows, drawn, verifying)
-            is_broken = num_kept < len(drawn.records) and not rows.sequence.is_finished
-            self._add(broken_runs=is_broken and len(drawn.records) > 1)
+        def watched_commit(rows: ScheduledRows, sampled: SamplerOutput, spans: Any) -> int:
+            num_kept = commit(rows, sampled, spans)
+            is_broken = num_kept < len(sampled.records) and not rows.sequence.is_finished
+            self._add(broken_runs=is_broken and len(sampled.records) > 1)
             return num_kept
 
         step._commit = watched_commit  # type: ignore[method-assign]

@@ -19,14 +19,14 @@ from services.engine.request import (
     StopConditions,
 )
 from services.engine.text.tokenizer import Tokenizer
-from services.target.generation.deferred_calls import WakeUps
+from services.target.generation.deferred_calls import DeferredCalls
 from services.target.generation.model_runner import ModelRunner
 from services.target.generation.sampler import Sampler
 from services.target.generation.step import TargetStep
-from services.target.output.output_text import OutputText
-from services.target.output.token_stream import TokenStream
+from services.target.output.output_pipeline import OutputPipeline
 from services.target.scheduling.scheduler import ScheduledRows, Scheduler, SchedulerConfig
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
+from services.target.sequence.token_stream import TokenStream
 from services.target.speculation.predictors.predictor import Predictor
 from services.target.speculation.speculation import Speculation
 from tests.e2e.models import folder
@@ -110,18 +110,20 @@ class Stepper:
         self._stream_capacity = stream_capacity
         self.runner = CountingRunner(self._decoder, max_rows=_MAX_ROWS, max_sequences=16, max_blocks=num_blocks)
         speculation = Speculation(predictors, vocab_size=self.vocab_size)
-        self._step = TargetStep(self.scheduler, self.runner, Sampler(NativeSampler(device)), speculation, WakeUps())
+        self._step = TargetStep(
+            self.scheduler, self.runner, Sampler(NativeSampler(device)), speculation, DeferredCalls()
+        )
 
     def submit(self, request: Request, first_sample: Sequence | None = None) -> Generation:
         """Begin a generation; raises ValueError where the received tokens go on beyond its end."""
         stream = TokenStream(capacity=self._stream_capacity, on_drained=_nothing)
-        text = OutputText.of(request, self.tokenizer)
         context_length = self.blocks.num_blocks * BLOCK_SIZE
-        sequence = Sequence(request, text, stream, context_length=context_length, first_sample=first_sample)
+        sequence = Sequence(request, stream, context_length=context_length, first_sample=first_sample)
+        output = OutputPipeline(sequence, self.tokenizer)
         if sequence.is_finished:
-            sequence.deliver_end()
+            output.deliver_end()
         else:
-            self._step.add(sequence)
+            self._step.add(output)
         return Generation(sequence, stream)
 
     def submit_samples(self, request: Request) -> list[Generation]:

@@ -12,7 +12,7 @@ import pytest
 from services.engine.grammar.matcher import GrammarMatcher
 from services.engine.request import Request
 from services.engine.text.tokenizer import Tokenizer
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
 from services.target.speculation.predictors.predictor import Predictor
 from tests.checkpoints import VOCAB_SIZE
 from tests.e2e.cells import SCRIPTED

@@ -85,7 +85,7 @@ async def test_they_depend_neither_on_the_chunks_nor_on_company(model: str, monk
     assert len(whole.prompt) == len(PROMPT)
     for chunk in (1, 7, 16, 89):
         assert await Stepper(model, prefill_chunk=chunk).complete(wanted) == whole
-    monkeypatch.setattr("services.target.scheduling.scheduler._MAX_TELLING_ROWS", 10)
+    monkeypatch.setattr("services.target.scheduling.scheduler._MAX_PROMPT_LOGITS", 10)
     stepper = Stepper(model)
     crowd = [stepper.submit(wanted) for _ in range(3)]
     stepper.run()

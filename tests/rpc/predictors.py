@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Sequence as Tokens
 
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
 from tests.silent_predictor import SilentPredictor
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from outrider.v1 import generation_pb2
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
 from tests.rpc.requests import as_unary, stream_request
 from tests.server import RunningTarget, target_server
 from tests.silent_predictor import SilentPredictor

@@ -12,7 +12,7 @@ from google.rpc import error_details_pb2
 from outrider.v1.generation_pb2_grpc import GenerationServiceStub
 from services.service.server_config import ServerConfig
 from services.target.generation.engine import TargetEngine
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
 from tests.checkpoints import CONTEXT_LENGTH
 from tests.rpc.predictors import GatePredictor, SlowPredictor
 from tests.rpc.requests import as_unary, detail, stream, stream_request

@@ -13,7 +13,7 @@ from services.engine.request import Request
 from services.service.validation import Violations
 from services.target.api.prompts import read_prompt
 from services.target.api.requests import read_request
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
 from tests.checkpoints import VOCAB_SIZE, byte_level_tokenizer
 from tests.rpc.requests import Streamed, as_unary, stream, stream_request, violations
 from tests.server import RunningTarget, wait_until
@@ -175,7 +175,7 @@ def test_who_does_not_read_is_paused_the_earlier_the_more_comes_with_a_token(
 
 async def _submit(target: RunningTarget, request: Request) -> Sequence:
     """Begin a generation that nobody reads."""
-    ((sequence, _),) = target.engine.submit(request)
+    (sequence,) = target.engine.submit(request)
     return sequence
 
 

@@ -17,18 +17,18 @@ from services.engine.request import (
     SpeculationPolicy,
     StopConditions,
 )
-from services.target.generation.deferred_calls import WakeUps
+from services.target.generation.deferred_calls import DeferredCalls
 from services.target.generation.sampler import Sampler
 from services.target.generation.step import TargetStep
-from services.target.output.output_text import OutputText
-from services.target.output.token_stream import TokenStream
+from services.target.output.output_pipeline import OutputPipeline
 from services.target.scheduling.scheduler import Scheduler, SchedulerConfig
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
+from services.target.sequence.token_stream import TokenStream
 from services.target.speculation.policy.predictor_order import with_lookup
 from services.target.speculation.speculation import Speculation
 from tests.grammars import compiler
 from tests.unit.banned_model import END, VOCAB_SIZE, Expected, logits_of, tokenizer
-from tests.unit.sequences import make_stream
+from tests.unit.sequences import make_output
 from tests.unit.tempter import Tempter
 from tests.unit.toy_model import DEVICE, ToyModel
 
@@ -78,31 +78,36 @@ class Target:
         self.model = ToyModel(self.blocks, logits_of)
         predictors = with_lookup(Tempter(random or Random(0))) if predicts else []
         speculation = Speculation(predictors, vocab_size=VOCAB_SIZE)
-        self.driver = TargetStep(self.scheduler, self.model, Sampler(NativeSampler(DEVICE)), speculation, WakeUps())
+        self.driver = TargetStep(
+            self.scheduler, self.model, Sampler(NativeSampler(DEVICE)), speculation, DeferredCalls()
+        )
+        self._outputs: dict[Sequence, OutputPipeline] = {}
         self.num_broken_passes = 0  # in which a banned string was complete before the last prediction
 
     def _copy_block(self, source: int, target: int) -> None:
         self.model.copy_block(source, target)
 
     def add(self, request: Request) -> Generation:
-        stream = make_stream()
-        text = OutputText.of(request, tokenizer())
-        sequence = Sequence(request, text, stream, context_length=CONTEXT_LENGTH)
-        if sequence.is_finished:
-            sequence.deliver_end()
+        output = make_output(request, context_length=CONTEXT_LENGTH, tokenizer=tokenizer())
+        self._outputs[output.sequence] = output
+        if output.sequence.is_finished:
+            output.deliver_end()
         else:
-            self.driver.add(sequence)
-        return Generation(sequence, stream, [])
+            self.driver.add(output)
+        return Generation(output.sequence, output.sequence.stream, [])
 
     def step(self) -> bool:
-        before = {sequence: len(sequence._held._suppressed) for sequence in self.scheduler.sequences}
+        before = {sequence: self._num_suppressed(sequence) for sequence in self.scheduler.sequences}
         worked = self.driver.step()
         self.blocks.check_integrity(self.scheduler.sequences)
         self.model.poison_empty_blocks()
         for rows in self.model.batch if worked else []:
             sequence = rows.sequence
-            self.num_broken_passes += len(rows.predictions) > 1 and len(sequence._held._suppressed) > before[sequence]
+            self.num_broken_passes += len(rows.predictions) > 1 and self._num_suppressed(sequence) > before[sequence]
         return worked
+
+    def _num_suppressed(self, sequence: Sequence) -> int:
+        return len(self._outputs[sequence]._buffer._suppressed)
 
     def run(self) -> None:
         for _ in range(20_000):

@@ -2,22 +2,24 @@
 
 from services.engine.events import Chunk, Finished
 from services.engine.request import Request
-from services.target.output.token_stream import TokenStream
-from services.target.scheduling.sequence import Sequence
-from tests.unit.sequences import make_sequence, make_stream, records_of
+from services.target.output.output_pipeline import OutputPipeline
+from services.target.sequence.sequence import Sequence
+from services.target.sequence.token_stream import TokenStream
+from tests.unit.sequences import make_output, records_of
 
 
 class Consumer:
     """One sequence and what its consumer has got so far."""
 
     def __init__(self, request: Request, *, context_length: int = 1 << 20) -> None:
-        self.stream: TokenStream = make_stream()
-        self.sequence: Sequence = make_sequence(request, self.stream, context_length=context_length)
+        self.output: OutputPipeline = make_output(request, context_length=context_length)
+        self.sequence: Sequence = self.output.sequence
+        self.stream: TokenStream = self.sequence.stream
 
     def commit(self, tokens: bytes | list[int]) -> int:
-        taken = self.sequence.commit(records_of(tokens))
+        taken = self.output.commit(records_of(tokens))
         if self.sequence.is_finished:
-            self.sequence.deliver_end()
+            self.output.deliver_end()
         return taken
 
     async def read(self) -> tuple[str, list[int], Finished]:

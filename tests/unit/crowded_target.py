@@ -15,16 +15,16 @@ from services.engine.decoder.native import Batch, Logits
 from services.engine.decoder.native import Sampler as NativeSampler
 from services.engine.events import Chunk, Event, Finished, FinishReason, PredictionSource
 from services.engine.request import Request
-from services.target.generation.deferred_calls import WakeUps
+from services.target.generation.deferred_calls import DeferredCalls
 from services.target.generation.model_runner import ModelRunner
 from services.target.generation.sampler import Sampler
 from services.target.generation.step import TargetStep
 from services.target.scheduling.scheduler import ScheduledRows, Scheduler, SchedulerConfig
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
 from services.target.speculation import speculation
 from services.target.speculation.speculation import Speculation
 from tests.silent_predictor import SilentPredictor
-from tests.unit.sequences import VOCAB_SIZE, make_request, make_sequence, make_stream
+from tests.unit.sequences import VOCAB_SIZE, make_output, make_request, make_stream
 from tests.unit.toy_model import DEVICE
 
 BLOCK_SIZE = 4
@@ -110,7 +110,8 @@ class Client:
         self, request: Request, *, capacity: int, lag: int, context_length: int, first: Sequence | None
     ) -> None:
         stream = make_stream(capacity)
-        self.sequence = make_sequence(request, stream, context_length=context_length, first_sample=first)
+        self.output = make_output(request, stream, context_length=context_length, first_sample=first)
+        self.sequence = self.output.sequence
         self.events: list[Event] = []
         self.is_cancelled = False
         self.reading = asyncio.create_task(self._read(stream, lag))
@@ -150,13 +151,13 @@ class Target:
             max_sequences=limits.max_sequences,
             max_blocks=self.max_blocks,
         )
-        self.wake_ups = WakeUps()
+        self.deferred_calls = DeferredCalls()
         self.driver = TargetStep(
             self.scheduler,
             self.runner,
             Sampler(NativeSampler(DEVICE)),
             Speculation(predictors, vocab_size=VOCAB_SIZE),
-            self.wake_ups,
+            self.deferred_calls,
         )
 
     def step(self) -> None:
@@ -189,8 +190,8 @@ def _progress(sequence: Sequence) -> tuple[int, int]:
 
 def check_limits(batch: list[ScheduledRows], limits: SchedulerConfig, max_blocks: int) -> None:
     assert sum(rows.num_rows for rows in batch) <= limits.max_rows
-    assert sum(rows.num_asked for rows in batch) <= limits.max_rows
-    assert all(rows.num_asked <= rows.num_rows for rows in batch)
+    assert sum(rows.num_logits for rows in batch) <= limits.max_rows
+    assert all(rows.num_logits <= rows.num_rows for rows in batch)
     assert all(rows.num_tokens <= limits.prefill_chunk for rows in batch)
     assert len(batch) == len({rows.sequence for rows in batch}) <= limits.max_sequences
     assert all(len(rows.sequence.blocks) <= max_blocks for rows in batch)
@@ -228,7 +229,7 @@ def _clients_of(request: Request, target: Target, random: Random, capacity: int,
             context_length=target.context_length,
             first=clients[0].sequence if clients else None,
         )
-        target.driver.add(client.sequence)
+        target.driver.add(client.output)
         clients.append(client)
     return clients
 
@@ -254,5 +255,5 @@ async def run(
         client.check()
     await asyncio.gather(*(client.reading for client in clients), return_exceptions=True)
     target.check_empty()
-    target.wake_ups.close()
+    target.deferred_calls.close()
     return target

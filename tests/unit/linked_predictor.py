@@ -1,13 +1,15 @@
 """LinkedPredictor: a RemotePredictor with a test at the other end of its link."""
 
 import math
+from typing import Any
 
 from services.engine.request import SpeculationPolicy
-from services.target.scheduling.sequence import Sequence
+from services.target.output.output_pipeline import OutputPipeline
+from services.target.sequence.sequence import Sequence
 from services.target.speculation.link.draft_messages import Outgoing
 from services.target.speculation.link.remote_predictor import RemotePredictor
 from services.target.speculation.policy.policy_config import DraftConfig
-from tests.unit.sequences import make_request, make_sequence, records_of
+from tests.unit.sequences import make_output, make_request, records_of
 
 RUN_AHEAD = 8
 PROMPT = b"Hello"
@@ -18,6 +20,7 @@ class LinkedPredictor:
 
     def __init__(self, *, longest_wait: float = 0.0, is_connected: bool = True) -> None:
         self.num_wakes = 0
+        self._outputs: dict[Sequence, OutputPipeline] = {}
         self.remote = RemotePredictor(DraftConfig(longest_wait=longest_wait), on_outgoing=self._wake)
         if is_connected:
             self.connect()
@@ -28,13 +31,14 @@ class LinkedPredictor:
     def _wake(self) -> None:
         self.num_wakes += 1
 
-    def add(self, prompt: bytes = PROMPT) -> Sequence:
-        sequence = make_sequence(make_request(prompt, speculation=SpeculationPolicy(num_predictions=4)))
-        self.remote.commit(sequence)
-        return sequence
+    def add(self, prompt: bytes = PROMPT, **options: Any) -> Sequence:
+        output = make_output(make_request(prompt, speculation=SpeculationPolicy(num_predictions=4), **options))
+        self._outputs[output.sequence] = output
+        self.remote.commit(output.sequence)
+        return output.sequence
 
     def draw(self, sequence: Sequence, tokens: bytes) -> None:
-        sequence.commit(records_of(tokens))
+        self._outputs[sequence].commit(records_of(tokens))
         self.remote.commit(sequence)
 
     def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:

@@ -2,8 +2,8 @@
 
 from services.engine.cache.block_manager import BlockManager
 from services.target.scheduling.scheduler import ScheduledRows, Scheduler, SchedulerConfig
-from services.target.scheduling.sequence import Sequence
-from tests.unit.sequences import make_request, make_sequence, records_of
+from services.target.sequence.sequence import Sequence
+from tests.unit.sequences import draw, make_request, make_sequence
 
 BLOCK_SIZE = 4
 
@@ -28,7 +28,7 @@ def step(scheduler: Scheduler) -> list[ScheduledRows]:
     """One pass, in which each row that draws gets a token."""
     batch = scheduler.schedule()
     for rows in batch:
-        scheduler.settle(rows, rows.sequence.commit(records_of(b"y")) if rows.draws else 0)
+        scheduler.settle(rows, draw(rows.sequence, b"y") if rows.draws else 0)
     return batch
 
 

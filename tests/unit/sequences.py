@@ -3,8 +3,9 @@
 import functools
 import json
 from collections.abc import Iterable
+from typing import Any
 
-from services.engine.events import PredictionSource, TokenRecord
+from services.engine.events import Chunk, PredictionSource, TokenRecord
 from services.engine.grammar.grammar import Grammar
 from services.engine.request import (
     CachePolicy,
@@ -17,9 +18,9 @@ from services.engine.request import (
 )
 from services.engine.text.healing import Healing
 from services.engine.text.tokenizer import Tokenizer
-from services.target.output.output_text import OutputText
-from services.target.output.token_stream import TokenStream
-from services.target.scheduling.sequence import Sequence
+from services.target.output.output_pipeline import OutputPipeline
+from services.target.sequence.sequence import Sequence
+from services.target.sequence.token_stream import TokenStream
 
 END = 256
 VOCAB_SIZE = 257
@@ -88,17 +89,31 @@ def make_request(
     )
 
 
-def make_sequence(
+def make_output(
     request: Request,
     stream: TokenStream | None = None,
     *,
     capacity: int = 1 << 20,
     context_length: int = 1 << 20,
     first_sample: Sequence | None = None,
-) -> Sequence:
-    """Return the sequence of a request, whose events go to `stream`; needs a running event loop."""
-    text, stream = OutputText.of(request, byte_tokenizer()), stream or make_stream(capacity)
-    return Sequence(request, text, stream, context_length=context_length, first_sample=first_sample)
+    tokenizer: Tokenizer | None = None,
+) -> OutputPipeline:
+    """Return the output pipeline of a request's sequence, whose events go to `stream`; needs a running event loop."""
+    stream = stream or make_stream(capacity)
+    sequence = Sequence(request, stream, context_length=context_length, first_sample=first_sample)
+    return OutputPipeline(sequence, tokenizer or byte_tokenizer())
+
+
+def make_sequence(request: Request, stream: TokenStream | None = None, **options: Any) -> Sequence:
+    """Return the sequence of a request, with what it has received; options are those of `make_output`."""
+    return make_output(request, stream, **options).sequence
+
+
+def draw(sequence: Sequence, tokens: bytes) -> int:
+    """Let a sequence have drawn these tokens and its stream have got them; return how many they are."""
+    sequence.tokens += tokens
+    sequence.stream.put(Chunk(tokens.decode(), tuple(records_of(tokens))))
+    return len(tokens)
 
 
 def make_stream(capacity: int = 1 << 20) -> TokenStream:

@@ -7,7 +7,7 @@ from collections.abc import Sequence as Items
 from dataclasses import dataclass, field
 
 from services.target.scheduling.scheduler import ScheduledRows
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
 from services.target.speculation.link.draft_latency import DraftPace
 from services.target.speculation.link.draft_prefill_rate import ReadingPace
 from services.target.speculation.link.wait_limit import Patience

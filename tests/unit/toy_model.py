@@ -17,8 +17,8 @@ from services.engine.decoder.native import Device, Logits
 from services.engine.events import Chunk, Event, FinishReason
 from services.engine.request import Request
 from services.target.scheduling.scheduler import ScheduledRows
-from services.target.scheduling.sequence import Sequence
-from tests.unit.sequences import END, VOCAB_SIZE, make_sequence, make_stream, records_of
+from services.target.sequence.sequence import Sequence
+from tests.unit.sequences import END, VOCAB_SIZE, make_output, records_of
 
 DEVICE = Device.cpu("portable", 1)
 _WORDS = [END, *"the quick brown fox, 東京 🚀 é jumps over the lazy dog; and then?".encode()]
@@ -40,16 +40,16 @@ def next_token(history: Tokens[int]) -> int:
 
 async def generate_alone(request: Request, *, context_length: int) -> Answer:
     """Return the answer to a request, drawn token by token with nothing else around."""
-    stream = make_stream()
-    sequence = make_sequence(request, stream, context_length=context_length)
+    output = make_output(request, context_length=context_length)
+    sequence = output.sequence
     while not sequence.is_finished:
         masked = request.healing.masked_ids if request.healing and sequence.is_healing else ()
         token_id = next_token(sequence.tokens)
         # all others are alike to the model, and the lowest id wins
         best = token_id if token_id not in masked else next(i for i in range(VOCAB_SIZE) if i not in masked)
-        sequence.commit(records_of([best]))
-    sequence.deliver_end()
-    return answer_of([event async for event in stream])
+        output.commit(records_of([best]))
+    output.deliver_end()
+    return answer_of([event async for event in sequence.stream])
 
 
 def answer_of(events: Iterable[Event]) -> Answer:
@@ -111,7 +111,7 @@ class ToyModel:
         end = rows.sequence.num_computed + rows.num_rows
         cells = [self._cells[self._cell(rows.sequence, position)] for position in range(end)]
         assert _POISON not in cells, "a free block was read"
-        return [cells[:length] for length in range(end - rows.num_asked + 1, end + 1)]
+        return [cells[:length] for length in range(end - rows.num_logits + 1, end + 1)]
 
     def _cell(self, sequence: Sequence, position: int) -> int:
         return sequence.blocks[position // self._block_size] * self._block_size + position % self._block_size

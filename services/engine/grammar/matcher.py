@@ -36,7 +36,7 @@ class GrammarMatcher:
         """All tokens of the text."""
 
     @property
-    def has_strayed(self) -> bool:
+    def is_rejected(self) -> bool:
         """Whether the text does not follow the grammar."""
         return self.num_followed < self.num_tokens
 
@@ -62,7 +62,7 @@ class GrammarMatcher:
     def advance(self, token_ids: Iterable[int]) -> None:
         """The text goes on; a token that ends it is none of it, and one behind which it is too costly is allowed."""
         for token_id in token_ids:
-            if not (self.has_strayed or self.is_broken):
+            if not (self.is_rejected or self.is_broken):
                 is_followed = self._matcher.try_consume_tokens([token_id]) == 1
                 self.num_followed += is_followed or self.is_broken
             self.num_tokens += 1
@@ -76,7 +76,7 @@ class GrammarMatcher:
     def mask(self) -> NDArray[np.uint32]:
         """What may be drawn next, one bit per token id, [words]; none where that is too costly to find out."""
         mask = np.zeros(get_bitmask_shape(1, self._end_id + 1), dtype=np.int32)
-        if not self.has_strayed:
+        if not self.is_rejected:
             fill_next_token_bitmask(self._matcher, mask, 0)
             if self._matcher.is_error():
                 mask[:] = 0

@@ -28,7 +28,7 @@ class GrammarState:
         self._text = text
         self._scout = scout
         self._mask: NDArray[np.uint32] | None = None  # behind the last token, once it is made
-        self._foreseen: list[NDArray[np.uint32]] = []  # what the last masks were, from behind the last token on
+        self._last_masks: list[NDArray[np.uint32]] = []  # those that `masks` gave, from behind the last token on
 
     @property
     def num_followed(self) -> int:
@@ -36,20 +36,20 @@ class GrammarState:
         return self._text.num_followed
 
     @property
-    def has_strayed(self) -> bool:
+    def is_rejected(self) -> bool:
         """Whether the text does not follow the grammar."""
-        return self._text.has_strayed
+        return self._text.is_rejected
 
     @property
-    def was_foreseen(self) -> bool:
-        """Whether the last masks have that which is right here, in the row behind the tokens that came since."""
-        return bool(self._foreseen) and np.array_equal(self._own_mask(), self._foreseen[0])
+    def was_mask_right(self) -> bool:
+        """Whether the last masks have the right one for here, in the row behind the tokens that came since."""
+        return bool(self._last_masks) and np.array_equal(self._own_mask(), self._last_masks[0])
 
     def fork(self) -> "GrammarState":
         """A copy that goes on by itself, as `GrammarMatcher.fork`."""
         other = copy(self)
         other._text, other._scout = self._text.fork(), self._scout and self._scout.fork()
-        other._foreseen = []
+        other._last_masks = []
         return other
 
     def advance(self, token_ids: Tokens[int]) -> None:
@@ -58,7 +58,7 @@ class GrammarState:
             self._own_mask()
             self._text.advance([token_id])
             self._mask = None
-        del self._foreseen[: len(token_ids)]
+        del self._last_masks[: len(token_ids)]
         if self._scout is not None:
             self._scout.advance(token_ids)
 
@@ -75,7 +75,7 @@ class GrammarState:
         masks = np.zeros((1 + len(predictions), len(self._own_mask())), dtype=np.uint32)
         for row, mask in enumerate([self._own_mask(), *self._ahead(predictions)]):
             masks[row] = mask
-        self._foreseen = [*masks]
+        self._last_masks = [*masks]
         return masks
 
     def _own_mask(self) -> NDArray[np.uint32]:
@@ -92,6 +92,6 @@ class GrammarState:
         ahead = self._scout.fork()
         for token_id in predictions:
             ahead.advance([token_id])
-            if ahead.has_strayed:
+            if ahead.is_rejected:
                 return
             yield ahead.mask()

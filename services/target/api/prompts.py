@@ -7,7 +7,7 @@ from services.service.limits import MAX_MESSAGES
 from services.service.validation import Violations
 from services.target.api.served_model import ServedModel
 from services.target.prompt.chat_template import ChatTemplateError
-from services.target.prompt.prompt_source import Conversation, PromptError, PromptSource, Text, TooManyTokensError
+from services.target.prompt.prompt_encoder import Conversation, PromptError, PromptSource, Text, TooManyTokensError
 
 _FORMS = "text, token_ids or chat"
 _IDS = "prompt.token_ids.ids"

@@ -31,13 +31,12 @@ from services.target.api.responses import (
 )
 from services.target.api.served_model import ServedModel
 from services.target.generation.engine import TargetEngine
-from services.target.output.token_stream import TokenStream, interleaved
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
+from services.target.sequence.token_stream import interleaved
 
 logger = logging.getLogger(__name__)
 
 Responses = AsyncIterator[generation_pb2.StreamGenerateResponse]
-Begun = list[tuple[Sequence, TokenStream]]
 Context = aio.ServicerContext[Any, Any]
 _MARGIN_SECONDS = 0.1  # before a call's deadline, for the last messages to reach the client
 _MARGIN_FRACTION = 0.1  # of the call's time, where that is less
@@ -132,16 +131,16 @@ class GenerationServicer(GenerationServiceServicer):
             request = await asyncio.to_thread(read_request, message, prompt, grammar, model, found, deadline=deadline)
             places.enter_context(self._admission.admit(request.num_samples - 1, context.peer()))
             engine = self._require_serving().engine  # it may have gone while the prompt was encoded
-            begun = _submit(engine, request)
+            sequences = _submit(engine, request)
             try:
-                yield _responses(begun, model, with_prompt=message.output.prompt_token_ids)
+                yield _responses(sequences, model, with_prompt=message.output.prompt_token_ids)
             except ReaderStalledError as error:
                 logger.warning(
                     "request %s: its reader took nothing for %g s; it is ended", request.request_id, error.seconds
                 )
                 raise
             finally:
-                for sequence, _ in begun:
+                for sequence in sequences:
                     engine.cancel(sequence)
                     _log(sequence)
 
@@ -154,28 +153,29 @@ class GenerationServicer(GenerationServiceServicer):
         return self._require_serving().model
 
 
-async def _responses(begun: Begun, model: ServedModel, *, with_prompt: bool) -> Responses:
-    requests = [sequence.request for sequence, _ in begun]
+async def _responses(sequences: list[Sequence], model: ServedModel, *, with_prompt: bool) -> Responses:
     has_started = False
-    async with aclosing(interleaved([stream for _, stream in begun])) as events:
+    async with aclosing(interleaved([sequence.stream for sequence in sequences])) as events:
         async for sample, event in events:
             if not has_started:  # only once the scheduler has taken it up is it known what is cached
-                for response in _started(begun, model, with_prompt=with_prompt):
+                for response in _started(sequences, model, with_prompt=with_prompt):
                     yield response
                 has_started = True
             if isinstance(event, Failed):
                 raise UnavailableError(event.message)
             if isinstance(event, Refused):
                 raise _bad_continuation(event.message)
-            for response in write_event(event, requests[sample], model.tokenizer):
+            for response in write_event(event, sequences[sample].request, model.tokenizer):
                 response.sample = sample
                 yield response
 
 
-def _started(begun: Begun, model: ServedModel, *, with_prompt: bool) -> Iterator[generation_pb2.StreamGenerateResponse]:
-    (first, _), *_ = begun
-    for index, (sequence, _) in enumerate(begun):
-        response = write_started(sequence.request, model, num_cached=first.num_cached, with_prompt=with_prompt)
+def _started(
+    sequences: list[Sequence], model: ServedModel, *, with_prompt: bool
+) -> Iterator[generation_pb2.StreamGenerateResponse]:
+    num_cached = sequences[0].num_cached
+    for index, sequence in enumerate(sequences):
+        response = write_started(sequence.request, model, num_cached=num_cached, with_prompt=with_prompt)
         response.sample = index
         yield response
 
@@ -188,7 +188,7 @@ def _deadline(context: Context) -> float | None:
     return time.monotonic() + remaining - min(_MARGIN_SECONDS, _MARGIN_FRACTION * remaining)
 
 
-def _submit(engine: TargetEngine, request: Request) -> Begun:
+def _submit(engine: TargetEngine, request: Request) -> list[Sequence]:
     try:
         return engine.submit(request)
     except ValueError as error:

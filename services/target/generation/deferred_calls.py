@@ -1,4 +1,4 @@
-"""WakeUps: what is to be called on event loops, collected while a step's work goes on."""
+"""DeferredCalls: what is to be called on event loops, collected while a step's work goes on."""
 
 import asyncio
 import threading
@@ -8,7 +8,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 
 
-class WakeUps:
+class DeferredCalls:
     """Readers that are woken at once contend for the GIL with the engine thread, which then waits for them.
 
     So their calls wait until it is about to give the GIL away, and go to their event loops together. They go by a
@@ -18,7 +18,7 @@ class WakeUps:
     def __init__(self) -> None:
         self._calls: deque[tuple[asyncio.AbstractEventLoop, Callable[[], object]]] = deque()
         self._flushes: SimpleQueue[bool] = SimpleQueue()  # False: the last one
-        self._thread = threading.Thread(target=self._deliver, name="wake-ups", daemon=True)
+        self._thread = threading.Thread(target=self._deliver, name="deferred-calls", daemon=True)
         self._thread.start()
 
     def add(self, loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:

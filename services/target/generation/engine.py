@@ -11,15 +11,15 @@ from services.engine.events import Failed
 from services.engine.loaded_model import LoadedModel
 from services.engine.loop import EngineLoop
 from services.engine.request import OutputOptions, Request
-from services.target.generation.deferred_calls import WakeUps
+from services.target.generation.deferred_calls import DeferredCalls
 from services.target.generation.fingerprint import Fingerprint
 from services.target.generation.model_runner import ModelRunner
 from services.target.generation.sampler import Sampler
 from services.target.generation.step import TargetStep
-from services.target.output.output_text import OutputText
-from services.target.output.token_stream import TokenStream
+from services.target.output.output_pipeline import OutputPipeline
 from services.target.scheduling.scheduler import Scheduler, SchedulerConfig
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
+from services.target.sequence.token_stream import TokenStream
 from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.policy.rehearsal import rehearsal_request
 from services.target.speculation.predictors.predictor import Predictor
@@ -59,8 +59,8 @@ class TargetEngine:
             max_blocks=model.max_blocks,
         )
         speculation = Speculation(predictors, vocab_size=model.checkpoint.config.vocab_size, config=self._policy)
-        self._wake_ups = WakeUps()
-        self._step = TargetStep(self.scheduler, runner, Sampler(model.sampler), speculation, self._wake_ups)
+        self._deferred_calls = DeferredCalls()
+        self._step = TargetStep(self.scheduler, runner, Sampler(model.sampler), speculation, self._deferred_calls)
         self._loop = EngineLoop(self._step, on_failure=on_failure, next_expiry=self.scheduler.next_expiry)
         self.grammars = model.new_grammar_process()
 
@@ -84,20 +84,20 @@ class TargetEngine:
         """Who owns which block of the KV cache."""
         return self.model.blocks
 
-    def submit(self, request: Request) -> list[tuple[Sequence, TokenStream]]:
-        """Begin a generation, or one for each sample; call it on the event loop that will read the streams.
+    def submit(self, request: Request) -> list[Sequence]:
+        """Begin a generation, or one for each sample; call it on the event loop that will read their streams.
 
         Raises ValueError where the received tokens go on beyond the generation's end.
         """
-        first, stream = self._make(request, None)
-        samples = [self._make(request.sample(index), first) for index in range(1, request.num_samples)]
-        begun = [(first, stream), *samples]
-        if first.is_finished:
+        first = self._make(request, None)
+        further = range(1, request.num_samples)
+        outputs = [first, *(self._make(request.sample(index), first.sequence) for index in further)]
+        if first.sequence.is_finished:
             first.deliver_end()
-            self._wake_ups.flush()
+            self._deferred_calls.flush()
         else:
-            self._loop.post(lambda: self._add(sequence for sequence, _ in begun))
-        return begun
+            self._loop.post(lambda: self._add(outputs))
+        return [output.sequence for output in outputs]
 
     async def rehearse(self) -> bool:
         """Generate something that nobody waits for, to learn what the predictors are worth; False if there was
@@ -105,24 +105,23 @@ class TargetEngine:
         """
         config, context_length = self._policy.rehearsal, self.model.context_length
         request = rehearsal_request(self.model.tokenizer, config, context_length=context_length)
-        sequence, stream = self._make(request, None)
-        self._loop.post(lambda: self._step.rehearse(sequence))
+        output = self._make(request, None)
+        self._loop.post(lambda: self._step.rehearse(output))
         try:
-            return not any([isinstance(event, Failed) async for event in stream])
+            return not any([isinstance(event, Failed) async for event in output.sequence.stream])
         finally:
-            self.cancel(sequence)
+            self.cancel(output.sequence)
 
-    def _make(self, request: Request, first_sample: Sequence | None) -> tuple[Sequence, TokenStream]:
+    def _make(self, request: Request, first_sample: Sequence | None) -> OutputPipeline:
         stream = TokenStream(
-            capacity=self._capacity(request.output), on_drained=self._loop.wake, wake=self._wake_ups.add
+            capacity=self._capacity(request.output), on_drained=self._loop.wake, wake=self._deferred_calls.add
         )
-        text = OutputText.of(request, self.model.tokenizer)
-        context_length = self.model.context_length
-        return Sequence(request, text, stream, context_length=context_length, first_sample=first_sample), stream
+        sequence = Sequence(request, stream, context_length=self.model.context_length, first_sample=first_sample)
+        return OutputPipeline(sequence, self.model.tokenizer)
 
-    def _add(self, sequences: Iterable[Sequence]) -> None:
-        for sequence in sequences:
-            self._step.add(sequence)
+    def _add(self, outputs: Iterable[OutputPipeline]) -> None:
+        for output in outputs:
+            self._step.add(output)
 
     def cancel(self, sequence: Sequence) -> None:
         """Drop a sequence that nobody waits for; its blocks are free before the next step."""
@@ -141,7 +140,7 @@ class TargetEngine:
         try:
             self._loop.stop()
         finally:
-            self._wake_ups.close()
+            self._deferred_calls.close()
 
 
 def _fingerprint(model: LoadedModel, config: EngineConfig) -> Fingerprint:

@@ -14,13 +14,13 @@ class ModelRunner:
         self._batch = Batch(max_rows=max_rows, max_sequences=max_sequences, max_blocks=max_blocks)
 
     def forward(self, scheduled: Items[ScheduledRows]) -> Logits:
-        """One pass; the logits' rows are those that `scheduled` asks: for each sequence those that tell of its prompt,
-        then the one that draws with its predictions' rows behind it.
+        """One pass; the logits are those of `num_logits` rows of each of `scheduled`: those that give records of its
+        prompt, then the one that draws with its predictions' rows behind it.
         """
         self._batch.clear()
         for rows in scheduled:
             sequence = rows.sequence
             start = sequence.num_computed
             token_ids = sequence.tokens[start : start + rows.num_tokens] + rows.predictions
-            self._batch.append(token_ids, position=start, blocks=sequence.blocks, num_logits=rows.num_asked)
+            self._batch.append(token_ids, position=start, blocks=sequence.blocks, num_logits=rows.num_logits)
         return self._decoder.forward(self._batch)

@@ -1,4 +1,4 @@
-"""Sampler: the target's own token at every asked row, with what was asked to be told of it."""
+"""Sampler: the target's own token at every row of logits, with what was asked to be told of it."""
 
 from collections.abc import Sequence as Rows
 from dataclasses import dataclass, field
@@ -6,26 +6,28 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from services.engine.decoder.native import Logits, SamplingState
+from services.engine.decoder.native import Logits, Samples, SamplingState
 from services.engine.decoder.native import Sampler as NativeSampler
-from services.engine.events import FinishReason, TokenRecord
-from services.target.generation.sample_reader import SampleReader
+from services.engine.events import Candidate, FinishReason, PredictionSource, TokenRecord
+from services.engine.request import OutputOptions
 from services.target.scheduling.scheduler import ScheduledRows
+
+_FAILURES = {1: FinishReason.NO_CANDIDATES, 2: FinishReason.INVALID_LOGITS}
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class SamplerOutput:
     """What came of one sequence's rows: its next tokens, why there is no further one where a row has none, and the
     records of tokens of its prompt.
     """
 
     records: list[TokenRecord] = field(default_factory=list)
     failure: FinishReason | None = None
-    told: list[TokenRecord] = field(default_factory=list)
+    prompt_records: list[TokenRecord] = field(default_factory=list)
 
 
 class Sampler:
-    """Draws at every asked row and keeps, per sequence, the longest run of tokens that its predictions foretold.
+    """Draws at every row of logits and keeps, per sequence, the longest run of tokens that its predictions foretold.
 
     A prediction is right if and only if it equals the token drawn in its place; the first token that was not
     foretold ends the run, since the rows behind it saw a history that did not come true.
@@ -34,57 +36,99 @@ class Sampler:
     def __init__(self, native: NativeSampler) -> None:
         self._native = native
 
-    def sample(self, logits: Logits, scheduled: Rows[ScheduledRows]) -> list[Drawn]:
-        """One result for each of `scheduled`, all of which ask for rows of logits, in their order."""
+    def sample(self, logits: Logits, scheduled: Rows[ScheduledRows]) -> list[SamplerOutput]:
+        """One result for each of `scheduled`, whose rows of logits these are, in their order."""
         states: list[SamplingState] = []
         tokens: list[list[int]] = []
         masks: list[NDArray[np.uint32] | None] = []
         for rows in scheduled:
-            if rows.told and rows.sequence.prompt_records is not None:
-                states.append(rows.sequence.prompt_records.sampling)
-                tokens.append(rows.told)
+            if rows.prompt_targets and rows.sequence.prompt_logprobs is not None:
+                states.append(rows.sequence.prompt_logprobs.sampling)
+                tokens.append(rows.prompt_targets)
                 masks.append(None)
             if rows.draws:
                 states.append(rows.sequence.sampling)
                 tokens.append(rows.predictions)
                 masks.append(_masks(rows))  # while a device that does not wait is still computing
-        reader = SampleReader(self._native.sample(logits, states, tokens, masks), logits)
-        results: list[Drawn] = []
+        reader = _SampleReader(self._native.sample(logits, states, tokens, masks), logits)
+        results: list[SamplerOutput] = []
         first_row = 0
         for rows in scheduled:
-            results.append(_drawn(reader, first_row, rows))
-            first_row += rows.num_asked
+            results.append(_output(reader, first_row, rows))
+            first_row += rows.num_logits
         return results
+
+
+class _SampleReader:
+    """Reads single rows of samples, and of the logits that they were drawn from."""
+
+    def __init__(self, samples: Samples, logits: Logits) -> None:
+        self._samples = samples
+        self._logits = logits
+        self._status = samples.status
+        self._token_ids = samples.token_ids
+
+    def failure(self, row: int) -> FinishReason | None:
+        """Why a row has no token; None if it has one."""
+        return _FAILURES.get(int(self._status[row]))
+
+    def token_id(self, row: int) -> int:
+        """The token of a row that has one."""
+        return int(self._token_ids[row])
+
+    def record(self, row: int, output: OutputOptions, source: PredictionSource | None = None) -> TokenRecord:
+        """What was asked to be told of a row's token."""
+        samples = self._samples
+        logprobs = output.logprobs
+        return TokenRecord(
+            self.token_id(row),
+            raw_logprob=float(samples.raw_logprobs[row]) if logprobs else None,
+            logprob=float(samples.logprobs[row]) if logprobs else None,
+            candidates=self._candidates(row) if output.num_candidates else (),
+            source=source,
+            rank=int(samples.ranks[row]) if output.rank else None,
+            entropy=float(samples.entropies[row]) if output.entropy else None,
+            logits=self._logits_of(row, output.logits_token_ids) if output.logits else None,
+        )
+
+    def _candidates(self, row: int) -> tuple[Candidate, ...]:
+        return tuple(Candidate(*candidate) for candidate in self._samples.candidates(row))
+
+    def _logits_of(self, row: int, token_ids: tuple[int, ...]) -> bytes:
+        values = self._logits.row(row)
+        if token_ids:
+            values = values[list(token_ids)]
+        return values.astype(np.dtype("<f4"), copy=False).tobytes()
 
 
 def _masks(rows: ScheduledRows) -> NDArray[np.uint32] | None:
     sequence = rows.sequence
-    return None if sequence.is_healing else sequence.choices.masks(rows.predictions)
+    return None if sequence.is_healing else sequence.request.masks(sequence.grammar, rows.predictions)
 
 
-def _drawn(reader: SampleReader, first_row: int, rows: ScheduledRows) -> Drawn:
-    told = _told(reader, first_row, rows)
-    first_row += len(rows.told)
+def _output(reader: _SampleReader, first_row: int, rows: ScheduledRows) -> SamplerOutput:
+    prompt_records = _prompt_records(reader, first_row, rows)
+    first_row += len(rows.prompt_targets)
     records: list[TokenRecord] = []
     for offset in range(rows.num_draws):
         row = first_row + offset
         if failure := reader.failure(row):
-            is_sure = not records or rows.sequence.choices.grammar is None  # behind predictions a mask may be missing
-            return Drawn(records, failure if is_sure else None, told)
+            is_sure = not records or rows.sequence.grammar is None  # behind predictions a mask may be missing
+            return SamplerOutput(records, failure if is_sure else None, prompt_records)
         token_id = reader.token_id(row)
         predicted = offset < len(rows.predictions) and rows.predictions[offset] == token_id
-        records.append(reader.record(row, rows.sequence.output, rows.source if predicted else None))
+        records.append(reader.record(row, rows.sequence.output_options, rows.source if predicted else None))
         if not predicted:
             break
-    return Drawn(records, None, told)
+    return SamplerOutput(records, None, prompt_records)
 
 
-def _told(reader: SampleReader, first_row: int, rows: ScheduledRows) -> list[TokenRecord]:
+def _prompt_records(reader: _SampleReader, first_row: int, rows: ScheduledRows) -> list[TokenRecord]:
     """The records of a prompt's tokens; where the logits are no numbers, there is nothing to tell."""
-    prompt = rows.sequence.prompt_records
+    prompt = rows.sequence.prompt_logprobs
     if prompt is None:
         return []
     return [
         TokenRecord(token_id) if reader.failure(row) else reader.record(row, prompt.output)
-        for row, token_id in enumerate(rows.told, start=first_row)
+        for row, token_id in enumerate(rows.prompt_targets, start=first_row)
     ]

@@ -1,1 +1,1 @@
-"""What may be drawn, and what becomes of it: text that may be released, and the stream to whoever reads it."""
+"""What becomes of drawn tokens: text that may be released, records, the end, each as an event of the sequence."""

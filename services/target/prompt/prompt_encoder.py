@@ -3,18 +3,59 @@
 import array
 import asyncio
 import base64
+from collections.abc import Mapping
+from collections.abc import Sequence as Messages
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from services.engine.text.tokenizer import Tokenizer
 from services.engine.worker_process import WorkerError, WorkerLimits, WorkerProcess
 from services.target.prompt.chat_template import ChatTemplate
-from services.target.prompt.prompt_source import PromptError, PromptSource, Text, TooManyTokensError
 
 _SMALL_BYTES = 1 << 16  # encoded within some fifty milliseconds
 _NUM_THREADS = 2
 _GRACE_SECONDS = 1.0  # for a long text that nobody waits for: a new worker takes about as long to start
 # 4 MB of the costliest text take some 7 s and 1.2 GB.
 _LIMITS = WorkerLimits(cpu_seconds=20.0, seconds=60.0, memory=4 << 30, answer_bytes=64 << 20)
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A text; `add_special_tokens` puts around it what the checkpoint wants around a prompt."""
+
+    text: str
+    add_special_tokens: bool
+
+    @property
+    def num_bytes(self) -> int:
+        """Its size."""
+        return len(self.text.encode())
+
+
+@dataclass(frozen=True, slots=True)
+class Conversation:
+    """Messages of `role` and `content`."""
+
+    messages: Messages[Mapping[str, str]]
+
+    @property
+    def num_bytes(self) -> int:
+        """Their size together."""
+        return sum(len(text.encode()) for message in self.messages for text in message.values())
+
+
+PromptSource = Text | Conversation
+
+
+class PromptError(ValueError):
+    """A prompt that cannot be encoded; the message says why."""
+
+
+class TooManyTokensError(PromptError):
+    """A prompt of more tokens than were asked for."""
+
+    def __init__(self, num_tokens: int) -> None:
+        super().__init__(f"is {num_tokens} tokens long")
 
 
 class PromptEncoder:

@@ -1,1 +1,1 @@
-"""Sequences, and which rows of them the next pass computes."""
+"""Which rows of which sequences the next pass computes."""

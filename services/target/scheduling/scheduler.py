@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 from services.engine.cache.block_manager import BlockManager
 from services.engine.events import PredictionSource
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
 
-_MAX_TELLING_ROWS = 256  # of prompts in one pass: each holds a row of logits, 0.6 MB with 150 000 tokens
+_MAX_PROMPT_LOGITS = 256  # rows in one pass, of 0.6 MB each with 150 000 tokens
 
 
 @dataclass(slots=True)
@@ -19,7 +19,7 @@ class ScheduledRows:
     sequence: Sequence
     num_tokens: int
     draws: bool  # the run reaches the sequence's last token, so that the next one is drawn
-    told: list[int] = field(default_factory=list)  # tokens of the prompt that the rows before it tell of
+    prompt_targets: list[int] = field(default_factory=list)  # tokens of the prompt whose records the rows before give
     predictions: list[int] = field(default_factory=list)
     source: PredictionSource | None = None  # of the predictions
     waiting: float = 0.0  # seconds, for them
@@ -40,9 +40,9 @@ class ScheduledRows:
         return 1 + len(self.predictions) if self.draws else 0
 
     @property
-    def num_asked(self) -> int:
-        """Rows whose logits are asked, the last ones."""
-        return len(self.told) + self.num_draws
+    def num_logits(self) -> int:
+        """Rows whose logits are needed, the last ones."""
+        return len(self.prompt_targets) + self.num_draws
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,35 +98,37 @@ class Scheduler:
     def expired(self) -> list[Sequence]:
         """The sequences whose time is over."""
         now = time.monotonic()
-        return [sequence for sequence in self.sequences if now >= sequence.expiry.at]
+        return [sequence for sequence in self.sequences if now >= sequence.expires_at]
 
     def next_expiry(self) -> float:
         """When the time of the next sequence is over, in seconds on the monotonic clock; infinity where none's ever is.
 
         Those that are paused have to end then, too, though they give no other work.
         """
-        return min((sequence.expiry.at for sequence in self.sequences), default=math.inf)
+        return min((sequence.expires_at for sequence in self.sequences), default=math.inf)
 
     def schedule(self) -> list[ScheduledRows]:
         """Choose the rows of the next pass within the row budget; empty if there is nothing to do."""
         self._admit()
         batch: list[ScheduledRows] = []
-        budget, telling_budget = self._config.max_rows, _MAX_TELLING_ROWS
+        budget, logits_budget = self._config.max_rows, _MAX_PROMPT_LOGITS
         ready = [sequence for sequence in self.running if not sequence.is_paused]
         decodes_left = sum(sequence.num_pending == 1 for sequence in ready)
         for sequence in ready:
             decodes_left -= sequence.num_pending == 1
             num_pending = sequence.num_pending - self._is_awaited(sequence)
             num_tokens = min(num_pending, self._config.prefill_chunk, budget - decodes_left)
-            if sequence.is_telling and sequence.num_pending > 1:
-                num_tokens = min(num_tokens, telling_budget)
+            if sequence.needs_prompt_logprobs and sequence.num_pending > 1:
+                num_tokens = min(num_tokens, logits_budget)
             if num_tokens <= 0 or sequence not in self.running:  # the latter: preempted by an older one just now
                 continue
             if self._make_room(sequence, sequence.num_computed + num_tokens):
                 draws = num_tokens == sequence.num_pending
-                batch.append(ScheduledRows(sequence, num_tokens, draws=draws, told=sequence.untold(num_tokens)))
+                batch.append(
+                    ScheduledRows(sequence, num_tokens, draws=draws, prompt_targets=sequence.prompt_targets(num_tokens))
+                )
                 budget -= num_tokens
-                telling_budget -= len(batch[-1].told)
+                logits_budget -= len(batch[-1].prompt_targets)
         self._spare_rows = budget
         return batch
 

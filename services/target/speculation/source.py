@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from services.engine.events import NoSpeculation, PredictionSource
 from services.engine.request import SpeculationMode
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
 from services.target.speculation.policy.length_controller import LengthController
 from services.target.speculation.policy.loss_budget import LossBudget
 from services.target.speculation.policy.pass_cost import PassCost

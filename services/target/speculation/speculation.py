@@ -7,7 +7,7 @@ from collections.abc import Sequence as Items
 from services.engine.events import NoSpeculation, PredictionSource, TokenRecord
 from services.engine.request import SpeculationMode
 from services.target.scheduling.scheduler import ScheduledRows, Scheduler
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
 from services.target.speculation.policy.loss_budget import LossBudget
 from services.target.speculation.policy.pass_cost import PassCost
 from services.target.speculation.policy.policy_config import PolicyConfig
@@ -162,7 +162,7 @@ class Speculation:
             if not 0 <= token_id < self._vocab_size or (allowed is not None and token_id not in allowed):
                 break
             valid.append(token_id)
-        return valid if sequence.choices.grammar is None else valid[: sequence.choices.grammar.num_allowed(valid)]
+        return valid if sequence.grammar is None else valid[: sequence.grammar.num_allowed(valid)]
 
 
 def _unserved(source: Source, decoding: Items[ScheduledRows]) -> list[ScheduledRows]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence as Items
 from dataclasses import dataclass, field
 
 from services.target.scheduling.scheduler import ScheduledRows
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
 from services.target.speculation.policy.pass_cost import PassCost
 from services.target.speculation.source import Source, SourcePlan, is_automatic
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from services.draft_protocol.protocol import MAX_COMMIT
 from services.engine.events import VocabularyMatch
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
 from services.target.speculation.link.draft_messages import Commit, Open, Outgoing, Window
 from services.target.speculation.link.prediction_chain import PredictionChain
 from services.target.speculation.predictors.predictor import MOST_PREDICTIONS

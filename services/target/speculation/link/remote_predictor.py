@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from services.engine.events import PredictionSource, VocabularyMatch
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
 from services.target.speculation.link.draft_messages import Close, Outgoing
 from services.target.speculation.link.draft_prefill_rate import ReadingPace
 from services.target.speculation.link.followed_sequence import FollowedSequence

@@ -3,7 +3,7 @@
 from collections.abc import Sequence as Items
 from dataclasses import replace
 
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
 from services.target.speculation.policy.acceptance_rates import AcceptanceRates
 from services.target.speculation.policy.exploration import Exploration
 from services.target.speculation.policy.goodput_search import GoodputSearch

@@ -3,7 +3,7 @@
 import heapq
 from collections.abc import Sequence as Items
 
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
 from services.target.speculation.policy.acceptance_rates import AcceptanceRates
 from services.target.speculation.policy.policy_config import SearchConfig
 from services.target.speculation.policy.speculation_plan import AutoSequence, SpeculationPlan

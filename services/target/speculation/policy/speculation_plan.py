@@ -3,7 +3,7 @@
 from collections.abc import Sequence as Items
 from dataclasses import dataclass
 
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """StepCost: what a predictor's predictions cost a step."""
 
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
 from services.target.speculation.policy.pass_cost import PassCost
 from services.target.speculation.policy.policy_config import DraftConfig
 from services.target.speculation.predictors.predictor import MOST_PREDICTIONS, Predictor

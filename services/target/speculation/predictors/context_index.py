@@ -3,7 +3,7 @@
 from collections import defaultdict
 from itertools import islice
 
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
 from services.target.speculation.predictors.suffix_automaton import SuffixAutomaton
 
 _MOST_AT_ONCE = 256  # tokens, about half a millisecond: all sequences of the step wait for it

@@ -3,7 +3,7 @@
 import math
 
 from services.engine.events import PredictionSource
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
 from services.target.speculation.predictors.context_index import ContextIndex
 from services.target.speculation.predictors.predictor import MOST_PREDICTIONS
 

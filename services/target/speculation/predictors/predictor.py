@@ -4,7 +4,7 @@ from collections.abc import Sequence as Tokens
 from typing import Protocol
 
 from services.engine.events import PredictionSource
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
 
 MOST_PREDICTIONS = 15  # with the row that they follow, as many as one reading of the weights serves
 

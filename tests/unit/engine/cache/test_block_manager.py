@@ -3,7 +3,7 @@
 import pytest
 
 from services.engine.cache.block_manager import BlockManager
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
 from tests.unit.sequences import make_request, make_sequence
 
 

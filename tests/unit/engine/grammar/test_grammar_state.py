@@ -78,7 +78,7 @@ def test_what_a_mask_allows_can_be_followed_and_special_and_padding_ids_never(na
         assert all(DEMO.token_bytes(i) and not DEMO.is_special(i) for i in ids)
         assert all(state.num_allowed([i]) == 1 for i in chance.sample(ids, min(len(ids), 20)))
         state.advance([token_id])
-        assert not state.has_strayed
+        assert not state.is_rejected
 
 
 def test_a_stop_may_be_drawn_where_the_text_may_end_and_is_all_that_is_left_where_it_must():
@@ -128,8 +128,8 @@ def test_nothing_may_be_drawn_behind_a_forbidden_token_but_a_fork_from_before_it
     state.advance(b"ab")
     before = state.fork()
     state.advance(b"xab")
-    assert (state.num_followed, state.has_strayed, next_bytes(state), state.num_allowed(b"a")) == (2, True, [], 0)
-    assert (before.num_followed, before.has_strayed, next_bytes(before)) == (2, False, [*b"abc"])
+    assert (state.num_followed, state.is_rejected, next_bytes(state), state.num_allowed(b"a")) == (2, True, [], 0)
+    assert (before.num_followed, before.is_rejected, next_bytes(before)) == (2, False, [*b"abc"])
     before.advance(b"b")
     assert (before.num_followed, next_bytes(before)) == (3, [*b"abc"])
 

@@ -10,7 +10,7 @@ from services.engine.events import Chunk, FinishReason, Progress, Refused
 from services.engine.text.healing import Healing, plan_healing
 from services.engine.text.tokenizer import Tokenizer
 from tests.checkpoints import VOCAB_SIZE, byte_level_tokenizer
-from tests.unit.sequences import make_request, make_sequence, make_stream, records_of
+from tests.unit.sequences import make_output, make_request, make_stream, records_of
 
 TOKENIZER = Tokenizer(byte_level_tokenizer().to_str())
 END = 1
@@ -38,20 +38,21 @@ def test_a_special_token_never_heals_text():
     assert healing is None or END in healing.masked_ids
 
 
-# Sequence
+# OutputPipeline
 
 
 async def test_the_healed_token_is_the_prompts():
     stream = make_stream()
-    sequence = make_sequence(make_request(b"Hel", healing=HEALING, max_tokens=2), stream)
+    output = make_output(make_request(b"Hel", healing=HEALING, max_tokens=2), stream)
+    sequence = output.sequence
     assert sequence.is_healing
     assert (bytes(sequence.tokens), sequence.num_generated, sequence.num_pending) == (b"He", 0, 2)
-    assert sequence.commit(records_of(b"p!")) == 0
+    assert output.commit(records_of(b"p!")) == 0
     assert not sequence.is_healing
     assert (bytes(sequence.tokens), sequence.num_generated, sequence.num_remaining) == (b"Hep", 0, 2)
     assert sequence.sampling.num_generated == 0
-    assert sequence.commit(records_of(b"xyz")) == 2
-    sequence.deliver_end()
+    assert output.commit(records_of(b"xyz")) == 2
+    output.deliver_end()
     chunk, end = [event async for event in stream]
     assert (chunk.text, [record.token_id for record in chunk.records]) == ("pxy", [*b"xy"])
     assert (end.reason, end.prompt_tokens, end.completion_tokens) == (FinishReason.MAX_TOKENS, 3, 2)
@@ -62,9 +63,9 @@ async def test_only_the_bytes_beyond_the_known_ones_are_shown(num_known, text):
     first, second = "é".encode()
     stream = make_stream()
     healing = Healing(num_known=num_known, masked_ids=())
-    sequence = make_sequence(make_request(b"Hel", healing=healing, max_tokens=2), stream)
-    sequence.commit(records_of([first]))
-    sequence.commit(records_of([second, ord("!")]))
+    output = make_output(make_request(b"Hel", healing=healing, max_tokens=2), stream)
+    output.commit(records_of([first]))
+    output.commit(records_of([second, ord("!")]))
     assert (await anext(aiter(stream))).text == text
 
 
@@ -72,31 +73,32 @@ async def test_only_the_bytes_beyond_the_known_ones_are_shown(num_known, text):
 async def test_a_continuation_replays_after_the_prompt_is_healed(cut):
     """The healed token is drawn again, which by the rule gives the same one."""
     whole = make_stream()
-    sequence = make_sequence(make_request(b"Hel", healing=HEALING, max_tokens=5, stop_strings=["END"]), whole)
-    sequence.commit(records_of(b"p"))
-    sequence.commit(records_of(b"a EN!"))
-    sequence.deliver_end()
+    output = make_output(make_request(b"Hel", healing=HEALING, max_tokens=5, stop_strings=["END"]), whole)
+    output.commit(records_of(b"p"))
+    output.commit(records_of(b"a EN!"))
+    output.deliver_end()
     *_, end = [event async for event in whole]
 
     text = ""
     if cut:
         before = make_stream()
-        sequence = make_sequence(make_request(b"Hel", healing=HEALING, max_tokens=5, stop_strings=["END"]), before)
-        sequence.commit(records_of(b"p"))
-        sequence.commit(records_of(b"a EN!"[:cut]))
+        output = make_output(make_request(b"Hel", healing=HEALING, max_tokens=5, stop_strings=["END"]), before)
+        output.commit(records_of(b"p"))
+        output.commit(records_of(b"a EN!"[:cut]))
         text = (await anext(aiter(before))).text
     after = make_stream()
     received = b"a EN!"[:cut]
     request = make_request(b"Hel", healing=HEALING, received=received, max_tokens=5, stop_strings=["END"])
-    sequence = make_sequence(request, after)
+    output = make_output(request, after)
+    sequence = output.sequence
     assert (sequence.num_generated, sequence.is_finished) == (cut, False)
-    sequence.report_progress()
+    output.report_progress()
     assert await anext(aiter(after)) == Progress(0, 3 + cut)
-    assert sequence.commit(records_of(b"p")) == 0
+    assert output.commit(records_of(b"p")) == 0
     assert bytes(sequence.tokens) == b"Hep" + received
     if not sequence.is_finished:
-        sequence.commit(records_of(b"a EN!"[cut:]))
-    sequence.deliver_end()
+        output.commit(records_of(b"a EN!"[cut:]))
+    output.deliver_end()
     *chunks, last = [event async for event in after]
     assert text + "".join(chunk.text for chunk in chunks) == "pa EN!"
     assert (last.reason, last.completion_tokens) == (end.reason, end.completion_tokens) == (FinishReason.MAX_TOKENS, 5)
@@ -105,29 +107,31 @@ async def test_a_continuation_replays_after_the_prompt_is_healed(cut):
 async def test_received_tokens_beyond_the_end_are_refused_once_the_end_is_known():
     stream = make_stream()
     request = make_request(b"Hel", healing=HEALING, received=b"abc", stop_strings=["pa"])
-    sequence = make_sequence(request, stream)
-    sequence.commit(records_of(b"p"))
+    output = make_output(request, stream)
+    sequence = output.sequence
+    output.commit(records_of(b"p"))
     assert sequence.is_finished
-    sequence.deliver_end()
+    output.deliver_end()
     assert [event async for event in stream] == [Refused("the generation ends after 1 tokens, but 3 were received")]
 
 
 async def test_an_end_while_the_prompt_is_healed_counts_what_was_received():
     stream = make_stream()
-    sequence = make_sequence(make_request(b"Hel", healing=HEALING, received=b"abc"), stream)
-    sequence.finish(FinishReason.DEADLINE)
-    sequence.deliver_end()
+    output = make_output(make_request(b"Hel", healing=HEALING, received=b"abc"), stream)
+    output.finish(FinishReason.DEADLINE)
+    output.deliver_end()
     (end,) = [event async for event in stream]
     assert (end.text, end.prompt_tokens, end.completion_tokens) == ("", 3, 3)
 
 
 async def test_a_stop_string_in_what_the_healed_token_adds_ends_the_text_there():
     stream = make_stream()
-    sequence = make_sequence(make_request(b"Hel", healing=HEALING, stop_strings=["p"]), stream)
-    sequence.commit(records_of(b"p"))
+    output = make_output(make_request(b"Hel", healing=HEALING, stop_strings=["p"]), stream)
+    sequence = output.sequence
+    output.commit(records_of(b"p"))
     assert not sequence.is_finished, "no token of the answer has come yet"
-    sequence.commit(records_of(b"abc"))
-    sequence.deliver_end()
+    output.commit(records_of(b"abc"))
+    output.deliver_end()
     await asyncio.sleep(0)
     chunk, end = [event async for event in stream]
     assert chunk == Chunk("", tuple(records_of(b"a")))

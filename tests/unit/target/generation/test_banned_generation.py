@@ -87,7 +87,7 @@ def test_an_end_by_time_gives_a_prefix_and_shows_what_was_held(request, num_step
             target.step()
         if generation.sequence.is_finished:
             return
-        generation.sequence.expiry = generation.sequence.expiry._replace(at=0.0)
+        generation.sequence.expires_at = 0.0
         target.run()
         generation.events = [event async for event in generation.stream]
         ids, text, reason, suppressed = generation.answer()

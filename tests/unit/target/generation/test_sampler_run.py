@@ -10,7 +10,7 @@ from services.engine.decoder.native import Sampler as NativeSampler
 from services.engine.events import FinishReason, PredictionSource, TokenRecord
 from services.engine.grammar.source import GrammarKind, GrammarSource
 from services.engine.request import OutputOptions, Request
-from services.target.generation.sampler import Drawn, Sampler
+from services.target.generation.sampler import Sampler, SamplerOutput
 from services.target.scheduling.scheduler import ScheduledRows
 from tests.grammars import compiler
 from tests.unit.sequences import END, VOCAB_SIZE, byte_tokenizer, make_request, make_sequence, records_of
@@ -19,7 +19,7 @@ DEVICE = Device.cpu("portable", 1)
 NAN, MASKED = -1, -2  # in place of a token that a row leads to: a row of NaN, and one of minus infinity
 
 
-def draw(*sequences: tuple[str | list[int], str], request: Request | None = None) -> list[Drawn]:
+def draw(*sequences: tuple[str | list[int], str], request: Request | None = None) -> list[SamplerOutput]:
     """Draw for sequences, each given by the tokens that its rows lead to and its predictions."""
     scheduled = [
         ScheduledRows(
@@ -62,7 +62,7 @@ def _logits(token: int) -> np.ndarray:
 )
 async def test_the_run_ends_with_the_first_token_that_was_not_predicted(tokens, predictions, kept, num_predicted):
     (drawn,) = draw((tokens, predictions))
-    assert drawn == Drawn(records_of(kept.encode(), num_predicted), None)
+    assert drawn == SamplerOutput(records_of(kept.encode(), num_predicted), None)
 
 
 async def test_each_sequence_has_its_own_rows():
@@ -73,16 +73,16 @@ async def test_each_sequence_has_its_own_rows():
 @pytest.mark.parametrize(("bad", "failure"), [(NAN, FinishReason.INVALID_LOGITS), (MASKED, FinishReason.NO_CANDIDATES)])
 async def test_a_row_without_a_token_ends_its_own_sequence_only(bad, failure):
     runs = draw(([bad], ""), ("ab", "a"))
-    assert runs == [Drawn([], failure), Drawn(records_of(b"ab", 1), None)]
+    assert runs == [SamplerOutput([], failure), SamplerOutput(records_of(b"ab", 1), None)]
 
 
 @pytest.mark.parametrize(("bad", "failure"), [(NAN, FinishReason.INVALID_LOGITS), (MASKED, FinishReason.NO_CANDIDATES)])
 async def test_tokens_before_a_row_without_one_are_kept(bad, failure):
-    assert draw(([97, bad, 99], "ab")) == [Drawn(records_of(b"a", 1), failure)]
+    assert draw(([97, bad, 99], "ab")) == [SamplerOutput(records_of(b"a", 1), failure)]
 
 
 async def test_a_bad_row_behind_a_wrong_prediction_does_not_count():
-    assert draw(([97, NAN], "x")) == [Drawn(records_of(b"a"), None)]
+    assert draw(([97, NAN], "x")) == [SamplerOutput(records_of(b"a"), None)]
 
 
 async def test_each_row_draws_what_the_grammar_allows_behind_its_predictions():
@@ -90,17 +90,18 @@ async def test_each_row_draws_what_the_grammar_allows_behind_its_predictions():
     source = GrammarSource(GrammarKind.REGEX, ("a[bx][cd]",))
     request = make_request(grammar=compiler(byte_tokenizer(), VOCAB_SIZE).compile(source))
     (drawn,) = draw(("xxxx", "axc"), request=request)
-    assert drawn == Drawn(records_of([*b"axc", END], 3), None)
+    assert drawn == SamplerOutput(records_of([*b"axc", END], 3), None)
     (drawn,) = draw(("xxx", "ab"), request=request)
-    assert drawn == Drawn(records_of(b"ax", 1), None)
+    assert drawn == SamplerOutput(records_of(b"ax", 1), None)
 
 
 async def test_a_text_that_is_whole_ends_where_no_stop_may_be_drawn():
     source = GrammarSource(GrammarKind.CHOICE, ("ab",))
     request = make_request(grammar=compiler(byte_tokenizer(), VOCAB_SIZE).compile(source), stop_ids=[])
-    assert draw(("xxx", "ab"), request=request) == [Drawn(records_of(b"ab", 2), None)]  # yet: that is the next row's
+    (drawn,) = draw(("xxx", "ab"), request=request)
+    assert drawn == SamplerOutput(records_of(b"ab", 2), None)  # yet: that is the next row's
     request = replace(request, received=tuple(b"ab"))
-    assert draw(("x", ""), request=request) == [Drawn([], FinishReason.NO_CANDIDATES)]
+    assert draw(("x", ""), request=request) == [SamplerOutput([], FinishReason.NO_CANDIDATES)]
 
 
 async def test_nothing_drawn_is_nothing_asked():
@@ -136,25 +137,26 @@ async def test_all_that_is_told_comes_from_the_rows_of_the_tokens_kept():
 
 async def test_rows_of_a_prompt_tell_of_its_tokens_beside_those_that_draw():
     request = make_request(b"abc", prompt_logprobs=True)
-    rows = ScheduledRows(make_sequence(request), 3, draws=True, told=[*b"bc"])
+    rows = ScheduledRows(make_sequence(request), 3, draws=True, prompt_targets=[*b"bc"])
     other = ScheduledRows(make_sequence(make_request()), 1, draws=True)
     logits = np.stack([_logits(ord("b")), _logits(ord("x")), _logits(ord("d")), _logits(ord("q"))])
     drawn, last = Sampler(NativeSampler(DEVICE)).sample(Logits.from_numpy(DEVICE, logits), [rows, other])
-    assert [record.token_id for record in drawn.told] == [*b"bc"]
-    assert drawn.told[0].raw_logprob - drawn.told[1].raw_logprob == pytest.approx(5)
-    assert all(record.logprob == record.raw_logprob for record in drawn.told)
+    assert [record.token_id for record in drawn.prompt_records] == [*b"bc"]
+    assert drawn.prompt_records[0].raw_logprob - drawn.prompt_records[1].raw_logprob == pytest.approx(5)
+    assert all(record.logprob == record.raw_logprob for record in drawn.prompt_records)
     assert drawn.records == [TokenRecord(ord("d"))]
-    assert last == Drawn([TokenRecord(ord("q"))], None)
+    assert last == SamplerOutput([TokenRecord(ord("q"))], None)
 
 
 async def test_of_a_prompt_whose_logits_are_no_numbers_nothing_is_told():
-    rows = ScheduledRows(make_sequence(make_request(b"abc", prompt_logprobs=True)), 2, draws=False, told=[*b"bc"])
+    sequence = make_sequence(make_request(b"abc", prompt_logprobs=True))
+    rows = ScheduledRows(sequence, 2, draws=False, prompt_targets=[*b"bc"])
     logits = Logits.from_numpy(DEVICE, np.stack([_logits(NAN), _logits(ord("c"))]))
     (drawn,) = Sampler(NativeSampler(DEVICE)).sample(logits, [rows])
-    assert drawn.told[0] == TokenRecord(ord("b"))
-    assert drawn.told[1].raw_logprob is not None
+    assert drawn.prompt_records[0] == TokenRecord(ord("b"))
+    assert drawn.prompt_records[1].raw_logprob is not None
     assert (drawn.records, drawn.failure) == ([], None)
 
 
 async def test_nothing_is_told_where_not_asked():
-    assert draw(("a", "")) == [Drawn([TokenRecord(97)], None)]
+    assert draw(("a", "")) == [SamplerOutput([TokenRecord(97)], None)]

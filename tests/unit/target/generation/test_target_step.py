@@ -19,15 +19,15 @@ from services.engine.events import (
     SpeculationStats,
 )
 from services.engine.request import OutputOptions, Request, SpeculationMode, SpeculationPolicy
-from services.target.generation.deferred_calls import WakeUps
+from services.target.generation.deferred_calls import DeferredCalls
 from services.target.generation.sampler import Sampler
 from services.target.generation.step import TargetStep
-from services.target.output.token_stream import TokenStream
 from services.target.scheduling.scheduler import Scheduler, SchedulerConfig
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
+from services.target.sequence.token_stream import TokenStream
 from services.target.speculation.speculation import Speculation
 from tests.silent_predictor import SilentPredictor
-from tests.unit.sequences import VOCAB_SIZE, make_request, make_sequence, make_stream
+from tests.unit.sequences import VOCAB_SIZE, make_output, make_request
 from tests.unit.toy_model import DEVICE, ToyModel, next_token
 
 NUM_BLOCKS = 32
@@ -64,14 +64,13 @@ class Target:
         self.predictor = Foresight()
         speculation = Speculation([self.predictor], vocab_size=VOCAB_SIZE)
         self.driver = TargetStep(
-            self.scheduler, ToyModel(self.blocks), Sampler(NativeSampler(DEVICE)), speculation, WakeUps()
+            self.scheduler, ToyModel(self.blocks), Sampler(NativeSampler(DEVICE)), speculation, DeferredCalls()
         )
 
     def add(self, request: Request) -> tuple[Sequence, TokenStream]:
-        stream = make_stream()
-        sequence = make_sequence(request, stream)
-        self.driver.add(sequence)
-        return sequence, stream
+        output = make_output(request)
+        self.driver.add(output)
+        return output.sequence, output.sequence.stream
 
     def is_empty(self) -> bool:
         is_free = self.blocks.num_free == NUM_BLOCKS
@@ -164,7 +163,7 @@ async def test_when_the_end_is_told_all_is_counted_and_given_back():
             super().put(event)
 
     stream = Watched(capacity=100, on_drained=lambda: None)
-    target.driver.add(make_sequence(request, stream))
+    target.driver.add(make_output(request, stream))
     while target.driver.step():
         pass
     chunk, end = await read(stream)

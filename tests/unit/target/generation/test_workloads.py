@@ -12,15 +12,15 @@ from services.engine.decoder.native import Sampler as NativeSampler
 from services.engine.events import Chunk, Event, Finished, Progress
 from services.engine.request import CachePolicy, Loop, Request, SpeculationMode, SpeculationPolicy
 from services.engine.text.healing import Healing
-from services.target.generation.deferred_calls import WakeUps
+from services.target.generation.deferred_calls import DeferredCalls
 from services.target.generation.sampler import Sampler
 from services.target.generation.step import TargetStep
 from services.target.scheduling.scheduler import Scheduler, SchedulerConfig
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
 from services.target.speculation.policy.predictor_order import with_lookup
 from services.target.speculation.speculation import Speculation
 from tests.unit.random_predictor import RandomPredictor
-from tests.unit.sequences import END, VOCAB_SIZE, make_request, make_sequence, make_stream
+from tests.unit.sequences import END, VOCAB_SIZE, make_output, make_request, make_stream
 from tests.unit.toy_model import DEVICE, Answer, ToyModel, answer_of, generate_alone
 
 BLOCK_SIZE = 4
@@ -34,7 +34,8 @@ class Client:
         self.speed = random.choice([0.05, 0.5, 1.0])
         self.impatience = random.choice([0.0, 0.0, 0.02])
         self.stream = make_stream(capacity)
-        self.sequence = make_sequence(request, self.stream, **sequence)
+        self.output = make_output(request, self.stream, **sequence)
+        self.sequence = self.output.sequence
         self.events: list[Event] = []
         self.is_cancelled = False
         self._reader = aiter(self.stream)
@@ -76,7 +77,9 @@ class Target:
         self.num_pauses = self.num_copies = 0
         self.lookup, *_ = predictors = with_lookup(self.predictor)
         speculation = Speculation(predictors, vocab_size=VOCAB_SIZE)
-        self.driver = TargetStep(self.scheduler, self.model, Sampler(NativeSampler(DEVICE)), speculation, WakeUps())
+        self.driver = TargetStep(
+            self.scheduler, self.model, Sampler(NativeSampler(DEVICE)), speculation, DeferredCalls()
+        )
 
     def step(self) -> None:
         has_work = any(
@@ -134,7 +137,7 @@ async def serve(target: Target, clients: list[Client], random: Random) -> None:
     while coming or not all(client.is_done for client in present):
         if coming and random.random() < 0.3:
             client = coming.pop()
-            target.driver.add(client.sequence)
+            target.driver.add(client.output)
             present.append(client)
         target.step()
         for client in present:
@@ -275,15 +278,15 @@ def test_the_workloads_do_what_they_are_meant_to():
 def test_readers_who_never_read_keep_nobody_else_waiting():
     async def serve_one_reader() -> None:
         target = Target(SchedulerConfig(max_rows=8, prefill_chunk=4, max_sequences=2), num_blocks=12, random=Random(1))
-        idle = [make_sequence(make_request(bytes([i]) * 9), make_stream(capacity=1)) for i in range(5)]
-        for sequence in idle:
-            target.driver.add(sequence)
+        idle = [make_output(make_request(bytes([i]) * 9), capacity=1) for i in range(5)]
+        for output in idle:
+            target.driver.add(output)
         for _ in range(40):
             target.step()
-        assert all(sequence.is_paused for sequence in idle)
+        assert all(output.sequence.is_paused for output in idle)
         options = {"prompt": b"Hello", "max_tokens": 20, "cut": 0}
         client = await make_client(options, Random(1), capacity=1 << 20, context_length=48)
-        target.driver.add(client.sequence)
+        target.driver.add(client.output)
         while not client.sequence.is_finished:
             target.step()
         assert target.scheduler.num_preemptions > 0

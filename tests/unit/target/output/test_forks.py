@@ -12,7 +12,6 @@ from services.draft.grammar_trail import GrammarTrail
 from services.target.output.banned_strings import BannedStrings
 from services.target.output.detokenizer import Detokenizer
 from services.target.output.loop_detector import LoopDetector
-from services.target.output.output_text import OutputText
 from services.target.output.stop_strings import StopStrings
 from services.target.speculation.predictors.context_index import ContextIndex
 from services.target.speculation.predictors.suffix_automaton import SuffixAutomaton
@@ -24,7 +23,7 @@ TOKENS = st.sampled_from([*"abé€".encode(), END])
 FORKS = st.lists(st.tuples(st.integers(0, 5), st.none() | TOKENS), max_size=40)  # None forks the one of that number
 
 
-def push_text(text: OutputText, token_id: int) -> tuple[Any, ...]:
+def push_text(text: Detokenizer, token_id: int) -> tuple[Any, ...]:
     if text.banned is not None:
         return ()
     said = text.push(token_id)
@@ -41,10 +40,10 @@ def feed_banned(search: BannedStrings, token_id: int) -> tuple[Any, ...]:
 
 
 KINDS: dict[str, tuple[Callable[[], Any], Callable[[Any], Any], Callable[[Any, int], Any]]] = {
-    "detokenizer": (lambda: Detokenizer(byte_tokenizer()), Detokenizer.fork, Detokenizer.push),
+    "characters": (lambda: Detokenizer(byte_tokenizer()), Detokenizer.fork, Detokenizer.push),
     "stops": (lambda: StopStrings(STRINGS), copy, feed),
     "banned": (lambda: BannedStrings(STRINGS), BannedStrings.fork, feed_banned),
-    "text": (lambda: OutputText(byte_tokenizer(), STRINGS[:1], banned=STRINGS[1:]), OutputText.fork, push_text),
+    "text": (lambda: Detokenizer(byte_tokenizer(), STRINGS[:1], banned=STRINGS[1:]), Detokenizer.fork, push_text),
     "loop": (lambda: LoopDetector(window=5, repetitions=2), copy, LoopDetector.push),
 }
 
@@ -94,4 +93,4 @@ def test_a_chain_in_a_grammar_may_be_cut_anywhere(first: int, cuts: list[tuple[i
         fresh.advance(text[:length])
         mask = trail.mask([*text[:length]], num_settled=max(0, length - num_cut))
         assert (mask == fresh.mask()).all()
-        assert not fresh.has_strayed
+        assert not fresh.is_rejected

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from services.engine.text.tokenizer import Tokenizer
 from services.target.prompt import prompt_encoder
 from services.target.prompt.chat_template import ChatTemplate, ChatTemplateError
-from services.target.prompt.prompt_encoder import PromptEncoder
-from services.target.prompt.prompt_source import Conversation, PromptError, Text, TooManyTokensError
+from services.target.prompt.prompt_encoder import Conversation, PromptEncoder, PromptError, Text, TooManyTokensError
 from tests.checkpoints import CHAT_TEMPLATE, SPECIAL_TOKENS, byte_level_tokenizer
 from tests.unit.engine.text.test_tokenizer import GEMMA_DECODER, sentencepiece_like
 

@@ -5,15 +5,15 @@ import time
 
 import pytest
 
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
 from tests.unit.scheduling import add, make_scheduler, shape, step
-from tests.unit.sequences import make_request, make_sequence, make_stream, records_of
+from tests.unit.sequences import draw, make_request, make_sequence, make_stream
 
 
 async def pause(sequence: Sequence) -> None:
     """Draw until the sequence's consumer has fallen as far behind as it may."""
     while not sequence.is_paused:
-        sequence.commit(records_of(b"y"))
+        draw(sequence, b"y")
 
 
 async def test_nothing_to_do():
@@ -191,8 +191,7 @@ async def test_blocks_of_rejected_predictions_are_given_back(num_accepted, num_b
     (rows,) = scheduler.schedule()
     scheduler.add_predictions(rows, [*b"abcdefgh"])
     assert len(sequence.blocks) == 3
-    drawn = records_of(b"abcdefgh"[:num_accepted] + b"!", num_predicted=num_accepted)
-    scheduler.settle(rows, sequence.commit(drawn))
+    scheduler.settle(rows, draw(sequence, b"abcdefgh"[:num_accepted] + b"!"))
     assert len(sequence.tokens) == 4 + num_accepted
     assert sequence.num_pending == 1
     assert len(sequence.blocks) == num_blocks

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from services.engine.cache.block_manager import BlockManager
 from services.target.scheduling.scheduler import Scheduler, SchedulerConfig
 from tests.unit.crowded_target import BLOCK_SIZE, check_limits
-from tests.unit.sequences import make_request, make_sequence, records_of
+from tests.unit.sequences import make_output, make_request, records_of
 
 
 @settings(max_examples=40, deadline=None, derandomize=True, database=None)
@@ -31,13 +31,12 @@ def test_whatever_is_predicted_the_scheduler_keeps_its_limits(
         )
         blocks = BlockManager(num_blocks=num_blocks, block_size=BLOCK_SIZE, copy_block=lambda source, to: None)
         scheduler = Scheduler(limits, blocks)
-        sequences = [
-            make_sequence(
-                make_request(bytes([index]) * length, stop_ids=[], max_tokens=draw(20) + 1), context_length=24
-            )
+        outputs = [
+            make_output(make_request(bytes([index]) * length, stop_ids=[], max_tokens=draw(20) + 1), context_length=24)
             for index, length in enumerate(prompts)
         ]
-        for sequence in sequences:
+        output_of = {output.sequence: output for output in outputs}
+        for sequence in output_of:
             scheduler.add(sequence)
         while batch := scheduler.schedule():
             for rows in batch:
@@ -47,11 +46,11 @@ def test_whatever_is_predicted_the_scheduler_keeps_its_limits(
             assert scheduler.spare_rows == limits.max_rows - sum(rows.num_rows for rows in batch) >= 0
             for rows in batch:
                 drawn = records_of(bytes(draw(len(rows.predictions)) + 1)) if rows.draws else []
-                scheduler.settle(rows, rows.sequence.commit(drawn) if drawn else 0)
+                scheduler.settle(rows, output_of[rows.sequence].commit(drawn) if drawn else 0)
                 if rows.sequence.is_finished:
                     scheduler.remove(rows.sequence)
             blocks.check_integrity(scheduler.sequences)
-        assert all(sequence.is_finished for sequence in sequences)
+        assert all(sequence.is_finished for sequence in output_of)
         assert blocks.num_free == num_blocks
 
     random = Random(seed)

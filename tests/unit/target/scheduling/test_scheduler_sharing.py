@@ -2,7 +2,7 @@
 
 from services.engine.request import CachePolicy
 from services.target.scheduling.scheduler import Scheduler
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
 from tests.unit.scheduling import add, make_scheduler, shape, step
 from tests.unit.sequences import make_request, make_sequence
 

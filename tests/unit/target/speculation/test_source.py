@@ -4,7 +4,7 @@ import pytest
 
 from services.engine.events import NoSpeculation
 from services.engine.request import SpeculationMode, SpeculationPolicy
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
 from services.target.speculation.policy.loss_budget import LossBudget
 from services.target.speculation.policy.pass_cost import PassCost
 from services.target.speculation.policy.policy_config import PolicyConfig

@@ -10,11 +10,11 @@ from services.engine.events import NoSpeculation, PredictionSource, SourceStats,
 from services.engine.grammar.source import GrammarKind, GrammarSource
 from services.engine.request import SpeculationMode, SpeculationPolicy
 from services.target.scheduling.scheduler import ScheduledRows, Scheduler, SchedulerConfig
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
 from services.target.speculation.speculation import Speculation
 from tests.grammars import compiler
 from tests.silent_predictor import SilentPredictor
-from tests.unit.sequences import END, VOCAB_SIZE, byte_tokenizer, make_request, make_sequence, records_of
+from tests.unit.sequences import END, VOCAB_SIZE, byte_tokenizer, draw, make_request, make_sequence, records_of
 
 
 class Reciter(SilentPredictor):
@@ -127,7 +127,8 @@ async def test_what_the_grammar_forbids_and_what_ends_the_text_are_left_out(pred
         scheduler, speculation=policy(5), grammar=compiler(byte_tokenizer(), VOCAB_SIZE).compile(source)
     )
     sequence.num_computed = 1
-    sequence.commit(records_of(b"a"))
+    sequence.grammar.advance(b"a")
+    draw(sequence, b"a")
     assert predictions(extend(Reciter(predicted), scheduler)) == [added]
 
 
@@ -165,7 +166,7 @@ async def test_the_predictor_is_told_of_every_commit():
     (rows,) = batch = scheduler.schedule()
     speculation.extend(batch, scheduler)
     drawn = records_of(b"abz", num_predicted=2)
-    scheduler.settle(rows, sequence.commit(drawn))
+    scheduler.settle(rows, draw(sequence, b"abz"))
     speculation.settle(rows, drawn)
     speculation.close(sequence)
     assert predictor.told == [("commit 1", sequence), ("commit 4", sequence), ("close", sequence)]

@@ -2,14 +2,12 @@
 
 from services.target.speculation.link.draft_messages import Commit
 from tests.unit.linked_predictor import PROMPT, LinkedPredictor
-from tests.unit.sequences import make_request, make_sequence
 
 
 async def test_tokens_that_were_taken_back_are_replaced_in_one_commit():
     """What the draft says of the old ones is of no use, and nobody waits for it."""
     predictor = LinkedPredictor(longest_wait=60.0)
-    sequence = make_sequence(make_request(PROMPT, banned=["bad"]))
-    predictor.remote.commit(sequence)
+    sequence = predictor.add(banned=["bad"])
     predictor.draw(sequence, b"a ba")
     predictor.sent()
     assert predictor.hear(9, b"d da")
@@ -27,8 +25,7 @@ async def test_tokens_that_were_taken_back_are_replaced_in_one_commit():
 
 async def test_a_draft_that_has_not_heard_of_the_tokens_taken_back_is_told_all_that_it_lacks():
     predictor = LinkedPredictor()
-    sequence = make_sequence(make_request(PROMPT, banned=["bad"]))
-    predictor.remote.commit(sequence)
+    sequence = predictor.add(banned=["bad"])
     predictor.sent()
     for tokens in (b"a ba", b"d", b"c"):
         predictor.draw(sequence, tokens)

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
 from services.target.speculation.policy.acceptance_rates import AcceptanceRates
 from services.target.speculation.policy.policy_config import AcceptanceConfig
 from tests.unit.sequences import make_request, make_sequence

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from services.target.scheduling.sequence import Sequence
+from services.target.sequence.sequence import Sequence
 from services.target.speculation.policy.loss_budget import LossBudget
 from services.target.speculation.policy.policy_config import LossBudgetConfig
 from tests.unit.sequences import make_request, make_sequence

@@ -5,7 +5,7 @@ import pytest
 from services.engine.request import SpeculationMode, SpeculationPolicy
 from services.target.speculation.predictors.context_index import ContextIndex
 from services.target.speculation.predictors.lookup_predictor import LookupPredictor
-from tests.unit.sequences import make_request, make_sequence, records_of
+from tests.unit.sequences import make_output, make_request, make_sequence, records_of
 
 MANY = 100
 
@@ -16,14 +16,15 @@ class Lookup:
     def __init__(self, prompt: bytes, *, lengths: range = range(2, 10_000), **options) -> None:
         self.index = ContextIndex()
         self.predictor = LookupPredictor(self.index, lengths=lengths)
-        self.sequence = make_sequence(make_request(prompt, **options))
+        self.output = make_output(make_request(prompt, **options))
+        self.sequence = self.output.sequence
         self.predictor.commit(self.sequence)
 
     def predict(self, limit: int = MANY) -> bytes:
         return bytes(self.predictor.predict(self.sequence, limit))
 
     def draw(self, tokens: bytes) -> None:
-        self.sequence.commit(records_of(tokens))
+        self.output.commit(records_of(tokens))
         self.predictor.commit(self.sequence)
 
 

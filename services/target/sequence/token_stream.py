@@ -27,7 +27,7 @@ class TokenStream:
         on_drained: Callable[[], None],
         wake: Callable[[asyncio.AbstractEventLoop, Callable[[], object]], object] = _wake_now,
     ) -> None:
-        """`capacity` is in tokens, those of a prompt that are told of included; `on_drained` is called when a full
+        """`capacity` is in tokens, those of a prompt with records included; `on_drained` is called when a full
         stream has room again, and `wake` is how the producer lets the consumer's event loop know of events.
         """
         self._capacity = capacity

@@ -16,7 +16,7 @@ from services.engine.events import (
     SpeculationStats,
     Timings,
 )
-from services.target.output.token_stream import TokenStream, interleaved
+from services.target.sequence.token_stream import TokenStream, interleaved
 from tests.unit.sequences import make_stream, records_of
 
 FINISHED = Finished(

@@ -1,4 +1,4 @@
-"""Sequence: which tokens are taken, what ends a generation, and what a continuation replays."""
+"""OutputPipeline: which tokens are taken, what ends a generation, and what a continuation replays."""
 
 import asyncio
 
@@ -12,6 +12,7 @@ from tests.unit.sequences import (
     END,
     VOCAB_SIZE,
     byte_tokenizer,
+    make_output,
     make_request,
     make_sequence,
     make_stream,
@@ -136,7 +137,7 @@ async def test_a_continuation_goes_on_where_the_delivered_tokens_end(cut, option
     after = Consumer(make_request(stop_strings=["END"], max_tokens=20, received=tokens[:cut], **options))
     assert after.sequence.num_generated == after.sequence.sampling.num_generated == cut
     if after.sequence.is_finished:
-        after.sequence.deliver_end()
+        after.output.deliver_end()
     else:
         after.commit(tokens[cut:])
     rest, ids, end = await after.read()
@@ -157,7 +158,7 @@ async def test_a_continuation_goes_on_where_the_delivered_tokens_end(cut, option
 async def test_received_tokens_that_reach_the_end_leave_only_the_end_to_tell(limits, received, reason):
     consumer = Consumer(make_request(received=received, **limits))
     assert consumer.sequence.finish_reason is reason
-    consumer.sequence.deliver_end()
+    consumer.output.deliver_end()
     text, ids, end = await consumer.read()
     assert (text, ids, end.reason, end.completion_tokens) == ("", [], reason, 3)
 
@@ -172,40 +173,41 @@ async def test_received_tokens_that_fill_the_context_leave_only_the_end_to_tell(
 )
 async def test_received_tokens_beyond_the_end_are_refused(limits, received):
     with pytest.raises(ValueError, match=r"the generation ends after \d tokens, but \d were received"):
-        make_sequence(make_request(received=received, **limits))
+        make_output(make_request(received=received, **limits))
 
 
 async def test_received_tokens_that_the_grammar_forbids_are_refused():
     grammar = compiled("choice", byte_tokenizer(), VOCAB_SIZE)
     sequence = make_sequence(make_request(received=b"yes,", grammar=grammar))
-    assert sequence.choices.grammar.num_allowed(b" of course") == 10
+    assert sequence.grammar.num_allowed(b" of course") == 10
     with pytest.raises(ValueError, match="the grammar forbids the token at 2"):
-        make_sequence(make_request(received=b"yea", grammar=grammar))
+        make_output(make_request(received=b"yea", grammar=grammar))
 
 
 async def test_what_was_drawn_with_a_wrong_mask_behind_predictions_is_drawn_again():
     grammar = compiled("choice", byte_tokenizer(), VOCAB_SIZE)
     for num_right in (1, 2, 3):
-        sequence = make_sequence(make_request(grammar=grammar))
-        masks = sequence.choices.grammar.masks(b"yes")
+        output = make_output(make_request(grammar=grammar))
+        sequence = output.sequence
+        masks = sequence.grammar.masks(b"yes")
         masks[num_right:] ^= 1
-        assert sequence.commit([TokenRecord(token_id) for token_id in b"yes"]) == num_right
+        assert output.commit([TokenRecord(token_id) for token_id in b"yes"]) == num_right
         assert sequence.tokens[sequence.num_prompt :] == [*b"yes"[:num_right]]
-        assert sequence.choices.grammar.num_followed == num_right
+        assert sequence.grammar.num_followed == num_right
 
 
 async def test_a_stop_token_is_no_part_of_what_follows_the_grammar():
     grammar = compiled("choice", byte_tokenizer(), VOCAB_SIZE)
     consumer = Consumer(make_request(received=b"yes", grammar=grammar))
     consumer.commit([END])
-    assert (consumer.sequence.choices.grammar.num_followed, consumer.sequence.choices.grammar.has_strayed) == (3, False)
+    assert (consumer.sequence.grammar.num_followed, consumer.sequence.grammar.is_rejected) == (3, False)
     assert (await consumer.read())[2].reason is FinishReason.STOP_TOKEN
 
 
 async def test_progress_counts_prompt_and_received_tokens():
     consumer = Consumer(make_request(b"Hello", received=b"abc"))
     consumer.sequence.num_computed = 6
-    consumer.sequence.report_progress()
+    consumer.output.report_progress()
     assert await anext(aiter(consumer.stream)) == Progress(6, 8)
 
 
@@ -214,7 +216,7 @@ async def test_no_progress_is_told_once_there_is_a_token():
     consumer = Consumer(make_request(b"Hello", max_tokens=2))
     consumer.commit(b"a")
     consumer.sequence.num_computed = 4
-    consumer.sequence.report_progress()
+    consumer.output.report_progress()
     consumer.commit(b"b")
     assert (await consumer.read())[0] == "ab"
 
@@ -222,17 +224,18 @@ async def test_no_progress_is_told_once_there_is_a_token():
 async def test_a_failure_is_told_after_what_was_drawn():
     consumer = Consumer(make_request())
     consumer.commit(b"ab")
-    consumer.sequence.fail("the engine has failed")
+    consumer.stream.put(Failed("the engine has failed"))
     chunk, failure = [event async for event in consumer.stream]
     assert (chunk.text, failure) == ("ab", Failed("the engine has failed"))
 
 
 async def test_it_is_paused_while_its_stream_is_full():
     stream = make_stream(capacity=2)
-    sequence = make_sequence(make_request(), stream)
-    sequence.commit(records_of(b"a"))
+    output = make_output(make_request(), stream)
+    sequence = output.sequence
+    output.commit(records_of(b"a"))
     assert not sequence.is_paused
-    sequence.commit(records_of(b"b"))
+    output.commit(records_of(b"b"))
     assert sequence.is_paused
     await anext(aiter(stream))
     assert not sequence.is_paused

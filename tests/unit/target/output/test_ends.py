@@ -1,4 +1,4 @@
-"""Ends of a sequence: by time, by a loop, by what was asked to be shown; each with all of the text."""
+"""Ends of a generation: by time, by a loop, by what was asked to be shown; each with all of the text."""
 
 import asyncio
 import math
@@ -23,8 +23,8 @@ async def test_an_end_without_a_token_releases_what_was_held_with_the_end_itself
     """The text of the chunks stays that of the tokens, so a continuation goes on from it."""
     consumer = Consumer(make_request(stop_strings=["END"]))
     consumer.commit(b"a EN")
-    consumer.sequence.finish(reason)
-    consumer.sequence.deliver_end()
+    consumer.output.finish(reason)
+    consumer.output.deliver_end()
     chunk, end = [event async for event in consumer.stream]
     assert (chunk.text, end.text, end.reason) == ("a ", "EN", reason)
     assert bytes(record.token_id for record in chunk.records) == b"a EN"
@@ -43,8 +43,8 @@ def test_an_end_without_a_token_gives_the_text_of_an_end_with_the_last_one(token
             if not consumer.sequence.is_finished:
                 consumer.commit(tokens[start : start + step])
         if not consumer.sequence.is_finished:
-            consumer.sequence.finish(reason)
-            consumer.sequence.deliver_end()
+            consumer.output.finish(reason)
+            consumer.output.deliver_end()
         return (await consumer.read())[0]
 
     async def both() -> None:
@@ -61,14 +61,14 @@ async def test_the_time_that_ends_first_is_the_reason(deadline, time_limit, reas
     now = time.monotonic()
     request = make_request(deadline=None if deadline is None else now + deadline, time_limit=time_limit)
     consumer = Consumer(request)
-    assert consumer.sequence.expiry.at <= time.monotonic()
-    consumer.sequence.expire()
-    consumer.sequence.deliver_end()
+    assert consumer.sequence.expires_at <= time.monotonic()
+    consumer.output.expire()
+    consumer.output.deliver_end()
     assert (await consumer.read())[2].reason is FinishReason[reason]
 
 
 async def test_without_a_limit_there_is_time_without_end():
-    assert Consumer(make_request()).sequence.expiry.at == math.inf
+    assert Consumer(make_request()).sequence.expires_at == math.inf
 
 
 @pytest.mark.parametrize("at_once", [True, False])
@@ -159,10 +159,10 @@ async def chunks_of(case: Case, received: list[int]) -> list[Event]:
         consumer.commit(rest[:size])
         rest = rest[size:]
     if not consumer.sequence.is_finished:
-        consumer.sequence.finish(case.reason)
-        consumer.sequence.deliver_end()
+        consumer.output.finish(case.reason)
+        consumer.output.deliver_end()
     elif not consumer.sequence.num_generated > len(received):
-        consumer.sequence.deliver_end()
+        consumer.output.deliver_end()
     return [event async for event in consumer.stream]
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.engine.text.tokenizer import Tokenizer
-from services.target.output.output_text import OutputText
+from services.target.output.detokenizer import Detokenizer
 from tests.checkpoints import byte_level_tokenizer
 
 TOKENIZER = Tokenizer(byte_level_tokenizer().to_str())
@@ -19,7 +19,7 @@ def ids_of(text: str) -> list[int]:
     return TOKENIZER.encode(text, add_special_tokens=False, parse_special=False)
 
 
-def push_all(output: OutputText, ids: list[int]) -> tuple[str, str | None]:
+def push_all(output: Detokenizer, ids: list[int]) -> tuple[str, str | None]:
     text = ""
     for token_id in ids:
         piece, matched = output.push(token_id)
@@ -31,7 +31,7 @@ def push_all(output: OutputText, ids: list[int]) -> tuple[str, str | None]:
 
 @given(st.text(), st.lists(st.text(min_size=1, max_size=3), max_size=3))
 def test_released_text_ends_where_a_stop_begins(text, stops):
-    shown, matched = push_all(OutputText(TOKENIZER, stops), ids_of(text))
+    shown, matched = push_all(Detokenizer(TOKENIZER, stops), ids_of(text))
     if matched is None:
         assert shown == text
         assert not any(stop in text for stop in stops)
@@ -43,20 +43,20 @@ def test_released_text_ends_where_a_stop_begins(text, stops):
 def test_a_stop_may_begin_inside_a_character():
     """The byte before it, the rest of whose character never came, becomes U+FFFD."""
     start = next(i for i in range(TOKENIZER.vocab_size) if TOKENIZER.token_bytes(i) == b"\xe6")
-    assert push_all(OutputText(TOKENIZER, ["!"]), [start, *ids_of("!")]) == ("\ufffd", "!")
+    assert push_all(Detokenizer(TOKENIZER, ["!"]), [start, *ids_of("!")]) == ("\ufffd", "!")
 
 
 @pytest.mark.parametrize("show_special", [False, True])
 def test_stops_see_special_tokens_whether_or_not_they_are_shown(show_special):
     ids = [*ids_of("a"), END, *ids_of("b")]
-    assert push_all(OutputText(TOKENIZER, ["d|>b"], show_special=show_special), ids)[1] == "d|>b"
-    assert push_all(OutputText(TOKENIZER, ["<|end|>"], show_special=show_special), ids) == ("a", "<|end|>")
-    assert push_all(OutputText(TOKENIZER, ["ab"], show_special=show_special), ids)[1] is None
+    assert push_all(Detokenizer(TOKENIZER, ["d|>b"], show_special=show_special), ids)[1] == "d|>b"
+    assert push_all(Detokenizer(TOKENIZER, ["<|end|>"], show_special=show_special), ids) == ("a", "<|end|>")
+    assert push_all(Detokenizer(TOKENIZER, ["ab"], show_special=show_special), ids)[1] is None
 
 
 @pytest.mark.parametrize(("show_special", "text"), [(False, "a"), (True, "a<|end|>")])
 def test_a_stop_that_is_included_is_shown_as_far_as_its_tokens_are(show_special, text):
-    output = OutputText(TOKENIZER, ["<|end|>"], show_special=show_special, include_stop=True)
+    output = Detokenizer(TOKENIZER, ["<|end|>"], show_special=show_special, include_stop=True)
     assert push_all(output, [*ids_of("a"), END]) == (text, "<|end|>")
 
 
@@ -70,7 +70,7 @@ def test_a_stop_that_is_included_is_shown_as_far_as_its_tokens_are(show_special,
     ],
 )
 def test_a_stop_token_releases_all_and_completes_no_stop_string(token, options, text):
-    output = OutputText(TOKENIZER, ["sto"], **options)
+    output = Detokenizer(TOKENIZER, ["sto"], **options)
     released = "".join(output.push(token_id)[0] for token_id in ids_of("a st"))
     assert released == "a "
     assert released + output.push_stop_token(token) + output.finish() == text
@@ -92,23 +92,23 @@ def test_a_stop_counts_where_the_token_that_completes_it_is_behind_the_first_min
 ):
     ids = ids_of("a!b?c!d")
     assert len(ids) == 7
-    assert push_all(OutputText(TOKENIZER, stops, min_tokens=min_tokens), ids) == (text, matched)
+    assert push_all(Detokenizer(TOKENIZER, stops, min_tokens=min_tokens), ids) == (text, matched)
 
 
 def test_a_stop_that_is_passed_over_is_shown_at_once():
-    output = OutputText(TOKENIZER, ["!b", "b?c"], min_tokens=3)
+    output = Detokenizer(TOKENIZER, ["!b", "b?c"], min_tokens=3)
     assert [output.push(token_id)[0] for token_id in ids_of("a!bd")] == ["a", "", "!", "bd"]
 
 
 def test_held_text_is_released_at_the_end():
-    output = OutputText(TOKENIZER, ["end of text"])
+    output = Detokenizer(TOKENIZER, ["end of text"])
     pieces = [output.push(token_id)[0] for token_id in ids_of("the end of te")]
     assert "".join(pieces) == "the "
     assert output.finish() == "end of te"
 
 
 def test_nothing_is_released_twice():
-    output = OutputText(TOKENIZER, ["xyz"])
+    output = Detokenizer(TOKENIZER, ["xyz"])
     pieces = [output.push(token_id)[0] for token_id in ids_of("def f(x): return x")]
     assert "".join([*pieces, output.finish(), output.finish()]) == "def f(x): return x"
 
@@ -136,9 +136,9 @@ class Rules:
     include_stop: bool
     num_known: int  # bytes of HEALED that are the prompt's
 
-    def output(self) -> OutputText:
+    def output(self) -> Detokenizer:
         """What is to be tested."""
-        output = OutputText(
+        output = Detokenizer(
             TOKENIZER,
             self.stops,
             show_special=self.show_special,
@@ -215,7 +215,7 @@ def test_text_is_released_as_soon_as_no_stop_can_reach_it_and_ends_at_the_first(
 
 @pytest.mark.parametrize(("stops", "text"), [([], "p"), (["p"], ""), (["po"], "p")])
 def test_without_a_token_the_end_shows_what_the_healed_one_adds(stops, text):
-    output = OutputText(TOKENIZER, stops)
+    output = Detokenizer(TOKENIZER, stops)
     output.begin(BYTES[HEALED.encode()], num_known=1)
     assert output.finish() == text
     assert output.finish() == ""
@@ -223,7 +223,7 @@ def test_without_a_token_the_end_shows_what_the_healed_one_adds(stops, text):
 
 def test_what_the_healed_token_adds_is_none_of_the_text_that_is_banned():
     """It is the prompt's: nothing that begins in it can be taken back."""
-    output = OutputText(TOKENIZER, banned=["pa", "ab"])
+    output = Detokenizer(TOKENIZER, banned=["pa", "ab"])
     output.begin(BYTES[HEALED.encode()], num_known=1)
     assert output.push(BYTES[b"a"]) == ("pa", None)
     assert (output.banned, output.num_unsafe) == (None, 1)

@@ -1,4 +1,4 @@
-"""HeldTokens: what was drawn but is not delivered, as it may yet be taken back."""
+"""OutputBuffer: what was drawn but is not delivered, as it may yet be taken back."""
 
 import math
 from itertools import accumulate
@@ -6,32 +6,32 @@ from typing import NamedTuple
 
 from services.engine.events import Chunk, PassReport, Suppressed, TokenRecord
 from services.engine.grammar.state import GrammarState
+from services.target.output.alternatives import Alternatives
+from services.target.output.detokenizer import Detokenizer
 from services.target.output.loop_detector import LoopDetector
-from services.target.output.output_text import OutputText
-from services.target.output.token_masks import Choices
 
 
-class Checkpoint(NamedTuple):
+class Snapshot(NamedTuple):
     """What is known of an answer before one of its tokens: enough to draw that token anew."""
 
-    text: OutputText
+    detokenizer: Detokenizer
     loop: LoopDetector | None
     grammar: GrammarState | None
 
 
-class _HeldToken(NamedTuple):
+class _BufferedToken(NamedTuple):
     record: TokenRecord
     text: str  # that it has released
-    before: Checkpoint | None
+    before: Snapshot | None
     forbidden: tuple[int, ...]  # when it was drawn
 
     @property
-    def tried(self) -> tuple[tuple[int, ...], GrammarState | None]:
-        """What was drawn in its place so far, and where the grammar stands there."""
-        return (*self.forbidden, self.record.token_id), self.before and self.before.grammar
+    def tried(self) -> tuple[int, ...]:
+        """What was drawn in its place so far."""
+        return *self.forbidden, self.record.token_id
 
 
-class HeldTokens:
+class OutputBuffer:
     """The last tokens of an answer, and what is forbidden behind them.
 
     A token that is taken back is forbidden at its position, as are those taken back there before it, for as long as the
@@ -41,7 +41,7 @@ class HeldTokens:
     def __init__(self) -> None:
         self.forbidden: tuple[int, ...] = ()
         """Ids that the next token must not be."""
-        self._tokens: list[_HeldToken] = []
+        self._tokens: list[_BufferedToken] = []
         self._suppressed: list[tuple[int, Suppressed]] = []  # each with the position whose token it is delivered with
         self._reports: list[PassReport] = []
 
@@ -54,36 +54,37 @@ class HeldTokens:
         """The text that they have released."""
         return "".join(token.text for token in self._tokens)
 
-    def push(self, record: TokenRecord, text: str, before: Checkpoint | None) -> None:
+    def push(self, record: TokenRecord, text: str, before: Snapshot | None) -> None:
         """Hold a token that was drawn; `before` is None where nothing is ever taken back."""
-        self._tokens.append(_HeldToken(record, text, before, self.forbidden))
+        self._tokens.append(_BufferedToken(record, text, before, self.forbidden))
         self.forbidden = ()
 
-    def report(self, report: PassReport) -> None:
+    def add_report(self, report: PassReport) -> None:
         """Hold the report of the pass that has drawn the last of them."""
         self._reports.append(report)
 
-    def num_cut(self, num_tokens: int, choices: Choices, *, end: int) -> int | None:
+    def num_to_take_back(self, num_tokens: int, alternatives: Alternatives, *, end: int) -> int | None:
         """How many tokens to take back for a banned string in the last ones: from the first on that leaves a choice.
 
         Where none does, all of them, and nothing is left to draw then. None where that takes some that are not held:
         the answer has `end` tokens, of which the first were received.
         """
-        tried = [token.tried for token in self._tokens[-num_tokens:]]
-        is_received = len(tried) < num_tokens
-        if is_received and choices.are_all:
+        held = self._tokens[-num_tokens:]
+        is_received = len(held) < num_tokens
+        if is_received and alternatives.are_unlimited:
             return None
-        num_forced = choices.num_forced(tried, num_before=end - len(tried))
-        if num_forced < len(tried):
-            return len(tried) - num_forced
+        for num_left, token in zip(range(len(held), 0, -1), held, strict=True):
+            grammar = token.before and token.before.grammar
+            if alternatives.remain(token.tried, grammar, num_generated=end - num_left):
+                return num_left
         return None if is_received else num_tokens
 
-    def take_back(self, num_tokens: int, suppressed: Suppressed) -> Checkpoint:
+    def take_back(self, num_tokens: int, suppressed: Suppressed) -> Snapshot:
         """Forget the last tokens, forbid the first of these in its place, and return what was known before it."""
         first = self._tokens[-num_tokens]
         assert first.before is not None
         del self._tokens[-num_tokens:]
-        self.forbidden = (*first.forbidden, first.record.token_id)
+        self.forbidden = first.tried
         here = suppressed.position
         self._suppressed = [(min(position, here), earlier) for position, earlier in self._suppressed]
         self._suppressed.append((here, suppressed))
@@ -105,7 +106,7 @@ class HeldTokens:
             index -= 1
             before = self._tokens[index].before
             assert before is not None
-            first = min(first, index - before.text.num_unsafe)
+            first = min(first, index - before.detokenizer.num_unsafe)
         return self._release(max(0, first), end=end)
 
     def _release(self, count: int, *, end: float, last_text: str = "") -> Chunk:

@@ -1,0 +1,225 @@
+"""OutputPipeline: one sequence's drawn tokens to its text and events."""
+
+import time
+from collections.abc import Iterable
+from collections.abc import Sequence as Records
+from copy import copy
+from dataclasses import asdict
+
+from services.engine.events import Finished, FinishReason, PassReport, Progress, Refused, Suppressed, TokenRecord
+from services.engine.sampling_state import new_request_state
+from services.engine.text.tokenizer import Tokenizer
+from services.target.output.alternatives import Alternatives
+from services.target.output.banned_strings import BannedMatch
+from services.target.output.detokenizer import Detokenizer
+from services.target.output.loop_detector import LoopDetector
+from services.target.output.output_buffer import OutputBuffer, Snapshot
+from services.target.sequence.sequence import Sequence
+
+
+class OutputPipeline:
+    """A drawn token is appended to the sequence, its text searched for stops and bans, and both held back for as long
+    as they may be taken back; then they are put into the sequence's stream, and in the end why it ended.
+
+    All of it is a pure function of the tokens: a continuation replays those that were received.
+    """
+
+    def __init__(self, sequence: Sequence, tokenizer: Tokenizer) -> None:
+        """Replay what was received as generated, if need be once the prompt is healed.
+
+        Raises ValueError where the received tokens go on beyond the generation's end.
+        """
+        self.sequence = sequence
+        self._tokenizer = tokenizer
+        self._detokenizer = Detokenizer.of(sequence.request, tokenizer)
+        self._buffer = OutputBuffer()
+        loop = sequence.request.stops.loop
+        self._loop = None if loop is None else LoopDetector(**asdict(loop))
+        self._matched_stop: str | None = None
+        self._last_text = ""  # that no last token has released
+        if not sequence.is_healing:
+            self._replay()
+
+    def report_progress(self, records: Records[TokenRecord] = (), *, num_new: int = 0) -> None:
+        """Tell a consumer who waits for the first token how much of what comes before it is computed.
+
+        `records` are those of the prompt's tokens that came of it, and `num_new` counts tokens that are computed but
+        not settled yet.
+        """
+        sequence = self.sequence
+        if not sequence.timings.prefilled:
+            prompt = sequence.prompt_logprobs
+            total = sequence.num_prompt + len(sequence.request.received)
+            delivered = () if prompt is None else prompt.take(records, sequence.tokens)
+            sequence.stream.put(Progress(sequence.num_computed + num_new, total, delivered))
+
+    def commit(self, records: Iterable[TokenRecord], report: PassReport | None = None) -> int:
+        """Append drawn tokens up to one that ends the generation, and say how many of them stay.
+
+        Behind one that completes a banned string, or a wrong mask, what was drawn saw a history that is none. What can
+        no longer be taken back is delivered, with the report of the pass completed; what heals the prompt is none of
+        it. The caller follows an end with `deliver_end`, once nothing of the sequence changes any more.
+        """
+        sequence = self.sequence
+        if sequence.is_healing:
+            self._heal(next(iter(records)))
+            return 0
+        if not sequence.timings.prefilled:
+            sequence.timings.prefilled = time.monotonic()
+        num_before = len(sequence.tokens)
+        taken = self._push(records)
+        sequence.sampling.commit([record.token_id for record in taken])
+        if self._detokenizer.banned is not None:
+            self._take_back(self._detokenizer.banned)
+        kept = taken[: max(0, len(sequence.tokens) - num_before)]
+        if report is not None and kept:
+            self._buffer.add_report(report.completed(kept))
+        self._deliver(self._detokenizer.finish() if sequence.is_finished else "")
+        return len(kept)
+
+    def finish(self, reason: FinishReason) -> None:
+        """End the generation without another token: held text goes with the end, not with the tokens.
+
+        So the text of all tokens is still what a continuation from them goes on from.
+        """
+        self.sequence.finish_reason = reason
+        self._deliver()
+        self._last_text = self._detokenizer.finish()
+
+    def expire(self) -> None:
+        """End the generation because its time is over; tokens that might have been taken back are none of it."""
+        sequence = self.sequence
+        sequence.finish_reason = sequence.expiry_reason
+        self._last_text = self._buffer.text + self._detokenizer.finish()
+        del sequence.tokens[len(sequence.tokens) - len(self._buffer) :]
+
+    def deliver_end(self) -> None:
+        """Tell the consumer that the generation has ended, after all of its text and tokens."""
+        self.sequence.stream.put(self.sequence.refusal or self._finished())
+
+    def _heal(self, record: TokenRecord) -> None:
+        """Complete the prompt; from here on, all is as after any other prompt but for the first bytes of the text."""
+        sequence, healing = self.sequence, self.sequence.request.healing
+        assert healing is not None
+        sequence.tokens.append(record.token_id)
+        self._detokenizer.begin(record.token_id, num_known=healing.num_known)
+        if sequence.needs_prompt_logprobs:
+            self.report_progress([record], num_new=sequence.num_prompt - 1 - sequence.num_computed)
+        sequence.sampling = new_request_state(sequence.request, sequence.tokens)
+        try:
+            self._replay()
+        except ValueError as error:  # too late for an error of the call
+            sequence.refusal = Refused(str(error))
+
+    def _replay(self) -> None:
+        """Append what was received; the grammar has followed it already."""
+        received, allowed = self.sequence.request.received, self.sequence.request.sampling.allowed_tokens
+        grammar = self.sequence.grammar
+        for count, token_id in enumerate(received):
+            if self.sequence.is_finished:
+                raise ValueError(f"the generation ends after {count} tokens, but {len(received)} were received")
+            self._append(token_id)
+            if grammar is not None and grammar.is_rejected and grammar.num_followed == count:
+                raise ValueError(f"the grammar forbids the token at {count}")
+            if allowed is not None and token_id not in allowed:
+                raise ValueError(f"sampling.allowed_token_ids has not the token at {count}")
+            if self._detokenizer.banned is not None:
+                raise ValueError(f"token {count} completes a banned string, which the generation does not have")
+        self.sequence.sampling.commit(received)
+
+    def _push(self, records: Iterable[TokenRecord]) -> list[TokenRecord]:
+        """Append and buffer drawn tokens, up to one behind which nothing was drawn that counts."""
+        taken: list[TokenRecord] = []
+        grammar = self.sequence.grammar
+        for record in records:
+            if taken and grammar is not None and not grammar.was_mask_right:
+                break
+            taken.append(record)
+            before = self._snapshot()
+            self._buffer.push(record, self._append(record.token_id), before)
+            if self.sequence.is_finished or self._detokenizer.banned is not None:
+                break
+            if grammar is not None:
+                grammar.advance([record.token_id])
+        return taken
+
+    def _append(self, token_id: int) -> str:
+        """Append one token and return the text that it releases; where it is the last one, the generation ends."""
+        self.sequence.tokens.append(token_id)
+        is_stop = token_id in self.sequence.request.stops.token_ids
+        detokenizer = self._detokenizer
+        text, stop = (detokenizer.push_stop_token(token_id), None) if is_stop else detokenizer.push(token_id)
+        if detokenizer.banned is not None:
+            return ""
+        self._matched_stop = stop
+        is_loop = self._loop is not None and not is_stop and self._loop.push(token_id)
+        self.sequence.finish_reason = self._reason_to_stop(is_stop_token=is_stop, is_loop=is_loop)
+        return text
+
+    def _reason_to_stop(self, *, is_stop_token: bool, is_loop: bool) -> FinishReason | None:
+        """Why the last token ends the generation, if it does."""
+        sequence, stops = self.sequence, self.sequence.request.stops
+        if is_stop_token:
+            return FinishReason.STOP_TOKEN
+        if self._matched_stop is not None:
+            return FinishReason.STOP_STRING
+        if is_loop and sequence.num_generated >= stops.min_tokens:
+            return FinishReason.LOOP
+        if sequence.num_generated >= stops.max_tokens:
+            return FinishReason.MAX_TOKENS
+        if len(sequence.tokens) >= sequence.context_length:
+            return FinishReason.CONTEXT_LENGTH
+        return None
+
+    def _snapshot(self) -> Snapshot | None:
+        """What is known before the next token, where it may have to be taken back."""
+        if not self.sequence.request.sampling.banned_strings:
+            return None
+        grammar = self.sequence.grammar
+        return Snapshot(self._detokenizer.fork(), copy(self._loop), grammar and grammar.fork())
+
+    def _take_back(self, banned: BannedMatch) -> None:
+        """Cut the answer in a banned string, and forbid the token there; all that goes with them follows."""
+        sequence = self.sequence
+        alternatives = Alternatives(sequence.request, vocab_size=self._tokenizer.vocab_size)
+        num_tokens = self._buffer.num_to_take_back(banned.num_tokens, alternatives, end=sequence.num_generated)
+        if num_tokens is None:
+            sequence.refusal = Refused("what follows them completes a banned string that begins in them")
+            return
+        position = len(sequence.tokens) - num_tokens
+        taken = sequence.tokens[position:]
+        text = b"".join(map(self._tokenizer.token_bytes, taken)).decode(errors="replace")
+        suppressed = Suppressed(text, banned.string, position - sequence.num_prompt, taken[0])
+        del sequence.tokens[position:]
+        self._detokenizer, self._loop, sequence.grammar = self._buffer.take_back(num_tokens, suppressed)
+        sequence.sampling.truncate(sequence.num_generated)
+        sequence.sampling.forbid(self._buffer.forbidden)
+
+    def _deliver(self, last_text: str = "") -> None:
+        """Deliver what can no longer be taken back: all, at an end."""
+        sequence = self.sequence
+        if sequence.refusal is not None:
+            return
+        if sequence.is_finished:
+            chunk = self._buffer.release_all(last_text)
+        else:
+            chunk = self._buffer.release(self._detokenizer.num_unsafe, end=sequence.num_generated)
+        if chunk.records or chunk.suppressed:
+            sequence.stream.put(chunk)
+
+    def _finished(self) -> Finished:
+        sequence = self.sequence
+        assert sequence.finish_reason is not None
+        sequence.timings.finished = time.monotonic()
+        return Finished(
+            reason=sequence.finish_reason,
+            stop_token_id=sequence.tokens[-1] if sequence.finish_reason is FinishReason.STOP_TOKEN else None,
+            stop_string=self._matched_stop,
+            prompt_tokens=sequence.num_prompt,
+            completion_tokens=sequence.num_generated,
+            cached_tokens=sequence.num_cached,
+            preemptions=sequence.num_preemptions,
+            timings=sequence.timings,
+            speculation=sequence.speculation,
+            text=self._last_text,
+        )

@@ -1,0 +1,109 @@
+"""Sequence: one generation's state, from its prompt to its last token."""
+
+import math
+import time
+
+from services.engine.events import FinishReason, Refused, SpeculationStats, Timings
+from services.engine.request import OutputOptions, Request
+from services.engine.sampling_state import new_healing_state, new_request_state
+from services.target.sequence.prompt_logprobs import PromptLogprobs
+from services.target.sequence.token_stream import TokenStream
+
+
+class Sequence:
+    """The tokens of one request, how far they are computed, and where its events go.
+
+    Only the scheduler and its block manager change `num_computed` and `blocks`; only the output pipeline changes the
+    tokens, what is drawn with, and the end.
+    """
+
+    def __init__(
+        self, request: Request, stream: TokenStream, *, context_length: int, first_sample: "Sequence | None" = None
+    ) -> None:
+        """`first_sample` computes the same prompt, and this sequence may share it."""
+        self.request = request
+        self.stream = stream
+        self.context_length = context_length
+        self.first_sample = first_sample
+        self.tokens = list(request.prompt)
+        self.num_computed = 0  # leading tokens whose keys and values are in the cache
+        self.blocks: list[int] = []
+        self.num_cached = 0  # tokens that were found in the cache at first
+        self.num_preemptions = 0
+        self.timings = Timings(arrived=time.monotonic())
+        self.speculation = SpeculationStats()
+        self.finish_reason: FinishReason | None = None
+        self.refusal: Refused | None = None  # in place of a reason, where the received tokens are not the generation's
+        is_scored = request.output.prompt_logprobs and not request.received  # else they were delivered with these
+        self.prompt_logprobs = PromptLogprobs(request.output, self.num_prompt) if is_scored else None
+        self.grammar = request.begin_grammar()  # where the text stands in it
+        if request.healing is None:
+            self.sampling = new_request_state(request, self.tokens)
+        else:
+            self.tokens.pop()
+            self.sampling = new_healing_state(
+                request.sampling, prompt=request.prompt, healing=request.healing, output=self.output_options
+            )
+        time_limit = math.inf if request.stops.time_limit is None else self.timings.arrived + request.stops.time_limit
+        deadline = math.inf if request.deadline is None else request.deadline
+        self.expires_at = min(time_limit, deadline)  # seconds on the monotonic clock
+        self.expiry_reason = FinishReason.TIME_LIMIT if time_limit < deadline else FinishReason.DEADLINE
+
+    @property
+    def cache_scope(self) -> str | None:
+        """As `CachePolicy.scope`."""
+        return self.request.cache.scope
+
+    @property
+    def num_prompt(self) -> int:
+        """Tokens of the prompt."""
+        return len(self.request.prompt)
+
+    @property
+    def num_generated(self) -> int:
+        """Tokens drawn so far, those of an earlier stream included."""
+        return len(self.request.received) if self.is_healing else len(self.tokens) - self.num_prompt
+
+    @property
+    def num_pending(self) -> int:
+        """Tokens that must be computed before the next one can be drawn: 1 while decoding."""
+        return len(self.tokens) - self.num_computed
+
+    @property
+    def num_remaining(self) -> int:
+        """Tokens that can still be drawn before a limit ends the generation."""
+        limit = min(self.num_prompt + self.request.stops.max_tokens, self.context_length)
+        return limit - len(self.tokens)
+
+    @property
+    def is_healing(self) -> bool:
+        """Whether the next token to be drawn is the last one of the prompt."""
+        return len(self.tokens) < self.num_prompt
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the generation has ended."""
+        return self.finish_reason is not None or self.refusal is not None
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether its consumer has fallen so far behind that no more may be drawn for now."""
+        return self.stream.is_full
+
+    @property
+    def output_options(self) -> OutputOptions:
+        """What the record of the next token is to have."""
+        if not self.is_healing:
+            return self.request.output
+        return OutputOptions() if self.prompt_logprobs is None else self.prompt_logprobs.output
+
+    @property
+    def needs_prompt_logprobs(self) -> bool:
+        """Whether there are tokens of the prompt whose records are asked and have not been delivered."""
+        return self.prompt_logprobs is not None and not self.prompt_logprobs.is_complete
+
+    def prompt_targets(self, num_rows: int) -> list[int]:
+        """The tokens of the prompt whose records the next rows are to give."""
+        if self.prompt_logprobs is None:
+            return []
+        return self.prompt_logprobs.targets(self.tokens, self.num_computed, num_rows)
