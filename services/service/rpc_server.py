@@ -8,10 +8,9 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from services.engine.config import ConfigError
-from services.service.error_interceptor import ErrorInterceptor
+from services.service.interceptors import ErrorInterceptor, RequestParser
 from services.service.keepalive import PERMITTED_PING_MS
 from services.service.limits import MAX_STREAMS
-from services.service.request_parser import RequestParser
 from services.service.server_config import ServerConfig
 
 _MAX_REQUEST_BYTES = 4 << 20

@@ -8,8 +8,8 @@ import grpc
 import pytest
 from grpc import aio
 
-from services.service.error_interceptor import ErrorInterceptor
 from services.service.errors import UnavailableError
+from services.service.interceptors import ErrorInterceptor
 
 _MORE_THAN_A_WINDOW = 1 << 20  # bytes: the message is under way until the reader takes it
 

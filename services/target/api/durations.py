@@ -1,17 +1,10 @@
-"""Durations: spans of time between the engine's seconds and messages."""
+"""Durations: spans of time from messages."""
 
 from google.protobuf.duration_pb2 import Duration
 
 from services.service.validation import Range, Violations
 
 _MOST_NANOS = 999_999_999
-
-
-def write_duration(seconds: float) -> Duration:
-    """Seconds as a message."""
-    duration = Duration()
-    duration.FromNanoseconds(round(seconds * 1e9))
-    return duration
 
 
 def read_duration(field: str, duration: Duration, allowed: Range, found: Violations) -> float:

@@ -3,12 +3,16 @@
 from collections.abc import Iterable, Iterator
 
 from outrider.v1 import common_pb2
-from services.engine.events import Candidate, TokenRecord
+from services.engine.events import Candidate, PredictionSource, TokenRecord
 from services.engine.text.tokenizer import Tokenizer
 from services.service.limits import MAX_RECORDS_BYTES
-from services.target.api.speculation_stats import write_source
 
 _FLOAT32_BYTES = 4
+_SOURCES = {
+    None: common_pb2.PREDICTION_SOURCE_UNSPECIFIED,
+    PredictionSource.DRAFT: common_pb2.PREDICTION_SOURCE_DRAFT,
+    PredictionSource.LOOKUP: common_pb2.PREDICTION_SOURCE_LOOKUP,
+}
 
 
 def write_records(records: Iterable[TokenRecord], tokenizer: Tokenizer) -> Iterator[list[common_pb2.TokenRecord]]:
@@ -54,3 +58,8 @@ def _write_candidate(candidate: Candidate, tokenizer: Tokenizer) -> common_pb2.C
 
 def _write_vector(data: bytes) -> common_pb2.Tensor:
     return common_pb2.Tensor(shape=[len(data) // _FLOAT32_BYTES], dtype=common_pb2.DTYPE_FLOAT32, data=data)
+
+
+def write_source(source: PredictionSource | None) -> common_pb2.PredictionSource.ValueType:
+    """Where a prediction came from, if there was one."""
+    return _SOURCES[source]

@@ -14,6 +14,7 @@ from services.draft_protocol.grammar import read_grammar
 from services.engine.allowed_tokens import AllowedTokens
 from services.engine.grammar.grammar import Grammar
 from services.engine.request import (
+    CachePolicy,
     Loop,
     Request,
     SamplingParams,
@@ -67,7 +68,8 @@ def read_request(
     another fingerprint's generation, else InvalidRequestError with every bad field.
     """
     received = _read_continuation(message, model, found)
-    check_cache(message.cache, found)
+    if message.HasField("cache"):
+        check_cache(message.cache, found)
     request = Request(
         request_id=_read_request_id(message, found),
         prompt=prompt,
@@ -78,7 +80,7 @@ def read_request(
         grammar=grammar,
         output=read_output(message.output, model, found, is_whole=isinstance(message, generation_pb2.GenerateRequest)),
         speculation=_read_speculation(message.speculation, found),
-        cache=read_cache(message.cache),
+        cache=read_cache(message.cache) if message.HasField("cache") else CachePolicy(),
         num_samples=_read_num_samples(message, model, found),
         deadline=deadline,
     )
@@ -91,7 +93,7 @@ def read_request(
 def _read_continuation(message: GenerationRequest, model: ServedModel, found: Violations) -> tuple[int, ...]:
     if not message.HasField("continue_from"):
         return ()
-    served, received = str(model.fingerprint), message.continue_from.fingerprint
+    served, received = model.fingerprint.digest, message.continue_from.fingerprint
     if not received:
         found.add("continue_from.fingerprint", "is empty", "the one in `started` of the generation to continue")
     elif received != served:

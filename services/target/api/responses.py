@@ -1,27 +1,30 @@
-"""Responses: from what the engine tells to messages."""
+"""Responses: the events of a generation as messages."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from itertools import pairwise
+
+from google.protobuf.duration_pb2 import Duration
 
 from outrider.v1 import common_pb2, generation_pb2
+from services.draft_protocol.sampling import write_vocabulary_match
 from services.engine.events import (
     Chunk,
     Finished,
     FinishReason,
+    NoSpeculation,
+    PassReport,
     Progress,
+    SpeculationStats,
     Suppressed,
     Timings,
 )
 from services.engine.request import Request
 from services.engine.text.tokenizer import Tokenizer
-from services.service.limits import LIMITS
-from services.target.api.durations import write_duration
-from services.target.api.records import write_records
+from services.target.api.records import write_records, write_source
 from services.target.api.served_model import ServedModel
-from services.target.api.speculation_stats import write_pass_report, write_speculation
 
-_TOKENS_AT_ONCE = 1 << 13  # that a message takes in without giving other threads a turn
 _REASONS = {
     FinishReason.STOP_TOKEN: common_pb2.FINISH_REASON_STOP_TOKEN,
     FinishReason.STOP_STRING: common_pb2.FINISH_REASON_STOP_STRING,
@@ -32,6 +35,12 @@ _REASONS = {
     FinishReason.INVALID_LOGITS: common_pb2.FINISH_REASON_INVALID_LOGITS,
     FinishReason.TIME_LIMIT: common_pb2.FINISH_REASON_TIME_LIMIT,
     FinishReason.LOOP: common_pb2.FINISH_REASON_LOOP,
+}
+_NO_SPECULATION = {
+    NoSpeculation.FORBIDDEN: common_pb2.NO_SPECULATION_REASON_FORBIDDEN,
+    NoSpeculation.NO_PREDICTOR: common_pb2.NO_SPECULATION_REASON_NO_PREDICTOR,
+    NoSpeculation.UNAVAILABLE: common_pb2.NO_SPECULATION_REASON_UNAVAILABLE,
+    NoSpeculation.SLOWER: common_pb2.NO_SPECULATION_REASON_SLOWER,
 }
 
 
@@ -46,7 +55,7 @@ def write_started(
         prompt_tokens=len(request.prompt),
         cached_tokens=num_cached,
         model=model.name,
-        fingerprint=str(model.fingerprint),
+        fingerprint=model.fingerprint.digest,
     )
     return generation_pb2.StreamGenerateResponse(started=started)
 
@@ -102,39 +111,6 @@ def _write_sample(responses: Iterable[generation_pb2.StreamGenerateResponse]) ->
     return whole
 
 
-def write_tokens(token_ids: Sequence[int], tokenizer: Tokenizer) -> generation_pb2.TokenizeResponse:
-    """Encoded text."""
-    response = generation_pb2.TokenizeResponse()
-    for start in range(0, len(token_ids), _TOKENS_AT_ONCE):
-        piece = token_ids[start : start + _TOKENS_AT_ONCE]
-        response.token_ids.extend(piece)
-        response.token_bytes.extend([tokenizer.token_bytes(token_id) for token_id in piece])
-    return response
-
-
-def write_model_info(model: ServedModel) -> generation_pb2.GetModelInfoResponse:
-    """The model and what may be asked of it."""
-    parts = model.fingerprint
-    return generation_pb2.GetModelInfoResponse(
-        name=model.name,
-        architecture=model.config.architecture,
-        context_length=model.context_length,
-        vocab_size=model.config.vocab_size,
-        eos_token_ids=model.eos_token_ids,
-        fingerprint=str(parts),
-        fingerprint_parts=generation_pb2.FingerprintParts(
-            build=f"{parts.version}+{parts.build}",
-            device=parts.device,
-            weights_hash=parts.weights_hash,
-            weight_format=parts.weight_format,
-            kv_type=parts.kv_type,
-            noise_version=parts.noise_version,
-        ),
-        limits=generation_pb2.Limits(**asdict(LIMITS)),
-        has_chat_template=model.chat_template.exists,
-    )
-
-
 def _write_chunk(chunk: Chunk) -> generation_pb2.Chunk:
     return generation_pb2.Chunk(
         text=chunk.text,
@@ -186,9 +162,78 @@ def _write_timings(timings: Timings) -> common_pb2.Timings:
     scheduled = timings.scheduled or timings.finished
     prefilled = timings.prefilled or timings.finished
     return common_pb2.Timings(
-        queue=write_duration(scheduled - timings.arrived),
-        prefill=write_duration(prefilled - scheduled),
-        first_token=write_duration(prefilled - timings.arrived) if timings.prefilled else None,
-        decode=write_duration(timings.finished - prefilled),
-        total=write_duration(timings.finished - timings.arrived),
+        queue=_write_duration(scheduled - timings.arrived),
+        prefill=_write_duration(prefilled - scheduled),
+        first_token=_write_duration(prefilled - timings.arrived) if timings.prefilled else None,
+        decode=_write_duration(timings.finished - prefilled),
+        total=_write_duration(timings.finished - timings.arrived),
     )
+
+
+def write_pass_report(report: PassReport) -> common_pb2.PassReport:
+    """What one pass did."""
+    return common_pb2.PassReport(
+        tokens=report.num_tokens,
+        predicted=report.num_predicted,
+        accepted=report.num_accepted,
+        source=write_source(report.source),
+        waiting=_write_duration(report.waiting),
+        verifying=_write_duration(report.verifying),
+        host=None if report.host is None else _write_duration(report.host),
+    )
+
+
+def write_speculation(stats: SpeculationStats) -> common_pb2.SpeculationStats:
+    """What speculation did for one generation."""
+    predicted, accepted = sum(stats.offered), sum(stats.accepted)
+    histogram = _histogram(stats)
+    num_spec_steps = sum(histogram)
+    message = common_pb2.SpeculationStats(
+        passes=stats.passes,
+        predicted=predicted,
+        accepted=accepted,
+        tokens_per_pass=1 + accepted / stats.passes if stats.passes else 0,
+        by_position=[
+            common_pb2.PositionAcceptance(offered=offered, accepted=accepted)
+            for offered, accepted in zip(stats.offered, stats.accepted, strict=True)
+        ],
+        alternates=stats.alternates,
+        draft_losses=stats.losses,
+        draft_returns=stats.returns,
+        num_spec_steps=num_spec_steps,
+        mean_acceptance_length=1 + accepted / num_spec_steps if num_spec_steps else 0,
+        draft_acceptance_rate=accepted / predicted if predicted else 0,
+        acceptance_histogram=histogram,
+        by_source=_write_sources(stats),
+    )
+    if stats.vocabulary is not None:
+        message.draft_vocabulary = write_vocabulary_match(stats.vocabulary)
+    if not stats.offered and stats.why_not is not None:
+        message.no_speculation_reason = _NO_SPECULATION[stats.why_not]
+        message.no_speculation_detail = stats.detail
+    return message
+
+
+def _histogram(stats: SpeculationStats) -> list[int]:
+    """How many passes with predictions accepted 0, 1, ... of them: each position's count less the next one's."""
+    at_least = [*stats.offered[:1], *(count for count in stats.accepted if count)]
+    return [more - less for more, less in pairwise([*at_least, 0])]
+
+
+def _write_sources(stats: SpeculationStats) -> list[common_pb2.SourceStats]:
+    return [
+        common_pb2.SourceStats(
+            source=write_source(source),
+            num_spec_steps=counts.passes,
+            predicted=counts.offered,
+            accepted=counts.accepted,
+        )
+        for source, counts in sorted(stats.by_source.items(), key=lambda item: item[0].value)
+    ]
+
+
+def _write_duration(seconds: float) -> Duration:
+    """Seconds as a message."""
+    duration = Duration()
+    duration.FromNanoseconds(round(seconds * 1e9))
+    return duration

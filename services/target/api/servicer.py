@@ -19,17 +19,16 @@ from services.engine.request import Request
 from services.service.errors import InvalidRequestError, ReaderStalledError, UnavailableError, Violation
 from services.service.validation import Violations
 from services.target.api.admission import Admission
-from services.target.api.detokenize import detokenize
+from services.target.api.model_info import write_model_info
 from services.target.api.prompts import read_prompt, read_tokenize_input
 from services.target.api.requests import GenerationRequest, read_request, read_request_grammar
 from services.target.api.responses import (
     write_event,
-    write_model_info,
     write_started,
-    write_tokens,
     write_whole,
 )
 from services.target.api.served_model import ServedModel
+from services.target.api.tokenization import detokenize, write_tokens
 from services.target.generation.engine import TargetEngine
 from services.target.sequence.sequence import Sequence
 from services.target.sequence.token_stream import interleaved

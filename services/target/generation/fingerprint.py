@@ -2,9 +2,10 @@
 
 import hashlib
 from dataclasses import astuple, dataclass
+from functools import cached_property
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Fingerprint:
     """Two engines with the same fingerprint give the same bytes for the same request."""
 
@@ -19,6 +20,11 @@ class Fingerprint:
     noise_version: int
     context_length: int  # where a generation without another end does end
 
-    def __str__(self) -> str:
+    @cached_property
+    def digest(self) -> str:
+        """What stands for it in messages."""
         parts = "\n".join(str(part) for part in astuple(self))
         return hashlib.sha256(parts.encode()).hexdigest()[:32]
+
+    def __str__(self) -> str:
+        return self.digest

@@ -73,6 +73,8 @@ class Speculation:
 
         `before_waiting` is called before anything that may have to wait.
         """
+        if not self._sources:
+            return
         self._step = StepRecord(began=self._clock())
         for rows in batch:
             if rows.is_decode and rows.sequence is not self.rehearsal:
@@ -98,12 +100,14 @@ class Speculation:
             sequence.speculation.count(rows.source, len(rows.predictions), num_accepted)
             if (source := self._step.serving.get(sequence)) and not sequence.is_finished:
                 source.settle(sequence, len(rows.predictions), num_accepted)
-            if is_automatic(sequence):
+            if num_accepted and is_automatic(sequence):
                 self._step.num_accepted += num_accepted
         self.follow(sequence)
 
     def observe(self, batch: Items[ScheduledRows]) -> None:
         """A step has ended: let the controllers learn what it took, and what their predictions won or lost."""
+        if not self._sources:
+            return
         step = self._step
         computing = self._clock() - step.began - sum(rows.waiting for rows in batch)
         only_decodes = all(rows.is_decode for rows in batch)
@@ -117,9 +121,10 @@ class Speculation:
 
     def close(self, sequence: Sequence) -> None:
         """Forget a sequence that has ended or was dropped."""
-        self._budget.leave(sequence)
         if sequence is self.rehearsal:
             self.rehearsal = None
+        if self._sources:
+            self._budget.leave(sequence)
         if _is_followed(sequence):
             for source in self._sources:
                 source.close(sequence)
@@ -145,7 +150,7 @@ class Speculation:
     def _explain_none(self, sequence: Sequence, spare_rows: int) -> None:
         """Say why, where nothing was predicted yet and there was room for it."""
         has_room = min(spare_rows, sequence.num_remaining - 1) > 0
-        if not self._sources or sequence.speculation.offered or not has_room:
+        if sequence.speculation.offered or not has_room:
             return
         reasons = [
             source.why_none(sequence, plan) for source, plan in zip(self._sources, self._step.plans, strict=True)

@@ -10,7 +10,7 @@ from outrider.v1 import common_pb2, generation_pb2
 from services.engine.events import PassReport as EnginePassReport
 from services.engine.events import PredictionSource as EngineSource
 from services.engine.events import SpeculationStats
-from services.target.api.speculation_stats import write_pass_report, write_speculation
+from services.target.api.responses import write_pass_report, write_speculation
 
 FROM_A_NEWER_SERVER = 99
 

@@ -1,8 +1,23 @@
-"""Detokenize: ids to the bytes and the text that they stand for."""
+"""Tokenization: ids as messages, and to the bytes and the text that they stand for."""
+
+from collections.abc import Sequence
 
 from outrider.v1 import generation_pb2
+from services.engine.text.tokenizer import Tokenizer
 from services.service.validation import Violations
 from services.target.api.served_model import ServedModel
+
+_TOKENS_AT_ONCE = 1 << 13  # that a message takes in without giving other threads a turn
+
+
+def write_tokens(token_ids: Sequence[int], tokenizer: Tokenizer) -> generation_pb2.TokenizeResponse:
+    """Encoded text."""
+    response = generation_pb2.TokenizeResponse()
+    for start in range(0, len(token_ids), _TOKENS_AT_ONCE):
+        piece = token_ids[start : start + _TOKENS_AT_ONCE]
+        response.token_ids.extend(piece)
+        response.token_bytes.extend([tokenizer.token_bytes(token_id) for token_id in piece])
+    return response
 
 
 def detokenize(message: generation_pb2.DetokenizeRequest, model: ServedModel) -> generation_pb2.DetokenizeResponse:

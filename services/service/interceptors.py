@@ -1,0 +1,119 @@
+"""Interceptors: what every call passes on its way to its method, ErrorInterceptor first, then RequestParser."""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NoReturn, TypeAlias, cast
+
+import grpc
+from google.protobuf.message import DecodeError
+from grpc import aio
+
+from services.service.errors import InternalError, InvalidRequestError, RpcError, Violation
+
+logger = logging.getLogger(__name__)
+
+MethodHandler: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | None"
+Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[MethodHandler]]
+Context = aio.ServicerContext[Any, Any]
+Answer = Callable[[Any, Context], Awaitable[Any]]
+_Parse = Callable[[bytes], Any]
+_SMALL = 64 << 10  # bytes, which take less than a millisecond
+
+
+class ErrorInterceptor(aio.ServerInterceptor):
+    """The one place where exceptions become gRPC statuses: ends a call with the status of the RpcError that its handler
+    raised, or with INTERNAL after any other error.
+
+    It wraps handlers that are coroutines, which stream by `context.write`; those that yield pass unchanged.
+    """
+
+    async def intercept_service(
+        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
+    ) -> MethodHandler:
+        """Wrap the handler of one call."""
+        handler = await continuation(handler_call_details)
+        return _wrapped(handler, lambda inner: _answering_errors(inner, handler_call_details.method))
+
+
+def _answering_errors(handler: Answer, method: str) -> Answer:
+    async def answer(request: Any, context: Context) -> Any:  # noqa: ANN401 - whatever the method's messages are
+        try:
+            return await handler(request, context)
+        except aio.AbortError:
+            raise
+        except aio.InternalError as error:  # a message could not be sent: its reader left before we were told
+            raise asyncio.CancelledError from error
+        except RpcError as error:
+            await _abort(context, error)
+        except Exception:
+            logger.exception("%s failed", method)
+            await _abort(context, InternalError("the server failed at this call; its log says why"))
+
+    return answer
+
+
+async def _abort(context: Context, error: RpcError) -> NoReturn:
+    status = error.status()
+    await context.abort(status.code, status.details, status.trailing_metadata or ())
+
+
+class RequestParser(aio.ServerInterceptor):
+    """Turns the bytes of requests into messages, those of megabytes beside the event loop.
+
+    It parses one large request at a time, so that many at once delay the event loop by no more than one of them: some
+    ten milliseconds, in which the library does not let other threads run.
+    """
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(1, "parser")
+
+    async def intercept_service(
+        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
+    ) -> MethodHandler:
+        """Wrap the handler of one call; those that take a stream pass unchanged: its messages are small."""
+        handler = await continuation(handler_call_details)
+        if handler is None or handler.request_streaming or (parse := handler.request_deserializer) is None:
+            return handler
+        return _wrapped(handler, lambda inner: self._parsing(inner, parse), takes_bytes=True)
+
+    def _parsing(self, handler: Answer, parse: _Parse) -> Answer:
+        async def answer(data: bytes, context: Context) -> Any:  # noqa: ANN401 - whatever the method answers
+            return await handler(await self._parse(parse, data), context)
+
+        return answer
+
+    async def _parse(self, parse: _Parse, data: bytes) -> Any:  # noqa: ANN401 - a message of some kind
+        try:
+            if len(data) <= _SMALL:
+                return parse(data)
+            return await asyncio.get_running_loop().run_in_executor(self._thread, parse, data)
+        except DecodeError as error:
+            problem = f"has {len(data)} bytes that are no such message; allowed: what its proto says"
+            raise InvalidRequestError([Violation("request", problem)]) from error
+
+
+def _wrapped(handler: MethodHandler, wrap: Callable[[Answer], Answer], *, takes_bytes: bool = False) -> MethodHandler:
+    """The handler with `wrap` around what answers; `takes_bytes` where that is to get the request unparsed.
+
+    Only coroutines are wrapped, which stream by `context.write`; a handler that yields is returned unchanged.
+    """
+    if handler is None:
+        return None
+    shape = "_".join(
+        "stream" if streams else "unary" for streams in (handler.request_streaming, handler.response_streaming)
+    )
+    inner = getattr(handler, shape)
+    if not inspect.iscoroutinefunction(inner):
+        return handler
+    make = getattr(grpc, f"{shape}_rpc_method_handler")
+    return cast(
+        MethodHandler,
+        make(
+            wrap(inner),
+            request_deserializer=None if takes_bytes else handler.request_deserializer,
+            response_serializer=handler.response_serializer,
+        ),
+    )

@@ -1,0 +1,30 @@
+"""ModelInfo: what may be asked of the model, as a message."""
+
+from dataclasses import asdict
+
+from outrider.v1 import generation_pb2
+from services.service.limits import LIMITS
+from services.target.api.served_model import ServedModel
+
+
+def write_model_info(model: ServedModel) -> generation_pb2.GetModelInfoResponse:
+    """The model and what may be asked of it."""
+    parts = model.fingerprint
+    return generation_pb2.GetModelInfoResponse(
+        name=model.name,
+        architecture=model.config.architecture,
+        context_length=model.context_length,
+        vocab_size=model.config.vocab_size,
+        eos_token_ids=model.eos_token_ids,
+        fingerprint=parts.digest,
+        fingerprint_parts=generation_pb2.FingerprintParts(
+            build=f"{parts.version}+{parts.build}",
+            device=parts.device,
+            weights_hash=parts.weights_hash,
+            weight_format=parts.weight_format,
+            kv_type=parts.kv_type,
+            noise_version=parts.noise_version,
+        ),
+        limits=generation_pb2.Limits(**asdict(LIMITS)),
+        has_chat_template=model.chat_template.exists,
+    )
