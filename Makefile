@@ -17,7 +17,7 @@ CPP := $(shell find native clients \( -name build -o -name node_modules \) -prun
 TWO_FILES := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test matrix soak acceptance lint format protos bench figures compose-smoke compose-smoke-deps clean
+.PHONY: help demo build test matrix soak acceptance lint format protos picture bench figures compose-smoke compose-smoke-deps clean
 
 help:
 	@echo "make demo     stream text from the demo model"
@@ -29,6 +29,7 @@ help:
 	@echo "make build    build and install into .venv, in place"
 	@echo "make format   put code into its style"
 	@echo "make protos   generate the Python stubs and docs/api.md from the protos"
+	@echo "make picture  draw the picture of docs/architecture.md from the code"
 	@echo "make bench    measure speed on the demo models"
 	@echo "make figures  measure all that the README says of speed, beside transformers (a quarter of an hour)"
 	@echo "make compose-smoke   build the images, and run and kill them under podman (root)"
@@ -83,6 +84,9 @@ format: $(VENV)/.dev
 protos: $(VENV)/.dev
 	scripts/protos.sh stubs
 	scripts/protos.sh docs
+
+picture: $(BIN)/python
+	$(BIN)/python -m scripts.picture
 
 clean:
 	rm -rf build $(VENV) node_modules .matrix

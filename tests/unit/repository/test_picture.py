@@ -1,0 +1,79 @@
+"""The picture of the architecture shows who uses whom, as far as that does not follow from the rest of it."""
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from scripts.picture.drawing import draw
+from scripts.picture.layout import Box, Layout
+from scripts.picture.rooms import read_house
+from scripts.picture.table import with_table
+
+FILES = {
+    "services/cli/__init__.py": 'COMMANDS = {"top": "services.top.command"}',
+    "services/top/command.py": "from services.middle import work\nfrom services.bottom.tools import tool",
+    "services/middle/work.py": "import services.bottom.tools",
+    "services/middle/inner/part.py": "",
+    "services/bottom/tools.py": "from services.bottom.native._native import Decoder",
+    "services/bottom/native/__init__.py": "",
+    "native/bindings/module.cpp": '#include "outrider/decoder.h"',
+    "native/include/outrider/decoder.h": "#pragma once",
+}
+
+
+def write(root: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text(text)
+    return root
+
+
+def arrows(box: Box) -> set[tuple[str, str]]:
+    """Who uses whom, by name, in a box and all that is in it."""
+    own = {(arrow[0].room.name, arrow[-1].room.name) for arrow in box.arrows if arrow[0].room and arrow[-1].room}
+    return own.union(*map(arrows, box.boxes))
+
+
+def test_an_arrow_that_follows_from_others_is_left_out(tmp_path: Path):
+    root = write(tmp_path, FILES)
+    house = read_house(root)
+    box = Layout(house, root).box(house, 800)
+    steps = {("cli", "top"), ("top", "middle"), ("middle", "bottom"), ("bottom", "native"), ("bindings", "include")}
+    assert arrows(box) == steps
+
+
+def test_who_uses_another_stands_above_it_and_nothing_overlaps(tmp_path: Path):
+    root = write(tmp_path, FILES)
+    house = read_house(root)
+    box = Layout(house, root).box(house, 800)
+    for arrow in box.arrows:
+        assert arrow[0].y + arrow[0].height < arrow[-1].y
+    ends = [inner.y + inner.height for inner in box.boxes]
+    assert max(ends) < box.height
+
+
+def test_a_circle_is_refused(tmp_path: Path):
+    root = write(tmp_path, FILES | {"services/bottom/tools.py": "import services.top.command"})
+    with pytest.raises(ValueError, match="bottom, cli, middle, native, top use one another in a circle"):
+        draw(root)
+
+
+def test_a_new_import_changes_the_picture_and_it_is_xml(tmp_path: Path):
+    before = draw(write(tmp_path / "one", FILES))
+    after = draw(write(tmp_path / "two", FILES | {"services/middle/work.py": ""}))
+    assert before != after
+    assert ElementTree.fromstring(after).tag.endswith("svg")
+
+
+def test_the_table_has_the_packages_from_above_and_replaces_the_one_before(tmp_path: Path):
+    packages = ("bottom", "middle", "middle/inner", "top")
+    docstrings = {f"services/{name}/__init__.py": f'"""What is in {name}.\n\nMore."""' for name in packages}
+    root = write(tmp_path, FILES | docstrings)
+    page = with_table("# A\n\n| package | what is in it |\n|---|---|\n| gone | since long |\n\nB\n", root)
+    rows = [line for line in page.splitlines() if line.startswith("| [")]
+    assert [row.split("`")[1] for row in rows] == ["cli", "top", "middle", "middle/inner", "bottom", "bottom/native"]
+    assert rows[1] == "| [`top`](../services/top) | What is in top. |"
+    assert page.startswith("# A\n\n| package")
+    assert page.endswith("|\n\nB\n")
+    assert "gone" not in page
