@@ -1,1 +1,1 @@
-"""Outrider's services: the target, which holds the model, and the draft, which rides ahead of it."""
+"""Outrider's services: the target, whose words the client gets, and the draft, which predicts them."""

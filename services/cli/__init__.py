@@ -1,4 +1,4 @@
-"""The `outrider` command: runs the services, and talks to them."""
+"""The `outrider` command, a module for each subcommand: it runs the services and talks to them."""
 
 import argparse
 import importlib

@@ -1,1 +1,1 @@
-"""The draft service: rides ahead of its targets and predicts their next tokens."""
+"""The draft service: follows its targets' sequences, and predicts their next tokens before these are known."""

@@ -1,1 +1,1 @@
-"""The engine shared by both services: it knows tokens and tensors, and nothing of gRPC."""
+"""What both services compute with: requests, events, the engine's thread; it knows tokens and tensors, and no gRPC."""

@@ -1,1 +1,1 @@
-"""The target service: holds the model whose words the client gets."""
+"""The target service: holds the model whose words the client gets, and generates them."""

@@ -1,1 +1,1 @@
-"""Targets whose vocabulary is not the draft's: the way between the two."""
+"""The way between a target's tokens and the draft's, where their vocabularies differ."""

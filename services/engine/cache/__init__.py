@@ -1,1 +1,1 @@
-"""Which sequence owns which KV block, and which blocks are kept for later ones."""
+"""Which sequence owns which block of the KV cache, and which blocks are kept for later ones."""

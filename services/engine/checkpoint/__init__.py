@@ -1,1 +1,1 @@
-"""A model folder, read: its configuration, its weights under our names, and what it recommends."""
+"""A Hugging Face folder, read and checked: its configuration, its weights under our names, and what it recommends."""

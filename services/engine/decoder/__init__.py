@@ -1,1 +1,1 @@
-"""The native module and what stands around it: weights in, logits and tokens out."""
+"""The native decoder, loaded: weights packed or read from a cache, memory sized, a first pass run."""

@@ -1,1 +1,1 @@
-"""The RPCs: messages in, validated requests on to the engine, and its events back as messages."""
+"""The RPCs: requests are admitted, checked field by field and handed on; the engine's events go back as messages."""

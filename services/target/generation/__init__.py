@@ -1,1 +1,1 @@
-"""The step, over and over on a thread of its own: schedule, predict, compute, sample, commit."""
+"""The engine thread's step, over and over: schedule, predict, compute, sample, commit."""

@@ -1,1 +1,1 @@
-"""Prompts: texts and conversations to token ids, beside everything else that the service does."""
+"""Texts and conversations become token ids, on threads and in worker processes beside the event loop."""

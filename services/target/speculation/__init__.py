@@ -1,1 +1,1 @@
-"""Predictions of the target's next tokens: where they come from, and how many are verified."""
+"""Which predictions are verified beside each sequence's own row, and how they fared."""

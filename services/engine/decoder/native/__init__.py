@@ -1,4 +1,4 @@
-"""The compiled kernels and decoder: the only place that imports `_native`."""
+"""The compiled kernels, decoder and sampler: the only place that imports `_native`."""
 
 try:
     from services.engine.decoder.native._native import (

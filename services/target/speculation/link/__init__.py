@@ -1,1 +1,1 @@
-"""The link to a draft service, as its target sees it."""
+"""The target's end of the link to a draft: what is said to it, what it predicts, and when it is given up."""

@@ -1,1 +1,1 @@
-"""How many predictions to verify: one configuration, one equation."""
+"""How many predictions to verify, and how long to wait for them: what pays, within a budget of what may be lost."""

@@ -1,1 +1,1 @@
-"""Where predictions come from, apart from a draft service."""
+"""What every predictor can be asked, and the lookup, which predicts a text from its own repetitions."""
