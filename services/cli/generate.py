@@ -124,9 +124,8 @@ def _generate(arguments: argparse.Namespace, out: Terminal, err: Terminal) -> Re
         while True:
             try:
                 return _stream(client, prompt, arguments, out)
-            except (
-                Unavailable
-            ) as error:  # a server that has only now come up is loading, which takes longer than retries
+            except Unavailable as error:
+                # A server that has only now come up is loading, which takes longer than retries.
                 if (error.received is not None and error.received.token_ids) or not readiness.wait():
                     raise
 

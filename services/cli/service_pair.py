@@ -30,13 +30,13 @@ class Placement:
 
     @classmethod
     def shared(cls) -> "Placement":
-        """Both may use all cores of this process."""
+        """A placement where both may use all cores of this process."""
         cores = sorted(os.sched_getaffinity(0))
         return cls(cores, cores)
 
     @classmethod
     def apart(cls) -> "Placement":
-        """Each has half of the cores; a single core is shared."""
+        """A placement where each has half of the cores; a single core is shared."""
         cores = sorted(os.sched_getaffinity(0))
         half = len(cores) // 2
         return cls(cores[:half] or cores, cores[half:])

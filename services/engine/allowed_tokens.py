@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-_WORD_BYTES = 4  # of the sampler's masks
+_WORD_BYTES = 4  # bytes of one word of the sampler's masks
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +27,12 @@ class AllowedTokens:
         return token_id < 8 * len(self.bits) and bool(self.bits[token_id // 8] >> token_id % 8 & 1)
 
     def partners(self, partners: NDArray[np.int32]) -> "AllowedTokens":
-        """Of the tokens of another vocabulary, those with a partner in the set; -1 stands for no partner."""
+        """Return the tokens of another vocabulary whose partner is in the set; `partners` has -1 for no partner."""
         is_allowed = np.unpackbits(np.frombuffer(self.bits, dtype=np.uint8), bitorder="little")
         return AllowedTokens(np.packbits(np.append(is_allowed, 0)[partners], bitorder="little").tobytes())
 
     def restrict(self, masks: NDArray[np.uint32] | None, num_rows: int) -> NDArray[np.uint32]:
-        """The sampler's masks less what is not in the set; None for masks that forbid nothing.  # [num_rows, words]"""
+        """Return the sampler's masks less what is not in the set; None forbids nothing yet.  # [num_rows, words]"""
         num_words = -(-len(self.bits) // _WORD_BYTES) if masks is None else masks.shape[1]
         mask = np.frombuffer(self.bits.ljust(_WORD_BYTES * num_words, b"\0"), dtype="<u4", count=num_words)
         return np.tile(mask, (num_rows, 1)) if masks is None else masks & mask

@@ -25,7 +25,7 @@ WEIGHTS_CACHE_VARIABLE = "OUTRIDER_WEIGHTS_CACHE"
 CPU = "cpu"
 _HOST_KV_MEMORY = 2 << 30  # bytes
 _PREFILL_CHUNK = 256
-_BITS = {"f32": 32, "bf16": 16, "fp8": 8, "int8": 8, "int4": 4}  # of each weight, scales aside
+_BITS = {"f32": 32, "bf16": 16, "fp8": 8, "int8": 8, "int4": 4}  # bits of each weight, scales aside
 _LARGEST = {  # what each count may be at most; memory has bounds of its own besides
     "threads": max(64, 4 * (os.cpu_count() or 1)),  # beyond the cores they only wait for each other
     "kv_memory": 1 << 50,
@@ -54,7 +54,7 @@ class EngineConfig:
     weights_cache: Path | None = None  # a folder for packed weights
     kv: str = "bf16"
     kv_memory: int | None = None  # bytes, an upper bound; default: 2 GiB of the host's, or what a GPU has left
-    gpu_memory_fraction: float = 0.9  # of a GPU's memory, the most that is in use, whoever uses it
+    gpu_memory_fraction: float = 0.9  # the most of a GPU's memory that is in use, whoever uses it
     kv_blocks: int | None = None  # instead of kv_memory
     prefix_cache: bool = True  # whether full blocks are kept for later sequences that begin with the same tokens
     context_length: int | None = None  # default: what the model was made for and the KV cache holds

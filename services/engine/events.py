@@ -43,9 +43,9 @@ class TokenRecord:
     raw_logprob: float | None = None
     logprob: float | None = None
     candidates: tuple[Candidate, ...] = ()
-    source: PredictionSource | None = None  # that had predicted it, if one had
-    rank: int | None = None  # among the model's logits, from 1
-    entropy: float | None = None  # of the softmax of the model's logits, in nats
+    source: PredictionSource | None = None  # the one that had predicted it, if one had
+    rank: int | None = None  # its place among the model's logits, from 1
+    entropy: float | None = None  # that of the softmax of the model's logits, in nats
     logits: bytes | None = None  # float32, little endian
 
     @property
@@ -76,10 +76,10 @@ class PassReport:
 
     source: PredictionSource | None  # None where nothing was predicted
     num_predicted: int
-    waiting: float  # for predictions
-    verifying: float  # the model and the sampler
-    host: float | None = None  # between the pass before and this one, but for waiting; None after idleness
-    num_tokens: int = 0  # committed
+    waiting: float  # the time spent waiting for predictions
+    verifying: float  # the time of the model and the sampler
+    host: float | None = None  # the time since the pass before, waiting aside; None after idleness
+    num_tokens: int = 0  # those that were committed
     num_accepted: int = 0
 
     def completed(self, taken: Collection[TokenRecord]) -> "PassReport":
@@ -93,8 +93,8 @@ class Suppressed:
 
     text: str
     banned_string: str
-    position: int  # among the generated tokens, of the one in which the banned string began
-    token_id: int  # of that token, which is forbidden there
+    position: int  # index, among the generated tokens, of the one in which the banned string began
+    token_id: int  # that token's, which is forbidden there
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +106,9 @@ class Chunk:
 
     text: str
     records: tuple[TokenRecord, ...]
-    reports: tuple[PassReport, ...] = ()  # of the passes that gave the tokens, if asked for
-    suppressed: tuple[Suppressed, ...] = ()  # at the positions of the tokens
-    ends: tuple[int, ...] = field(default=(), compare=False)  # for each record that of the text released until then
+    reports: tuple[PassReport, ...] = ()  # those of the passes that gave the tokens, if asked for
+    suppressed: tuple[Suppressed, ...] = ()  # what was taken back at the positions of the tokens
+    ends: tuple[int, ...] = field(default=(), compare=False)  # for each record, where the text released with it ends
 
     def __add__(self, later: "Chunk") -> "Chunk":
         """One chunk for two."""
@@ -157,7 +157,7 @@ class VocabularyMatch(Enum):
 class SourceStats:
     """How the predictions of one source fared."""
 
-    passes: int = 0  # that verified any
+    passes: int = 0  # those that verified any of them
     offered: int = 0
     accepted: int = 0
 
@@ -166,7 +166,7 @@ class SourceStats:
 class SpeculationStats:
     """How the predictions of one sequence fared; position i counts the i-th prediction of each pass."""
 
-    passes: int = 0  # that drew at least one token
+    passes: int = 0  # those that drew at least one token
     offered: list[int] = field(default_factory=list)
     accepted: list[int] = field(default_factory=list)
     by_source: dict[PredictionSource, SourceStats] = field(default_factory=dict)
@@ -174,9 +174,9 @@ class SpeculationStats:
     detail: str = ""
     dropped: str = ""  # why the draft follows the sequence no longer; empty while it does
     alternates: int = 0  # passes behind which the draft had an alternate ready for what it had not predicted
-    losses: int = 0  # of the draft, while it followed the sequence, or of the sequence by the draft
-    returns: int = 0
-    vocabulary: VocabularyMatch | None = None  # as the draft that followed it last has it
+    losses: int = 0  # times that the draft went away while it followed the sequence, or dropped it
+    returns: int = 0  # times that it followed the sequence again
+    vocabulary: VocabularyMatch | None = None  # what the target's is to the draft that followed the sequence last
 
     def count(self, source: PredictionSource | None, num_offered: int, num_accepted: int) -> None:
         """Add one pass that drew, with its predictions, if it had a source of any."""
@@ -198,7 +198,7 @@ class SpeculationStats:
 class Finished:
     """The end of a generation: exactly one per sequence, after all its chunks.
 
-    `text` is what was still held back where no last token has released it.
+    `text` is what was held back until then, where the generation ended without a token that releases it.
     """
 
     reason: FinishReason

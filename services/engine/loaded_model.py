@@ -32,10 +32,10 @@ class LoadedModel:
 
     @classmethod
     def load(cls, config: EngineConfig) -> "LoadedModel":
-        """Read and check all but the weights of the configured checkpoint, then those, which takes long, and try it.
+        """Load the configured checkpoint: all but its weights first, then those, which takes long; run a first pass.
 
-        Raises CheckpointError where it is not as it should be, DeviceError and ConfigError where the device has no room
-        for it.
+        Raises CheckpointError where the checkpoint is not as it should be, DeviceError and ConfigError where the device
+        has no room for it.
         """
         checkpoint = load_checkpoint(config.model, context_length=config.context_length)
         tokenizer = Tokenizer.from_folder(checkpoint.folder)
@@ -70,7 +70,7 @@ class LoadedModel:
         )
 
     def weights_digest(self) -> str:
-        """The checkpoint's, which takes long where no cache knows it."""
+        """Return the checkpoint's digest, which takes long to compute where no cache knows it."""
         return self.cache.digest if self.cache else self.checkpoint.weights_digest()
 
     def new_grammar_process(self) -> GrammarProcess:
@@ -96,13 +96,13 @@ def _make_grammars(tokenizer: Tokenizer, checkpoint: Checkpoint) -> GrammarCompi
 def _allocate_cache(
     config: EngineConfig, checkpoint: Checkpoint, decoder: Decoder, sampler: Sampler, device: Device
 ) -> int:
-    """On a GPU all that passes and draws will ever need is taken first, and the cache is sized by what is left."""
+    """Allocate the KV cache; on a GPU behind all that passes and draws will ever need, with what is left."""
     model = checkpoint.config
     if device.memory is not None:
         decoder.reserve(
             max_rows=config.max_rows,
             max_logits=config.max_rows,
-            max_sequences=config.max_rows,  # a draft's
+            max_sequences=config.max_rows,  # a draft may have a sequence for each row
             max_blocks=config.blocks_each(model),
         )
         sampler.reserve(model.vocab_size)

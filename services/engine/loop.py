@@ -11,7 +11,7 @@ from typing import Protocol
 
 logger = logging.getLogger(__name__)
 
-_LONGEST_SLEEP = 3600.0  # seconds: the queue takes no time of many years
+_LONGEST_SLEEP = 3600.0  # seconds; the queue refuses a timeout of many years
 
 
 class Worker(Protocol):

@@ -37,7 +37,7 @@ class CachePolicy:
     """What the prefix cache may do for a request; it never changes the output."""
 
     prefix: bool = True  # whether blocks are taken from it and left to it
-    salt: str = ""  # whoever has another one finds none of them
+    salt: str = ""  # requests with another one find none of these blocks
 
     @property
     def scope(self) -> str | None:
@@ -78,7 +78,7 @@ class StopConditions:
     min_tokens: int = 0
     token_ids: frozenset[int] = frozenset()
     strings: tuple[str, ...] = ()
-    include_stop: bool = False  # in the text
+    include_stop: bool = False  # whether what stops the text is part of it
     time_limit: float | None = None  # seconds from arrival
     loop: Loop | None = None
 
@@ -113,7 +113,7 @@ class Request:
     received: tuple[int, ...] = ()
     sampling: SamplingParams
     stops: StopConditions
-    grammar: Grammar | None = None  # which the generated text follows; not where the prompt is healed
+    grammar: Grammar | None = None  # what the generated text follows; there is none where the prompt is healed
     output: OutputOptions = OutputOptions()
     speculation: SpeculationPolicy = SpeculationPolicy()
     cache: CachePolicy = CachePolicy()
@@ -128,7 +128,7 @@ class Request:
         return self.cache.prefix and not self.output.prompt_logprobs
 
     def begin_grammar(self) -> GrammarState | None:
-        """Where the received tokens stand in the grammar."""
+        """Return where the received tokens stand in the grammar, if there is one."""
         return None if self.grammar is None else self.grammar.begin(self.received, stop_ids=self.stops.token_ids)
 
     def masks(self, grammar: GrammarState | None, predictions: Tokens[int] = ()) -> NDArray[np.uint32] | None:

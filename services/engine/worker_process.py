@@ -145,7 +145,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
         if pipe is not None:
             try:
                 pipe.close()
-            except BrokenPipeError:  # what it has not read any more
+            except BrokenPipeError:  # the worker has not read all of its question
                 continue
 
 

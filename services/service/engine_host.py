@@ -18,7 +18,7 @@ EngineT = TypeVar("EngineT", bound=Engine)
 
 
 class EngineHost(Generic[EngineT]):
-    """Call `open` and `close` on the event loop that it is made on."""
+    """Opens and closes an engine beside the event loop that it is made on, where both are to be called."""
 
     def __init__(self, open_engine: Callable[[Callable[[], None]], EngineT]) -> None:
         """`open_engine` may take long; it is given what is to be called, on any thread, when the engine has died."""

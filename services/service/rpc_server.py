@@ -22,7 +22,7 @@ _OPTIONS = (
     # A client may ask whether we are still there: a long prompt is silent.
     ("grpc.http2.min_ping_interval_without_data_ms", PERMITTED_PING_MS),
     ("grpc.keepalive_permit_without_calls", 1),
-    # And we ask every minute, so that a client that vanished without a word does not hold its sequence.
+    # The server asks every minute, so that a client that vanished without a word does not hold its sequence.
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
     ("grpc.http2.max_pings_without_data", 0),

@@ -58,7 +58,7 @@ class BlockManager:
         return -(-num_tokens // self.block_size)
 
     def num_available(self, sequence: BlockOwner) -> int:
-        """Free blocks that the sequence's can become more by: one is needed for a copy where it may not write on."""
+        """How many further blocks a sequence can get: it takes one for a copy where it may not write on."""
         return self.num_free - (not self._may_go_on(sequence))
 
     def can_grow(self, sequence: BlockOwner, num_tokens: int) -> bool:
@@ -148,7 +148,7 @@ class BlockManager:
     def _may_go_on(self, sequence: BlockOwner) -> bool:
         """Whether the sequence may write its next rows into the blocks that it has."""
         index = sequence.num_computed // self.block_size
-        return index >= len(sequence.blocks) or self._may_write(sequence.blocks[index])  # then all behind it, too
+        return index >= len(sequence.blocks) or self._may_write(sequence.blocks[index])  # and so all behind it
 
     def _make_own(self, sequence: BlockOwner) -> None:
         """Take the blocks behind the computed tokens back, and put a copy in the place of one that holds some."""

@@ -31,7 +31,7 @@ class PrefixCache:
 
     @property
     def num_idle(self) -> int:
-        """How many these are."""
+        """How many blocks nobody owns."""
         return len(self._idle)
 
     def find(self, key: Key) -> int | None:
@@ -44,11 +44,11 @@ class PrefixCache:
         self._keys[block] = key
 
     def give_up(self, block: int) -> None:
-        """Nobody owns the block any more."""
+        """Note that nobody owns the block any more."""
         self._idle[block] = None
 
     def take_up(self, block: int) -> None:
-        """Somebody owns the block again."""
+        """Note that somebody owns the block again."""
         del self._idle[block]
 
     def evict(self) -> int:

@@ -12,7 +12,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 class Place:
     """A running machine, a device of it, the cores that its process may use, and how many threads compute there."""
 
-    host: str  # says nothing of the machine but that it is the same; empty where that is not known
+    host: str  # tells a machine from others and nothing else of it; empty where that is not known
     device: str
     cores: frozenset[int]
     threads: int

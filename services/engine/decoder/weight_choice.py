@@ -20,7 +20,7 @@ class WeightChoice:
 
 
 def choose_weights(model: ModelConfig, *, on_cpu: bool, isa: str) -> WeightChoice:
-    """The fastest format for passes over few rows; the target's words do not depend on it, only their speed."""
+    """Return the fastest format for passes over few rows, which changes a draft's guesses and no word of its target."""
     if on_cpu and isa == _PORTABLE:
         return WeightChoice("bf16", "the portable kernels are slower with integers")
     parameters = sum(math.prod(shape) for shape in weight_shapes(model).values())

@@ -18,7 +18,9 @@ logger = logging.getLogger(__name__)
 
 
 class WeightsCache:
-    """Files in a folder, any of which may be deleted at any time; who may write them decides what is served."""
+    """Keeps packed weights in files of a folder. Any may be deleted at any time; who may write them decides what is
+    served.
+    """
 
     def __init__(self, folder: Path, checkpoint: Checkpoint, *, threads: int) -> None:
         self._folder = folder

@@ -40,7 +40,7 @@ class JsonFields:
 
     @classmethod
     def from_file(cls, path: Path, *, most_bytes: int = _MOST_BYTES) -> "JsonFields":
-        """Raises CheckpointError where the file is missing, no regular file, too large, or holds no JSON object."""
+        """Read a file; raises CheckpointError where it is missing, not regular, too large, or holds no JSON object."""
         text = read_model_text(path, most_bytes=most_bytes)
         try:
             values = json.loads(text)

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 from services.engine.grammar.source import GrammarKind, GrammarSource, read_json
 
-# The library takes one step of a regex at once, whatever its limits are. The step is as long as the square of how many
-# parts in a row may be empty: 10 ms for 1000.
+# The library takes one step of a regex at once, whatever its limits are. The step's time grows with the square of how
+# many parts in a row may be empty: 10 ms for 1000.
 _MOST_OPTIONAL = 1000
 _OPTIONAL = re.compile(r"[*+?{]|\(\)|\(\||\|\||\|\)|\A\||\|\Z")
 _SPACED = re.compile(r"\(\?[a-zA-Z]*x")  # such a regex may hide an empty branch behind white space
-# And it takes one step of all parts of an intersection or complement at once, with every combination of theirs.
+# The library takes one step of all parts of an intersection or complement at once, with every combination of theirs.
 _MOST_COMBINED = 2
 _LARK_TEXTS = re.compile(r'"(?:\\.|[^"\\\x00-\x1f\x7f])*"|/(?:\\.|[^/\\])+/|<[^<>\s]+>|(?:#|//)[^\n]*')
 _COMMENTS = {"description", "title", "$comment"}
@@ -39,7 +39,7 @@ def _check_optional(count: int) -> None:
 
 
 def _num_optional(regex: str) -> int:
-    """At most as many as this."""
+    """Return no less than the number of parts of a regex that may be empty."""
     return len(_OPTIONAL.findall(regex)) + (regex.count("|") if _SPACED.search(regex) else 0)
 
 

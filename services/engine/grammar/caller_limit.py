@@ -7,7 +7,7 @@ from weakref import WeakValueDictionary
 
 
 class Turns:
-    """Whoever comes too early waits: for their own turn before, and then for a place."""
+    """A caller waits for the end of its own turn before, and then for a place among all callers."""
 
     def __init__(self, most_at_once: int) -> None:
         self._places = asyncio.Semaphore(most_at_once)

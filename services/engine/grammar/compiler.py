@@ -8,7 +8,7 @@ from services.engine.grammar.vocabulary import GrammarVocabulary
 from services.engine.text.tokenizer import Tokenizer
 
 _MOST_SAID = 500  # characters of what is wrong with a grammar, which the library tells with all of its text
-_MAX_LARK_ITEMS = 600  # in a row: the time of an ambiguous grammar's mask grows with their square, to some 20 ms
+_MAX_LARK_ITEMS = 600  # in a row; the time of an ambiguous grammar's mask grows with their square, to some 20 ms
 _MAX_LARK_REGEXES = 6_000  # by the library's measure of their size; see services/engine/grammar/bounds.py
 
 
@@ -22,7 +22,7 @@ def _limits(
         precompute_large_lexemes=precomputes,
         step_lexer_fuel=100_000,
         step_max_items=5_000,
-        max_lexer_states=50_000,  # at up to 2 kB
+        max_lexer_states=50_000,  # each of up to 2 kB
         verbose_errors=False,
     )
 
@@ -38,7 +38,10 @@ class GrammarError(ValueError):
 
 
 class GrammarCompiler:
-    """Safe to share between threads. Making one takes about a second for a vocabulary of 150 000."""
+    """Compiles the grammars of one model; safe to share between threads.
+
+    Making one takes about a second for a vocabulary of 150 000.
+    """
 
     def __init__(self, tokenizer: Tokenizer, *, vocab_size: int) -> None:
         vocabulary = GrammarVocabulary(tokenizer, vocab_size=vocab_size)
@@ -47,8 +50,8 @@ class GrammarCompiler:
         vocabulary.cut_greedily = self._tokenizer.greedy_tokenize
 
     def compile(self, source: GrammarSource, *, looks_ahead: bool = True, num_states: int = 1) -> Grammar:
-        """Read a grammar for so many texts, which may take a tenth of a second for each; `looks_ahead` where
-        predictions are to be checked.
+        """Read a grammar for `num_states` texts, which may take a tenth of a second for each; `looks_ahead` says
+        whether predictions are to be checked.
 
         Raises GrammarError, with the library's message, for one that is wrong, too large, or followed by no text.
         """
@@ -60,7 +63,7 @@ class GrammarCompiler:
         return self._make(source, text, looks_ahead=looks_ahead, num_states=num_states)
 
     def compile_again(self, source: GrammarSource, *, looks_ahead: bool = True, num_states: int = 1) -> Grammar:
-        """As `compile`, for what has passed it."""
+        """Read a grammar that has passed `compile` before, and so is not checked again."""
         return self._make(source, source.serialized(), looks_ahead=looks_ahead, num_states=num_states)
 
     def _make(self, source: GrammarSource, text: str, *, looks_ahead: bool, num_states: int) -> Grammar:
@@ -74,7 +77,7 @@ class GrammarCompiler:
 
 
 def _check(matcher: LLMatcher) -> None:
-    """It is for this alone: a text's matcher makes each mask once, since it learns by them."""
+    """Raise GrammarError where there is no first mask. `matcher` is for this alone: a text's makes each mask once."""
     matcher.compute_bitmask()
     if matcher.is_error():
         message = matcher.get_error().removesuffix("<non-verbose/>").strip()

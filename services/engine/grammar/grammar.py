@@ -40,7 +40,7 @@ class Grammar:
         self._prepared = self.begin(received, stop_ids=stop_ids)
 
     def begin(self, received: Tokens[int] = (), *, stop_ids: Collection[int]) -> GrammarState:
-        """The state of a text so far, up to a token that ends it."""
+        """Return the state of a text so far; a token that ends it, and all behind that, are not followed."""
         state, self._prepared = self._prepared, None
         if state is None:
             scout = self.matcher(stop_ids=stop_ids) if self._looks_ahead else None
@@ -49,6 +49,6 @@ class Grammar:
         return state
 
     def matcher(self, *, stop_ids: Collection[int]) -> GrammarMatcher:
-        """What follows an empty text; the tokens that end one may be drawn wherever the grammar lets it end."""
+        """Return an empty text's matcher; the tokens that end a text may be drawn wherever the grammar lets it end."""
         matcher = self._unused.pop() if self._unused else self._read()
         return GrammarMatcher(matcher, stop_ids=stop_ids, vocab_size=self._vocab_size)

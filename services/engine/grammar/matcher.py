@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 
 class GrammarMatcher:
-    """Goes forward only: what may have to be taken back is followed by a fork.
+    """Follows one text, forward only: what may have to be taken back is followed by a fork.
 
     The library can take tokens back, but then may give a mask that it remembers of them. It also forces bytes where it
     makes a mask, and may read them differently where it makes none: so the masks that were made on the way count too.
@@ -47,7 +47,7 @@ class GrammarMatcher:
 
     @property
     def error(self) -> str:
-        """Why that is so, in one line."""
+        """Why the text is broken, in one line."""
         return self._matcher.get_error().partition("\n")[0]
 
     def fork(self) -> "GrammarMatcher":
@@ -60,7 +60,7 @@ class GrammarMatcher:
         return other
 
     def advance(self, token_ids: Iterable[int]) -> None:
-        """The text goes on; a token that ends it is none of it, and one behind which it is too costly is allowed."""
+        """Follow further tokens, none of which ends the text; one behind which that becomes too costly is allowed."""
         for token_id in token_ids:
             if not (self.is_rejected or self.is_broken):
                 is_followed = self._matcher.try_consume_tokens([token_id]) == 1

@@ -51,7 +51,7 @@ class GrammarProcess:
     async def compile(
         self, source: GrammarSource, caller: str, *, looks_ahead: bool = True, num_states: int = 1
     ) -> Grammar:
-        """As GrammarCompiler's, one grammar of a caller at a time, and for one that takes too much GrammarError too."""
+        """Compile a grammar, one of each caller at a time; raises GrammarError, for one that takes too much as well."""
         async with self._turns.take(caller):
             trial = GrammarTrial(source, num_states, looks_ahead)
             if trial.digest() not in self._passed:

@@ -19,7 +19,7 @@ class GrammarKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GrammarSource:
-    """What was asked for; one text, but for a choice, which is among several."""
+    """What was asked for: one text, or for a choice the several texts that it is among."""
 
     kind: GrammarKind
     texts: tuple[str, ...]

@@ -14,7 +14,7 @@ logger = logging.getLogger(__name__)
 
 
 class GrammarState:
-    """A pure function of the tokens: whatever was looked at ahead of them leaves no trace.
+    """Where a text stands, a pure function of its tokens: whatever was looked at ahead of them leaves no trace.
 
     The text's own matcher does the same for the same text, whether it was predicted, received or drawn: it makes a
     mask, follows a token, makes a mask, and so on. A mask that was made behind predictions is a prediction itself: what
@@ -53,7 +53,7 @@ class GrammarState:
         return other
 
     def advance(self, token_ids: Tokens[int]) -> None:
-        """The text goes on; a token that ends it is none of it."""
+        """Follow further tokens, none of which ends the text."""
         for token_id in token_ids:
             self._own_mask()
             self._text.advance([token_id])
@@ -69,8 +69,9 @@ class GrammarState:
     def masks(self, predictions: Tokens[int] = ()) -> NDArray[np.uint32]:
         """What may be drawn next, and behind each prediction if those before it come true.
 
-        One bit per token id, [1 + len(predictions), words]. None in the first row where nothing may, or where the text
-        has become too costly to follow; none in another where that is not known yet, or the prediction not allowed.
+        One bit per token id, [1 + len(predictions), words]. The first row has no bit where nothing may be drawn, or
+        where the text has become too costly to follow; another row has none where its mask is not known yet, or where
+        the prediction before it is not allowed.
         """
         masks = np.zeros((1 + len(predictions), len(self._own_mask())), dtype=np.uint32)
         for row, mask in enumerate([self._own_mask(), *self._ahead(predictions)]):

@@ -73,7 +73,7 @@ def _from_pieces(token: str, replacements: Mapping[str, str], has_byte_tokens: b
     if has_byte_tokens and (match := _BYTE_TOKEN.fullmatch(token)):
         return bytes([int(match[1], 16)])
     for mark, content in replacements.items():
-        if len(token) <= _MOST_TOKEN_BYTES:  # else it is refused, and must not grow until then
+        if len(token) <= _MOST_TOKEN_BYTES:  # a longer one is refused later, and must not grow until then
             token = token.replace(mark, content)
     return token.encode()
 
