@@ -32,7 +32,7 @@ void read(const char* name, const py::handle& from, QkNorm& to) {
 }
 
 void read(const char*, const py::handle& from, std::vector<Rope>& to) {
-    for (const py::handle rope : from) {
+    for (const py::object& rope : from.cast<std::vector<py::object>>()) {
         to.push_back({.frequencies = rope.attr("frequencies").cast<std::vector<float>>(),
                       .scale = rope.attr("scale").cast<float>()});
     }

@@ -1,13 +1,13 @@
 """The native decoder: what it computes, what it says of itself, and what it refuses."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 import torch
 
-from services.engine.checkpoint.model_config import QkNorm
+from services.engine.checkpoint.model_config import ModelConfig, QkNorm
 from services.engine.checkpoint.weight_shapes import weight_shapes
 from services.engine.decoder.native import BLOCK_SIZE, BUILD_ID, Batch, Decoder, DecoderConfig, Device, Logits, isas
 from services.engine.decoder.reference import ReferenceDecoder
@@ -242,6 +242,12 @@ def test_unknown_words_are_refused():
     with pytest.raises(ValueError, match='qk_norm is "layer"'):
         DecoderConfig(replace(PLAIN, qk_norm="layer"))  # type: ignore[arg-type]
     assert QkNorm.FULL == "full"  # as which the configuration is handed over
+
+
+@pytest.mark.parametrize("field", [field.name for field in fields(ModelConfig) if field.name != "architecture"])
+def test_every_field_of_a_configuration_is_read(field):
+    with pytest.raises(TypeError, match=f"{field} is <object .*, which the decoder cannot have"):
+        DecoderConfig(replace(PLAIN, **{field: object()}))
 
 
 def test_poison_needs_blocks_that_are_there():
