@@ -2,19 +2,17 @@
 
 import math
 import textwrap
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 
-from scripts.picture.rooms import Room, calls
+from scripts.picture.rooms import Room, Users, below, calls
 
 PADDING, LINE, HEAD = 10, 12, 18  # pixels, as all sizes
 _CHARACTER = 6.05  # the width of one of the monospaced names
 _BELOW = 4  # the names of a room that has others inside
 _GAP, _FLOOR, _LANE = 14, 20, 10  # between rooms, between floors, and what an arrow that passes a floor takes of it
 _LEAST_WEIGHT = 3
-Users = Mapping[Room, set[Room]]
 
 
 @dataclass
@@ -100,15 +98,9 @@ def _weight(room: Room) -> float:
 
 
 def _essential(users: Users) -> Users:
-    """What each room uses, less what it uses by way of another, too; there must be no circle."""
-    implied = {room: {one for other in used for one in _below(other, users)} for room, used in users.items()}
+    """What each room uses, less what it uses by way of another, too."""
+    implied = {room: {one for other in used for one in below(other, users)} for room, used in users.items()}
     return {room: used - implied[room] for room, used in users.items()}
-
-
-def _below(room: Room, users: Users) -> Iterator[Room]:
-    for used in users[room]:
-        yield used
-        yield from _below(used, users)
 
 
 def _levels(users: Users) -> dict[Room, int]:

@@ -59,6 +59,14 @@ def test_a_circle_is_refused(tmp_path: Path):
         draw(root)
 
 
+def test_a_room_may_name_another_that_imports_it(tmp_path: Path):
+    root = write(
+        tmp_path, FILES | {"services/cli/parts.py": "", "services/top/command.py": "import services.cli.parts"}
+    )
+    house = read_house(root)
+    assert {("top", "cli")} == {arrow for arrow in arrows(Layout(house, root).box(house, 800)) if "cli" in arrow}
+
+
 def test_a_new_import_changes_the_picture_and_it_is_xml(tmp_path: Path):
     before = draw(write(tmp_path / "one", FILES))
     after = draw(write(tmp_path / "two", FILES | {"services/middle/work.py": ""}))
