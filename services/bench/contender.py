@@ -40,7 +40,7 @@ class Contender(Protocol):
 
 
 Answers = dict[str, dict[str, list[Answer]]]
-"""By contender and way, in the order of the prompts."""
+"""Answers by contender and way, in the order of the prompts."""
 
 
 def answers_in_turn(contenders: Sequence[Contender], prompts: Sequence[Sequence[int]], *, num_tokens: int) -> Answers:

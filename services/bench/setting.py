@@ -42,11 +42,11 @@ class Setting:
 
     @property
     def placements_in_use(self) -> list[str]:
-        """Without a draft there is nothing to be apart from."""
+        """The placements to measure: without a draft there is nothing for the target to be apart from."""
         return [name for name in self.placements if self.models.draft or name == "shared"]
 
     def summary(self) -> dict[str, object]:
-        """The same for a record: folders by their names."""
+        """The setting as it is saved, with the folders' names in place of their paths."""
         models = {"target": self.models.target.name, "draft": self.models.draft.name if self.models.draft else None}
         return {**asdict(self), "models": models}
 
@@ -77,7 +77,7 @@ class Setting:
         return [*own, "--kv", self.kv, *threads]
 
     def device_of(self, draft: bool) -> str:
-        """Where a model computes."""
+        """The device of the target, or of the draft."""
         return self.draft_device or self.device if draft else self.device
 
     def prompts(self, vocab_size: int, count: int) -> list[list[int]]:

@@ -20,7 +20,7 @@ from services.engine.loaded_model import LoadedModel
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What was measured on."""
+    """The machine that was measured on."""
 
     processor: str
     cores: int
@@ -29,13 +29,13 @@ class Machine:
 
     @classmethod
     def of(cls, setting: Setting) -> "Machine":
-        """This one."""
+        """The machine that this runs on."""
         return cls(_processor(), len(os.sched_getaffinity(0)), setting.engine_config().isa, BUILD_ID)
 
 
 @dataclass(frozen=True, slots=True)
 class VitalSigns:
-    """Measured in one run."""
+    """All figures, measured in one run."""
 
     machine: Machine
     setting: Mapping[str, object]

@@ -22,7 +22,7 @@ class PassFigures:
 
     @classmethod
     def of(cls, results: Sequence[Result]) -> "PassFigures":
-        """Over all passes of all answers."""
+        """The figures of all passes of all answers but the first pass of each."""
         reports = [report for result in results for report in result.pass_reports[1:]]
         predicted = sum(result.speculation.predicted for result in results)
         accepted = sum(result.speculation.accepted for result in results)
@@ -53,7 +53,7 @@ class WayFigures:
 
     @classmethod
     def of(cls, answers: Sequence[Answer], plain: Sequence[Answer]) -> "WayFigures":
-        """Of answers to the same prompts, in the same order; the plain ones too have figures."""
+        """The figures of answers, each beside the plain one to the same prompt; the plain ones too have figures."""
         pairs = [*zip(answers, plain, strict=True)]
         gaps = [gap for answer in answers for gap in answer.gaps]
         results = [answer.result for answer in answers if answer.result is not None]

@@ -42,7 +42,7 @@ class GrammarState:
 
     @property
     def was_mask_right(self) -> bool:
-        """Whether the last masks have the right one for here, in the row behind the tokens that came since."""
+        """Whether the last masks had the one that is right here, in their row behind the tokens that came since."""
         return bool(self._last_masks) and np.array_equal(self._own_mask(), self._last_masks[0])
 
     def fork(self) -> "GrammarState":
