@@ -68,7 +68,7 @@ def names() -> set[str]:
             found.update(path.with_suffix("").parts)
             if path.suffix == ".py":
                 found.update(_names_of(ast.parse(path.read_text())))
-            elif path.suffix in {".h", ".cpp", ".cu", ".cuh", ".proto"}:
+            elif path.suffix in {".h", ".cpp", ".cu", ".cuh", ".proto", ".cmake"} or path.name == "CMakeLists.txt":
                 found.update(re.findall(r"\w+", _COMMENT.sub("", path.read_text())))
     return found
 
