@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -61,24 +62,42 @@ void register_noise(py::module_& module) {
     module.def("derive_seed", &derive_seed, py::arg("seed"), py::arg("sample"));
 }
 
-std::unique_ptr<SamplingState> make_state(const Ids& prompt, uint64_t seed, float temperature, int64_t top_k,
-                                          double top_p, double min_p, float repetition_penalty,
-                                          float frequency_penalty, float presence_penalty,
+template <typename Number>
+Number take_number(const py::kwargs& numbers, const char* name) {
+    if (!numbers.contains(name)) {
+        throw py::type_error(std::string(name) + ": is missing");
+    }
+    try {
+        return numbers[name].cast<Number>();
+    } catch (const py::cast_error&) {
+        throw py::type_error(std::string(name) + ": must be a number of its type");
+    }
+}
+
+SamplingParams params_of(const py::kwargs& numbers) {
+    SamplingParams params;
+    size_t count = 0;
+    for_each_number(params, [&](const char* name, auto& number, const NumberRange&) {
+        number = take_number<std::decay_t<decltype(number)>>(numbers, name);
+        ++count;
+    });
+    if (numbers.size() != count) {
+        throw py::type_error("numbers: " + std::to_string(numbers.size()) + " are given; there are " +
+                             std::to_string(count));
+    }
+    return params;
+}
+
+std::unique_ptr<SamplingState> make_state(const Ids& prompt, uint64_t seed,
                                           std::vector<std::pair<int32_t, float>> logit_bias,
                                           int64_t min_tokens, std::vector<int32_t> stop_ids, bool logprobs,
-                                          int64_t num_candidates, bool rank, bool entropy, bool forced) {
+                                          int64_t num_candidates, bool rank, bool entropy, bool forced,
+                                          const py::kwargs& numbers) {
     if (prompt.ndim() != 1) {
         throw std::invalid_argument("prompt: must have one dimension");
     }
-    SamplingParams params;
+    SamplingParams params = params_of(numbers);
     params.seed = seed;
-    params.temperature = temperature;
-    params.top_k = top_k;
-    params.top_p = top_p;
-    params.min_p = min_p;
-    params.repetition_penalty = repetition_penalty;
-    params.frequency_penalty = frequency_penalty;
-    params.presence_penalty = presence_penalty;
     params.logit_bias = std::move(logit_bias);
     params.min_tokens = min_tokens;
     params.stop_ids = std::move(stop_ids);
@@ -106,9 +125,7 @@ void register_state(py::module_& module) {
     py::class_<NoiseIds, std::shared_ptr<NoiseIds>>(module, "NoiseIds", py::is_final())
         .def(py::init(&make_noise_ids), py::arg("ids"));
     py::class_<SamplingState>(module, "SamplingState", py::is_final())
-        .def(py::init(&make_state), py::kw_only(), py::arg("prompt"), py::arg("seed"), py::arg("temperature"),
-             py::arg("top_k"), py::arg("top_p"), py::arg("min_p"), py::arg("repetition_penalty"),
-             py::arg("frequency_penalty"), py::arg("presence_penalty"), py::arg("logit_bias"),
+        .def(py::init(&make_state), py::kw_only(), py::arg("prompt"), py::arg("seed"), py::arg("logit_bias"),
              py::arg("min_tokens"), py::arg("stop_ids"), py::arg("logprobs"), py::arg("num_candidates"),
              py::arg("rank"), py::arg("entropy"), py::arg("forced"))
         .def(

@@ -12,7 +12,7 @@ from services.cli.service_process import ServiceFailedError
 from services.draft_protocol.protocol import PROTOCOL_VERSION
 from services.draft_protocol.sampling import write_sampling
 from services.engine.decoder.native import NOISE_VERSION
-from services.engine.request import SamplingParams
+from services.engine.sampling_params import SamplingParams
 
 _NO_TOKEN = 2**32 - 1
 _WARM_UP = 20

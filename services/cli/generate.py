@@ -3,7 +3,7 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import cast
+from typing import cast, get_args, get_type_hints
 
 from outrider import (
     Client,
@@ -22,10 +22,16 @@ from services.cli.result_text import TOKEN_HEADING, summary, token_rows
 from services.cli.terminal import Terminal
 
 _INTERRUPTED, _UNREAD = 130, 141  # as shells report a process that SIGINT or SIGPIPE ended
-_SAMPLING = ("temperature", "top_k", "top_p", "min_p", "seed")
+_OTHER_NUMBERS = ("time_limit", "top_candidates", "num_predictions", "num_samples")
+_NUMBERS = {
+    name: get_args(hint)[0]
+    for name, hint in get_type_hints(GenerateOptions).items()
+    if hint in (int | None, float | None) and name not in _OTHER_NUMBERS
+}
 _GRAMMARS = ("json_schema", "regex", "lark", "choice")
 _OPTIONS = (
-    *("max_tokens", "min_tokens", *_SAMPLING, *_GRAMMARS),
+    *_NUMBERS,
+    *_GRAMMARS,
     *("ignore_eos", "include_stop", "time_limit", "heal", "lookup"),
     *("top_candidates", "prompt_logprobs"),
 )
@@ -56,10 +62,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="end after this time with what there is")
     parser.add_argument("--chat", action="store_true", help="send the prompt as a user's message in a conversation")
-    for name in ("max-tokens", "min-tokens", "top-k", "seed"):
-        parser.add_argument(f"--{name}", type=int, metavar="N")
-    for name in ("temperature", "top-p", "min-p"):
-        parser.add_argument(f"--{name}", type=float, metavar="X")
+    for name, kind in _NUMBERS.items():
+        parser.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar="N" if kind is int else "X")
     parser.add_argument("--stop", action="append", metavar="TEXT", help="end before this text; several may be given")
     parser.add_argument(
         "--stop-on-loop",

@@ -14,7 +14,7 @@ from services.draft.vocabulary.translation import OwnCommit, Run, Translation
 from services.draft.vocabulary.vocabulary_map import VocabularyMap
 from services.engine.decoder.native import SamplingState
 from services.engine.grammar.grammar import Grammar
-from services.engine.request import SamplingParams
+from services.engine.sampling_params import SamplingParams
 from services.engine.sampling_state import new_sampling_state
 
 

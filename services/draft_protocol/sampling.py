@@ -4,7 +4,7 @@ from outrider.v1 import common_pb2, draft_pb2
 from services.engine.allowed_tokens import AllowedTokens
 from services.engine.decoder.placement import Place
 from services.engine.events import VocabularyMatch
-from services.engine.request import SamplingParams
+from services.engine.sampling_params import SAMPLING_NUMBERS, SamplingParams
 
 _MATCHES = {
     None: common_pb2.VOCABULARY_MATCH_UNSPECIFIED,
@@ -27,15 +27,9 @@ def read_vocabulary_match(number: common_pb2.VocabularyMatch.ValueType) -> Vocab
 def write_sampling(params: SamplingParams) -> common_pb2.SamplingParameters:
     """How the target draws, with everything set."""
     return common_pb2.SamplingParameters(
-        temperature=params.temperature,
-        top_k=params.top_k,
-        top_p=params.top_p,
-        min_p=params.min_p,
-        repetition_penalty=params.repetition_penalty,
-        frequency_penalty=params.frequency_penalty,
-        presence_penalty=params.presence_penalty,
-        logit_bias=[common_pb2.LogitBias(token_id=token_id, bias=bias) for token_id, bias in params.logit_bias.items()],
         seed=params.seed,
+        logit_bias=[common_pb2.LogitBias(token_id=token_id, bias=bias) for token_id, bias in params.logit_bias.items()],
+        **{number.name: getattr(params, number.name) for number in SAMPLING_NUMBERS},
     )
 
 
@@ -54,15 +48,9 @@ def read_sampling(message: common_pb2.SamplingParameters, allowed: AllowedTokens
     """How the target draws; a target sets everything."""
     return SamplingParams(
         seed=message.seed,
-        temperature=message.temperature,
-        top_k=message.top_k,
-        top_p=message.top_p,
-        min_p=message.min_p,
-        repetition_penalty=message.repetition_penalty,
-        frequency_penalty=message.frequency_penalty,
-        presence_penalty=message.presence_penalty,
         logit_bias={entry.token_id: entry.bias for entry in message.logit_bias},
         allowed_tokens=allowed,
+        **{number.name: getattr(message, number.name) for number in SAMPLING_NUMBERS},
     )
 
 

@@ -1,17 +1,16 @@
 """Request: what one generation was asked for, resolved and validated, immutable."""
 
-from collections.abc import Mapping
 from collections.abc import Sequence as Tokens
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from enum import Enum, auto
 
 import numpy as np
 from numpy.typing import NDArray
 
-from services.engine.allowed_tokens import AllowedTokens
 from services.engine.decoder.native import derive_seed
 from services.engine.grammar.grammar import Grammar
 from services.engine.grammar.state import GrammarState
+from services.engine.sampling_params import SamplingParams
 from services.engine.text.healing import Healing
 
 
@@ -43,23 +42,6 @@ class CachePolicy:
     def scope(self) -> str | None:
         """Who may find its blocks: requests with the same one; None if nobody may."""
         return self.salt if self.prefix else None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SamplingParams:
-    """How the next token is chosen; 0 switches `top_k` and `min_p` off, 1 switches `top_p` and the penalty off."""
-
-    seed: int
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-    repetition_penalty: float = 1.0
-    frequency_penalty: float = 0.0
-    presence_penalty: float = 0.0
-    logit_bias: Mapping[int, float] = field(default_factory=dict)
-    banned_strings: tuple[str, ...] = ()  # that the text never has, in whatever case
-    allowed_tokens: AllowedTokens | None = None  # that may be drawn behind the prompt; None for all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

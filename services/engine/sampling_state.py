@@ -6,7 +6,8 @@ from collections.abc import Sequence as Tokens
 import numpy as np
 
 from services.engine.decoder.native import SamplingState
-from services.engine.request import OutputOptions, Request, SamplingParams
+from services.engine.request import OutputOptions, Request
+from services.engine.sampling_params import SAMPLING_NUMBERS, SamplingParams
 from services.engine.text.healing import Healing
 
 _NOTHING = OutputOptions()
@@ -29,13 +30,6 @@ def new_sampling_state(
     return SamplingState(
         prompt=np.asarray(prompt, dtype=np.int32),
         seed=params.seed,
-        temperature=params.temperature,
-        top_k=params.top_k,
-        top_p=params.top_p,
-        min_p=params.min_p,
-        repetition_penalty=params.repetition_penalty,
-        frequency_penalty=params.frequency_penalty,
-        presence_penalty=params.presence_penalty,
         logit_bias=sorted(params.logit_bias.items()),
         min_tokens=min_tokens,
         stop_ids=sorted(masked_ids),
@@ -44,6 +38,7 @@ def new_sampling_state(
         rank=output.rank,
         entropy=output.entropy,
         forced=forced,
+        **{number.name: getattr(params, number.name) for number in SAMPLING_NUMBERS},
     )
 
 

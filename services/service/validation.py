@@ -2,39 +2,12 @@
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
-import numpy as np
-
+from services.engine.range import FINITE, Range
 from services.service.errors import InvalidRequestError, Violation
 
 Entry = TypeVar("Entry")
-FLOAT32_MAX = float(np.finfo(np.float32).max)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Range:
-    """The allowed values of a number; NaN and what float32 cannot hold are in none."""
-
-    minimum: float
-    maximum: float = FLOAT32_MAX
-    excludes_minimum: bool = False
-
-    def __contains__(self, value: float) -> bool:
-        """Whether the value is allowed."""
-        return self.minimum <= value <= self.maximum and not (self.excludes_minimum and value == self.minimum)
-
-    def __str__(self) -> str:
-        low = f"above {self.minimum:g}" if self.excludes_minimum else f"at least {self.minimum:g}"
-        high = str(self.maximum) if isinstance(self.maximum, int) else f"{self.maximum:g}"
-        return f"{low}, at most {high}"
-
-
-MAX_COUNT = 2**31 - 1  # that the wire carries
-COUNT = Range(minimum=0, maximum=MAX_COUNT)
-NOT_NEGATIVE = Range(minimum=0)
-FINITE = Range(minimum=-FLOAT32_MAX)
 
 
 class Violations:
@@ -49,7 +22,7 @@ class Violations:
 
     def check_number(self, field: str, value: float, allowed: Range) -> None:
         """Note a number outside its range."""
-        if value not in allowed:
+        if not is_within(value, allowed):
             self.add(field, f"is {value:g}", allowed)
 
     def check_length(self, field: str, entries: Sequence[object], maximum: int) -> None:
@@ -94,6 +67,11 @@ class Violations:
             raise InvalidRequestError(self._found)
 
 
+def is_within(value: float, allowed: Range) -> bool:
+    """Whether a value is in a range."""
+    return allowed.minimum <= value <= allowed.maximum and not (allowed.excludes_minimum and value == allowed.minimum)
+
+
 def is_bias(value: float) -> bool:
     """Whether a value can be added to a logit: a finite number, or minus infinity to forbid the token."""
-    return value in FINITE or value == -math.inf
+    return is_within(value, FINITE) or value == -math.inf

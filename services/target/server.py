@@ -8,7 +8,8 @@ from outrider.v1.generation_pb2_grpc import add_GenerationServiceServicer_to_ser
 from services.engine.config import EngineConfig, check_range
 from services.engine.decoder.placement import Place
 from services.engine.events import Failed
-from services.engine.request import Request, SamplingParams, StopConditions
+from services.engine.request import Request, StopConditions
+from services.engine.sampling_params import SamplingParams
 from services.service.engine_host import EngineHost
 from services.service.errors import EngineFailedError
 from services.service.limits import MAX_SAMPLES

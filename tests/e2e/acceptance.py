@@ -21,7 +21,7 @@ from outrider import AsyncClient
 from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.decoder.model_loader import load_decoder
 from services.engine.decoder.native import BLOCK_SIZE, Batch, Device, Sampler, isas
-from services.engine.request import SamplingParams
+from services.engine.sampling_params import SamplingParams
 from services.engine.sampling_state import new_sampling_state
 from services.engine.text.tokenizer import Tokenizer
 from tests.e2e.draft_rig import Service

@@ -13,11 +13,11 @@ from services.engine.events import Chunk, Event, Finished
 from services.engine.request import (
     OutputOptions,
     Request,
-    SamplingParams,
     SpeculationMode,
     SpeculationPolicy,
     StopConditions,
 )
+from services.engine.sampling_params import SamplingParams
 from services.engine.text.tokenizer import Tokenizer
 from services.target.generation.deferred_calls import DeferredCalls
 from services.target.generation.model_runner import ModelRunner

@@ -18,7 +18,7 @@ from services.draft.vocabulary.vocabulary_map import VocabularyMap
 from services.engine.config import EngineConfig
 from services.engine.decoder.native import Sampler, isas
 from services.engine.loaded_model import LoadedModel
-from services.engine.request import SamplingParams
+from services.engine.sampling_params import SamplingParams
 from services.engine.text.tokenizer import Tokenizer
 from tests.e2e.draft_rig import GREEDY, PROMPT, SAMPLED, Options, assert_counts, assert_same
 from tests.e2e.models import (

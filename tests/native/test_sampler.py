@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from services.engine.decoder.native import Device, Logits, Sampler, isas
+from services.engine.decoder.native import Device, Logits, Sampler, SamplingState, isas
 from services.engine.decoder.native.testing import gumbel_noise
 from tests.native.sampling_reference import Settings, draw_one, random_logits, record_of, sample
 
@@ -162,6 +162,17 @@ def test_minus_infinity_is_never_drawn():
 def test_a_bad_parameter_is_refused_by_name(field, value):
     with pytest.raises(ValueError, match=field):
         replace(Settings(), **{field: value}).state()
+
+
+def test_every_number_must_be_given_and_no_other():
+    given = vars(Settings()) | {"prompt": np.zeros(0, np.int32)}
+    SamplingState(**given)
+    with pytest.raises(TypeError, match="top_p: is missing"):
+        SamplingState(**{name: value for name, value in given.items() if name != "top_p"})
+    with pytest.raises(TypeError, match="top_k: must be a number of its type"):
+        SamplingState(**given | {"top_k": 1.5})
+    with pytest.raises(TypeError, match="8 are given; there are 7"):
+        SamplingState(**given, typical_p=0.5)
 
 
 def test_ids_outside_the_vocabulary_are_refused():

@@ -13,10 +13,10 @@ from services.engine.grammar.source import GrammarKind, GrammarSource
 from services.engine.request import (
     OutputOptions,
     Request,
-    SamplingParams,
     SpeculationPolicy,
     StopConditions,
 )
+from services.engine.sampling_params import SamplingParams
 from services.target.generation.deferred_calls import DeferredCalls
 from services.target.generation.sampler import Sampler
 from services.target.generation.step import TargetStep

@@ -12,10 +12,10 @@ from services.engine.request import (
     Loop,
     OutputOptions,
     Request,
-    SamplingParams,
     SpeculationPolicy,
     StopConditions,
 )
+from services.engine.sampling_params import SamplingParams
 from services.engine.text.healing import Healing
 from services.engine.text.tokenizer import Tokenizer
 from services.target.output.output_pipeline import OutputPipeline

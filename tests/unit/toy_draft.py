@@ -11,7 +11,7 @@ from services.draft.link import DraftLink, Prediction, Quotas, Release
 from services.draft.multi_step_runner import Stretch
 from services.draft.vocabulary.vocabulary_map import VocabularyMap
 from services.engine.cache.block_manager import BlockManager
-from services.engine.request import SamplingParams
+from services.engine.sampling_params import SamplingParams
 from tests.unit.sequences import VOCAB_SIZE
 from tests.unit.toy_model import next_token
 

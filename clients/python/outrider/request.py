@@ -91,17 +91,7 @@ class GenerateOptions(TypedDict, total=False):
 
 
 _FIELDS = {
-    "temperature": "sampling.temperature",
-    "top_k": "sampling.top_k",
-    "top_p": "sampling.top_p",
-    "min_p": "sampling.min_p",
-    "repetition_penalty": "sampling.repetition_penalty",
-    "frequency_penalty": "sampling.frequency_penalty",
-    "presence_penalty": "sampling.presence_penalty",
-    "logit_bias": "sampling.logit_bias",
-    "seed": "sampling.seed",
-    "banned_strings": "sampling.banned_strings",
-    "allowed_token_ids": "sampling.allowed_token_ids",
+    **{field.name: f"sampling.{field.name}" for field in common_pb2.SamplingParameters.DESCRIPTOR.fields},
     "stop": "stop.strings",
     "stop_token_ids": "stop.token_ids",
     "max_tokens": "stop.max_tokens",

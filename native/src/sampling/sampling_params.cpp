@@ -1,8 +1,8 @@
 #include "outrider/sampling/sampling_params.h"
 
-#include <cmath>
 #include <limits>
 #include <set>
+#include <sstream>
 #include <stdexcept>
 
 namespace outrider {
@@ -11,6 +11,16 @@ namespace {
 void require(bool holds, const char* message) {
     if (!holds) {
         throw std::invalid_argument(message);
+    }
+}
+
+void require_in_range(const char* name, double value, const NumberRange& range) {
+    const bool is_above = range.excludes_least ? value > range.least : value >= range.least;
+    if (!is_above || !(value <= range.most)) {
+        std::ostringstream text;
+        text << name << ": is " << value << "; it must be " << (range.excludes_least ? "above " : "at least ")
+             << range.least << ", at most " << range.most;
+        throw std::invalid_argument(text.str());
     }
 }
 
@@ -26,14 +36,9 @@ void require_valid_bias(const std::vector<std::pair<int32_t, float>>& logit_bias
 }  // namespace
 
 void SamplingParams::validate() const {
-    require(std::isfinite(temperature) && temperature >= 0, "temperature: must be finite and at least 0");
-    require(top_k >= 0, "top_k: must be at least 0 (0: off)");
-    require(top_p > 0 && top_p <= 1, "top_p: must be in (0, 1]");
-    require(min_p >= 0 && min_p <= 1, "min_p: must be in [0, 1]");
-    require(std::isfinite(repetition_penalty) && repetition_penalty > 0,
-            "repetition_penalty: must be finite and above 0");
-    require(std::isfinite(frequency_penalty), "frequency_penalty: must be finite");
-    require(std::isfinite(presence_penalty), "presence_penalty: must be finite");
+    for_each_number(*this, [](const char* name, auto number, const NumberRange& range) {
+        require_in_range(name, static_cast<double>(number), range);
+    });
     require_valid_bias(logit_bias);
     require(min_tokens >= 0, "min_tokens: must be at least 0");
     for (const int32_t token_id : stop_ids) {

@@ -18,7 +18,7 @@ struct Distribution {
 };
 
 bool leaves_values(const SamplingParams& params, int vocab_size) {
-    return params.greedy() || (params.temperature == 1.0f && !truncates(params, vocab_size));
+    return params.greedy() || (params.temperature == 1.0f && !params.truncates(vocab_size));
 }
 
 Distribution make_distribution(const SamplingRow& row, const float* processed, RowScratch* scratch) {
@@ -115,7 +115,7 @@ RowSample sample_row(const SamplingRow& row, RowScratch* scratch) {
     if (sample.status != SampleStatus::drawn) {
         return sample;
     }
-    if (!params.greedy() && truncates(params, row.vocab_size)) {
+    if (params.truncates(row.vocab_size)) {
         truncate(params, distribution.maximum.value, scratch->distribution.data(), row.vocab_size,
                  &scratch->ranked);
     }

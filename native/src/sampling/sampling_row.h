@@ -8,7 +8,6 @@
 
 #include "outrider/sampling/sampler.h"
 #include "sampling/host/selection.h"
-#include "sampling/penalty.h"
 #include "sampling/token_mask.h"
 
 namespace outrider {
@@ -50,9 +49,6 @@ struct SamplingRow {
                 }
             }
         }
-    }
-    Penalties penalties() const {
-        return {params().repetition_penalty, params().frequency_penalty, params().presence_penalty};
     }
     int64_t position() const { return state->position() + num_predictions; }
     /// The token that the row tells of; -1 where it draws one.

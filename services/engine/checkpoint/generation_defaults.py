@@ -1,13 +1,16 @@
 """GenerationDefaults: the sampling settings that a checkpoint recommends."""
 
 import logging
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 
 from services.engine.files.json_fields import LARGEST_NUMBER, LEAST_NUMBER, JsonFields, is_number, shown
+from services.engine.sampling_params import SAMPLING_NUMBERS, SamplingNumber
 
 logger = logging.getLogger(__name__)
 
-_CARRIED_OUT = {"do_sample", "temperature", "top_k", "top_p", "min_p", "repetition_penalty", "eos_token_id"}
+_RECOMMENDED = {number.name: number for number in SAMPLING_NUMBERS if number.is_recommended}
+_FOR_GREEDY = ["repetition_penalty"]  # the others choose among tokens that are drawn by chance
+_CARRIED_OUT = {"do_sample", "eos_token_id", *_RECOMMENDED}
 _HARMLESS = {"_from_model_config", "bos_token_id", "pad_token_id", "transformers_version", "use_cache", "cache_config"}
 _OFF_AT_1 = {
     "encoder_repetition_penalty",
@@ -21,15 +24,8 @@ _OFF_AT_1 = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GenerationDefaults:
-    """What generation_config.json asks for; None where it says nothing."""
-
-    temperature: float | None = None
-    top_k: int | None = None
-    top_p: float | None = None
-    min_p: float | None = None
-    repetition_penalty: float | None = None
+GenerationDefaults = Mapping[str, float]
+"""The numbers of SamplingParams that generation_config.json asks for, by name."""
 
 
 def read_generation_defaults(fields: JsonFields) -> GenerationDefaults:
@@ -37,17 +33,10 @@ def read_generation_defaults(fields: JsonFields) -> GenerationDefaults:
 
     Raises CheckpointError naming a field that is out of its range.
     """
-    penalty = _number(fields, "repetition_penalty", least=LEAST_NUMBER)
     if not fields.flag("do_sample", True):
-        return GenerationDefaults(temperature=0.0, repetition_penalty=penalty)
-    temperature = _number(fields, "temperature")
-    return GenerationDefaults(
-        temperature=1.0 if temperature is None and "do_sample" in fields else temperature,
-        top_k=max(0, fields.integer("top_k", minimum=-1)) if "top_k" in fields else None,
-        top_p=_number(fields, "top_p", least=LEAST_NUMBER, most=1.0),
-        min_p=_number(fields, "min_p", most=1.0),
-        repetition_penalty=penalty,
-    )
+        return _read(fields, _FOR_GREEDY) | {"temperature": 0.0}
+    temperature = {"temperature": 1.0} if "do_sample" in fields else {}
+    return temperature | _read(fields, _RECOMMENDED)
 
 
 def warn_of_what_is_not_carried_out(generation: JsonFields) -> None:
@@ -73,11 +62,17 @@ def read_eos_token_ids(generation: JsonFields, config: JsonFields, vocab_size: i
     return tuple(sorted(set(ids)))
 
 
-def _number(fields: JsonFields, name: str, *, least: float = 0.0, most: float = LARGEST_NUMBER) -> float | None:
-    """Read a number within a range, if there is one."""
-    value = fields.raw(name)
-    if value is None:
-        return None
+def _read(fields: JsonFields, names: Iterable[str]) -> dict[str, float]:
+    return {name: _read_number(fields, _RECOMMENDED[name]) for name in names if name in fields}
+
+
+def _read_number(fields: JsonFields, number: SamplingNumber) -> float:
+    """Read a number within its range; a count below 0 is what others switch one off with."""
+    if number.kind is int:
+        return max(0, fields.integer(number.name, minimum=-1))
+    least = LEAST_NUMBER if number.allowed.excludes_minimum else number.allowed.minimum
+    most = min(number.allowed.maximum, LARGEST_NUMBER)
+    value = fields.raw(number.name)
     if not is_number(value) or not least <= value <= most:
-        raise fields.error(name, f"must be a finite number from {least:g} to {most:g}, is {shown(value)}")
+        raise fields.error(number.name, f"must be a finite number from {least:g} to {most:g}, is {shown(value)}")
     return float(value)

@@ -2,7 +2,8 @@
 
 from google.protobuf.duration_pb2 import Duration
 
-from services.service.validation import Range, Violations
+from services.engine.range import Range
+from services.service.validation import Violations
 
 _MOST_NANOS = 999_999_999
 

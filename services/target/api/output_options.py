@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 from outrider.v1 import common_pb2
+from services.engine.range import Range
 from services.engine.request import OutputOptions
 from services.service.limits import LIMITS, MAX_RECORDS_BYTES
-from services.service.validation import Range, Violations
+from services.service.validation import Violations
 from services.target.api.served_model import ServedModel
 
 

@@ -3,7 +3,7 @@
 import secrets
 from collections import Counter
 from collections.abc import Iterable
-from typing import TypeVar
+from typing import Any
 from uuid import uuid4
 
 from google.protobuf.message import Message
@@ -13,37 +13,20 @@ from services.draft_protocol.caching import check_cache, read_cache
 from services.draft_protocol.grammar import read_grammar
 from services.engine.allowed_tokens import AllowedTokens
 from services.engine.grammar.grammar import Grammar
-from services.engine.request import (
-    CachePolicy,
-    Loop,
-    Request,
-    SamplingParams,
-    SpeculationMode,
-    SpeculationPolicy,
-    StopConditions,
-)
+from services.engine.range import COUNT, FINITE, MAX_COUNT, Range
+from services.engine.request import CachePolicy, Loop, Request, SpeculationMode, SpeculationPolicy, StopConditions
+from services.engine.sampling_params import SAMPLING_NUMBERS, SamplingParams
 from services.engine.text.healing import Healing, plan_healing
 from services.service.errors import FingerprintMismatchError
 from services.service.limits import LIMITS, MAX_TIME_LIMIT
-from services.service.validation import COUNT, FINITE, MAX_COUNT, NOT_NEGATIVE, Range, Violations, is_bias
+from services.service.validation import Violations, is_bias
 from services.target.api.durations import read_duration
 from services.target.api.output_options import read_output
 from services.target.api.served_model import ServedModel
 
-Number = TypeVar("Number", int, float)
 GenerationRequest = generation_pb2.StreamGenerateRequest | generation_pb2.GenerateRequest
 
-_POSITIVE = Range(minimum=0, excludes_minimum=True)
-_PENALTY = Range(minimum=-2, maximum=2)
-_SAMPLING_RANGES = {
-    "temperature": NOT_NEGATIVE,
-    "top_k": COUNT,
-    "top_p": Range(minimum=0, maximum=1, excludes_minimum=True),
-    "min_p": Range(minimum=0, maximum=1),
-    "repetition_penalty": _POSITIVE,
-    "frequency_penalty": _PENALTY,
-    "presence_penalty": _PENALTY,
-}
+_BIASES = f"{FINITE}, or minus infinity"
 _MODES = {
     common_pb2.SPECULATION_MODE_UNSPECIFIED: SpeculationMode.AUTO,
     common_pb2.SPECULATION_MODE_NEVER: SpeculationMode.NEVER,
@@ -146,23 +129,24 @@ def _read_request_id(message: GenerationRequest, found: Violations) -> str:
 
 
 def _read_sampling(message: common_pb2.SamplingParameters, model: ServedModel, found: Violations) -> SamplingParams:
-    for name, allowed in _SAMPLING_RANGES.items():
-        if message.HasField(name):  # type: ignore[arg-type]  # the generated type lists the names one by one
-            found.check_number(f"sampling.{name}", getattr(message, name), allowed)
-    defaults = model.defaults
+    numbers: dict[str, Any] = {**model.defaults, **_read_numbers(message, found)}
     return SamplingParams(
         seed=message.seed if message.HasField("seed") else secrets.randbits(64),
-        temperature=_value(message, "temperature", defaults.temperature, 1.0),
-        top_k=_value(message, "top_k", defaults.top_k, 0),
-        top_p=_value(message, "top_p", defaults.top_p, 1.0),
-        min_p=_value(message, "min_p", defaults.min_p, 0.0),
-        repetition_penalty=_value(message, "repetition_penalty", defaults.repetition_penalty, 1.0),
-        frequency_penalty=message.frequency_penalty,
-        presence_penalty=message.presence_penalty,
         logit_bias=_read_logit_bias(message, model, found),
         banned_strings=_read_banned_strings(message, found),
         allowed_tokens=_read_allowed_tokens(message, model, found),
+        **numbers,
     )
+
+
+def _read_numbers(message: Message, found: Violations) -> dict[str, float]:
+    """Those that the request sets, by name."""
+    numbers: dict[str, float] = {}
+    for number in SAMPLING_NUMBERS:
+        if message.HasField(number.name):
+            numbers[number.name] = getattr(message, number.name)
+            found.check_number(f"sampling.{number.name}", numbers[number.name], number.allowed)
+    return numbers
 
 
 def _read_allowed_tokens(
@@ -201,7 +185,7 @@ def _read_logit_bias(message: common_pb2.SamplingParameters, model: ServedModel,
         [entry.bias for entry in entries],
         is_bias,
         lambda bias: f"is {bias:g}",
-        f"{FINITE}, or minus infinity",
+        _BIASES,
         ".bias",
     )
     if len(biases) < len(ids) == len(message.logit_bias):
@@ -227,7 +211,7 @@ def _read_stops(
     eos_token_ids = () if message.ignore_eos else model.eos_token_ids
     return StopConditions(
         # Without a maximum the end of the context is the reason to end, not a number that nobody asked for.
-        max_tokens=_value(message, "max_tokens", model.context_length),
+        max_tokens=message.max_tokens if message.HasField("max_tokens") else model.context_length,
         min_tokens=message.min_tokens,
         token_ids=frozenset([*token_ids, *eos_token_ids]),
         strings=tuple(strings),
@@ -288,11 +272,3 @@ def _read_num_predictions(
     if mode is not SpeculationMode.ALWAYS:
         found.add("speculation.num_predictions", "is set", "only with SPECULATION_MODE_ALWAYS")
     return message.num_predictions
-
-
-def _value(message: Message, field: str, *defaults: Number | None) -> Number:
-    """A field's value, or the first default that there is where it is unset."""
-    if message.HasField(field):
-        value: Number = getattr(message, field)
-        return value
-    return next(default for default in defaults if default is not None)

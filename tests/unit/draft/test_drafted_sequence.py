@@ -4,7 +4,7 @@ import pytest
 
 from services.draft.drafted_sequence import DraftedSequence
 from services.engine.allowed_tokens import AllowedTokens
-from services.engine.request import SamplingParams
+from services.engine.sampling_params import SamplingParams
 from tests.grammars import allowed, compiled
 from tests.unit.sequences import END, VOCAB_SIZE, byte_tokenizer
 

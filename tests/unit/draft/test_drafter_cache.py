@@ -3,7 +3,7 @@
 import pytest
 
 from services.draft.drafted_sequence import DraftedSequence
-from services.engine.request import SamplingParams
+from services.engine.sampling_params import SamplingParams
 from tests.unit.toy_draft import PROMPT, Draft, new_sequence, predicted, told, toy_tokens
 
 LONG = [*range(22)]  # five blocks of four, and two tokens

@@ -13,7 +13,7 @@
 //   4. divided by the temperature
 //   5. top-k: the k best
 //   6. top-p: the fewest best whose share of the probability that top-k left is at least p
-//   7. min-p: those at least min_p times as probable as the best
+//   7. min-p: those at least p times as probable as the best
 //      -> the *distribution* (5, 6 and 7 each keep a prefix of the order by value, ties by lowest id)
 //   8. the draw: argmax of value + Gumbel noise in float32, the lowest id winning ties
 // Below kGreedyTemperature the draw is the argmax of the processed logits, the lowest id winning ties, and

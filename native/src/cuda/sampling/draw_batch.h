@@ -7,8 +7,8 @@
 
 #include "cuda/sampling/edit.h"
 #include "outrider/device/host_device.h"
+#include "outrider/sampling/sampling_params.h"
 #include "sampling/host/softmax.h"
-#include "sampling/penalty.h"
 #include "sampling/portable_math.h"
 #include "sampling/sampling_row.h"
 
@@ -21,22 +21,13 @@ struct DrawRow {
     const float* logits;  // [vocab_size]
     uint64_t seed;
     int64_t position;
-    int64_t top_k;  // 0: off
-    double top_p;
-    double min_p;
-    Penalties penalties;
-    float temperature;
-    bool greedy;
+    SamplingNumbers numbers;
     bool logprobs;
     int64_t num_candidates;  // at most the vocabulary's
     bool rank;
     bool entropy;
     int32_t forced_id;  // -1: a token is drawn
     int64_t mask;       // where its own begins in the batch's masks; -1 where every token may be drawn
-
-    /// Whether top-k or top-p cuts it off behind a certain candidate.
-    OUTRIDER_HOST_DEVICE bool is_cut() const { return !greedy && (top_k > 0 || top_p < 1); }
-    OUTRIDER_HOST_DEVICE bool is_truncated() const { return is_cut() || (!greedy && min_p > 0); }
 };
 
 /// The steps' outcomes, by which a row's values are named too.

@@ -14,20 +14,9 @@ namespace {
 
 DrawRow draw_row(const SamplingRow& row) {
     const SamplingParams& params = row.params();
-    return {row.logits,
-            params.seed,
-            row.position(),
-            params.top_k < row.vocab_size ? params.top_k : 0,
-            params.top_p,
-            params.min_p,
-            row.penalties(),
-            params.temperature,
-            params.greedy(),
-            params.logprobs,
-            std::min<int64_t>(params.num_candidates, row.vocab_size),
-            params.rank,
-            params.entropy,
-            row.forced_id(),
+    return {row.logits,  params.seed,     row.position(),
+            params,      params.logprobs, std::min<int64_t>(params.num_candidates, row.vocab_size),
+            params.rank, params.entropy,  row.forced_id(),
             -1};
 }
 
@@ -55,8 +44,8 @@ int64_t num_blocks_of(int64_t vocab_size) {
     return (vocab_size + kSumBlock - 1) / kSumBlock;
 }
 
-bool is_truncated(const DrawRow& row) {
-    return row.is_truncated();
+bool is_truncated(const SamplingRow& row) {
+    return row.params().truncates(row.vocab_size);
 }
 
 int64_t most_candidates(const std::vector<DrawRow>& rows) {
@@ -105,7 +94,7 @@ DrawBatch TokenDraws::place(const std::vector<SamplingRow>& rows, std::vector<Ed
     batch.vocab_size = rows.front().vocab_size;
     batch.num_blocks = num_blocks_of(batch.vocab_size);
     batch.num_edits = static_cast<int64_t>(edits.size());
-    batch.truncates = std::any_of(draws.begin(), draws.end(), is_truncated);
+    batch.truncates = std::any_of(rows.begin(), rows.end(), is_truncated);
     const int64_t num_at_once = std::min(batch.num_rows, kMaxRows);
     batch.rows = rows_.upload(draws);
     batch.edits = edits_.upload(edits);

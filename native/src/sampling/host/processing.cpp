@@ -3,19 +3,21 @@
 #include <algorithm>
 #include <limits>
 
+#include "sampling/penalty.h"
+
 namespace outrider {
 namespace {
 
 void apply_penalties(const SamplingRow& row, float* processed) {
-    const Penalties penalties = row.penalties();
+    const SamplingNumbers& numbers = row.params();
     const TokenCounts& counts = row.state->counts();
     for (const auto& [id, generated] : counts.entries()) {
-        processed[id] = penalised(row.logits[id], generated, penalties);
+        processed[id] = penalised(row.logits[id], generated, numbers);
     }
     const int32_t* end = row.predictions + row.num_predictions;
     for (const int32_t* id = row.predictions; id != end; ++id) {
         const auto predicted = static_cast<int>(std::count(row.predictions, end, *id));
-        processed[*id] = penalised(row.logits[*id], counts.generated(*id) + predicted, penalties);
+        processed[*id] = penalised(row.logits[*id], counts.generated(*id) + predicted, numbers);
     }
 }
 

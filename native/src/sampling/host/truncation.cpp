@@ -48,7 +48,7 @@ void select_nucleus(double top_p, float best, const float* values, int count, st
     }
 }
 
-void select_top_k(const SamplingParams& params, float best, const float* values, int count,
+void select_top_k(const SamplingNumbers& params, float best, const float* values, int count,
                   std::vector<Scored>* ranked) {
     select_best(values, count, params.top_k, ranked);
     if (params.top_p < 1) {
@@ -83,9 +83,9 @@ void apply_min_p(double min_p, float best, float* values, int count) {
 
 }  // namespace
 
-void truncate(const SamplingParams& params, float best, float* values, int count,
+void truncate(const SamplingNumbers& params, float best, float* values, int count,
               std::vector<Scored>* ranked) {
-    if (params.top_k > 0 && params.top_k < count) {
+    if (params.has_top_k(count)) {
         select_top_k(params, best, values, count, ranked);
         mask_worse_than(ranked->back(), values, count);
     } else if (params.top_p < 1) {

@@ -220,13 +220,6 @@ class SamplingState:
         *,
         prompt: NDArray[np.int32],
         seed: int,
-        temperature: float,
-        top_k: int,  # 0: off
-        top_p: float,
-        min_p: float,
-        repetition_penalty: float,
-        frequency_penalty: float,
-        presence_penalty: float,
         logit_bias: Sequence[tuple[int, float]],
         min_tokens: int,
         stop_ids: Sequence[int],  # masked while fewer than min_tokens are generated
@@ -235,7 +228,10 @@ class SamplingState:
         rank: bool,
         entropy: bool,
         forced: bool,  # rows tell of the predictions, one each, and draw nothing
-    ) -> None: ...
+        **numbers: float,  # all those of SamplingNumbers in sampling_params.h, by name
+    ) -> None:
+        """Raises ValueError for what is out of its range, and TypeError for a number too many or too few."""
+
     def commit(self, token_ids: Sequence[int]) -> None:
         """Append generated tokens to the history."""
 

@@ -6,7 +6,8 @@ import math
 import time
 from collections.abc import Callable, Coroutine
 
-from services.engine.request import CachePolicy, Request, SamplingParams, SpeculationPolicy, StopConditions
+from services.engine.request import CachePolicy, Request, SpeculationPolicy, StopConditions
+from services.engine.sampling_params import SamplingParams
 from services.engine.text.tokenizer import Tokenizer
 from services.target.speculation.policy.policy_config import RehearsalConfig
 

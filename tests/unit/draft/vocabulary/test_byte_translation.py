@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from services.draft.drafted_sequence import DraftedSequence
 from services.draft.vocabulary.vocabulary_map import VocabularyMap
-from services.engine.request import SamplingParams
+from services.engine.sampling_params import SamplingParams
 from services.engine.text.tokenizer import Tokenizer
 from tests.grammars import allowed
 from tests.unit.merged_tokenizer import END, merged_tokenizer, merges

@@ -5,7 +5,7 @@ import pytest
 from services.draft.drafted_sequence import DraftedSequence
 from services.draft.vocabulary.translation import Run
 from services.engine.allowed_tokens import AllowedTokens
-from services.engine.request import SamplingParams
+from services.engine.sampling_params import SamplingParams
 from tests.grammars import allowed
 from tests.unit.draft.vocabulary.test_vocabulary_map import make_map
 

@@ -9,7 +9,6 @@ import torch
 from safetensors.torch import load_file
 
 from services.engine.checkpoint.checkpoint import load_checkpoint
-from services.engine.checkpoint.generation_defaults import GenerationDefaults
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.text.tokenizer import Tokenizer
 from tests.checkpoints import VOCAB_SIZE, Kind, copy_of, edit_json, edit_weights, random_checkpoint
@@ -115,19 +114,19 @@ def test_generation_defaults(folder):
         json.dumps({"do_sample": True, "temperature": 0.6, "top_p": 0.9, "top_k": 50, "eos_token_id": [3, 1]})
     )
     checkpoint = load_checkpoint(folder)
-    assert checkpoint.generation == GenerationDefaults(temperature=0.6, top_p=0.9, top_k=50)
+    assert checkpoint.generation == {"temperature": 0.6, "top_p": 0.9, "top_k": 50}
     assert checkpoint.eos_token_ids == (1, 3)
 
 
 def test_a_checkpoint_that_does_not_sample_is_greedy(folder):
     (folder / "generation_config.json").write_text(json.dumps({"do_sample": False, "temperature": 0.6}))
-    assert load_checkpoint(folder).generation == GenerationDefaults(temperature=0.0)
+    assert load_checkpoint(folder).generation == {"temperature": 0.0}
 
 
 def test_without_generation_config_nothing_is_recommended(folder):
     (folder / "generation_config.json").unlink()
     checkpoint = load_checkpoint(folder)
-    assert checkpoint.generation == GenerationDefaults()
+    assert checkpoint.generation == {}
     assert checkpoint.eos_token_ids == (1,)
 
 

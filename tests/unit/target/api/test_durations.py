@@ -3,8 +3,9 @@
 import pytest
 from google.protobuf.duration_pb2 import Duration
 
+from services.engine.range import Range
 from services.service.errors import InvalidRequestError
-from services.service.validation import Range, Violations
+from services.service.validation import Violations
 from services.target.api.durations import read_duration
 
 DAY = Range(minimum=0, maximum=86400, excludes_minimum=True)

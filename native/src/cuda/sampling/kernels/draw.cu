@@ -57,7 +57,7 @@ struct DrawBlock {
         int64_t best = rank_of({-kInfinity, -1});
         for (int64_t id = part * kSumBlock + block.thread; id < batch.block_end(part); id += kThreads) {
             float score = values[id];
-            if (!params.greedy) {
+            if (!params.numbers.greedy()) {
                 score = score + kMaxNoise < reach ? -kInfinity : score + noise_of_token(params, id);
             }
             best = Greater()(best, rank_of({score, static_cast<int32_t>(id)}));

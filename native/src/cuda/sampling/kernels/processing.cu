@@ -1,5 +1,6 @@
 #include "cuda/primitives/launch.cuh"
 #include "cuda/sampling/kernels/processing.h"
+#include "sampling/penalty.h"
 
 namespace outrider::cuda {
 namespace {
@@ -26,7 +27,7 @@ struct EditLogit {
         }
         float& logit = batch.processed[row * batch.vocab_size + edit.token_id];
         if (edit.penalised) {
-            logit = penalised(logit, edit.generated, batch.rows[row].penalties);
+            logit = penalised(logit, edit.generated, batch.rows[row].numbers);
         }
         if (edit.biased) {
             logit += edit.bias;
@@ -41,9 +42,9 @@ struct ScaleLogit {
     DrawBatch batch;
 
     __device__ void operator()(int64_t index) const {
-        const DrawRow& row = batch.rows[index / batch.vocab_size];
+        const SamplingNumbers& numbers = batch.rows[index / batch.vocab_size].numbers;
         const float logit = batch.processed[index];
-        batch.distribution[index] = row.greedy ? logit : logit / row.temperature;
+        batch.distribution[index] = numbers.greedy() ? logit : logit / numbers.temperature;
     }
 };
 

@@ -15,7 +15,7 @@ struct WeighToken {
 
     __device__ void operator()(int64_t index) const {
         const int64_t row = index / batch.vocab_size;
-        if (batch.is_drawn(row) && batch.rows[row].is_cut()) {
+        if (batch.is_drawn(row) && batch.rows[row].numbers.cuts(batch.vocab_size)) {
             const float best = batch.drawn[row].distribution.maximum.value;
             batch.masses[index] = mass_of(weight(batch.distribution[index], best));
         }
@@ -31,13 +31,13 @@ struct FindCut {
 
     __device__ void operator()(const Block& block) const {
         const int64_t row = block.index;
-        const DrawRow& params = batch.rows[row];
-        if (!batch.is_drawn(row) || !params.is_cut()) {
+        const SamplingNumbers& params = batch.rows[row].numbers;
+        if (!batch.is_drawn(row) || !params.cuts(batch.vocab_size)) {
             return;
         }
         const float* values = batch.values(Stage::distribution, row);
         Candidates candidates{values, batch.vocab_size, batch.drawn[row].distribution.maximum.value};
-        if (params.top_k > 0) {
+        if (params.has_top_k(batch.vocab_size)) {
             candidates.last = Selection::last_place(block, candidates, AtMost{params.top_k});
         }
         if (params.top_p < 1) {
@@ -57,14 +57,14 @@ struct MaskValue {
 
     __device__ void operator()(int64_t index) const {
         const int64_t row = index / batch.vocab_size;
-        const DrawRow& params = batch.rows[row];
-        if (!batch.is_drawn(row) || !params.is_truncated()) {
+        const SamplingNumbers& params = batch.rows[row].numbers;
+        if (!batch.is_drawn(row) || !params.truncates(batch.vocab_size)) {
             return;
         }
         float& value = batch.distribution[index];
         const Scored token{value, static_cast<int32_t>(index % batch.vocab_size)};
         const float best = batch.drawn[row].distribution.maximum.value;
-        if ((params.is_cut() && is_better(batch.drawn[row].cut, token)) ||
+        if ((params.cuts(batch.vocab_size) && is_better(batch.drawn[row].cut, token)) ||
             (params.min_p > 0 && weight(value, best) < params.min_p)) {
             value = -kInfinity;
         }
