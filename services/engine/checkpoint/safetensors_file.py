@@ -1,4 +1,8 @@
-"""SafetensorsFile: the tensors of one safetensors file, as views of its memory map."""
+"""SafetensorsFile: the tensors of one safetensors file, as views of its memory map.
+
+The header is read here rather than by the safetensors library: that one takes the last of two tensors of one name, says
+neither where a tensor lies nor which one has a shape that does not fit its bytes. Tests compare the two.
+"""
 
 import json
 import math
