@@ -1,14 +1,13 @@
 """EngineConfig: how an engine is set up, resolved once at start-up; the only reader of the environment."""
 
 import logging
-import math
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from services.engine.checkpoint.model_config import ModelConfig
-from services.engine.checkpoint.weight_shapes import weight_shapes
+from services.engine.checkpoint.weight_shapes import count_parameters
 from services.engine.decoder.host_memory import host_memory
 from services.engine.decoder.native import BLOCK_SIZE, Device, cuda_devices, cuda_problem, isas, kv_bytes
 from services.engine.decoder.weight_choice import choose_weights
@@ -130,7 +129,7 @@ class EngineConfig:
     def check_host_memory(self, model: ModelConfig, weights: str) -> None:
         """Raise ConfigError, before anything is loaded, where weights and KV cache cannot fit the host's memory."""
         kv = self.num_blocks(model) * self._block_bytes(model)
-        least = sum(map(math.prod, weight_shapes(model).values())) * _BITS[weights] // 8
+        least = count_parameters(model) * _BITS[weights] // 8
         if least + kv > (memory := host_memory()):
             raise ConfigError(
                 f"weights are {weights}, of {least} bytes at least, beside {kv} bytes of KV cache; together they must "

@@ -1,5 +1,6 @@
 """The native decoder: what it computes, what it says of itself, and what it refuses."""
 
+import re
 from collections.abc import Callable
 from dataclasses import fields, replace
 
@@ -96,6 +97,16 @@ def test_missing_weights_are_those_of_the_configuration(config):
     assert sorted(names) == sorted(weight_shapes(config))
     decoder.load(names[0], random_weights(config)[names[0]])
     assert decoder.missing_weights() == names[1:]
+
+
+@pytest.mark.parametrize("config", MODELS.values(), ids=MODELS)
+def test_each_weight_has_the_shape_that_checkpoints_are_checked_for(config):
+    device = Device.cpu(isas()[0], threads=1)
+    decoder = Decoder(device, DecoderConfig(config), weights="bf16", kv="bf16", num_blocks=1)
+    for name, shape in weight_shapes(config).items():
+        other = np.zeros((1, *shape), np.float32)
+        with pytest.raises(ValueError, match=re.escape(f'"{name}" has shape {[*other.shape]}; it must be {[*shape]}')):
+            decoder.load(name, other)
 
 
 def test_forward_names_a_missing_weight():

@@ -1,4 +1,9 @@
-"""The weights that a decoder of a given configuration has, under our names."""
+"""The weights that a decoder of a given configuration has, under our names.
+
+The native DecoderWeights lays the same out in its packed matrices, and takes none of another name or shape.
+"""
+
+import math
 
 from services.engine.checkpoint.model_config import ModelConfig, QkNorm
 
@@ -12,6 +17,11 @@ def weight_shapes(config: ModelConfig) -> dict[str, Shape]:
         ends["lm_head"] = (config.vocab_size, config.hidden_size)
     layer = _layer_shapes(config)
     return ends | {f"layers.{i}.{name}": shape for i in range(config.num_layers) for name, shape in layer.items()}
+
+
+def count_parameters(config: ModelConfig) -> int:
+    """Return how many numbers all weights have."""
+    return sum(map(math.prod, weight_shapes(config).values()))
 
 
 def _layer_shapes(config: ModelConfig) -> dict[str, Shape]:

@@ -1,12 +1,11 @@
 """Loading: a checkpoint's weights packed into a native decoder."""
 
 import logging
-import math
 import time
 
 from services.engine.checkpoint.checkpoint import Checkpoint
 from services.engine.checkpoint.model_config import ModelConfig
-from services.engine.checkpoint.weight_shapes import weight_shapes
+from services.engine.checkpoint.weight_shapes import count_parameters
 from services.engine.decoder.native import Decoder, DecoderConfig, Device, DeviceError
 from services.engine.decoder.weights_cache import WeightsCache
 from services.engine.files.checkpoint_error import CheckpointError
@@ -55,5 +54,4 @@ def _pack(checkpoint: Checkpoint, decoder: Decoder) -> None:
 
 
 def _parameters(config: ModelConfig) -> str:
-    count = sum(math.prod(shape) for shape in weight_shapes(config).values())
-    return f"{count / 1e9:.2f} billion parameters"
+    return f"{count_parameters(config) / 1e9:.2f} billion parameters"

@@ -1,10 +1,9 @@
 """weight_choice: the format in which a draft's weights are read fastest."""
 
-import math
 from dataclasses import dataclass
 
 from services.engine.checkpoint.model_config import ModelConfig
-from services.engine.checkpoint.weight_shapes import weight_shapes
+from services.engine.checkpoint.weight_shapes import count_parameters
 
 _PORTABLE = "portable"
 _CACHED_BYTES = 32 << 20  # of weights in bf16, which the caches of a server's cores hold
@@ -23,7 +22,7 @@ def choose_weights(model: ModelConfig, *, on_cpu: bool, isa: str) -> WeightChoic
     """Return the fastest format for passes over few rows, which changes a draft's guesses and no word of its target."""
     if on_cpu and isa == _PORTABLE:
         return WeightChoice("bf16", "the portable kernels are slower with integers")
-    parameters = sum(math.prod(shape) for shape in weight_shapes(model).values())
+    parameters = count_parameters(model)
     if 2 * parameters <= _CACHED_BYTES:
         return WeightChoice("bf16", f"{parameters:,} parameters stay in the caches in any format")
     inputs = (model.hidden_size, model.num_heads * model.head_dim, model.intermediate_size)
