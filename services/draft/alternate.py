@@ -1,16 +1,10 @@
 """Alternate: what a draft's sequence would go on with if one of its predictions turned out to be another token."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
+from services.draft.drafted_sequence import DraftedSequence
 from services.engine.decoder.native import SamplingState
-
-if TYPE_CHECKING:
-    from services.draft.drafted_sequence import DraftedSequence
 
 
 class Alternate:

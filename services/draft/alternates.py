@@ -12,17 +12,22 @@ _NUM_TOKENS = 6  # of a branch: what is committed in place of the prediction, an
 
 
 class Alternates:
-    """Begins, grows and ends them; each sequence has a list of its own. They take blocks that nobody else wants."""
+    """Begins, grows and ends them. They take blocks that nobody else wants."""
 
     def __init__(self, blocks: BlockManager, *, vocab_size: int, context_length: int) -> None:
         self._blocks = blocks
         self._vocab_size = vocab_size
         self._context_length = context_length
+        self._alternates: dict[DraftedSequence, list[Alternate]] = {}
+
+    def of(self, sequence: DraftedSequence) -> list[Alternate]:
+        """Those of a sequence that there are now."""
+        return [*self._alternates.get(sequence, ())]
 
     def stretches(self, sequence: DraftedSequence, *, longest_run: int) -> Iterator[Stretch]:
         """What a sequence's alternates have to do next."""
         self._begin(sequence)
-        for alternate in [*sequence.alternates]:
+        for alternate in self.of(sequence):
             if num_draws := min(alternate.num_draws, longest_run):
                 yield Stretch(alternate, alternate.num_pending, num_draws)
 
@@ -40,7 +45,7 @@ class Alternates:
         sequence's then, and the chain so far is given up.
         """
         end = position + len(token_ids)
-        for alternate in sequence.alternates:
+        for alternate in self.of(sequence):
             is_meant = alternate.position == end - 1 and alternate.tokens[position:end] == [*token_ids]
             if is_meant and position == sequence.num_committed and alternate.is_possible:
                 sequence.tokens, alternate.tokens = alternate.tokens, sequence.tokens
@@ -53,20 +58,21 @@ class Alternates:
 
     def prune(self, sequence: DraftedSequence) -> None:
         """End those whose question is decided."""
-        for alternate in [*sequence.alternates]:
+        for alternate in self.of(sequence):
             if not alternate.is_possible:
                 self._end(sequence, alternate)
 
     def end_all(self, sequence: DraftedSequence) -> None:
         """End all of a sequence, and give their blocks back."""
-        for alternate in [*sequence.alternates]:
+        for alternate in self.of(sequence):
             self._end(sequence, alternate)
+        self._alternates.pop(sequence, None)
 
     def _begin(self, sequence: DraftedSequence) -> None:
         """At the next predictions to be judged, each that has none yet, as far as there are blocks for all of it: one
         that had to end half-way would only be begun again.
         """
-        taken = {alternate.position for alternate in sequence.alternates}
+        taken = {alternate.position for alternate in self.of(sequence)}
         end = min(sequence.num_committed + sequence.num_alternates, len(sequence.tokens))
         for position in range(sequence.num_committed, end):
             if position in taken or position > sequence.num_computed:
@@ -79,8 +85,8 @@ class Alternates:
                 self._blocks.release(alternate)
                 return
             self._blocks.grow(alternate, position + num_tokens - 1)
-            sequence.alternates.append(alternate)
+            self._alternates.setdefault(sequence, []).append(alternate)
 
     def _end(self, sequence: DraftedSequence, alternate: Alternate) -> None:
-        sequence.alternates.remove(alternate)
+        self._alternates[sequence].remove(alternate)
         self._blocks.release(alternate)

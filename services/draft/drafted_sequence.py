@@ -1,17 +1,12 @@
 """DraftedSequence: a target's sequence as the draft follows it, and the chain predicted beyond it."""
 
 from collections.abc import Sequence as Tokens
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from services.draft.alternate import Alternate
 from services.draft.grammar_trail import GrammarTrail
-from services.draft.vocabulary.byte_translation import ByteTranslation
-from services.draft.vocabulary.token_translation import TokenTranslation
-from services.draft.vocabulary.translation import OwnCommit, Run, Translation
-from services.draft.vocabulary.vocabulary_map import VocabularyMap
+from services.draft.vocabulary.translation import Run, Translation
 from services.engine.decoder.native import SamplingState
 from services.engine.grammar.grammar import Grammar
 from services.engine.sampling_params import SamplingParams
@@ -22,24 +17,25 @@ class DraftedSequence:
     """What the target committed, then the draft's own chain; `window` is how long that may become for the target.
 
     Predictions of one epoch continue one another. A commit that contradicts the chain, or that runs past its end,
-    begins a new epoch. All tokens and positions here are the draft's; a target with another vocabulary has others.
+    begins a new epoch. All tokens and positions here are the draft's; a target with another vocabulary has others, and
+    its Translation knows them.
     """
 
     def __init__(
         self,
         sampling: SamplingParams,
+        translation: Translation,
         *,
         num_prompt: int,
         min_tokens: int,
         masked_ids: Tokens[int],
         grammar: Grammar | None = None,
         cache_scope: str | None = "",
-        vocabulary: VocabularyMap | None = None,
     ) -> None:
-        """All is in the target's tokens, which are the draft's unless there is a way between the two.
+        """All is in the target's tokens.
 
-        With such a way `min_tokens` counts our own generated tokens, of which there may be a few more, and a grammar,
-        which is one of the target's tokens, is left to the target, as allowed tokens are through the bytes.
+        Where they are not the draft's, `min_tokens` counts our own generated tokens, of which there may be a few more,
+        and a grammar is left to the target, as allowed tokens are through the bytes.
         """
         self.tokens: list[int] = []  # committed, then predicted
         self.num_committed = 0
@@ -48,26 +44,18 @@ class DraftedSequence:
         self.window = 0
         self.is_awaited = False  # whether the target waits for all of the window
         self.num_alternates = 0  # that are wanted
-        self.alternates: list[Alternate] = []
         self.epoch = self._last_epoch = 1
         self.num_told = 0  # leading tokens of which the target knows, where it has the same
         self.cache_scope = cache_scope  # as `CachePolicy.scope`
-        self._params = sampling
+        self._translation = translation
+        self._params = translation.own_params(sampling)
         self._num_prompt = num_prompt
         self._min_tokens = min_tokens
-        self._masked_ids = masked_ids
+        self._masked_ids = translation.own_ids(masked_ids)
         self._sampling: SamplingState | None = None
-        self._translation = None if vocabulary is None else _translation(vocabulary, sampling)
-        matcher = None if grammar is None or vocabulary else grammar.matcher(stop_ids=masked_ids)
-        self._grammar = None if matcher is None else GrammarTrail(matcher)
-        if vocabulary:
-            self._masked_ids = vocabulary.partners(masked_ids)
-            partners = ((vocabulary.partners([token_id]), bias) for token_id, bias in sampling.logit_bias.items())
-            self._params = replace(
-                sampling,
-                logit_bias={own: bias for owns, bias in partners for own in owns},
-                allowed_tokens=sampling.allowed_tokens and vocabulary.own_allowed(sampling.allowed_tokens),
-            )
+        self._grammar: GrammarTrail | None = None
+        if grammar is not None and translation.is_identity:
+            self._grammar = GrammarTrail(grammar.matcher(stop_ids=masked_ids))
 
     @property
     def num_pending(self) -> int:
@@ -88,22 +76,20 @@ class DraftedSequence:
         num_prompt = self._num_own_prompt
         if num_prompt is None or self.num_committed < num_prompt:
             return 0
-        chain, translation = self.chain, self._translation
-        num_ahead = len(chain) if translation is None else translation.num_told(chain)
-        is_single = self._is_masked or (translation is not None and translation.draws_singly(chain))
-        return max(0, min(self.window - num_ahead, 1 if is_single else self.window))
+        chain = self.chain
+        is_single = self._is_masked or self._translation.draws_singly(chain)
+        return max(0, min(self.window - self._translation.num_told(chain), 1 if is_single else self.window))
 
     @property
     def mask(self) -> NDArray[np.uint32] | None:
         """What the grammar lets the next token be, [1, words], nothing behind a token that it forbids or a stop; or
         what another vocabulary leaves it; and of these what is allowed at all.
         """
-        masks = None
-        if self._grammar is not None:
+        if self._grammar is None:
+            masks = self._translation.mask(self.chain)
+        else:
             num_settled = self.num_committed - self._num_prompt
             masks = self._grammar.mask(self.tokens[self._num_prompt :], num_settled=num_settled)[np.newaxis]
-        elif self._translation is not None:
-            masks = self._translation.mask(self.chain)
         allowed = self._params.allowed_tokens
         return masks if allowed is None else allowed.restrict(masks, 1)
 
@@ -113,10 +99,7 @@ class DraftedSequence:
         if self._sampling is None:
             self._sampling = self._new_sampling()
             self._sampling.commit(self.tokens[self._num_own_prompt : self.num_committed])
-        if self._translation is not None:
-            chain = self.chain  # which the draw adds to the position, and which the target may have in fewer tokens
-            position = max(0, self._translation.target_position(chain) - len(chain))
-            self._sampling.translate(self._translation.vocabulary.noise_ids, position)
+        self._translation.align(self._sampling, self.chain)
         return self._sampling
 
     def commit(self, position: int, token_ids: Tokens[int]) -> None:
@@ -124,12 +107,8 @@ class DraftedSequence:
 
         Raises ValueError for a gap before it.
         """
-        own = OwnCommit(position, token_ids)
-        if self._translation is not None:
-            own = self._translation.commit(self.tokens, self.num_committed, position, token_ids)
+        own = self._translation.commit(self.tokens, self.num_committed, position, token_ids)
         position, token_ids = own.position, own.token_ids
-        if position > self.num_committed:
-            raise ValueError(f"a commit at {position} leaves a gap: {self.num_committed} tokens are committed")
         end = position + len(token_ids)
         agreed = position + _common_length(self.tokens[position:end], token_ids)
         is_rewound = end < self.num_committed or agreed < min(end, self.num_committed)
@@ -156,7 +135,7 @@ class DraftedSequence:
         chain only, or with another vocabulary.
         """
         self.window, self.is_awaited = window, is_awaited
-        self.num_alternates = 0 if self._is_masked or self._translation is not None else num_alternates
+        self.num_alternates = num_alternates if self._translation.is_identity and not self._is_masked else 0
 
     def check(self, vocab_size: int) -> None:
         """Raise ValueError where no token of such a vocabulary can be drawn this way."""
@@ -164,19 +143,16 @@ class DraftedSequence:
             raise ValueError(f"token ids must be below {vocab_size}")
         self._new_sampling()  # the sampler checks the rest
 
-    def has_tokens(self, target_ids: Tokens[int], vocab_size: int) -> bool:
-        """Whether the target can have such tokens, where a draft with its vocabulary has so many."""
-        size = vocab_size if self._translation is None else self._translation.vocabulary.target_size
-        return max(target_ids, default=0) < size
+    def has_tokens(self, target_ids: Tokens[int]) -> bool:
+        """Whether the target can have such tokens."""
+        return max(target_ids, default=0) < self._translation.target_size
 
     def next_run(self) -> Run:
         """What the target may be told of the chain now and was not yet, in its tokens."""
-        if self._translation is not None:
-            run = self._translation.run(self.chain, self.window)
-            self.epoch = self.begin_epoch() if run.is_revised else self.epoch
-            return run
-        start, self.num_told = max(self.num_told, self.num_committed), len(self.tokens)
-        return Run(start, self.tokens[start:])
+        run = self._translation.run(self.chain, max(0, self.num_told - self.num_committed), self.window)
+        self.epoch = self.begin_epoch() if run.is_revised else self.epoch
+        self.num_told = len(self.tokens)
+        return run
 
     def predicted(self, token_ids: Tokens[int]) -> None:
         """Append predictions to the chain."""
@@ -195,7 +171,7 @@ class DraftedSequence:
     @property
     def _num_own_prompt(self) -> int | None:
         """Our own tokens of the prompt; None while some of it is missing."""
-        return self._num_prompt if self._translation is None else self._translation.own_length(self._num_prompt)
+        return self._translation.own_length(self._num_prompt)
 
     def _new_sampling(self) -> SamplingState:
         return new_sampling_state(
@@ -204,12 +180,6 @@ class DraftedSequence:
             min_tokens=self._min_tokens,
             masked_ids=self._masked_ids,
         )
-
-
-def _translation(vocabulary: VocabularyMap, sampling: SamplingParams) -> Translation:
-    if vocabulary.through_bytes:
-        return ByteTranslation(vocabulary, is_sampled=sampling.temperature > 0)
-    return TokenTranslation(vocabulary)
 
 
 def _common_length(ours: Tokens[int], theirs: Tokens[int]) -> int:

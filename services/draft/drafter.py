@@ -8,8 +8,9 @@ from itertools import islice
 from services.draft.alternate import Alternate
 from services.draft.alternates import Alternates
 from services.draft.drafted_sequence import DraftedSequence
-from services.draft.link import AlternatePrediction, DraftLink, Prediction, Release, ReleaseReason
+from services.draft.link import DraftLink
 from services.draft.multi_step_runner import RunAhead, Stretch
+from services.draft_protocol.messages import AlternatePrediction, Prediction, Release, ReleaseReason
 from services.draft_protocol.protocol import MAX_ALTERNATES
 from services.engine.cache.block_manager import BlockManager
 
@@ -97,7 +98,7 @@ class Drafter:
         if position + len(token_ids) > self._config.context_length:
             self._release(link, sequence_id, ReleaseReason.TOO_LONG)
             return
-        if not sequence.has_tokens(token_ids, self._config.vocab_size):
+        if not sequence.has_tokens(token_ids):
             self.refuse(link, sequence_id)
             return
         self._alternates.adopt(sequence, position, token_ids)
@@ -127,6 +128,13 @@ class Drafter:
         if sequence := link.sequences.pop(sequence_id, None):
             self._alternates.end_all(sequence)
             self._blocks.release(sequence)
+
+    def num_blocks(self, link: DraftLink) -> int:
+        """KV blocks of all that a link has."""
+        return sum(
+            len(sequence.blocks) + sum(len(alternate.blocks) for alternate in self._alternates.of(sequence))
+            for sequence in link.sequences.values()
+        )
 
     def _find(self, link: DraftLink, sequence_id: int) -> DraftedSequence | None:
         sequence = link.sequences.get(sequence_id)
@@ -218,15 +226,15 @@ class Drafter:
     def _reclaim(self, link: DraftLink, num_blocks: int) -> None:
         """Make blocks free for a link that stays within its share with them."""
         share = self._blocks.num_blocks // len(self._links)
-        while self._blocks.num_free < num_blocks and link.num_blocks + num_blocks <= share:
-            richest = max(self._links, key=lambda link: link.num_blocks)  # it has more than a share
+        while self._blocks.num_free < num_blocks and self.num_blocks(link) + num_blocks <= share:
+            richest = max(self._links, key=self.num_blocks)  # it has more than a share
             largest = max(richest.sequences, key=lambda sequence_id: len(richest.sequences[sequence_id].blocks))
             self._release(richest, largest, ReleaseReason.OUT_OF_MEMORY)
 
     def _room(self, follower: _Follower) -> int:
         """Tokens that a sequence's blocks can come to hold."""
         link, blocks = follower.link, self._blocks
-        quota = blocks.blocks_for(link.quotas.max_cached_tokens) - link.num_blocks
+        quota = blocks.blocks_for(link.quotas.max_cached_tokens) - self.num_blocks(link)
         num_more = min(max(0, quota), blocks.num_available(follower.sequence))
         return (len(follower.sequence.blocks) + num_more) * blocks.block_size
 

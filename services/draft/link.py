@@ -4,50 +4,13 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from enum import Enum, auto
 
 from services.draft.drafted_sequence import DraftedSequence
+from services.draft_protocol.messages import DraftMessage
 from services.draft_protocol.protocol import MAX_RESPONSES
 from services.service.log_rate_limit import LogPace
 
 _MOST_IN_VAIN = 2048  # messages, beyond those that others make up for
-
-
-class ReleaseReason(Enum):
-    """Why the draft no longer follows a sequence."""
-
-    OUT_OF_MEMORY = auto()
-    TOO_LONG = auto()
-    REFUSED = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """A run of predicted tokens; within an epoch the runs continue one another."""
-
-    sequence_id: int
-    epoch: int
-    position: int
-    token_ids: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class AlternatePrediction:
-    """If the token at a position is this one, the sequence goes on with these, in an epoch that then begins."""
-
-    sequence_id: int
-    epoch: int
-    position: int
-    token_id: int
-    token_ids: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Release:
-    """The draft has dropped a sequence."""
-
-    sequence_id: int
-    reason: ReleaseReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +19,6 @@ class Quotas:
 
     max_sequences: int
     max_cached_tokens: int  # in whole KV blocks
-
-
-Message = Prediction | AlternatePrediction | Release
 
 
 class LinkOverflowError(RuntimeError):
@@ -77,19 +37,11 @@ class DraftLink:
         self.sequences: dict[int, DraftedSequence] = {}
         self._capacity = capacity
         self._loop = asyncio.get_running_loop()
-        self._sent: deque[Message] = deque()  # that the event loop has not seen
+        self._sent: deque[DraftMessage] = deque()  # that the event loop has not seen
         self._is_woken = False
-        self._outbox: asyncio.Queue[Message | None] = asyncio.Queue()
+        self._outbox: asyncio.Queue[DraftMessage | None] = asyncio.Queue()
         self._has_overflowed = False
         self._num_in_vain = 0
-
-    @property
-    def num_blocks(self) -> int:
-        """KV blocks of all sequences."""
-        return sum(
-            len(sequence.blocks) + sum(len(alternate.blocks) for alternate in sequence.alternates)
-            for sequence in self.sequences.values()
-        )
 
     @property
     def num_tokens(self) -> int:
@@ -105,7 +57,7 @@ class DraftLink:
         """Count what the target said of a sequence; some is in vain, until it hears that one was released."""
         self._num_in_vain = max(0, self._num_in_vain - 1) if is_followed else self._num_in_vain + 1
 
-    def send(self, message: Message) -> None:
+    def send(self, message: DraftMessage) -> None:
         """Queue a message; called by the engine thread."""
         self._sent.append(message)
         if not self._is_woken:
@@ -116,7 +68,7 @@ class DraftLink:
         """End `batches` behind those that wait; called on the event loop."""
         self._outbox.put_nowait(None)
 
-    async def batches(self) -> AsyncIterator[list[Message]]:
+    async def batches(self) -> AsyncIterator[list[DraftMessage]]:
         """What is to be told, in order and at once; raises LinkOverflowError when too much has waited."""
         is_over = False
         while not is_over:
@@ -134,7 +86,7 @@ class DraftLink:
         while self._sent:
             self._put(self._sent.popleft())
 
-    def _put(self, message: Message) -> None:
+    def _put(self, message: DraftMessage) -> None:
         if self._outbox.qsize() < self._capacity:
             self._outbox.put_nowait(message)
         else:

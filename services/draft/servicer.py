@@ -14,20 +14,14 @@ from outrider.v1.draft_pb2_grpc import DraftServiceServicer
 from services.draft.drafted_sequence import DraftedSequence
 from services.draft.drafter import Drafter
 from services.draft.engine import DraftEngine
-from services.draft.link import DraftLink, LinkOverflowError, Message, Quotas
+from services.draft.link import DraftLink, LinkOverflowError, Quotas
 from services.draft.message_check import ProtocolError, check_count, check_message
-from services.draft.response import write_response
 from services.draft.vocabulary.vocabularies import Vocabularies, Vocabulary
-from services.draft.vocabulary.vocabulary_map import VocabularyMap
-from services.draft_protocol.caching import read_cache
-from services.draft_protocol.grammar import read_source
+from services.draft_protocol.messages import Close, Commit, DraftMessage, Open, Window
 from services.draft_protocol.protocol import PROTOCOL_VERSION
-from services.draft_protocol.sampling import (
-    read_allowed_tokens,
-    read_sampling,
-    write_place,
-    write_vocabulary_match,
-)
+from services.draft_protocol.requests import read_request
+from services.draft_protocol.responses import write_response
+from services.draft_protocol.sampling import write_place, write_vocabulary_match
 from services.engine.decoder.native import NOISE_VERSION
 from services.engine.decoder.placement import Place
 from services.engine.grammar.compiler import GrammarError
@@ -93,7 +87,7 @@ class DraftServicer(DraftServiceServicer):
             await context.write(draft_pb2.DraftResponse(hello=self._hello(engine, vocabulary)))
             link = DraftLink(self._quotas, capacity=_CAPACITY, log_pace=self._refusal_pace)
             engine.join(link)
-            await _carry(engine, link, requests, context, vocabulary.map)
+            await _carry(engine, link, requests, context, vocabulary)
         finally:
             self._num_links -= 1
             if link is not None:
@@ -154,7 +148,7 @@ async def _carry(
     link: DraftLink,
     requests: AsyncIterator[draft_pb2.DraftRequest],
     context: _Context,
-    vocabulary: VocabularyMap | None,
+    vocabulary: Vocabulary,
 ) -> None:
     """What both sides say, until the target has said all or something is wrong."""
     reader = asyncio.create_task(_read(requests, engine, link, vocabulary))
@@ -167,7 +161,7 @@ async def _carry(
         reader.cancel()
 
 
-async def _send(batch: Iterable[Message], context: _Context) -> None:
+async def _send(batch: Iterable[DraftMessage], context: _Context) -> None:
     response, *further = map(write_response, batch)
     response.further.extend(further)
     try:
@@ -180,7 +174,7 @@ async def _read(
     requests: AsyncIterator[draft_pb2.DraftRequest],
     engine: DraftEngine,
     link: DraftLink,
-    vocabulary: VocabularyMap | None,
+    vocabulary: Vocabulary,
 ) -> None:
     """Read no faster than the engine hears, so that a target that floods is held back."""
     num_unheard, share = 0, LoopShare()
@@ -214,51 +208,40 @@ def _weight(request: draft_pb2.DraftRequest) -> int:
 
 
 async def _command(
-    engine: DraftEngine, link: DraftLink, request: draft_pb2.DraftRequest, vocabulary: VocabularyMap | None
+    engine: DraftEngine, link: DraftLink, request: draft_pb2.DraftRequest, vocabulary: Vocabulary
 ) -> Callable[[Drafter], None]:
-    match request.WhichOneof("message"):
-        case "open":
-            return await _open(engine, link, request.open, vocabulary)
-        case "commit":
-            commit, token_ids = request.commit, [*request.commit.token_ids]
-            return lambda drafter: drafter.commit(
-                link, commit.sequence_id, commit.position, token_ids, wanted=commit.wanted
-            )
-        case "window":
-            window = request.window
-            return lambda drafter: drafter.window(link, window.sequence_id, window.tokens, window.alternates)
-        case _:  # a close: check_message lets nothing else through
-            return lambda drafter: drafter.close(link, request.close.sequence_id)
+    """What the drafter is to do about a message, all of whose sizes check_message has checked."""
+    match read_request(request, vocab_size=vocabulary.size):
+        case Open() as message:
+            return await _open(engine, link, message, vocabulary)
+        case Commit(sequence_id, position, token_ids, wanted):
+            return lambda drafter: drafter.commit(link, sequence_id, position, token_ids, wanted=wanted)
+        case Window(sequence_id, tokens, alternates):
+            return lambda drafter: drafter.window(link, sequence_id, tokens, alternates)
+        case Close(sequence_id):
+            return lambda drafter: drafter.close(link, sequence_id)
 
 
 async def _open(
-    engine: DraftEngine, link: DraftLink, message: draft_pb2.Open, vocabulary: VocabularyMap | None
+    engine: DraftEngine, link: DraftLink, message: Open, vocabulary: Vocabulary
 ) -> Callable[[Drafter], None]:
     """The next messages wait for a grammar that is compiled; one that is not understood, or too costly, is refused."""
-    grammar = None
-    if message.HasField("grammar"):
-        source = read_source(message.grammar)  # whose size is checked, as all is, by check_message
+    grammar: Grammar | None = None
+    if message.grammar is not None:
         try:
-            grammar = await engine.grammars.compile(source, str(id(link)), looks_ahead=False)
+            grammar = await engine.grammars.compile(message.grammar, str(id(link)), looks_ahead=False)
         except GrammarError as error:
             if link.log_pace.may_log():
                 reason = printable(str(error)) + link.log_pace.left_out()
                 logger.info("a sequence is refused: its grammar cannot be followed: %s", reason)
             return lambda drafter: drafter.refuse(link, message.sequence_id)
-    sequence = _sequence(message, vocabulary, grammar, vocab_size=engine.model.checkpoint.config.vocab_size)
-    return lambda drafter: drafter.open(link, message.sequence_id, sequence)
-
-
-def _sequence(
-    message: draft_pb2.Open, vocabulary: VocabularyMap | None, grammar: Grammar | None, *, vocab_size: int
-) -> DraftedSequence:
-    size = vocab_size if vocabulary is None else vocabulary.target_size
-    return DraftedSequence(
-        read_sampling(message.sampling, read_allowed_tokens(message.allowed_tokens, vocab_size=size)),
-        num_prompt=message.prompt_tokens,
+    sequence = DraftedSequence(
+        message.sampling,
+        vocabulary.translation(message.sampling),
+        num_prompt=message.num_prompt,
         min_tokens=message.min_tokens,
-        masked_ids=[*message.masked_token_ids],
+        masked_ids=message.masked_ids,
         grammar=grammar,
-        cache_scope=read_cache(message.cache).scope,
-        vocabulary=vocabulary,
+        cache_scope=message.cache.scope,
     )
+    return lambda drafter: drafter.open(link, message.sequence_id, sequence)

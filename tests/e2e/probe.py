@@ -6,6 +6,7 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from services.draft_protocol.messages import DraftMessage, Prediction
 from services.engine.events import VocabularyMatch
 from services.engine.request import Request
 from services.target.generation.engine import TargetEngine
@@ -81,7 +82,7 @@ class Probe:
 
     def watch_link(self, predictor: RemotePredictor) -> None:
         """Count from now on when a target's link to its draft comes and goes, and what it brings; there is none yet."""
-        connected, disconnected, predicted = predictor.connected, predictor.disconnected, predictor.predicted
+        connected, disconnected, hear = predictor.connected, predictor.disconnected, predictor.hear
         counts = self.read()
         self._add(lost_links=counts["links"] - counts["lost_links"])  # those of a process that was killed
 
@@ -94,12 +95,12 @@ class Probe:
             disconnected(reason)
             self._add(lost_links=was_linked)
 
-        def watched_predicted(sequence_id: int, **run: Any) -> bool:
-            is_useful = predicted(sequence_id, **run)
-            self._add(useful_runs=is_useful)
+        def watched_hear(message: DraftMessage) -> bool:
+            is_useful = hear(message)
+            self._add(useful_runs=is_useful and isinstance(message, Prediction))
             return is_useful
 
-        predictor.predicted = watched_predicted  # type: ignore[method-assign]
+        predictor.hear = watched_hear  # type: ignore[method-assign]
         predictor.connected = watched_connected  # type: ignore[method-assign]
         predictor.disconnected = watched_disconnected  # type: ignore[method-assign]
 

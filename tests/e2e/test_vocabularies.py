@@ -13,7 +13,8 @@ import pytest
 from outrider import Client, VocabularyMatch
 from services.draft.drafted_sequence import DraftedSequence
 from services.draft.multi_step_runner import RunAhead, Stretch
-from services.draft.vocabulary.vocabularies import Vocabularies, Way
+from services.draft.vocabulary.identity_translation import IdentityTranslation
+from services.draft.vocabulary.vocabularies import Vocabularies, Way, translation_along
 from services.draft.vocabulary.vocabulary_map import VocabularyMap
 from services.engine.config import EngineConfig
 from services.engine.decoder.native import Sampler, isas
@@ -57,9 +58,8 @@ class OfflineDraft:
 
     def predict(self, tokens: list[int], params: SamplingParams, vocabulary: VocabularyMap | None) -> list[int]:
         """What it predicts behind some tokens of a target, half of them prompt, in the target's tokens."""
-        sequence = DraftedSequence(
-            params, num_prompt=len(tokens) // 2, min_tokens=0, masked_ids=[], vocabulary=vocabulary
-        )
+        translation = IdentityTranslation(self.size) if vocabulary is None else translation_along(vocabulary, params)
+        sequence = DraftedSequence(params, translation, num_prompt=len(tokens) // 2, min_tokens=0, masked_ids=[])
         sequence.commit(0, tokens)
         self.model.blocks.grow(sequence, len(sequence.tokens) + COUNT)
         (drawn,) = self._run_ahead.extend([Stretch(sequence, len(sequence.tokens), COUNT)])

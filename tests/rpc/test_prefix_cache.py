@@ -8,14 +8,14 @@ import pytest
 from services.draft.engine import DraftEngine
 from services.draft.multi_step_runner import Stretch
 from services.draft_protocol.caching import read_cache
+from services.draft_protocol.messages import Open
+from services.draft_protocol.requests import write_request
 from services.engine.decoder.native import BLOCK_SIZE
 from services.engine.request import CachePolicy
-from services.target.speculation.link.draft_client import _open
-from services.target.speculation.link.draft_messages import Open
 from tests.rpc.draft_link import SAMPLED, Link, RunningDraft, hello_of
 from tests.rpc.requests import Streamed, stream, stream_request
 from tests.server import RunningTarget, target_server
-from tests.unit.sequences import make_request, make_sequence
+from tests.unit.sequences import make_request
 
 SAMPLING = {"seed": 5, "temperature": 0.9}
 
@@ -60,7 +60,7 @@ def test_a_server_may_have_it_switched_off(model: Path) -> None:
 
 async def test_the_draft_gets_the_policy_of_the_request() -> None:
     policy = CachePolicy(prefix=False, salt="mine")
-    opened = _open(Open(1, make_sequence(make_request(cache=policy))))
+    opened = write_request(Open.of(1, make_request(cache=policy))).open
     assert read_cache(opened.cache) == policy
 
 

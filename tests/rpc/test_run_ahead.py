@@ -85,5 +85,5 @@ def _credit(draft: RunningDraft) -> int:
 def _chain(target: RunningTarget) -> list[int]:
     """What has been predicted beyond the last commit of the one sequence."""
     assert target.server._draft is not None
-    (followed,) = target.server._draft.predictor._followed.values()
-    return list(followed.chain.tokens)
+    (remote,) = target.server._draft.predictor._remotes.values()
+    return list(remote.chain.tokens)

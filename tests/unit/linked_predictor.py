@@ -3,10 +3,10 @@
 import math
 from typing import Any
 
+from services.draft_protocol.messages import Prediction, Release, TargetMessage
 from services.engine.request import SpeculationPolicy
 from services.target.output.output_pipeline import OutputPipeline
 from services.target.sequence.sequence import Sequence
-from services.target.speculation.link.draft_messages import Outgoing
 from services.target.speculation.link.remote_predictor import RemotePredictor
 from services.target.speculation.policy.policy_config import DraftConfig
 from tests.unit.sequences import make_output, make_request, records_of
@@ -46,8 +46,11 @@ class LinkedPredictor:
         self.remote.ask(sequence, limit)
         return self.remote.predict(sequence, limit, until=until)
 
-    def sent(self) -> list[Outgoing]:
+    def sent(self) -> list[TargetMessage]:
         return [*self.remote.outgoing()]
 
     def hear(self, position: int, tokens: bytes, *, epoch: int = 1, sequence_id: int = 1) -> bool:
-        return self.remote.predicted(sequence_id, epoch=epoch, position=position, token_ids=[*tokens])
+        return self.remote.hear(Prediction(sequence_id, epoch, position, tuple(tokens)))
+
+    def hear_release(self, sequence_id: int, reason: str) -> bool:
+        return self.remote.hear(Release(sequence_id, reason))

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 
 from services.target.scheduling.scheduler import ScheduledRows
 from services.target.sequence.sequence import Sequence
-from services.target.speculation.link.draft_latency import DraftPace
-from services.target.speculation.link.draft_prefill_rate import ReadingPace
-from services.target.speculation.link.wait_limit import Patience
+from services.target.speculation.link.draft_prefill_rate import DraftPrefillRate
+from services.target.speculation.link.wait_limit import WaitLimit
 from services.target.speculation.policy.policy_config import DraftConfig
 from services.target.speculation.speculation import Speculation
 from tests.silent_predictor import SilentPredictor
@@ -56,7 +55,7 @@ class SimulatedDraft(SilentPredictor):
     def __init__(self, world: World, clock: Clock, chance: random.Random) -> None:
         self._world, self._clock, self._chance = world, clock, chance
         config = DraftConfig()
-        self._patience, self._reading, self._pace = Patience(config), ReadingPace(config), DraftPace(config)
+        self._wait_limit, self._prefill_rate = WaitLimit(config), DraftPrefillRate(config)
         self._unread: dict[Sequence, int] = {}
         self._asked: dict[Sequence, int] = {}
         self._asked_at = self._answers_at = 0.0
@@ -68,11 +67,11 @@ class SimulatedDraft(SilentPredictor):
         return self._clock.now < self.busy_until
 
     def wait_for(self, sequence: Sequence, count: int) -> float:
-        return self._patience.expected(count)
+        return self._wait_limit.expected(count)
 
     def catch_up(self, sequence: Sequence) -> float | None:
         unread = self._unread[sequence]
-        return self._reading.seconds(unread) if unread > _BEHIND else 0.0
+        return self._prefill_rate.seconds(unread) if unread > _BEHIND else 0.0
 
     def commit(self, sequence: Sequence) -> None:
         self._asked.clear()
@@ -90,7 +89,7 @@ class SimulatedDraft(SilentPredictor):
             self._asked[sequence] = limit
             if self._unread[sequence] > _BEHIND:
                 self._fresh.add(sequence)
-                self._reading.asked(id(sequence), self._unread[sequence], self._clock.now)
+                self._prefill_rate.asked(id(sequence), self._unread[sequence], self._clock.now)
 
     def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:
         if not limit or sequence not in self._asked:
@@ -98,10 +97,10 @@ class SimulatedDraft(SilentPredictor):
         if self._answers_at < self._clock.now and sequence is next(iter(self._asked)):
             self._begin()
         is_fresh = sequence in self._fresh
-        patience = self._patience.seconds(self._asked_at, None if is_fresh else limit)
-        if is_fresh and patience:
-            patience += self._patience.margin(self._reading.expected)
-        end = self._asked_at + patience
+        longest = self._wait_limit.seconds(self._asked_at, None if is_fresh else limit)
+        if is_fresh and longest:
+            longest += self._wait_limit.margin(self._prefill_rate.expected)
+        end = self._asked_at + longest
         if self._answers_at <= min(end, until):
             self._clock.now = max(self._clock.now, self._answers_at)
             self._answer(sequence, limit, is_fresh=is_fresh)
@@ -109,7 +108,7 @@ class SimulatedDraft(SilentPredictor):
         if min(end, until) > self._clock.now:
             self._clock.now = min(end, until)
             if end <= until:
-                self._patience.missed(self._asked_at, self._clock.now)
+                self._wait_limit.missed(self._asked_at, self._clock.now)
             self.busy_until = min(self._answers_at, self._clock.now + _CHUNK)
         return []
 
@@ -117,7 +116,7 @@ class SimulatedDraft(SilentPredictor):
         self._unread.pop(sequence, None)
         self._asked.pop(sequence, None)
         self._fresh.discard(sequence)
-        self._reading.gave_up(id(sequence))
+        self._prefill_rate.gave_up(id(sequence))
 
     def _begin(self) -> None:
         world, self._asked_at = self._world, self._clock.now
@@ -131,8 +130,8 @@ class SimulatedDraft(SilentPredictor):
     def _answer(self, sequence: Sequence, limit: int, *, is_fresh: bool) -> None:
         now = self._clock.now
         if not is_fresh:
-            self._patience.arrived(limit, now - self._asked_at)
-        self._reading.answered(id(sequence), now - self._patience.expected(limit))
+            self._wait_limit.arrived(limit, now - self._asked_at)
+        self._prefill_rate.answered(id(sequence), now - self._wait_limit.expected(limit))
         self._unread[sequence] = 0
         self._fresh.discard(sequence)
 

@@ -5,11 +5,15 @@ from collections.abc import Iterable
 from itertools import groupby
 from typing import Any
 
+from services.draft.alternate import Alternate
 from services.draft.drafted_sequence import DraftedSequence
 from services.draft.drafter import Drafter, DrafterConfig
-from services.draft.link import DraftLink, Prediction, Quotas, Release
+from services.draft.link import DraftLink, Quotas
 from services.draft.multi_step_runner import Stretch
+from services.draft.vocabulary.identity_translation import IdentityTranslation
+from services.draft.vocabulary.vocabularies import translation_along
 from services.draft.vocabulary.vocabulary_map import VocabularyMap
+from services.draft_protocol.messages import Prediction, Release
 from services.engine.cache.block_manager import BlockManager
 from services.engine.sampling_params import SamplingParams
 from tests.unit.sequences import VOCAB_SIZE
@@ -83,6 +87,10 @@ class Draft:
         while self.drafter.step():
             pass
 
+    def alternates(self, sequence: DraftedSequence) -> list[Alternate]:
+        """Those of a sequence."""
+        return self.drafter._alternates.of(sequence)
+
     def _copy_block(self, source: int, target: int) -> None:
         self.copies.append((source, target))
 
@@ -92,7 +100,8 @@ def new_sequence(
 ) -> DraftedSequence:
     """A sequence that is drawn greedily unless `sampling` says otherwise."""
     params = SamplingParams(**{"seed": 1, "temperature": 0.0, **sampling})
-    return DraftedSequence(params, num_prompt=num_prompt, min_tokens=0, masked_ids=[], vocabulary=vocabulary)
+    translation = IdentityTranslation(VOCAB_SIZE) if vocabulary is None else translation_along(vocabulary, params)
+    return DraftedSequence(params, translation, num_prompt=num_prompt, min_tokens=0, masked_ids=[])
 
 
 def toy_tokens(prompt: Iterable[int], count: int) -> list[int]:

@@ -7,13 +7,14 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import NDArray
 
+from services.draft.vocabulary.mapped_translation import MappedTranslation
 from services.draft.vocabulary.translation import OwnCommit, Run, appended
 from services.draft.vocabulary.vocabulary_map import VocabularyMap
 
 _NUM_RESPELLED = 4  # own tokens in front of new text that it may change
 
 
-class ByteTranslation:
+class ByteTranslation(MappedTranslation):
     """The draft predicts any of its tokens, and the target is told what these spell in its own (`Wording`).
 
     Both have the same text, cut differently: the committed text may end inside of a token of the chain, and what the
@@ -23,7 +24,7 @@ class ByteTranslation:
 
     def __init__(self, vocabulary: VocabularyMap, *, is_sampled: bool) -> None:
         """A draw is at its place in the noise only if all before it are known: sampled ones are made one by one."""
-        self.vocabulary = vocabulary
+        super().__init__(vocabulary)
         self._is_sampled = is_sampled
         self._committed: list[int] = []  # the target's tokens
         self._text = ""  # that they are
@@ -68,7 +69,7 @@ class ByteTranslation:
         """Tokens that were told."""
         return len(self._told)
 
-    def run(self, chain: Tokens[int], window: int) -> Run:
+    def run(self, chain: Tokens[int], num_told: int, window: int) -> Run:  # noqa: ARG002 - it knows what was told
         """What the chain's text is in the target's tokens.
 
         The last of them may be the beginning of others: where more text makes others of what was told, it is told anew.

@@ -5,18 +5,18 @@ from collections.abc import Sequence as Tokens
 import numpy as np
 from numpy.typing import NDArray
 
+from services.draft.vocabulary.mapped_translation import MappedTranslation
 from services.draft.vocabulary.translation import OwnCommit, Run, appended
 from services.draft.vocabulary.vocabulary_map import VocabularyMap
 
 
-class TokenTranslation:
+class TokenTranslation(MappedTranslation):
     """Behind the committed tokens the two go in step: each token that the draft predicts is one of the target's."""
 
     def __init__(self, vocabulary: VocabularyMap) -> None:
-        self.vocabulary = vocabulary
+        super().__init__(vocabulary)
         self._committed: list[int] = []  # the target's tokens
         self._ends: list[int] = [0]  # behind so many of them
-        self._num_told = 0  # behind the committed ones
 
     def draws_singly(self, chain: Tokens[int]) -> bool:  # noqa: ARG002
         """Never: positions are in step."""
@@ -26,7 +26,6 @@ class TokenTranslation:
         """The same text in other tokens is no agreement: the two would no longer go in step."""
         chain, new = tokens[num_committed:], appended(self._committed, position, token_ids)
         is_predicted = new is not None and [*map(self.vocabulary.to_target, chain[: len(new)])] == [*new]
-        self._num_told = max(0, self._num_told - len(new)) if new is not None and is_predicted else 0
         self._committed[position:], self._ends[position + 1 :] = token_ids, []
         own_position, own_ids = self._ends[position], list[int]()
         for token_id in token_ids:
@@ -46,10 +45,9 @@ class TokenTranslation:
         """All of the chain."""
         return len(chain)
 
-    def run(self, chain: Tokens[int], window: int) -> Run:  # noqa: ARG002 - the chain never leaves it
-        """What the target was not told yet."""
-        start, self._num_told = self._num_told, len(chain)
-        return Run(self.target_position(chain[:start]), [*map(self.vocabulary.to_target, chain[start:])])
+    def run(self, chain: Tokens[int], num_told: int, window: int) -> Run:  # noqa: ARG002 - the chain never leaves it
+        """The rest of the chain."""
+        return Run(self.target_position(chain[:num_told]), [*map(self.vocabulary.to_target, chain[num_told:])])
 
     def mask(self, chain: Tokens[int]) -> NDArray[np.uint32] | None:  # noqa: ARG002
         """None: what has no partner has no noise, and so is not drawn."""

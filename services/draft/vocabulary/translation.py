@@ -1,4 +1,4 @@
-"""Translation: one target's sequence in the tokens of a draft with another vocabulary."""
+"""Translation: one target's sequence in the tokens of a draft."""
 
 from collections.abc import Sequence as Tokens
 from dataclasses import dataclass
@@ -7,7 +7,8 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from services.draft.vocabulary.vocabulary_map import VocabularyMap
+from services.engine.decoder.native import SamplingState
+from services.engine.request import SamplingParams
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,22 @@ class Translation(Protocol):
     A `chain` is the draft's own tokens behind the committed ones.
     """
 
-    vocabulary: VocabularyMap
+    is_identity: bool
+    """Whether the draft's tokens are the target's: else a grammar, which is one of the target's tokens, is left to the
+    target, and there are no alternates.
+    """
+
+    target_size: int
+    """Token ids of the target."""
+
+    def own_ids(self, target_ids: Tokens[int]) -> Tokens[int]:
+        """The draft's own ids of those of the target's tokens that it has."""
+
+    def own_params(self, params: SamplingParams) -> SamplingParams:
+        """The target's way of drawing, among the draft's own tokens."""
+
+    def align(self, sampling: SamplingState, chain: Tokens[int]) -> None:
+        """Let what is drawn behind the chain have the noise that the target draws it with."""
 
     def draws_singly(self, chain: Tokens[int]) -> bool:
         """Whether no more than one token can be drawn behind the chain at a time."""
@@ -48,17 +64,22 @@ class Translation(Protocol):
     def own_length(self, num_tokens: int) -> int | None:
         """How many of our own tokens the target's first ones are; None before they are committed."""
 
-    def target_position(self, chain: Tokens[int]) -> int:
-        """Where the target sees what comes behind the chain."""
-
     def num_told(self, chain: Tokens[int]) -> int:
         """Of how many of its tokens behind the committed ones the target knows, or will by the next run."""
 
-    def run(self, chain: Tokens[int], window: int) -> Run:
-        """What the target was not told yet; it knows of no more than its window in all."""
+    def run(self, chain: Tokens[int], num_told: int, window: int) -> Run:
+        """What the target was not told yet, of the chain's first tokens so many; it knows of no more than its window in
+        all.
+        """
 
     def mask(self, chain: Tokens[int]) -> NDArray[np.uint32] | None:
         """What the next token may be, [1, words]; None for all."""
+
+
+def check_no_gap(position: int, num_committed: int) -> None:
+    """Raise ValueError where a commit at a position leaves a gap."""
+    if position > num_committed:
+        raise ValueError(f"a commit at {position} leaves a gap: {num_committed} tokens are committed")
 
 
 def appended(committed: Tokens[int], position: int, token_ids: Tokens[int]) -> Tokens[int] | None:
@@ -66,7 +87,6 @@ def appended(committed: Tokens[int], position: int, token_ids: Tokens[int]) -> T
 
     Raises ValueError for a gap.
     """
-    if position > len(committed):
-        raise ValueError(f"a commit at {position} leaves a gap: {len(committed)} tokens are committed")
+    check_no_gap(position, len(committed))
     num_known = len(committed) - position
     return token_ids[num_known:] if token_ids[:num_known] == committed[position:] else None

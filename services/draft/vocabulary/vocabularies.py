@@ -6,8 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from services.draft.vocabulary.byte_translation import ByteTranslation
+from services.draft.vocabulary.identity_translation import IdentityTranslation
+from services.draft.vocabulary.token_translation import TokenTranslation
+from services.draft.vocabulary.translation import Translation
 from services.draft.vocabulary.vocabulary_map import VocabularyMap
 from services.engine.events import VocabularyMatch
+from services.engine.request import SamplingParams
 from services.engine.text.tokenizer import Tokenizer
 
 
@@ -30,7 +35,14 @@ class Vocabulary:
 
     match: VocabularyMatch
     num_shared: int
-    map: VocabularyMap | None
+    size: int
+    map: VocabularyMap | None = None
+
+    def translation(self, params: SamplingParams) -> Translation:
+        """The way of a new sequence, which is drawn so."""
+        if self.map is None:
+            return IdentityTranslation(self.size)
+        return translation_along(self.map, params)
 
 
 class Vocabularies:
@@ -62,7 +74,7 @@ class Vocabularies:
             return None
         with self._finding:
             if not self._translates or (is_same and size in {0, self._size}):
-                return Vocabulary(VocabularyMatch.SAME, self._size, None)
+                return Vocabulary(VocabularyMatch.SAME, self._size, self._size)
             return self._find_map(target, fingerprint, size or target.vocab_size, is_same=is_same)
 
     def _find_map(self, target: Tokenizer, fingerprint: str, size: int, *, is_same: bool) -> Vocabulary | None:
@@ -74,12 +86,19 @@ class Vocabularies:
             self._made[made] = self._make(target, made[1], is_same=is_same)
         vocabulary = self._made[made]
         assert vocabulary.map is not None
-        return replace(vocabulary, map=vocabulary.map.padded_to(size))
+        return replace(vocabulary, size=size, map=vocabulary.map.padded_to(size))
 
     def _make(self, target: Tokenizer, size: int, *, is_same: bool) -> Vocabulary:
         enough = 0.0 if is_same else _ENOUGH[self._way]
         vocabulary = VocabularyMap(self._own, target, own_size=self._size, target_size=size, enough=enough)
-        return Vocabulary(_match(vocabulary, is_same=is_same), vocabulary.num_shared, vocabulary)
+        return Vocabulary(_match(vocabulary, is_same=is_same), vocabulary.num_shared, size, vocabulary)
+
+
+def translation_along(vocabulary: VocabularyMap, params: SamplingParams) -> Translation:
+    """The way between two different vocabularies, of a new sequence that is drawn so."""
+    if vocabulary.through_bytes:
+        return ByteTranslation(vocabulary, is_sampled=params.temperature > 0)
+    return TokenTranslation(vocabulary)
 
 
 def _match(vocabulary: VocabularyMap, *, is_same: bool) -> VocabularyMatch:

@@ -3,6 +3,7 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from copy import copy
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from services.draft.vocabulary.retokenizer import Speller
 from services.draft.vocabulary.tokenized_text import Wording
 from services.engine.allowed_tokens import AllowedTokens
 from services.engine.decoder.native import NoiseIds
+from services.engine.request import SamplingParams
 from services.engine.text.tokenizer import Tokenizer
 
 _NO_PARTNER = -1
@@ -83,9 +85,14 @@ class VocabularyMap:
         own_ids = ((self._own.ids.get(self._key(target_id)), target_id) for target_id in target_ids)
         return [own_id for own_id, target_id in own_ids if own_id is not None and self.to_target(own_id) == target_id]
 
-    def own_allowed(self, allowed: AllowedTokens) -> AllowedTokens | None:
-        """Our own tokens whose partners are allowed; None for any, through the bytes, which have no list of tokens."""
-        return None if self.through_bytes else allowed.partners(self._partners)
+    def own_params(self, params: SamplingParams) -> SamplingParams:
+        """A way of drawing the target's tokens, among our own."""
+        partners = ((self.partners([token_id]), bias) for token_id, bias in params.logit_bias.items())
+        return replace(
+            params,
+            logit_bias={own_id: bias for own_ids, bias in partners for own_id in own_ids},
+            allowed_tokens=params.allowed_tokens and self._own_allowed(params.allowed_tokens),
+        )
 
     def spell(self, target_id: int) -> tuple[int, ...]:
         """A target's token in the draft's: its partner, or as few tokens of its bytes as the longest ones make."""
@@ -104,6 +111,10 @@ class VocabularyMap:
 
     def _key(self, target_id: int) -> tuple[bytes, bool]:
         return self._target.tokenizer.token_bytes(target_id), self._target.tokenizer.is_special(target_id)
+
+    def _own_allowed(self, allowed: AllowedTokens) -> AllowedTokens | None:
+        """Our own tokens whose partners are allowed; None for any, through the bytes, which have no list of tokens."""
+        return None if self.through_bytes else allowed.partners(self._partners)
 
     def _shared_special_ids(self) -> list[int]:
         return [own_id for (_, is_special), own_id in self._own.ids.items() if is_special and self.has_partner(own_id)]

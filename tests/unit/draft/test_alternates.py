@@ -2,7 +2,8 @@
 
 import pytest
 
-from services.draft.link import AlternatePrediction, DraftLink, Prediction
+from services.draft.link import DraftLink
+from services.draft_protocol.messages import AlternatePrediction, Prediction
 from tests.unit.toy_draft import PROMPT, Draft, runner_up, told, toy_tokens
 
 START = len(PROMPT)
@@ -26,7 +27,7 @@ def branch(place: int, length: int = 6) -> list[int]:
 
 def check_blocks(draft: Draft, link: DraftLink) -> None:
     draft.blocks.check_integrity(
-        owner for sequence in link.sequences.values() for owner in (sequence, *sequence.alternates)
+        owner for sequence in link.sequences.values() for owner in (sequence, *draft.alternates(sequence))
     )
 
 
@@ -55,7 +56,7 @@ async def test_a_wrong_prediction_with_an_alternate_costs_no_new_beginning(place
     draft = Draft()
     link = begin(draft)
     sequence = link.sequences[1]
-    (epoch,) = [alternate.epoch for alternate in sequence.alternates if alternate.position == START + place]
+    (epoch,) = [alternate.epoch for alternate in draft.alternates(sequence) if alternate.position == START + place]
     asked = len(draft.run_ahead.asked)
     committed = [*CHAIN[:place], branch(place)[0]]
     draft.drafter.commit(link, 1, START, committed)
@@ -67,7 +68,7 @@ async def test_a_wrong_prediction_with_an_alternate_costs_no_new_beginning(place
     )
     assert rows == 1, "only the last token of the branch had not been computed"
     assert sequence.chain == toy_tokens([*PROMPT, *committed], 6)
-    assert [a.position for a in sequence.alternates] == [START + len(committed) + offset for offset in range(3)]
+    assert [a.position for a in draft.alternates(sequence)] == [START + len(committed) + offset for offset in range(3)]
     check_blocks(draft, link)
     runs = [run for run in await told(link) if isinstance(run, Prediction) and run.epoch == epoch]
     assert [runs[0].position, *runs[0].token_ids] == [START + len(committed) + 5, sequence.chain[5]]
@@ -78,7 +79,7 @@ async def test_a_branch_that_was_not_told_of_yet_is_told_once_it_is_meant():
     link = draft.join()
     draft.begin(link)
     draft.drafter.window(link, 1, 6, 1)
-    while not any(alternate.branch for alternate in link.sequences[1].alternates):
+    while not any(alternate.branch for alternate in draft.alternates(link.sequences[1])):
         draft.drafter.step()
     draft.drafter.step()
     first, *others = branch(0)
@@ -95,10 +96,10 @@ async def test_what_nobody_expected_begins_an_epoch_above_all():
     draft = Draft()
     link = begin(draft)
     sequence = link.sequences[1]
-    highest = max(alternate.epoch for alternate in sequence.alternates)
+    highest = max(alternate.epoch for alternate in draft.alternates(sequence))
     draft.drafter.commit(link, 1, START, [runner_up(runner_up(CHAIN[0]))])
     assert sequence.epoch > highest
-    assert sequence.alternates == []
+    assert draft.alternates(sequence) == []
     check_blocks(draft, link)
 
 
@@ -106,14 +107,14 @@ async def test_right_predictions_leave_the_alternates_behind_them():
     draft = Draft()
     link = begin(draft)
     draft.drafter.commit(link, 1, START, CHAIN[:2])
-    assert [alternate.position for alternate in link.sequences[1].alternates] == [START + 2]
+    assert [alternate.position for alternate in draft.alternates(link.sequences[1])] == [START + 2]
     check_blocks(draft, link)
 
 
 async def test_alternates_make_way_for_chains():
     draft = Draft(num_blocks=8)
     link = begin(draft)
-    assert link.sequences[1].alternates
+    assert draft.alternates(link.sequences[1])
     draft.begin(link, 2, window=6, prompt=[*b"another prompt"])
     draft.run()
     assert link.sequences[2].chain

@@ -3,6 +3,7 @@
 import pytest
 
 from services.draft.drafted_sequence import DraftedSequence
+from services.draft.vocabulary.identity_translation import IdentityTranslation
 from services.engine.allowed_tokens import AllowedTokens
 from services.engine.sampling_params import SamplingParams
 from tests.grammars import allowed, compiled
@@ -13,7 +14,9 @@ PROMPT = [1, 2, 3]
 
 def make_sequence(*, num_prompt: int = len(PROMPT), masked_ids=(), **sampling) -> DraftedSequence:
     params = SamplingParams(seed=1, **sampling)
-    return DraftedSequence(params, num_prompt=num_prompt, min_tokens=0, masked_ids=masked_ids)
+    return DraftedSequence(
+        params, IdentityTranslation(VOCAB_SIZE), num_prompt=num_prompt, min_tokens=0, masked_ids=masked_ids
+    )
 
 
 def with_chain(chain: list[int], *, window: int = 8) -> DraftedSequence:
@@ -139,7 +142,9 @@ def following(chain: bytes) -> DraftedSequence:
     """A sequence whose text is one of the choice's, and whose chain is drawn."""
     grammar = compiled("choice", byte_tokenizer(), VOCAB_SIZE)
     params = SamplingParams(seed=1)
-    sequence = DraftedSequence(params, num_prompt=len(PROMPT), min_tokens=0, masked_ids=[END], grammar=grammar)
+    sequence = DraftedSequence(
+        params, IdentityTranslation(VOCAB_SIZE), num_prompt=len(PROMPT), min_tokens=0, masked_ids=[END], grammar=grammar
+    )
     sequence.window = 20
     sequence.commit(0, PROMPT)
     sequence.predicted([*chain])
@@ -165,7 +170,9 @@ def test_with_allowed_tokens_it_draws_among_them_one_by_one_and_prepares_no_alte
 def test_of_what_a_grammar_lets_it_draw_the_allowed_tokens_stay():
     params = SamplingParams(seed=1, allowed_tokens=AllowedTokens.of(b"ny", vocab_size=VOCAB_SIZE))
     grammar = compiled("choice", byte_tokenizer(), VOCAB_SIZE)
-    sequence = DraftedSequence(params, num_prompt=len(PROMPT), min_tokens=0, masked_ids=[END], grammar=grammar)
+    sequence = DraftedSequence(
+        params, IdentityTranslation(VOCAB_SIZE), num_prompt=len(PROMPT), min_tokens=0, masked_ids=[END], grammar=grammar
+    )
     sequence.commit(0, PROMPT)
     assert allowed(sequence.mask[0], VOCAB_SIZE) == sorted(b"ny")
 

@@ -4,8 +4,9 @@ import math
 
 import pytest
 
-from services.draft.link import LinkOverflowError, Prediction, Release, ReleaseReason
+from services.draft.link import LinkOverflowError
 from services.draft.vocabulary.vocabulary_map import VocabularyMap
+from services.draft_protocol.messages import Prediction, Release, ReleaseReason
 from tests.unit.merged_tokenizer import merged_tokenizer
 from tests.unit.sequences import VOCAB_SIZE, byte_tokenizer
 from tests.unit.toy_draft import CONTEXT_LENGTH, PROMPT, Draft, new_sequence, predicted, told, toy_tokens

@@ -3,7 +3,9 @@
 import pytest
 
 from services.draft.drafted_sequence import DraftedSequence
+from services.draft.vocabulary.identity_translation import IdentityTranslation
 from services.engine.sampling_params import SamplingParams
+from tests.unit.sequences import VOCAB_SIZE
 from tests.unit.toy_draft import PROMPT, Draft, new_sequence, predicted, told, toy_tokens
 
 LONG = [*range(22)]  # five blocks of four, and two tokens
@@ -110,7 +112,14 @@ async def test_only_sequences_of_one_scope_share(scope: str | None, other: str |
     link = draft.join()
     for sequence_id, cache_scope in ((1, scope), (2, other)):
         params = SamplingParams(seed=1, temperature=0.0)
-        sequence = DraftedSequence(params, num_prompt=22, min_tokens=0, masked_ids=[], cache_scope=cache_scope)
+        sequence = DraftedSequence(
+            params,
+            IdentityTranslation(VOCAB_SIZE),
+            num_prompt=22,
+            min_tokens=0,
+            masked_ids=[],
+            cache_scope=cache_scope,
+        )
         draft.drafter.open(link, sequence_id, sequence)
         draft.drafter.commit(link, sequence_id, 0, LONG)
         draft.drafter.window(link, sequence_id, 1)

@@ -34,7 +34,10 @@ class Targets:
 
     def check(self) -> None:
         owners = [
-            owner for link in self._links for each in link.sequences.values() for owner in (each, *each.alternates)
+            owner
+            for link in self._links
+            for each in link.sequences.values()
+            for owner in (each, *self._draft.alternates(each))
         ]
         self._draft.blocks.check_integrity(owners)
 

@@ -1,6 +1,6 @@
 """Drafter: who holds how much of the KV cache, what becomes of a sequence without room, and what is freed."""
 
-from services.draft.link import Prediction, Release, ReleaseReason
+from services.draft_protocol.messages import Prediction, Release, ReleaseReason
 from tests.unit.toy_draft import PROMPT, Draft, predicted, told, toy_tokens
 
 
@@ -46,7 +46,7 @@ async def test_one_links_quota_is_kept_within_a_single_step_and_is_no_other_link
             draft.begin(link, sequence_id, window=4)
     draft.run()
     for link in links:
-        assert link.num_blocks <= 4
+        assert draft.drafter.num_blocks(link) <= 4
         releases = [message for message in await told(link) if isinstance(message, Release)]
         assert releases == [Release(sequence_id, ReleaseReason.OUT_OF_MEMORY) for sequence_id in (3,)]
 

@@ -2,14 +2,15 @@
 
 import asyncio
 
-from services.draft.link import DraftLink, Message, Quotas, Release, ReleaseReason
+from services.draft.link import DraftLink, Quotas
+from services.draft_protocol.messages import DraftMessage, Release, ReleaseReason
 
 
 def new_link() -> DraftLink:
     return DraftLink(Quotas(max_sequences=1, max_cached_tokens=1), capacity=10)
 
 
-async def batches_of(link: DraftLink) -> list[list[Message]]:
+async def batches_of(link: DraftLink) -> list[list[DraftMessage]]:
     return [batch async for batch in link.batches()]
 
 

@@ -1,8 +1,7 @@
 """What either side of a draft link says at once stays within what the other one takes, and says all of it."""
 
 from outrider.v1.draft_pb2 import Commit, DraftRequest, DraftResponse, Open
-from services.draft.link import AlternatePrediction, Prediction
-from services.draft.response import write_response
+from services.draft_protocol.messages import AlternatePrediction, Prediction
 from services.draft_protocol.protocol import (
     MAX_COMMIT,
     MAX_MASKED,
@@ -12,8 +11,9 @@ from services.draft_protocol.protocol import (
     MAX_RESPONSES,
     MAX_WINDOW,
 )
+from services.draft_protocol.requests import merge_requests
+from services.draft_protocol.responses import write_response
 from services.service.limits import LIMITS
-from services.target.speculation.link.draft_client import _together
 
 _LARGEST, _LARGEST_ID = 2**32 - 1, 2**64 - 1
 
@@ -29,14 +29,14 @@ def largest_requests() -> list[DraftRequest]:
 
 def test_a_target_says_no_more_at_once_than_a_draft_takes():
     requests = [each for _ in range(40) for each in largest_requests()]
-    said = [*_together(iter(requests))]
+    said = [*merge_requests(iter(requests))]
     assert max(each.ByteSize() for each in said) <= MAX_REQUEST_BYTES
     assert [one.WhichOneof("message") for each in said for one in (each, *each.further)] == ["commit", "open"] * 40
 
 
-def test_a_target_says_small_things_together():
+def test_a_target_says_small_thingsmerge_requests():
     requests = [DraftRequest(close={"sequence_id": number}) for number in range(100)]
-    said = [*_together(iter(requests))]
+    said = [*merge_requests(iter(requests))]
     assert [1 + len(each.further) for each in said] == [MAX_REQUESTS] * 3 + [4]
     assert [one.close.sequence_id for each in said for one in (each, *each.further)] == [*range(100)]
 
@@ -44,7 +44,7 @@ def test_a_target_says_small_things_together():
 def test_what_is_said_is_made_when_there_is_room_for_it():
     made = []
     requests = (made.append(number) or DraftRequest(close={"sequence_id": number}) for number in range(100))
-    next(_together(requests))
+    next(merge_requests(requests))
     assert len(made) == MAX_REQUESTS
 
 

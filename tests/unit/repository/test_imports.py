@@ -29,7 +29,6 @@ MESSAGE_USERS = (
     f"{_LINK}draft_reader.py",
     "services/draft_protocol/",
     f"{_DRAFT}message_check.py",
-    f"{_DRAFT}response.py",
     f"{_DRAFT}servicer.py",
     f"{_DRAFT}server.py",
     "services/bench/link_probe.py",

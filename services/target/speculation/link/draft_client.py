@@ -3,23 +3,21 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from grpc import aio
 
 from outrider.v1 import draft_pb2
-from services.draft_protocol.caching import write_cache
-from services.draft_protocol.grammar import write_grammar
-from services.draft_protocol.protocol import MAX_REQUEST_BYTES, MAX_REQUESTS, MAX_RESPONSE_BYTES, PROTOCOL_VERSION
-from services.draft_protocol.sampling import read_place, read_vocabulary_match, write_allowed_tokens, write_sampling
+from services.draft_protocol.protocol import MAX_RESPONSE_BYTES, PROTOCOL_VERSION
+from services.draft_protocol.requests import merge_requests, write_request
+from services.draft_protocol.sampling import read_place, read_vocabulary_match
 from services.engine.decoder.native import NOISE_VERSION
 from services.engine.decoder.placement import Place
 from services.engine.events import VocabularyMatch
 from services.service.keepalive import PING_MS
 from services.service.printable import printable
 from services.target.speculation.link.draft_address import DraftAddress
-from services.target.speculation.link.draft_messages import Close, Commit, Open, Outgoing, Window
 from services.target.speculation.link.draft_reader import ENDED, BrokenLinkError, DraftCall, DraftReader
 from services.target.speculation.link.remote_predictor import RemotePredictor
 from services.target.speculation.policy.policy_config import DraftConfig
@@ -154,7 +152,7 @@ class DraftClient:
             while True:
                 await self._news.wait()
                 self._news.clear()
-                for request in _together(map(_request, self.predictor.outgoing())):
+                for request in merge_requests(map(write_request, self.predictor.outgoing())):
                     await call.write(request)
 
 
@@ -162,54 +160,6 @@ def _draft(channel: aio.Channel) -> DraftCall:
     """The call of the protocol, but for what comes: that is parsed where it is not trusted."""
     write: Callable[[draft_pb2.DraftRequest], bytes] = draft_pb2.DraftRequest.SerializeToString
     return channel.stream_stream(_METHOD, request_serializer=write, response_deserializer=bytes)()
-
-
-def _together(requests: Iterator[draft_pb2.DraftRequest]) -> Iterator[draft_pb2.DraftRequest]:
-    """As many in one as a draft takes; each is made when there is room for it."""
-    for request in requests:
-        size = request.ByteSize()
-        while len(request.further) < MAX_REQUESTS - 1 and size < MAX_REQUEST_BYTES // 4:
-            if (further := next(requests, None)) is None:
-                break
-            request.further.append(further)
-            size += further.ByteSize()
-        yield request
-
-
-def _request(message: Outgoing) -> draft_pb2.DraftRequest:
-    match message:
-        case Open():
-            return draft_pb2.DraftRequest(open=_open(message))
-        case Commit():
-            commit = draft_pb2.Commit(
-                sequence_id=message.sequence_id,
-                position=message.position,
-                token_ids=message.token_ids,
-                wanted=message.wanted,
-            )
-            return draft_pb2.DraftRequest(commit=commit)
-        case Window():
-            window = draft_pb2.Window(
-                sequence_id=message.sequence_id, tokens=message.tokens, alternates=message.alternates
-            )
-            return draft_pb2.DraftRequest(window=window)
-        case Close():
-            return draft_pb2.DraftRequest(close=draft_pb2.Close(sequence_id=message.sequence_id))
-
-
-def _open(message: Open) -> draft_pb2.Open:
-    request = message.sequence.request
-    grammar = None if request.grammar is None else write_grammar(request.grammar.source)
-    return draft_pb2.Open(
-        sequence_id=message.sequence_id,
-        sampling=write_sampling(request.sampling),
-        prompt_tokens=len(request.prompt),
-        min_tokens=request.stops.min_tokens,
-        masked_token_ids=sorted(request.stops.token_ids),
-        grammar=grammar,
-        cache=write_cache(request.cache),
-        allowed_tokens=write_allowed_tokens(request.sampling.allowed_tokens),
-    )
 
 
 def _reason(error: Exception) -> str:

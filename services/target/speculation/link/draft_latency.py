@@ -1,9 +1,9 @@
-"""DraftPace: how long a draft takes to answer, by the number of predictions asked."""
+"""DraftLatency: how long a draft takes to answer, by the number of predictions asked."""
 
 from services.target.speculation.policy.policy_config import DraftConfig
 
 
-class DraftPace:
+class DraftLatency:
     """Fits a straight line to the latest answers: a delay, and a time for each prediction; in seconds.
 
     Answers to as many predictions each say nothing of its slope, which is then as it was.

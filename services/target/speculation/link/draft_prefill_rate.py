@@ -1,9 +1,9 @@
-"""ReadingPace: how long a draft takes for tokens that it does not know yet."""
+"""DraftPrefillRate: how long a draft takes for tokens that it does not know yet."""
 
 from services.target.speculation.policy.policy_config import DraftConfig
 
 
-class ReadingPace:
+class DraftPrefillRate:
     """Measures stretches of time, in seconds: each begins when a draft that has nothing to read is asked to, for one
     sequence, and ends with the first prediction for the last of those that joined it meanwhile.
     """

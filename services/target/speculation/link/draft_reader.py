@@ -8,6 +8,7 @@ from grpc import aio
 
 from outrider.v1 import draft_pb2
 from services.draft_protocol.protocol import MAX_ALTERNATES, MAX_RESPONSES, MAX_WINDOW
+from services.draft_protocol.responses import read_predictions, read_release
 from services.service.event_loop_share import LoopShare
 from services.target.speculation.link.remote_predictor import RemotePredictor
 from services.target.speculation.link.run_count import RunCount
@@ -55,10 +56,9 @@ class DraftReader:
     def _hear(self, response: draft_pb2.DraftResponse) -> None:
         match response.WhichOneof("message"):
             case "predict":
-                self._take(response.predict)
+                self._hear_predict(response.predict)
             case "released":
-                released = response.released
-                self.runs.add(is_useful=self._predictor.released(released.sequence_id, _release_reason(released)))
+                self.runs.add(is_useful=self._predictor.hear(read_release(response.released)))
             case "hello":
                 raise BrokenLinkError("it said hello a second time")
             case None:
@@ -66,34 +66,13 @@ class DraftReader:
         if self.runs.is_unbearable:
             raise BrokenLinkError(f"what it predicts is of no use, it comes too late or makes no sense: {self.runs}")
 
-    def _take(self, message: draft_pb2.Predict) -> None:
+    def _hear_predict(self, message: draft_pb2.Predict) -> None:
         _check_count("alternates at once", len(message.alternates), MAX_ALTERNATES)
         for token_ids in (message.token_ids, *(alternate.token_ids for alternate in message.alternates)):
             _check_count("token ids in one run", len(token_ids), MAX_WINDOW)
-        if message.token_ids or not message.alternates:
-            self._take_run(message)
-        for alternate in message.alternates:
-            self._take_alternate(message.sequence_id, alternate)
-
-    def _take_run(self, run: draft_pb2.Predict) -> None:
-        token_ids = [*run.token_ids]
-        is_in_range = max(token_ids, default=0) < self._vocab_size
-        is_useful = is_in_range and self._predictor.predicted(
-            run.sequence_id, epoch=run.epoch, position=run.position, token_ids=token_ids
-        )
-        self.runs.add(is_useful=is_useful, is_in_range=is_in_range)
-
-    def _take_alternate(self, sequence_id: int, alternate: draft_pb2.Alternate) -> None:
-        token_ids = [*alternate.token_ids]
-        is_in_range = max([alternate.token_id, *token_ids]) < self._vocab_size
-        is_useful = is_in_range and self._predictor.alternate_predicted(
-            sequence_id,
-            epoch=alternate.epoch,
-            position=alternate.position,
-            token_id=alternate.token_id,
-            token_ids=token_ids,
-        )
-        self.runs.add(is_useful=is_useful, is_in_range=is_in_range)
+        for prediction in read_predictions(message):
+            is_in_range = prediction.largest_id < self._vocab_size
+            self.runs.add(is_useful=is_in_range and self._predictor.hear(prediction), is_in_range=is_in_range)
 
 
 def _parse(data: bytes) -> draft_pb2.DraftResponse:
@@ -106,8 +85,3 @@ def _parse(data: bytes) -> draft_pb2.DraftResponse:
 def _check_count(what: str, count: int, most: int) -> None:
     if count > most:
         raise BrokenLinkError(f"it sent {count} {what}; at most {most} are allowed")
-
-
-def _release_reason(message: draft_pb2.Released) -> str:
-    known = draft_pb2.ReleaseReason.DESCRIPTOR.values_by_number
-    return known[message.reason].name if message.reason in known else f"reason {message.reason}"

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence as Tokens
 
+from services.draft_protocol.messages import AlternatePrediction, Prediction
+
 _MOST_ALTERNATES = 32  # that are kept, whatever a draft sends
 _MOST_RUNS = 64  # between two commits, at a token each as many as a window can grant
 
@@ -23,54 +25,43 @@ class PredictionChain:
         self._num_runs = 0  # since the last commit
         self._alternates: dict[tuple[int, int], tuple[int, list[int]]] = {}  # position, token: epoch, what follows
 
-    def receive(
-        self, *, epoch: int, position: int, token_ids: Tokens[int], tokens: Tokens[int], num_committed: int
-    ) -> bool:
+    def receive(self, run: Prediction, *, tokens: Tokens[int], num_committed: int) -> bool:
         """Add a run; False if it is of no use: an old epoch, a gap, at odds with the committed tokens, or late.
 
         The first `num_committed` of the sequence's `tokens` are committed; the others are not looked at.
         """
+        position = run.position
         self._num_runs += 1
         if self._num_runs > _MOST_RUNS:
             return False
-        if epoch > self._epoch:
-            self._epoch, self._end, self._alive = epoch, position, position <= num_committed
+        if run.epoch > self._epoch:
+            self._epoch, self._end, self._alive = run.epoch, position, position <= num_committed
             self.tokens.clear()
-        if epoch < self._epoch or not self._alive or position != self._end:
+        if run.epoch < self._epoch or not self._alive or position != self._end:
             return False
-        self._end += len(token_ids)
+        self._end += len(run.token_ids)
         overlap = max(0, min(num_committed, self._end) - position)
-        agrees = list(tokens[position : position + overlap]) == list(token_ids[:overlap])
+        agrees = list(tokens[position : position + overlap]) == list(run.token_ids[:overlap])
         self._alive = agrees and self._end - num_committed <= self._longest
         if not self._alive:
             self.tokens.clear()
             return False
-        self.tokens.extend(token_ids[overlap:])
-        return overlap < len(token_ids)
+        self.tokens.extend(run.token_ids[overlap:])
+        return overlap < len(run.token_ids)
 
-    def receive_alternate(
-        self,
-        *,
-        epoch: int,
-        position: int,
-        token_id: int,
-        token_ids: Tokens[int],
-        tokens: Tokens[int],
-        num_committed: int,
-    ) -> bool:
+    def receive_alternate(self, alternate: AlternatePrediction, *, tokens: Tokens[int], num_committed: int) -> bool:
         """Add what follows if the token at a position is this one; False if it is of no use."""
-        if epoch <= self._epoch or not token_ids or len(token_ids) > self._longest:
+        position, token_id, token_ids = alternate.position, alternate.token_id, alternate.token_ids
+        if alternate.epoch <= self._epoch or not token_ids or len(token_ids) > self._longest:
             return False
         if position < num_committed:  # the question was decided while this was on its way
-            was_meant = tokens[position] == token_id
-            return was_meant and self.receive(
-                epoch=epoch, position=position + 1, token_ids=token_ids, tokens=tokens, num_committed=num_committed
-            )
+            run = Prediction(alternate.sequence_id, alternate.epoch, position + 1, token_ids)
+            return tokens[position] == token_id and self.receive(run, tokens=tokens, num_committed=num_committed)
         is_news = (position, token_id) not in self._alternates
         is_over = is_news and len(self._alternates) >= _MOST_ALTERNATES
         if is_over or position >= num_committed + self._longest:
             return False
-        self._alternates[position, token_id] = (epoch, [*token_ids])
+        self._alternates[position, token_id] = (alternate.epoch, [*token_ids])
         return is_news
 
     def rewind(self) -> None:

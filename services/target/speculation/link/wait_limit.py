@@ -1,10 +1,10 @@
-"""Patience: how long a step may wait for predictions that are under way."""
+"""WaitLimit: how long a step may wait for predictions that are under way."""
 
-from services.target.speculation.link.draft_latency import DraftPace
+from services.target.speculation.link.draft_latency import DraftLatency
 from services.target.speculation.policy.policy_config import DraftConfig
 
 
-class Patience:
+class WaitLimit:
     """A little more than the draft usually takes for as many, and nothing where that is too long or where the draft has
     stopped answering, but for one try after a long while.
 
@@ -19,13 +19,13 @@ class Patience:
 
     def reset(self) -> None:
         """Begin anew: the draft is another."""
-        self._pace = DraftPace(self._config)
+        self._latency = DraftLatency(self._config)
         self._misses = 0
         self._missed_at = float("-inf")
 
     def expected(self, count: int) -> float:
         """How long so many predictions usually take; 0 where that is not known yet."""
-        return self._pace.seconds(count)
+        return self._latency.seconds(count)
 
     def seconds(self, now: float, count: int | None) -> float:
         """How long to wait for an answer of so many predictions to what is asked at this moment; None where the draft
@@ -33,7 +33,7 @@ class Patience:
         """
         if self._misses >= self._config.max_misses or self.expected(1) > self._longest:
             return self._longest if now > self._missed_at + self._config.retry_after * self._longest else 0.0
-        if count is None or not self._pace.is_known:
+        if count is None or not self._latency.is_known:
             return self._longest
         return min(self._longest, self.expected(count) * self._config.wait_margin ** (1 + self._misses))
 
@@ -45,8 +45,8 @@ class Patience:
         """So many predictions were there so long after the commit."""
         self._misses = 0
         if delay <= self._longest < self.expected(1):  # answers do not take longer, whatever they once took
-            self._pace = DraftPace(self._config)
-        self._pace.observe(count, min(delay, self._config.longest_sample * self._longest))
+            self._latency = DraftLatency(self._config)
+        self._latency.observe(count, min(delay, self._config.longest_sample * self._longest))
 
     def missed(self, asked_at: float, now: float) -> None:
         """A wait for an answer to what was asked then has ended without one; a silence that many hear counts once."""

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.draft.drafted_sequence import DraftedSequence
+from services.draft.vocabulary.vocabularies import translation_along
 from services.draft.vocabulary.vocabulary_map import VocabularyMap
 from services.engine.sampling_params import SamplingParams
 from services.engine.text.tokenizer import Tokenizer
@@ -47,9 +48,8 @@ class Pair:
     def __post_init__(self) -> None:
         params = SamplingParams(seed=1, temperature=self.temperature)
         self.vocabulary = make_vocabulary(self.own, self.target)
-        self.sequence = DraftedSequence(
-            params, num_prompt=self.num_prompt, min_tokens=0, masked_ids=[], vocabulary=self.vocabulary
-        )
+        translation = translation_along(self.vocabulary, params)
+        self.sequence = DraftedSequence(params, translation, num_prompt=self.num_prompt, min_tokens=0, masked_ids=[])
         self.sequence.window = WINDOW
         self._epoch = self.sequence.epoch
 

@@ -4,6 +4,7 @@ import pytest
 
 from services.draft.drafted_sequence import DraftedSequence
 from services.draft.vocabulary.translation import Run
+from services.draft.vocabulary.vocabularies import translation_along
 from services.engine.allowed_tokens import AllowedTokens
 from services.engine.sampling_params import SamplingParams
 from tests.grammars import allowed
@@ -15,13 +16,9 @@ ABC, B, A, C = range(4)
 
 
 def make(**fields) -> DraftedSequence:
-    sequence = DraftedSequence(
-        SamplingParams(seed=1, **fields),
-        num_prompt=2,
-        min_tokens=0,
-        masked_ids=[ABC, C],
-        vocabulary=make_map(OWN, TARGET),
-    )
+    params = SamplingParams(seed=1, **fields)
+    translation = translation_along(make_map(OWN, TARGET), params)
+    sequence = DraftedSequence(params, translation, num_prompt=2, min_tokens=0, masked_ids=[ABC, C])
     sequence.window = 8
     return sequence
 
@@ -82,8 +79,8 @@ def test_a_rewind_is_to_the_target_s_position():
 
 def test_tokens_that_the_target_cannot_have_are_told_from_those_that_it_can():
     sequence = make()
-    assert sequence.has_tokens([0, 4], vocab_size=1)
-    assert not sequence.has_tokens([5], vocab_size=99)
+    assert sequence.has_tokens([0, 4])
+    assert not sequence.has_tokens([5])
 
 
 def test_masks_and_biases_are_those_of_the_partners():

@@ -2,6 +2,7 @@
 
 import pytest
 
+from services.draft_protocol.messages import AlternatePrediction, Prediction
 from services.target.speculation.link.prediction_chain import PredictionChain
 
 PROMPT = [1, 2, 3]
@@ -18,19 +19,12 @@ class Chain:
     def receive(self, epoch: int, position: int, token_ids: list[int]) -> bool:
         tokens = [*self.committed, 0, 0]  # of which the last ones were drawn just now and are not told of yet
         num_committed = len(self.committed)
-        return self.chain.receive(
-            epoch=epoch, position=position, token_ids=token_ids, tokens=tokens, num_committed=num_committed
-        )
+        run = Prediction(1, epoch, position, tuple(token_ids))
+        return self.chain.receive(run, tokens=tokens, num_committed=num_committed)
 
     def receive_alternate(self, epoch: int, position: int, token_id: int, token_ids: list[int]) -> bool:
-        return self.chain.receive_alternate(
-            epoch=epoch,
-            position=position,
-            token_id=token_id,
-            token_ids=token_ids,
-            tokens=self.committed,
-            num_committed=len(self.committed),
-        )
+        alternate = AlternatePrediction(1, epoch, position, token_id, tuple(token_ids))
+        return self.chain.receive_alternate(alternate, tokens=self.committed, num_committed=len(self.committed))
 
     def commit(self, *token_ids: int) -> None:
         num_before = len(self.committed)

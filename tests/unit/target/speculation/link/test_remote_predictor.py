@@ -2,8 +2,8 @@
 
 import pytest
 
+from services.draft_protocol.messages import Close, Commit, Open, Window
 from services.draft_protocol.protocol import MAX_COMMIT
-from services.target.speculation.link.draft_messages import Close, Commit, Open, Window
 from tests.unit.linked_predictor import PROMPT, RUN_AHEAD, LinkedPredictor
 
 
@@ -11,7 +11,7 @@ async def test_a_sequence_is_opened_with_its_tokens_and_a_window():
     predictor = LinkedPredictor()
     sequence = predictor.add()
     assert predictor.num_wakes
-    assert predictor.sent() == [Open(1, sequence), Commit(1, 0, [*PROMPT]), Window(1, 4 + RUN_AHEAD)]
+    assert predictor.sent() == [Open.of(1, sequence.request), Commit(1, 0, [*PROMPT]), Window(1, 4 + RUN_AHEAD)]
     assert predictor.sent() == []
 
 
@@ -37,7 +37,12 @@ async def test_a_long_prompt_goes_in_pieces_and_sequences_take_turns():
     predictor = LinkedPredictor()
     long, short = predictor.add(bytes(2 * MAX_COMMIT + 1)), predictor.add()
     messages = predictor.sent()
-    assert messages[:4] == [Open(1, long), Open(2, short), Commit(1, 0, [0] * MAX_COMMIT), Commit(2, 0, [*PROMPT])]
+    assert messages[:4] == [
+        Open.of(1, long.request),
+        Open.of(2, short.request),
+        Commit(1, 0, [0] * MAX_COMMIT),
+        Commit(2, 0, [*PROMPT]),
+    ]
     pieces = [message for message in messages if isinstance(message, Commit) and message.sequence_id == 1]
     assert [(piece.position, len(piece.token_ids)) for piece in pieces] == [
         (0, MAX_COMMIT),
@@ -63,7 +68,7 @@ async def test_a_draft_in_the_way_hears_of_a_sequence_when_its_work_is_wanted():
     sequence = predictor.add()
     assert predictor.sent() == []
     predictor.predict(sequence, 3)
-    assert predictor.sent() == [Open(1, sequence), Commit(1, 0, [*PROMPT], wanted=3)]
+    assert predictor.sent() == [Open.of(1, sequence.request), Commit(1, 0, [*PROMPT], wanted=3)]
     predictor.draw(sequence, b"abc")
     assert predictor.sent() == [], "its credit has ended"
     predictor.predict(sequence, 3)
@@ -114,7 +119,7 @@ async def test_a_link_to_a_draft_in_the_way_begins_without_credit():
     predictor.predict(sequence, 2)
     predictor.remote.disconnected("it is gone")
     predictor.connect(run_ahead=0)
-    assert predictor.sent() == [Open(2, sequence), Commit(2, 0, [*PROMPT])]
+    assert predictor.sent() == [Open.of(2, sequence.request), Commit(2, 0, [*PROMPT])]
 
 
 async def test_a_step_that_wants_no_predictions_pauses_the_draft():
@@ -132,6 +137,7 @@ async def test_a_step_that_wants_no_predictions_pauses_the_draft():
 async def test_predictions_are_those_that_continue_what_is_committed():
     predictor = LinkedPredictor()
     sequence = predictor.add()
+    predictor.sent()
     predictor.hear(5, b"abc")
     assert predictor.predict(sequence, 2) == [*b"ab"]
     predictor.draw(sequence, b"ab")
@@ -147,8 +153,19 @@ async def test_a_closed_sequence_is_told_and_what_is_still_said_of_it_is_ignored
     predictor.remote.close(sequence)
     assert predictor.sent() == [Close(1)]
     assert not predictor.hear(5, b"abc")
-    predictor.remote.released(1, "why not")
+    predictor.hear_release(1, "why not")
     assert sequence.speculation.dropped == ""
+
+
+async def test_what_is_said_of_a_sequence_that_was_not_opened_or_was_released_is_ignored():
+    predictor = LinkedPredictor()
+    sequence = predictor.add()
+    assert not predictor.hear(5, b"abc")
+    assert not predictor.hear_release(1, "why not")
+    predictor.sent()
+    assert predictor.hear_release(1, "why not")
+    assert not predictor.hear(5, b"abc")
+    assert predictor.predict(sequence, 4) == []
 
 
 async def test_a_sequence_that_ends_before_it_was_told_of_is_never_told_of():
@@ -187,7 +204,7 @@ async def test_a_released_sequence_goes_on_alone_until_there_is_another_link(cap
     predictor.sent()
     predictor.hear(5, b"abc")
     for _ in range(3):
-        predictor.remote.released(1, "OUT_OF_MEMORY")
+        predictor.hear_release(1, "OUT_OF_MEMORY")
     assert "OUT_OF_MEMORY" in sequence.speculation.dropped
     assert caplog.messages == ["request test: the draft dropped it: OUT_OF_MEMORY"], "saying it again is no news"
     assert predictor.predict(sequence, 4) == []
@@ -205,13 +222,14 @@ async def test_a_sequence_that_is_released_before_all_is_told_of_it_is_told_of_n
     predictor.add(bytes(2 * MAX_COMMIT))
     outgoing = predictor.remote.outgoing()
     assert [type(next(outgoing)) for _ in range(2)] == [Open, Commit]
-    predictor.remote.released(1, "TOO_LONG")
+    predictor.hear_release(1, "TOO_LONG")
     assert [*outgoing] == []
 
 
 async def test_a_flood_takes_no_room():
     predictor = LinkedPredictor()
     sequence = predictor.add()
+    predictor.sent()
     assert predictor.hear(5, b"z" * (4 + RUN_AHEAD))
     for position in range(5 + 4 + RUN_AHEAD, 60):
         assert not predictor.hear(position, b"z")
@@ -226,5 +244,6 @@ async def test_a_flood_takes_no_room():
 async def test_a_run_that_makes_no_sense_is_left_out(epoch, position, tokens):
     predictor = LinkedPredictor()
     sequence = predictor.add()
+    predictor.sent()
     assert not predictor.hear(position, tokens, epoch=epoch)
     assert predictor.predict(sequence, 4) == []

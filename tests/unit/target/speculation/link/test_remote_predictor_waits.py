@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from services.target.speculation.link.wait_limit import Patience
+from services.target.speculation.link.wait_limit import WaitLimit
 from tests.unit.linked_predictor import LinkedPredictor
 
 
@@ -14,6 +14,7 @@ async def test_what_is_still_to_be_waited_for_is_what_the_chain_lacks(monkeypatc
     monkeypatch.setattr(time, "monotonic", lambda: now)
     predictor = LinkedPredictor(longest_wait=10.0)
     sequence = predictor.add()
+    predictor.sent()
     predictor.hear(5, b"ab")
     for epoch in range(2, 12):
         predictor.draw(sequence, b"x")
@@ -37,6 +38,7 @@ async def test_without_a_link_nothing_is_to_be_sent_and_nobody_waits():
 async def test_a_step_waits_for_predictions_that_are_under_way():
     predictor = LinkedPredictor(longest_wait=60.0)
     sequence = predictor.add()
+    predictor.sent()
     speaker = threading.Thread(target=lambda: [predictor.hear(5, b"ab"), predictor.hear(7, b"cd")])
     speaker.start()
     assert predictor.predict(sequence, 4) == [*b"abcd"]
@@ -47,10 +49,11 @@ async def test_a_step_waits_for_predictions_that_are_under_way():
 async def test_a_wait_ends_with_the_link_or_the_release(end):
     predictor = LinkedPredictor(longest_wait=60.0)
     sequence = predictor.add()
+    predictor.sent()
     if end == "disconnected":
         ender = threading.Timer(0.05, predictor.remote.disconnected, ["it is gone"])
     else:
-        ender = threading.Timer(0.05, predictor.remote.released, [1, "REFUSED"])
+        ender = threading.Timer(0.05, predictor.hear_release, [1, "REFUSED"])
     ender.start()
     assert predictor.predict(sequence, 4) == []
     ender.join()
@@ -73,6 +76,7 @@ async def test_after_vain_waits_a_new_link_is_waited_for():
     predictor.remote.disconnected("it hung")
     predictor.connect()
     predictor.draw(sequence, b"y")
+    predictor.sent()
     speaker = threading.Timer(0.02, lambda: predictor.hear(10, b"abcd", sequence_id=2))
     speaker.start()
     assert predictor.predict(sequence, 4) == [*b"abcd"]
@@ -82,7 +86,7 @@ async def test_after_vain_waits_a_new_link_is_waited_for():
 async def test_a_pause_is_no_delay_of_the_draft(monkeypatch):
     now, delays = 100.0, []
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    monkeypatch.setattr(Patience, "arrived", lambda self, count, delay: delays.append((count, delay)))
+    monkeypatch.setattr(WaitLimit, "arrived", lambda self, count, delay: delays.append((count, delay)))
     predictor = LinkedPredictor()
     sequence = predictor.add()
     predictor.sent()

@@ -1,6 +1,6 @@
 """RemotePredictor: what a draft is told where tokens were taken back, and what of its answers is still of use."""
 
-from services.target.speculation.link.draft_messages import Commit
+from services.draft_protocol.messages import Commit
 from tests.unit.linked_predictor import PROMPT, LinkedPredictor
 
 

@@ -1,0 +1,58 @@
+"""IdentityTranslation: for a target with the draft's own vocabulary."""
+
+from collections.abc import Sequence as Tokens
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.draft.vocabulary.translation import OwnCommit, Run, check_no_gap
+from services.engine.decoder.native import SamplingState
+from services.engine.request import SamplingParams
+
+
+class IdentityTranslation:
+    """All tokens and positions are the same on both sides."""
+
+    is_identity = True
+
+    def __init__(self, size: int) -> None:
+        """`size` is that of the model."""
+        self.target_size = size
+        self._num_committed = 0
+
+    def own_ids(self, target_ids: Tokens[int]) -> Tokens[int]:
+        """The same."""
+        return target_ids
+
+    def own_params(self, params: SamplingParams) -> SamplingParams:
+        """The same."""
+        return params
+
+    def align(self, sampling: SamplingState, chain: Tokens[int]) -> None:
+        """Nothing: the sampler counts positions as the target does."""
+
+    def draws_singly(self, chain: Tokens[int]) -> bool:  # noqa: ARG002
+        """Never."""
+        return False
+
+    def commit(self, tokens: Tokens[int], num_committed: int, position: int, token_ids: Tokens[int]) -> OwnCommit:  # noqa: ARG002
+        """The same."""
+        check_no_gap(position, num_committed)
+        self._num_committed = position + len(token_ids)
+        return OwnCommit(position, token_ids)
+
+    def own_length(self, num_tokens: int) -> int:
+        """As many."""
+        return num_tokens
+
+    def num_told(self, chain: Tokens[int]) -> int:
+        """All of the chain."""
+        return len(chain)
+
+    def run(self, chain: Tokens[int], num_told: int, window: int) -> Run:  # noqa: ARG002 - the chain never leaves it
+        """The rest of the chain."""
+        return Run(self._num_committed + num_told, chain[num_told:])
+
+    def mask(self, chain: Tokens[int]) -> NDArray[np.uint32] | None:  # noqa: ARG002
+        """None: any token may be next."""
+        return None

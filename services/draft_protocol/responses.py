@@ -1,0 +1,49 @@
+"""What a draft tells a target, to the protocol's messages and back."""
+
+from collections.abc import Iterator
+
+from outrider.v1 import draft_pb2
+from services.draft_protocol.messages import AlternatePrediction, DraftMessage, Prediction, Release
+
+
+def write_response(message: DraftMessage) -> draft_pb2.DraftResponse:
+    """A message that may come by itself or with others."""
+    match message:
+        case AlternatePrediction():
+            alternate = draft_pb2.Alternate(
+                position=message.position,
+                token_id=message.token_id,
+                token_ids=message.token_ids,
+                epoch=message.epoch,
+            )
+            return draft_pb2.DraftResponse(
+                predict=draft_pb2.Predict(sequence_id=message.sequence_id, alternates=[alternate])
+            )
+        case Prediction():
+            predict = draft_pb2.Predict(
+                sequence_id=message.sequence_id,
+                epoch=message.epoch,
+                position=message.position,
+                token_ids=message.token_ids,
+            )
+            return draft_pb2.DraftResponse(predict=predict)
+        case Release():
+            reason = draft_pb2.ReleaseReason.Value(message.reason)
+            return draft_pb2.DraftResponse(released=draft_pb2.Released(sequence_id=message.sequence_id, reason=reason))
+
+
+def read_predictions(message: draft_pb2.Predict) -> Iterator[Prediction | AlternatePrediction]:
+    """What one message says, whose bounds are checked: a run, alternates, or both; none of either is an empty run."""
+    if message.token_ids or not message.alternates:
+        yield Prediction(message.sequence_id, message.epoch, message.position, tuple(message.token_ids))
+    for alternate in message.alternates:
+        yield AlternatePrediction(
+            message.sequence_id, alternate.epoch, alternate.position, alternate.token_id, tuple(alternate.token_ids)
+        )
+
+
+def read_release(message: draft_pb2.Released) -> Release:
+    """What a draft says of a sequence that it has dropped."""
+    known = draft_pb2.ReleaseReason.DESCRIPTOR.values_by_number
+    reason = known[message.reason].name if message.reason in known else f"reason {message.reason}"
+    return Release(message.sequence_id, reason)

@@ -1,0 +1,46 @@
+"""DraftLatency: a delay, and a time for each prediction, from answers of several lengths."""
+
+import random
+
+import pytest
+
+from services.target.speculation.link.draft_latency import DraftLatency
+from services.target.speculation.policy.policy_config import DraftConfig
+
+
+def test_before_the_first_answer_nothing_is_known():
+    latency = DraftLatency(DraftConfig())
+    assert not latency.is_known
+    assert latency.seconds(4) == 0.0
+
+
+def test_answers_of_one_length_are_taken_to_grow_with_it():
+    latency = DraftLatency(DraftConfig())
+    for _ in range(10):
+        latency.observe(4, 0.02)
+    assert latency.seconds(4) == pytest.approx(0.02)
+    assert latency.seconds(8) == pytest.approx(0.04)
+
+
+def test_answers_of_several_lengths_tell_the_delay_from_the_steps():
+    latency, chance = DraftLatency(DraftConfig()), random.Random(1)
+    for _ in range(200):
+        count = chance.randrange(1, 9)
+        latency.observe(count, (0.01 + 0.005 * count) * chance.uniform(0.95, 1.05))
+    assert latency.seconds(1) == pytest.approx(0.015, rel=0.1)
+    assert latency.seconds(8) == pytest.approx(0.05, rel=0.1)
+
+
+def test_a_draft_that_has_become_slower_is_noticed():
+    latency = DraftLatency(DraftConfig())
+    for delay in (0.01, 0.05):
+        for count in (2, 4, 6) * 50:
+            latency.observe(count, delay + 0.001 * count)
+    assert latency.seconds(4) == pytest.approx(0.054, rel=0.05)
+
+
+def test_longer_runs_never_take_less():
+    latency = DraftLatency(DraftConfig())
+    for count, seconds in [(1, 0.05), (8, 0.01)] * 20:
+        latency.observe(count, seconds)
+    assert 0 < latency.seconds(1) <= latency.seconds(8)
