@@ -37,6 +37,7 @@ class PredictionChain:
         if run.epoch > self._epoch:
             self._epoch, self._end, self._alive = run.epoch, position, position <= num_committed
             self.tokens.clear()
+            self._alternates.clear()  # they branch off a chain that the draft has left
         if run.epoch < self._epoch or not self._alive or position != self._end:
             return False
         self._end += len(run.token_ids)

@@ -212,3 +212,14 @@ def test_the_same_alternate_over_and_over_is_of_use_once():
     assert not chain.receive_alternate(100, 3 + 100, 50, [51]), "nobody was asked to run so far ahead"
     chain.commit(4, 50)
     assert chain.receive(99, 6, [52]), "the latest one counts"
+
+
+def test_an_alternate_of_a_chain_that_the_draft_has_left_is_of_no_use():
+    chain = Chain()
+    chain.receive(1, 3, [4, 5, 6])
+    chain.commit(9)
+    chain.receive_alternate(2, 4, 50, [51])
+    assert chain.receive(3, 4, [60])
+    chain.commit(50)
+    assert not chain.has_switched
+    assert chain.tokens == []
