@@ -40,9 +40,7 @@ def measure_services(
     placement = PLACEMENTS[placement_name]()
     options, draft_options = setting.service_options(), setting.service_options(of_draft=True)
     with (
-        running_pair(
-            setting.models, options=options, draft_options=draft_options, placement=placement, log=log
-        ) as pair,
+        running_pair(setting.models, options=options, draft_options=draft_options, cores=placement, log=log) as pair,
         Client(pair.target.address) as client,
     ):
         has_draft = pair.draft is not None

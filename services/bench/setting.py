@@ -4,10 +4,10 @@ import random
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
-from services.cli.service_pair import ModelPair, Placement, options_of_draft
+from services.cli.service_pair import CoreAssignment, ModelPair, options_of_draft
 from services.engine.config import CPU, ConfigError, EngineConfig, resolve_isa, resolve_threads
 
-PLACEMENTS = {"shared": Placement.shared, "apart": Placement.apart}
+PLACEMENTS = {"shared": CoreAssignment.shared, "apart": CoreAssignment.apart}
 _LEAST = {"context": 1, "runs": 1, "rounds": 1, "prompt_tokens": 1, "new_tokens": 2, "streams": 1}
 
 

@@ -22,20 +22,20 @@ class ModelPair:
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
+class CoreAssignment:
     """Where a target and its draft run, as numbers of cores."""
 
     target: Sequence[int]
     draft: Sequence[int]
 
     @classmethod
-    def shared(cls) -> "Placement":
+    def shared(cls) -> "CoreAssignment":
         """A placement where both may use all cores of this process."""
         cores = sorted(os.sched_getaffinity(0))
         return cls(cores, cores)
 
     @classmethod
-    def apart(cls) -> "Placement":
+    def apart(cls) -> "CoreAssignment":
         """A placement where each has half of the cores; a single core is shared."""
         cores = sorted(os.sched_getaffinity(0))
         half = len(cores) // 2
@@ -71,23 +71,23 @@ def running_pair(
     listen: str = "127.0.0.1:0",
     options: Sequence[str] = (),
     draft_options: Sequence[str] = (),
-    placement: Placement | None = None,
+    cores: CoreAssignment | None = None,
     log: IO[str] | None = None,
 ) -> Iterator[ServicePair]:
     """The services, both serving, with further options of their commands; by default they are placed apart.
 
     Raises ServiceFailedError where one of them does not start.
     """
-    if placement is None:
-        placement = Placement.apart() if models.draft else Placement.shared()
+    if cores is None:
+        cores = CoreAssignment.apart() if models.draft else CoreAssignment.shared()
     with ExitStack() as stack:
         target_options = ["--model", str(models.target), "--listen", listen, *options]
         draft = None
         if models.draft is not None:
             command = ["--model", str(models.draft), "--listen", "127.0.0.1:0", *draft_options]
-            draft = stack.enter_context(ServiceProcess("draft", command, cores=placement.draft, log=log))
+            draft = stack.enter_context(ServiceProcess("draft", command, cores=cores.draft, log=log))
             draft.wait_until_serving()
             target_options += ["--draft", draft.address]
-        target = stack.enter_context(ServiceProcess("target", target_options, cores=placement.target, log=log))
+        target = stack.enter_context(ServiceProcess("target", target_options, cores=cores.target, log=log))
         target.wait_until_serving()
         yield ServicePair(target, draft)

@@ -5,7 +5,7 @@ from collections.abc import Sequence as Tokens
 
 from services.draft.alternate import Alternate
 from services.draft.drafted_sequence import DraftedSequence
-from services.draft.multi_step_runner import Stretch
+from services.draft.multi_step_runner import ScheduledTokens
 from services.engine.cache.block_manager import BlockManager
 
 _NUM_TOKENS = 6  # of a branch: what is committed in place of the prediction, and what is verified next
@@ -24,16 +24,18 @@ class Alternates:
         """Those of a sequence that there are now."""
         return [*self._alternates.get(sequence, ())]
 
-    def stretches(self, sequence: DraftedSequence, *, longest_run: int) -> Iterator[Stretch]:
+    def schedule(self, sequence: DraftedSequence, *, longest_run: int) -> Iterator[ScheduledTokens]:
         """What a sequence's alternates have to do next."""
         self._begin(sequence)
         for alternate in self.of(sequence):
             if num_draws := min(alternate.num_draws, longest_run):
-                yield Stretch(alternate, alternate.num_pending, num_draws)
+                yield ScheduledTokens(alternate, alternate.num_pending, num_draws)
 
-    def settle(self, sequence: DraftedSequence, alternate: Alternate, stretch: Stretch, drawn: Tokens[int]) -> bool:
-        """Keep what a stretch has drawn; returns whether it is complete and so to be told."""
-        alternate.num_computed += stretch.num_tokens + max(len(drawn) - 1, 0)
+    def settle(
+        self, sequence: DraftedSequence, alternate: Alternate, scheduled: ScheduledTokens, drawn: Tokens[int]
+    ) -> bool:
+        """Keep what was drawn for one; returns whether it is complete and so to be told."""
+        alternate.num_computed += scheduled.num_tokens + max(len(drawn) - 1, 0)
         alternate.tokens.extend(drawn)
         if not drawn:
             self._end(sequence, alternate)

@@ -5,7 +5,7 @@ from collections.abc import Sequence as Tokens
 import numpy as np
 from numpy.typing import NDArray
 
-from services.draft.grammar_trail import GrammarTrail
+from services.draft.rewindable_matcher import RewindableMatcher
 from services.draft.vocabulary.translation import Run, Translation
 from services.engine.decoder.native import SamplingState
 from services.engine.grammar.grammar import Grammar
@@ -53,9 +53,9 @@ class DraftedSequence:
         self._min_tokens = min_tokens
         self._masked_ids = translation.own_ids(masked_ids)
         self._sampling: SamplingState | None = None
-        self._grammar: GrammarTrail | None = None
+        self._grammar: RewindableMatcher | None = None
         if grammar is not None and translation.is_identity:
-            self._grammar = GrammarTrail(grammar.matcher(stop_ids=masked_ids))
+            self._grammar = RewindableMatcher(grammar.matcher(stop_ids=masked_ids))
 
     @property
     def num_pending(self) -> int:

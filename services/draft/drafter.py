@@ -9,7 +9,7 @@ from services.draft.alternate import Alternate
 from services.draft.alternates import Alternates
 from services.draft.drafted_sequence import DraftedSequence
 from services.draft.link import DraftLink
-from services.draft.multi_step_runner import RunAhead, Stretch
+from services.draft.multi_step_runner import MultiStepRunner, ScheduledTokens
 from services.draft_protocol.messages import AlternatePrediction, Prediction, Release, ReleaseReason
 from services.draft_protocol.protocol import MAX_ALTERNATES
 from services.engine.cache.block_manager import BlockManager
@@ -49,9 +49,9 @@ class Drafter:
     share gets its tokens' blocks from the link that holds most.
     """
 
-    def __init__(self, config: DrafterConfig, run_ahead: RunAhead, blocks: BlockManager) -> None:
+    def __init__(self, config: DrafterConfig, runner: MultiStepRunner, blocks: BlockManager) -> None:
         self._config = config
-        self._run_ahead = run_ahead
+        self._runner = runner
         self._blocks = blocks
         self._links: list[DraftLink] = []
         self._alternates = Alternates(blocks, vocab_size=config.vocab_size, context_length=config.context_length)
@@ -147,10 +147,10 @@ class Drafter:
         if not followers:
             return False
         began = time.monotonic()
-        drawn = self._run_ahead.extend([stretch for _, stretch in followers])
-        self._observe(time.monotonic() - began, max(stretch.num_draws for _, stretch in followers))
-        for (follower, stretch), token_ids in zip(followers, drawn, strict=True):
-            self._settle(follower, stretch, token_ids)
+        drawn = self._runner.extend([scheduled for _, scheduled in followers])
+        self._observe(time.monotonic() - began, max(scheduled.num_draws for _, scheduled in followers))
+        for (follower, scheduled), token_ids in zip(followers, drawn, strict=True):
+            self._settle(follower, scheduled, token_ids)
         return True
 
     def abandon(self, message: str) -> None:  # noqa: ARG002 - the links end with the server
@@ -158,23 +158,23 @@ class Drafter:
         for link in list(self._links):
             self.leave(link)
 
-    def _choose(self) -> list[tuple[_Follower, Stretch]]:
-        """The stretches of the next step: those whose target waits soonest first, that is, with the shortest chain."""
+    def _choose(self) -> list[tuple[_Follower, ScheduledTokens]]:
+        """The next step: first the sequences whose target waits soonest, that is, with the shortest chain."""
         budget = self._config.max_rows
-        chosen: list[tuple[_Follower, Stretch]] = []
+        chosen: list[tuple[_Follower, ScheduledTokens]] = []
         for follower in sorted(self._followers(), key=lambda follower: len(follower.sequence.chain)):
-            stretch = self._stretch(follower.sequence, budget) if follower.is_live else None
-            if stretch is not None and (stretch := self._make_room(follower, stretch)):
-                chosen.append((follower, stretch))
-                budget -= stretch.num_tokens
-        chosen = [(follower, stretch) for follower, stretch in chosen if follower.is_live]  # some may have made way
+            scheduled = self._schedule(follower.sequence, budget) if follower.is_live else None
+            if scheduled is not None and (scheduled := self._make_room(follower, scheduled)):
+                chosen.append((follower, scheduled))
+                budget -= scheduled.num_tokens
+        chosen = [(follower, scheduled) for follower, scheduled in chosen if follower.is_live]  # some may have made way
         return [*chosen, *islice(self._choose_alternates(), budget)]
 
-    def _choose_alternates(self) -> Iterator[tuple[_Follower, Stretch]]:
+    def _choose_alternates(self) -> Iterator[tuple[_Follower, ScheduledTokens]]:
         """One row each, with what is left when every chain has what it needs."""
         for follower in self._followers():
-            for stretch in self._alternates.stretches(follower.sequence, longest_run=self._longest_run()):
-                yield follower, stretch
+            for scheduled in self._alternates.schedule(follower.sequence, longest_run=self._longest_run()):
+                yield follower, scheduled
 
     def _followers(self) -> Iterator[_Follower]:
         for link in self._links:
@@ -192,24 +192,24 @@ class Drafter:
         config = self._config
         return max(1, int(min(config.max_run, config.run_seconds / max(self._draw_seconds, 1e-9))))
 
-    def _stretch(self, sequence: DraftedSequence, budget: int) -> Stretch | None:
+    def _schedule(self, sequence: DraftedSequence, budget: int) -> ScheduledTokens | None:
         self._blocks.reuse(sequence)
         num_tokens = min(sequence.num_pending, self._config.prefill_chunk, budget)
         room = self._config.context_length - len(sequence.tokens)
         longest = room if sequence.is_awaited else self._longest_run()
         draws = min(sequence.credit, longest, room) if num_tokens == sequence.num_pending else 0
         is_idle = num_tokens == 0 or (num_tokens == sequence.num_pending == 1 and draws == 0)
-        return None if is_idle else Stretch(sequence, num_tokens, draws)
+        return None if is_idle else ScheduledTokens(sequence, num_tokens, draws)
 
-    def _make_room(self, follower: _Follower, stretch: Stretch) -> Stretch | None:
-        """Get blocks for a stretch, with fewer draws where they are short.
+    def _make_room(self, follower: _Follower, scheduled: ScheduledTokens) -> ScheduledTokens | None:
+        """Get blocks for scheduled tokens, with fewer draws where they are short.
 
         Where they do not even hold its tokens, a sequence that has predictions waits for the verdict on them; for any
         other, some of another link's may have to go, or else itself.
         """
         sequence = follower.sequence
-        end = sequence.num_computed + stretch.num_tokens
-        if not self._blocks.can_grow(sequence, end + stretch.num_draws):
+        end = sequence.num_computed + scheduled.num_tokens
+        if not self._blocks.can_grow(sequence, end + scheduled.num_draws):
             for other in self._followers():
                 self._alternates.end_all(other.sequence)
         if not sequence.chain:
@@ -219,9 +219,9 @@ class Drafter:
             if not sequence.chain:
                 self._release(follower.link, follower.sequence_id, ReleaseReason.OUT_OF_MEMORY)
             return None
-        num_draws = min(stretch.num_draws, room - end + 1)
+        num_draws = min(scheduled.num_draws, room - end + 1)
         self._blocks.grow(sequence, end + max(num_draws - 1, 0))
-        return replace(stretch, num_draws=num_draws)
+        return replace(scheduled, num_draws=num_draws)
 
     def _reclaim(self, link: DraftLink, num_blocks: int) -> None:
         """Make blocks free for a link that stays within its share with them."""
@@ -238,13 +238,13 @@ class Drafter:
         num_more = min(max(0, quota), blocks.num_available(follower.sequence))
         return (len(follower.sequence.blocks) + num_more) * blocks.block_size
 
-    def _settle(self, follower: _Follower, stretch: Stretch, token_ids: list[int]) -> None:
-        sequence, alternate = follower.sequence, stretch.sequence
+    def _settle(self, follower: _Follower, scheduled: ScheduledTokens, token_ids: list[int]) -> None:
+        sequence, alternate = follower.sequence, scheduled.sequence
         if isinstance(alternate, Alternate):
-            if self._alternates.settle(sequence, alternate, stretch, token_ids):
+            if self._alternates.settle(sequence, alternate, scheduled, token_ids):
                 self._tell_alternate(follower, alternate)
             return
-        sequence.num_computed += stretch.num_tokens + max(len(token_ids) - 1, 0)
+        sequence.num_computed += scheduled.num_tokens + max(len(token_ids) - 1, 0)
         self._keep(sequence)
         sequence.predicted(token_ids)
         self._tell(follower.link, follower.sequence_id)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 
 from services.draft.drafter import Drafter, DrafterConfig
 from services.draft.link import DraftLink
-from services.draft.multi_step_runner import RunAhead
+from services.draft.multi_step_runner import MultiStepRunner
 from services.draft_protocol.protocol import MAX_WINDOW
 from services.engine.config import EngineConfig
 from services.engine.loaded_model import LoadedModel
@@ -23,7 +23,7 @@ class DraftEngine:
         """`max_run` is how many tokens are predicted between two looks at what the targets say."""
         self.model = model
         self.config = config
-        run_ahead = RunAhead(
+        runner = MultiStepRunner(
             model.decoder,
             model.sampler,
             max_rows=config.max_rows,
@@ -39,7 +39,7 @@ class DraftEngine:
             run_seconds=_RUN_SECONDS,
             max_window=MAX_WINDOW,
         )
-        self._drafter = Drafter(limits, run_ahead, model.blocks)
+        self._drafter = Drafter(limits, runner, model.blocks)
         self._loop = EngineLoop(self._drafter, on_failure=on_failure)
         self.grammars = model.new_grammar_process()
 

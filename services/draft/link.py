@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from services.draft.drafted_sequence import DraftedSequence
 from services.draft_protocol.messages import DraftMessage
 from services.draft_protocol.protocol import MAX_RESPONSES
-from services.service.log_rate_limit import LogPace
+from services.service.log_rate_limit import LogRateLimit
 
 _MOST_IN_VAIN = 2048  # messages, beyond those that others make up for
 
@@ -28,12 +28,12 @@ class LinkOverflowError(RuntimeError):
 class DraftLink:
     """Sequences belong to the engine thread; `send` is called there, `batches` is read on the event loop."""
 
-    def __init__(self, quotas: Quotas, *, capacity: int, log_pace: LogPace | None = None) -> None:
-        """`capacity` bounds the messages that wait to be sent, `log_pace` the lines about what a target says; call this
-        on the event loop that reads them.
+    def __init__(self, quotas: Quotas, *, capacity: int, log_limit: LogRateLimit | None = None) -> None:
+        """`capacity` bounds the messages that wait to be sent, `log_limit` the lines about what a target says; call
+        this on the event loop that reads them.
         """
         self.quotas = quotas
-        self.log_pace = log_pace or LogPace()
+        self.log_limit = log_limit or LogRateLimit()
         self.sequences: dict[int, DraftedSequence] = {}
         self._capacity = capacity
         self._loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""RunAhead: several draft steps for several sequences in one native call."""
+"""MultiStepRunner: several draft steps for several sequences in one native call."""
 
 from collections.abc import Sequence as Items
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Drafted(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class ScheduledTokens:
     """Some pending tokens of a sequence to compute and, behind the last of them all, tokens to draw."""
 
     sequence: Drafted
@@ -39,8 +39,8 @@ class Stretch:
     num_draws: int
 
 
-class RunAhead:
-    """Computes stretches of several sequences and draws what follows each, all in one call of the decoder."""
+class MultiStepRunner:
+    """Computes tokens of several sequences and draws what follows each, all in one call of the decoder."""
 
     def __init__(
         self, decoder: Decoder, sampler: Sampler, *, max_rows: int, max_sequences: int, max_blocks: int
@@ -49,23 +49,23 @@ class RunAhead:
         self._sampler = sampler
         self._batch = Batch(max_rows=max_rows, max_sequences=max_sequences, max_blocks=max_blocks)
 
-    def extend(self, stretches: Items[Stretch]) -> list[list[int]]:
-        """The tokens drawn for each stretch, at most its `num_draws`."""
+    def extend(self, batch: Items[ScheduledTokens]) -> list[list[int]]:
+        """The tokens drawn for each sequence, at most its `num_draws`."""
         self._batch.clear()
-        for stretch in stretches:
-            sequence, start = stretch.sequence, stretch.sequence.num_computed
-            token_ids = sequence.tokens[start : start + stretch.num_tokens]
-            num_logits = int(stretch.num_draws > 0)
+        for scheduled in batch:
+            sequence, start = scheduled.sequence, scheduled.sequence.num_computed
+            token_ids = sequence.tokens[start : start + scheduled.num_tokens]
+            num_logits = int(scheduled.num_draws > 0)
             self._batch.append(token_ids, position=start, blocks=sequence.blocks, num_logits=num_logits)
-        drawing = [stretch for stretch in stretches if stretch.num_draws]
+        drawing = [scheduled for scheduled in batch if scheduled.num_draws]
         drawn = iter(
             self._decoder.extend(
                 self._batch,
                 self._sampler,
-                [stretch.sequence.sampling for stretch in drawing],
-                [stretch.sequence.chain for stretch in drawing],
-                [stretch.num_draws for stretch in drawing],
-                [stretch.sequence.mask for stretch in drawing],
+                [scheduled.sequence.sampling for scheduled in drawing],
+                [scheduled.sequence.chain for scheduled in drawing],
+                [scheduled.num_draws for scheduled in drawing],
+                [scheduled.sequence.mask for scheduled in drawing],
             )
         )
-        return [next(drawn) if stretch.num_draws else [] for stretch in stretches]
+        return [next(drawn) if scheduled.num_draws else [] for scheduled in batch]

@@ -21,13 +21,13 @@ from services.draft_protocol.messages import Close, Commit, DraftMessage, Open, 
 from services.draft_protocol.protocol import PROTOCOL_VERSION
 from services.draft_protocol.requests import read_request
 from services.draft_protocol.responses import write_response
-from services.draft_protocol.sampling import write_place, write_vocabulary_match
+from services.draft_protocol.sampling import write_compute_resources, write_vocabulary_match
+from services.engine.decoder.compute_resources import ComputeResources
 from services.engine.decoder.native import NOISE_VERSION
-from services.engine.decoder.placement import Place
 from services.engine.grammar.compiler import GrammarError
 from services.engine.grammar.grammar import Grammar
-from services.service.event_loop_share import LoopShare
-from services.service.log_rate_limit import LogPace
+from services.service.event_loop_share import EventLoopShare
+from services.service.log_rate_limit import LogRateLimit
 from services.service.printable import printable
 
 logger = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ class DraftServicer(DraftServiceServicer):
         self._quotas = Quotas(max_sequences=0, max_cached_tokens=0)
         self._vocabularies: Vocabularies | None = None
         self._num_links = 0
-        self._log_pace, self._refusal_pace = LogPace(), LogPace()
+        self._log_limit, self._refusal_limit = LogRateLimit(), LogRateLimit()
 
     def open(self, engine: DraftEngine, name: str, quotas: Quotas, vocabularies: Vocabularies) -> None:
         """Begin to serve targets with one of these vocabularies; each link gets these quotas."""
@@ -85,7 +85,7 @@ class DraftServicer(DraftServiceServicer):
         try:
             vocabulary = await self._check_hello(await _first(requests), context)
             await context.write(draft_pb2.DraftResponse(hello=self._hello(engine, vocabulary)))
-            link = DraftLink(self._quotas, capacity=_CAPACITY, log_pace=self._refusal_pace)
+            link = DraftLink(self._quotas, capacity=_CAPACITY, log_limit=self._refusal_limit)
             engine.join(link)
             await _carry(engine, link, requests, context, vocabulary)
         finally:
@@ -94,8 +94,8 @@ class DraftServicer(DraftServiceServicer):
                 engine.leave(link)
 
     async def _end(self, context: _Context, code: grpc.StatusCode, reason: str) -> None:
-        if self._log_pace.may_log():
-            logger.warning("a target's link is closed: %s%s", reason, self._log_pace.left_out())
+        if self._log_limit.may_log():
+            logger.warning("a target's link is closed: %s%s", reason, self._log_limit.left_out())
         await context.abort(code, reason)
 
     def _hello(self, engine: DraftEngine, vocabulary: Vocabulary) -> draft_pb2.DraftHello:
@@ -107,7 +107,9 @@ class DraftServicer(DraftServiceServicer):
             max_cached_tokens=self._quotas.max_cached_tokens,
             vocabulary_match=write_vocabulary_match(vocabulary.match),
             shared_tokens=vocabulary.num_shared,
-            place=write_place(Place.here(device=engine.config.device, threads=engine.config.threads)),
+            place=write_compute_resources(
+                ComputeResources.here(device=engine.config.device, threads=engine.config.threads)
+            ),
             weight_format=engine.model.weights,
         )
 
@@ -177,7 +179,7 @@ async def _read(
     vocabulary: Vocabulary,
 ) -> None:
     """Read no faster than the engine hears, so that a target that floods is held back."""
-    num_unheard, share = 0, LoopShare()
+    num_unheard, share = 0, EventLoopShare()
     async for request in requests:
         check_count(request)
         commands: list[Callable[[Drafter], None]] = []
@@ -231,8 +233,8 @@ async def _open(
         try:
             grammar = await engine.grammars.compile(message.grammar, str(id(link)), looks_ahead=False)
         except GrammarError as error:
-            if link.log_pace.may_log():
-                reason = printable(str(error)) + link.log_pace.left_out()
+            if link.log_limit.may_log():
+                reason = printable(str(error)) + link.log_limit.left_out()
                 logger.info("a sequence is refused: its grammar cannot be followed: %s", reason)
             return lambda drafter: drafter.refuse(link, message.sequence_id)
     sequence = DraftedSequence(

@@ -2,7 +2,7 @@
 
 from outrider.v1 import common_pb2, draft_pb2
 from services.engine.allowed_tokens import AllowedTokens
-from services.engine.decoder.placement import Place
+from services.engine.decoder.compute_resources import ComputeResources
 from services.engine.events import VocabularyMatch
 from services.engine.sampling_params import SAMPLING_NUMBERS, SamplingParams
 
@@ -54,11 +54,13 @@ def read_sampling(message: common_pb2.SamplingParameters, allowed: AllowedTokens
     )
 
 
-def write_place(place: Place) -> draft_pb2.Place:
+def write_compute_resources(resources: ComputeResources) -> draft_pb2.Place:
     """Where a service computes."""
-    return draft_pb2.Place(host=place.host, device=place.device, cores=sorted(place.cores), threads=place.threads)
+    return draft_pb2.Place(
+        host=resources.host, device=resources.device, cores=sorted(resources.cores), threads=resources.threads
+    )
 
 
-def read_place(message: draft_pb2.Place) -> Place:
+def read_compute_resources(message: draft_pb2.Place) -> ComputeResources:
     """Where a service says that it computes."""
-    return Place(message.host, message.device, frozenset(message.cores), message.threads)
+    return ComputeResources(message.host, message.device, frozenset(message.cores), message.threads)

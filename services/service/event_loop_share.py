@@ -1,4 +1,4 @@
-"""LoopShare: how much of an event loop's time one link may take."""
+"""EventLoopShare: how much of an event loop's time one link may take."""
 
 import time
 
@@ -7,7 +7,7 @@ _BURST = 0.02  # seconds that may be taken at once
 _READING = 0.00005  # seconds that it takes to be handed one message, whatever is in it
 
 
-class LoopShare:
+class EventLoopShare:
     """Counts the processor time that a link's messages took, so that a loaded machine costs no link its share.
 
     A reader that has had its share rests, and what is not read the other side cannot send: so no flood, of messages

@@ -1,11 +1,11 @@
-"""LogPace: how often something that others bring about may be logged."""
+"""LogRateLimit: how often something that others bring about may be logged."""
 
 import time
 
 _SECONDS = 60.0
 
 
-class LogPace:
+class LogRateLimit:
     """One line a minute; the next one tells how many were left out."""
 
     def __init__(self) -> None:

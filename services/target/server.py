@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from outrider.v1 import generation_pb2
 from outrider.v1.generation_pb2_grpc import add_GenerationServiceServicer_to_server
 from services.engine.config import EngineConfig, check_range
-from services.engine.decoder.placement import Place
+from services.engine.decoder.compute_resources import ComputeResources
 from services.engine.events import Failed
 from services.engine.request import Request, StopConditions
 from services.engine.sampling_params import SamplingParams
@@ -59,12 +59,12 @@ class TargetServer:
         self._config, self._policy = engine, PolicyConfig()
         self._drain_seconds = server.drain_seconds
         self._name = name or engine.model.resolve().name
-        place = Place.here(device=engine.device, threads=engine.threads)
+        resources = ComputeResources.here(device=engine.device, threads=engine.threads)
         is_drafted = bool(drafts) and predictor is None
         self._draft = (
             DraftClient(
                 drafts,
-                place,
+                resources,
                 self._policy.draft,
                 run_ahead=run_ahead,
                 num_alternates=num_alternates,

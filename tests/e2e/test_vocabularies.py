@@ -12,7 +12,7 @@ import pytest
 
 from outrider import Client, VocabularyMatch
 from services.draft.drafted_sequence import DraftedSequence
-from services.draft.multi_step_runner import RunAhead, Stretch
+from services.draft.multi_step_runner import MultiStepRunner, ScheduledTokens
 from services.draft.vocabulary.identity_translation import IdentityTranslation
 from services.draft.vocabulary.vocabularies import Vocabularies, Way, translation_along
 from services.draft.vocabulary.vocabulary_map import VocabularyMap
@@ -48,7 +48,7 @@ class OfflineDraft:
         self.model = LoadedModel.load(config)
         self.size = self.model.checkpoint.config.vocab_size
         sampler = Sampler(self.model.device)
-        self._run_ahead = RunAhead(self.model.decoder, sampler, max_rows=256, max_sequences=1, max_blocks=16)
+        self._runner = MultiStepRunner(self.model.decoder, sampler, max_rows=256, max_sequences=1, max_blocks=16)
 
     def map_to(self, target: Tokenizer, size: int) -> VocabularyMap | None:
         vocabularies = Vocabularies(self.model.tokenizer, [target], size=self.size, translates=True)
@@ -62,7 +62,7 @@ class OfflineDraft:
         sequence = DraftedSequence(params, translation, num_prompt=len(tokens) // 2, min_tokens=0, masked_ids=[])
         sequence.commit(0, tokens)
         self.model.blocks.grow(sequence, len(sequence.tokens) + COUNT)
-        (drawn,) = self._run_ahead.extend([Stretch(sequence, len(sequence.tokens), COUNT)])
+        (drawn,) = self._runner.extend([ScheduledTokens(sequence, len(sequence.tokens), COUNT)])
         sequence.predicted(drawn)
         run = sequence.next_run()
         self.model.blocks.shrink(sequence, 0)
@@ -115,7 +115,7 @@ def test_a_draft_that_lacks_some_tokens_still_guesses_most_draws(plain: OfflineD
     assert way is not None
     assert way.num_shared == plain.size - 600
     pieces = texts(plain.model.tokenizer)
-    assert any(len(way.spell(token_id)) > 1 for piece in pieces for token_id in piece)
+    assert any(len(way.own_tokens(token_id)) > 1 for piece in pieces for token_id in piece)
     agreed = [
         first[0] == second[0]
         for piece in pieces

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from services.draft.engine import DraftEngine
-from services.draft.multi_step_runner import Stretch
+from services.draft.multi_step_runner import ScheduledTokens
 from services.draft_protocol.caching import read_cache
 from services.draft_protocol.messages import Open
 from services.draft_protocol.requests import write_request
@@ -66,14 +66,14 @@ async def test_the_draft_gets_the_policy_of_the_request() -> None:
 
 def watch(engine: DraftEngine, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The tokens that the draft computes from now on, step by step; all that it cannot find is NaN before each."""
-    decoder, blocks, run_ahead = engine.model.decoder, engine.model.blocks, engine._drafter._run_ahead
+    decoder, blocks, run_ahead = engine.model.decoder, engine.model.blocks, engine._drafter._runner
     computed: list[int] = []
     extend = run_ahead.extend
 
-    def watched(stretches: list[Stretch]) -> list[list[int]]:
+    def watched(batch: list[ScheduledTokens]) -> list[list[int]]:
         decoder.poison(blocks.empty)
-        computed.append(sum(stretch.num_tokens for stretch in stretches))
-        return extend(stretches)
+        computed.append(sum(scheduled.num_tokens for scheduled in batch))
+        return extend(batch)
 
     monkeypatch.setattr(run_ahead, "extend", watched)
     return computed

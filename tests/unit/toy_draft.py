@@ -9,7 +9,7 @@ from services.draft.alternate import Alternate
 from services.draft.drafted_sequence import DraftedSequence
 from services.draft.drafter import Drafter, DrafterConfig
 from services.draft.link import DraftLink, Quotas
-from services.draft.multi_step_runner import Stretch
+from services.draft.multi_step_runner import ScheduledTokens
 from services.draft.vocabulary.identity_translation import IdentityTranslation
 from services.draft.vocabulary.vocabularies import translation_along
 from services.draft.vocabulary.vocabulary_map import VocabularyMap
@@ -28,27 +28,27 @@ def runner_up(token_id: int) -> int:
     return (token_id + 1) % VOCAB_SIZE
 
 
-class ToyRunAhead:
+class ToyRunner:
     """Draws what the toy model draws, and keeps what it was asked for."""
 
     def __init__(self) -> None:
-        self.asked: list[list[Stretch]] = []
+        self.asked: list[list[ScheduledTokens]] = []
 
-    def extend(self, stretches: list[Stretch]) -> list[list[int]]:
-        self.asked.append(stretches)
-        return [self._extend(stretch) for stretch in stretches]
+    def extend(self, batch: list[ScheduledTokens]) -> list[list[int]]:
+        self.asked.append(batch)
+        return [self._extend(scheduled) for scheduled in batch]
 
-    def _extend(self, stretch: Stretch) -> list[int]:
-        history = [*stretch.sequence.tokens]
-        end = stretch.sequence.num_computed + stretch.num_tokens
-        assert end == len(history) or not stretch.num_draws
-        assert len(stretch.sequence.blocks) * 4 >= end + max(stretch.num_draws - 1, 0)
-        mask = stretch.sequence.mask if stretch.num_draws else None
-        for index in range(stretch.num_draws):
+    def _extend(self, scheduled: ScheduledTokens) -> list[int]:
+        history = [*scheduled.sequence.tokens]
+        end = scheduled.sequence.num_computed + scheduled.num_tokens
+        assert end == len(history) or not scheduled.num_draws
+        assert len(scheduled.sequence.blocks) * 4 >= end + max(scheduled.num_draws - 1, 0)
+        mask = scheduled.sequence.mask if scheduled.num_draws else None
+        for index in range(scheduled.num_draws):
             token_id = next_token(history)
             is_allowed = mask is None or index > 0 or mask[0, token_id // 32] >> token_id % 32 & 1
             history.append(token_id if is_allowed else runner_up(token_id))
-        return history[len(stretch.sequence.tokens) :]
+        return history[len(scheduled.sequence.tokens) :]
 
 
 class Draft:
@@ -65,8 +65,8 @@ class Draft:
         config = DrafterConfig(context_length=CONTEXT_LENGTH, vocab_size=VOCAB_SIZE, **{**defaults, **limits})
         self.copies: list[tuple[int, int]] = []
         self.blocks = BlockManager(num_blocks=num_blocks, block_size=4, copy_block=self._copy_block)
-        self.run_ahead = ToyRunAhead()
-        self.drafter = Drafter(config, self.run_ahead, self.blocks)
+        self.runner = ToyRunner()
+        self.drafter = Drafter(config, self.runner, self.blocks)
 
     def join(self, *, max_sequences: int = 8, max_cached_tokens: int = 1000, capacity: int = 1000) -> DraftLink:
         """A link that is served from now on."""

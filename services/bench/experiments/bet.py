@@ -20,7 +20,7 @@ from typing import Literal
 
 from outrider import Client, PassReport
 from services.bench.experiments.bad_draft import BEHAVIOURS, running_bad_draft
-from services.cli.service_pair import Placement
+from services.cli.service_pair import CoreAssignment
 from services.cli.service_process import ServiceProcess
 
 _WINDOW = 2.0  # seconds
@@ -75,7 +75,7 @@ def main() -> None:
 
 @contextmanager
 def _serving(arguments: argparse.Namespace, kind: str) -> Iterator[Client]:
-    options, cores = ["--weights", arguments.weights], Placement.shared()
+    options, cores = ["--weights", arguments.weights], CoreAssignment.shared()
     with ExitStack() as stack:
         log = stack.enter_context(arguments.log.open("a"))
         if kind in BEHAVIOURS:

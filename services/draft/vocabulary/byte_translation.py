@@ -11,11 +11,11 @@ from services.draft.vocabulary.mapped_translation import MappedTranslation
 from services.draft.vocabulary.translation import OwnCommit, Run, appended
 from services.draft.vocabulary.vocabulary_map import VocabularyMap
 
-_NUM_RESPELLED = 4  # own tokens in front of new text that it may change
+_NUM_RETOKENIZED = 4  # own tokens in front of new text that it may change
 
 
 class ByteTranslation(MappedTranslation):
-    """The draft predicts any of its tokens, and the target is told what these spell in its own (`Wording`).
+    """The draft predicts any of its tokens, and the target is told what these spell in its own (`TextCodec`).
 
     Both have the same text, cut differently: the committed text may end inside of a token of the chain, and what the
     target commits agrees with the chain where the text does. But a token that the target has too it would have drawn
@@ -48,7 +48,7 @@ class ByteTranslation(MappedTranslation):
         if new is None or not predicted.startswith(self._text) or self._is_refused(tokens[end : end + 1], end):
             self._told.clear()
             agreed = _common_length(predicted, self._text, min(len(predicted), self._ends[position]))
-            return self._respell(tokens, num_committed, agreed)
+            return self._retokenize(tokens, num_committed, agreed)
         is_told = self._told[: len(new)] == [*new]
         self._told = self._told[len(new) :] if is_told else []
         self._taken_back = None
@@ -63,7 +63,7 @@ class ByteTranslation(MappedTranslation):
         """Where the target sees what comes behind the chain, as far as one can tell yet."""
         if not chain and self._taken_back is not None:
             return bisect_right(self._ends, self._own_ends[-1]) - 1
-        return len(self._committed) + len(self.vocabulary.target.spell(*self._ahead(chain)))
+        return len(self._committed) + len(self.vocabulary.target.tokenize(*self._ahead(chain)))
 
     def num_told(self, chain: Tokens[int]) -> int:  # noqa: ARG002
         """Tokens that were told."""
@@ -74,7 +74,7 @@ class ByteTranslation(MappedTranslation):
 
         The last of them may be the beginning of others: where more text makes others of what was told, it is told anew.
         """
-        pieces = self.vocabulary.target.spell_whole(*self._ahead(chain))
+        pieces = self.vocabulary.target.tokenize_whole(*self._ahead(chain))
         token_ids = [piece.token_id for piece in pieces[:window]]
         num_agreed = min(len(self._told), len(token_ids))
         is_revised = self._told[:num_agreed] != token_ids[:num_agreed]
@@ -103,15 +103,15 @@ class ByteTranslation(MappedTranslation):
         is_inside = bool(next_ids) and start < len(self._text)
         return is_inside and self.vocabulary.has_partner(next_ids[0]) and _contains(self._ends, start)
 
-    def _respell(self, tokens: Tokens[int], num_committed: int, agreed: int) -> OwnCommit:
+    def _retokenize(self, tokens: Tokens[int], num_committed: int, agreed: int) -> OwnCommit:
         """Keep our own tokens as far as text agrees, and spell the rest.
 
         The last token is taken back where longer ones begin as it does that the target does not have: it may be in the
         middle of one of them (token healing).
         """
-        start = max(0, bisect_right(self._own_ends, agreed) - 1 - _NUM_RESPELLED)
+        start = max(0, bisect_right(self._own_ends, agreed) - 1 - _NUM_RETOKENIZED)
         before, text = self._text[: self._own_ends[start]], self._text[self._own_ends[start] :]
-        pieces = self.vocabulary.own.spell(text, before)
+        pieces = self.vocabulary.own.tokenize(text, before)
         self._taken_back = None
         if pieces and start + len(pieces) > 1 and self.vocabulary.longer_ids(text[-pieces[-1].num_bytes :]).size:
             self._taken_back = pieces.pop().token_id

@@ -1,4 +1,4 @@
-"""Speller: bytes in the tokens of a vocabulary, cut as its tokenizer cuts text."""
+"""Retokenizer: bytes in the tokens of a vocabulary, cut as its tokenizer cuts text."""
 
 import re
 from collections.abc import Sequence as Tokens
@@ -16,7 +16,7 @@ class Piece(NamedTuple):
     num_bytes: int
 
 
-class Speller:
+class Retokenizer:
     """Spells as the tokenizer does where it can, and else with as few tokens as the longest ones make."""
 
     def __init__(self, tokenizer: Tokenizer, size: int) -> None:
@@ -26,7 +26,7 @@ class Speller:
         self.ids = _ids_by_bytes(tokenizer, size)
         self._longest = max((len(data) for data, is_special in self.ids if not is_special), default=0)
 
-    def spell(self, data: bytes, before: bytes = b"") -> list[Piece]:
+    def tokenize(self, data: bytes, before: bytes = b"") -> list[Piece]:
         """What a text goes on with behind `before`; where the tokenizer would not cut there, as a text of its own."""
         for context in dict.fromkeys((before, b"")):
             pieces = self._last(self._encode(context + data), data)

@@ -29,7 +29,7 @@ class TokenTranslation(MappedTranslation):
         self._committed[position:], self._ends[position + 1 :] = token_ids, []
         own_position, own_ids = self._ends[position], list[int]()
         for token_id in token_ids:
-            own_ids.extend(self.vocabulary.spell(token_id))
+            own_ids.extend(self.vocabulary.own_tokens(token_id))
             self._ends.append(own_position + len(own_ids))
         return OwnCommit(own_position, own_ids, keeps_chain=is_predicted, keeps_epoch=is_predicted)
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from services.draft.vocabulary.retokenizer import Speller
-from services.draft.vocabulary.tokenized_text import Wording
+from services.draft.vocabulary.retokenizer import Retokenizer
+from services.draft.vocabulary.text_codec import TextCodec
 from services.engine.allowed_tokens import AllowedTokens
 from services.engine.decoder.native import NoiseIds
 from services.engine.request import SamplingParams
@@ -38,15 +38,15 @@ class VocabularyMap:
         The way is along the tokens if both have so large a part of the larger vocabulary, padding aside.
         """
         self.target_size = target_size
-        self._own, self._target = Speller(own, own_size), Speller(target, target_size)
-        self._spellings: dict[int, tuple[int, ...]] = {}
+        self._own, self._target = Retokenizer(own, own_size), Retokenizer(target, target_size)
+        self._own_tokens: dict[int, tuple[int, ...]] = {}
         self._partners = np.full(own_size, _NO_PARTNER, dtype=np.int32)
         for key, own_id in self._own.ids.items():
             self._partners[own_id] = self._target.ids.get(key, _NO_PARTNER)
         self.through_bytes = self.num_shared < enough * max(len(self._own.ids), len(self._target.ids))
         marks = {own_id: chr(256 + index) for index, own_id in enumerate(self._shared_special_ids())}
-        self.own = Wording(self._own, marks)
-        self.target = Wording(self._target, {self.to_target(own_id): mark for own_id, mark in marks.items()})
+        self.own = TextCodec(self._own, marks)
+        self.target = TextCodec(self._target, {self.to_target(own_id): mark for own_id, mark in marks.items()})
         unmatched = sorted(
             (data.decode("latin-1"), own_id)
             for (data, is_special), own_id in self._own.ids.items()
@@ -94,18 +94,18 @@ class VocabularyMap:
             allowed_tokens=params.allowed_tokens and self._own_allowed(params.allowed_tokens),
         )
 
-    def spell(self, target_id: int) -> tuple[int, ...]:
+    def own_tokens(self, target_id: int) -> tuple[int, ...]:
         """A target's token in the draft's: its partner, or as few tokens of its bytes as the longest ones make."""
         if target_id >= self._target.tokenizer.vocab_size:
             return ()
-        if target_id not in self._spellings:
+        if target_id not in self._own_tokens:
             own_id, (data, _) = self._own.ids.get(self._key(target_id)), self._key(target_id)
             own_ids = (piece.token_id for piece in self._own.split(data)) if own_id is None else (own_id,)
-            self._spellings[target_id] = tuple(own_ids)
-        return self._spellings[target_id]
+            self._own_tokens[target_id] = tuple(own_ids)
+        return self._own_tokens[target_id]
 
     def longer_ids(self, text: str) -> NDArray[np.int32]:
-        """Our own tokens without a partner of which a text, as `Wording` has it, is only the beginning."""
+        """Our own tokens without a partner of which a text, as `TextCodec` has it, is only the beginning."""
         first, end = bisect_right(self._unmatched, text), bisect_left(self._unmatched, text + _BEYOND)
         return self._unmatched_ids[first:end]
 

@@ -1,4 +1,4 @@
-"""Turns: at most so many do something at once, and each caller once."""
+"""CallerLimit: at most so many do something at once, and each caller once."""
 
 import asyncio
 import contextlib
@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from weakref import WeakValueDictionary
 
 
-class Turns:
+class CallerLimit:
     """A caller waits for the end of its own turn before, and then for a place among all callers."""
 
     def __init__(self, most_at_once: int) -> None:

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import send_handle
 
-from services.engine.grammar.caller_limit import Turns
+from services.engine.grammar.caller_limit import CallerLimit
 from services.engine.grammar.compiler import GrammarCompiler, GrammarError
 from services.engine.grammar.grammar import Grammar
 from services.engine.grammar.source import GrammarSource
@@ -42,7 +42,7 @@ class GrammarProcess:
         self._vocabulary = (tokenizer, vocab_size)
         self._compiler = compiler
         self._threads = ThreadPoolExecutor(_MOST_AT_ONCE, "grammar")
-        self._turns = Turns(_MOST_AT_ONCE)
+        self._limit = CallerLimit(_MOST_AT_ONCE)
         self._passed: dict[bytes, None] = {}  # trials, by their digests, the oldest first
         self._starting = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
@@ -52,7 +52,7 @@ class GrammarProcess:
         self, source: GrammarSource, caller: str, *, looks_ahead: bool = True, num_states: int = 1
     ) -> Grammar:
         """Compile a grammar, one of each caller at a time; raises GrammarError, for one that takes too much as well."""
-        async with self._turns.take(caller):
+        async with self._limit.take(caller):
             trial = GrammarTrial(source, num_states, looks_ahead)
             if trial.digest() not in self._passed:
                 if fault := await self._try_out(trial):

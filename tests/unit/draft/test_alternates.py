@@ -57,14 +57,17 @@ async def test_a_wrong_prediction_with_an_alternate_costs_no_new_beginning(place
     link = begin(draft)
     sequence = link.sequences[1]
     (epoch,) = [alternate.epoch for alternate in draft.alternates(sequence) if alternate.position == START + place]
-    asked = len(draft.run_ahead.asked)
+    asked = len(draft.runner.asked)
     committed = [*CHAIN[:place], branch(place)[0]]
     draft.drafter.commit(link, 1, START, committed)
     assert (sequence.epoch, sequence.chain) == (epoch, branch(place)[1:])
     check_blocks(draft, link)
     draft.run()
     rows = sum(
-        stretch.num_tokens for step in draft.run_ahead.asked[asked:] for stretch in step if stretch.sequence is sequence
+        scheduled.num_tokens
+        for step in draft.runner.asked[asked:]
+        for scheduled in step
+        if scheduled.sequence is sequence
     )
     assert rows == 1, "only the last token of the branch had not been computed"
     assert sequence.chain == toy_tokens([*PROMPT, *committed], 6)

@@ -25,7 +25,7 @@ async def test_a_sequence_runs_up_to_its_window_in_runs_of_limited_length(window
     link = draft.join()
     draft.begin(link, window=window)
     draft.run()
-    assert all(stretch.num_draws <= 4 for stretches in draft.run_ahead.asked for stretch in stretches)
+    assert all(scheduled.num_draws <= 4 for batch in draft.runner.asked for scheduled in batch)
     assert await predicted(link) == {1: toy_tokens(PROMPT, window)}
 
 
@@ -52,9 +52,9 @@ async def test_long_prompts_go_in_chunks_within_the_rows_of_a_step():
     for sequence_id, prompt in prompts.items():
         draft.begin(link, sequence_id, prompt=prompt, window=3)
     draft.run()
-    for stretches in draft.run_ahead.asked:
-        assert sum(stretch.num_tokens for stretch in stretches) <= 24
-        assert all(stretch.num_tokens <= 16 for stretch in stretches)
+    for batch in draft.runner.asked:
+        assert sum(scheduled.num_tokens for scheduled in batch) <= 24
+        assert all(scheduled.num_tokens <= 16 for scheduled in batch)
     assert await predicted(link) == {sequence_id: toy_tokens(prompt, 3) for sequence_id, prompt in prompts.items()}
 
 
@@ -156,7 +156,7 @@ async def test_runs_are_short_where_each_token_takes_long():
     draft = Draft(max_run=8, run_seconds=1e-8)
     draft.begin(draft.join(), window=16)
     draft.run()
-    (first, *others) = [stretch.num_draws for stretches in draft.run_ahead.asked for stretch in stretches]
+    (first, *others) = [scheduled.num_draws for batch in draft.runner.asked for scheduled in batch]
     assert first == 8, "nothing is known of its speed yet"
     assert others == [1] * 8
 
@@ -173,12 +173,12 @@ async def test_the_same_bytes_in_other_tokens_of_the_target_cost_no_row_and_are_
     draft.drafter.window(link, 1, 3)
     draft.run()
     sequence = link.sequences[1]
-    epoch, chain, num_asked = sequence.epoch, sequence.chain, len(draft.run_ahead.asked)
+    epoch, chain, num_asked = sequence.epoch, sequence.chain, len(draft.runner.asked)
     assert chain[:5] == [*b",t nd"]
     draft.drafter.commit(link, 1, len(PROMPT), [*b",t"])
     assert (sequence.epoch, sequence.chain) == (epoch + 1, chain[2:])
     draft.run()
-    assert all(stretch.num_tokens == 1 for stretches in draft.run_ahead.asked[num_asked:] for stretch in stretches)
+    assert all(scheduled.num_tokens == 1 for batch in draft.runner.asked[num_asked:] for scheduled in batch)
     runs = [run for run in await told(link) if isinstance(run, Prediction)]
     first = [token_id for run in runs if run.epoch == epoch for token_id in run.token_ids]
     second = [run for run in runs if run.epoch == epoch + 1]

@@ -13,8 +13,8 @@ LONG = [*range(22)]  # five blocks of four, and two tokens
 
 def num_computed(draft: Draft) -> int:
     """Tokens that the draft was asked to compute since it was last asked here."""
-    asked = sum(stretch.num_tokens for stretches in draft.run_ahead.asked for stretch in stretches)
-    draft.run_ahead.asked.clear()
+    asked = sum(scheduled.num_tokens for batch in draft.runner.asked for scheduled in batch)
+    draft.runner.asked.clear()
     return asked
 
 

@@ -92,9 +92,9 @@ def test_no_step_exceeds_its_rows(max_rows, prefill_chunk, max_run, num_blocks, 
                 break
         else:
             raise AssertionError("no end in sight")
-        for stretches in draft.run_ahead.asked:
-            assert all(stretch.num_tokens >= 1 for stretch in stretches)
-            assert sum(stretch.num_tokens for stretch in stretches) <= max_rows
+        for batch in draft.runner.asked:
+            assert all(scheduled.num_tokens >= 1 for scheduled in batch)
+            assert sum(scheduled.num_tokens for scheduled in batch) <= max_rows
         targets.leave()
         assert draft.blocks.num_free == num_blocks
 

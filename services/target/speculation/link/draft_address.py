@@ -5,7 +5,7 @@ import logging
 import grpc
 from grpc import aio
 
-from services.service.log_rate_limit import LogPace
+from services.service.log_rate_limit import LogRateLimit
 from services.target.speculation.link.backoff import Backoff
 from services.target.speculation.link.run_count import RunCount
 
@@ -29,7 +29,7 @@ class DraftAddress:
         self._linked_at = 0.0
         self._is_bad = False  # and has not been of use since
         self._complaint = ""  # the latest since there was a link
-        self._log_pace = LogPace()
+        self._log_limit = LogRateLimit()
 
     def linked(self, runs: RunCount, now: float) -> None:
         """The draft has said hello; `runs` counts what comes."""
@@ -51,8 +51,8 @@ class DraftAddress:
     def complain(self, text: str, *, exc_info: bool = False) -> None:
         """Log why it is not there: once and not at every try, and of a draft that is bad once a minute."""
         is_news, self._complaint = text != self._complaint, text
-        if is_news and (not self._is_bad or self._log_pace.may_log()):
-            logger.warning("%s%s", text, self._log_pace.left_out(), exc_info=exc_info)
+        if is_news and (not self._is_bad or self._log_limit.may_log()):
+            logger.warning("%s%s", text, self._log_limit.left_out(), exc_info=exc_info)
 
 
 def _is_absence(error: Exception) -> bool:

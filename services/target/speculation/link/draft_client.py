@@ -11,9 +11,9 @@ from grpc import aio
 from outrider.v1 import draft_pb2
 from services.draft_protocol.protocol import MAX_RESPONSE_BYTES, PROTOCOL_VERSION
 from services.draft_protocol.requests import merge_requests, write_request
-from services.draft_protocol.sampling import read_place, read_vocabulary_match
+from services.draft_protocol.sampling import read_compute_resources, read_vocabulary_match
+from services.engine.decoder.compute_resources import ComputeResources
 from services.engine.decoder.native import NOISE_VERSION
-from services.engine.decoder.placement import Place
 from services.engine.events import VocabularyMatch
 from services.service.keepalive import PING_MS
 from services.service.printable import printable
@@ -43,20 +43,20 @@ class DraftClient:
     def __init__(
         self,
         addresses: Sequence[str],
-        place: Place,
+        resources: ComputeResources,
         config: DraftConfig,
         *,
         run_ahead: int | None = None,
         num_alternates: int = 0,
         on_linked: Callable[[], None],
     ) -> None:
-        """Call this on the event loop that `start` is called on. `place` is where the target computes; without
+        """Call this on the event loop that `start` is called on. `resources` is where the target computes; without
         `run_ahead`, a draft that competes for it gets no credit ahead of the target's passes, and any other does. One
         that runs ahead prepares for so many of its next predictions to be wrong. `on_linked` is called whenever a
         draft has come.
         """
         self._tried = [DraftAddress(address) for address in addresses]
-        self._place = place
+        self._resources = resources
         self._config = config
         self._run_ahead = run_ahead
         self._num_alternates = num_alternates
@@ -102,7 +102,8 @@ class DraftClient:
     async def _serve(self, tried: DraftAddress, call: DraftCall) -> None:
         reader = DraftReader(call, self.predictor, vocab_size=self._vocab_size)
         hello = await asyncio.wait_for(self._greet(call, reader), _HELLO_SECONDS)
-        match, run_ahead = read_vocabulary_match(hello.vocabulary_match), self._credit(read_place(hello.place))
+        match = read_vocabulary_match(hello.vocabulary_match)
+        run_ahead = self._credit(read_compute_resources(hello.place))
         tried.linked(reader.runs, time.monotonic())
         logger.info("the draft at %s is there: %s", tried.address, self._introduction(hello, match, run_ahead))
         num_alternates = self._num_alternates if run_ahead else 0
@@ -130,10 +131,10 @@ class DraftClient:
             return f"through bytes, having {shared}"
         return shared if match is VocabularyMatch.TRANSLATED else "all tokens"
 
-    def _credit(self, draft: Place) -> int:
+    def _credit(self, draft: ComputeResources) -> int:
         if self._run_ahead is not None:
             return self._run_ahead
-        return 0 if self._place.competes_with(draft) else self._config.run_ahead
+        return 0 if self._resources.competes_with(draft) else self._config.run_ahead
 
     async def _greet(self, call: DraftCall, reader: DraftReader) -> draft_pb2.DraftHello:
         hello = draft_pb2.TargetHello(

@@ -9,7 +9,7 @@ from grpc import aio
 from outrider.v1 import draft_pb2
 from services.draft_protocol.protocol import MAX_ALTERNATES, MAX_RESPONSES, MAX_WINDOW
 from services.draft_protocol.responses import read_predictions, read_release
-from services.service.event_loop_share import LoopShare
+from services.service.event_loop_share import EventLoopShare
 from services.target.speculation.link.remote_predictor import RemotePredictor
 from services.target.speculation.link.run_count import RunCount
 
@@ -32,7 +32,7 @@ class DraftReader:
         self._call = call
         self._predictor = predictor
         self._vocab_size = vocab_size
-        self._share = LoopShare()
+        self._share = EventLoopShare()
 
     async def hello(self) -> draft_pb2.DraftHello:
         """The first message; raises BrokenLinkError for any other, AioRpcError if the draft ends the link with one."""

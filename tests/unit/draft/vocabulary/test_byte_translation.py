@@ -17,7 +17,7 @@ from tests.grammars import allowed
 from tests.unit.merged_tokenizer import END, merged_tokenizer, merges
 
 WINDOW = 5
-MOST_RESPELLED = 4
+MOST_RETOKENIZED = 4
 OWN_ONLY, TARGET_ONLY = "<own>", "b a"  # what the target has only is read by its name
 
 
@@ -116,7 +116,7 @@ def commits(draw: st.DrawFn, pair: Pair) -> tuple[int, list[int]]:
         return position, pair.known[: draw(st.integers(0, WINDOW))]
     if kind == "recut":
         ahead = pair.own_text()[len(pair.text(pair.committed)) :]
-        return position, [piece.token_id for piece in pair.vocabulary.target.spell(ahead[: draw(st.integers(0, 8))])]
+        return position, [piece.token_id for piece in pair.vocabulary.target.tokenize(ahead[: draw(st.integers(0, 8))])]
     if kind == "again":
         start = draw(st.integers(0, position))
         return start, pair.committed[start:]
@@ -135,7 +135,7 @@ def check_commit(pair: Pair, position: int, token_ids: list[int]) -> None:
     text = pair.text(pair.committed)
     agreed = len([*takewhile(lambda each: each[0] == each[1], zip(was, text, strict=False))])
     kept = sum(end <= agreed for end in ends)
-    assert sequence.tokens[: max(0, kept - MOST_RESPELLED)] == before[: max(0, kept - MOST_RESPELLED)]
+    assert sequence.tokens[: max(0, kept - MOST_RETOKENIZED)] == before[: max(0, kept - MOST_RETOKENIZED)]
     goes_on = text.startswith(old_text) and was.startswith(text)
     if goes_on and agreed in [0, *ends]:
         assert sequence.tokens == before
@@ -151,7 +151,7 @@ def check_texts(pair: Pair) -> None:
     if own.startswith(text):
         ahead = own[len(text) :]
         assert ahead.startswith(pair.text(pair.known))
-        whole = [piece.token_id for piece in pair.vocabulary.target.spell_whole(ahead, text[-32:])]
+        whole = [piece.token_id for piece in pair.vocabulary.target.tokenize_whole(ahead, text[-32:])]
         assert pair.known == whole[:WINDOW], "however it grew, the target knows it as the whole is cut"
     else:  # the last token was taken back, and is drawn anew, alone
         assert text.startswith(own)

@@ -41,7 +41,7 @@ def test_a_target_s_token_is_spelled_with_its_bytes(own, target):
     own = [*dict.fromkeys([*own, "a", "b", "c"])]
     way = make_map(own, target)
     for token_id, token in enumerate(target):
-        assert "".join(own[own_id] for own_id in way.spell(token_id)) == token
+        assert "".join(own[own_id] for own_id in way.own_tokens(token_id)) == token
 
 
 @given(pieces, pieces)
@@ -51,7 +51,7 @@ def test_partners_have_the_same_bytes_both_ways(own, target):
         partner = way.to_target(own_id)
         assert partner == (target.index(token) if token in target else -1)
         if partner >= 0:
-            assert way.spell(partner) == (own_id,)
+            assert way.own_tokens(partner) == (own_id,)
             assert way.partners([partner]) == [own_id]
     assert way.num_shared == len({*own} & {*target}) + 1
 
@@ -66,14 +66,14 @@ def test_partners_have_the_same_bytes_both_ways(own, target):
     ],
 )
 def test_spellings(own, token, spelling):
-    assert [own[own_id] for own_id in make_map(own, [token]).spell(0)] == spelling
+    assert [own[own_id] for own_id in make_map(own, [token]).own_tokens(0)] == spelling
 
 
 def test_of_tokens_with_the_same_bytes_the_last_counts():
     """As a byte token comes before the token of that character."""
     way = make_map(["<0x61>", "b", "a"], ["a", "<0x61>"])
     assert [way.to_target(own_id) for own_id in range(3)] == [-1, -1, 1]
-    assert way.spell(0) == way.spell(1) == (2,)
+    assert way.own_tokens(0) == way.own_tokens(1) == (2,)
     assert (way.partners([0]), way.partners([1])) == ([], [2])
 
 

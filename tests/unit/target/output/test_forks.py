@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.draft.grammar_trail import GrammarTrail
+from services.draft.rewindable_matcher import RewindableMatcher
 from services.target.output.banned_strings import BannedStrings
 from services.target.output.detokenizer import Detokenizer
 from services.target.output.loop_detector import LoopDetector
@@ -84,13 +84,13 @@ async def test_what_is_looked_up_knows_nothing_of_tokens_that_were_taken_back(cu
 def test_a_chain_in_a_grammar_may_be_cut_anywhere(first: int, cuts: list[tuple[int, int]]):
     text = b"(1+((ab minus 22)+c))"
     grammar = compiled("lark", byte_tokenizer(), VOCAB_SIZE)
-    trail = GrammarTrail(grammar.matcher(stop_ids=[END]))
+    matcher = RewindableMatcher(grammar.matcher(stop_ids=[END]))
     length = first
     for num_cut, num_added in cuts:
-        trail.cut(max(0, length - num_cut))
+        matcher.cut(max(0, length - num_cut))
         length = min(len(text), max(0, length - num_cut) + num_added)
         fresh = grammar.matcher(stop_ids=[END])
         fresh.advance(text[:length])
-        mask = trail.mask([*text[:length]], num_settled=max(0, length - num_cut))
+        mask = matcher.mask([*text[:length]], num_settled=max(0, length - num_cut))
         assert (mask == fresh.mask()).all()
         assert not fresh.is_rejected

@@ -1,4 +1,4 @@
-"""GrammarTrail: what a grammar lets the next token of a chain be, however often the chain is cut."""
+"""RewindableMatcher: what a grammar lets the next token of a chain be, however often the chain is cut."""
 
 from collections.abc import Sequence as Tokens
 
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from services.engine.grammar.matcher import GrammarMatcher
 
 
-class GrammarTrail:
+class RewindableMatcher:
     """Follows the settled tokens, and the whole text with a fork, instead of which a cut takes another."""
 
     def __init__(self, start: GrammarMatcher) -> None:

@@ -1,9 +1,9 @@
-"""LoopShare: a link that takes more than its part of the event loop's time rests."""
+"""EventLoopShare: a link that takes more than its part of the event loop's time rests."""
 
 import pytest
 
 from services.service import event_loop_share as loop_share
-from services.service.event_loop_share import LoopShare
+from services.service.event_loop_share import EventLoopShare
 
 
 class Clock:
@@ -23,7 +23,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.mark.parametrize("seconds", [0.0, 0.0001, 0.01, 1.0])
 def test_a_flood_gets_its_part_whatever_its_messages_cost(clock: Clock, seconds: float) -> None:
-    share, taken = LoopShare(), 0.0
+    share, taken = EventLoopShare(), 0.0
     began = clock.now
     while clock.now < began + 20:
         rest = share.rest_after(seconds)
@@ -33,12 +33,12 @@ def test_a_flood_gets_its_part_whatever_its_messages_cost(clock: Clock, seconds:
 
 
 def test_who_takes_little_never_rests(clock: Clock) -> None:
-    share = LoopShare()
+    share = EventLoopShare()
     for _ in range(1000):
         clock.now += 0.01
         assert share.rest_after(0.002) == 0.0
 
 
 def test_many_messages_at_once_are_read_at_once(clock: Clock) -> None:
-    share = LoopShare()
+    share = EventLoopShare()
     assert [share.rest_after(0.0001) for _ in range(100)] == [0.0] * 100

@@ -1,10 +1,10 @@
-"""Wording: one text for two vocabularies, in which a special token is no text."""
+"""TextCodec: one text for two vocabularies, in which a special token is no text."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.draft.vocabulary.retokenizer import Piece, Speller
-from services.draft.vocabulary.tokenized_text import Wording
+from services.draft.vocabulary.retokenizer import Piece, Retokenizer
+from services.draft.vocabulary.text_codec import TextCodec
 from services.engine.text.tokenizer import Tokenizer
 from tests.unit.merged_tokenizer import ALPHABET, END, merged_tokenizer, merges
 
@@ -13,46 +13,46 @@ texts = st.lists(st.sampled_from([*(each.decode("latin-1") for each in ALPHABET)
 random = settings(deadline=None, derandomize=True, database=None)
 
 
-def make_wording(tokenizer: Tokenizer) -> Wording:
+def make_codec(tokenizer: Tokenizer) -> TextCodec:
     marks = {token_id: MARK for token_id in tokenizer.special_ids if tokenizer.token_bytes(token_id) == END.encode()}
-    return Wording(Speller(tokenizer, tokenizer.vocab_size), marks)
+    return TextCodec(Retokenizer(tokenizer, tokenizer.vocab_size), marks)
 
 
 @random
 @given(merges(), texts, texts)
 def test_a_text_is_what_its_tokens_are(drawn, before, text):
-    wording = make_wording(merged_tokenizer(drawn))
-    pieces = wording.spell(text, before)
-    assert "".join(wording.text(piece.token_id) for piece in pieces) == text
+    codec = make_codec(merged_tokenizer(drawn))
+    pieces = codec.tokenize(text, before)
+    assert "".join(codec.text(piece.token_id) for piece in pieces) == text
     assert sum(piece.num_bytes for piece in pieces) == len(text)
 
 
 def test_a_special_token_is_its_mark_if_both_have_it_and_else_its_name():
     tokenizer = merged_tokenizer(specials=[END, "<ab>"])
-    wording = make_wording(tokenizer)
+    codec = make_codec(tokenizer)
     end, other = sorted(tokenizer.special_ids)
-    assert (wording.text(end), wording.text(other), wording.text(99)) == (MARK, "<ab>", "")
-    assert wording.spell(f"a{MARK}") == [Piece(0, 1), Piece(end, 1)]
-    assert END.encode() not in [tokenizer.token_bytes(piece.token_id) for piece in wording.spell(END)]
+    assert (codec.text(end), codec.text(other), codec.text(99)) == (MARK, "<ab>", "")
+    assert codec.tokenize(f"a{MARK}") == [Piece(0, 1), Piece(end, 1)]
+    assert END.encode() not in [tokenizer.token_bytes(piece.token_id) for piece in codec.tokenize(END)]
 
 
 def test_a_special_token_may_have_any_id():
     tokenizer = merged_tokenizer(specials=[END])
     for token_id in (0, 1, *tokenizer.special_ids):
-        wording = Wording(Speller(tokenizer, tokenizer.vocab_size), {token_id: MARK})
-        assert wording.spell(f"{MARK}{MARK}") == [Piece(token_id, 1)] * 2
+        codec = TextCodec(Retokenizer(tokenizer, tokenizer.vocab_size), {token_id: MARK})
+        assert codec.tokenize(f"{MARK}{MARK}") == [Piece(token_id, 1)] * 2
 
 
 @random
 @given(merges(), texts)
 def test_of_a_text_that_goes_on_all_but_half_a_character_is_spelled(drawn, text):
-    wording = make_wording(merged_tokenizer(drawn))
+    codec = make_codec(merged_tokenizer(drawn))
     whole = text.removesuffix("\xc3")
-    assert wording.spell_whole(text, "ab") == wording.spell(whole, "ab")
+    assert codec.tokenize_whole(text, "ab") == codec.tokenize(whole, "ab")
 
 
 def test_half_a_character_in_front_of_a_special_token_is_spelled():
-    wording = make_wording(merged_tokenizer([(b"\xc3", b"\xa9")]))
+    codec = make_codec(merged_tokenizer([(b"\xc3", b"\xa9")]))
     end, character, half = len(ALPHABET) + 1, len(ALPHABET), ALPHABET.index(b"\xc3")
     for text, expected in [
         ("a\xc3", [0]),
@@ -60,4 +60,4 @@ def test_half_a_character_in_front_of_a_special_token_is_spelled():
         (f"a\xc3{MARK}", [0, half, end]),
         (f"\xc3\xa9{MARK}\xc3", [character, end]),
     ]:
-        assert [piece.token_id for piece in wording.spell_whole(text)] == expected
+        assert [piece.token_id for piece in codec.tokenize_whole(text)] == expected
