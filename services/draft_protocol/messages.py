@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from services.engine.grammar.source import GrammarSource
-from services.engine.request import CachePolicy, Request, SamplingParams
+from services.engine.request import CachePolicy, Request
+from services.engine.sampling_params import SamplingParams
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from services.draft.vocabulary.translation import OwnCommit, Run, check_no_gap
 from services.engine.decoder.native import SamplingState
-from services.engine.request import SamplingParams
+from services.engine.sampling_params import SamplingParams
 
 
 class IdentityTranslation:

@@ -5,7 +5,7 @@ from collections.abc import Sequence as Tokens
 
 from services.draft.vocabulary.vocabulary_map import VocabularyMap
 from services.engine.decoder.native import SamplingState
-from services.engine.request import SamplingParams
+from services.engine.sampling_params import SamplingParams
 
 
 class MappedTranslation(ABC):

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.engine.decoder.native import SamplingState
-from services.engine.request import SamplingParams
+from services.engine.sampling_params import SamplingParams
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from services.draft.vocabulary.token_translation import TokenTranslation
 from services.draft.vocabulary.translation import Translation
 from services.draft.vocabulary.vocabulary_map import VocabularyMap
 from services.engine.events import VocabularyMatch
-from services.engine.request import SamplingParams
+from services.engine.sampling_params import SamplingParams
 from services.engine.text.tokenizer import Tokenizer
 
 

@@ -12,7 +12,7 @@ from services.draft.vocabulary.retokenizer import Retokenizer
 from services.draft.vocabulary.text_codec import TextCodec
 from services.engine.allowed_tokens import AllowedTokens
 from services.engine.decoder.native import NoiseIds
-from services.engine.request import SamplingParams
+from services.engine.sampling_params import SamplingParams
 from services.engine.text.tokenizer import Tokenizer
 
 _NO_PARTNER = -1

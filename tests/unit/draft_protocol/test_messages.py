@@ -18,7 +18,8 @@ from services.draft_protocol.requests import read_request, write_request
 from services.draft_protocol.responses import read_predictions, read_release, write_response
 from services.engine.allowed_tokens import AllowedTokens
 from services.engine.grammar.source import GrammarKind, GrammarSource
-from services.engine.request import CachePolicy, SamplingParams
+from services.engine.request import CachePolicy
+from services.engine.sampling_params import SamplingParams
 from tests.unit.sequences import VOCAB_SIZE, make_request
 
 SAMPLING = SamplingParams(
