@@ -48,19 +48,19 @@ class Vocabulary:
         padded[: self.size] = [bool(token) and set(token) <= set(some) for token in tokens]
         return np.packbits(padded, bitorder="little").view(np.uint32)
 
-    def draw(self, mask: np.ndarray, chance: random.Random) -> int | None:
+    def draw(self, mask: np.ndarray, rng: random.Random) -> int | None:
         """A token that a mask allows; None where it allows none."""
         for preferred, share in self.preferred:
-            if chance.random() < share and (mask & preferred).any():
+            if rng.random() < share and (mask & preferred).any():
                 mask = mask & preferred
                 break
         ids = np.flatnonzero(np.unpackbits(mask.view(np.uint8), bitorder="little")[: self.size])
-        return int(ids[chance.randrange(len(ids))]) if len(ids) else None
+        return int(ids[rng.randrange(len(ids))]) if len(ids) else None
 
 
 @dataclass
 class Walk:
-    """One grammar and one text in it, drawn by chance from what each mask allows."""
+    """One grammar and one text in it, drawn at random from what each mask allows."""
 
     vocabulary: Vocabulary
     source: GrammarSource
@@ -104,10 +104,10 @@ class Walk:
 
 def walk(vocabulary: Vocabulary, seed: int) -> Walk | None:
     """A text in a random grammar, at times with limits so tight that it becomes too costly; None if it has none."""
-    chance = random.Random(seed)
-    source = random_source(chance)
-    is_tight = chance.random() < 0.25
-    limits = chance.choice(_TIGHT_LIMITS) if is_tight else {}
+    rng = random.Random(seed)
+    source = random_source(rng)
+    is_tight = rng.random() < 0.25
+    limits = rng.choice(_TIGHT_LIMITS) if is_tight else {}
     found = Walk(vocabulary, source, LLParserLimits(**limits, verbose_errors=False), is_tight, seed)
     grammar = found.compile()
     if grammar is None:
@@ -128,8 +128,8 @@ class PredictedWalk:
         assert grammar is not None
         assert guide is not None
         self._alone = alone
-        self._chance = random.Random(-alone.seed)
-        self._position = self._chance.choice((0, 0, self._chance.randint(0, len(alone.tokens))))
+        self._rng = random.Random(-alone.seed)
+        self._position = self._rng.choice((0, 0, self._rng.randint(0, len(alone.tokens))))
         stop_ids = [alone.vocabulary.end_id]
         self._state = grammar.begin(alone.tokens[: self._position], stop_ids=stop_ids)
         self._guide = guide.matcher(stop_ids=stop_ids)  # knows what other texts there are
@@ -142,12 +142,12 @@ class PredictedWalk:
             self._pass()
             if self._position == len(self._alone.tokens) and not self._alone.masks[-1].any():
                 return  # there the engine ends the text, and takes nothing back
-            if not self._alone.is_tight and self._chance.random() < 0.4:
+            if not self._alone.is_tight and self._rng.random() < 0.4:
                 self._take_back()
 
     def _pass(self) -> None:
         predictions = self._predictions()
-        if self._chance.random() < 0.9:  # the engine always does
+        if self._rng.random() < 0.9:  # the engine always does
             predictions = predictions[: self._state.num_allowed(predictions)]
         masks = self._state.masks(predictions)
         self._check(np.array_equal(masks[0], self._alone.masks[self._position]), "mask")
@@ -169,7 +169,7 @@ class PredictedWalk:
 
     def _take_back(self) -> None:
         state, guide, position = self._kept
-        if self._chance.random() < 0.5:
+        if self._rng.random() < 0.5:
             self.num_steps += self._position - position
             self._state, self._guide, self._position = state, guide, position
         self._kept = (self._state.fork(), self._guide.fork(), self._position)
@@ -177,10 +177,10 @@ class PredictedWalk:
     def _predictions(self) -> list[int]:
         """What is right, another text of the grammar from somewhere on, and now and then nonsense."""
         self._guide.advance(self._alone.tokens[self._guide.num_tokens : self._position])
-        count = self._chance.choice(_NUM_PREDICTED)
+        count = self._rng.choice(_NUM_PREDICTED)
         tokens = self._alone.tokens[self._position : self._position + count]
-        if self._chance.random() < 0.6:
-            tokens = self._stray(tokens[: self._chance.choice((0, 0, count // 2))], count)
+        if self._rng.random() < 0.6:
+            tokens = self._stray(tokens[: self._rng.choice((0, 0, count // 2))], count)
         self.num_steps += len(tokens)
         return tokens
 
@@ -189,9 +189,9 @@ class PredictedWalk:
         guide = self._guide.fork()
         guide.advance(tokens)
         while len(tokens) < count:
-            token_id = self._alone.vocabulary.draw(guide.mask(), self._chance)
-            if token_id is None or self._chance.random() < 0.1:
-                token_id = self._chance.randrange(self._alone.vocabulary.size)
+            token_id = self._alone.vocabulary.draw(guide.mask(), self._rng)
+            if token_id is None or self._rng.random() < 0.1:
+                token_id = self._rng.randrange(self._alone.vocabulary.size)
             tokens.append(token_id)
             guide.advance([token_id])
         return tokens

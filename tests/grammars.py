@@ -162,13 +162,13 @@ def allowed(mask: np.ndarray, vocab_size: int) -> list[int]:
 
 
 def random_walk(
-    state: GrammarState, chance: random.Random, vocab_size: int, *, stop_id: int, length: int
+    state: GrammarState, rng: random.Random, vocab_size: int, *, stop_id: int, length: int
 ) -> tuple[list[int], list[np.ndarray]]:
     """A random text of at most so many tokens: its ids, less the stop, and the mask before each and behind the last."""
     token_ids: list[int] = []
     masks = [state.masks()[0]]
     while len(token_ids) < length:
-        token_id = chance.choice(allowed(masks[-1], vocab_size))
+        token_id = rng.choice(allowed(masks[-1], vocab_size))
         if token_id == stop_id:
             break
         state.advance([token_id])

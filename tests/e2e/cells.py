@@ -141,7 +141,7 @@ def varied_cells(isas: Sequence[str]) -> list[Cell]:
 
 def varied_candidates(model: str, isa: str, source: str, count: int) -> list[Cell]:
     """So many of all combinations there are for one model, instruction set and source of predictions, at random."""
-    chance = random.Random(f"{model} {isa} {source}")
+    rng = random.Random(f"{model} {isa} {source}")
     kinds, draft_weights, draft_kv = (
         (DRAFTED, WEIGHTS, KV) if source == "draft" else (("none", *SCRIPTED), ("auto",), ("bf16",))
     )
@@ -150,22 +150,22 @@ def varied_candidates(model: str, isa: str, source: str, count: int) -> list[Cel
         setup = Setup(
             model=model,
             isa=isa,
-            prefill=chance.choice(("whole", "chunks")),
-            threads=chance.choice((1, 2)),
-            blocks=chance.choice(("plenty", "few")),
+            prefill=rng.choice(("whole", "chunks")),
+            threads=rng.choice((1, 2)),
+            blocks=rng.choice(("plenty", "few")),
             source=source,
-            weights=chance.choice(WEIGHTS),
-            kv=chance.choice(KV),
+            weights=rng.choice(WEIGHTS),
+            kv=rng.choice(KV),
         )
         cell = Cell(
             setup=setup,
-            setting=chance.choice(SETTINGS),
-            company=chance.choice(("alone", "others")),
-            fate=chance.choice(("spared", "killed")),
-            predictions=chance.choice(kinds),
-            cache=chance.choice(("cold", "warm")),
-            draft_weights=chance.choice(draft_weights),
-            draft_kv=chance.choice(draft_kv),
+            setting=rng.choice(SETTINGS),
+            company=rng.choice(("alone", "others")),
+            fate=rng.choice(("spared", "killed")),
+            predictions=rng.choice(kinds),
+            cache=rng.choice(("cold", "warm")),
+            draft_weights=rng.choice(draft_weights),
+            draft_kv=rng.choice(draft_kv),
         )
         if _is_possible(cell):
             cells.add(cell)
@@ -197,8 +197,8 @@ def covering_subset(cells: Sequence[Cell], *, axes: Container[str] = ALL_AXES) -
 
 def sampled_cells(cells: Sequence[Cell], count: int, seed: int) -> list[Cell]:
     """So many cells at random, as many of each setting as there are, in their order."""
-    chance = random.Random(seed)
-    shuffled = chance.sample(range(len(cells)), len(cells))
+    rng = random.Random(seed)
+    shuffled = rng.sample(range(len(cells)), len(cells))
     by_setting = [[index for index in shuffled if cells[index].setting == setting] for setting in SETTINGS]
     in_turn = [index for turn in itertools.zip_longest(*by_setting) for index in turn if index is not None]
     return [cells[index] for index in sorted(in_turn[:count])]

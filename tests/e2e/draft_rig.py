@@ -36,8 +36,8 @@ class Service:
         self.address = address or f"127.0.0.1:{free_port()}"
         self._log = logs / f"{name}.log"
         self._gauge = BlockGauge(logs / f"{name}.blocks")
-        leash = [sys.executable, "-m", "tests.e2e.leash", name, str(logs / f"{name}.blocks")]
-        self._command = [*leash, "--model", str(model), "--listen", self.address, "--threads", "1", *options]
+        start = [sys.executable, "-m", "tests.e2e.monitored_service", name, str(logs / f"{name}.blocks")]
+        self._command = [*start, "--model", str(model), "--listen", self.address, "--threads", "1", *options]
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:

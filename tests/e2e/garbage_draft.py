@@ -89,21 +89,21 @@ def never_right(said: Mapping[int, Collection[int]], plausible: Sequence[int]) -
     """
 
     def reply(commit: Commit, count: int) -> Iterator[Said]:
-        chance = random.Random(count)
-        positions = range(end_of(commit), end_of(commit) + chance.randrange(1, 9))
-        token_ids = [_one_but(said.get(position, ()), plausible, chance) for position in positions]
+        rng = random.Random(count)
+        positions = range(end_of(commit), end_of(commit) + rng.randrange(1, 9))
+        token_ids = [_one_but(said.get(position, ()), plausible, rng) for position in positions]
         yield prediction(commit.sequence_id, epoch=2 * count, position=end_of(commit), token_ids=token_ids)
         if count % 4 == 0:
-            yield from chance.choice(_NONSENSE)(commit, count)
+            yield from rng.choice(_NONSENSE)(commit, count)
 
     return replying(reply)
 
 
-def _one_but(said: Collection[int], plausible: Sequence[int], chance: random.Random) -> int:
+def _one_but(said: Collection[int], plausible: Sequence[int], rng: random.Random) -> int:
     others = [token_id for token_id in plausible if token_id not in said]
-    if not others or chance.random() < 0.5:
+    if not others or rng.random() < 0.5:
         others = [token_id for token_id in _SMALL_VOCABULARY if token_id not in said]
-    return chance.choice(others)
+    return rng.choice(others)
 
 
 def wrong_tokens(commit: Commit, count: int) -> Iterator[Said]:

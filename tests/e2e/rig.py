@@ -8,9 +8,9 @@ from dataclasses import replace
 
 from outrider import AsyncClient, OutriderError
 from tests.e2e.cells import Cell, Setup, plainest
+from tests.e2e.draft_harness import DraftHarness
 from tests.e2e.run import CellRun, connect, run_reference
 from tests.e2e.server_process import ServerProcess
-from tests.e2e.stage import Stage
 from tests.e2e.store import CellResult, Store
 from tests.e2e.streams import NEW_TOKENS, StreamKey, banned_string, stop_string, streams_of, tokenizer_of
 from tests.e2e.transcript import Transcript
@@ -30,7 +30,7 @@ class Rig:
         self._store = store
         self._setup: Setup | None = None
         self._server: ServerProcess | None = None
-        self._stage: Stage | None = None
+        self._draft: DraftHarness | None = None
         self._is_used = False  # by a cell
 
     def __enter__(self) -> "Rig":
@@ -41,11 +41,11 @@ class Rig:
 
     def stop(self) -> None:
         """End the server and its draft."""
-        if self._stage is not None:
-            self._stage.clear()
+        if self._draft is not None:
+            self._draft.clear()
         if self._server is not None:
             self._server.stop()
-        self._setup = self._server = self._stage = None
+        self._setup = self._server = self._draft = None
 
     def run(self, cell: Cell) -> CellResult:
         """Run one cell and keep its result; whatever goes wrong is a problem of the cell."""
@@ -71,14 +71,14 @@ class Rig:
     async def _run(self, cell: Cell) -> list[str]:
         references = {key: self._reference(key) for key in streams_of(cell)}
         server = await self._serve(cell.setup)
-        assert self._stage is not None
+        assert self._draft is not None
         if self._is_used and cell.setup.source == "draft":  # what it has learned of another's pace is no part of this
             server.kill_and_start_again()
             await server.wait_until_serving()
         self._is_used = True
         undone: list[str] = []
         for attempt in range(_TRIES):
-            outcome = await CellRun(cell, server, self._stage, references, attempt).run()
+            outcome = await CellRun(cell, server, self._draft, references, attempt).run()
             undone = undone_of(cell, outcome)
             if (differences := differences_of(cell, outcome, references)) or not undone:
                 return [*differences, *undone]
@@ -125,7 +125,7 @@ class Rig:
             self.stop()
             self._setup, self._is_used = setup, False
             self._server = ServerProcess(setup, self._store.root)
-            self._stage = Stage(self._server.draft_address, self._server.probe, self._server.logs)
+            self._draft = DraftHarness(self._server.draft_address, self._server.probe, self._server.logs)
         await self._server.wait_until_serving()
         return self._server
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from outrider import AsyncClient, Chunk, FingerprintParts, Result, ServerLost
 from tests.e2e.cells import Cell
+from tests.e2e.draft_harness import DraftHarness
 from tests.e2e.server_process import ServerProcess
-from tests.e2e.stage import Stage
 from tests.e2e.streams import INTRUDER, NUM_PROMPTS, StreamKey, intruder_options, prompt_of, random_prompt, streams_of
 from tests.e2e.transcript import Transcript
 
@@ -47,28 +47,33 @@ class Outcome:
 
 
 @dataclass(slots=True)
-class _Blow:
+class _Fault:
     """What is to be done as soon as a stream has received so many tokens."""
 
     key: StreamKey
     position: int
-    strike: Callable[[StreamKey], Awaitable[None]]
+    inject: Callable[[StreamKey], Awaitable[None]]
 
 
 class CellRun:
     """One run of one cell."""
 
     def __init__(
-        self, cell: Cell, server: ServerProcess, stage: Stage, references: dict[StreamKey, Transcript], attempt: int
+        self,
+        cell: Cell,
+        server: ServerProcess,
+        draft: DraftHarness,
+        references: dict[StreamKey, Transcript],
+        attempt: int,
     ) -> None:
         """`references` are those of all the cell's streams; each attempt comes at other moments."""
         self._cell = cell
         self._server = server
-        self._stage = stage
+        self._draft = draft
         self._references = references
-        self._chance = random.Random(f"{cell.name} {attempt}")
-        self._salt = self._chance.randbytes(8).hex()  # of what is computed, only this run finds anything again
-        self._blows = self._plan()
+        self._rng = random.Random(f"{cell.name} {attempt}")
+        self._salt = self._rng.randbytes(8).hex()  # of what is computed, only this run finds anything again
+        self._faults = self._plan()
         self._num_received: dict[StreamKey, int] = {}
         self._num_links = 0
         self._outcome = Outcome()
@@ -78,7 +83,7 @@ class CellRun:
         async with asyncio.timeout(_CELL_SECONDS):
             if self._cell.setup.source == "script":
                 return await self._run()
-            async with self._stage.set(self._cell, self._said()):
+            async with self._draft.running(self._cell, self._said()):
                 return await self._run()
 
     async def _run(self) -> Outcome:
@@ -125,7 +130,7 @@ class CellRun:
                 if chunk.sample:
                     continue
                 self._num_received[key] += len(chunk.token_ids)
-                await self._strike(key)
+                await self._inject_due(key)
                 if self._num_received[key] % _REST_EVERY < len(chunk.token_ids):
                     await self._rest()
             self._outcome.results[key] = stream.result
@@ -150,31 +155,33 @@ class CellRun:
                     said[position].add(token_id)
         return said
 
-    def _plan(self) -> list[_Blow]:
-        """The server is killed in two of the streams; its draft is struck in two that run alone, or in one of many."""
+    def _plan(self) -> list[_Fault]:
+        """The server is killed in two of the streams; its draft is hit in two that run alone, or in one of many."""
         names = sorted(self._references, key=lambda key: key.name)
         if self._cell.fate == "killed":
-            return [_Blow(key, self._position(key, 3 / 4), self._kill_server) for key in self._chance.sample(names, 2)]
-        blows = {"killed": (self._kill_draft, self._await_draft), "paused": (self._pause_draft, self._resume_draft)}
-        if self._cell.predictions not in blows:
+            return [_Fault(key, self._position(key, 3 / 4), self._kill_server) for key in self._rng.sample(names, 2)]
+        faults = {"killed": (self._kill_draft, self._await_draft), "paused": (self._pause_draft, self._resume_draft)}
+        if self._cell.predictions not in faults:
             return []
-        first, second = blows[self._cell.predictions]
-        keys = self._chance.sample(names, 2 if self._cell.company == "alone" else 1)
+        first, second = faults[self._cell.predictions]
+        keys = self._rng.sample(names, 2 if self._cell.company == "alone" else 1)
         early = {key: self._position(key, 1 / 3) for key in keys}
         return [
-            blow
+            fault
             for key, position in early.items()
-            for blow in (_Blow(key, position, first), _Blow(key, position + _GRACE, second))
+            for fault in (_Fault(key, position, first), _Fault(key, position + _GRACE, second))
         ]
 
     def _position(self, key: StreamKey, latest: float) -> int:
         """A random position in a stream, at most this share of it behind its beginning."""
-        return self._chance.randrange(1, max(2, int(len(self._references[key].token_ids) * latest)))
+        return self._rng.randrange(1, max(2, int(len(self._references[key].token_ids) * latest)))
 
-    async def _strike(self, key: StreamKey) -> None:
-        while due := [blow for blow in self._blows if blow.key == key and self._num_received[key] >= blow.position]:
-            self._blows.remove(due[0])
-            await due[0].strike(key)
+    async def _inject_due(self, key: StreamKey) -> None:
+        while due := [
+            fault for fault in self._faults if fault.key == key and self._num_received[key] >= fault.position
+        ]:
+            self._faults.remove(due[0])
+            await due[0].inject(key)
 
     async def _rest(self) -> None:
         """Read no further until the draft has predicted something that the target does not have yet, or for a while."""
@@ -191,18 +198,18 @@ class CellRun:
         self._outcome.kills_in_stream += self._num_received[key] < len(self._references[key].token_ids)
 
     async def _kill_draft(self, key: StreamKey) -> None:
-        self._num_links = self._stage.kill_and_start_again()
+        self._num_links = self._draft.kill_and_start_again()
 
     async def _await_draft(self, key: StreamKey) -> None:
-        await self._stage.linked(after=self._num_links)
+        await self._draft.linked(after=self._num_links)
         self._outcome.draft_was_back[key] = self._num_received[key]
         await self._rest()
 
     async def _pause_draft(self, key: StreamKey) -> None:
-        self._stage.pause()
+        self._draft.pause()
 
     async def _resume_draft(self, key: StreamKey) -> None:
-        self._stage.resume()
+        self._draft.resume()
         self._outcome.draft_was_back[key] = self._num_received[key]
         await self._rest()
 

@@ -21,7 +21,7 @@ from tests.e2e.draft_rig import DraftedTarget, Service, until
 from tests.e2e.memory_curve import MemoryCurve
 from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
 from tests.e2e.server_process import free_port
-from tests.e2e.wish import Answer, Wish
+from tests.e2e.soak_request import Answer, SoakRequest
 
 NUM_STREAMS = 8
 _NUM_CLIENTS = 16  # so many that all places are taken while others have their answers compared
@@ -77,36 +77,36 @@ class Soak:
         self._kills_end = time.monotonic() + _SHARE_WITH_KILLS * seconds
         self._kills_are_over = False
         self._places = asyncio.Semaphore(NUM_STREAMS)
-        self._chance = random.Random(seed)
+        self._rng = random.Random(seed)
         self.memory = {"target": MemoryCurve(), "draft": MemoryCurve()}
         self.tally = Tally()
 
     async def run(self) -> None:
         """Stream, kill and watch until the time is over, then see that nothing is left."""
-        streams = [self._stream(random.Random(self._chance.random())) for _ in range(_NUM_CLIENTS)]
+        streams = [self._stream(random.Random(self._rng.random())) for _ in range(_NUM_CLIENTS)]
         await asyncio.gather(*streams, self._kill(), self._watch())
         await self._check_free()
         for name, curve in self.memory.items():
             self.tally.problems += [f"the {name}: {problem}" for problem in curve.problems()]
         self.tally.problems += self.tally.missing_evidence()
 
-    async def _stream(self, chance: random.Random) -> None:
+    async def _stream(self, rng: random.Random) -> None:
         async with (
             AsyncClient(self._target.service.address, max_retries=0) as client,
             AsyncClient(self._plain.address, max_retries=0) as plain,
         ):
             while time.monotonic() < self._end:
-                wish = Wish.at_random(chance)
+                request = SoakRequest.draw(rng)
                 try:
                     async with self._places:
-                        answer = await wish.come_true(client)
-                    difference = answer.difference(await wish.alone(plain))
+                        answer = await request.send(client)
+                    difference = answer.difference(await request.reference(plain))
                 except OutriderError as error:
-                    self._complain(f"{type(error).__name__} {error}: {wish}")
+                    self._complain(f"{type(error).__name__} {error}: {request}")
                     continue
                 self.tally.add(answer)
                 if difference:
-                    self._complain(f"{difference}: {wish}")
+                    self._complain(f"{difference}: {request}")
 
     def _complain(self, problem: str) -> None:
         self.tally.problems.append(problem)
@@ -114,10 +114,10 @@ class Soak:
 
     async def _kill(self) -> None:
         while (left := self._kills_end - time.monotonic()) > 0:
-            await asyncio.sleep(min(left, self._chance.uniform(*_LIFE_SECONDS)))
+            await asyncio.sleep(min(left, self._rng.uniform(*_LIFE_SECONDS)))
             self._draft.kill()
             self.tally.num_kills += 1
-            await asyncio.sleep(self._chance.uniform(*_DOWN_SECONDS))
+            await asyncio.sleep(self._rng.uniform(*_DOWN_SECONDS))
             self._draft.start()
         self._kills_are_over = True
 

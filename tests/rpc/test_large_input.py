@@ -16,7 +16,7 @@ from outrider.v1 import generation_pb2
 from outrider.v1.generation_pb2_grpc import GenerationServiceStub
 from tests.checkpoints import CONTEXT_LENGTH, byte_level_tokenizer, edit_json
 from tests.rpc.commands import outrider_begin
-from tests.rpc.pulse import Pulse, is_serving
+from tests.rpc.health_latency import HealthLatency, is_serving
 from tests.rpc.requests import stream_request, violations
 from tests.server import RunningTarget, wait_until
 
@@ -104,13 +104,13 @@ def answers_beside(running: Running, calls: list[tuple[str, bytes]]) -> list[grp
     alone.begin()
     alone.end()
     beside = Watched(running)
-    with Pulse(running.address) as pulse:
+    with HealthLatency(running.address) as health:
         beside.begin()
         begun = [running.begin(method, message) for method, message in calls]
         answers = [call.exception() or call.result() for call in begun]
         assert beside.end() == alone.token_ids
-    print(f"health: slowest {max(pulse.seconds):.3f} s of {len(pulse.seconds)}; silence {beside.silence:.3f} s")
-    assert max(pulse.seconds) < SLOWEST_HEALTH
+    print(f"health: slowest {max(health.seconds):.3f} s of {len(health.seconds)}; silence {beside.silence:.3f} s")
+    assert max(health.seconds) < SLOWEST_HEALTH
     assert beside.silence < LONGEST_SILENCE
     return answers
 

@@ -29,8 +29,8 @@ from services.target.speculation.speculation import Speculation
 from tests.grammars import compiler
 from tests.unit.banned_model import END, VOCAB_SIZE, Expected, logits_of, tokenizer
 from tests.unit.sequences import make_output
-from tests.unit.tempter import Tempter
 from tests.unit.toy_model import DEVICE, ToyModel
+from tests.unit.unbanned_predictor import UnbannedPredictor
 
 CONTEXT_LENGTH = 200
 BLOCK_SIZE = 4
@@ -76,7 +76,7 @@ class Target:
         self.blocks = BlockManager(num_blocks=num_blocks, block_size=BLOCK_SIZE, copy_block=self._copy_block)
         self.scheduler = Scheduler(SchedulerConfig(max_rows=24, prefill_chunk=3, max_sequences=4), self.blocks)
         self.model = ToyModel(self.blocks, logits_of)
-        predictors = with_lookup(Tempter(random or Random(0))) if predicts else []
+        predictors = with_lookup(UnbannedPredictor(random or Random(0))) if predicts else []
         speculation = Speculation(predictors, vocab_size=VOCAB_SIZE)
         self.driver = TargetStep(
             self.scheduler, self.model, Sampler(NativeSampler(DEVICE)), speculation, DeferredCalls()

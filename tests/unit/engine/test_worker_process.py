@@ -14,7 +14,7 @@ LIMITS = WorkerLimits(cpu_seconds=0.5, seconds=60.0, memory=256 * MIB, answer_by
 
 def worker(**limits: object) -> WorkerProcess:
     values = {name: getattr(LIMITS, name) for name in LIMITS.__slots__} | limits
-    return WorkerProcess("tests.unit.obedient_worker", "setup", WorkerLimits(**values))
+    return WorkerProcess("tests.unit.scripted_worker", "setup", WorkerLimits(**values))
 
 
 def said(process: WorkerProcess, value: object) -> int:

@@ -36,17 +36,17 @@ def next_bytes(state: GrammarState) -> list[int]:
 @pytest.mark.parametrize("name", SOURCES)
 def test_masks_depend_on_the_tokens_alone(name):
     for seed in range(8):
-        chance = random.Random(seed)
+        rng = random.Random(seed)
         state = begin(name)
-        tokens, masks = random_walk(state, chance, PADDED, stop_id=DEMO_END, length=40)
+        tokens, masks = random_walk(state, rng, PADDED, stop_id=DEMO_END, length=40)
         state, kept = begin(name), 0
         for _ in range(12):
-            random_ids = chance.choices(range(PADDED), k=3)
+            random_ids = rng.choices(range(PADDED), k=3)
             state.num_allowed(random_ids)
             state.masks(random_ids)
             before, start = state.fork(), kept
-            random_walk(state.fork(), chance, PADDED, stop_id=DEMO_END, length=6)
-            kept = chance.randint(kept, len(tokens))
+            random_walk(state.fork(), rng, PADDED, stop_id=DEMO_END, length=6)
+            kept = rng.randint(kept, len(tokens))
             state.advance(tokens[start:kept])
             assert (state.masks() == masks[kept]).all()
             assert (before.masks() == masks[start]).all()
@@ -57,9 +57,9 @@ def test_masks_depend_on_the_tokens_alone(name):
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_row_behind_predictions_is_the_state_behind_them(name):
     for seed in range(8):
-        chance = random.Random(seed)
-        tokens, masks = random_walk(begin(name), chance, PADDED, stop_id=DEMO_END, length=24)
-        start = chance.randint(0, len(tokens))
+        rng = random.Random(seed)
+        tokens, masks = random_walk(begin(name), rng, PADDED, stop_id=DEMO_END, length=24)
+        start = rng.randint(0, len(tokens))
         state = begin(name)
         state.advance(tokens[:start])
         assert state.num_allowed(tokens[start:]) == len(tokens) - start
@@ -70,13 +70,13 @@ def test_a_row_behind_predictions_is_the_state_behind_them(name):
 
 @pytest.mark.parametrize("name", SOURCES)
 def test_what_a_mask_allows_can_be_followed_and_special_and_padding_ids_never(name):
-    chance = random.Random(3)
-    tokens, masks = random_walk(begin(name), chance, PADDED, stop_id=DEMO_END, length=24)
+    rng = random.Random(3)
+    tokens, masks = random_walk(begin(name), rng, PADDED, stop_id=DEMO_END, length=24)
     state = compiled(name, DEMO, PADDED).begin(stop_ids=[])
     for token_id, mask in zip(tokens, masks, strict=False):
         ids = [i for i in allowed(mask, PADDED) if i != DEMO_END]
         assert all(DEMO.token_bytes(i) and not DEMO.is_special(i) for i in ids)
-        assert all(state.num_allowed([i]) == 1 for i in chance.sample(ids, min(len(ids), 20)))
+        assert all(state.num_allowed([i]) == 1 for i in rng.sample(ids, min(len(ids), 20)))
         state.advance([token_id])
         assert not state.is_rejected
 

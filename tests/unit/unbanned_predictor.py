@@ -1,4 +1,4 @@
-"""Tempter: predicts what would be said if nothing were banned."""
+"""UnbannedPredictor: predicts what would be said if nothing were banned."""
 
 import math
 from random import Random
@@ -8,7 +8,7 @@ from tests.silent_predictor import SilentPredictor
 from tests.unit.banned_model import VOCAB_SIZE, scores_of
 
 
-class Tempter(SilentPredictor):
+class UnbannedPredictor(SilentPredictor):
     """Predicts what the model would say if nothing were banned; now and then something else."""
 
     num_predictions = 6

@@ -1,4 +1,4 @@
-"""A worker that does what it is told, for the tests of WorkerProcess."""
+"""A worker that does what each question says, for the tests of WorkerProcess."""
 
 import os
 import time

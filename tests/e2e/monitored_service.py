@@ -1,4 +1,4 @@
-"""`python -m tests.e2e.leash NAME FILE OPTIONS…`: a service as its own command starts it, under observation.
+"""`python -m tests.e2e.monitored_service NAME FILE OPTIONS…`: a service as its own command starts it, watched.
 
 It does not outlive the process that started it, and counts the KV blocks that it uses in FILE.
 """

@@ -1,4 +1,4 @@
-"""Wish: one random request of the soak, and whether its client waits for the whole answer."""
+"""SoakRequest: one random request of the soak, and whether its client waits for the whole answer."""
 
 import random
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ _STOPS = ("\n\n", "return", "self.", "):\n", '"""', "zzz")
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class SoakRequest:
     """A piece of source code, the options that decide how it goes on, and what must not change that."""
 
     start: int
@@ -26,17 +26,17 @@ class Wish:
     deadline: float | None = None  # seconds
 
     @classmethod
-    def at_random(cls, chance: random.Random) -> "Wish":
+    def draw(cls, rng: random.Random) -> "SoakRequest":
         """Most clients wait for the end; some leave, and some are in a hurry."""
-        num_tokens = int(_LONGEST_ANSWER ** chance.uniform(0.3, 1.0))  # short ones are as many as long ones
-        kind = chance.random()
+        num_tokens = int(_LONGEST_ANSWER ** rng.uniform(0.3, 1.0))  # short ones are as many as long ones
+        kind = rng.random()
         return cls(
-            start=chance.randrange(200),
-            length=chance.randrange(1, _LONGEST_PROMPT),
-            options={**_sampling(chance), **_ending(chance), "max_tokens": num_tokens},
-            num_predictions=chance.randrange(_MOST_PREDICTIONS + 1),
-            cancels_at=chance.randrange(num_tokens) if kind < 0.15 else None,
-            deadline=chance.uniform(0.01, 1.0) if kind > 0.85 else None,
+            start=rng.randrange(200),
+            length=rng.randrange(1, _LONGEST_PROMPT),
+            options={**_sampling(rng), **_ending(rng), "max_tokens": num_tokens},
+            num_predictions=rng.randrange(_MOST_PREDICTIONS + 1),
+            cancels_at=rng.randrange(num_tokens) if kind < 0.15 else None,
+            deadline=rng.uniform(0.01, 1.0) if kind > 0.85 else None,
         )
 
     @property
@@ -44,11 +44,11 @@ class Wish:
         """Token ids."""
         return source_prompt(self.start, self.length)
 
-    async def alone(self, client: AsyncClient) -> Transcript:
+    async def reference(self, client: AsyncClient) -> Transcript:
         """The whole answer, without predictions."""
         return Transcript.of(await client.generate(self.prompt, **self.options, speculation="never"))
 
-    async def come_true(self, client: AsyncClient) -> "Answer":
+    async def send(self, client: AsyncClient) -> "Answer":
         """As much of the answer as this client waits for; raises OutriderError for what it has not asked for."""
         answer = Answer()
         always = {"speculation": "always", "num_predictions": self.num_predictions} if self.num_predictions else {}
@@ -80,21 +80,21 @@ class Answer:
         """Whether nothing but the model ended it."""
         return self.result is not None and self.result.finish_reason is not FinishReason.DEADLINE
 
-    def difference(self, alone: Transcript) -> str | None:
+    def difference(self, reference: Transcript) -> str | None:
         """The first difference from the answer without predictions, of which a part must be the beginning."""
         if self.is_whole and self.result is not None:
-            return Transcript.of(self.result).difference(alone)
-        return Transcript.of_part(self.tokens, self.text).difference(alone.cut(len(self.tokens), len(self.text)))
+            return Transcript.of(self.result).difference(reference)
+        return Transcript.of_part(self.tokens, self.text).difference(reference.cut(len(self.tokens), len(self.text)))
 
 
-def _sampling(chance: random.Random) -> dict[str, Any]:
+def _sampling(rng: random.Random) -> dict[str, Any]:
     options: dict[str, Any] = {
-        "seed": chance.randrange(2**63),
-        "temperature": chance.choice((0.0, 0.7, 1.0, 1.3)),
-        "top_candidates": chance.randrange(1, 5),
+        "seed": rng.randrange(2**63),
+        "temperature": rng.choice((0.0, 0.7, 1.0, 1.3)),
+        "top_candidates": rng.randrange(1, 5),
     }
-    if chance.random() < 0.5:
-        options |= chance.choice(
+    if rng.random() < 0.5:
+        options |= rng.choice(
             (
                 {"top_p": 0.9},
                 {"top_k": 40, "min_p": 0.02},
@@ -103,13 +103,13 @@ def _sampling(chance: random.Random) -> dict[str, Any]:
                 {"logit_bias": {20: 2.0, 45: -3.0, 46: float("-inf")}},
             )
         )
-    if chance.random() < 0.2:
+    if rng.random() < 0.2:
         options["lark"] = ENDLESS
     return options
 
 
-def _ending(chance: random.Random) -> dict[str, Any]:
-    options: dict[str, Any] = {"ignore_eos": chance.random() < 0.7}
-    if chance.random() < 0.3:
-        options["stop"] = chance.sample(_STOPS, 2)
+def _ending(rng: random.Random) -> dict[str, Any]:
+    options: dict[str, Any] = {"ignore_eos": rng.random() < 0.7}
+    if rng.random() < 0.3:
+        options["stop"] = rng.sample(_STOPS, 2)
     return options

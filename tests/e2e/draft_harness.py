@@ -1,4 +1,4 @@
-"""Stage: what stands where a target looks for its draft, and what befalls it."""
+"""DraftHarness: what stands where a target looks for its draft, and the faults injected into it."""
 
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -20,7 +20,7 @@ _DELAY_SECONDS = 0.005  # each way
 Said = Mapping[int, Collection[int]]  # the tokens that any stream has at a position
 
 
-class Stage:
+class DraftHarness:
     """Sets one target's draft up for a cell; a draft process stays for the next cell that wants the same."""
 
     def __init__(self, address: str, probe: Probe, logs: Path) -> None:
@@ -32,7 +32,7 @@ class Stage:
         self._shown: tuple[Path | str, ...] | None = None
 
     @asynccontextmanager
-    async def set(self, cell: Cell, said: Said) -> AsyncIterator[None]:
+    async def running(self, cell: Cell, said: Said) -> AsyncIterator[None]:
         """Enter once target and draft are linked, leave once nothing of the cell's streams is left in the draft.
 
         `said` is what a garbage draft must not hit upon. Raises TimeoutError.

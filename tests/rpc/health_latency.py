@@ -1,4 +1,4 @@
-"""Pulse: how long a server's health takes to answer, measured all the while."""
+"""HealthLatency: how long a server's health takes to answer, measured all the while."""
 
 import threading
 import time
@@ -11,7 +11,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 _INTERVAL = 0.01  # seconds between an answer and the next question
 
 
-class Pulse:
+class HealthLatency:
     """Asks on a connection of its own, from its beginning to its end."""
 
     def __init__(self, address: str) -> None:
@@ -19,7 +19,7 @@ class Pulse:
         self._channel = grpc.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)])
         self._ask()  # which connects
         self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="health", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
