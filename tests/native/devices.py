@@ -57,13 +57,21 @@ def is_cuda(name: str) -> bool:
     return name.startswith("cuda")
 
 
-def skip_unless_weights_are_held(name: str, weight_format: str) -> None:
-    """Skip the test where a device has no such format of weights."""
-    if weight_format not in (WEIGHT_FORMATS if is_cuda(name) else CPU_WEIGHT_FORMATS):
-        pytest.skip(f"{name} holds no weights in {weight_format}")
+on_cpus = pytest.mark.parametrize("device_name", isas())
+on_cuda = pytest.mark.parametrize("device_name", [name for name in DEVICES if is_cuda(name)])
 
 
-def skip_unless_kv_is_held(name: str, kv_format: str) -> None:
-    """Skip the test where a device has no such format of keys and values."""
-    if kv_format not in (KV_FORMATS if is_cuda(name) else CPU_KV_FORMATS):
-        pytest.skip(f"{name} holds no keys and values in {kv_format}")
+def in_weight_formats(*formats: str) -> pytest.MarkDecorator:
+    """Run the test on every device, in those of these formats of weights that the device holds."""
+    pairs = [(name, each) for name in DEVICES for each in formats if is_cuda(name) or each in CPU_WEIGHT_FORMATS]
+    return pytest.mark.parametrize(("device_name", "weight_format"), pairs)
+
+
+def in_kv_formats(*formats: str) -> pytest.MarkDecorator:
+    """Run the test on every device, in those of these formats of keys and values that the device holds."""
+    pairs = [(name, each) for name in DEVICES for each in formats if is_cuda(name) or each in CPU_KV_FORMATS]
+    return pytest.mark.parametrize(("device_name", "kv_format"), pairs)
+
+
+in_every_weight_format = in_weight_formats(*WEIGHT_FORMATS)
+in_every_kv_format = in_kv_formats(*KV_FORMATS)

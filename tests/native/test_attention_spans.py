@@ -8,7 +8,7 @@ import pytest
 
 from services.engine.decoder.native import BLOCK_SIZE, Device
 from services.engine.decoder.native.testing import KvLayer
-from tests.native.devices import make_device
+from tests.native.devices import in_every_kv_format, make_device
 
 LENGTH = 610  # positions: two whole spans of a GPU and a part
 BLOCKS = -(-LENGTH // BLOCK_SIZE)
@@ -72,6 +72,7 @@ def assert_same_bits(left: np.ndarray, right: np.ndarray, message: object = "") 
     assert np.array_equal(left.view(np.uint32), right.view(np.uint32)), message
 
 
+@in_every_kv_format
 @pytest.mark.parametrize("window", [0, 300])
 def test_rows_alone_in_groups_and_all_together_have_the_same_bits(device_name, kv_format, window):
     context = Context(make_device(device_name, threads=2), kv_format, window)
@@ -87,6 +88,7 @@ def test_rows_alone_in_groups_and_all_together_have_the_same_bits(device_name, k
 RUNS = [1, 5, 16, 40, 90]  # rows behind one another: a few queries of a GPU's tile, whole tiles, several at once
 
 
+@in_every_kv_format
 @pytest.mark.parametrize(
     ("head_dim", "heads", "window", "softcap"),
     [(24, 5, 0, 3.0), (64, 20, 70, 0.0), (128, 4, 0, 0.0), (256, 2, 300, 0.0)],
@@ -103,6 +105,7 @@ def test_rows_in_runs_of_any_length_have_the_same_bits(device_name, kv_format, h
             assert_same_bits(context.attend(rows, NARROW), expected[first - 212 :][:length], (first, length))
 
 
+@in_every_kv_format
 @pytest.mark.parametrize("value", [np.inf, np.nan])
 def test_what_a_later_row_has_stored_adds_nothing(device_name, kv_format, value):
     context = Context(make_device(device_name, threads=2), kv_format, window=40)

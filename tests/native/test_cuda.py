@@ -12,13 +12,10 @@ from services.engine.decoder.native import (
     cuda_devices,
     cuda_problem,
 )
-from tests.native.devices import DEVICES, EMULATION, GPU, make_device
+from tests.native.devices import DEVICES, EMULATION, GPU, make_device, needs_emulation
 from tests.native.random_models import MODELS, PLAIN, PagedDecoder, random_tokens
 
 needs_gpu = pytest.mark.skipif(GPU not in DEVICES, reason=f"nothing ran on a GPU: {cuda_problem()}")
-needs_emulation = pytest.mark.skipif(
-    EMULATION not in DEVICES, reason="the module was built without -C cmake.define.OUTRIDER_CUDA_EMULATION=ON"
-)
 
 
 def test_there_are_gpus_or_there_is_a_reason():

@@ -12,7 +12,7 @@ from services.engine.checkpoint.model_config import ModelConfig, QkNorm
 from services.engine.checkpoint.weight_shapes import weight_shapes
 from services.engine.decoder.native import BLOCK_SIZE, BUILD_ID, Batch, Decoder, DecoderConfig, Device, Logits, isas
 from services.engine.decoder.reference import ReferenceDecoder
-from tests.native.devices import make_device, skip_unless_weights_are_held
+from tests.native.devices import in_weight_formats, make_device
 from tests.native.random_models import MODELS, PLAIN, PagedDecoder, random_tokens, random_weights
 
 
@@ -20,16 +20,16 @@ def norm_error(values: np.ndarray, truth: np.ndarray) -> float:
     return float(np.linalg.norm(values - truth) / np.linalg.norm(truth))
 
 
+TOLERANCES = {"f32": 1e-5, "bf16": 2e-2, "int8": 8e-2, "int4": 5e-1, "fp8": 2e-1}
+
+
+@in_weight_formats(*TOLERANCES)
 @pytest.mark.parametrize("config", MODELS.values(), ids=MODELS)
-@pytest.mark.parametrize(
-    ("weight_format", "tolerance"), [("f32", 1e-5), ("bf16", 2e-2), ("int8", 8e-2), ("int4", 5e-1), ("fp8", 2e-1)]
-)
-def test_logits_are_those_of_the_reference(device_name, config, weight_format, tolerance):
-    skip_unless_weights_are_held(device_name, weight_format)
+def test_logits_are_those_of_the_reference(device_name, config, weight_format):
     tokens = random_tokens(config, 1, 100)
     expected = ReferenceDecoder(config, random_weights(config).items()).logits(tokens[0].tolist()).numpy()
     decoder = PagedDecoder(config, make_device(device_name, threads=2), weight_format, tokens=tokens)
-    assert norm_error(decoder.forward([(0, position) for position in range(100)]), expected) < tolerance
+    assert norm_error(decoder.forward([(0, position) for position in range(100)]), expected) < TOLERANCES[weight_format]
 
 
 @pytest.mark.parametrize("asked", [[4], [0, 4, 2], [3, 3], []])
@@ -63,9 +63,8 @@ def test_blocks_behind_every_window_may_be_gone(device_name):
     assert np.array_equal(decoder.forward([(0, 110)]), expected)
 
 
-@pytest.mark.parametrize("weight_format", ["f32", "bf16", "int8"])
+@in_weight_formats("f32", "bf16", "int8")
 def test_a_copied_block_reads_as_the_one_it_was_copied_from(device_name, weight_format):
-    skip_unless_weights_are_held(device_name, weight_format)
     tokens = np.repeat(random_tokens(PLAIN, 1, 2 * BLOCK_SIZE), 2, axis=0)
     decoder = PagedDecoder(PLAIN, make_device(device_name, threads=1), weight_format, tokens=tokens)
     decoder.forward([(0, position) for position in range(BLOCK_SIZE + 9)])

@@ -8,12 +8,10 @@ from services.engine.config import ConfigError, EngineConfig
 from services.engine.decoder.native import BLOCK_SIZE, Batch, Device, DeviceError, ReadProbe, isas
 from services.engine.loaded_model import LoadedModel
 from tests.checkpoints import Kind, random_checkpoint
-from tests.native.devices import DEVICES, EMULATION, emulated_device
+from tests.native.devices import emulated_device, needs_emulation
 from tests.native.sampling_reference import Settings
 
-pytestmark = pytest.mark.skipif(
-    EMULATION not in DEVICES, reason="the module was built without -C cmake.define.OUTRIDER_CUDA_EMULATION=ON"
-)
+pytestmark = needs_emulation
 
 MIB = 1 << 20
 LIMITS = {"max_rows": 64, "max_sequences": 4}

@@ -12,7 +12,7 @@ import pytest
 
 from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.decoder import native
-from tests.native.devices import DEVICES, EMULATION
+from tests.native.devices import DEVICES, emulated_device, needs_emulation
 from tests.native.extreme_numbers import World
 
 _ENDS = re.compile(r"\bint\b|np\.int32|np\.uint32")
@@ -50,9 +50,7 @@ def _numbers_in(body: list[ast.stmt], prefix: str = "") -> Iterator[str]:
                         yield function + argument.arg
 
 
+@needs_emulation
 def test_the_emulation_of_a_gpu_refuses_as_many_threads_as_a_cpu() -> None:
-    if EMULATION not in DEVICES:
-        pytest.skip("the module was built without -C cmake.define.OUTRIDER_CUDA_EMULATION=ON")
-    emulation = pytest.importorskip("services.engine.decoder.native._cuda_emulation")
     with pytest.raises(ValueError, match=r"threads is 1000000; it must be in 1 \.\.\. 4096"):
-        emulation.device(1_000_000)
+        emulated_device(1_000_000)

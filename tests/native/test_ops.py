@@ -6,7 +6,7 @@ import torch
 
 from services.engine.decoder.native import BLOCK_SIZE, Device
 from services.engine.decoder.native.testing import KvLayer, Operations, PackedWeight
-from tests.native.devices import DEVICES, is_cuda, make_device
+from tests.native.devices import in_every_kv_format, is_cuda, make_device, on_cpus
 from tests.native.rounding import bits, rounded
 
 RNG = np.random.default_rng(11)
@@ -191,6 +191,7 @@ class AttentionCase:
         return np.concatenate([low * cos - high * sin, high * cos + low * sin, rest], axis=-1)
 
 
+@in_every_kv_format
 @pytest.mark.parametrize("head_dim", [16, 32, 64, 80, 128, 20])
 @pytest.mark.parametrize("group", [1, 2, 4, 8, 3])
 @pytest.mark.parametrize(("window", "softcap"), [(0, 0.0), (5, 0.0), (40, 2.0), (1000, 2.0)])
@@ -211,6 +212,7 @@ def test_norms_of_heads_and_partial_rotation(device, qk_norm, rotary_dim):
     np.testing.assert_allclose(case.native(device, "f32")[0], case.rotated(), rtol=0, atol=2e-5)
 
 
+@in_every_kv_format
 def test_a_lone_position_gets_its_value_as_it_is_stored(device, kv_format):
     """Of a head of zeros too; and what is not finite stays visible. Tensor cores have scales rounded to eight bits."""
     values = normal(40, 32) * np.float32(10.0) ** RNG.integers(-6, 6, (40, 1)).astype(np.float32)
@@ -238,12 +240,13 @@ def test_a_lone_position_gets_its_value_as_it_is_stored(device, kv_format):
     assert not np.isfinite(result[32, 7])
 
 
-@pytest.mark.parametrize("device_name", [name for name in DEVICES if not is_cuda(name)])
+@on_cpus
 def test_a_cpu_keeps_nothing_in_fp8(device_name):
     with pytest.raises(ValueError, match='kv: a CPU holds keys and values as "bf16", "f32" or "int8" only'):
         KvLayer(make_device(device_name, threads=1), "fp8", num_blocks=1, num_kv_heads=1, head_dim=16)
 
 
+@in_every_kv_format
 def test_stored_positions_are_all_that_attention_reads(device, kv_format):
     """The case's other blocks, and the slots behind its last positions, are NaN."""
     case = AttentionCase(head_dim=32, group=2, window=0, softcap=0.0, rotary_dim=32, qk_norm="none")

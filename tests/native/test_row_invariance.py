@@ -8,7 +8,7 @@ import pytest
 
 from services.engine.decoder.native import Device
 from services.engine.decoder.native.testing import KvLayer, Operations, PackedWeight
-from tests.native.devices import is_cuda, make_device
+from tests.native.devices import in_every_kv_format, in_every_weight_format, is_cuda, make_device
 from tests.native.random_models import MODELS, PLAIN, PagedDecoder, Row, random_tokens
 
 COUNTS = [*range(1, 34), 257]
@@ -45,6 +45,7 @@ def test_the_check_sees_one_unit_in_the_last_place_that_depends_on_the_number_of
         assert_row_invariant(device_name, lambda _, chosen: np.nextafter(values[chosen], np.float32(len(chosen) > 1)))
 
 
+@in_every_weight_format
 @pytest.mark.parametrize(
     ("outputs", "inputs"), [(1, 1), (64, 32), (33, 257), (100, 70), (130, 600), (20, 9000), (300, 70)]
 )
@@ -63,6 +64,7 @@ def test_product(device_name, weight_format, outputs, inputs, has_bias):
     assert_row_invariant(device_name, multiply)
 
 
+@in_every_weight_format
 def test_embedding(device_name, weight_format):
     matrix = normal(NUM_ROWS, 45)
     stored: dict[Device, PackedWeight] = {}
@@ -165,6 +167,7 @@ def attention_rows(request) -> AttentionRows:
     return AttentionRows(*request.param)
 
 
+@in_every_kv_format
 def test_rotate_and_store(device_name, kv_format, attention_rows):
     def store(device: Device, chosen: np.ndarray) -> np.ndarray:
         return attention_rows.store(device, attention_rows.cache(device, kv_format), chosen)
@@ -172,6 +175,7 @@ def test_rotate_and_store(device_name, kv_format, attention_rows):
     assert_row_invariant(device_name, store)
 
 
+@in_every_kv_format
 def test_attention(device_name, kv_format, attention_rows):
     stored: dict[Device, tuple[KvLayer, np.ndarray]] = {}
 
@@ -185,6 +189,7 @@ def test_attention(device_name, kv_format, attention_rows):
     assert_row_invariant(device_name, attend)
 
 
+@in_every_kv_format
 def test_attention_sees_no_later_position(device_name, kv_format, attention_rows):
     """Decoding, where later slots still hold NaN, gives the bits of a prefill, where they hold the future."""
     device, rows = make_device(device_name, threads=1), attention_rows
@@ -208,6 +213,7 @@ def prefill(decoder: PagedDecoder, chunk: int, sequence: int = 0) -> np.ndarray:
     return np.concatenate([decoder.forward(rows[first : first + chunk]) for first in range(0, len(rows), chunk)])
 
 
+@in_every_weight_format
 def test_every_chunking_gives_the_same_logits(device_name, weight_format):
     tokens = random_tokens(PLAIN, 1, NUM_ROWS)
     decoded = prefill(PagedDecoder(PLAIN, make_device(device_name, threads=1), weight_format, tokens=tokens), chunk=1)
@@ -217,6 +223,7 @@ def test_every_chunking_gives_the_same_logits(device_name, weight_format):
         assert same_bits(prefill(decoder, chunk), decoded), f"chunks of {chunk}"
 
 
+@in_every_weight_format
 @pytest.mark.parametrize("threads", THREADS)
 def test_every_model_gives_the_same_logits_in_any_chunks(device_name, weight_format, model, threads):
     tokens = random_tokens(model, 1, 110)
@@ -242,6 +249,7 @@ def random_passes(rng: np.random.Generator, num_sequences: int, length: int) -> 
     return passes
 
 
+@in_every_weight_format
 @pytest.mark.parametrize("threads", THREADS)
 def test_sequences_mixed_in_any_order_give_the_logits_of_each_alone(device_name, weight_format, model, threads):
     tokens = random_tokens(model, 5, 90)
@@ -253,6 +261,7 @@ def test_sequences_mixed_in_any_order_give_the_logits_of_each_alone(device_name,
             assert same_bits(logits, alone[row]), f"sequence and position {row}"
 
 
+@in_every_weight_format
 def test_rejected_predictions_leave_no_trace(device_name, weight_format):
     """Rows written for wrong predictions are overwritten; what was beyond the commit is never read."""
     tokens = random_tokens(PLAIN, 1, 80)
@@ -266,6 +275,7 @@ def test_rejected_predictions_leave_no_trace(device_name, weight_format):
         decoder.tokens[0, position + 1] = tokens[0, position + 1]
 
 
+@in_every_weight_format
 def test_what_a_row_does_depend_on_changes_its_bits(device_name, weight_format):
     """Its own token, its position, an earlier token, and the blocks that hold its past."""
     tokens = random_tokens(PLAIN, 1, 50)

@@ -6,7 +6,7 @@ import torch
 
 from services.engine.decoder.native import Device
 from services.engine.decoder.native.testing import PackedWeight
-from tests.native.devices import DEVICES, is_cuda, make_device, skip_unless_weights_are_held
+from tests.native.devices import in_every_weight_format, in_weight_formats, is_cuda, make_device, on_cpus, on_cuda
 from tests.native.rounding import bits, e4m3, rounded
 
 
@@ -25,17 +25,12 @@ def normal(rng: np.random.Generator, *shape: int) -> np.ndarray:
 
 
 def packed(device: Device, weight_format: str, matrix: np.ndarray) -> PackedWeight:
-    skip_unless_weights_are_held(device.name, weight_format)
     weight = PackedWeight(device, weight_format, *matrix.shape)
     weight.store(0, matrix)
     return weight
 
 
-def skip_on_cuda(device: Device, reason: str) -> None:
-    if is_cuda(device.name):
-        pytest.skip(f"a CUDA device {reason}")
-
-
+@in_every_weight_format
 @pytest.mark.parametrize(
     ("rows", "outputs", "inputs"),
     [(1, 1, 1), (3, 64, 32), (17, 100, 70), (40, 33, 257), (2, 130, 1100), (20, 260, 70), (70, 300, 33)],
@@ -83,10 +78,13 @@ def test_int4_weights_are_nearer_than_with_the_plain_scale(rng, device):
     assert np.square(stored - matrix).sum() < most * np.square(plainly_rounded - matrix).sum()
 
 
+@on_cpus
 @pytest.mark.parametrize("spread", [0.0, 1e-3, 1.0])
 def test_int4_weights_are_within_a_step_of_their_group(rng, device, spread):
-    """Groups that lie anywhere in the feature's range, wide ones and narrow ones."""
-    skip_on_cuda(device, "has a scale for each group, and no step in units of another")
+    """Groups that lie anywhere in the feature's range, wide ones and narrow ones.
+
+    A CUDA device has a scale for each group, and no step in units of another.
+    """
     groups = rng.uniform(-1.0, 1.0, (77, 10, 1)) + spread * rng.uniform(-1.0, 1.0, (77, 10, 32))
     matrix = groups.reshape(77, 320).astype(np.float32)
     stored = packed(device, "int4", matrix).embed(np.arange(77, dtype=np.int32), 1.0)
@@ -103,13 +101,15 @@ def test_the_longest_product_is_exact(device, weight_format):
     np.testing.assert_allclose(result, 65536.0 * np.array([[1.0, -1.0], [-1.0, 1.0]]), rtol=1e-2)
 
 
+@on_cpus
 @pytest.mark.parametrize("weight_format", ["int8", "int4"])
 def test_a_product_too_long_for_integers_is_refused(device, weight_format):
-    skip_on_cuda(device, "sums up in floating point")
+    """A CUDA device sums up in floating point."""
     with pytest.raises(ValueError, match="65537 inputs is too long"):
         PackedWeight(device, weight_format, 1, (1 << 16) + 1)
 
 
+@on_cuda
 def test_fp8_weights_are_the_nearest(rng, device):
     matrix = normal(rng, 77, 300) * np.float32(10.0) ** rng.integers(-5, 5, (77, 300))
     matrix[5, :64] = np.ldexp(np.arange(64, dtype=np.float32), -12) * np.abs(matrix[5]).max()
@@ -119,13 +119,13 @@ def test_fp8_weights_are_the_nearest(rng, device):
     assert np.array_equal(bits(stored), bits(e4m3(matrix.astype(np.float32) * factor) * scale))
 
 
-@pytest.mark.parametrize("device_name", [name for name in DEVICES if not is_cuda(name)])
+@on_cpus
 def test_a_cpu_holds_no_fp8(device_name):
     with pytest.raises(ValueError, match='weights: a CPU holds them as "bf16", "f32", "int8" or "int4" only'):
         PackedWeight(make_device(device_name, threads=1), "fp8", 4, 4)
 
 
-@pytest.mark.parametrize("weight_format", ["int8", "int4", "fp8"])
+@in_weight_formats("int8", "int4", "fp8")
 def test_a_zero_row_and_a_value_that_is_not_finite(rng, device, weight_format):
     values = normal(rng, 3, 64)
     values[0] = 0.0
@@ -136,6 +136,7 @@ def test_a_zero_row_and_a_value_that_is_not_finite(rng, device, weight_format):
     assert np.isfinite(result[2]).all()
 
 
+@in_every_weight_format
 def test_a_row_that_is_not_finite_spoils_its_own_outputs_only(rng, device, weight_format):
     matrix, values = normal(rng, 300, 70), normal(rng, 90, 70)
     weight = packed(device, weight_format, matrix)
@@ -149,7 +150,7 @@ def test_a_row_that_is_not_finite_spoils_its_own_outputs_only(rng, device, weigh
         assert np.array_equal(bits(result[others]), bits(clean[others]))
 
 
-@pytest.mark.parametrize("weight_format", ["int8", "int4", "fp8"])
+@in_weight_formats("int8", "int4", "fp8")
 def test_a_weight_that_is_not_finite_spoils_its_own_output_only(rng, device, weight_format):
     matrix, values = normal(rng, 40, 70), normal(rng, 3, 70)
     matrix[9, 40] = np.inf
@@ -157,6 +158,7 @@ def test_a_weight_that_is_not_finite_spoils_its_own_output_only(rng, device, wei
     assert np.array_equal(~np.isfinite(result), np.broadcast_to(np.arange(40) == 9, (3, 40)))
 
 
+@in_every_weight_format
 def test_parts_of_a_fused_weight_may_begin_anywhere(rng, device, weight_format):
     matrix, values = normal(rng, 150, 40), normal(rng, 5, 40)
     fused = PackedWeight(device, weight_format, 150, 40)

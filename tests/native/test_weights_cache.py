@@ -11,7 +11,7 @@ from services.engine.decoder.model_loader import load_decoder
 from services.engine.decoder.native import Batch, Decoder, DecoderConfig, isas
 from services.engine.decoder.weights_cache import WeightsCache
 from tests.checkpoints import Kind, random_checkpoint
-from tests.native.devices import DEVICES, EMULATION, make_device
+from tests.native.devices import EMULATION, make_device, needs_emulation
 
 TOKENS = [5, 17, 301, 42, 8, 99, 250, 11, 3]
 
@@ -85,7 +85,7 @@ def test_a_cache_that_cannot_be_written_is_a_warning(tmp_path: Path, caplog) -> 
     assert torch.equal(logits(decoder), logits(load(tmp_path / "good", isas()[0], "bf16")))
 
 
-@pytest.mark.skipif(EMULATION not in DEVICES, reason="the module was built without OUTRIDER_CUDA_EMULATION")
+@needs_emulation
 def test_a_device_with_memory_of_its_own_has_no_packed_weights() -> None:
     config = load_checkpoint(random_checkpoint(Kind.LLAMA)).config
     decoder = Decoder(make_device(EMULATION, 1), DecoderConfig(config), weights="bf16", kv="bf16", num_blocks=1)
