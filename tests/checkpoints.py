@@ -14,6 +14,7 @@ import textwrap
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import torch
 import transformers
@@ -52,7 +53,7 @@ class Kind(StrEnum):
     GEMMA3 = "gemma3"  # five local layers to a global one, a rotary table for each kind, query and key norms
 
 
-_PLAIN_SHAPE = {
+_PLAIN_SHAPE: dict[str, Any] = {
     "vocab_size": VOCAB_SIZE,
     "hidden_size": 128,
     "intermediate_size": 192,
@@ -64,7 +65,7 @@ _PLAIN_SHAPE = {
     "eos_token_id": 1,
     "pad_token_id": None,
 }
-_SHAPE = {**_PLAIN_SHAPE, "head_dim": 32}
+_SHAPE: dict[str, Any] = {**_PLAIN_SHAPE, "head_dim": 32}
 _LLAMA3_ROPE = {
     "rope_type": "llama3",
     "rope_theta": 10000.0,

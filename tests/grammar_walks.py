@@ -3,6 +3,7 @@
 import functools
 import random
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from llguidance import LLMatcher, LLParserLimits
@@ -17,7 +18,12 @@ from tests.random_grammars import random_source
 _PREFERRED = {b" ": 0.5, b'",:[]{};': 0.6}  # how often a token of such bytes is drawn where there is one: it leads on
 _NUM_PREDICTED = (0, 1, 2, 2, 2, 3, 4)
 _LENGTH = 40
-_TIGHT_LIMITS = ({"max_lexer_states": 60}, {"step_lexer_fuel": 400}, {"step_max_items": 300}, {"max_items_in_row": 12})
+_TIGHT_LIMITS: tuple[dict[str, Any], ...] = (
+    {"max_lexer_states": 60},
+    {"step_lexer_fuel": 400},
+    {"step_max_items": 300},
+    {"max_items_in_row": 12},
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,7 +162,7 @@ class PredictedWalk:
                 return
             token_id = self._alone.draw(mask, self._position)
             self._check(token_id == self._alone.token(self._position), "token")
-            if self._position == len(self._alone.tokens):
+            if token_id is None or self._position == len(self._alone.tokens):
                 return
             self._state.advance([token_id])
             self._position += 1

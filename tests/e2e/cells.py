@@ -145,7 +145,7 @@ def varied_candidates(model: str, isa: str, source: str, count: int) -> list[Cel
     kinds, draft_weights, draft_kv = (
         (DRAFTED, WEIGHTS, KV) if source == "draft" else (("none", *SCRIPTED), ("auto",), ("bf16",))
     )
-    cells = set()
+    cells: set[Cell] = set()
     while len(cells) < count:
         setup = Setup(
             model=model,

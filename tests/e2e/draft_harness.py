@@ -100,10 +100,11 @@ class DraftHarness:
         ]
         if kind == "reworded":
             options += ["--target-tokenizer", str(folder(cell.setup.model))]
-        shown = (draft_folder(cell.setup.model, kind), address, *options)
+        model = draft_folder(cell.setup.model, kind)
+        shown: tuple[Path | str, ...] = (model, address, *options)
         if self._shown != shown:
             self.clear()
-            self._draft = Service("draft", shown[0], self._logs, *options, address=address)
+            self._draft = Service("draft", model, self._logs, *options, address=address)
             self._draft.start()
             self._shown = shown
 

@@ -10,8 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from outrider import AsyncClient, Result
-from outrider.types import Token
+from outrider import AsyncClient, Result, Token
 from tests.e2e.block_gauge import BlockGauge
 from tests.e2e.link_proxy import LinkProxy
 from tests.e2e.models import ROOT

@@ -6,7 +6,16 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequen
 
 import grpc
 
-from outrider.v1.draft_pb2 import Alternate, Commit, DraftHello, DraftRequest, DraftResponse, Predict, Released
+from outrider.v1.draft_pb2 import (
+    RELEASE_REASON_REFUSED,
+    Alternate,
+    Commit,
+    DraftHello,
+    DraftRequest,
+    DraftResponse,
+    Predict,
+    Released,
+)
 from tests.scripted_draft import HELLO, LARGEST, Behaviour, Reply, Said, commits, end_of, prediction, replying
 
 _LONG_RUN = 8192  # tokens in one message
@@ -30,7 +39,7 @@ async def silence(requests: AsyncIterator[DraftRequest]) -> AsyncIterator[Said]:
     async for _ in requests:
         pass
     return
-    yield
+    yield  # type: ignore[unreachable]  # which makes it a generator
 
 
 async def hanging_up(requests: AsyncIterator[DraftRequest]) -> AsyncIterator[Said]:
@@ -133,7 +142,7 @@ def unknown_sequences(commit: Commit, count: int) -> Iterator[Said]:
     """Runs and releases of sequences that were never opened."""
     for sequence_id in (0, commit.sequence_id + 1_000_000, 2**64 - 1):
         yield prediction(sequence_id, epoch=count, position=end_of(commit), token_ids=[5, 6])
-        yield DraftResponse(released=Released(sequence_id=sequence_id, reason="RELEASE_REASON_REFUSED"))
+        yield DraftResponse(released=Released(sequence_id=sequence_id, reason=RELEASE_REASON_REFUSED))
 
 
 def unasked_alternates(commit: Commit, count: int) -> Iterator[Said]:
@@ -144,7 +153,7 @@ def unasked_alternates(commit: Commit, count: int) -> Iterator[Said]:
 
 def unknown_reasons(commit: Commit, count: int) -> Iterator[Said]:
     """Releases the sequence for a reason that the protocol does not know."""
-    yield DraftResponse(released=Released(sequence_id=commit.sequence_id, reason=99))
+    yield DraftResponse(released=Released(sequence_id=commit.sequence_id, reason=99))  # type: ignore[arg-type]
 
 
 def empty_messages(commit: Commit, count: int) -> Iterator[Said]:

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 
 from tests.e2e.cells import MODELS, Cell, all_cells, by_setup, covering_subset, sampled_cells
@@ -109,7 +109,8 @@ def _report(result: CellResult) -> None:
 
 def _summarise(store: Store, cells: Sequence[Cell]) -> int:
     passed = {cell: _has_passed(store, cell) for cell in cells}
-    for value_of in (lambda cell: cell.setup.isa, lambda cell: cell.setting):
+    values: tuple[Callable[[Cell], str], ...] = (lambda cell: cell.setup.isa, lambda cell: cell.setting)
+    for value_of in values:
         num_passed = Counter(value_of(cell) for cell, ok in passed.items() if ok)
         for value, count in Counter(map(value_of, cells)).items():
             print(f"matrix: {value}: {num_passed[value]} of {count} passed")

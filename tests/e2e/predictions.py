@@ -43,7 +43,7 @@ class ScriptedPredictor(SilentPredictor):
             for position in range(first, min(first + limit, len(tokens)))
         ]
 
-    def _wrong(self, tokens: Tokens[int], scripts: Scripts, position: int) -> int:
+    def _wrong(self, tokens: Tokens[int], scripts: Tokens[Tokens[int]], position: int) -> int:
         said = {script[position] for script in scripts if position < len(script)}
         others = ((tokens[position] + offset) % self._vocab_size for offset in itertools.count(1))
         return next(token_id for token_id in others if token_id not in said)

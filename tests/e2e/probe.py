@@ -15,9 +15,17 @@ from services.target.scheduling.scheduler import ScheduledRows
 from services.target.speculation.link.remote_predictor import RemotePredictor
 from tests.e2e.streams import INTRUDER
 
-_COUNTERS = ("most_sequences", "partial_prefills", "preemptions", "resumed_streams", "resumed_tokens", "useful_runs")
-_COUNTERS += ("broken_runs",)
-_COUNTERS += (_LASTING := ("links", "lost_links"))
+_LASTING = ("links", "lost_links")
+_COUNTERS = (
+    "most_sequences",
+    "partial_prefills",
+    "preemptions",
+    "resumed_streams",
+    "resumed_tokens",
+    "useful_runs",
+    "broken_runs",
+    *_LASTING,
+)
 _COUNT = struct.Struct("<q")
 
 
@@ -86,7 +94,7 @@ class Probe:
         counts = self.read()
         self._add(lost_links=counts["links"] - counts["lost_links"])  # those of a process that was killed
 
-        def watched_connected(vocabulary: VocabularyMatch | None, **credit: int) -> None:
+        def watched_connected(vocabulary: VocabularyMatch | None = None, **credit: int) -> None:
             connected(vocabulary, **credit)
             self._add(links=1)
 

@@ -1,5 +1,7 @@
 """Processors: what the matrix of equality runs on, by name: this machine's instruction sets, and its first GPU."""
 
+from typing import Any
+
 from services.engine.decoder.native import cuda_devices, isas
 
 GPU = "cuda"
@@ -11,7 +13,7 @@ def processors() -> list[str]:
     return [*isas(), *([GPU] if cuda_devices() else [])]
 
 
-def engine_settings(processor: str) -> dict[str, str]:
+def engine_settings(processor: str) -> dict[str, Any]:
     """Fields of an EngineConfig."""
     return {"isa": isas()[0], "device": _DEVICE} if processor == GPU else {"isa": processor}
 

@@ -114,7 +114,12 @@ class CellRun:
         """Let another request compute what this one's prompt begins with."""
         if self._cell.cache == "warm":
             prompt = [*key.prompt_ids(), *random_prompt(key.name, _WARMER_TOKENS)]
-            options = {"max_tokens": 1, "temperature": 0.0, "speculation": "never", "cache_salt": self._salt}
+            options: dict[str, Any] = {
+                "max_tokens": 1,
+                "temperature": 0.0,
+                "speculation": "never",
+                "cache_salt": self._salt,
+            }
             await client.generate(prompt, request_id=f"{INTRUDER}/{key.name}", **options)
 
     async def _run_stream(self, client: AsyncClient, key: StreamKey) -> None:
@@ -135,7 +140,7 @@ class CellRun:
                     await self._rest()
             self._outcome.results[key] = stream.result
 
-    def _options(self, key: StreamKey) -> dict[str, object]:
+    def _options(self, key: StreamKey) -> dict[str, Any]:
         kind = self._cell.predictions
         options = {**key.options(), "request_id": f"{key.name}/{kind}", "cache_salt": self._salt}
         if key.setting == "stopped":

@@ -7,12 +7,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 OUTRIDER = str(Path(sys.executable).with_name("outrider"))
 SMALL = ["--kv-blocks", "64", "--threads", "1"]
 
 
-def outrider_run(*arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+def outrider_run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
     return subprocess.run([OUTRIDER, *arguments], capture_output=True, text=True, timeout=120, check=False, **options)
 

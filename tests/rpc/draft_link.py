@@ -53,7 +53,12 @@ class RunningDraft:
         """Hold the engine between two steps; the function tells how many messages wait for it."""
         is_held, may_go_on = threading.Event(), threading.Event()
         loop = self.engine._loop
-        loop.post(lambda: (is_held.set(), may_go_on.wait()))
+
+        def hold() -> None:
+            is_held.set()
+            may_go_on.wait()
+
+        loop.post(hold)
         is_held.wait()
         try:
             yield loop._commands.qsize
@@ -142,7 +147,7 @@ class Link:
         self.open(sequence_id=probe + 1, sampling={**GREEDY, "top_k": -1})
         assert self.released() == (probe + 1, REFUSED)
 
-    def failure(self) -> tuple[grpc.StatusCode, str]:
+    def failure(self) -> tuple[grpc.StatusCode, str | None]:
         with pytest.raises(grpc.RpcError) as failure:
             for _ in self._call:
                 pass

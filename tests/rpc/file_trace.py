@@ -23,7 +23,7 @@ class FileTrace:
     def close(self) -> None:
         """Threads that begin from now on are watched no more."""
         self.is_recording = False
-        threading.settrace(None)  # type: ignore[arg-type]  # which typeshed forgets
+        threading.settrace(None)
 
     def _note(self, frame: FrameType, event: str, argument: Any) -> None:
         """Called for each function that begins; what a module runs when it is imported is none."""

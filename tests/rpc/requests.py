@@ -65,10 +65,9 @@ def stream(target: RunningTarget, request: generation_pb2.StreamGenerateRequest,
     """Run a stream to its end."""
     events = list(target.stub.StreamGenerate(request, timeout=timeout))
     by_kind: dict[str, list[Any]] = {"started": [], "prefill": [], "chunk": [], "finished": []}
-    for event in events:
-        kind = event.WhichOneof("event")
+    kinds: list[str] = [event.WhichOneof("event") or "" for event in events]
+    for kind, event in zip(kinds, events, strict=True):
         by_kind[kind].append(getattr(event, kind))
-    kinds = [event.WhichOneof("event") for event in events]
     return Streamed(kinds, by_kind["started"][0], by_kind["prefill"], by_kind["chunk"], by_kind["finished"][0])
 
 

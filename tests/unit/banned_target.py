@@ -3,6 +3,7 @@
 import functools
 from dataclasses import dataclass
 from random import Random
+from typing import Any
 
 from services.engine.allowed_tokens import AllowedTokens
 from services.engine.cache.block_manager import BlockManager
@@ -79,7 +80,11 @@ class Target:
         predictors = with_lookup(UnbannedPredictor(random or Random(0))) if predicts else []
         speculation = Speculation(predictors, vocab_size=VOCAB_SIZE)
         self.driver = TargetStep(
-            self.scheduler, self.model, Sampler(NativeSampler(DEVICE)), speculation, DeferredCalls()
+            self.scheduler,
+            self.model,  # type: ignore[arg-type]
+            Sampler(NativeSampler(DEVICE)),
+            speculation,
+            DeferredCalls(),
         )
         self._outputs: dict[Sequence, OutputPipeline] = {}
         self.num_broken_passes = 0  # in which a banned string was complete before the last prediction
@@ -148,9 +153,9 @@ def make(
     temperature: float = 0.0,
     allowed: tuple[int, ...] = (),
     regex: str | None = None,
-    **options,
+    **options: Any,
 ) -> Request:
-    stops = {"max_tokens": 24, "token_ids": frozenset([END]), **options}
+    stops: dict[str, Any] = {"max_tokens": 24, "token_ids": frozenset([END]), **options}
     show_special = stops.pop("show_special_tokens", False)
     return Request(
         request_id="test",

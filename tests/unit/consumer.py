@@ -24,7 +24,9 @@ class Consumer:
 
     async def read(self) -> tuple[str, list[int], Finished]:
         """All text, the ids of all chunks together, and the end."""
-        *chunks, end = [event async for event in self.stream]
-        assert all(isinstance(chunk, Chunk) for chunk in chunks)
+        *events, end = [event async for event in self.stream]
+        chunks = [event for event in events if isinstance(event, Chunk)]
+        assert len(chunks) == len(events)
+        assert isinstance(end, Finished)
         ids = [record.token_id for chunk in chunks for record in chunk.records]
         return "".join(chunk.text for chunk in chunks) + end.text, ids, end

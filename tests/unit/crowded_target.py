@@ -175,8 +175,9 @@ class Target:
     def _is_held_up(self, sequence: Sequence) -> bool:
         """Whether it waits for the prompt that its first sample, whose reader is slow, is to compute."""
         first = sequence.first_sample
-        is_awaited = first in self.scheduler.running and not sequence.timings.scheduled
-        return is_awaited and first.is_paused and first.num_computed < len(sequence.tokens) - 1
+        if first is None or first not in self.scheduler.running or sequence.timings.scheduled:
+            return False
+        return first.is_paused and first.num_computed < len(sequence.tokens) - 1
 
     def check_empty(self) -> None:
         assert self.scheduler.sequences == []
@@ -198,7 +199,7 @@ def check_limits(batch: list[ScheduledRows], limits: SchedulerConfig, max_blocks
 
 
 async def serve(
-    target: Target, requests: list[dict], random: Random, *, capacity: int, most_lag: int, impatience: float
+    target: Target, requests: list[dict[str, Any]], random: Random, *, capacity: int, most_lag: int, impatience: float
 ) -> list[Client]:
     """Run until all are done; they come at random times, read at random speeds, and some leave early."""
     coming = [make_request(**{"stop_ids": [], **options}) for options in requests]
@@ -236,7 +237,7 @@ def _clients_of(request: Request, target: Target, random: Random, capacity: int,
 
 async def run(
     limits: SchedulerConfig,
-    requests: list[dict],
+    requests: list[dict[str, Any]],
     random: Random,
     *,
     num_blocks: int,

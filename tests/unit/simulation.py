@@ -63,7 +63,7 @@ class SimulatedDraft(SilentPredictor):
         self.busy_until = 0.0
 
     @property
-    def is_busy(self) -> bool:
+    def is_busy(self) -> bool:  # type: ignore[override]
         return self._clock.now < self.busy_until
 
     def wait_for(self, sequence: Sequence, count: int) -> float:
@@ -224,7 +224,7 @@ class Simulation:
     def _step(self, live: dict[Sequence, tuple[Life, float]]) -> None:
         began, world = self.clock.now, self.world
         batch = [ScheduledRows(sequence, 1, draws=True) for sequence in live]
-        self.speculation.extend(batch, FreeRows())
+        self.speculation.extend(batch, FreeRows())  # type: ignore[arg-type]
         num_rows = sum(rows.num_rows for rows in batch)
         disturbed = max(0.0, min(self.draft.busy_until - self.clock.now, world.cost(num_rows)))
         true_pass = world.cost(num_rows) + disturbed * (_DISTURBANCE - 1)

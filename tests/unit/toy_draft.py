@@ -13,7 +13,7 @@ from services.draft.multi_step_runner import ScheduledTokens
 from services.draft.vocabulary.identity_translation import IdentityTranslation
 from services.draft.vocabulary.vocabularies import translation_along
 from services.draft.vocabulary.vocabulary_map import VocabularyMap
-from services.draft_protocol.messages import Prediction, Release
+from services.draft_protocol.messages import DraftMessage, Release
 from services.engine.cache.block_manager import BlockManager
 from services.engine.sampling_params import SamplingParams
 from tests.unit.sequences import VOCAB_SIZE
@@ -66,7 +66,7 @@ class Draft:
         self.copies: list[tuple[int, int]] = []
         self.blocks = BlockManager(num_blocks=num_blocks, block_size=4, copy_block=self._copy_block)
         self.runner = ToyRunner()
-        self.drafter = Drafter(config, self.runner, self.blocks)
+        self.drafter = Drafter(config, self.runner, self.blocks)  # type: ignore[arg-type]
 
     def join(self, *, max_sequences: int = 8, max_cached_tokens: int = 1000, capacity: int = 1000) -> DraftLink:
         """A link that is served from now on."""
@@ -96,7 +96,7 @@ class Draft:
 
 
 def new_sequence(
-    *, num_prompt: int = len(PROMPT), vocabulary: VocabularyMap | None = None, **sampling
+    *, num_prompt: int = len(PROMPT), vocabulary: VocabularyMap | None = None, **sampling: Any
 ) -> DraftedSequence:
     """A sequence that is drawn greedily unless `sampling` says otherwise."""
     params = SamplingParams(**{"seed": 1, "temperature": 0.0, **sampling})
@@ -112,7 +112,7 @@ def toy_tokens(prompt: Iterable[int], count: int) -> list[int]:
     return history[-count:]
 
 
-async def told(link: DraftLink) -> list[Prediction | Release]:
+async def told(link: DraftLink) -> list[DraftMessage]:
     """What the link has to say by now."""
     link._loop.call_soon(link.hang_up)
     return [message async for batch in link.batches() for message in batch]
@@ -120,7 +120,10 @@ async def told(link: DraftLink) -> list[Prediction | Release]:
 
 async def predicted(link: DraftLink) -> dict[int, list[int]]:
     """The predictions that wait to be sent, by sequence; there may be nothing else."""
-    runs = sorted(await told(link), key=lambda run: (run.sequence_id, run.position))
+    messages = await told(link)
+    runs = [message for message in messages if not isinstance(message, Release)]
+    assert len(runs) == len(messages)
+    runs.sort(key=lambda run: (run.sequence_id, run.position))
     return {
         sequence_id: [token_id for run in group for token_id in run.token_ids]
         for sequence_id, group in groupby(runs, lambda run: run.sequence_id)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from services.engine.cache.block_manager import BlockManager
 from services.engine.decoder.native import Device, Logits
-from services.engine.events import Chunk, Event, FinishReason
+from services.engine.events import Chunk, Event, Finished, FinishReason
 from services.engine.request import Request
 from services.target.scheduling.scheduler import ScheduledRows
 from services.target.sequence.sequence import Sequence
@@ -55,6 +55,7 @@ async def generate_alone(request: Request, *, context_length: int) -> Answer:
 def answer_of(events: Iterable[Event]) -> Answer:
     """Return what a consumer makes of a whole stream of events."""
     *_, end = events = [*events]
+    assert isinstance(end, Finished)
     chunks = [event for event in events if isinstance(event, Chunk)]
     ids = [record.token_id for chunk in chunks for record in chunk.records]
     return Answer(ids, "".join(chunk.text for chunk in chunks) + end.text, end.reason)
