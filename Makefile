@@ -13,6 +13,8 @@ PACKAGING := pyproject.toml clients/python/pyproject.toml constraints.txt
 NATIVE := $(shell find native -type f)
 CPP := $(shell find native clients \( -name build -o -name node_modules \) -prune -o \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -print)
 
+DEV_DEFINES := CMAKE_COMPILE_WARNING_AS_ERROR OUTRIDER_CUDA_EMULATION
+
 # Many tests wait, and many hold one core: two files at a time, on whatever machine.
 TWO_FILES := -n 2 --dist loadfile
 
@@ -99,5 +101,5 @@ $(VENV)/.runtime: $(BIN)/python $(PACKAGING) $(NATIVE)
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/python $(PACKAGING) $(NATIVE)
-	$(BIN)/pip install -q -e clients/python -e ".[dev]" --config-settings=cmake.define.OUTRIDER_CUDA_EMULATION=ON
+	$(BIN)/pip install -q -e clients/python -e ".[dev]" $(foreach define,$(DEV_DEFINES),--config-settings=cmake.define.$(define)=ON)
 	@touch $@ $(VENV)/.runtime
