@@ -19,7 +19,7 @@ DEV_DEFINES := CMAKE_COMPILE_WARNING_AS_ERROR OUTRIDER_CUDA_EMULATION
 TWO_FILES := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test matrix soak acceptance lint format protos picture bench figures compose-smoke compose-smoke-deps clean
+.PHONY: help demo build test matrix soak acceptance lint format protos picture bench figures client-deps compose-smoke compose-smoke-deps clean
 
 help:
 	@echo "make demo     stream text from the demo model"
@@ -34,6 +34,7 @@ help:
 	@echo "make picture  draw the picture of docs/architecture.md from the code"
 	@echo "make bench    measure speed on the demo models"
 	@echo "make figures  measure all that the README says of speed, beside transformers (a quarter of an hour)"
+	@echo "make client-deps   install what the tests of clients in other languages need (Debian, root)"
 	@echo "make compose-smoke   build the images, and run and kill them under podman (root)"
 
 demo: $(VENV)/.runtime
@@ -69,6 +70,11 @@ compose-smoke: $(VENV)/.dev
 compose-smoke-deps:
 	apt-get update
 	apt-get install -y --no-install-recommends $$(cat tests/containers/apt-packages.txt)
+
+# Node may come from elsewhere than Debian, whose package would take its place.
+client-deps:
+	apt-get update
+	apt-get install -y --no-install-recommends $$(cat tests/e2e/apt-packages.txt) $$(command -v npm >/dev/null || echo nodejs npm)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -22,10 +22,11 @@ class MissingToolError(Exception):
 
 @dataclass(frozen=True)
 class Toolchain:
-    """What a language needs: its programs, how they come, and what turns a copied folder into a command."""
+    """What a language needs: its programs, which `make client-deps` installs, and what turns a copied folder into a
+    command.
+    """
 
     programs: tuple[str, ...]
-    install: str
     build: Callable[[Path], list[str]]
 
 
@@ -96,16 +97,7 @@ def _check(finished: "subprocess.CompletedProcess[str]") -> None:
 
 
 TOOLCHAINS = {
-    "node": Toolchain(("node", "npm"), "Node 18.3 or later, with npm", _build_node),
-    "go": Toolchain(
-        ("go", "protoc", "protoc-gen-go", "protoc-gen-go-grpc"),
-        "apt install golang-go protobuf-compiler protoc-gen-go protoc-gen-go-grpc golang-google-grpc-dev "
-        "golang-google-genproto-dev golang-google-protobuf-dev golang-github-golang-protobuf-1-5-dev",
-        _build_go,
-    ),
-    "cpp": Toolchain(
-        ("cmake", "c++", "protoc", "grpc_cpp_plugin"),
-        "apt install g++ cmake libgrpc++-dev protobuf-compiler protobuf-compiler-grpc",
-        _build_cpp,
-    ),
+    "node": Toolchain(("node", "npm"), _build_node),
+    "go": Toolchain(("go", "protoc", "protoc-gen-go", "protoc-gen-go-grpc"), _build_go),
+    "cpp": Toolchain(("cmake", "c++", "protoc", "grpc_cpp_plugin"), _build_cpp),
 }

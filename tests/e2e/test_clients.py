@@ -32,8 +32,7 @@ def command(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     try:
         return build_client(request.param, tmp_path_factory.mktemp(request.param))
     except MissingToolError as error:
-        install = TOOLCHAINS[request.param].install
-        pytest.skip(f"the {request.param} client is NOT TESTED, for want of {error}; install: {install}")
+        pytest.skip(f"the {request.param} client is NOT TESTED, for want of {error}; `make client-deps` installs it")
 
 
 @pytest.fixture
