@@ -11,7 +11,7 @@ export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
 
 PACKAGING := pyproject.toml clients/python/pyproject.toml constraints.txt
 NATIVE := $(shell find native -type f)
-CPP := $(shell find native clients \( -name build -o -name node_modules \) -prune -o \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -print)
+CPP := $(shell find native clients tests \( -name build -o -name node_modules \) -prune -o \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -print)
 
 DEV_DEFINES := CMAKE_COMPILE_WARNING_AS_ERROR OUTRIDER_CUDA_EMULATION
 
@@ -19,7 +19,7 @@ DEV_DEFINES := CMAKE_COMPILE_WARNING_AS_ERROR OUTRIDER_CUDA_EMULATION
 TWO_FILES := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test matrix soak acceptance lint format protos picture bench figures client-deps compose-smoke compose-smoke-deps clean
+.PHONY: help demo build test matrix soak acceptance lint sanitize format protos picture bench figures client-deps compose-smoke compose-smoke-deps clean
 
 help:
 	@echo "make demo     stream text from the demo model"
@@ -28,6 +28,7 @@ help:
 	@echo "make soak     stream for ten minutes while the draft is killed over and over"
 	@echo "make acceptance   measure how often the demo draft is right, offline and over gRPC"
 	@echo "make lint     check style, types, imports and protos"
+	@echo "make sanitize   run the native code under ASan, UBSan and TSan"
 	@echo "make build    build and install into .venv, in place"
 	@echo "make format   put code into its style"
 	@echo "make protos   generate the Python stubs and docs/api.md from the protos"
@@ -45,7 +46,7 @@ build: $(VENV)/.dev
 test: $(VENV)/.dev
 	$(BIN)/pytest $(TWO_FILES)
 
-matrix: $(VENV)/.dev
+matrix: $(VENV)/.dev sanitize
 	$(BIN)/pytest -m exhaustive $(TWO_FILES)
 	$(BIN)/python -m tests.e2e.matrix
 
@@ -83,6 +84,12 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports
 	$(BIN)/clang-format --dry-run -Werror $(CPP)
 	scripts/protos.sh lint
+
+# The thread pool alone takes seconds, the other two a build of the module each.
+sanitize: $(VENV)/.dev
+	scripts/sanitize.sh pool
+	scripts/sanitize.sh address
+	scripts/sanitize.sh thread
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
