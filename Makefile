@@ -19,7 +19,7 @@ DEV_DEFINES := CMAKE_COMPILE_WARNING_AS_ERROR OUTRIDER_CUDA_EMULATION
 TWO_FILES := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test matrix soak acceptance lint sanitize format protos picture bench figures client-deps compose-smoke compose-smoke-deps clean
+.PHONY: help demo build test matrix soak acceptance lint tidy sanitize format protos picture bench figures client-deps compose-smoke compose-smoke-deps clean
 
 help:
 	@echo "make demo     stream text from the demo model"
@@ -28,6 +28,7 @@ help:
 	@echo "make soak     stream for ten minutes while the draft is killed over and over"
 	@echo "make acceptance   measure how often the demo draft is right, offline and over gRPC"
 	@echo "make lint     check style, types, imports and protos"
+	@echo "make tidy     check the C++ with clang-tidy"
 	@echo "make sanitize   run the native code under ASan, UBSan and TSan"
 	@echo "make build    build and install into .venv, in place"
 	@echo "make format   put code into its style"
@@ -84,6 +85,9 @@ lint: $(VENV)/.dev
 	$(BIN)/lint-imports
 	$(BIN)/clang-format --dry-run -Werror $(CPP)
 	scripts/protos.sh lint
+
+tidy: $(VENV)/.dev
+	scripts/tidy.sh
 
 # The thread pool alone takes seconds, the other two a build of the module each.
 sanitize: $(VENV)/.dev

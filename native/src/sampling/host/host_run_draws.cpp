@@ -49,6 +49,7 @@ void HostRunDraws::settle(const RowSample& sample, int row) {
 
 std::vector<std::vector<int32_t>> HostRunDraws::tokens() {
     std::vector<std::vector<int32_t>> tokens;
+    tokens.reserve(runs_.size());
     for (Run& run : runs_) {
         tokens.push_back(std::move(run.tokens));
     }
