@@ -3,7 +3,8 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,7 +79,7 @@ def _build_cpp(folder: Path) -> list[str]:
 
 
 def _run(
-    command: Sequence[str], folder: Path, environment: Mapping[str, str] | None = None
+    command: Seq[str], folder: Path, environment: Mapping[str, str] | None = None
 ) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(
         command,

@@ -8,7 +8,8 @@ a byte of a fixed UTF-8 text, rotated by seed and prompt, whose characters take 
 
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from collections.abc import Sequence as Seq
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
@@ -39,14 +40,14 @@ class Fault:
     new_fingerprint: str | None = None
 
 
-def answer(prompt: Sequence[int], seed: int, max_tokens: int | None = None) -> list[int]:
+def answer(prompt: Seq[int], seed: int, max_tokens: int | None = None) -> list[int]:
     """All token ids that follow a prompt."""
     turn = (seed + sum(prompt)) % len(TEXT)
     ids = [*(TEXT[turn:] + TEXT[:turn]).encode(), EOS]
     return ids if max_tokens is None else ids[:max_tokens]
 
 
-def text_of(ids: Sequence[int], *, is_whole: bool) -> str:
+def text_of(ids: Seq[int], *, is_whole: bool) -> str:
     """The text released by ids: whole characters only, until the generation is whole."""
     spelled = bytes(token_id for token_id in ids if token_id != EOS)
     if is_whole:
@@ -61,7 +62,7 @@ def text_of(ids: Sequence[int], *, is_whole: bool) -> str:
 class ScriptedServicer(GenerationServiceServicer):
     """Answers from the toy model; the n-th call suffers the n-th fault, those after the last none."""
 
-    def __init__(self, faults: Sequence[Fault | None], fingerprint: str, tokens_per_chunk: int) -> None:
+    def __init__(self, faults: Seq[Fault | None], fingerprint: str, tokens_per_chunk: int) -> None:
         self.requests: list[Request] = []
         self.ended = threading.Event()
         """Set when a stream has ended, by whoever's will."""

@@ -2,7 +2,8 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Sequence as Seq
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,7 +32,7 @@ class RunningTarget:
         engine: EngineConfig,
         server: ServerConfig,
         predictor: Predictor | None,
-        drafts: Sequence[str],
+        drafts: Seq[str],
         lookup: bool,
     ) -> None:
         self._thread = LoopThread()
@@ -99,7 +100,7 @@ def target_server(
     model: Path,
     *,
     predictor: Predictor | None = None,
-    drafts: Sequence[str] = (),
+    drafts: Seq[str] = (),
     lookup: bool = False,
     server: ServerConfig | None = None,
     loads: bool = True,
@@ -128,6 +129,6 @@ def wait_until(condition: Callable[[], object]) -> None:
 
 
 async def _make(
-    engine: EngineConfig, server: ServerConfig, predictor: Predictor | None, drafts: Sequence[str], lookup: bool
+    engine: EngineConfig, server: ServerConfig, predictor: Predictor | None, drafts: Seq[str], lookup: bool
 ) -> TargetServer:
     return TargetServer(engine, server, predictor=predictor, drafts=drafts, run_ahead=RUN_AHEAD, lookup=lookup)

@@ -1,7 +1,7 @@
 """SilentPredictor: the predictor that the tests' own ones begin with."""
 
 import math
-from collections.abc import Sequence as Tokens
+from collections.abc import Sequence as Seq
 
 from services.engine.events import PredictionSource
 from services.target.sequence.sequence import Sequence
@@ -30,7 +30,7 @@ class SilentPredictor:
     def ask(self, sequence: Sequence, limit: int) -> None:
         """Nothing to begin."""
 
-    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Tokens[int]:
+    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Seq[int]:
         """Nothing."""
         return []
 

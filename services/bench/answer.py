@@ -1,6 +1,6 @@
 """Answer: one generation, as whoever asked for it saw it."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -38,7 +38,7 @@ class Answer:
         return [later.moment - earlier.moment for earlier, later in pairwise(self.arrivals)]
 
 
-def rate_together(answers: Sequence[Answer]) -> float | None:
+def rate_together(answers: Seq[Answer]) -> float | None:
     """Tokens per second of answers that were given at once, all of them together, while each had begun and none ended.
 
     None where there was no such time: the first had ended before the last began.

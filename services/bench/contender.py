@@ -1,6 +1,7 @@
 """Contender: whatever answers prompts, in one or several ways, and can so be measured beside others."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -32,10 +33,10 @@ class Contender(Protocol):
         """Who it is, and how it holds its weights."""
 
     @property
-    def ways(self) -> Sequence[Way]:
+    def ways(self) -> Seq[Way]:
         """What it can be asked, PLAIN first."""
 
-    def answer(self, prompt: Sequence[int], way: Way, *, num_tokens: int) -> Answer:
+    def answer(self, prompt: Seq[int], way: Way, *, num_tokens: int) -> Answer:
         """Continue the prompt greedily by just so many tokens, whatever they are."""
 
 
@@ -43,7 +44,7 @@ Answers = dict[str, dict[str, list[Answer]]]
 """Answers by contender and way, in the order of the prompts."""
 
 
-def answers_in_turn(contenders: Sequence[Contender], prompts: Sequence[Sequence[int]], *, num_tokens: int) -> Answers:
+def answers_in_turn(contenders: Seq[Contender], prompts: Seq[Seq[int]], *, num_tokens: int) -> Answers:
     """Ask every contender for every prompt in every way.
 
     Each prompt goes round them all before the next one, so that a bad minute of the machine strikes all alike. What
@@ -58,7 +59,7 @@ def answers_in_turn(contenders: Sequence[Contender], prompts: Sequence[Sequence[
     return answers
 
 
-def _all_ways(contenders: Sequence[Contender]) -> Iterator[tuple[Contender, Way]]:
+def _all_ways(contenders: Seq[Contender]) -> Iterator[tuple[Contender, Way]]:
     for contender in contenders:
         for way in contender.ways:
             yield contender, way

@@ -1,7 +1,7 @@
 """ServedTarget: Outrider itself, asked through its RPC by the Python client."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence as Seq
 from concurrent.futures import ThreadPoolExecutor
 
 from outrider import Client, GenerateOptions
@@ -12,13 +12,13 @@ from services.bench.contender import AUTO, PLAIN, Way, fixed
 class ServedTarget:
     """A running target; predictions are the draft's alone, since random prompts say nothing of the lookup."""
 
-    def __init__(self, client: Client, *, has_draft: bool, draft_lengths: Sequence[int]) -> None:
+    def __init__(self, client: Client, *, has_draft: bool, draft_lengths: Seq[int]) -> None:
         self._client = client
         info = client.model_info()
         self.name = f"outrider {info.fingerprint_parts.weight_format}"
         self.ways = (PLAIN, AUTO, *map(fixed, draft_lengths)) if has_draft else (PLAIN,)
 
-    def answer(self, prompt: Sequence[int], way: Way, *, num_tokens: int) -> Answer:
+    def answer(self, prompt: Seq[int], way: Way, *, num_tokens: int) -> Answer:
         """Continue the prompt greedily by just so many tokens, whatever they are."""
         began = time.perf_counter()
         with self._client.stream(prompt, **_options(way, num_tokens)) as stream:
@@ -34,7 +34,7 @@ class ServedTarget:
             result=result,
         )
 
-    def total_rate(self, prompts: Sequence[Sequence[int]], way: Way, *, num_tokens: int) -> float | None:
+    def total_rate(self, prompts: Seq[Seq[int]], way: Way, *, num_tokens: int) -> float | None:
         """Tokens per second of a stream for each prompt at once, while all of them decode; None if they never did."""
         with ThreadPoolExecutor(len(prompts)) as pool:
             answers = [pool.submit(self.answer, prompt, way, num_tokens=num_tokens) for prompt in prompts]

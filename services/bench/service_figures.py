@@ -1,6 +1,7 @@
 """ServiceFigures: a running target with its draft, asked through the RPC in every way, beside any peers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from typing import IO
 
@@ -21,8 +22,8 @@ _ROUND_TRIPS = 1000
 class ServiceFigures:
     """Figures of each way by its name; of each peer by its name too."""
 
-    target_cores: Sequence[int]
-    draft_cores: Sequence[int]
+    target_cores: Seq[int]
+    draft_cores: Seq[int]
     link_round_trip: Spread | None  # seconds; None without a draft
     prefill_rate: Spread  # tokens of the prompt per second, of the target's time
     ways: Mapping[str, WayFigures]
@@ -31,7 +32,7 @@ class ServiceFigures:
 
 
 def measure_services(
-    setting: Setting, placement_name: str, *, vocabulary: str, peers: Sequence[Contender] = (), log: IO[str]
+    setting: Setting, placement_name: str, *, vocabulary: str, peers: Seq[Contender] = (), log: IO[str]
 ) -> ServiceFigures:
     """Start the pair there, measure it in turn with the peers, and stop it; `vocabulary` is a fingerprint.
 
@@ -61,7 +62,7 @@ def measure_services(
         )
 
 
-def _figures(answers: Mapping[str, Sequence[Answer]]) -> dict[str, WayFigures]:
+def _figures(answers: Mapping[str, Seq[Answer]]) -> dict[str, WayFigures]:
     plain = answers[PLAIN.name]
     return {way: WayFigures.of(each, plain) for way, each in answers.items()}
 
@@ -72,12 +73,12 @@ def _link_round_trip(pair: ServicePair, vocabulary: str) -> Spread | None:
     return Spread.of(link_round_trips(pair.draft.address, vocabulary=vocabulary, count=_ROUND_TRIPS))
 
 
-def _prefill_rate(answers: Sequence[Answer], prompt_tokens: int) -> Spread:
+def _prefill_rate(answers: Seq[Answer], prompt_tokens: int) -> Spread:
     results = [answer.result for answer in answers if answer.result is not None]
     return Spread.of([prompt_tokens / result.timings.prefill for result in results])
 
 
-def _total_rates(target: ServedTarget, prompts: Sequence[Sequence[int]], setting: Setting) -> dict[str, Spread | None]:
+def _total_rates(target: ServedTarget, prompts: Seq[Seq[int]], setting: Setting) -> dict[str, Spread | None]:
     ways = [way for way in (PLAIN, AUTO) if way in target.ways]
     rates: dict[Way, list[float]] = {way: [] for way in ways}
     for _ in range(-(-setting.rounds // 2)):

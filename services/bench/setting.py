@@ -1,7 +1,7 @@
 """Setting: what `outrider bench` measures, and how often."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Sequence as Seq
 from dataclasses import asdict, dataclass
 
 from services.cli.service_pair import CoreAssignment, ModelPair, options_of_draft
@@ -27,9 +27,9 @@ class Setting:
     rounds: int = 5  # answers in each way
     prompt_tokens: int = 128
     new_tokens: int = 128
-    draft_lengths: Sequence[int] = (3, 5, 8)
+    draft_lengths: Seq[int] = (3, 5, 8)
     streams: int = 8  # at once
-    placements: Sequence[str] = ("shared", "apart")
+    placements: Seq[str] = ("shared", "apart")
 
     def __post_init__(self) -> None:
         for name, least in _LEAST.items():

@@ -1,7 +1,7 @@
 """The options of a command from which a Setting is made."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Sequence as Seq
 from dataclasses import fields
 from typing import Any
 
@@ -30,7 +30,7 @@ def add_setting_options(parser: argparse.ArgumentParser) -> None:
         default = _DEFAULTS[name]
         parser.add_argument(_flag(name), type=int, default=default, metavar="N", help=f"{description} (%(default)s)")
     for name, description in _LISTS.items():
-        values: Sequence[object] = _DEFAULTS[name]
+        values: Seq[object] = _DEFAULTS[name]
         text = f"{description} (default: {' '.join(map(str, values))})"
         parser.add_argument(_flag(name), nargs="*", type=type(values[0]), default=values, help=text)
 

@@ -2,7 +2,8 @@
 
 import os
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -45,9 +46,7 @@ class VitalSigns:
     plan_fractions: Mapping[str, float]  # by way, on shared cores: its rate beside the best that the parts allow
 
 
-def measure(
-    setting: Setting, *, peers: Sequence[Contender] = (), say: Callable[[str], None], log: IO[str]
-) -> VitalSigns:
+def measure(setting: Setting, *, peers: Seq[Contender] = (), say: Callable[[str], None], log: IO[str]) -> VitalSigns:
     """Measure the decoders in this process, then the services, beside peers where cores are shared.
 
     The services' log goes to `log`. Raises CheckpointError, ConfigError, ServiceFailedError and OutriderError.
@@ -89,7 +88,7 @@ def _plan_fractions(
     return {name: way.rate.median / best for name, way in shared.ways.items() if name != PLAIN.name}
 
 
-def plan_rate(pass_seconds: Mapping[int, float], draft_step: float, by_position: Sequence[float]) -> float:
+def plan_rate(pass_seconds: Mapping[int, float], draft_step: float, by_position: Seq[float]) -> float:
     """Tokens per second: the maximum over K of E(K) / (v(K+1)·T + K·d).
 
     `pass_seconds` is v(m)·T, the time of a pass by its number of rows (between two, a straight line), `draft_step` is

@@ -1,6 +1,7 @@
 """WayFigures: what the answers of one contender in one way come to."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +22,7 @@ class PassFigures:
     host: Spread | None  # work between two passes; None where the engine never went straight from one to the next
 
     @classmethod
-    def of(cls, results: Sequence[Result]) -> "PassFigures":
+    def of(cls, results: Seq[Result]) -> "PassFigures":
         """The figures of all passes of all answers but the first pass of each."""
         reports = [report for result in results for report in result.pass_reports[1:]]
         predicted = sum(result.speculation.predicted for result in results)
@@ -52,7 +53,7 @@ class WayFigures:
     passes: PassFigures | None
 
     @classmethod
-    def of(cls, answers: Sequence[Answer], plain: Sequence[Answer]) -> "WayFigures":
+    def of(cls, answers: Seq[Answer], plain: Seq[Answer]) -> "WayFigures":
         """The figures of answers, each beside the plain one to the same prompt; the plain ones too have figures."""
         pairs = [*zip(answers, plain, strict=True)]
         gaps = [gap for answer in answers for gap in answer.gaps]
@@ -78,7 +79,7 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def _by_position(reports: Sequence[PassReport]) -> tuple[float, ...]:
+def _by_position(reports: Seq[PassReport]) -> tuple[float, ...]:
     longest = max((report.predicted for report in reports), default=0)
     fractions = []
     for position in range(longest):

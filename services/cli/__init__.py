@@ -3,7 +3,7 @@
 import argparse
 import importlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Sequence as Seq
 
 _COMMANDS = {
     "up": ("services.cli.up", "start the demo model, or another one, and say how to call it"),
@@ -16,7 +16,7 @@ _COMMANDS = {
 }
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def main(argv: Seq[str] | None = None) -> int:
     """Run one command and return its exit code; only the modules of that command are loaded."""
     argv = sys.argv[1:] if argv is None else list(argv)
     parser = argparse.ArgumentParser(prog="outrider", description="Text from a large language model, over gRPC.")

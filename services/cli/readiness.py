@@ -1,7 +1,7 @@
 """Readiness: waits while servers load their model, which takes minutes where that is large."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence as Seq
 
 import grpc
 from grpc_health.v1 import health_pb2
@@ -21,7 +21,7 @@ class Readiness:
 
     def __init__(
         self,
-        addresses: Sequence[str],
+        addresses: Seq[str],
         credentials: grpc.ChannelCredentials | None,
         terminal: Terminal,
         *,

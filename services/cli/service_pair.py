@@ -1,7 +1,8 @@
 """ServicePair: a target and its draft, if it has one, side by side on this machine's cores."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from collections.abc import Sequence as Seq
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +26,8 @@ class ModelPair:
 class CoreAssignment:
     """Where a target and its draft run, as numbers of cores."""
 
-    target: Sequence[int]
-    draft: Sequence[int]
+    target: Seq[int]
+    draft: Seq[int]
 
     @classmethod
     def shared(cls) -> "CoreAssignment":
@@ -69,8 +70,8 @@ def running_pair(
     models: ModelPair,
     *,
     listen: str = "127.0.0.1:0",
-    options: Sequence[str] = (),
-    draft_options: Sequence[str] = (),
+    options: Seq[str] = (),
+    draft_options: Seq[str] = (),
     cores: CoreAssignment | None = None,
     log: IO[str] | None = None,
 ) -> Iterator[ServicePair]:

@@ -5,7 +5,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
+from collections.abc import Sequence as Seq
 from types import TracebackType
 from typing import IO, Self
 
@@ -25,9 +26,7 @@ class ServiceFailedError(RuntimeError):
 class ServiceProcess:
     """A running service; leaving the `with` block stops it and waits for its end."""
 
-    def __init__(
-        self, name: str, options: Sequence[str], *, cores: Collection[int], log: IO[str] | None = None
-    ) -> None:
+    def __init__(self, name: str, options: Seq[str], *, cores: Collection[int], log: IO[str] | None = None) -> None:
         """Start `outrider NAME` with these options on these cores; its log goes to `log`, or where ours goes."""
         self._name = name
         # The folder that we were started in may be anybody's, and have services of its own: -P leaves it out.

@@ -1,7 +1,7 @@
 """Alternates: the branches off the chains of a draft's sequences, and the blocks that they hold."""
 
 from collections.abc import Iterator
-from collections.abc import Sequence as Tokens
+from collections.abc import Sequence as Seq
 
 from services.draft.alternate import Alternate
 from services.draft.drafted_sequence import DraftedSequence
@@ -32,7 +32,7 @@ class Alternates:
                 yield ScheduledTokens(alternate, alternate.num_pending, num_draws)
 
     def settle(
-        self, sequence: DraftedSequence, alternate: Alternate, scheduled: ScheduledTokens, drawn: Tokens[int]
+        self, sequence: DraftedSequence, alternate: Alternate, scheduled: ScheduledTokens, drawn: Seq[int]
     ) -> bool:
         """Keep what was drawn for one; returns whether it is complete and so to be told."""
         alternate.num_computed += scheduled.num_tokens + max(len(drawn) - 1, 0)
@@ -42,7 +42,7 @@ class Alternates:
         alternate.is_told = bool(drawn) and alternate.num_missing == 0
         return alternate.is_told
 
-    def adopt(self, sequence: DraftedSequence, position: int, token_ids: Tokens[int]) -> None:
+    def adopt(self, sequence: DraftedSequence, position: int, token_ids: Seq[int]) -> None:
         """Go on with the alternate that a commit says, if there is one: its tokens, blocks and epoch are the
         sequence's then, and the chain so far is given up.
         """

@@ -1,6 +1,6 @@
 """DraftedSequence: a target's sequence as the draft follows it, and the chain predicted beyond it."""
 
-from collections.abc import Sequence as Tokens
+from collections.abc import Sequence as Seq
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ class DraftedSequence:
         *,
         num_prompt: int,
         min_tokens: int,
-        masked_ids: Tokens[int],
+        masked_ids: Seq[int],
         grammar: Grammar | None = None,
         cache_scope: str | None = "",
     ) -> None:
@@ -102,7 +102,7 @@ class DraftedSequence:
         self._translation.align(self._sampling, self.chain)
         return self._sampling
 
-    def commit(self, position: int, token_ids: Tokens[int]) -> None:
+    def commit(self, position: int, token_ids: Seq[int]) -> None:
         """Truncate what was committed to `position` and append, both in the target's tokens.
 
         Raises ValueError for a gap before it.
@@ -143,7 +143,7 @@ class DraftedSequence:
             raise ValueError(f"token ids must be below {vocab_size}")
         self._new_sampling()  # the sampler checks the rest
 
-    def has_tokens(self, target_ids: Tokens[int]) -> bool:
+    def has_tokens(self, target_ids: Seq[int]) -> bool:
         """Whether the target can have such tokens."""
         return max(target_ids, default=0) < self._translation.target_size
 
@@ -154,7 +154,7 @@ class DraftedSequence:
         self.num_told = len(self.tokens)
         return run
 
-    def predicted(self, token_ids: Tokens[int]) -> None:
+    def predicted(self, token_ids: Seq[int]) -> None:
         """Append predictions to the chain."""
         self.tokens.extend(token_ids)
 
@@ -182,7 +182,7 @@ class DraftedSequence:
         )
 
 
-def _common_length(ours: Tokens[int], theirs: Tokens[int]) -> int:
+def _common_length(ours: Seq[int], theirs: Seq[int]) -> int:
     if ours == theirs:
         return len(ours)
     for index, (our_token, their_token) in enumerate(zip(ours, theirs, strict=False)):

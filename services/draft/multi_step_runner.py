@@ -1,6 +1,6 @@
 """MultiStepRunner: several draft steps for several sequences in one native call."""
 
-from collections.abc import Sequence as Items
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -49,7 +49,7 @@ class MultiStepRunner:
         self._sampler = sampler
         self._batch = Batch(max_rows=max_rows, max_sequences=max_sequences, max_blocks=max_blocks)
 
-    def extend(self, batch: Items[ScheduledTokens]) -> list[list[int]]:
+    def extend(self, batch: Seq[ScheduledTokens]) -> list[list[int]]:
         """The tokens drawn for each sequence, at most its `num_draws`."""
         self._batch.clear()
         for scheduled in batch:

@@ -1,6 +1,6 @@
 """RewindableMatcher: what a grammar lets the next token of a chain be, however often the chain is cut."""
 
-from collections.abc import Sequence as Tokens
+from collections.abc import Sequence as Seq
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,7 @@ class RewindableMatcher:
         if num_tokens < self._whole.num_tokens:
             self._whole = self._settled.fork()
 
-    def mask(self, token_ids: Tokens[int], *, num_settled: int) -> NDArray[np.uint32]:
+    def mask(self, token_ids: Seq[int], *, num_settled: int) -> NDArray[np.uint32]:
         """What may be drawn behind this text, [words], whose first tokens are not likely to be cut."""
         self._settled.advance(token_ids[self._settled.num_tokens : num_settled])
         if self._whole.num_tokens < self._settled.num_tokens:

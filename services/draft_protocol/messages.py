@@ -1,6 +1,6 @@
 """The messages of a draft link after its hellos, as both ends know them; their fields are those of draft.proto."""
 
-from collections.abc import Sequence as Tokens
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -17,7 +17,7 @@ class Open:
     sampling: SamplingParams
     num_prompt: int
     min_tokens: int
-    masked_ids: Tokens[int]  # until so many tokens are generated
+    masked_ids: Seq[int]  # until so many tokens are generated
     grammar: GrammarSource | None
     cache: CachePolicy
 

@@ -1,6 +1,6 @@
 """AllowedTokens: the only tokens that a request lets be drawn."""
 
-from collections.abc import Sequence as Tokens
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ class AllowedTokens:
     bits: bytes
 
     @classmethod
-    def of(cls, token_ids: Tokens[int], *, vocab_size: int) -> "AllowedTokens":
+    def of(cls, token_ids: Seq[int], *, vocab_size: int) -> "AllowedTokens":
         """The set of these ids, each of which the vocabulary must have."""
         is_allowed = np.zeros(vocab_size, dtype=np.uint8)
         is_allowed[np.fromiter(token_ids, dtype=np.int64, count=len(token_ids))] = 1

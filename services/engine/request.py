@@ -1,6 +1,6 @@
 """Request: what one generation was asked for, resolved and validated, immutable."""
 
-from collections.abc import Sequence as Tokens
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
@@ -113,7 +113,7 @@ class Request:
         """Return where the received tokens stand in the grammar, if there is one."""
         return None if self.grammar is None else self.grammar.begin(self.received, stop_ids=self.stops.token_ids)
 
-    def masks(self, grammar: GrammarState | None, predictions: Tokens[int] = ()) -> NDArray[np.uint32] | None:
+    def masks(self, grammar: GrammarState | None, predictions: Seq[int] = ()) -> NDArray[np.uint32] | None:
         """What may be drawn where the text stands there in the grammar, and behind each prediction, as
         `GrammarState.masks` has it; None for all.
         """

@@ -1,7 +1,7 @@
 """The native SamplingState of a sequence: how its tokens are drawn, from the parameters of its request."""
 
 from collections.abc import Collection
-from collections.abc import Sequence as Tokens
+from collections.abc import Sequence as Seq
 
 import numpy as np
 
@@ -16,7 +16,7 @@ _NOTHING = OutputOptions()
 def new_sampling_state(
     params: SamplingParams,
     *,
-    prompt: Tokens[int],
+    prompt: Seq[int],
     min_tokens: int,
     masked_ids: Collection[int],
     output: OutputOptions = _NOTHING,
@@ -42,7 +42,7 @@ def new_sampling_state(
     )
 
 
-def new_request_state(request: Request, prompt: Tokens[int]) -> SamplingState:
+def new_request_state(request: Request, prompt: Seq[int]) -> SamplingState:
     """A state to draw what a request asks for, behind its prompt, whose last token may have been healed."""
     return new_sampling_state(
         request.sampling,
@@ -54,7 +54,7 @@ def new_request_state(request: Request, prompt: Tokens[int]) -> SamplingState:
 
 
 def new_healing_state(
-    params: SamplingParams, *, prompt: Tokens[int], healing: Healing, output: OutputOptions
+    params: SamplingParams, *, prompt: Seq[int], healing: Healing, output: OutputOptions
 ) -> SamplingState:
     """A state to draw the last token of a prompt with, at its own position and after the tokens before it."""
     return new_sampling_state(params, prompt=prompt[:-1], min_tokens=1, masked_ids=healing.masked_ids, output=output)

@@ -1,6 +1,6 @@
 """RpcError: what a call may fail with, each kind with its status and google.rpc details."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence as Seq
 from typing import NamedTuple
 
 import grpc
@@ -24,7 +24,7 @@ class RpcError(Exception):
 
     code: int = code_pb2.INTERNAL
 
-    def details(self) -> Sequence[Message]:
+    def details(self) -> Seq[Message]:
         """The google.rpc messages that say the same to a program."""
         return ()
 
@@ -42,12 +42,12 @@ class InvalidRequestError(RpcError):
 
     code = code_pb2.INVALID_ARGUMENT
 
-    def __init__(self, violations: Sequence[Violation]) -> None:
+    def __init__(self, violations: Seq[Violation]) -> None:
         fields = ", ".join(dict.fromkeys(violation.field for violation in violations))
         super().__init__(f"the request is not valid: see {fields}")
         self.violations = tuple(violations)
 
-    def details(self) -> Sequence[Message]:
+    def details(self) -> Seq[Message]:
         """One violation per bad field."""
         field_violation = error_details_pb2.BadRequest.FieldViolation
         return [
@@ -69,7 +69,7 @@ class FingerprintMismatchError(RpcError):
         super().__init__(f"the generation began under fingerprint {received[:64]!r}; this server has {served!r}")
         self._served = served
 
-    def details(self) -> Sequence[Message]:
+    def details(self) -> Seq[Message]:
         """Which precondition failed, and the fingerprint that would have met it."""
         violation = error_details_pb2.PreconditionFailure.Violation(
             type="FINGERPRINT", subject="continue_from.fingerprint", description=str(self)
@@ -91,7 +91,7 @@ class OverloadedError(RpcError):
         super().__init__(f"{in_flight} are being served or wait, as many as may; try again later")
         self._retry_seconds = retry_seconds
 
-    def details(self) -> Sequence[Message]:
+    def details(self) -> Seq[Message]:
         """When to try again."""
         return [error_details_pb2.RetryInfo(retry_delay=Duration(seconds=self._retry_seconds))]
 
@@ -109,7 +109,7 @@ class ReaderStalledError(UnavailableError):
         super().__init__(f"nobody has read the stream for {seconds:g} s; it can be taken up again with continue_from")
         self.seconds = seconds
 
-    def details(self) -> Sequence[Message]:
+    def details(self) -> Seq[Message]:
         """What tells it from a server that cannot serve."""
         return [error_details_pb2.ErrorInfo(reason="READER_STALLED", domain=DOMAIN)]
 

@@ -1,7 +1,8 @@
 """Violations: collects everything that is wrong with a request, so that one answer names it all."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from collections.abc import Sequence as Seq
 from typing import TypeVar
 
 from services.engine.range import FINITE, Range
@@ -25,12 +26,12 @@ class Violations:
         if not is_within(value, allowed):
             self.add(field, f"is {value:g}", allowed)
 
-    def check_length(self, field: str, entries: Sequence[object], maximum: int) -> None:
+    def check_length(self, field: str, entries: Seq[object], maximum: int) -> None:
         """Note a list that is too long."""
         if len(entries) > maximum:
             self.add(field, f"has {len(entries)} entries", f"at most {maximum}")
 
-    def within(self, field: str, entries: Sequence[Entry], maximum: int) -> Sequence[Entry]:
+    def within(self, field: str, entries: Seq[Entry], maximum: int) -> Seq[Entry]:
         """Note a list that is too long, and return those of its entries that may be walked."""
         self.check_length(field, entries, maximum)
         return entries[:maximum]

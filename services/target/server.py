@@ -1,7 +1,8 @@
 """TargetServer: the life of the target service: listen, load, warm up, serve, drain."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
 
 from outrider.v1 import generation_pb2
 from outrider.v1.generation_pb2_grpc import add_GenerationServiceServicer_to_server
@@ -45,7 +46,7 @@ class TargetServer:
         *,
         name: str | None = None,
         predictor: Predictor | None = None,
-        drafts: Sequence[str] = (),
+        drafts: Seq[str] = (),
         run_ahead: int | None = None,
         num_alternates: int = 0,
         lookup: bool = True,

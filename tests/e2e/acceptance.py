@@ -10,7 +10,8 @@ import asyncio
 import sys
 import sysconfig
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from collections.abc import Sequence as Seq
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,7 +88,7 @@ class OfflineDraft:
         self._decoder = load_decoder(load_checkpoint(DEMO_DRAFT), device, weights="bf16", kv="bf16", num_blocks=_BLOCKS)
         self._sampler = Sampler(device)
 
-    def agreement(self, prompt: Sequence[int], answer: Sequence[int], sampling: SamplingParams) -> list[bool]:
+    def agreement(self, prompt: Seq[int], answer: Seq[int], sampling: SamplingParams) -> list[bool]:
         """Whether it would draw each token of an answer that it has read up to there."""
         logits = self._decoder.forward(_batch([*prompt, *answer[:-1]], num_logits=len(answer)))
         state = new_sampling_state(sampling, prompt=prompt, min_tokens=0, masked_ids=())
@@ -95,7 +96,7 @@ class OfflineDraft:
         return [*(samples.token_ids == np.asarray(answer))]
 
 
-def _batch(tokens: Sequence[int], *, num_logits: int) -> Batch:
+def _batch(tokens: Seq[int], *, num_logits: int) -> Batch:
     batch = Batch(max_rows=len(tokens), max_sequences=1, max_blocks=_BLOCKS)
     batch.append(tokens, position=0, blocks=range(_BLOCKS), num_logits=num_logits)
     return batch
@@ -109,7 +110,7 @@ class Experiment:
         self._log = PassLog(target.engine)
         self._offline = OfflineDraft()
 
-    async def run(self, prompts: Sequence[list[int]], *, temperature: float, num_predictions: int) -> list[Stream]:
+    async def run(self, prompts: Seq[list[int]], *, temperature: float, num_predictions: int) -> list[Stream]:
         """One stream after the other."""
         async with AsyncClient(self._target.address) as client:
             return [
@@ -147,17 +148,17 @@ def experiment() -> Iterator[Experiment]:
             draft.kill()
 
 
-def share(passes: Sequence[Pass]) -> float:
+def share(passes: Seq[Pass]) -> float:
     """Accepted predictions among the judged ones: in each pass those accepted and the first that was not."""
     judged = sum(min(one.num_predicted, one.num_accepted + 1) for one in passes)
     return sum(one.num_accepted for one in passes) / judged
 
 
-def _tokens_per_pass(passes: Sequence[Pass]) -> float:
+def _tokens_per_pass(passes: Seq[Pass]) -> float:
     return 1 + sum(one.num_accepted for one in passes) / len(passes)
 
 
-def _report(temperature: float, num_predictions: int, streams: Sequence[Stream]) -> int:
+def _report(temperature: float, num_predictions: int, streams: Seq[Stream]) -> int:
     online = [one for stream in streams for one in stream.passes]
     replayed = [one for stream in streams for one in stream.replayed(num_predictions)]
     agreed = [is_right for stream in streams for is_right in stream.agreed]

@@ -2,7 +2,8 @@
 
 import itertools
 import random
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass, fields, replace
 
 MODELS = ("demo", "llama", "qwen3", "gemma2")
@@ -69,12 +70,12 @@ _OWN_AXES = tuple(field.name for field in fields(Cell)[1:])
 ALL_AXES = (*(field.name for field in fields(Setup)), *_OWN_AXES)
 
 
-def all_cells(isas: Sequence[str]) -> list[Cell]:
+def all_cells(isas: Seq[str]) -> list[Cell]:
     """The whole matrix: all parts."""
     return list(dict.fromkeys((*scripted_cells(isas), *drafted_cells(isas), *varied_cells(isas))))
 
 
-def scripted_cells(isas: Sequence[str]) -> list[Cell]:
+def scripted_cells(isas: Seq[str]) -> list[Cell]:
     """The first part, the cells of one setup next to each other, each model's plainest setup first.
 
     Without predictions every combination there is. With predictions every setting alone and in company, on plenty of
@@ -105,7 +106,7 @@ def _is_wanted(cell: Cell) -> bool:
     return cell.predictions == "mixed" and cell.setup.threads == 2
 
 
-def drafted_cells(isas: Sequence[str]) -> list[Cell]:
+def drafted_cells(isas: Seq[str]) -> list[Cell]:
     """The second part, where a draft service predicts, the cells of one setup next to each other.
 
     With the best instruction set every setting alone and in company with every draft, the plain setup and the other one
@@ -129,7 +130,7 @@ def _is_in_turn(cell: Cell) -> bool:
     return (turn % 2 == 0) == (cell.setup.prefill == "whole")
 
 
-def varied_cells(isas: Sequence[str]) -> list[Cell]:
+def varied_cells(isas: Seq[str]) -> list[Cell]:
     """The third part: other formats of the target and of its draft, and warm caches.
 
     For each model and instruction set, with scripts and with a draft, a subset that covers every pair.
@@ -178,7 +179,7 @@ def _is_possible(cell: Cell) -> bool:
     return cell.cache == "cold" or cell.company == "others" or cell.setting not in _OWN_COMPUTATION
 
 
-def covering_subset(cells: Sequence[Cell], *, axes: Container[str] = ALL_AXES) -> list[Cell]:
+def covering_subset(cells: Seq[Cell], *, axes: Container[str] = ALL_AXES) -> list[Cell]:
     """Few cells with every value that occurs in `cells`, and every pair of values on two of `axes`.
 
     Greedy, and repeatable.
@@ -195,7 +196,7 @@ def covering_subset(cells: Sequence[Cell], *, axes: Container[str] = ALL_AXES) -
     return sorted(chosen, key=cells.index)
 
 
-def sampled_cells(cells: Sequence[Cell], count: int, seed: int) -> list[Cell]:
+def sampled_cells(cells: Seq[Cell], count: int, seed: int) -> list[Cell]:
     """So many cells at random, as many of each setting as there are, in their order."""
     rng = random.Random(seed)
     shuffled = rng.sample(range(len(cells)), len(cells))

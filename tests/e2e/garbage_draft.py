@@ -2,7 +2,8 @@
 
 import itertools
 import random
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import Sequence as Seq
 
 import grpc
 
@@ -91,7 +92,7 @@ async def flood_of_long_runs(requests: AsyncIterator[DraftRequest]) -> AsyncIter
         yield prediction(commit.sequence_id, epoch=1, position=position, token_ids=[*range(5000, 5000 + _LONG_RUN)])
 
 
-def never_right(said: Mapping[int, Collection[int]], plausible: Sequence[int]) -> Behaviour:
+def never_right(said: Mapping[int, Collection[int]], plausible: Seq[int]) -> Behaviour:
     """Predicts, at every position, tokens other than those said there, and some nonsense besides.
 
     Some tokens are more plausible than others: those that a grammar allows in many places, and leads elsewhere from.
@@ -108,7 +109,7 @@ def never_right(said: Mapping[int, Collection[int]], plausible: Sequence[int]) -
     return replying(reply)
 
 
-def _one_but(said: Collection[int], plausible: Sequence[int], rng: random.Random) -> int:
+def _one_but(said: Collection[int], plausible: Seq[int], rng: random.Random) -> int:
     others = [token_id for token_id in plausible if token_id not in said]
     if not others or rng.random() < 0.5:
         others = [token_id for token_id in _SMALL_VOCABULARY if token_id not in said]

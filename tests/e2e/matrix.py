@@ -11,7 +11,8 @@ import sys
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
+from collections.abc import Sequence as Seq
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 
 from tests.e2e.cells import MODELS, Cell, all_cells, by_setup, covering_subset, sampled_cells
@@ -59,7 +60,7 @@ def _has_passed(store: Store, cell: Cell) -> bool:
     return result is not None and not result.problems
 
 
-def _run(store: Store, cells: Sequence[Cell], workers: int) -> None:
+def _run(store: Store, cells: Seq[Cell], workers: int) -> None:
     """Make all references first, then run the cells of one setup after those of another, the slowest ISA first."""
     started = time.monotonic()
     keys = dict.fromkeys(key for cell in cells for key in streams_of(cell))
@@ -74,17 +75,17 @@ def _run(store: Store, cells: Sequence[Cell], workers: int) -> None:
     print(f"matrix: {len(cells)} cells in {(time.monotonic() - started) / 60:.1f} minutes", flush=True)
 
 
-def _wait(futures: Sequence[Future[None]]) -> None:
+def _wait(futures: Seq[Future[None]]) -> None:
     for future in as_completed(futures):
         future.result()
 
 
-def _make_references(store: Store, keys: Sequence[StreamKey]) -> None:
+def _make_references(store: Store, keys: Seq[StreamKey]) -> None:
     with Rig(store) as rig:
         rig.make_references(keys)
 
 
-def _run_cells(store: Store, cells: Sequence[Cell]) -> None:
+def _run_cells(store: Store, cells: Seq[Cell]) -> None:
     with Rig(store) as rig:
         for cell in cells:
             _report(rig.run(cell))
@@ -107,7 +108,7 @@ def _report(result: CellResult) -> None:
     print("\n    ".join(lines), flush=True)
 
 
-def _summarise(store: Store, cells: Sequence[Cell]) -> int:
+def _summarise(store: Store, cells: Seq[Cell]) -> int:
     passed = {cell: _has_passed(store, cell) for cell in cells}
     values: tuple[Callable[[Cell], str], ...] = (lambda cell: cell.setup.isa, lambda cell: cell.setting)
     for value_of in values:

@@ -4,12 +4,12 @@ import itertools
 import math
 import random
 from collections.abc import Callable
-from collections.abc import Sequence as Tokens
+from collections.abc import Sequence as Seq
 
 from services.target.sequence.sequence import Sequence
 from tests.silent_predictor import SilentPredictor
 
-Scripts = tuple[Tokens[int], ...]
+Scripts = tuple[Seq[int], ...]
 _SHARE_RIGHT = 0.7
 
 
@@ -28,7 +28,7 @@ class ScriptedPredictor(SilentPredictor):
         self._script_of = script_of
         self._vocab_size = vocab_size
 
-    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Tokens[int]:
+    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Seq[int]:
         """What follows in the script, right or not according to its kind."""
         script = self._script_of(sequence.request.request_id)
         if script is None:
@@ -43,7 +43,7 @@ class ScriptedPredictor(SilentPredictor):
             for position in range(first, min(first + limit, len(tokens)))
         ]
 
-    def _wrong(self, tokens: Tokens[int], scripts: Tokens[Tokens[int]], position: int) -> int:
+    def _wrong(self, tokens: Seq[int], scripts: Seq[Seq[int]], position: int) -> int:
         said = {script[position] for script in scripts if position < len(script)}
         others = ((tokens[position] + offset) % self._vocab_size for offset in itertools.count(1))
         return next(token_id for token_id in others if token_id not in said)

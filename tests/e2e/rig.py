@@ -3,7 +3,8 @@
 import asyncio
 import time
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from collections.abc import Sequence as Seq
 from dataclasses import replace
 
 from outrider import AsyncClient, OutriderError
@@ -152,5 +153,5 @@ def _is_healed(transcript: Transcript, key: StreamKey) -> bool:
     return transcript.text != b"".join(map(tokenizer.token_bytes, visible)).decode(errors="replace")
 
 
-def _are_different(samples: Sequence[Transcript], key: StreamKey) -> bool:
+def _are_different(samples: Seq[Transcript], key: StreamKey) -> bool:
     return all(_is_long(sample, key) for sample in samples) and len({one.text for one in samples}) == len(samples)

@@ -1,6 +1,6 @@
 """Stepper: the target's engine without its thread: one pass at a time, with every free block full of NaN."""
 
-from collections.abc import Sequence as Tokens
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -75,7 +75,7 @@ class CountingRunner(ModelRunner):
 
     num_tokens = 0
 
-    def forward(self, scheduled: Tokens[ScheduledRows]) -> Logits:
+    def forward(self, scheduled: Seq[ScheduledRows]) -> Logits:
         """As the runner does."""
         self.num_tokens += sum(rows.num_tokens for rows in scheduled)
         return super().forward(scheduled)
@@ -88,7 +88,7 @@ class Stepper:
         self,
         model: str,
         *,
-        predictors: Tokens[Predictor] = (),
+        predictors: Seq[Predictor] = (),
         isa: str | None = None,
         weights: str = "bf16",
         kv: str = "bf16",
@@ -176,7 +176,7 @@ class Stepper:
         self._decoder.copy_block(source, target)
 
 
-def request(prompt: Tokens[int], **fields: Any) -> Request:
+def request(prompt: Seq[int], **fields: Any) -> Request:
     """A request with everything recorded; keyword arguments go where the request keeps the field of that name."""
     parts: dict[str, dict[str, Any]] = {"sampling": {"seed": 1}, "stops": {"max_tokens": 40}, "speculation": {}}
     owners = {

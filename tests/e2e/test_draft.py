@@ -2,7 +2,8 @@
 
 import asyncio
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from collections.abc import Sequence as Seq
 
 import pytest
 
@@ -201,5 +202,5 @@ async def test_a_cancelled_stream_leaves_nothing_in_the_draft(target: DraftedTar
     assert_counts(await target.generate({**SAMPLED, "max_tokens": 90, "num_predictions": 8}))
 
 
-def _accepted_at_the_end(tokens: Sequence[Token]) -> int:
+def _accepted_at_the_end(tokens: Seq[Token]) -> int:
     return sum(1 for _ in itertools.takewhile(lambda token: token.predicted, reversed(tokens)))

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-import xml.etree.ElementTree as ElementTree
+import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
@@ -29,6 +29,6 @@ def test_all_formats_and_the_peers_that_are_here_are_measured_and_drawn(tmp_path
     assert peer["plain"]["tokens_per_pass"] == 1
     assert int8["peers"] == {}
     assert record["absent"]["llama.cpp bf16"] == "not named (--llama-server, --gguf)"
-    drawn = ElementTree.parse(chart).getroot()
+    drawn = ET.parse(chart).getroot()
     assert len([each for each in drawn.iter() if each.tag.endswith("rect")]) == 6
     assert "transformers" in [each.text for each in drawn.iter() if each.tag.endswith("text")]

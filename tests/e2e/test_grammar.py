@@ -3,7 +3,7 @@
 import math
 import random
 from collections.abc import Callable
-from collections.abc import Sequence as Tokens
+from collections.abc import Sequence as Seq
 from dataclasses import replace
 from typing import Any
 
@@ -35,7 +35,7 @@ class RandomPredictor(SilentPredictor):
     def __init__(self, vocab_size: int) -> None:
         self._vocab_size = vocab_size
 
-    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Tokens[int]:
+    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Seq[int]:
         return random.Random(len(sequence.tokens)).choices(range(self._vocab_size), k=limit)
 
 
@@ -46,7 +46,7 @@ class EagerPredictor(SilentPredictor):
         self._choose = choose
         self._starts: dict[str, GrammarMatcher] = {}
 
-    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Tokens[int]:
+    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Seq[int]:
         request = sequence.request
         if request.grammar is None:
             return []
@@ -69,7 +69,7 @@ class HostilePredictor(SilentPredictor):
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._pairs = [tokenizer.encode(pair, add_special_tokens=False) for pair in (", ", "] ", "} ", ": ", '" ', " ")]
 
-    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Tokens[int]:
+    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Seq[int]:
         return self._pairs[random.Random(len(sequence.tokens)).randrange(len(self._pairs))][:limit]
 
 

@@ -2,7 +2,8 @@
 
 import hashlib
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from collections.abc import Sequence as Seq
 from dataclasses import asdict, astuple, dataclass, replace
 from typing import Any
 
@@ -37,12 +38,12 @@ class Transcript:
         return cls(result.token_ids, records, result.text, reason, result.stop_string, prompt, suppressed, further)
 
     @classmethod
-    def of_part(cls, tokens: Sequence[Token], text: str) -> "Transcript":
+    def of_part(cls, tokens: Seq[Token], text: str) -> "Transcript":
         """What a client was given that has not seen the end."""
         return cls(tuple(token.id for token in tokens), tuple(map(_bits_of_token, tokens)), text, "", None)
 
     @classmethod
-    def of_events(cls, events: Sequence[Event]) -> "Transcript":
+    def of_events(cls, events: Seq[Event]) -> "Transcript":
         """What the engine told a consumer, from any point to the end."""
         chunks = [event for event in events if isinstance(event, Chunk)]
         records = [record for chunk in chunks for record in chunk.records]

@@ -1,6 +1,6 @@
 """Small random models, and a decoder that takes whatever rows of whatever sequences a test wants."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence as Seq
 from dataclasses import replace
 from typing import Any
 
@@ -111,7 +111,7 @@ class PagedDecoder:
         scattered = np.random.default_rng(seed).permutation(num_blocks)
         self.batch.block_tables[:] = scattered[: num_sequences * blocks_each].reshape(num_sequences, blocks_each)
 
-    def forward(self, rows: Sequence[Row]) -> NDArray[np.float32]:
+    def forward(self, rows: Seq[Row]) -> NDArray[np.float32]:
         """One pass over these rows.  # [rows, vocab]"""
         batch, count = self.batch, len(rows)
         batch.sequences[:count] = [sequence for sequence, _ in rows]

@@ -1,7 +1,7 @@
 """The sampler in plain numpy, written from its description, and what the sampler's tests share."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,7 +34,7 @@ class Settings:
     entropy: bool = False
     forced: bool = False
 
-    def state(self, prompt: Sequence[int] = (), generated: Sequence[int] = ()) -> SamplingState:
+    def state(self, prompt: Seq[int] = (), generated: Seq[int] = ()) -> SamplingState:
         state = SamplingState(prompt=np.array(prompt, np.int32), **vars(self))
         state.commit(list(generated))
         return state
@@ -60,8 +60,8 @@ EVERY_STEP = Settings(
 
 def sample(
     logits: Floats,
-    states: Sequence[SamplingState],
-    predictions: Sequence[Sequence[int]] | None = None,
+    states: Seq[SamplingState],
+    predictions: Seq[Seq[int]] | None = None,
     *,
     threads: int = 1,
 ) -> Samples:
@@ -70,7 +70,7 @@ def sample(
     return Sampler(device).sample(Logits.from_numpy(device, logits), states, predictions or [[] for _ in states])
 
 
-def draw_one(logits: Floats, settings: Settings, prompt: Sequence[int] = (), generated: Sequence[int] = ()) -> Samples:
+def draw_one(logits: Floats, settings: Settings, prompt: Seq[int] = (), generated: Seq[int] = ()) -> Samples:
     return sample(logits[np.newaxis], [settings.state(prompt, generated)])
 
 
@@ -98,7 +98,7 @@ def record_of(samples: Samples, row: int) -> tuple[object, ...]:
     )
 
 
-def processed_logits(logits: Floats, settings: Settings, prompt: Sequence[int], generated: Sequence[int]) -> Floats:
+def processed_logits(logits: Floats, settings: Settings, prompt: Seq[int], generated: Seq[int]) -> Floats:
     """The logits after penalties, bias and mask, in float32.  # [vocab]"""
     result = logits.copy()
     counts = Counter(generated)
@@ -157,9 +157,7 @@ def truncate(values: Floats, settings: Settings) -> Floats:
     return result
 
 
-def log_probabilities(
-    logits: Floats, settings: Settings, prompt: Sequence[int] = (), generated: Sequence[int] = ()
-) -> Doubles:
+def log_probabilities(logits: Floats, settings: Settings, prompt: Seq[int] = (), generated: Seq[int] = ()) -> Doubles:
     """Of the distribution that a token is drawn from.  # [vocab]"""
     processed = processed_logits(logits, settings, prompt, generated)
     if settings.temperature == 0:

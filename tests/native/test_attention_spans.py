@@ -1,6 +1,6 @@
 """Attention over a long context: the same bits however many rows there are, and however wide the tables."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,7 +35,7 @@ class Context:
         self.cache = KvLayer(self.device, self.kv_format, num_blocks=2 * BLOCKS, num_kv_heads=1, head_dim=self.head_dim)
         self.rotated = self.store(range(self.stored))
 
-    def store(self, rows: Sequence[int]) -> np.ndarray:
+    def store(self, rows: Seq[int]) -> np.ndarray:
         """The rows of `qkv`, their queries scaled."""
         return self.cache.rotate_and_store(
             self.qkv[rows],
@@ -48,12 +48,12 @@ class Context:
             query_scale=self.head_dim**-0.5,
         )
 
-    def places(self, rows: Sequence[int], columns: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def places(self, rows: Seq[int], columns: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         table = np.zeros((1, columns), np.int32)
         table[0, :BLOCKS] = self.blocks
         return np.array(rows, np.int32), np.zeros(len(rows), np.int32), table
 
-    def attend(self, rows: Sequence[int], columns: int) -> np.ndarray:
+    def attend(self, rows: Seq[int], columns: int) -> np.ndarray:
         return self.cache.attention(
             self.rotated[rows], *self.places(rows, columns), window=self.window, softcap=self.softcap, format="f32"
         )

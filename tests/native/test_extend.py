@@ -1,7 +1,7 @@
 """Running ahead in one call draws what single passes and draws do, to the bit."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -96,7 +96,7 @@ def make_decoder(kind: Kind, device_name: str, threads: int) -> tuple[Decoder, S
     return load_decoder(checkpoint, device, weights="bf16", kv="bf16", num_blocks=NUM_BLOCKS), Sampler(device)
 
 
-def make_batch(last_positions: Sequence[int]) -> Batch:
+def make_batch(last_positions: Seq[int]) -> Batch:
     """Sequence i has the blocks up to its last position, and no others."""
     batch = Batch(max_rows=128, max_sequences=MAX_SEQUENCES, max_blocks=MAX_BLOCKS)
     free = np.random.default_rng(5).permutation(NUM_BLOCKS).tolist()
@@ -108,7 +108,7 @@ def make_batch(last_positions: Sequence[int]) -> Batch:
     return batch
 
 
-def fill(batch: Batch, rows: Sequence[tuple[int, int, int]], asked: Sequence[tuple[int, int]] = ()) -> Batch:
+def fill(batch: Batch, rows: Seq[tuple[int, int, int]], asked: Seq[tuple[int, int]] = ()) -> Batch:
     """Rows are (position, sequence, token id); the asked ones are named by sequence and position."""
     places = {(sequence, position): row for row, (position, sequence, _) in enumerate(rows)}
     for row, (position, sequence, token_id) in enumerate(rows):
@@ -118,7 +118,7 @@ def fill(batch: Batch, rows: Sequence[tuple[int, int, int]], asked: Sequence[tup
     return batch
 
 
-def rows_of(sequence: int, tokens: Sequence[int], start: int) -> list[tuple[int, int, int]]:
+def rows_of(sequence: int, tokens: Seq[int], start: int) -> list[tuple[int, int, int]]:
     return [(position, sequence, tokens[position]) for position in range(start, len(tokens))]
 
 
@@ -165,7 +165,7 @@ def prefilled_batch(decoder: Decoder) -> Batch:
     return fill(batch, mixed, [(run.sequence, run.end - 1) for run in RUNS])
 
 
-def extend(decoder: Decoder, sampler: Sampler, batch: Batch, runs: Sequence[Run]) -> list[list[int]]:
+def extend(decoder: Decoder, sampler: Sampler, batch: Batch, runs: Seq[Run]) -> list[list[int]]:
     parts = [run.split(SEQUENCES[run.sequence].tokens) for run in runs]
     states = [run.settings.state(prompt, done) for run, (prompt, done, _) in zip(runs, parts, strict=True)]
     chains = [chain for _, _, chain in parts]

@@ -1,7 +1,7 @@
 """The sampling noise: its generator, its layout, and that it is Gumbel noise."""
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Sequence as Seq
 
 import mpmath
 import numpy as np
@@ -21,7 +21,7 @@ MOMENTS = (0.0, 1.6449340668, 2.4041138063)
 EVEN_MOMENTS = (1.6449340668, 14.6113636557, 406.8734)
 
 
-def philox_reference(counter: Sequence[int], key: Sequence[int]) -> tuple[int, ...]:
+def philox_reference(counter: Seq[int], key: Seq[int]) -> tuple[int, ...]:
     """Philox4x32-10 as the paper writes it: ten rounds, the key bumped between them."""
     c, k = list(counter), list(key)
     for _ in range(10):

@@ -1,6 +1,7 @@
 """The native decoder and the reference compute what transformers computes, on checkpoints that use every feature."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from tests.native.devices import DEVICES, make_device
 NUM_PROMPT, NUM_STEPS = 96, 32
 PROMPT = np.random.default_rng(7).integers(4, 500, NUM_PROMPT).tolist()
 
-Model = Callable[[Sequence[int]], torch.Tensor]
+Model = Callable[[Seq[int]], torch.Tensor]
 """Takes the tokens that follow those taken before, and returns their logits.  # [tokens, vocab]"""
 
 

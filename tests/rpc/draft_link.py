@@ -3,7 +3,8 @@
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Seq
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ OUT_OF_MEMORY = draft_pb2.RELEASE_REASON_OUT_OF_MEMORY
 class RunningDraft:
     """A draft service on a free port, with an event loop on a thread of its own."""
 
-    def __init__(self, model: Path, *, target_tokenizers: Sequence[Path] = (), translate: Way = Way.AUTO) -> None:
+    def __init__(self, model: Path, *, target_tokenizers: Seq[Path] = (), translate: Way = Way.AUTO) -> None:
         self._thread = LoopThread()
         self.server: DraftServer = self._thread.call(self._make(model, target_tokenizers, translate))
         self.address: str = self._thread.call(self.server.start())
@@ -75,7 +76,7 @@ class RunningDraft:
         self._thread.call(self.server.close())
         self._thread.close()
 
-    async def _make(self, model: Path, target_tokenizers: Sequence[Path], translate: Way) -> DraftServer:
+    async def _make(self, model: Path, target_tokenizers: Seq[Path], translate: Way) -> DraftServer:
         config = EngineConfig(
             model=model, isa=resolve_isa(), threads=1, kv_blocks=NUM_BLOCKS, max_sequences=MAX_SEQUENCES, max_rows=64
         )

@@ -3,7 +3,7 @@
 import math
 import threading
 import time
-from collections.abc import Sequence as Tokens
+from collections.abc import Sequence as Seq
 
 from services.target.sequence.sequence import Sequence
 from tests.silent_predictor import SilentPredictor
@@ -12,7 +12,7 @@ from tests.silent_predictor import SilentPredictor
 class SlowPredictor(SilentPredictor):
     """Lets the engine make no more than two hundred passes per second."""
 
-    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Tokens[int]:
+    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Seq[int]:
         time.sleep(0.005)
         return []
 
@@ -24,7 +24,7 @@ class GatePredictor(SilentPredictor):
         self.gate = threading.Event()
         self.gate.set()
 
-    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Tokens[int]:
+    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Seq[int]:
         self.gate.wait()
         return []
 
@@ -35,7 +35,7 @@ class BrokenPredictor(SilentPredictor):
     def __init__(self) -> None:
         self.is_broken = False
 
-    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Tokens[int]:
+    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Seq[int]:
         if self.is_broken:
             raise RuntimeError("broken on purpose")
         return []

@@ -1,7 +1,7 @@
 """A crowd that leaves few rows of a pass for predictions gets the bytes that it would have got with plenty of them."""
 
 import math
-from collections.abc import Sequence as Tokens
+from collections.abc import Sequence as Seq
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from tests.silent_predictor import SilentPredictor
 class WrongAtOnce(SilentPredictor):
     """Has predictions for everybody, which are hardly ever right: so they are only tried, at first and now and then."""
 
-    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Tokens[int]:
+    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Seq[int]:
         return [7] * limit
 
 

@@ -7,7 +7,7 @@ import functools
 import json
 import zlib
 from collections import defaultdict
-from collections.abc import Sequence as Tokens
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,13 +42,13 @@ def tokenizer() -> Tokenizer:
     return Tokenizer(json.dumps(description))
 
 
-def logits_of(history: Tokens[int]) -> NDArray[np.float32]:
+def logits_of(history: Seq[int]) -> NDArray[np.float32]:
     """Logits that depend on every token of the history.  # [VOCAB_SIZE]"""
     seed = zlib.crc32(np.asarray(history, dtype=np.int32).tobytes())
     return np.random.default_rng(seed).permutation(VOCAB_SIZE).astype(np.float32) * np.float32(0.5)
 
 
-def scores_of(request: Request, history: Tokens[int]) -> NDArray[np.float32]:
+def scores_of(request: Request, history: Seq[int]) -> NDArray[np.float32]:
     """What the next token is the argmax of, at temperature 0 or 1.  # [VOCAB_SIZE]"""
     logits = logits_of(history)
     if request.sampling.temperature == 0:

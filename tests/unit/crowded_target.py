@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Sequence as Tokens
+from collections.abc import Sequence as Seq
 from random import Random
 from types import SimpleNamespace
 from typing import Any
@@ -35,7 +35,7 @@ def next_tokens(tokens: Any, positions: Any) -> Any:
     return (7 * tokens + 13 * positions + 5) % 251
 
 
-def answer_to(prompt: Tokens[int], count: int) -> list[int]:
+def answer_to(prompt: Seq[int], count: int) -> list[int]:
     tokens = [*prompt]
     for _ in range(count):
         tokens.append(next_tokens(tokens[-1], len(tokens) - 1))
@@ -72,7 +72,7 @@ class Runner(ModelRunner):
 
     batch: list[ScheduledRows]
 
-    def forward(self, scheduled: Tokens[ScheduledRows]) -> Logits:
+    def forward(self, scheduled: Seq[ScheduledRows]) -> Logits:
         self.batch = [*scheduled]
         return super().forward(scheduled)
 

@@ -3,7 +3,7 @@
 import math
 import random
 from collections.abc import Callable
-from collections.abc import Sequence as Items
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
 from services.target.scheduling.scheduler import ScheduledRows
@@ -27,7 +27,7 @@ class World:
     """A target and its draft; times in seconds."""
 
     cost: Callable[[int], float] = lambda num_rows: 0.035 * (1 + 0.015 * (num_rows - 1))
-    chances: Items[float] = (0.75,)  # of each prediction to be right, by stream in turn
+    chances: Seq[float] = (0.75,)  # of each prediction to be right, by stream in turn
     delay: float = 0.003
     step: Callable[[int], float] = lambda num_rows: 0.010 + 0.0003 * num_rows  # of the draft, with so many sequences
     reading: float = 0.0007  # for a token

@@ -6,7 +6,7 @@ says, and a block that is read after it was given back stops it.
 
 import zlib
 from collections.abc import Callable, Iterable
-from collections.abc import Sequence as Tokens
+from collections.abc import Sequence as Seq
 from typing import NamedTuple
 
 import numpy as np
@@ -33,7 +33,7 @@ class Answer(NamedTuple):
     reason: FinishReason
 
 
-def next_token(history: Tokens[int]) -> int:
+def next_token(history: Seq[int]) -> int:
     """Return the token that follows a history."""
     return _WORDS[zlib.crc32(np.asarray(history, dtype=np.int32).tobytes()) % len(_WORDS)]
 
@@ -61,7 +61,7 @@ def answer_of(events: Iterable[Event]) -> Answer:
     return Answer(ids, "".join(chunk.text for chunk in chunks) + end.text, end.reason)
 
 
-def next_token_alone(history: Tokens[int]) -> NDArray[np.float32]:
+def next_token_alone(history: Seq[int]) -> NDArray[np.float32]:
     """Logits that are meant for greedy sampling.  # [VOCAB_SIZE]"""
     values = np.zeros(VOCAB_SIZE, dtype=np.float32)
     values[next_token(history)] = 1.0
@@ -72,7 +72,7 @@ class ToyModel:
     """Takes the place of the model runner."""
 
     def __init__(
-        self, blocks: BlockManager, logits_of: Callable[[Tokens[int]], NDArray[np.float32]] = next_token_alone
+        self, blocks: BlockManager, logits_of: Callable[[Seq[int]], NDArray[np.float32]] = next_token_alone
     ) -> None:
         self._logits_of = logits_of
         self._vocab_size = len(logits_of([]))

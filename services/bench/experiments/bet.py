@@ -11,7 +11,8 @@ import json
 import statistics
 import sysconfig
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from collections.abc import Sequence as Seq
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -34,10 +35,10 @@ Mode = Literal["never", "auto"]
 class Life:
     """When a stream's tokens arrived, in seconds since all streams of its wave decode; and how many came at once."""
 
-    moments: Sequence[float]
-    counts: Sequence[int]
+    moments: Seq[float]
+    counts: Seq[int]
 
-    losses: Sequence[tuple[float, float]] = ()  # of each pass: its seconds, and those that predictions have lost in it
+    losses: Seq[tuple[float, float]] = ()  # of each pass: its seconds, and those that predictions have lost in it
 
     def tokens(self, begin: float, end: float) -> int:
         """Those that arrived then."""
@@ -106,9 +107,7 @@ def _prompts(client: Client, arguments: argparse.Namespace, count: int) -> list[
     return [list(client.tokenize(text).token_ids[:size]) for text in itertools.islice(texts, count)]
 
 
-def _measure(
-    client: Client, arguments: argparse.Namespace, kind: str, prompts: Sequence[list[int]]
-) -> dict[str, object]:
+def _measure(client: Client, arguments: argparse.Namespace, kind: str, prompts: Seq[list[int]]) -> dict[str, object]:
     ratios, worst_means, worst_streams, accepted, rates, losses = [], [], [], [], [], []
     for pair in range(arguments.pairs):
         order: tuple[Mode, ...] = ("never", "auto") if pair % 2 else ("auto", "never")
@@ -138,7 +137,7 @@ def _measure(
     }
 
 
-def _losses(lives: Sequence[Life]) -> tuple[float, float]:
+def _losses(lives: Seq[Life]) -> tuple[float, float]:
     """What the passes themselves tell, which no noise of the machine touches: the greatest share of any window that a
     stream lost by predictions, and the share of all time.
     """
@@ -147,7 +146,7 @@ def _losses(lives: Sequence[Life]) -> tuple[float, float]:
     return max(worst_window_loss(life.losses) for life in lives), lost / seconds if seconds else 0.0
 
 
-def worst_window_loss(passes: Sequence[tuple[float, float]]) -> float:
+def worst_window_loss(passes: Seq[tuple[float, float]]) -> float:
     """The greatest share lost of any run of passes that fills a window, or of all where they do not; 0 for a gain.
 
     Each pass is told by the seconds that it took and those of them that were lost.
@@ -163,7 +162,7 @@ def worst_window_loss(passes: Sequence[tuple[float, float]]) -> float:
     return worst if length >= _WINDOW or not length else max(0.0, lost / length)
 
 
-def _pass_losses(reports: Sequence[PassReport]) -> list[tuple[float, float]]:
+def _pass_losses(reports: Seq[PassReport]) -> list[tuple[float, float]]:
     plain = [report.verifying for report in reports if not report.predicted]
     usual = statistics.median(plain) if plain else min(report.verifying for report in reports)
     return [
@@ -177,7 +176,7 @@ def _pass_losses(reports: Sequence[PassReport]) -> list[tuple[float, float]]:
     ]
 
 
-def _windows(auto: Sequence[Life], plain: Sequence[Life]) -> tuple[list[float], list[float]]:
+def _windows(auto: Seq[Life], plain: Seq[Life]) -> tuple[list[float], list[float]]:
     """Ratios of tokens in each window that both lives reach to the end of: of all streams, and of each alone."""
     means, streams = [], []
     end = min(life.moments[-1] for life in [*auto, *plain])
@@ -193,9 +192,7 @@ def _windows(auto: Sequence[Life], plain: Sequence[Life]) -> tuple[list[float], 
     return means, streams
 
 
-def _wave(
-    client: Client, prompts: Sequence[list[int]], arguments: argparse.Namespace, mode: Mode
-) -> tuple[list[Life], int]:
+def _wave(client: Client, prompts: Seq[list[int]], arguments: argparse.Namespace, mode: Mode) -> tuple[list[Life], int]:
     with ThreadPoolExecutor(len(prompts)) as pool:
         answers = [*pool.map(lambda prompt: _answer(client, prompt, arguments, mode), prompts)]
     begin = max(life.moments[0] for life, _ in answers)

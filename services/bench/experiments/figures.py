@@ -11,7 +11,8 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from collections.abc import Sequence as Seq
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
@@ -35,7 +36,7 @@ _FORMATS = {"bf16": "int8", "int8": "int8", "int4": "int4"}
 _TRIAL = range(300, 308)  # token ids
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Seq[str] | None = None) -> None:
     """Measure all formats, print the figures, save them and draw the chart."""
     options = _parser().parse_args(arguments)
     out = Terminal(sys.stdout)

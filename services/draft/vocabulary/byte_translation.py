@@ -1,7 +1,7 @@
 """ByteTranslation: the way between two vocabularies through the bytes that their tokens stand for."""
 
 from bisect import bisect_right
-from collections.abc import Sequence as Tokens
+from collections.abc import Sequence as Seq
 from itertools import accumulate
 
 import numpy as np
@@ -33,11 +33,11 @@ class ByteTranslation(MappedTranslation):
         self._told: list[int] = []  # the target's tokens behind it
         self._taken_back: int | None = None  # our own last token, to be drawn anew
 
-    def draws_singly(self, chain: Tokens[int]) -> bool:
+    def draws_singly(self, chain: Seq[int]) -> bool:
         """Where a draw is to be placed in the noise, or is masked."""
         return self._is_sampled or (not chain and self._taken_back is not None)
 
-    def commit(self, tokens: Tokens[int], num_committed: int, position: int, token_ids: Tokens[int]) -> OwnCommit:
+    def commit(self, tokens: Seq[int], num_committed: int, position: int, token_ids: Seq[int]) -> OwnCommit:
         """The chain is kept where it spells the new text, in whatever tokens; else what it spells of it is."""
         new = appended(self._committed, position, token_ids)
         chain = [self.vocabulary.own.text(token_id) for token_id in tokens[num_committed:]]
@@ -59,17 +59,17 @@ class ByteTranslation(MappedTranslation):
         """How many of our own tokens lie within the target's first ones; None before they are committed."""
         return bisect_right(self._own_ends, self._ends[num_tokens]) - 1 if num_tokens < len(self._ends) else None
 
-    def target_position(self, chain: Tokens[int]) -> int:
+    def target_position(self, chain: Seq[int]) -> int:
         """Where the target sees what comes behind the chain, as far as one can tell yet."""
         if not chain and self._taken_back is not None:
             return bisect_right(self._ends, self._own_ends[-1]) - 1
         return len(self._committed) + len(self.vocabulary.target.tokenize(*self._ahead(chain)))
 
-    def num_told(self, chain: Tokens[int]) -> int:  # noqa: ARG002
+    def num_told(self, chain: Seq[int]) -> int:  # noqa: ARG002
         """Tokens that were told."""
         return len(self._told)
 
-    def run(self, chain: Tokens[int], num_told: int, window: int) -> Run:  # noqa: ARG002 - it knows what was told
+    def run(self, chain: Seq[int], num_told: int, window: int) -> Run:  # noqa: ARG002 - it knows what was told
         """What the chain's text is in the target's tokens.
 
         The last of them may be the beginning of others: where more text makes others of what was told, it is told anew.
@@ -82,7 +82,7 @@ class ByteTranslation(MappedTranslation):
         self._told[start:] = token_ids[start:]
         return Run(len(self._committed) + start, token_ids[start:], is_revised=is_revised)
 
-    def mask(self, chain: Tokens[int]) -> NDArray[np.uint32] | None:
+    def mask(self, chain: Seq[int]) -> NDArray[np.uint32] | None:
         """In the place of a token that was taken back, that one or those that go on from it."""
         if chain or self._taken_back is None:
             return None
@@ -90,20 +90,20 @@ class ByteTranslation(MappedTranslation):
         is_allowed[[self._taken_back, *self.vocabulary.longer_ids(self._text[self._own_ends[-1] :])]] = 1
         return np.packbits(is_allowed, bitorder="little").view("<u4").reshape(1, -1)
 
-    def _replace(self, position: int, token_ids: Tokens[int]) -> None:
+    def _replace(self, position: int, token_ids: Seq[int]) -> None:
         texts = [self.vocabulary.target.text(token_id) for token_id in token_ids]
         start = self._ends[position]
         self._committed[position:] = token_ids
         self._text = self._text[:start] + "".join(texts)
         self._ends[position:] = accumulate(map(len, texts), initial=start)
 
-    def _is_refused(self, next_ids: Tokens[int], end: int) -> bool:
+    def _is_refused(self, next_ids: Seq[int], end: int) -> bool:
         """Whether the committed text ends inside of a token that the target has too and could have drawn there."""
         start = self._own_ends[end]
         is_inside = bool(next_ids) and start < len(self._text)
         return is_inside and self.vocabulary.has_partner(next_ids[0]) and _contains(self._ends, start)
 
-    def _retokenize(self, tokens: Tokens[int], num_committed: int, agreed: int) -> OwnCommit:
+    def _retokenize(self, tokens: Seq[int], num_committed: int, agreed: int) -> OwnCommit:
         """Keep our own tokens as far as text agrees, and spell the rest.
 
         The last token is taken back where longer ones begin as it does that the target does not have: it may be in the
@@ -121,7 +121,7 @@ class ByteTranslation(MappedTranslation):
         own_ids = [*tokens[position:start], *(piece.token_id for piece in pieces)]
         return OwnCommit(position, own_ids, keeps_chain=False, keeps_epoch=False)
 
-    def _ahead(self, chain: Tokens[int]) -> tuple[str, str]:
+    def _ahead(self, chain: Seq[int]) -> tuple[str, str]:
         """The text that the chain has beyond the committed one, and that."""
         text = "".join(map(self.vocabulary.own.text, chain))
         return text[len(self._text) - self._own_ends[-1] :], self._text

@@ -1,6 +1,6 @@
 """IdentityTranslation: for a target with the draft's own vocabulary."""
 
-from collections.abc import Sequence as Tokens
+from collections.abc import Sequence as Seq
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ class IdentityTranslation:
         self.target_size = size
         self._num_committed = 0
 
-    def own_ids(self, target_ids: Tokens[int]) -> Tokens[int]:
+    def own_ids(self, target_ids: Seq[int]) -> Seq[int]:
         """The same."""
         return target_ids
 
@@ -28,14 +28,14 @@ class IdentityTranslation:
         """The same."""
         return params
 
-    def align(self, sampling: SamplingState, chain: Tokens[int]) -> None:
+    def align(self, sampling: SamplingState, chain: Seq[int]) -> None:
         """Nothing: the sampler counts positions as the target does."""
 
-    def draws_singly(self, chain: Tokens[int]) -> bool:  # noqa: ARG002
+    def draws_singly(self, chain: Seq[int]) -> bool:  # noqa: ARG002
         """Never."""
         return False
 
-    def commit(self, tokens: Tokens[int], num_committed: int, position: int, token_ids: Tokens[int]) -> OwnCommit:  # noqa: ARG002
+    def commit(self, tokens: Seq[int], num_committed: int, position: int, token_ids: Seq[int]) -> OwnCommit:  # noqa: ARG002
         """The same."""
         check_no_gap(position, num_committed)
         self._num_committed = position + len(token_ids)
@@ -45,14 +45,14 @@ class IdentityTranslation:
         """As many."""
         return num_tokens
 
-    def num_told(self, chain: Tokens[int]) -> int:
+    def num_told(self, chain: Seq[int]) -> int:
         """All of the chain."""
         return len(chain)
 
-    def run(self, chain: Tokens[int], num_told: int, window: int) -> Run:  # noqa: ARG002 - the chain never leaves it
+    def run(self, chain: Seq[int], num_told: int, window: int) -> Run:  # noqa: ARG002 - the chain never leaves it
         """The rest of the chain."""
         return Run(self._num_committed + num_told, chain[num_told:])
 
-    def mask(self, chain: Tokens[int]) -> NDArray[np.uint32] | None:  # noqa: ARG002
+    def mask(self, chain: Seq[int]) -> NDArray[np.uint32] | None:  # noqa: ARG002
         """None: any token may be next."""
         return None

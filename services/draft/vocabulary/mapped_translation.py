@@ -1,7 +1,7 @@
 """MappedTranslation: what the two ways between different vocabularies have in common."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence as Tokens
+from collections.abc import Sequence as Seq
 
 from services.draft.vocabulary.vocabulary_map import VocabularyMap
 from services.engine.decoder.native import SamplingState
@@ -18,10 +18,10 @@ class MappedTranslation(ABC):
         self.target_size = vocabulary.target_size
 
     @abstractmethod
-    def target_position(self, chain: Tokens[int]) -> int:
+    def target_position(self, chain: Seq[int]) -> int:
         """Where the target sees what comes behind the chain, as far as one can tell yet."""
 
-    def own_ids(self, target_ids: Tokens[int]) -> Tokens[int]:
+    def own_ids(self, target_ids: Seq[int]) -> Seq[int]:
         """Those that have a partner."""
         return self.vocabulary.partners(target_ids)
 
@@ -29,7 +29,7 @@ class MappedTranslation(ABC):
         """What is said of a token without a partner is left out."""
         return self.vocabulary.own_params(params)
 
-    def align(self, sampling: SamplingState, chain: Tokens[int]) -> None:
+    def align(self, sampling: SamplingState, chain: Seq[int]) -> None:
         """The sampler adds the chain's length to the position, which the target may have in fewer tokens."""
         position = max(0, self.target_position(chain) - len(chain))
         sampling.translate(self.vocabulary.noise_ids, position)

@@ -1,7 +1,7 @@
 """Retokenizer: bytes in the tokens of a vocabulary, cut as its tokenizer cuts text."""
 
 import re
-from collections.abc import Sequence as Tokens
+from collections.abc import Sequence as Seq
 from typing import NamedTuple
 
 from services.engine.text.tokenizer import Tokenizer
@@ -70,7 +70,7 @@ class Retokenizer:
                 token_ids.extend(self.tokenizer.encode(part, add_special_tokens=False, parse_special=False))
         return token_ids
 
-    def _last(self, token_ids: Tokens[int], data: bytes) -> list[Piece] | None:
+    def _last(self, token_ids: Seq[int], data: bytes) -> list[Piece] | None:
         """The last tokens, as far as they are just these bytes: what the tokenizer puts in front, normalises or does
         not know is found out here.
         """

@@ -1,6 +1,6 @@
 """Translation: one target's sequence in the tokens of a draft."""
 
-from collections.abc import Sequence as Tokens
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,7 +16,7 @@ class OwnCommit:
     """What a commit of the target is to the draft: truncate its own tokens to `position`, then append these."""
 
     position: int
-    token_ids: Tokens[int]
+    token_ids: Seq[int]
     keeps_chain: bool = True  # what is predicted beyond may stand
     keeps_epoch: bool = True  # and goes on from what the target was told
 
@@ -26,7 +26,7 @@ class Run:
     """Tokens of the target that it may be told of, from a position on."""
 
     position: int
-    token_ids: Tokens[int]
+    token_ids: Seq[int]
     is_revised: bool = False  # they take the place of all that it was told behind the committed tokens
 
 
@@ -44,19 +44,19 @@ class Translation(Protocol):
     target_size: int
     """Token ids of the target."""
 
-    def own_ids(self, target_ids: Tokens[int]) -> Tokens[int]:
+    def own_ids(self, target_ids: Seq[int]) -> Seq[int]:
         """The draft's own ids of those of the target's tokens that it has."""
 
     def own_params(self, params: SamplingParams) -> SamplingParams:
         """The target's way of drawing, among the draft's own tokens."""
 
-    def align(self, sampling: SamplingState, chain: Tokens[int]) -> None:
+    def align(self, sampling: SamplingState, chain: Seq[int]) -> None:
         """Let what is drawn behind the chain have the noise that the target draws it with."""
 
-    def draws_singly(self, chain: Tokens[int]) -> bool:
+    def draws_singly(self, chain: Seq[int]) -> bool:
         """Whether no more than one token can be drawn behind the chain at a time."""
 
-    def commit(self, tokens: Tokens[int], num_committed: int, position: int, token_ids: Tokens[int]) -> OwnCommit:
+    def commit(self, tokens: Seq[int], num_committed: int, position: int, token_ids: Seq[int]) -> OwnCommit:
         """Truncate to the target's `position` and append its tokens, where `tokens` are the draft's, predicted ones
         included. Raises ValueError for a gap.
         """
@@ -64,15 +64,15 @@ class Translation(Protocol):
     def own_length(self, num_tokens: int) -> int | None:
         """How many of our own tokens the target's first ones are; None before they are committed."""
 
-    def num_told(self, chain: Tokens[int]) -> int:
+    def num_told(self, chain: Seq[int]) -> int:
         """Of how many of its tokens behind the committed ones the target knows, or will by the next run."""
 
-    def run(self, chain: Tokens[int], num_told: int, window: int) -> Run:
+    def run(self, chain: Seq[int], num_told: int, window: int) -> Run:
         """What the target was not told yet, of the chain's first tokens so many; it knows of no more than its window in
         all.
         """
 
-    def mask(self, chain: Tokens[int]) -> NDArray[np.uint32] | None:
+    def mask(self, chain: Seq[int]) -> NDArray[np.uint32] | None:
         """What the next token may be, [1, words]; None for all."""
 
 
@@ -82,7 +82,7 @@ def check_no_gap(position: int, num_committed: int) -> None:
         raise ValueError(f"a commit at {position} leaves a gap: {num_committed} tokens are committed")
 
 
-def appended(committed: Tokens[int], position: int, token_ids: Tokens[int]) -> Tokens[int] | None:
+def appended(committed: Seq[int], position: int, token_ids: Seq[int]) -> Seq[int] | None:
     """What a commit adds to the committed tokens; None where it takes some of them back.
 
     Raises ValueError for a gap.

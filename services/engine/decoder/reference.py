@@ -1,7 +1,8 @@
 """The decoder in plain torch: the readable specification, and the oracle of the tests; never a fallback."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -51,7 +52,7 @@ class ReferenceDecoder:
         self._weights = {name: _to_torch(values, _weight_dtype(name, dtype)) for name, values in weights}
 
     @torch.inference_mode()
-    def logits(self, token_ids: Sequence[int], cache: KvCache | None = None) -> Tensor:
+    def logits(self, token_ids: Seq[int], cache: KvCache | None = None) -> Tensor:
         """Run tokens that follow those in the cache, and add them to it.  # [tokens, vocab] float32"""
         cache = KvCache() if cache is None else cache
         positions = torch.arange(cache.length, cache.length + len(token_ids))  # [tokens]

@@ -1,7 +1,7 @@
 """Grammar: what a text must follow, ready to be followed."""
 
 from collections.abc import Callable, Collection
-from collections.abc import Sequence as Tokens
+from collections.abc import Sequence as Seq
 from itertools import takewhile
 
 from llguidance import LLMatcher
@@ -35,11 +35,11 @@ class Grammar:
         self._prepared: GrammarState | None = None
         self._unused = [read() for _ in range(num_states * (1 + looks_ahead))]
 
-    def prepare(self, received: Tokens[int], *, stop_ids: Collection[int]) -> None:
+    def prepare(self, received: Seq[int], *, stop_ids: Collection[int]) -> None:
         """Follow what was received of a text, which takes long for a long one, so that the next `begin` need not."""
         self._prepared = self.begin(received, stop_ids=stop_ids)
 
-    def begin(self, received: Tokens[int] = (), *, stop_ids: Collection[int]) -> GrammarState:
+    def begin(self, received: Seq[int] = (), *, stop_ids: Collection[int]) -> GrammarState:
         """Return the state of a text so far; a token that ends it, and all behind that, are not followed."""
         state, self._prepared = self._prepared, None
         if state is None:

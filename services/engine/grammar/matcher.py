@@ -1,7 +1,7 @@
 """GrammarMatcher: a text as far as it follows a grammar, token by token."""
 
 from collections.abc import Collection, Iterable
-from collections.abc import Sequence as Tokens
+from collections.abc import Sequence as Seq
 from copy import copy
 from itertools import takewhile
 
@@ -67,7 +67,7 @@ class GrammarMatcher:
                 self.num_followed += is_followed or self.is_broken
             self.num_tokens += 1
 
-    def num_allowed(self, token_ids: Tokens[int]) -> int:
+    def num_allowed(self, token_ids: Seq[int]) -> int:
         """How many of these tokens the text may go on with, up to one that ends it."""
         ahead = self.fork()
         ahead.advance(takewhile(lambda token_id: token_id not in self._stop_ids, token_ids))

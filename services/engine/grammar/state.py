@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Iterator
-from collections.abc import Sequence as Tokens
+from collections.abc import Sequence as Seq
 from copy import copy
 
 import numpy as np
@@ -52,7 +52,7 @@ class GrammarState:
         other._last_masks = []
         return other
 
-    def advance(self, token_ids: Tokens[int]) -> None:
+    def advance(self, token_ids: Seq[int]) -> None:
         """Follow further tokens, none of which ends the text."""
         for token_id in token_ids:
             self._own_mask()
@@ -62,11 +62,11 @@ class GrammarState:
         if self._scout is not None:
             self._scout.advance(token_ids)
 
-    def num_allowed(self, token_ids: Tokens[int]) -> int:
+    def num_allowed(self, token_ids: Seq[int]) -> int:
         """How many of these tokens the text may go on with, up to one that ends it."""
         return 0 if self._scout is None else self._scout.num_allowed(token_ids)
 
-    def masks(self, predictions: Tokens[int] = ()) -> NDArray[np.uint32]:
+    def masks(self, predictions: Seq[int] = ()) -> NDArray[np.uint32]:
         """What may be drawn next, and behind each prediction if those before it come true.
 
         One bit per token id, [1 + len(predictions), words]. The first row has no bit where nothing may be drawn, or
@@ -86,7 +86,7 @@ class GrammarState:
                 logger.info("a grammar cannot be followed any further: %s", self._text.error)
         return self._mask
 
-    def _ahead(self, predictions: Tokens[int]) -> Iterator[NDArray[np.uint32]]:
+    def _ahead(self, predictions: Seq[int]) -> Iterator[NDArray[np.uint32]]:
         """The masks behind the predictions that can be followed."""
         if self._scout is None:
             return

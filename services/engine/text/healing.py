@@ -1,6 +1,6 @@
 """Healing: the last token of a prompt, to be drawn anew among those that begin as it does."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from services.engine.text.tokenizer import Tokenizer
@@ -16,7 +16,7 @@ class Healing:
     masked_ids: tuple[int, ...]  # the tokens that begin otherwise, special ones included
 
 
-def plan_healing(prompt: Sequence[int], tokenizer: Tokenizer, *, vocab_size: int) -> Healing | None:
+def plan_healing(prompt: Seq[int], tokenizer: Tokenizer, *, vocab_size: int) -> Healing | None:
     """Return how to heal a prompt that is not empty; None where there is nothing to choose.
 
     That is so for a single token, which leaves nothing to draw after, for a special one, which is no text, and where

@@ -1,6 +1,6 @@
 """Output: what a request asks to be told beside the text and the token ids."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence as Seq
 
 from outrider.v1 import common_pb2
 from services.engine.range import Range
@@ -38,7 +38,7 @@ def read_output(
 
 def _check_logits(
     message: common_pb2.OutputOptions,
-    token_ids: Sequence[int],
+    token_ids: Seq[int],
     model: ServedModel,
     found: Violations,
     *,

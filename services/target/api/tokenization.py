@@ -1,6 +1,6 @@
 """Tokenization: ids as messages, and to the bytes and the text that they stand for."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence as Seq
 
 from outrider.v1 import generation_pb2
 from services.engine.text.tokenizer import Tokenizer
@@ -10,7 +10,7 @@ from services.target.api.served_model import ServedModel
 _TOKENS_AT_ONCE = 1 << 13  # that a message takes in without giving other threads a turn
 
 
-def write_tokens(token_ids: Sequence[int], tokenizer: Tokenizer) -> generation_pb2.TokenizeResponse:
+def write_tokens(token_ids: Seq[int], tokenizer: Tokenizer) -> generation_pb2.TokenizeResponse:
     """Encoded text."""
     response = generation_pb2.TokenizeResponse()
     for start in range(0, len(token_ids), _TOKENS_AT_ONCE):

@@ -1,7 +1,7 @@
 """TargetEngine: a model made ready to generate, behind calls that any thread may make."""
 
 from collections.abc import Callable, Iterable
-from collections.abc import Sequence as Predictors
+from collections.abc import Sequence as Seq
 from importlib.metadata import version
 
 from services.engine.cache.block_manager import BlockManager
@@ -36,7 +36,7 @@ class TargetEngine:
         model: LoadedModel,
         config: EngineConfig,
         *,
-        predictors: Predictors[Predictor] = (),
+        predictors: Seq[Predictor] = (),
         policy: PolicyConfig | None = None,
         on_failure: Callable[[], None],
     ) -> None:
@@ -69,7 +69,7 @@ class TargetEngine:
         cls,
         config: EngineConfig,
         *,
-        predictors: Predictors[Predictor] = (),
+        predictors: Seq[Predictor] = (),
         policy: PolicyConfig | None = None,
         on_failure: Callable[[], None],
     ) -> "TargetEngine":

@@ -1,6 +1,6 @@
 """ModelRunner: scheduled rows in, device-resident logits out."""
 
-from collections.abc import Sequence as Items
+from collections.abc import Sequence as Seq
 
 from services.engine.decoder.native import Batch, Decoder, Logits
 from services.target.scheduling.scheduler import ScheduledRows
@@ -13,7 +13,7 @@ class ModelRunner:
         self._decoder = decoder
         self._batch = Batch(max_rows=max_rows, max_sequences=max_sequences, max_blocks=max_blocks)
 
-    def forward(self, scheduled: Items[ScheduledRows]) -> Logits:
+    def forward(self, scheduled: Seq[ScheduledRows]) -> Logits:
         """One pass; the logits are those of `num_logits` rows of each of `scheduled`: those that give records of its
         prompt, then the one that draws with its predictions' rows behind it.
         """

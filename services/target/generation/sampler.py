@@ -1,6 +1,6 @@
 """Sampler: the target's own token at every row of logits, with what was asked to be told of it."""
 
-from collections.abc import Sequence as Rows
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -36,7 +36,7 @@ class Sampler:
     def __init__(self, native: NativeSampler) -> None:
         self._native = native
 
-    def sample(self, logits: Logits, scheduled: Rows[ScheduledRows]) -> list[SamplerOutput]:
+    def sample(self, logits: Logits, scheduled: Seq[ScheduledRows]) -> list[SamplerOutput]:
         """One result for each of `scheduled`, whose rows of logits these are, in their order."""
         states: list[SamplingState] = []
         tokens: list[list[int]] = []

@@ -1,7 +1,7 @@
 """Detokenizer: one sequence's tokens to the text that may be released, up to the first stop."""
 
 import codecs
-from collections.abc import Sequence
+from collections.abc import Sequence as Seq
 from copy import copy
 from itertools import compress
 
@@ -22,12 +22,12 @@ class Detokenizer:
     def __init__(
         self,
         tokenizer: Tokenizer,
-        stops: Sequence[str] = (),
+        stops: Seq[str] = (),
         *,
         show_special: bool = False,
         min_tokens: int = 0,
         include_stop: bool = False,
-        banned: Sequence[str] = (),
+        banned: Seq[str] = (),
     ) -> None:
         """`show_special` writes control tokens out. A stop string that the first `min_tokens` tokens complete is passed
         over, and `include_stop` shows what stops.

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable
-from collections.abc import Sequence as Records
+from collections.abc import Sequence as Seq
 from copy import copy
 from dataclasses import asdict
 
@@ -40,7 +40,7 @@ class OutputPipeline:
         if not sequence.is_healing:
             self._replay()
 
-    def report_progress(self, records: Records[TokenRecord] = (), *, num_new: int = 0) -> None:
+    def report_progress(self, records: Seq[TokenRecord] = (), *, num_new: int = 0) -> None:
         """Tell a consumer who waits for the first token how much of what comes before it is computed.
 
         `records` are those of the prompt's tokens that came of it, and `num_new` counts tokens that are computed but

@@ -1,6 +1,6 @@
 """The worker in which chat templates run: jinja2's sandbox, with the helpers that templates expect."""
 
-import datetime
+import datetime as dt
 import json
 from collections.abc import Callable
 from typing import Any, Never
@@ -84,4 +84,4 @@ def _raise_exception(message: str) -> Never:
 
 
 def _strftime_now(pattern: str) -> str:
-    return datetime.datetime.now().astimezone().strftime(pattern)
+    return dt.datetime.now().astimezone().strftime(pattern)

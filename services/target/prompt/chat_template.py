@@ -1,7 +1,8 @@
 """ChatTemplate: chat messages to the prompt text that a checkpoint was trained on."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,7 +91,7 @@ class ChatTemplate:
             case {"problem": problem}:
                 logger.warning("%s: the chat template refuses a sample conversation: %r", self._where, problem)
 
-    def render(self, messages: Sequence[Mapping[str, Any]], *, add_generation_prompt: bool = True) -> str:
+    def render(self, messages: Seq[Mapping[str, Any]], *, add_generation_prompt: bool = True) -> str:
         """Return the prompt for messages of `role` and `content`; raises ChatTemplateError."""
         if self._worker is None:
             raise ChatTemplateError("this model has no chat template: send the prompt as text or token ids")

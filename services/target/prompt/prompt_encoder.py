@@ -4,7 +4,7 @@ import array
 import asyncio
 import base64
 from collections.abc import Mapping
-from collections.abc import Sequence as Messages
+from collections.abc import Sequence as Seq
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -36,7 +36,7 @@ class Text:
 class Conversation:
     """Messages of `role` and `content`."""
 
-    messages: Messages[Mapping[str, str]]
+    messages: Seq[Mapping[str, str]]
 
     @property
     def num_bytes(self) -> int:

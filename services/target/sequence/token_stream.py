@@ -3,7 +3,8 @@
 import asyncio
 import threading
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import Sequence as Seq
 
 from services.engine.events import Chunk, Event, Failed, Finished, Progress, Refused
 
@@ -86,7 +87,7 @@ class TokenStream:
                 return
 
 
-async def interleaved(streams: Sequence[TokenStream]) -> AsyncGenerator[tuple[int, Event], None]:
+async def interleaved(streams: Seq[TokenStream]) -> AsyncGenerator[tuple[int, Event], None]:
     """The events of several streams as they come, each with its stream's index; no more than one of each is held."""
     if len(streams) == 1:  # which needs no task for each event
         async for event in streams[0]:

@@ -1,7 +1,7 @@
 """Source: a predictor, and how much is asked of it in each step."""
 
 import math
-from collections.abc import Sequence as Items
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from services.engine.events import NoSpeculation, PredictionSource
@@ -19,7 +19,7 @@ from services.target.speculation.predictors.predictor import MOST_PREDICTIONS, P
 class SourcePlan:
     """What a step asks of a source."""
 
-    lengths: Items[int]
+    lengths: Seq[int]
     """Predictions to verify, for each sequence."""
 
     automatic: SpeculationPlan
@@ -48,7 +48,7 @@ class Source:
         """As what its predictions are counted."""
         return self.predictor.source
 
-    def plan(self, sequences: Items[Sequence], *, num_rows: int, spare_rows: int) -> SourcePlan:
+    def plan(self, sequences: Seq[Sequence], *, num_rows: int, spare_rows: int) -> SourcePlan:
         """How many predictions to ask for each sequence, in a step that has so many rows yet and room for so many more;
         those that insist come first.
         """
@@ -72,7 +72,7 @@ class Source:
             lengths[index] = length
         return SourcePlan(lengths, automatic)
 
-    def predict(self, sequence: Sequence, length: int, *, until: float) -> Items[int]:
+    def predict(self, sequence: Sequence, length: int, *, until: float) -> Seq[int]:
         """At most so many predictions that were asked for, after a wait until that moment of the monotonic clock."""
         return self.predictor.predict(sequence, length, until=until)[:length]
 

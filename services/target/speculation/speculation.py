@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable
-from collections.abc import Sequence as Items
+from collections.abc import Sequence as Seq
 
 from services.engine.events import NoSpeculation, PredictionSource, TokenRecord
 from services.engine.request import SpeculationMode
@@ -25,7 +25,7 @@ class Speculation:
 
     def __init__(
         self,
-        predictors: Items[Predictor],
+        predictors: Seq[Predictor],
         *,
         vocab_size: int,
         config: PolicyConfig | None = None,
@@ -64,7 +64,7 @@ class Speculation:
 
     def extend(
         self,
-        batch: Items[ScheduledRows],
+        batch: Seq[ScheduledRows],
         scheduler: Scheduler,
         *,
         before_waiting: Callable[[], None] = _nothing,
@@ -104,7 +104,7 @@ class Speculation:
                 self._step.num_accepted += num_accepted
         self.follow(sequence)
 
-    def observe(self, batch: Items[ScheduledRows]) -> None:
+    def observe(self, batch: Seq[ScheduledRows]) -> None:
         """A step has ended: let the controllers learn what it took, and what their predictions won or lost."""
         if not self._sources:
             return
@@ -129,7 +129,7 @@ class Speculation:
             for source in self._sources:
                 source.close(sequence)
 
-    def _ask(self, source: Source, unserved: Items[ScheduledRows], *, num_rows: int, spare_rows: int) -> SourcePlan:
+    def _ask(self, source: Source, unserved: Seq[ScheduledRows], *, num_rows: int, spare_rows: int) -> SourcePlan:
         sequences = [rows.sequence for rows in unserved]
         plan = source.plan(sequences, num_rows=num_rows, spare_rows=spare_rows)
         self._step.plans.append(plan)
@@ -137,7 +137,7 @@ class Speculation:
             source.predictor.ask(sequence, length)
         return plan
 
-    def _take(self, source: Source, plan: SourcePlan, unserved: Items[ScheduledRows], scheduler: Scheduler) -> None:
+    def _take(self, source: Source, plan: SourcePlan, unserved: Seq[ScheduledRows], scheduler: Scheduler) -> None:
         since = self._clock()
         for rows, length in zip(unserved, plan.lengths, strict=True):
             began = self._clock()
@@ -170,7 +170,7 @@ class Speculation:
         return valid if sequence.grammar is None else valid[: sequence.grammar.num_allowed(valid)]
 
 
-def _unserved(source: Source, decoding: Items[ScheduledRows]) -> list[ScheduledRows]:
+def _unserved(source: Source, decoding: Seq[ScheduledRows]) -> list[ScheduledRows]:
     """Those that no source before this one serves; with the others it rests."""
     unserved = []
     for rows in decoding:

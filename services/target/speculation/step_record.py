@@ -1,6 +1,6 @@
 """StepRecord: what a step has asked of the sources, and what it has won or lost by that."""
 
-from collections.abc import Sequence as Items
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
 from services.target.scheduling.scheduler import ScheduledRows
@@ -33,7 +33,7 @@ class StepRecord:
         """Of the time that was waited at most, what predictors needed to catch up."""
         return sum(plan.automatic.prefill for plan in self.plans)
 
-    def gain(self, batch: Items[ScheduledRows], passes: PassCost, computing: float) -> tuple[float, float]:
+    def gain(self, batch: Seq[ScheduledRows], passes: PassCost, computing: float) -> tuple[float, float]:
         """How many seconds predictions have won for each sequence that leaves the choice to us, and how long these were
         waited for. Passes are counted as what they take on average; one that was disturbed, as what it took.
         """

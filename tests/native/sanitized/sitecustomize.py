@@ -4,7 +4,7 @@ installed one. What the process starts is sanitized too, unless SANITIZED_ALONE 
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Sequence as Seq
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
 from types import ModuleType
@@ -15,7 +15,7 @@ _MODULE = os.environ["SANITIZED_MODULE"]
 
 class _Finder:
     @staticmethod
-    def find_spec(name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
+    def find_spec(name: str, path: Seq[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         return spec_from_file_location(name, _MODULE) if name == _NAME else None
 
 

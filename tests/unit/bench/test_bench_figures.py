@@ -1,6 +1,6 @@
 """The figures of `outrider bench`: what they are derived from, and in which order it is measured."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence as Seq
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from services.engine.config import ConfigError
 MODELS = ModelPair(Path("target"), None)
 
 
-def make_answer(seconds: float, *, tokens: Sequence[int] = range(11), **options: object) -> Answer:
+def make_answer(seconds: float, *, tokens: Seq[int] = range(11), **options: object) -> Answer:
     return Answer(token_ids=tuple(tokens), first_token=0.5, num_first=1, decode=seconds, **options)
 
 
@@ -71,10 +71,10 @@ def test_the_plan_is_the_best_number_of_predictions():
 class Recorder:
     """Says only who was asked what."""
 
-    def __init__(self, name: str, ways: Sequence[Way], asked: list[tuple[str, str, int, int]]) -> None:
+    def __init__(self, name: str, ways: Seq[Way], asked: list[tuple[str, str, int, int]]) -> None:
         self.name, self.ways, self._asked = name, ways, asked
 
-    def answer(self, prompt: Sequence[int], way: Way, *, num_tokens: int) -> Answer:
+    def answer(self, prompt: Seq[int], way: Way, *, num_tokens: int) -> Answer:
         self._asked.append((self.name, way.name, prompt[0], num_tokens))
         return make_answer(1.0, tokens=range(num_tokens))
 

@@ -1,7 +1,7 @@
 """The picture of the architecture shows who uses whom, as far as that does not follow from the rest of it."""
 
 from pathlib import Path
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -71,7 +71,7 @@ def test_a_new_import_changes_the_picture_and_it_is_xml(tmp_path: Path):
     before = draw(write(tmp_path / "one", FILES))
     after = draw(write(tmp_path / "two", FILES | {"services/middle/work.py": ""}))
     assert before != after
-    assert ElementTree.fromstring(after).tag.endswith("svg")
+    assert ET.fromstring(after).tag.endswith("svg")
 
 
 def test_the_table_has_the_packages_from_above_and_replaces_the_one_before(tmp_path: Path):

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Sequence as Seq
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -28,7 +28,7 @@ class LlamaServer:
     """
 
     def __init__(
-        self, name: str, binary: Path, *, target: Path, draft: Path, draft_lengths: Sequence[int], log: IO[str]
+        self, name: str, binary: Path, *, target: Path, draft: Path, draft_lengths: Seq[int], log: IO[str]
     ) -> None:
         self.name = name
         self.ways = (PLAIN, *map(fixed, draft_lengths))
@@ -45,7 +45,7 @@ class LlamaServer:
     ) -> None:
         self._stop()
 
-    def answer(self, prompt: Sequence[int], way: Way, *, num_tokens: int) -> Answer:
+    def answer(self, prompt: Seq[int], way: Way, *, num_tokens: int) -> Answer:
         """Continue the prompt greedily by just so many tokens, whatever they are; raises PeerError if it fails."""
         if way != self._way:
             self._stop()
@@ -95,7 +95,7 @@ class LlamaServer:
             self._child.wait()
         self._child = self._way = None
 
-    def _complete(self, prompt: Sequence[int], num_tokens: int) -> dict[str, Any]:
+    def _complete(self, prompt: Seq[int], num_tokens: int) -> dict[str, Any]:
         question = {"prompt": [*prompt], "n_predict": num_tokens, "temperature": 0, "top_k": 1, "ignore_eos": True}
         return self._ask("/completion", {**question, "return_tokens": True, "cache_prompt": False})
 

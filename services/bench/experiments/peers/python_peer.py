@@ -3,7 +3,7 @@
 import json
 import subprocess
 import threading
-from collections.abc import Sequence
+from collections.abc import Sequence as Seq
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
@@ -20,7 +20,7 @@ _ROOT = Path(__file__).parents[4]
 class PythonPeer:
     """A Contender; leaving the `with` block ends its process."""
 
-    def __init__(self, name: str, command: Sequence[str], *, draft_lengths: Sequence[int], log: IO[str]) -> None:
+    def __init__(self, name: str, command: Seq[str], *, draft_lengths: Seq[int], log: IO[str]) -> None:
         """Start the command, which calls `services.bench.experiments.peers.questions.serve`, on all cores."""
         self.name = name
         self.ways = (PLAIN, *map(fixed, draft_lengths))
@@ -42,7 +42,7 @@ class PythonPeer:
     ) -> None:
         self._end()
 
-    def answer(self, prompt: Sequence[int], way: Way, *, num_tokens: int) -> Answer:
+    def answer(self, prompt: Seq[int], way: Way, *, num_tokens: int) -> Answer:
         """Continue the prompt greedily by just so many tokens, whatever they are; raises PeerError if it fails."""
         question = {"prompt": [*prompt], "num_predictions": way.num_predictions, "num_tokens": num_tokens}
         assert self._child.stdin is not None

@@ -1,6 +1,6 @@
 """The compiled module: devices, the decoder, and the sampler (sources in `native/`)."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence as Seq
 from typing import final
 
 import numpy as np
@@ -27,7 +27,7 @@ def cuda_devices() -> list[str]:
 def cuda_problem() -> str:
     """Why there are no CUDA devices; empty where there are."""
 
-def philox4x32(counter: Sequence[int], key: Sequence[int]) -> tuple[int, int, int, int]:
+def philox4x32(counter: Seq[int], key: Seq[int]) -> tuple[int, int, int, int]:
     """One call of Philox4x32-10 (Salmon et al., SC'11): counter of four words, key of two."""
 
 def gumbel(words: NDArray[np.uint32]) -> NDArray[np.float32]:
@@ -88,7 +88,7 @@ class Batch:
     def __init__(self, *, max_rows: int, max_sequences: int, max_blocks: int) -> None: ...
     def clear(self) -> None:
         """Begin a new pass."""
-    def append(self, token_ids: Sequence[int], *, position: int, blocks: Sequence[int], num_logits: int) -> None:
+    def append(self, token_ids: Seq[int], *, position: int, blocks: Seq[int], num_logits: int) -> None:
         """Add a sequence's run of tokens that begins at `position`; the logits of its last `num_logits` rows are asked.
 
         Raises ValueError, and adds nothing, for more than there is room for, and for positions that no block reaches.
@@ -174,10 +174,10 @@ class Decoder:
         self,
         batch: Batch,
         sampler: Sampler,
-        states: Sequence[SamplingState],
-        chains: Sequence[Sequence[int]],
-        counts: Sequence[int],
-        masks: Sequence[NDArray[np.uint32] | None] = (),
+        states: Seq[SamplingState],
+        chains: Seq[Seq[int]],
+        counts: Seq[int],
+        masks: Seq[NDArray[np.uint32] | None] = (),
     ) -> list[list[int]]:
         """One pass over the batch, then up to max(counts) - 1 passes of one row per sequence; a draw after each.
 
@@ -194,7 +194,7 @@ class Decoder:
     def copy_block(self, source: int, target: int) -> None:
         """Copy all layers' keys and values of a KV block onto another; passes before and after see it in order."""
 
-    def poison(self, blocks: Sequence[int]) -> None:
+    def poison(self, blocks: Seq[int]) -> None:
         """Fill the given KV blocks with NaN (a check that nothing reads a free block)."""
 
     @property
@@ -220,9 +220,9 @@ class SamplingState:
         *,
         prompt: NDArray[np.int32],
         seed: int,
-        logit_bias: Sequence[tuple[int, float]],
+        logit_bias: Seq[tuple[int, float]],
         min_tokens: int,
-        stop_ids: Sequence[int],  # masked while fewer than min_tokens are generated
+        stop_ids: Seq[int],  # masked while fewer than min_tokens are generated
         logprobs: bool,
         num_candidates: int,
         rank: bool,
@@ -232,13 +232,13 @@ class SamplingState:
     ) -> None:
         """Raises ValueError for what is out of its range, and TypeError for a number too many or too few."""
 
-    def commit(self, token_ids: Sequence[int]) -> None:
+    def commit(self, token_ids: Seq[int]) -> None:
         """Append generated tokens to the history."""
 
     def truncate(self, num_generated: int) -> None:
         """Take back the generated tokens behind the first so many; raises ValueError where there are not as many."""
 
-    def forbid(self, token_ids: Sequence[int]) -> None:
+    def forbid(self, token_ids: Seq[int]) -> None:
         """Mask token ids at the next position, and there only: `commit` and `truncate` forget them."""
 
     def translate(self, noise_ids: NoiseIds, position: int) -> None:
@@ -271,9 +271,9 @@ class Sampler:
     def sample(
         self,
         logits: Logits,
-        states: Sequence[SamplingState],
-        predictions: Sequence[Sequence[int]],
-        masks: Sequence[NDArray[np.uint32] | None] = (),
+        states: Seq[SamplingState],
+        predictions: Seq[Seq[int]],
+        masks: Seq[NDArray[np.uint32] | None] = (),
     ) -> Samples:
         """Row j of a state (it has 1 + len(its predictions) rows, in order) sees its first j predictions as history.
 

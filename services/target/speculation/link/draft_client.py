@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
 from contextlib import suppress
 
 from grpc import aio
@@ -42,7 +43,7 @@ class DraftClient:
 
     def __init__(
         self,
-        addresses: Sequence[str],
+        addresses: Seq[str],
         resources: ComputeResources,
         config: DraftConfig,
         *,

@@ -1,6 +1,6 @@
 """PredictionChain: what a draft has predicted beyond one sequence's committed tokens."""
 
-from collections.abc import Sequence as Tokens
+from collections.abc import Sequence as Seq
 
 from services.draft_protocol.messages import AlternatePrediction, Prediction
 
@@ -25,7 +25,7 @@ class PredictionChain:
         self._num_runs = 0  # since the last commit
         self._alternates: dict[tuple[int, int], tuple[int, list[int]]] = {}  # position, token: epoch, what follows
 
-    def receive(self, run: Prediction, *, tokens: Tokens[int], num_committed: int) -> bool:
+    def receive(self, run: Prediction, *, tokens: Seq[int], num_committed: int) -> bool:
         """Add a run; False if it is of no use: an old epoch, a gap, at odds with the committed tokens, or late.
 
         The first `num_committed` of the sequence's `tokens` are committed; the others are not looked at.
@@ -50,7 +50,7 @@ class PredictionChain:
         self.tokens.extend(run.token_ids[overlap:])
         return overlap < len(run.token_ids)
 
-    def receive_alternate(self, alternate: AlternatePrediction, *, tokens: Tokens[int], num_committed: int) -> bool:
+    def receive_alternate(self, alternate: AlternatePrediction, *, tokens: Seq[int], num_committed: int) -> bool:
         """Add what follows if the token at a position is this one; False if it is of no use."""
         position, token_id, token_ids = alternate.position, alternate.token_id, alternate.token_ids
         if alternate.epoch <= self._epoch or not token_ids or len(token_ids) > self._longest:
@@ -72,7 +72,7 @@ class PredictionChain:
         self.tokens.clear()
         self._alternates.clear()
 
-    def commit(self, token_ids: Tokens[int], *, num_committed: int) -> bool:
+    def commit(self, token_ids: Seq[int], *, num_committed: int) -> bool:
         """Follow the tokens' growth, from `num_committed` on; True if an alternate has taken the chain's place."""
         self._num_runs = agreed = 0
         while agreed < min(len(self.tokens), len(token_ids)) and self.tokens[agreed] == token_ids[agreed]:

@@ -1,6 +1,6 @@
 """Exploration: when a step does something other than what seems best, so that it is known what that is worth."""
 
-from collections.abc import Sequence as Items
+from collections.abc import Sequence as Seq
 from dataclasses import replace
 
 from services.target.speculation.policy.policy_config import ExplorationConfig
@@ -56,7 +56,7 @@ class Exploration:
         self._probe_left -= is_probing
         return is_probing
 
-    def vary(self, best: SpeculationPlan, sequences: Items[AutoSequence], *, spare_rows: int) -> SpeculationPlan:
+    def vary(self, best: SpeculationPlan, sequences: Seq[AutoSequence], *, spare_rows: int) -> SpeculationPlan:
         """Verify now and then one prediction more than seems best: positions that are never verified have no rate. At
         first verify so many as tell how long they take.
         """

@@ -1,7 +1,7 @@
 """GoodputSearch: the speculation lengths at which a step is expected to yield the most tokens per second."""
 
 import math
-from collections.abc import Sequence as Items
+from collections.abc import Sequence as Seq
 
 from services.target.speculation.policy.acceptance_rates import AcceptanceRates
 from services.target.speculation.policy.policy_config import SearchConfig
@@ -20,7 +20,7 @@ class GoodputSearch:
 
     def best(
         self,
-        sequences: Items[AutoSequence],
+        sequences: Seq[AutoSequence],
         *,
         num_rows: int,
         spare_rows: int,

@@ -1,6 +1,6 @@
 """LengthController: how many of a predictor's predictions each step verifies, where the request leaves that open."""
 
-from collections.abc import Sequence as Items
+from collections.abc import Sequence as Seq
 from dataclasses import replace
 
 from services.target.sequence.sequence import Sequence
@@ -43,7 +43,7 @@ class LengthController:
         self._rest = 0  # steps for which no predictions are planned for the sequences below
         self._unpaid: list[Sequence] = []  # for which nothing paid when it was last searched
 
-    def plan(self, sequences: Items[AutoSequence], *, num_rows: int, spare_rows: int) -> SpeculationPlan:
+    def plan(self, sequences: Seq[AutoSequence], *, num_rows: int, spare_rows: int) -> SpeculationPlan:
         """The lengths for a pass that has so many rows without predictions, and how long it may wait for them."""
         plan = self._choose(sequences, num_rows, spare_rows)
         if not plan.is_speculative:
@@ -66,7 +66,7 @@ class LengthController:
         """The sequence has ended."""
         self._rates.close(sequence)
 
-    def _choose(self, sequences: Items[AutoSequence], num_rows: int, spare_rows: int) -> SpeculationPlan:
+    def _choose(self, sequences: Seq[AutoSequence], num_rows: int, spare_rows: int) -> SpeculationPlan:
         nothing = SpeculationPlan([0] * len(sequences))
         if not sequences or not self._cost.passes.knows(len(sequences)) or self._exploration.wants_plain:
             return nothing
@@ -82,7 +82,7 @@ class LengthController:
             self._rest, self._unpaid = self._config.exploration.rest, asking
         return self._probe(sequences, num_rows, spare_rows) if self._exploration.take_probe() else nothing
 
-    def _affordable(self, sequences: Items[AutoSequence], num_rows: int, spare_rows: int) -> SpeculationPlan | None:
+    def _affordable(self, sequences: Seq[AutoSequence], num_rows: int, spare_rows: int) -> SpeculationPlan | None:
         """The best plan that pays and that the budget could pay for; None if there is none."""
         best = self._search.best(sequences, num_rows=num_rows, spare_rows=spare_rows)
         if not self._search.pays(best):
@@ -102,12 +102,12 @@ class LengthController:
         """The share of time that is expected to be won, as far as anything is known."""
         return (plan.speedup - 1) * self._rates.confidence
 
-    def _rehearse(self, sequences: Items[AutoSequence], spare_rows: int) -> SpeculationPlan:
+    def _rehearse(self, sequences: Seq[AutoSequence], spare_rows: int) -> SpeculationPlan:
         """Nobody waits: whatever it costs, see how fast predictions come and how good they are."""
         length = min(self._exploration.rehearsed_length, spare_rows // len(sequences))
         return SpeculationPlan([min(length, each.max_length) for each in sequences])
 
-    def _probe(self, sequences: Items[AutoSequence], num_rows: int, spare_rows: int) -> SpeculationPlan:
+    def _probe(self, sequences: Seq[AutoSequence], num_rows: int, spare_rows: int) -> SpeculationPlan:
         """Some predictions for as many sequences as can be paid for, those with the least to prefill first."""
         allowed = self._budget.for_probe(step=self._cost.passes.seconds(num_rows))
         lengths, prefill, size = [0] * len(sequences), 0.0, 0

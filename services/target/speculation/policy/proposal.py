@@ -1,7 +1,7 @@
 """Proposal: speculation lengths that grow by one prediction at a time, the likeliest first."""
 
 import heapq
-from collections.abc import Sequence as Items
+from collections.abc import Sequence as Seq
 
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.policy.acceptance_rates import AcceptanceRates
@@ -15,7 +15,7 @@ class Proposal:
 
     def __init__(
         self,
-        sequences: Items[AutoSequence],
+        sequences: Seq[AutoSequence],
         cost: StepCost,
         rates: AcceptanceRates,
         config: SearchConfig,

@@ -1,6 +1,6 @@
 """SpeculationPlan: how many predictions a step verifies for each sequence, and what is expected of that."""
 
-from collections.abc import Sequence as Items
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from services.target.sequence.sequence import Sequence
@@ -20,7 +20,7 @@ class AutoSequence:
 class SpeculationPlan:
     """Speculation lengths of one step; a speedup is a ratio of goodputs, against the same step without predictions."""
 
-    lengths: Items[int]
+    lengths: Seq[int]
     """Predictions to verify, for each sequence."""
 
     speedup: float = 1.0

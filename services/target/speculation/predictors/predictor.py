@@ -1,6 +1,6 @@
 """Predictor: what a source of predictions of the target's next tokens offers."""
 
-from collections.abc import Sequence as Tokens
+from collections.abc import Sequence as Seq
 from typing import Protocol
 
 from services.engine.events import PredictionSource
@@ -43,7 +43,7 @@ class Predictor(Protocol):
     def ask(self, sequence: Sequence, limit: int) -> None:
         """So many predictions are wanted next, none for now if it is 0: whoever makes them elsewhere may begin."""
 
-    def predict(self, sequence: Sequence, limit: int, *, until: float) -> Tokens[int]:
+    def predict(self, sequence: Sequence, limit: int, *, until: float) -> Seq[int]:
         """At most `limit` ids that may follow `sequence.tokens`, of those that were asked for; it waits no longer than
         to that moment of the monotonic clock.
         """

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Sequence as Tokens
+from collections.abc import Sequence as Seq
 from copy import deepcopy
 from dataclasses import replace
 
@@ -41,7 +41,7 @@ class Foresight(SilentPredictor):
         self.followed: set[Sequence] = set()
         self.num_tokens: list[int] = []  # of the sequences, at each commit
 
-    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Tokens[int]:
+    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Seq[int]:
         history = [*sequence.tokens]
         for _ in range(limit):
             history.append(next_token(history))

@@ -1,7 +1,7 @@
 """GoodputSearch: of all lengths it finds those at which tokens per second are most, by the equation of the docs."""
 
 import itertools
-from collections.abc import Sequence as Lengths
+from collections.abc import Sequence as Seq
 from dataclasses import replace
 
 import pytest
@@ -49,7 +49,7 @@ class Setting:
         config = replace(CONFIG.search, to_continue=SpeedupThreshold(mean=1.0, slowest=slowest))
         self.search = GoodputSearch(StepCost(predictor, self.passes, CONFIG.draft), self.rates, config)
 
-    def goodput(self, lengths: Lengths[int]) -> float:
+    def goodput(self, lengths: Seq[int]) -> float:
         tokens = len(lengths) + sum(
             sum(itertools.islice(self.rates.run_probabilities(each.sequence), length))
             for each, length in zip(self.sequences, lengths, strict=True)

@@ -1,6 +1,6 @@
 """SuffixAutomaton: what it finds is what a search through the whole text finds."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence as Seq
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +12,7 @@ LARGE_TOKENS = st.sampled_from([0, 7, 151_642, 2**31 - 1])
 EXACT_UP_TO = SuffixAutomaton._MOST_UPDATES  # no state of a shorter text can be left out of an update
 
 
-def build(tokens: Sequence[int]) -> SuffixAutomaton:
+def build(tokens: Seq[int]) -> SuffixAutomaton:
     automaton = SuffixAutomaton()
     for token_id in tokens:
         automaton.append(token_id)
