@@ -97,12 +97,13 @@ class Service:
         """What it has logged, from a place in the log on."""
         return self._log.read_bytes()[since:].decode()
 
-    async def logs(self, text: str, since: int = 0) -> None:
-        """Return once it has logged this; raises TimeoutError."""
+    async def logs(self, text: str, since: int = 0, *, otherwise: str | None = None) -> None:
+        """Return once it has logged this, or what may come in its place; raises TimeoutError."""
+        texts = [text] if otherwise is None else [text, otherwise]
 
         def has_logged() -> bool:
             assert self._running.poll() is None, self.log(since)
-            return text in self.log(since)
+            return any(each in self.log(since) for each in texts)
 
         await until(has_logged)
 
