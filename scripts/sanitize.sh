@@ -32,7 +32,7 @@ folder=build/sanitize/$check
 case $check in
 pool)
     mkdir -p "$folder"
-    g++ -std=c++17 -g -O1 -fsanitize=thread -Inative/include -Inative/src -o "$folder/races" \
+    g++ -std=c++20 -g -O1 -fsanitize=thread -Inative/include -Inative/src -o "$folder/races" \
         tests/native/thread_pool_races.cpp native/src/thread_pool.cpp native/src/cores.cpp
     TSAN_OPTIONS=halt_on_error=1 setarch -R "$folder/races"
     ;;

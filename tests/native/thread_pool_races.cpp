@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "outrider/thread_pool.h"
+#include "outrider/device/thread_pool.h"
 
 namespace {
 
