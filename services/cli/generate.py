@@ -64,6 +64,21 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--chat", action="store_true", help="send the prompt as a user's message in a conversation")
     for name, kind in _NUMBERS.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar="N" if kind is int else "X")
+    _add_ends(parser)
+    parser.add_argument(
+        "--no-lookup",
+        dest="lookup",
+        action="store_false",
+        default=None,
+        help="do not predict the text from its repetitions",
+    )
+    _add_grammars(parser)
+    for name, description in _FLAGS.items():
+        parser.add_argument(f"--{name}", action="store_true", default=None, help=description)
+    parser.add_argument("--top-candidates", type=int, metavar="N", help="list the N best candidates below every token")
+
+
+def _add_ends(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--stop", action="append", metavar="TEXT", help="end before this text; several may be given")
     parser.add_argument(
         "--stop-on-loop",
@@ -73,21 +88,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="end when the last WINDOW tokens repeat one run of tokens so often",
     )
     parser.add_argument("--time-limit", type=float, metavar="SECONDS", help="have the server end the text after it")
-    parser.add_argument(
-        "--no-lookup",
-        dest="lookup",
-        action="store_false",
-        default=None,
-        help="do not predict the text from its repetitions",
-    )
+
+
+def _add_grammars(parser: argparse.ArgumentParser) -> None:
     grammars = parser.add_mutually_exclusive_group()
     grammars.add_argument("--json-schema", metavar="JSON", help="write a value of this schema")
     grammars.add_argument("--regex", metavar="REGEX", help="write what this matches")
     grammars.add_argument("--lark", metavar="GRAMMAR", help="write what this grammar's start derives")
     grammars.add_argument("--choice", action="append", metavar="TEXT", help="write this; or one of several")
-    for name, description in _FLAGS.items():
-        parser.add_argument(f"--{name}", action="store_true", default=None, help=description)
-    parser.add_argument("--top-candidates", type=int, metavar="N", help="list the N best candidates below every token")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -60,20 +60,9 @@ class TargetServer:
         self._config, self._policy = engine, PolicyConfig()
         self._drain_seconds = server.drain_seconds
         self._name = name or engine.model.resolve().name
-        resources = ComputeResources.here(device=engine.device, threads=engine.threads)
-        is_drafted = bool(drafts) and predictor is None
-        self._draft = (
-            DraftClient(
-                drafts,
-                resources,
-                self._policy.draft,
-                run_ahead=run_ahead,
-                num_alternates=num_alternates,
-                on_linked=self._meet_draft,
-            )
-            if is_drafted
-            else None
-        )
+        self._draft: DraftClient | None = None
+        if drafts and predictor is None:
+            self._draft = self._new_draft(drafts, run_ahead, num_alternates)
         self._rehearsals = Rehearsals(self._policy.rehearsal)
         draft = self._draft.predictor if self._draft else predictor
         self._chat_template = ChatTemplate(None, {})
@@ -91,6 +80,17 @@ class TargetServer:
     def engine(self) -> TargetEngine | None:
         """The engine, once the model is loaded."""
         return self._host.engine
+
+    def _new_draft(self, addresses: Seq[str], run_ahead: int | None, num_alternates: int) -> DraftClient:
+        resources = ComputeResources.here(device=self._config.device, threads=self._config.threads)
+        return DraftClient(
+            addresses,
+            resources,
+            self._policy.draft,
+            run_ahead=run_ahead,
+            num_alternates=num_alternates,
+            on_linked=self._meet_draft,
+        )
 
     async def start(self) -> str:
         """Listen, and return the address; requests get UNAVAILABLE until the model is loaded."""

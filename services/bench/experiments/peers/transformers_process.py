@@ -9,6 +9,7 @@ OMP_PLACES=cores, its threads stay on their cores.
 
 import sys
 import time
+from typing import Any
 
 import torch
 import transformers
@@ -43,14 +44,15 @@ class Passes:
         self.count += 1
 
 
+def _load(folder: str, device: str) -> Any:  # noqa: ANN401
+    return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).eval().to(device)
+
+
 def main() -> None:
     """Load both models and answer."""
     target_folder, draft_folder, threads, device = sys.argv[1:]
     torch.set_num_threads(int(threads))
-    target, draft = (
-        transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).eval().to(device)
-        for folder in (target_folder, draft_folder)
-    )
+    target, draft = _load(target_folder, device), _load(draft_folder, device)
     draft.generation_config.num_assistant_tokens_schedule = "constant"
     draft.generation_config.assistant_confidence_threshold = 0.0
 
