@@ -30,6 +30,7 @@ from services.engine.decoder.native import (
     kv_bytes,
 )
 from services.engine.decoder.native.testing import KvLayer, Operations, PackedWeight, gumbel, gumbel_noise, philox4x32
+from services.engine.sampling_params import SAMPLING_NUMBERS
 from tests.native.devices import is_cuda, make_device
 from tests.native.random_models import PLAIN, PagedDecoder, random_tokens
 from tests.native.sampling_reference import EVERY_STEP
@@ -172,7 +173,8 @@ class World:
         self.decoder.extend(batch, self.sampler, [state], [[chain]], [count], masks)
 
     def _of_sampling(self) -> Iterable[tuple[str, Call]]:
-        for field in ("seed", "top_k", "min_tokens", "num_candidates"):
+        counts = [number.name for number in SAMPLING_NUMBERS if number.kind is int]
+        for field in ("seed", *counts, "min_tokens", "num_candidates"):
             yield f"SamplingState.{field}", lambda number, field=field: self._draw(**{field: number})  # type: ignore[misc]
         yield "SamplingState.stop_ids", lambda number: self._draw(stop_ids=(number,))
         yield "SamplingState.logit_bias", lambda number: self._draw(logit_bias=((number, 1.0),))

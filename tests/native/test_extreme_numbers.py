@@ -12,6 +12,7 @@ import pytest
 
 from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.decoder import native
+from services.engine.sampling_params import SAMPLING_NUMBERS
 from tests.native.devices import DEVICES, emulated_device, needs_emulation
 from tests.native.extreme_numbers import World
 
@@ -30,7 +31,8 @@ def test_no_number_is_forgotten() -> None:
     stub = ast.parse(Path(native.__file__).with_name("_native.pyi").read_text())
     fields_of_models = {f"DecoderConfig.{field.name}" for field in fields(ModelConfig) if _ENDS.search(str(field.type))}
     assert fields_of_models >= {"DecoderConfig.num_layers", "DecoderConfig.windows"}
-    assert {*World(DEVICES[0]).calls()} == {*_numbers_in(stub.body), *fields_of_models}
+    of_sampling = {f"SamplingState.{number.name}" for number in SAMPLING_NUMBERS if number.kind is int}
+    assert {*World(DEVICES[0]).calls()} == {*_numbers_in(stub.body), *fields_of_models, *of_sampling}
 
 
 def _numbers_in(body: list[ast.stmt], prefix: str = "") -> Iterator[str]:
