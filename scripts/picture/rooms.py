@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from scripts.picture.imported import imported
+
 _PYTHON_DEPTH, _NATIVE_DEPTH = 9, 2  # of native code there is too much for a picture
 _SUFFIXES = {".py", ".h", ".cpp", ".cu", ".cuh"}
 _UNNAMED = {"__init__", "__main__"}
@@ -91,7 +93,8 @@ def below(room: Room, users: Users) -> set[Room]:
 def imports(root: Path, file: Path) -> tuple[Path, ...]:
     """The sources of the repository that one of them imports or includes."""
     if file.suffix == ".py":
-        return tuple(path for name in _imported(_parse(file)) if (path := _module(root, name)))
+        names = imported(_parse(file), file.relative_to(root).parts[:-1])
+        return tuple(path for name in names if (path := _module(root, name)))
     folders = (file.parent, *(root / "native" / name for name in ("include", "src", "bindings")))
     paths = (folder / name for name in _INCLUDE.findall(file.read_text()) for folder in folders)
     return tuple(path for path in paths if path.exists())
@@ -118,16 +121,6 @@ def _read_room(folder: Path, *, depth: int) -> Room:
     inner = [_read_room(path, depth=depth - 1) for path in entries if path.is_dir()] if depth else []
     files = tuple(path for path in entries if path.suffix in _SUFFIXES)
     return Room(folder.name, files, tuple(room for room in inner if room.all_files))
-
-
-def _imported(tree: ast.Module) -> Iterator[str]:
-    """The full names of all that a module imports, wherever in it."""
-    for node in ast.walk(tree):
-        match node:
-            case ast.Import():
-                yield from (alias.name for alias in node.names)
-            case ast.ImportFrom(module=str(module), level=0):
-                yield from (f"{module}.{alias.name}" for alias in node.names)
 
 
 def _module(root: Path, name: str) -> Path | None:

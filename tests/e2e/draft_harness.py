@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from services.bench.experiments.scripted_draft import ScriptedDraft
 from tests.e2e.cells import Cell
 from tests.e2e.draft_rig import Service, until
 from tests.e2e.garbage_draft import never_right
@@ -13,7 +14,6 @@ from tests.e2e.probe import Probe
 from tests.e2e.processors import service_options
 from tests.e2e.server_process import free_port
 from tests.e2e.streams import structure_of
-from tests.scripted_draft import ScriptedDraft
 
 _DELAY_SECONDS = 0.005  # each way
 

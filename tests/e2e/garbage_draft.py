@@ -17,7 +17,17 @@ from outrider.v1.draft_pb2 import (
     Predict,
     Released,
 )
-from tests.scripted_draft import HELLO, LARGEST, Behaviour, Reply, Said, commits, end_of, prediction, replying
+from services.bench.experiments.scripted_draft import (
+    HELLO,
+    LARGEST,
+    Behaviour,
+    Reply,
+    Said,
+    commits,
+    end_of,
+    prediction,
+    replying,
+)
 
 _LONG_RUN = 8192  # tokens in one message
 _VOCABULARY = range(4, 8192)

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
+from services.bench.experiments.scripted_draft import Behaviour, Reply, ScriptedDraft, replying
 from tests.e2e import garbage_draft
 from tests.e2e.draft_rig import GREEDY, PATIENCE_SECONDS, SAMPLED, DraftedTarget, Service
 from tests.e2e.models import DEMO_DRAFT
-from tests.scripted_draft import Behaviour, Reply, ScriptedDraft, replying
 
 
 async def test_wrong_tokens_are_rejected(target: DraftedTarget):

@@ -9,10 +9,10 @@ import pytest
 from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from services.bench.experiments.scripted_draft import Behaviour, ScriptedDraft, replying
 from tests.e2e import garbage_draft
 from tests.e2e.draft_rig import GREEDY, SAMPLED, DraftedTarget, until
 from tests.e2e.garbage_draft import flood_of, named
-from tests.scripted_draft import Behaviour, ScriptedDraft, replying
 
 _SECONDS = 2.0
 _MOST_LINKS = 8  # that begin in that time, and in as much as a loaded machine takes beside: pauses of 0.1, 0.2, ... s

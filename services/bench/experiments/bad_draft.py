@@ -7,7 +7,16 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 
 from outrider.v1.draft_pb2 import Commit, DraftRequest, DraftResponse
-from tests.scripted_draft import HELLO, Behaviour, Said, ScriptedDraft, commits_in, end_of, prediction, replying
+from services.bench.experiments.scripted_draft import (
+    HELLO,
+    Behaviour,
+    Said,
+    ScriptedDraft,
+    commits_in,
+    end_of,
+    prediction,
+    replying,
+)
 
 _DELAY = 0.5  # seconds, of a slow answer
 _FLOOD = 2000  # messages, to each commit

@@ -22,7 +22,7 @@ PAGES = [
 ]
 MOST_LINES = 120
 LONG = {"README.md"}
-_SOURCES = ("services", "clients", "models", "benchmarks", "scripts", "native", "protos")
+_SOURCES = ("services", "clients", "models", "scripts", "native", "protos")
 # What looks like a name of ours and is somebody else's, or a model folder's.
 FOREIGN = {
     *("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),

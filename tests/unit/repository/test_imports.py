@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+from scripts.picture.imported import imported
+
 ROOT = Path(__file__).parents[3]
 GENERATED = ROOT / "clients/python/outrider/v1"
 SOURCES = [
@@ -35,6 +37,7 @@ MESSAGE_USERS = (
     f"{_DRAFT}server.py",
     "services/bench/link_probe.py",
     "services/bench/experiments/bad_draft.py",
+    "services/bench/experiments/scripted_draft.py",
 )
 # Who may know gRPC itself: those and the plumbing around them.
 GRPC_USERS = (*MESSAGE_USERS, f"{_LINK}draft_address.py", "services/service/", "services/cli/")
@@ -46,15 +49,8 @@ def parse(path: Path) -> ast.Module:
 
 
 def imports(path: Path) -> Iterator[str]:
-    """Yield the full name of everything that a module imports, wherever in it."""
-    package = [*path.parts[:-1]]
-    for node in ast.walk(parse(path)):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = package[: len(package) - node.level + 1] if node.level else []
-            module = ".".join([*base, *filter(None, [node.module])])
-            yield from (f"{module}.{alias.name}" for alias in node.names)
+    """The full names of all that a module imports."""
+    return imported(parse(path), path.parts[:-1])
 
 
 def is_in(name: str, *packages: str) -> bool:
@@ -119,6 +115,7 @@ def test_what_is_installed_needs_nothing_of_the_checkout():
     users = importers("tests", "models", "services.bench.experiments", within="services/")
     assert "services/bench/experiments/figures.py" in users
     assert strangers(users, ("services/bench/experiments/",)) == set()
+    assert importers("tests", within="services/") == set()
 
 
 def test_only_the_native_package_imports_the_compiled_module():
