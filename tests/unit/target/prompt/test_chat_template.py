@@ -117,7 +117,10 @@ QUADRATIC = "{% for a in messages[0].content %}{% for b in messages[0].content %
         ("{{ 10 ** (10 ** 8) }}", "more than 1 s"),
         ("{{ 'x' * 10 ** 10 }}", "more than 512 MiB"),
         ("{{ 'x' * 4 * 10 ** 7 }}", "more than 32 MiB"),
-        ("{% set n = namespace(x='x') %}{% for i in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}", "512 MiB"),
+        (
+            "{% set n = namespace(x='x') %}{% for i in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}",
+            "more than (512 MiB|1 s)",
+        ),
     ],
 )
 def test_a_template_that_would_take_too_long_or_too_much_is_refused(tmp_path, source, problem):
