@@ -23,6 +23,10 @@ class SilentPredictor:
         """No time."""
         return 0.0
 
+    def slowdown(self, num_sequences: int) -> float:
+        """No longer."""
+        return 1.0
+
     def catch_up(self, sequence: Sequence) -> float | None:
         """Nothing to read."""
         return 0.0

@@ -69,6 +69,9 @@ class SimulatedDraft(SilentPredictor):
     def wait_for(self, sequence: Sequence, count: int) -> float:
         return self._wait_limit.expected(count)
 
+    def slowdown(self, num_sequences: int) -> float:
+        return self._wait_limit.slowdown(num_sequences)
+
     def catch_up(self, sequence: Sequence) -> float | None:
         unread = self._unread[sequence]
         return self._prefill_rate.seconds(unread) if unread > _BEHIND else 0.0
@@ -97,7 +100,7 @@ class SimulatedDraft(SilentPredictor):
         if self._answers_at < self._clock.now and sequence is next(iter(self._asked)):
             self._begin()
         is_fresh = sequence in self._fresh
-        longest = self._wait_limit.seconds(self._asked_at, None if is_fresh else limit)
+        longest = self._wait_limit.seconds(self._asked_at, None if is_fresh else limit, num_sequences=len(self._asked))
         if is_fresh and longest:
             longest += self._wait_limit.margin(self._prefill_rate.expected)
         end = self._asked_at + longest
@@ -130,8 +133,9 @@ class SimulatedDraft(SilentPredictor):
     def _answer(self, sequence: Sequence, limit: int, *, is_fresh: bool) -> None:
         now = self._clock.now
         if not is_fresh:
-            self._wait_limit.arrived(limit, now - self._asked_at)
-        self._prefill_rate.answered(id(sequence), now - self._wait_limit.expected(limit))
+            self._wait_limit.arrived(limit, now - self._asked_at, num_sequences=len(self._asked))
+        drawing = self._wait_limit.expected(limit, num_sequences=len(self._asked))
+        self._prefill_rate.answered(id(sequence), now - drawing)
         self._unread[sequence] = 0
         self._fresh.discard(sequence)
 

@@ -1,12 +1,13 @@
-"""DraftLatency: how long a draft takes to answer, by the number of predictions asked."""
+"""DraftLatency: how long a draft takes to answer, by the number of predictions asked, and for how many sequences."""
 
 from services.target.speculation.policy.policy_config import DraftConfig
 
 
 class DraftLatency:
-    """Fits a straight line to the latest answers: a delay, and a time for each prediction; in seconds.
+    """Fits a straight line to the latest answers: a delay, and a time for each prediction; in seconds. For several
+    sequences at once it takes longer by a share for each further one, which is measured too.
 
-    Answers to as many predictions each say nothing of its slope, which is then as it was.
+    Answers to as many predictions each say nothing of the line's slope, which is then as it was.
     """
 
     def __init__(self, config: DraftConfig) -> None:
@@ -14,14 +15,34 @@ class DraftLatency:
         self._weight = 0.0
         self._count = self._seconds = self._count_count = self._count_seconds = 0.0  # decayed sums
         self._slope: float | None = None
+        self._share = config.slowdown
 
     @property
     def is_known(self) -> bool:
         """Whether there has been an answer."""
         return self._weight > 0
 
-    def observe(self, count: int, seconds: float) -> None:
-        """So many predictions were there so long after they had been asked for."""
+    def observe(self, count: int, seconds: float, *, num_sequences: int = 1) -> None:
+        """So many predictions were there so long after they had been asked for, for each of so many sequences."""
+        if num_sequences > 1 and (alone := self.seconds(count)):
+            share = (seconds / alone - 1) / (num_sequences - 1)
+            self._share = max(0.0, self._share + self._config.slowdown_weight * (min(share, 1.0) - self._share))
+        self._observe_alone(count, seconds / self.slowdown(num_sequences))
+
+    def seconds(self, count: int) -> float:
+        """How long so many predictions for one sequence are expected to take; 0 before the first answer."""
+        if not self._weight:
+            return 0.0
+        mean_count, mean_seconds = self._count / self._weight, self._seconds / self._weight
+        steepest = mean_seconds / mean_count  # as if there were no delay
+        slope = steepest if self._slope is None else max(0.0, min(steepest, self._slope))
+        return max(0.0, mean_seconds + slope * (count - mean_count))
+
+    def slowdown(self, num_sequences: int) -> float:
+        """How many times as long that takes for so many sequences at once."""
+        return 1 + self._share * (num_sequences - 1)
+
+    def _observe_alone(self, count: int, seconds: float) -> None:
         memory = self._config.latency_memory
         self._weight = self._weight * memory + 1
         self._count = self._count * memory + count
@@ -32,12 +53,3 @@ class DraftLatency:
         variance = self._count_count / self._weight - mean_count**2
         if variance >= self._config.latency_spread:
             self._slope = (self._count_seconds - mean_count * self._seconds) / self._weight / variance
-
-    def seconds(self, count: int) -> float:
-        """How long so many predictions are expected to take; 0 before the first answer."""
-        if not self._weight:
-            return 0.0
-        mean_count, mean_seconds = self._count / self._weight, self._seconds / self._weight
-        steepest = mean_seconds / mean_count  # as if there were no delay
-        slope = steepest if self._slope is None else max(0.0, min(steepest, self._slope))
-        return max(0.0, mean_seconds + slope * (count - mean_count))

@@ -35,6 +35,7 @@ class RemotePredictor:
         self._on_outgoing = on_outgoing
         self._changed = threading.Condition()
         self._remotes: dict[Sequence, RemoteSequence] = {}
+        self._asked: set[RemoteSequence] = set()  # those with credit
         self._by_id: dict[int, RemoteSequence] = {}
         self._outbox = Outbox()
         self._next_id = 1
@@ -47,6 +48,7 @@ class RemotePredictor:
             remote = self._remotes.get(sequence) or self._follow(sequence)
             if remote.commit():
                 self._mark(remote)
+            self._note_credit(remote)
         self._wake()
 
     def why_none(self, sequence: Sequence) -> str:
@@ -54,7 +56,9 @@ class RemotePredictor:
         return self.absence or sequence.speculation.dropped
 
     def wait_for(self, sequence: Sequence, count: int) -> float:
-        """How long so many predictions are still expected to take, beside what the draft has to catch up with first."""
+        """How long so many predictions are still expected to take, if the draft has no other sequence to predict and
+        nothing to catch up with first.
+        """
         with self._changed:
             remote = self._remotes[sequence]
             if (missing := count - len(remote.chain.tokens)) <= 0:
@@ -63,6 +67,11 @@ class RemotePredictor:
                 return 0.0 if self._terms.run_ahead else self._wait_limit.expected(count)
             elapsed = time.monotonic() - remote.asked_at if remote.window else 0.0
             return max(0.0, self._wait_limit.expected(missing) - elapsed)
+
+    def slowdown(self, num_sequences: int) -> float:
+        """How many times as long it is expected to take for so many sequences at once."""
+        with self._changed:
+            return self._wait_limit.slowdown(num_sequences)
 
     def catch_up(self, sequence: Sequence) -> float | None:
         """How long the draft needs to read what it does not know, on the target's cores; None if nobody knows."""
@@ -97,6 +106,7 @@ class RemotePredictor:
         """The sequence has ended or was dropped; called by the engine thread."""
         with self._changed:
             remote = self._remotes.pop(sequence)
+            self._asked.discard(remote)
             del self._by_id[remote.sequence_id]
             self._outbox.unmark(remote)
             self._prefill_rate.gave_up(remote.sequence_id)
@@ -118,6 +128,7 @@ class RemotePredictor:
             self._prefill_rate = DraftPrefillRate(self._config)
             for remote in self._remotes.values():
                 remote.connect(self._terms)
+                self._note_credit(remote)
                 self._mark(remote)
         self._wake()
 
@@ -159,8 +170,8 @@ class RemotePredictor:
             return False
         now, num_predictions = time.monotonic(), len(remote.chain.tokens)
         if remote.answer.is_timed and remote.phase is Phase.FOLLOWED:
-            self._wait_limit.arrived(num_predictions, now - remote.asked_at)
-        drawing = self._wait_limit.expected(num_predictions)
+            self._wait_limit.arrived(num_predictions, now - remote.asked_at, num_sequences=self._num_asked)
+        drawing = self._wait_limit.expected(num_predictions, num_sequences=self._num_asked)
         self._prefill_rate.answered(remote.sequence_id, now - drawing)
         remote.arrive()
         return True
@@ -180,6 +191,11 @@ class RemotePredictor:
         logger.info("request %s: the draft dropped it: %s", remote.sequence.request.request_id, reason)
         return True
 
+    @property
+    def _num_asked(self) -> int:
+        """Sequences that the draft predicts for at once; one at least, where what comes answers an older question."""
+        return max(1, len(self._asked))
+
     def _is_reached(self, remote: RemoteSequence) -> bool:
         return not self.absence and remote.phase is not Phase.RELEASED
 
@@ -187,7 +203,8 @@ class RemotePredictor:
         def is_over() -> bool:
             return len(remote.chain.tokens) >= limit or not self._is_reached(remote)
 
-        longest = self._wait_limit.seconds(remote.asked_at, None if remote.is_reading else limit)
+        count = None if remote.is_reading else limit
+        longest = self._wait_limit.seconds(remote.asked_at, count, num_sequences=self._num_asked)
         is_reading = remote.is_reading and longest > 0 and until < math.inf  # and the caller knows how long it may
         end = remote.asked_at + longest + self._wait_limit.margin(self._prefill_rate.expected if is_reading else 0.0)
         left = min(end, until) - time.monotonic()
@@ -218,7 +235,14 @@ class RemotePredictor:
         elif not remote.window and not remote.chain.tokens and remote.end_pause() and remote.is_behind:
             self._prefill_rate.asked(remote.sequence_id, remote.num_unsent, remote.asked_at)
         remote.window = window
+        self._note_credit(remote)
         self._mark(remote)
+
+    def _note_credit(self, remote: RemoteSequence) -> None:
+        if remote.window:
+            self._asked.add(remote)
+        else:
+            self._asked.discard(remote)
 
     def _mark(self, remote: RemoteSequence) -> None:
         if self._is_reached(remote):

@@ -23,30 +23,38 @@ class WaitLimit:
         self._misses = 0
         self._missed_at = float("-inf")
 
-    def expected(self, count: int) -> float:
-        """How long so many predictions usually take; 0 where that is not known yet."""
-        return self._latency.seconds(count)
+    def expected(self, count: int, *, num_sequences: int = 1) -> float:
+        """How long so many predictions usually take, where so many sequences are predicted for at once; 0 where that is
+        not known yet.
+        """
+        return self._latency.seconds(count) * self.slowdown(num_sequences)
 
-    def seconds(self, now: float, count: int | None) -> float:
-        """How long to wait for an answer of so many predictions to what is asked at this moment; None where the draft
-        has more to do first, nobody knows how much.
+    def slowdown(self, num_sequences: int) -> float:
+        """How many times as long it usually takes for so many sequences at once."""
+        return self._latency.slowdown(num_sequences)
+
+    def seconds(self, now: float, count: int | None, *, num_sequences: int = 1) -> float:
+        """How long to wait for an answer of so many predictions to what is asked at this moment, for each of so many
+        sequences; None where the draft has more to do first, nobody knows how much.
         """
         if self._misses >= self._config.max_misses or self.expected(1) > self._longest:
             return self._longest if now > self._missed_at + self._config.retry_after * self._longest else 0.0
         if count is None or not self._latency.is_known:
             return self._longest
-        return min(self._longest, self.expected(count) * self._config.wait_margin ** (1 + self._misses))
+        usual = self.expected(count, num_sequences=num_sequences)
+        return min(self._longest, usual * self._config.wait_margin ** (1 + self._misses))
 
     def margin(self, seconds: float) -> float:
         """How long to wait for what takes so long."""
         return seconds * self._config.wait_margin
 
-    def arrived(self, count: int, delay: float) -> None:
-        """So many predictions were there so long after the commit."""
+    def arrived(self, count: int, delay: float, *, num_sequences: int = 1) -> None:
+        """So many predictions for each of so many sequences were there so long after the commit."""
         self._misses = 0
         if delay <= self._longest < self.expected(1):  # answers do not take longer, whatever they once took
             self._latency = DraftLatency(self._config)
-        self._latency.observe(count, min(delay, self._config.longest_sample * self._longest))
+        longest = self._config.longest_sample * self._longest
+        self._latency.observe(count, min(delay, longest), num_sequences=num_sequences)
 
     def missed(self, asked_at: float, now: float) -> None:
         """A wait for an answer to what was asked then has ended without one; a silence that many hear counts once."""

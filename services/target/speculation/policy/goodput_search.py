@@ -27,8 +27,9 @@ class GoodputSearch:
         max_risk: float = math.inf,
         max_prefill: float = math.inf,
     ) -> SpeculationPlan:
-        """Add predictions one by one, the likeliest first, and keep the lengths of the highest goodput among those that
-        slow no sequence down, risk no more seconds than `max_risk`, and need no more for prefill than `max_prefill`.
+        """Add predictions one by one, to each sequence its fair share; keep the lengths of the highest goodput among
+        those that slow no sequence down, risk no more seconds than `max_risk`, and need no more for prefill than
+        `max_prefill`.
         """
         proposal = Proposal(sequences, self._cost, self._rates, self._config, num_rows=num_rows)
         best, best_size = SpeculationPlan([0] * len(sequences)), 0

@@ -262,6 +262,15 @@ class DraftConfig:
     that differs from the others by one.
     """
 
+    slowdown: float = 0.1
+    """Share by which answers take longer for each further sequence that is predicted for at once, until that was
+    measured. Chosen: more than the 0.03 to 0.06 that were, on two cores, since what is paid for the draft to read the
+    prompts is lost if it was too little.
+    """
+
+    slowdown_weight: float = 0.1
+    """Weight of a new measurement of that. Chosen: the last ten or so count."""
+
     prefill_weight: float = 0.3
     """Weight of a new measurement of how fast the draft prefills. Chosen: the last three or so count."""
 

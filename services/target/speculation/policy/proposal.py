@@ -1,4 +1,4 @@
-"""Proposal: speculation lengths that grow by one prediction at a time, the likeliest first."""
+"""Proposal: speculation lengths that grow by one prediction at a time, in fair shares."""
 
 import heapq
 from collections.abc import Sequence as Seq
@@ -30,12 +30,14 @@ class Proposal:
         self._lengths = [0] * len(sequences)
         self._tokens = float(len(sequences))  # expected of the step
         self._cautious_tokens = [1.0] * len(sequences)  # of each sequence, unless it was only unlucky
-        self._verification = self._wait = self._prefill = self._prefill_per_pass = 0.0  # seconds
+        self._verification = self._prefill = self._prefill_per_pass = 0.0  # seconds
+        self._wait_alone = self._wait = 0.0  # seconds, for the longest run by itself, and among those of the others
+        self._num_asked = 0  # sequences that have any
         self._probabilities = [rates.run_probabilities(each.sequence) for each in sequences]
         self._cautious = [rates.run_probabilities(each.sequence, is_cautious=True) for each in sequences]
-        first = zip(sequences, self._probabilities, strict=True)
-        self._next = [(-next(each), index) for index, (auto, each) in enumerate(first) if auto.max_length]
-        heapq.heapify(self._next)  # of each sequence the prediction to come, the likeliest on top
+        self._next: list[tuple[float, int, float]] = []  # a heap: of each sequence the prediction to come
+        for index in range(len(sequences)):
+            self._put_next(index)
 
     @property
     def can_grow(self) -> bool:
@@ -65,23 +67,32 @@ class Proposal:
         )
 
     def grow(self, *, max_risk: float, max_prefill: float) -> bool:
-        """Add the likeliest prediction that is left, or drop its sequence if it would be too dear; False if so."""
-        probability, index = heapq.heappop(self._next)
+        """Add the prediction by which the tokens of its sequence grow by the largest share (proportional fairness,
+        Kelly 1997), or drop the sequence if that would be too dear; False if so.
+        """
+        _, index, probability = heapq.heappop(self._next)
         auto, length = self._sequences[index], self._lengths[index]
         verification = self._cost.passes.seconds(self._num_rows + self.size + 1) - self._plain
         prefill = 0.0 if length else self._cost.prefill(auto.sequence)
-        wait = max(self._wait, self._cost.wait(auto.sequence, length + 1))
+        num_asked = self._num_asked + (not length)
+        wait_alone = max(self._wait_alone, self._cost.wait(auto.sequence, length + 1))
+        wait = wait_alone * self._cost.slowdown(num_asked)
         if verification + self._cost.max_wait(wait) > max_risk or self._prefill + prefill > max_prefill:
             return False
-        self.size, self._verification, self._wait = self.size + 1, verification, wait
+        self.size, self._verification, self._num_asked = self.size + 1, verification, num_asked
+        self._wait_alone, self._wait = wait_alone, wait
         self._prefill += prefill
         self._prefill_per_pass += prefill / self._num_passes(auto.sequence)
         self._lengths[index] += 1
-        self._tokens -= probability
+        self._tokens += probability
         self._cautious_tokens[index] += next(self._cautious[index])
-        if self._lengths[index] < auto.max_length:
-            heapq.heappush(self._next, (-next(self._probabilities[index]), index))
+        self._put_next(index)
         return True
+
+    def _put_next(self, index: int) -> None:
+        if self._lengths[index] < self._sequences[index].max_length:
+            probability = next(self._probabilities[index])
+            heapq.heappush(self._next, (-probability / self._cautious_tokens[index], index, probability))
 
     @property
     def _step(self) -> float:

@@ -20,8 +20,12 @@ class StepCost:
         return self.passes.seconds(num_rows + num_predictions) - self.passes.seconds(num_rows)
 
     def wait(self, sequence: Sequence, length: int) -> float:
-        """How long so many predictions for a sequence usually take."""
+        """How long so many predictions for a sequence alone usually take."""
         return self._predictor.wait_for(sequence, length)
+
+    def slowdown(self, num_sequences: int) -> float:
+        """How many times as long they take where as many are predicted for each of so many sequences."""
+        return self._predictor.slowdown(num_sequences)
 
     def max_wait(self, wait: float) -> float:
         """How long predictions are waited for that usually take so long."""

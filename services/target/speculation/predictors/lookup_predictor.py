@@ -40,6 +40,10 @@ class LookupPredictor:
         """No time."""
         return 0.0
 
+    def slowdown(self, num_sequences: int) -> float:  # noqa: ARG002 - as above
+        """No longer."""
+        return 1.0
+
     def ask(self, sequence: Sequence, limit: int) -> None:
         """Nothing: they are found when they are needed."""
 

@@ -33,7 +33,10 @@ class Predictor(Protocol):
         """Why it has no prediction for a sequence at present; empty where it may have some."""
 
     def wait_for(self, sequence: Sequence, count: int) -> float:
-        """How many seconds `predict` may be expected to wait for so many."""
+        """How many seconds `predict` may be expected to wait for so many, if they are all that is asked for."""
+
+    def slowdown(self, num_sequences: int) -> float:
+        """How many times as long it takes where so many sequences are predicted for at once; 1 for one of them."""
 
     def catch_up(self, sequence: Sequence) -> float | None:
         """How many seconds of the target's own time go before its first prediction, for what it has to read first; None

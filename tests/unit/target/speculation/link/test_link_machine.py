@@ -45,7 +45,7 @@ class LinkMachine(RuleBasedStateMachine):
         self.now = 1000.0
         self.is_woken = False
         self.num_observed = 0
-        self.patch.setattr(WaitLimit, "arrived", lambda *_: setattr(self, "num_observed", self.num_observed + 1))
+        self.patch.setattr(WaitLimit, "arrived", lambda *_, **__: setattr(self, "num_observed", self.num_observed + 1))
         self.predictor = RemotePredictor(
             DraftConfig(longest_wait=0.0), on_outgoing=lambda: setattr(self, "is_woken", True)
         )

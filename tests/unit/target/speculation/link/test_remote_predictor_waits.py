@@ -86,7 +86,7 @@ async def test_after_vain_waits_a_new_link_is_waited_for():
 async def test_a_pause_is_no_delay_of_the_draft(monkeypatch):
     now, delays = 100.0, []
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    monkeypatch.setattr(WaitLimit, "arrived", lambda self, count, delay: delays.append((count, delay)))
+    monkeypatch.setattr(WaitLimit, "arrived", lambda self, count, delay, num_sequences: delays.append((count, delay)))
     predictor = LinkedPredictor()
     sequence = predictor.add()
     predictor.sent()
@@ -104,6 +104,24 @@ async def test_a_pause_is_no_delay_of_the_draft(monkeypatch):
     now += 3
     assert predictor.hear(7, b"b", epoch=3)
     assert delays == [(2, 1), (1, 3)]
+
+
+async def test_how_long_an_answer_takes_is_told_with_the_sequences_that_were_asked_for_at_once(monkeypatch):
+    seen = []
+    monkeypatch.setattr(WaitLimit, "arrived", lambda self, count, delay, num_sequences: seen.append(num_sequences))
+    predictor = LinkedPredictor(longest_wait=1.0)
+    predictor.connect(run_ahead=0)
+    sequences = [predictor.add(b"x") for _ in range(3)]
+    for asked in (sequences, sequences[:1]):
+        for sequence in asked:
+            predictor.remote.ask(sequence, 2)
+        predictor.sent()
+        for sequence_id, sequence in enumerate(asked, start=1):
+            position = len(sequence.tokens)
+            assert predictor.hear(position, b"ab", sequence_id=sequence_id, epoch=position)
+        for sequence in sequences:
+            predictor.draw(sequence, b"z")
+    assert seen == [3, 3, 3, 1]
 
 
 async def test_what_the_draft_has_to_read_is_the_targets_time_only_on_its_own_cores(monkeypatch):

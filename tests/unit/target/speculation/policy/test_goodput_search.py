@@ -1,4 +1,4 @@
-"""GoodputSearch: of all lengths it finds those at which tokens per second are most, by the equation of the docs."""
+"""GoodputSearch: it comes near the lengths at which tokens per second are most, by the equation of the docs."""
 
 import itertools
 from collections.abc import Sequence as Seq
@@ -49,6 +49,14 @@ class Setting:
         config = replace(CONFIG.search, to_continue=SpeedupThreshold(mean=1.0, slowest=slowest))
         self.search = GoodputSearch(StepCost(predictor, self.passes, CONFIG.draft), self.rates, config)
 
+    def slowest(self, lengths: Seq[int]) -> float:
+        tokens = [
+            1 + sum(itertools.islice(self.rates.run_probabilities(each.sequence, is_cautious=True), length))
+            for each, length in zip(self.sequences, lengths, strict=True)
+        ]
+        step = self.passes.seconds(3 + sum(lengths)) + (self.predictor.wait if any(lengths) else 0.0)
+        return min(tokens) * self.passes.seconds(3) / step
+
     def goodput(self, lengths: Seq[int]) -> float:
         tokens = len(lengths) + sum(
             sum(itertools.islice(self.rates.run_probabilities(each.sequence), length))
@@ -61,20 +69,25 @@ class Setting:
 
 @pytest.mark.parametrize("row", [0.0001, 0.001, 0.003, 0.01, 0.1])
 @pytest.mark.parametrize("wait", [0.0, 0.01, 0.05, 0.5])
-async def test_the_lengths_of_the_highest_goodput_are_found(row: float, wait: float) -> None:
-    setting = Setting(Slow(wait), row)
+@pytest.mark.parametrize("slowest", [0.0, 0.95])
+async def test_the_goodput_is_nearly_the_highest_of_all_lengths_that_slow_nobody(
+    row: float, wait: float, slowest: float
+) -> None:
+    setting = Setting(Slow(wait), row, slowest=slowest)
     best = setting.search.best(setting.sequences, num_rows=3, spare_rows=64)
-    goodputs = map(setting.goodput, itertools.product(range(MAX_LENGTH + 1), repeat=3))
-    assert setting.goodput(best.lengths) == pytest.approx(max(goodputs))
+    every = itertools.product(range(MAX_LENGTH + 1), repeat=3)
+    allowed = [lengths for lengths in every if not any(lengths) or setting.slowest(lengths) >= slowest]
+    assert tuple(best.lengths) in allowed
+    assert setting.goodput(best.lengths) >= 0.97 * max(map(setting.goodput, allowed))
     assert best.amortized_speedup == pytest.approx(setting.goodput(best.lengths) / setting.goodput([0, 0, 0]))
 
 
 async def test_every_stream_is_as_fast_as_the_slowest_has_to_be() -> None:
     boldest = Setting(Slow(0.01), 0.003)
-    fair = Setting(Slow(0.01), 0.003, slowest=1.1)
+    fair = Setting(Slow(0.01), 0.003, slowest=1.3)
     best = boldest.search.best(boldest.sequences, num_rows=3, spare_rows=64)
     fairest = fair.search.best(fair.sequences, num_rows=3, spare_rows=64)
-    assert best.slowest_speedup < 1.1 <= fairest.slowest_speedup
+    assert best.slowest_speedup < 1.3 <= fairest.slowest_speedup
     assert fairest.amortized_speedup < best.amortized_speedup
 
 
