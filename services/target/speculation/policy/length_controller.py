@@ -40,7 +40,7 @@ class LengthController:
         self._rates = AcceptanceRates(self._config.acceptance, num_positions=MOST_PREDICTIONS)
         self._search = GoodputSearch(self._cost, self._rates, self._config.search)
         self._exploration = Exploration(self._config.exploration)
-        self._rest = 0  # steps for which no predictions are planned for the sequences below
+        self._rest, self._last_rest = 0, 0  # steps for which no predictions are planned for the sequences below
         self._unpaid: list[Sequence] = []  # for which nothing paid when it was last searched
 
     def plan(self, sequences: Seq[AutoSequence], *, num_rows: int, spare_rows: int) -> SpeculationPlan:
@@ -76,11 +76,19 @@ class LengthController:
         if self._rest and asking == self._unpaid:
             self._rest -= 1
         elif (best := self._affordable(sequences, num_rows, spare_rows)) is not None:
+            self._last_rest = 0
             self._exploration.begin_probes_anew()
             return self._exploration.vary(best, sequences, spare_rows=spare_rows)
         else:
-            self._rest, self._unpaid = self._config.exploration.rest, asking
+            self._begin_rest(asking)
         return self._probe(sequences, num_rows, spare_rows) if self._exploration.take_probe() else nothing
+
+    def _begin_rest(self, sequences: list[Sequence]) -> None:
+        """Nothing pays: plan no predictions for a while, and for longer where it was so before."""
+        config = self._config.exploration
+        last = self._last_rest if sequences == self._unpaid else 0
+        self._rest = self._last_rest = min(config.last_rest, 2 * last + 1) if last else config.first_rest
+        self._unpaid = sequences
 
     def _affordable(self, sequences: Seq[AutoSequence], num_rows: int, spare_rows: int) -> SpeculationPlan | None:
         """The best plan that pays and that the budget could pay for; None if there is none."""

@@ -1,9 +1,11 @@
 """LengthController: on a simulated target and draft it comes near the best lengths, and no stream loses much."""
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 
+from services.target.speculation.policy.goodput_search import GoodputSearch
 from services.target.speculation.policy.speculation_plan import AutoSequence
 from tests.unit.sequences import make_request, make_sequence
 from tests.unit.simulation import Simulation, World
@@ -123,3 +125,17 @@ async def test_a_stream_that_has_just_come_is_thought_about_at_once():
         simulation.counts.clear()
         simulation.run(1)
         assert simulation.counts[0]
+
+
+async def test_while_nothing_pays_it_is_searched_ever_more_rarely(monkeypatch):
+    simulation = Simulation(replace(SYNTHETIC, chances=(0.02,), num_tokens=2000)).rehearse()
+    searches: list[int] = []
+    search = GoodputSearch.best
+    monkeypatch.setattr(
+        GoodputSearch,
+        "best",
+        lambda *args, **limits: searches.append(len(simulation.counts)) or search(*args, **limits),
+    )
+    simulation.run(1)
+    assert 20 < len(searches) < 60, "one in eight would be 250"
+    assert max(later - before for before, later in pairwise(searches)) <= 64
