@@ -13,7 +13,7 @@ from services.target.generation.engine import TargetEngine
 from services.target.generation.sampler import SamplerOutput
 from services.target.scheduling.scheduler import ScheduledRows
 from services.target.speculation.link.remote_predictor import RemotePredictor
-from tests.e2e.streams import INTRUDER
+from tests.e2e.cells import MODELS
 
 _LASTING = ("links", "lost_links")
 _COUNTERS = (
@@ -34,8 +34,8 @@ class Probe:
 
     `most_sequences` is the most that one pass held, `preemptions` the most that live sequences had been through; the
     others are sums, `broken_runs` of the passes in which a prediction was right and tokens were taken back. The last
-    two are not reset: they tell whether the target is linked with a draft. A stream that only keeps another company
-    counts as a sequence and for nothing else.
+    two are not reset: they tell whether the target is linked with a draft. What only keeps a stream company, warms the
+    engine up or is a rehearsal counts as a sequence and for nothing else.
     """
 
     def __init__(self, path: Path) -> None:
@@ -61,7 +61,7 @@ class Probe:
         self._memory.close()
 
     def watch(self, engine: TargetEngine) -> None:
-        """Count from now on what this engine is given and what it schedules."""
+        """Count from now on what this engine is given by cells, and what it schedules of that."""
         scheduler, schedule, submit = engine.scheduler, engine.scheduler.schedule, engine.submit
 
         def watched_schedule() -> list[ScheduledRows]:
@@ -134,4 +134,4 @@ def _is_partial(rows: ScheduledRows) -> bool:
 
 
 def _counts(request: Request) -> bool:
-    return not request.request_id.startswith(INTRUDER)
+    return request.request_id.startswith(MODELS)

@@ -11,6 +11,7 @@ from typing import Any
 from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.config import EngineConfig
 from services.service.server_config import ServerConfig
+from services.target.generation.engine import TargetEngine
 from services.target.server import TargetServer
 from services.target.speculation.link.remote_predictor import RemotePredictor
 from tests.e2e.cells import SCRIPTED, Setup
@@ -62,29 +63,40 @@ def script_finder(store: Path) -> Any:
     return find
 
 
-def _make_server(setup: Setup, store: Path, address: str, draft_address: str) -> TargetServer:
+class WatchedServer(TargetServer):
+    """A target whose probe counts from its first request on: one that was waiting comes before all is rehearsed."""
+
+    def __init__(self, probe: Probe, engine: EngineConfig, server: ServerConfig, **options: Any) -> None:
+        super().__init__(engine, server, lookup=False, **options)
+        self._probe = probe
+        for predictor in self._predictors:
+            if isinstance(predictor, RemotePredictor):
+                probe.watch_link(predictor)
+
+    def _open_engine(self, on_failure: Callable[[], None]) -> TargetEngine:
+        engine = super()._open_engine(on_failure)
+        self._probe.watch(engine)
+        return engine
+
+
+def _make_server(setup: Setup, store: Path, address: str, draft_address: str, probe: Probe) -> TargetServer:
     engine, server = engine_config(setup), ServerConfig(listen=address, drain_seconds=0)
     if setup.source == "draft":
-        return TargetServer(
-            engine, server, drafts=[draft_address], run_ahead=_RUN_AHEAD, num_alternates=_NUM_ALTERNATES, lookup=False
+        return WatchedServer(
+            probe, engine, server, drafts=[draft_address], run_ahead=_RUN_AHEAD, num_alternates=_NUM_ALTERNATES
         )
     vocab_size = load_checkpoint(engine.model).config.vocab_size
     predictor = ScriptedPredictor(script_finder(store), vocab_size=vocab_size)
-    return TargetServer(engine, server, predictor=predictor, lookup=False)
+    return WatchedServer(probe, engine, server, predictor=predictor)
 
 
-async def _serve(make: Callable[[], TargetServer], probe: Probe) -> None:
+async def _serve(make: Callable[[], TargetServer]) -> None:
     parent_has_ended = asyncio.Event()
     asyncio.get_running_loop().add_reader(sys.stdin, parent_has_ended.set)
     server = make()
-    for predictor in server._predictors:
-        if isinstance(predictor, RemotePredictor):
-            probe.watch_link(predictor)
     await server.start()
     try:
         await server.open()
-        assert server.engine is not None
-        probe.watch(server.engine)
         await parent_has_ended.wait()
     finally:
         await server.close()
@@ -94,12 +106,9 @@ def main() -> None:
     """Serve until standard input ends; the one argument is a JSON object."""
     sys.setswitchinterval(_SWITCH_INTERVAL)
     arguments = json.loads(sys.argv[1])
-    setup, store = Setup(**arguments["setup"]), Path(arguments["store"])
-
-    def make() -> TargetServer:
-        return _make_server(setup, store, arguments["address"], arguments["draft_address"])
-
-    asyncio.run(_serve(make, Probe(Path(arguments["probe"]))))
+    setup, store, probe = Setup(**arguments["setup"]), Path(arguments["store"]), Probe(Path(arguments["probe"]))
+    addresses = (arguments["address"], arguments["draft_address"])
+    asyncio.run(_serve(lambda: _make_server(setup, store, *addresses, probe)))
 
 
 if __name__ == "__main__":
