@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from outrider import AsyncClient, Chunk, FingerprintParts, Result, ServerLost
+from outrider import AsyncClient, FingerprintParts, Result, ServerLost
 from tests.e2e.cells import Cell
 from tests.e2e.draft_harness import DraftHarness
 from tests.e2e.server_process import ServerProcess
@@ -28,6 +28,8 @@ _GRACE = 8  # tokens that a reader takes without the draft before it waits for i
 _REST_EVERY = 8  # tokens: a target as tiny as ours outruns its draft unless its reader lets the draft catch up
 _REST_POLLS, _POLL_SECONDS = 30, 0.01
 _GARBAGE_POLLS = 3  # a garbage draft answers a commit once, and at once
+_LEAD = 40  # tokens that an intruder has before the stream beside it begins: seven blocks, so that three are left
+_PACE_POLLS = 20  # after which an intruder goes on: the stream may wait for its blocks
 
 
 @dataclass(slots=True)
@@ -106,9 +108,17 @@ class CellRun:
         return keys[::-1] if self._cell.cache == "warm" else keys
 
     async def _run_alone(self, client: AsyncClient, key: StreamKey) -> None:
-        async with intruder(client, key) if self._cell.setup.blocks == "few" else nullcontext():
+        async with intruder(client, key, self._pace) if self._cell.setup.blocks == "few" else nullcontext():
             await self._warm_up(client, key)
             await self._run_stream(client, key)
+
+    async def _pace(self, key: StreamKey, num_read: int) -> None:
+        """Hold an intruder back until the stream has as many more tokens, unless a stream has made way already."""
+        for _ in range(_PACE_POLLS):
+            is_caught_up = num_read <= _LEAD + self._num_received.get(key, 0)
+            if is_caught_up or key in self._outcome.results or self._server.probe.read()["preemptions"]:
+                return
+            await asyncio.sleep(_POLL_SECONDS)
 
     async def _warm_up(self, client: AsyncClient, key: StreamKey) -> None:
         """Let another request compute what this one's prompt begins with."""
@@ -225,23 +235,26 @@ def connect(server: ServerProcess) -> AsyncClient:
 
 
 @asynccontextmanager
-async def intruder(client: AsyncClient, key: StreamKey) -> AsyncIterator[None]:
-    """An older stream that takes blocks while it lasts."""
+async def intruder(
+    client: AsyncClient, key: StreamKey, pace: Callable[[StreamKey, int], Awaitable[None]]
+) -> AsyncIterator[None]:
+    """An older stream that takes blocks while it lasts; behind its lead it goes on as `pace` lets it."""
     name = f"{INTRUDER}/{key.name}"
     options = {**intruder_options(), "speculation": "never", "prefix_cache": False, "request_id": name}
+
+    async def read_on() -> None:
+        async for _ in chunks:
+            await pace(key, len(stream.received.token_ids))
+
     async with client.stream(prompt_of(key.model, -1), **options) as stream:
         chunks = aiter(stream)
-        await anext(chunks)
-        reading = asyncio.create_task(_drain(chunks))
+        while len(stream.received.token_ids) < _LEAD:
+            await anext(chunks)
+        reading = asyncio.create_task(read_on())
         try:
             yield
         finally:
             await reading
-
-
-async def _drain(chunks: AsyncIterator[Chunk]) -> None:
-    async for _ in chunks:
-        pass
 
 
 async def run_reference(client: AsyncClient, key: StreamKey, **own: Any) -> Transcript:

@@ -179,8 +179,11 @@ def random_prompt(name: str, length: int) -> list[int]:
 
 
 def intruder_options() -> dict[str, Any]:
-    """What the older stream asks for that takes the blocks of one that is otherwise alone."""
-    return {"temperature": 0.0, "max_tokens": _INTRUDER_TOKENS, "ignore_eos": True}
+    """What the older stream asks for that takes the blocks of one that is otherwise alone.
+
+    With its records each token is so long that the server is never far ahead of its reader.
+    """
+    return {"temperature": 0.0, "max_tokens": _INTRUDER_TOKENS, "ignore_eos": True, "top_candidates": 20}
 
 
 def stop_string(text: str) -> str:
