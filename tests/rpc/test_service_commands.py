@@ -154,7 +154,7 @@ def damage_tokenizer(folder: Path) -> str:
 def damage_template(folder: Path) -> str:
     loops = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
     (folder / "chat_template.jinja").write_text(loops)
-    return "chat_template.jinja: the chat template cannot render three messages: it takes more than 1 s"
+    return "chat_template.jinja: the chat template cannot render three messages: it "  # takes too long, in either way
 
 
 def damage_weights(folder: Path) -> str:

@@ -56,7 +56,7 @@ def test_the_tokenizer_is_tried_before_the_weights(folder, target):
 
 def test_the_template_is_tried_before_the_weights(folder, target):
     (folder / "chat_template.jinja").write_text(LOOPS)
-    assert "chat_template.jinja: the chat template cannot render three messages: it takes more than" in refusal(target)
+    assert "chat_template.jinja: the chat template cannot render three messages: it " in refusal(target)  # takes long
 
 
 def test_the_special_tokens_are_read_before_the_weights(folder, target):

@@ -1,18 +1,26 @@
 """Chat messages become the prompt that their checkpoint was trained on."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.text.tokenizer import Tokenizer
+from services.target.prompt import chat_template
 from services.target.prompt.chat_template import ChatTemplate, ChatTemplateError
 from tests.checkpoints import CHAT_TEMPLATE, Kind, byte_level_tokenizer, random_checkpoint
 
 TOKENIZER = Tokenizer(byte_level_tokenizer().to_str())
 BEGIN, END, USER, ASSISTANT = range(4)
 MESSAGES = [{"role": "user", "content": " hi "}, {"role": "assistant", "content": "ho"}]
+
+
+@pytest.fixture(autouse=True)
+def slow_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a busy machine a second of the processor may last longer than ten on the clock."""
+    monkeypatch.setattr(chat_template, "_LIMITS", replace(chat_template._LIMITS, seconds=3600.0))
 
 
 def template_of(source: str) -> ChatTemplate:

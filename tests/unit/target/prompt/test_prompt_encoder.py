@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from dataclasses import replace
 
 import pytest
@@ -68,6 +67,7 @@ async def test_hostile_texts_are_encoded_beside_other_threads(text: str) -> None
 
 
 def test_encoding_gives_the_gil_away() -> None:
+    """Another thread runs meanwhile: always, where the machine has a core for it, and else in one of many tries."""
     text = " the quick brown fox" * 30_000
     alone = threading.Event()
     num_ticks = 0
@@ -79,12 +79,16 @@ def test_encoding_gives_the_gil_away() -> None:
 
     ticking = threading.Thread(target=tick)
     ticking.start()
-    began = time.monotonic()
-    BYTE_LEVEL.encode(text)
-    seconds, ticks = time.monotonic() - began, num_ticks
+    most = 0
+    for _ in range(20):
+        before = num_ticks
+        BYTE_LEVEL.encode(text)
+        most = max(most, num_ticks - before)
+        if most > 3:  # one or two come as the call begins and ends
+            break
     alone.set()
     ticking.join()
-    assert ticks > 3, f"{ticks} ticks of 2 ms in {seconds:.3f} s"
+    assert most > 3, f"{most} ticks of 2 ms"
 
 
 async def test_a_conversation_is_rendered_first() -> None:
