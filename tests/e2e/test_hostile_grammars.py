@@ -17,7 +17,7 @@ from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
 from tests.hostile_grammars import DOTS, HOSTILE, SLOW
 from tests.rpc.draft_link import PROMPT, REFUSED, Link
 
-_PATIENCE_SECONDS = 20
+_PATIENCE_SECONDS = 60
 _MOST_MORE_MEMORY = 256 << 20  # bytes
 
 

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -169,9 +170,9 @@ def test_a_target_that_never_reads_is_let_go(draft: RunningDraft, monkeypatch: p
     def says() -> Iterator[draft_pb2.DraftRequest]:
         yield draft_pb2.DraftRequest(hello=hello_of(draft))
         yield draft_pb2.DraftRequest(**open_with(prompt_tokens=len(PROMPT)))
-        for number in range(400):
+        for number in count():  # until it is let go
             time.sleep(0.005)  # what is committed together is answered once
-            commit = {"sequence_id": 1, "token_ids": [*PROMPT[:-1], number], "wanted": 64}
+            commit = {"sequence_id": 1, "token_ids": [*PROMPT[:-1], number % 400], "wanted": 64}
             yield draft_pb2.DraftRequest(commit=commit)
 
     holds_little = [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 1024)]

@@ -15,7 +15,7 @@ from services.target.speculation.link import draft_client
 
 _FASTER = 8  # than in earnest; gRPC asks once a second at most
 _EARLY = 0.9  # of the interval: what jitter makes of some of them
-_SECONDS = 4.5
+_PATIENCE_SECONDS = 60
 
 SERVER, LINK, CLIENT = dict(server._OPTIONS), dict(draft_client._OPTIONS), dict(channel_options([]))
 
@@ -38,8 +38,8 @@ def test_a_server_permits_twice_as_often_as_clients_ask(options):
     assert 2 * permitted <= options["grpc.keepalive_time_ms"]
 
 
-async def why_ended(*, permitted_ms: int, asked_ms: int) -> str | None:
-    """Why a server ends a silent call through which its client asks so often; None if it does not."""
+async def why_ended(*, permitted_ms: int, asked_ms: int) -> str:
+    """Why a server ends a silent call through which its client asks so often; raises TimeoutError if it does not."""
     permitted = {"grpc.http2.min_ping_interval_without_data_ms": permitted_ms, "grpc.http2.max_ping_strikes": 1}
     serving = aio.server(options=[*{**SERVER, **permitted}.items()])
     health_pb2_grpc.add_HealthServicer_to_server(health.aio.HealthServicer(), serving)
@@ -50,12 +50,10 @@ async def why_ended(*, permitted_ms: int, asked_ms: int) -> str | None:
         async with aio.insecure_channel(f"127.0.0.1:{port}", options=asks) as channel:
             watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
             await watch.read()
-            await asyncio.wait_for(watch.read(), _SECONDS)
+            await asyncio.wait_for(watch.read(), _PATIENCE_SECONDS)
             return "something was said"
     except aio.AioRpcError as error:
-        return error.details()
-    except TimeoutError:
-        return None
+        return str(error.details())
     finally:
         await serving.stop(None)
 
@@ -63,9 +61,10 @@ async def why_ended(*, permitted_ms: int, asked_ms: int) -> str | None:
 async def test_a_silent_call_outlasts_questions_that_come_a_little_early():
     permitted, asked = SERVER["grpc.http2.min_ping_interval_without_data_ms"], LINK["grpc.keepalive_time_ms"]
     early = int(_EARLY * asked) // _FASTER
-    ours, equal = await asyncio.gather(
-        why_ended(permitted_ms=permitted // _FASTER, asked_ms=early),
-        why_ended(permitted_ms=asked // _FASTER, asked_ms=early),
-    )
-    assert ours is None
+    ours = asyncio.create_task(why_ended(permitted_ms=permitted // _FASTER, asked_ms=early))
+    equal = await why_ended(permitted_ms=asked // _FASTER, asked_ms=early)
     assert equal == "Too many pings", "where a server permits no more than clients ask, jitter ends links"
+    await asyncio.sleep(early / 1000)  # ours may be a question behind
+    assert not ours.done()
+    ours.cancel()
+    await asyncio.wait([ours])
