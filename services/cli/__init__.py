@@ -7,7 +7,7 @@ from collections.abc import Sequence as Seq
 
 _COMMANDS = {
     "up": ("services.cli.up", "start the demo model, or another one, and say how to call it"),
-    "demo": ("services.cli.demo", "start the demo model, watch it write, stop it"),
+    "demo": ("services.cli.demo", "start the demo model, or another one, watch it write, stop it"),
     "target": ("services.target.command", "run the target service"),
     "draft": ("services.draft.command", "run the draft service"),
     "generate": ("services.cli.generate", "continue a prompt and print the text as it streams"),

@@ -1,14 +1,46 @@
-"""outrider demo: the demo model, live, from start to stop."""
+"""outrider demo: a model, live, from start to stop."""
 
 import argparse
 import sys
 import tempfile
+from dataclasses import dataclass
+from pathlib import Path
 
-from outrider import Chunk, Client, GenerateOptions, OutriderError
+from outrider import Chunk, Client, GenerateOptions, Message, OutriderError, Prompt
 from services.cli.result_text import summary
-from services.cli.service_pair import demo_models, running_pair
+from services.cli.service_pair import ModelPair, demo_models, running_pair
 from services.cli.service_process import ServiceFailedError
 from services.cli.terminal import Terminal
+
+_MAX_TOKENS = 120
+_SEED = 7
+_NUM_PREDICTIONS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Scene:
+    """One prompt, and what is shown before the model's answer to it."""
+
+    title: str
+    shown: str
+    prompt: Prompt
+    temperature: float
+
+    @property
+    def heading(self) -> str:
+        how = f"drawn at temperature {self.temperature}" if self.temperature else "greedy"
+        return f"── {self.title} … {how} ──"
+
+
+def _begun(text: str, temperature: float) -> _Scene:
+    """A text to be continued."""
+    return _Scene(text.splitlines()[0], text, text, temperature)
+
+
+def _asked(question: str, temperature: float) -> _Scene:
+    """A question to be answered."""
+    return _Scene("a question", f"> {question}\n\n", [Message("user", question)], temperature)
+
 
 _STACK = '''class Stack:
     """A last-in, first-out stack."""
@@ -17,27 +49,33 @@ _STACK = '''class Stack:
         self._items = []
 
 '''
-_PROMPTS = (
-    ("drawn at temperature 0.7", _STACK, 0.7),
-    ("greedy", "import argparse\nimport sys\n\n\ndef main(argv=None):\n", 0.0),
-    ("drawn at temperature 0.7", "def read_config(path):\n", 0.7),
+_TEXTS = (
+    _begun(_STACK, 0.7),
+    _begun("import argparse\nimport sys\n\n\ndef main(argv=None):\n", 0.0),
+    _begun("def read_config(path):\n", 0.7),
 )
-_MAX_TOKENS = 120
-_SEED = 7
-_NUM_PREDICTIONS = 4
+_QUESTIONS = (
+    _asked("Write a Python function that merges two sorted lists. Answer with the code only.", 0.0),
+    _asked("What is a hash table good for? Answer in two sentences.", 0.7),
+)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options."""
+    parser.add_argument("--model", type=Path, metavar="DIR", help="a model folder (default: the demo model)")
+    parser.add_argument("--draft", type=Path, metavar="DIR", help="a draft's model folder, with --model")
     parser.add_argument("--max-tokens", type=int, default=_MAX_TOKENS, metavar="N", help="per prompt (%(default)s)")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Start the demo model, let it continue a few prompts, stop it; returns the exit code."""
+    """Start the model, let it answer a few prompts, stop it; returns the exit code."""
     out, err = Terminal(sys.stdout), Terminal(sys.stderr)
-    models = demo_models()
+    if arguments.draft and not arguments.model:
+        err.error("outrider demo: --draft is the draft of --model, which is not given")
+        return 1
+    models = ModelPair(arguments.model, arguments.draft) if arguments.model else demo_models()
     if models is None:
-        err.error("outrider demo: there is no models/demo here; run it in a checkout")
+        err.error("outrider demo: there is no demo model here; name a model folder with --model")
         return 1
     with tempfile.TemporaryFile("w+") as log:
         try:
@@ -52,28 +90,33 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _show(address: str, out: Terminal, max_tokens: int) -> None:
+    """Let the model answer questions if it was taught to, or continue texts."""
     with Client(address) as client:
         info = client.model_info()
         parts = info.fingerprint_parts
         out.note(f"{info.architecture} on {parts.device}, {parts.weight_format} weights, served on {address}")
-        for how, prompt, temperature in _PROMPTS:
-            out.text("\n")
-            out.heading(f"── {prompt.splitlines()[0]} … {how} ──")
-            out.text(prompt)
-            options = GenerateOptions(
-                max_tokens=max_tokens,
-                temperature=temperature,
-                seed=_SEED,
-                speculation="always",
-                num_predictions=_NUM_PREDICTIONS,
-                lookup=False,  # what is shown in colour is the draft's
-                token_records=True,
-            )
-            with client.stream(prompt, **options) as stream:
-                for chunk in stream:
-                    _write(chunk, out)
-            out.text("\n")
-            out.note(summary(stream.result))
+        for scene in _QUESTIONS if info.has_chat_template else _TEXTS:
+            _play(scene, client, out, max_tokens)
+
+
+def _play(scene: _Scene, client: Client, out: Terminal, max_tokens: int) -> None:
+    out.text("\n")
+    out.heading(scene.heading)
+    out.text(scene.shown)
+    options = GenerateOptions(
+        max_tokens=max_tokens,
+        temperature=scene.temperature,
+        seed=_SEED,
+        speculation="always",
+        num_predictions=_NUM_PREDICTIONS,
+        lookup=False,  # what is shown in colour is the draft's
+        token_records=True,
+    )
+    with client.stream(scene.prompt, **options) as stream:
+        for chunk in stream:
+            _write(chunk, out)
+    out.text("\n")
+    out.note(summary(stream.result))
 
 
 def _write(chunk: Chunk, out: Terminal) -> None:

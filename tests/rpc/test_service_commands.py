@@ -247,6 +247,29 @@ def test_demo_writes_live_and_leaves_nothing_behind() -> None:
         grpc.channel_ready_future(channel).result(timeout=1)
 
 
+def test_demo_asks_questions_of_a_model_that_chats(model: Path) -> None:
+    done = outrider_run("demo", "--model", str(model), "--draft", str(model), "--max-tokens", "24")
+    assert (done.returncode, done.stderr) == (0, "")
+    scenes = re.findall(r"^── a question … .+ ──\n> .+\?? .*\.\n\n", done.stdout, re.MULTILINE)
+    ends = re.findall(r"^\d+ tokens? · .*per pass · \d+% accepted · ended by \w+", done.stdout, re.MULTILINE)
+    assert len(scenes) == len(ends) == 2
+
+
+def test_demo_continues_texts_with_a_model_that_does_not(model: Path, tmp_path: Path) -> None:
+    folder = copy_of(model, tmp_path)
+    (folder / "chat_template.jinja").unlink()
+    done = outrider_run("demo", "--model", str(folder), "--max-tokens", "8")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.findall(r"^── (\w+) ", done.stdout, re.MULTILINE) == ["class", "import", "def"]
+    assert "accepted" not in done.stdout  # there is no draft
+
+
+def test_demo_refuses_a_draft_without_a_model(model: Path) -> None:
+    done = outrider_run("demo", "--draft", str(model))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "--draft is the draft of --model, which is not given" in done.stderr
+
+
 def test_a_stranger_s_client_streams_by_reflection(target: RunningTarget) -> None:
     buf = Path(__file__).parents[2] / "node_modules" / ".bin" / "buf"
     if not buf.exists() or shutil.which("node") is None:
