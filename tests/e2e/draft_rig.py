@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from outrider import AsyncClient, Result, Token
+from tests.cpu_time import cpu_seconds
 from tests.e2e.block_gauge import BlockGauge
 from tests.e2e.link_proxy import LinkProxy
 from tests.e2e.models import ROOT
 from tests.e2e.server_process import free_port
 
-PATIENCE_SECONDS = 30
+PATIENCE_SECONDS = 120
 _POLL_SECONDS = 0.01
 
 Options = dict[str, Any]
@@ -78,6 +79,11 @@ class Service:
     def peak_bytes(self) -> int:
         """The most memory that it has held."""
         return self._status("VmHWM:")
+
+    @property
+    def cpu_seconds(self) -> float:
+        """How long it has computed."""
+        return cpu_seconds(self._running.pid)
 
     def _status(self, name: str) -> int:
         status = Path(f"/proc/{self._running.pid}/status").read_text()

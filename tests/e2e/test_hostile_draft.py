@@ -11,26 +11,27 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from services.bench.experiments.scripted_draft import Behaviour, ScriptedDraft, replying
 from tests.e2e import garbage_draft
-from tests.e2e.draft_rig import GREEDY, SAMPLED, DraftedTarget, until
+from tests.e2e.draft_rig import GREEDY, SAMPLED, DraftedTarget, Service, until
 from tests.e2e.garbage_draft import flood_of, named
 
 _SECONDS = 2.0
 _MOST_LINKS = 8  # that begin in that time, and in as much as a loaded machine takes beside: pauses of 0.1, 0.2, ... s
-_PROMPT_SECONDS = 0.5  # it was 20
+_PROMPT_SECONDS = 0.5  # that the target computes; it was 20 on the clock
 _FEW_BYTES = 64 << 20
 _LONGEST_LINE = 600  # characters
 
 
 class Probe:
-    """Asks for the target's health again and again; `slowest` is the longest that an answer has taken, in seconds."""
+    """Asks for a target's health again and again; `slowest` are the most seconds that it computed for an answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, target: Service) -> None:
+        self._target = target
         self.slowest = 0.0
         self.count = 0
 
     @asynccontextmanager
-    async def probing(self, address: str) -> AsyncIterator[None]:
-        asking = asyncio.create_task(self._ask(address))
+    async def probing(self) -> AsyncIterator[None]:
+        asking = asyncio.create_task(self._ask())
         try:
             yield
         finally:
@@ -38,13 +39,13 @@ class Probe:
             asking.cancel()
             await asyncio.wait([asking])
 
-    async def _ask(self, address: str) -> None:
-        async with aio.insecure_channel(address) as channel:
+    async def _ask(self) -> None:
+        async with aio.insecure_channel(self._target.address) as channel:
             stub = health_pb2_grpc.HealthStub(channel)
             while True:
-                began = time.monotonic()
+                began = self._target.cpu_seconds
                 await stub.Check(health_pb2.HealthCheckRequest())
-                self.slowest = max(self.slowest, time.monotonic() - began)
+                self.slowest = max(self.slowest, self._target.cpu_seconds - began)
                 self.count += 1
                 await asyncio.sleep(0.01)
 
@@ -83,9 +84,9 @@ class Probe:
     ],
 )
 async def test_a_flood_costs_next_to_nothing(fresh_target: DraftedTarget, behaviour: Behaviour, told: str):
-    target, probe = fresh_target, Probe()
+    target, probe = fresh_target, Probe(fresh_target.service)
     since, before = target.service.log_size, target.service.resident_bytes
-    async with ScriptedDraft(target.draft_address, behaviour) as draft, probe.probing(target.service.address):
+    async with ScriptedDraft(target.draft_address, behaviour) as draft, probe.probing():
         await until(lambda: draft.num_links > 0)
         end = time.monotonic() + _SECONDS
         while time.monotonic() < end:

@@ -5,8 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from services.target.api import servicer
 from tests.checkpoints import Kind, random_checkpoint
 from tests.rpc.draft_link import PROMPT, Link, RunningDraft, hello_of
+from tests.rpc.ends_by_time import MARGIN
 from tests.server import RunningTarget, target_server
 
 
@@ -28,6 +30,13 @@ def target(shared_target: RunningTarget) -> Iterator[RunningTarget]:
     """The shared server; after the test no sequence and no KV block is left in it."""
     yield shared_target
     shared_target.assert_all_free()
+
+
+@pytest.fixture
+def wide_margin(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Generations end so long before their calls that the last messages arrive, however slow the machine is."""
+    monkeypatch.setattr(servicer, "_MARGIN_SECONDS", MARGIN)
+    monkeypatch.setattr(servicer, "_MARGIN_FRACTION", 1.0)
 
 
 @pytest.fixture(scope="module")

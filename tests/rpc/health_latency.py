@@ -1,7 +1,7 @@
 """HealthLatency: how long a server's health takes to answer, measured all the while."""
 
 import threading
-import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
@@ -14,8 +14,9 @@ _INTERVAL = 0.01  # seconds between an answer and the next question
 class HealthLatency:
     """Asks on a connection of its own, from its beginning to its end."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, clock: Callable[[], float]) -> None:
         self.seconds: list[float] = []
+        self._clock = clock
         self._channel = grpc.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)])
         self._ask()  # which connects
         self._is_over = threading.Event()
@@ -34,9 +35,9 @@ class HealthLatency:
 
     def _run(self) -> None:
         while not self._is_over.wait(_INTERVAL):
-            began = time.monotonic()
+            began = self._clock()
             self._ask()
-            self.seconds.append(time.monotonic() - began)
+            self.seconds.append(self._clock() - began)
 
     def _ask(self) -> None:
         assert is_serving(self._channel)

@@ -14,6 +14,7 @@ from services.service.server_config import ServerConfig
 from services.target.generation.engine import TargetEngine
 from services.target.sequence.sequence import Sequence
 from tests.checkpoints import CONTEXT_LENGTH
+from tests.rpc.ends_by_time import MARGIN, ended_in_time
 from tests.rpc.predictors import GatePredictor, SlowPredictor
 from tests.rpc.requests import as_unary, detail, stream, stream_request
 from tests.server import RunningTarget, target_server, wait_until
@@ -91,13 +92,16 @@ def test_a_connection_that_goes_drops_its_streams(slow: RunningTarget) -> None:
     slow.assert_all_free()
 
 
+@pytest.mark.usefixtures("wide_margin")
 def test_near_the_deadline_the_text_so_far_and_the_end_still_arrive(slow: RunningTarget) -> None:
-    cut = stream(slow, stream_request(stop=LONG), timeout=2.0)
+    cut = ended_in_time(lambda seconds: stream(slow, stream_request(stop=LONG), timeout=MARGIN + seconds))
     assert cut.reason == "FINISH_REASON_DEADLINE"
     assert 0 < len(cut.token_ids) == cut.finished.usage.completion_tokens < LONG["max_tokens"]
     same = stream(slow, stream_request(stop={"max_tokens": len(cut.token_ids), "ignore_eos": True}))
     assert (same.token_ids, same.text) == (cut.token_ids, cut.text)
-    unary = slow.stub.Generate(as_unary(stream_request(stop=LONG)), timeout=1.0)
+    unary = ended_in_time(
+        lambda seconds: slow.stub.Generate(as_unary(stream_request(stop=LONG)), timeout=MARGIN + seconds)
+    )
     assert unary.finished.reason == cut.finished.reason
     shorter, longer = sorted([list(unary.token_ids), cut.token_ids], key=len)
     assert longer[: len(shorter)] == shorter

@@ -11,6 +11,7 @@ import pytest
 from outrider.v1 import common_pb2, generation_pb2
 from services.engine.text.tokenizer import Tokenizer
 from tests.checkpoints import CONTEXT_LENGTH, byte_level_tokenizer
+from tests.rpc.ends_by_time import MARGIN, ended_in_time
 from tests.rpc.predictors import SlowPredictor
 from tests.rpc.requests import Streamed, as_unary, continued, stop_string_in, stream, stream_request
 from tests.server import RunningTarget, target_server, wait_until
@@ -19,7 +20,8 @@ TOKENIZER = Tokenizer(byte_level_tokenizer().to_str())
 END = 1
 (LETTER,) = TOKENIZER.encode("a", add_special_tokens=False)
 ALWAYS_A: dict[str, Any] = {"seed": 5, "logit_bias": [{"token_id": LETTER, "bias": 1000.0}]}
-LONG = {"max_tokens": CONTEXT_LENGTH - 100, "ignore_eos": True}
+LONG: dict[str, Any] = {"max_tokens": CONTEXT_LENGTH - 100, "ignore_eos": True}
+HOUR = 3600.0
 NEVER_WHOLE = "a" * 255 + "!"  # all that is generated may become it
 
 
@@ -37,6 +39,12 @@ def slow(slow_target: RunningTarget) -> Iterator[RunningTarget]:
     slow_target.assert_all_free()
 
 
+def limited_to(seconds: float) -> dict[str, Any]:
+    """A long generation's limits, and so much time."""
+    whole, rest = divmod(round(seconds * 1e9), 10**9)
+    return {**LONG, "time_limit": {"seconds": whole, "nanos": rest}}
+
+
 def assert_is_the_answer_with_so_many_tokens(target: RunningTarget, cut: Streamed, **fields: Any) -> None:
     """Ids, records and all text are those of a generation that ends at this number of tokens by itself."""
     assert 0 < len(cut.token_ids) == cut.finished.usage.completion_tokens < LONG["max_tokens"]
@@ -46,20 +54,22 @@ def assert_is_the_answer_with_so_many_tokens(target: RunningTarget, cut: Streame
 
 
 def test_a_time_limit_ends_the_stream_with_the_text_so_far(slow: RunningTarget) -> None:
-    cut = stream(slow, stream_request(stop={**LONG, "time_limit": {"nanos": 400_000_000}}, output={"logprobs": True}))
+    cut = ended_in_time(
+        lambda seconds: stream(slow, stream_request(stop=limited_to(seconds), output={"logprobs": True}))
+    )
     assert cut.reason == "FINISH_REASON_TIME_LIMIT"
     assert_is_the_answer_with_so_many_tokens(slow, cut, output={"logprobs": True})
 
 
-@pytest.mark.parametrize(
-    ("limit", "timeout", "reason"), [(0.3, 30.0, "FINISH_REASON_TIME_LIMIT"), (30.0, 1.0, "FINISH_REASON_DEADLINE")]
-)
-def test_what_was_held_back_comes_with_an_end_by_time(
-    slow: RunningTarget, limit: float, timeout: float, reason: str
-) -> None:
-    seconds, nanos = divmod(round(limit * 1e9), 10**9)
-    stop = {**LONG, "strings": [NEVER_WHOLE], "time_limit": {"seconds": seconds, "nanos": nanos}}
-    cut = stream(slow, stream_request(sampling=ALWAYS_A, stop=stop), timeout=timeout)
+@pytest.mark.usefixtures("wide_margin")
+@pytest.mark.parametrize("reason", ["FINISH_REASON_TIME_LIMIT", "FINISH_REASON_DEADLINE"])
+def test_what_was_held_back_comes_with_an_end_by_time(slow: RunningTarget, reason: str) -> None:
+    def answer_within(seconds: float) -> Streamed:
+        limit, timeout = (seconds, HOUR) if reason == "FINISH_REASON_TIME_LIMIT" else (HOUR, MARGIN + seconds)
+        stop = {**limited_to(limit), "strings": [NEVER_WHOLE]}
+        return stream(slow, stream_request(sampling=ALWAYS_A, stop=stop), timeout=timeout)
+
+    cut = ended_in_time(answer_within)
     assert cut.reason == reason
     assert cut.text == "a" * len(cut.token_ids)
     assert cut.finished.text == cut.text[-255:]
@@ -67,20 +77,27 @@ def test_what_was_held_back_comes_with_an_end_by_time(
 
 
 def test_a_whole_answer_that_ends_by_time_has_all_text_too(slow: RunningTarget) -> None:
-    stop = {**LONG, "strings": [NEVER_WHOLE], "time_limit": {"nanos": 300_000_000}}
-    whole = slow.stub.Generate(as_unary(stream_request(sampling=ALWAYS_A, stop=stop)))
+    def answer_within(seconds: float) -> generation_pb2.GenerateResponse:
+        stop = {**limited_to(seconds), "strings": [NEVER_WHOLE]}
+        return slow.stub.Generate(as_unary(stream_request(sampling=ALWAYS_A, stop=stop)))
+
+    whole = ended_in_time(answer_within)
     assert whole.text == "a" * len(whole.token_ids) != ""
 
 
 def test_an_end_by_time_is_continued_with_the_text_that_was_held_back(slow: RunningTarget) -> None:
-    stop = {**LONG, "strings": [NEVER_WHOLE], "time_limit": {"nanos": 300_000_000}}
-    cut = stream(slow, stream_request(sampling=ALWAYS_A, stop=stop, output={"prompt_token_ids": True}))
-    request = stream_request(sampling=ALWAYS_A, stop={**LONG, "strings": [NEVER_WHOLE], "max_tokens": 200})
+    def answer_within(seconds: float) -> Streamed:
+        stop = {**limited_to(seconds), "strings": [NEVER_WHOLE]}
+        return stream(slow, stream_request(sampling=ALWAYS_A, stop=stop, output={"prompt_token_ids": True}))
+
+    cut = ended_in_time(answer_within)
+    whole = len(cut.token_ids) + 100
+    request = stream_request(sampling=ALWAYS_A, stop={**LONG, "strings": [NEVER_WHOLE], "max_tokens": whole})
     request.prompt.token_ids.ids[:] = cut.started.prompt_token_ids
     request.continue_from.fingerprint = cut.started.fingerprint
     request.continue_from.token_ids[:] = cut.token_ids
     rest = stream(slow, request)
-    assert "".join(chunk.text for chunk in cut.chunks) + rest.text == "a" * 200
+    assert "".join(chunk.text for chunk in cut.chunks) + rest.text == "a" * whole
 
 
 def test_a_time_limit_counts_the_time_in_the_queue(slow: RunningTarget) -> None:
@@ -94,12 +111,18 @@ def test_a_time_limit_counts_the_time_in_the_queue(slow: RunningTarget) -> None:
 
 def test_a_reader_who_has_stopped_reading_holds_nothing_beyond_the_time_limit(model: Path) -> None:
     narrow = [("grpc.http2.bdp_probe", 0), ("grpc.use_local_subchannel_pool", 1)]
-    stop = {**LONG, "time_limit": {"seconds": 4}}
-    request = stream_request(stop=stop, output={"top_candidates": 20})
     with target_server(model, stream_capacity=8) as target, grpc.insecure_channel(target.address, narrow) as channel:
-        call = type(target.stub)(channel).StreamGenerate(request)
-        wait_until(lambda: any(sequence.is_paused for sequence in target.engine.scheduler.running))
-        wait_until(lambda: not target.engine.scheduler.running)  # a look that does not wake the engine
+        scheduler = target.engine.scheduler
+        for seconds in (4.0, 12.0, 36.0):  # a slow machine may need more of them until it is held up
+            request = stream_request(stop=limited_to(seconds), output={"top_candidates": 20})
+            call = type(target.stub)(channel).StreamGenerate(request)
+            while not next(call).HasField("chunk"):
+                pass
+            wait_until(lambda: not scheduler.running or any(sequence.is_paused for sequence in scheduler.running))
+            if is_held_up := bool(scheduler.running):
+                break
+        assert is_held_up
+        wait_until(lambda: not scheduler.running)  # a look that does not wake the engine
         target.assert_all_free()
         *_, last = call
         assert last.finished.reason == common_pb2.FINISH_REASON_TIME_LIMIT
