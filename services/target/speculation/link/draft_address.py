@@ -1,13 +1,13 @@
 """DraftAddress: where a draft is looked for, how its links have fared, and when it is tried again."""
 
 import logging
+import random
 
 import grpc
 from grpc import aio
 
 from services.service.log_rate_limit import LogRateLimit
-from services.target.speculation.link.backoff import Backoff
-from services.target.speculation.link.run_count import RunCount
+from services.target.speculation.link.draft_reader import RunCount
 
 logger = logging.getLogger(__name__)
 
@@ -19,12 +19,16 @@ _LONG_SERVICE = 60.0  # for one that ended badly nevertheless
 
 
 class DraftAddress:
-    """The pauses of each address grow by themselves: a bad draft at one does not keep the target from another."""
+    """The pauses of each address grow by themselves: a bad draft at one does not keep the target from another.
+
+    Each is twice the one before it, until a link has been of use. So a draft that takes links and drops them at once is
+    tried no more often than one that is not there.
+    """
 
     def __init__(self, address: str) -> None:
         self.address = address
         self.due = 0.0  # on the monotonic clock
-        self._backoff = Backoff(first=_FIRST_PAUSE)
+        self._pause = _FIRST_PAUSE  # the latest, before chance has shortened it
         self._runs: RunCount | None = None  # of the link that there is
         self._linked_at = 0.0
         self._is_bad = False  # and has not been of use since
@@ -46,7 +50,8 @@ class DraftAddress:
         self._runs = None
         self._is_bad = (self._is_bad or ended_badly) and not was_of_use
         longest = _LONGEST_BAD_PAUSE if self._is_bad or hung_up or _is_refusal(error) else _LONGEST_PAUSE
-        self.due = now + self._backoff.after(was_of_use=was_of_use, longest=longest)
+        self._pause = _FIRST_PAUSE if was_of_use else min(2 * self._pause, longest)
+        self.due = now + self._pause * random.uniform(0.5, 1.0)  # so that targets do not meet
 
     def complain(self, text: str, *, exc_info: bool = False) -> None:
         """Log why it is not there: once and not at every try, and of a draft that is bad once a minute."""

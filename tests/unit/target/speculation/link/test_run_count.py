@@ -1,6 +1,6 @@
 """RunCount: a link over which too little of use comes is not borne."""
 
-from services.target.speculation.link.run_count import RunCount
+from services.target.speculation.link.draft_reader import RunCount
 
 
 def add(count: RunCount, num_runs: int, *, is_useful: bool) -> None:
