@@ -11,7 +11,7 @@
 #include "decoder/config_fields.h"
 #include "mask_arrays.h"
 #include "outrider/decoder/decoder.h"
-#include "outrider/decoder/run_ahead.h"
+#include "outrider/sampling/run_ahead.h"
 
 namespace py = pybind11;
 

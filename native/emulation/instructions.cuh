@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "cuda/primitives/values.cuh"
-#include "cuda/primitives/words.h"
+#include "cuda/values/values.cuh"
+#include "cuda/values/words.h"
 
 namespace outrider::cuda {
 

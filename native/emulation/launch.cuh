@@ -13,10 +13,6 @@
 #include "emulation/thread_block.h"
 #include "float_environment.h"
 
-#define __device__
-#define __host__
-#define __forceinline__ inline
-
 namespace outrider::cuda {
 
 /// The next odd step around a circle of `count` places that visits them all, about 0.62 of the way round.

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "cuda/primitives/launch.cuh"
-#include "cuda/primitives/values.cuh"
+#include "cuda/values/values.cuh"
+#include "emulation/launch.cuh"
 
 namespace outrider::cuda {
 

@@ -5,7 +5,6 @@
 
 #include "cores.h"
 #include "float_environment.h"
-#include "outrider/decoder/limits.h"
 #include "outrider/device/device_error.h"
 #include "require_range.h"
 

@@ -8,7 +8,6 @@
 
 #include "outrider/decoder/decoder_config.h"
 #include "outrider/decoder/limits.h"
-#include "sampling/mass.h"
 
 namespace outrider {
 

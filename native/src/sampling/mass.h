@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "outrider/decoder/limits.h"
 #include "outrider/device/host_device.h"
 #include "sampling/portable_math.h"
 
@@ -13,8 +14,7 @@ namespace outrider {
 /// integer.
 constexpr int kMassBits = 42;
 
-/// Tokens whose masses can be added up in 64 bits.
-constexpr int64_t kMostTokens = (int64_t{1} << (64 - kMassBits)) - 1;
+static_assert(kMostTokens <= UINT64_MAX >> kMassBits, "the masses of a vocabulary are added up in 64 bits");
 
 /// The mass that belongs to exp(value - best), in [0, 1]. Number: double or Doubles.
 template <typename Number>

@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "outrider/decoder/limits.h"
 #include "require_range.h"
-#include "sampling/mass.h"
 #include "sampling/row_sampler.h"
 #include "sampling/run_draws.h"
 

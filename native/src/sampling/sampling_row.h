@@ -1,4 +1,4 @@
-// SamplingRow: one row of logits with the history that its draw sees; sample_row draws from it.
+// SamplingRow: one row of logits with the history that its draw sees. RowSample: what is drawn from it.
 #pragma once
 
 #include <cmath>
@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "outrider/sampling/sampler.h"
-#include "sampling/host/selection.h"
 #include "sampling/token_mask.h"
 
 namespace outrider {
@@ -55,13 +54,6 @@ struct SamplingRow {
     int32_t forced_id() const { return params().forced ? predictions[num_predictions] : -1; }
 };
 
-/// Memory that a thread reuses from row to row.
-struct RowScratch {
-    std::vector<float> processed;     // [vocab_size]
-    std::vector<float> distribution;  // [vocab_size]
-    std::vector<Scored> ranked;
-};
-
 struct RowSample {
     int32_t token_id = -1;
     SampleStatus status = SampleStatus::drawn;
@@ -71,7 +63,5 @@ struct RowSample {
     float entropy = std::nanf("");
     std::vector<Candidate> candidates;
 };
-
-RowSample sample_row(const SamplingRow& row, RowScratch* scratch);
 
 }  // namespace outrider

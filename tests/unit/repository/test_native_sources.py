@@ -1,7 +1,12 @@
-"""The shape of the native source: where an instruction set is said, and which header an include means."""
+"""The shape of the native source: where an instruction set is said, which header an include means, and that folders
+use each other in one direction.
+"""
 
 import re
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+
+import pytest
 
 from tests.unit.repository.test_imports import MOST_LINES_OF_A_MODULE, ROOT
 
@@ -29,11 +34,38 @@ def test_an_instruction_set_is_a_file_and_two_lines():
     assert [path.name for path in headers if re.search(r"^#\s*if", path.read_text(), re.MULTILINE)] == []
 
 
-def test_every_include_means_one_file():
-    def found(include: str, owner: Path) -> set[Path]:
-        roots = (*INCLUDE_ROOTS, *([owner.parent] if owner.parent.name == "bindings" else []))
-        return {root / include for root in roots if (root / include).is_file()}
+def found(include: str, owner: Path) -> set[Path]:
+    """The files that an include of `owner` may mean."""
+    roots = (*INCLUDE_ROOTS, *([owner.parent] if owner.parent.name == "bindings" else []))
+    return {root / include for root in roots if (root / include).is_file()}
 
-    includes = [(path, name) for path in SOURCES for name in re.findall(r'#include "([^"]+)"', path.read_text())]
-    assert len(includes) > 500
-    assert [(path.name, name) for path, name in includes if len(found(name, path)) != 1] == []
+
+INCLUDES = [(path, name) for path in SOURCES for name in re.findall(r'#\s*include "([^"]+)"', path.read_text())]
+
+
+def folder(path: Path) -> str:
+    """Where a file is; what a folder of `src` shows to others in `include/outrider` is part of it."""
+    return path.parent.relative_to(NATIVE).as_posix().replace("include/outrider", "src")
+
+
+def included_folders() -> dict[str, set[str]]:
+    """The folders that each one includes from."""
+    uses: dict[str, set[str]] = {}
+    for owner, include in INCLUDES:
+        for path in found(include, owner):
+            uses.setdefault(folder(owner), set()).add(folder(path))
+    return {name: used - {name} for name, used in uses.items()}
+
+
+def test_every_include_means_one_file():
+    assert len(INCLUDES) > 500
+    assert [(path.name, name) for path, name in INCLUDES if len(found(name, path)) != 1] == []
+
+
+def test_folders_include_each_other_in_one_direction():
+    uses = included_folders()
+    assert uses["src/sampling"] >= {"src/decoder", "src/device"}
+    try:
+        TopologicalSorter(uses).prepare()
+    except CycleError as error:
+        pytest.fail(f"these folders include each other: {' <- '.join(error.args[1])}")

@@ -13,6 +13,8 @@
 
 namespace outrider {
 
+constexpr int kMostThreads = 1 << 12;
+
 /// A caller and `size() - 1` workers. Which thread runs which task is left to chance, so a task must compute
 /// the same bits wherever it runs: every thread, the caller included, works under the same floating-point
 /// environment.

@@ -5,9 +5,9 @@
 // share the loads; each keeps its own chain of operations, which depends on its own position alone.
 #pragma once
 
+#include "cpu/attention/attention_part.h"
 #include "cpu/attention/kv_block.h"
 #include "cpu/attention/query.h"
-#include "cpu/kernels.h"
 #include "cpu/product/row_blocks.h"
 #include "cpu/vec/vec.h"
 #include "outrider/device/operations.h"

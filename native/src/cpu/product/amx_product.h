@@ -3,8 +3,8 @@
 // rounds without regard to MXCSR, so the number of rows in a tile cannot be seen in a row's bits.
 #pragma once
 
-#include "cpu/kernels.h"
 #include "cpu/product/packed_rows.h"
+#include "cpu/product/product_kernel.h"
 #include "cpu/vec/vec.h"
 
 namespace outrider::cpu::OUTRIDER_ISA {

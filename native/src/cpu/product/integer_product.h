@@ -2,8 +2,8 @@
 // sums of integers, which are exact.
 #pragma once
 
-#include "cpu/kernels.h"
 #include "cpu/product/panel_sums.h"
+#include "cpu/product/product_kernel.h"
 #include "cpu/product/quantised_row.h"
 #include "cpu/vec/vec.h"
 

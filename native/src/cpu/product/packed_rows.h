@@ -1,7 +1,7 @@
 // One output feature of a packed weight whose values need no scale.
 #pragma once
 
-#include "cpu/kernels.h"
+#include "cpu/product/product_kernel.h"
 #include "cpu/vec/vec.h"
 
 namespace outrider::cpu::OUTRIDER_ISA {

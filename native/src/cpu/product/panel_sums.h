@@ -1,7 +1,7 @@
 // A panel's way through a matrix product: micro-panel by micro-panel, and some rows at a time.
 #pragma once
 
-#include "cpu/kernels.h"
+#include "cpu/product/product_kernel.h"
 #include "cpu/vec/vec.h"
 
 namespace outrider::cpu::OUTRIDER_ISA {

@@ -1,8 +1,9 @@
 // Rows of activations in int8: what the products with int8 and int4 weights read.
 #pragma once
 
-#include "cpu/kernels.h"
+#include "cpu/product/product_kernel.h"
 #include "cpu/vec/vec.h"
+#include "outrider/device/operations.h"
 
 namespace outrider::cpu::OUTRIDER_ISA {
 

@@ -1,9 +1,9 @@
 // The matrix product on vector units where weights need no scale.
 #pragma once
 
-#include "cpu/kernels.h"
 #include "cpu/product/packed_rows.h"
 #include "cpu/product/panel_sums.h"
+#include "cpu/product/product_kernel.h"
 #include "cpu/product/step_sums.h"
 #include "cpu/vec/vec.h"
 

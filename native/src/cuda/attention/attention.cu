@@ -7,7 +7,8 @@
 #include "cuda/attention/attention.h"
 #include "cuda/attention/float_attention.cuh"
 #include "cuda/attention/tile_attention.cuh"
-#include "cuda/primitives/values.cuh"
+#include "cuda/primitives/launch.cuh"
+#include "cuda/values/values.cuh"
 
 namespace outrider::cuda {
 namespace {

@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-#include "cuda/primitives/e4m3.cuh"
 #include "cuda/primitives/instructions.cuh"
-#include "cuda/primitives/values.cuh"
+#include "cuda/values/e4m3.cuh"
+#include "cuda/values/values.cuh"
 #include "cuda/weights/weight_tile.cuh"
 #include "outrider/device/host_device.h"
 #include "outrider/device/operations.h"

@@ -2,8 +2,8 @@
 // one.
 #pragma once
 
-#include "cuda/primitives/elementary.cuh"
 #include "cuda/primitives/reduce.cuh"
+#include "cuda/values/elementary.cuh"
 
 namespace outrider::cuda {
 

@@ -2,8 +2,9 @@
 #include "cuda/attention/kv_block.cuh"
 #include "cuda/attention/rotary.h"
 #include "cuda/elementwise/normalise.cuh"
-#include "cuda/primitives/elementary.cuh"
-#include "cuda/primitives/values.cuh"
+#include "cuda/primitives/launch.cuh"
+#include "cuda/values/elementary.cuh"
+#include "cuda/values/values.cuh"
 
 namespace outrider::cuda {
 namespace {

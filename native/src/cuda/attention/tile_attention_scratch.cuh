@@ -5,7 +5,8 @@
 
 #include "cuda/attention/attention_group.cuh"
 #include "cuda/attention/merged_softmax.cuh"
-#include "cuda/primitives/words.h"
+#include "cuda/primitives/launch.cuh"
+#include "cuda/values/words.h"
 
 namespace outrider::cuda {
 

@@ -1,7 +1,8 @@
 #include "cuda/elementwise/elementwise.h"
-#include "cuda/primitives/elementary.cuh"
 #include "cuda/primitives/instructions.cuh"
-#include "cuda/primitives/values.cuh"
+#include "cuda/primitives/launch.cuh"
+#include "cuda/values/elementary.cuh"
+#include "cuda/values/values.cuh"
 
 namespace outrider::cuda {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "cuda/elementwise/residual_norm.h"
 #include "cuda/primitives/reduce.cuh"
-#include "cuda/primitives/values.cuh"
+#include "cuda/values/values.cuh"
 
 namespace outrider::cuda {
 namespace {

@@ -3,8 +3,7 @@
 
 #include <cstdint>
 
-#include "cuda/primitives/launch.cuh"
-#include "cuda/primitives/words.h"
+#include "cuda/values/words.h"
 
 namespace outrider::cuda {
 

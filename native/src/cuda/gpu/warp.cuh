@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "cuda/primitives/launch.cuh"
+#include "cuda/gpu/launch.cuh"
 
 namespace outrider::cuda {
 

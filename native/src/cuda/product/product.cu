@@ -1,6 +1,6 @@
 #include "cuda/primitives/launch.cuh"
-#include "cuda/primitives/values.cuh"
 #include "cuda/product/product.h"
+#include "cuda/values/values.cuh"
 
 namespace outrider::cuda {
 namespace {

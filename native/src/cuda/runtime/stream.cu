@@ -1,6 +1,5 @@
 #include <cuda_runtime.h>
 
-#include "cuda/primitives/launch.cuh"
 #include "cuda/runtime/memory_shortage.h"
 #include "cuda/runtime/require.h"
 #include "cuda/runtime/staging.h"
@@ -44,16 +43,14 @@ class Graph final : public Recording {
 };
 
 /// Stands for all kernels: they are compiled for the same architectures.
-struct Nothing {
-    __device__ void operator()(int64_t) const {}
-};
+__global__ void nothing() {}
 
 }  // namespace
 
 Stream::Stream(int device) : device_(device) {
     select();
     cudaFuncAttributes attributes;
-    require(cudaFuncGetAttributes(&attributes, run<Nothing>), "looking for kernels", device);
+    require(cudaFuncGetAttributes(&attributes, nothing), "looking for kernels", device);
     require(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, device),
             "cudaDeviceGetAttribute", device);
     staging_ = std::make_unique<Staging>(device);

@@ -7,7 +7,7 @@
 #include "cuda/runtime/memory.h"
 #include "cuda/runtime/stream.h"
 #include "cuda/sampling/cuda_run_draws.h"
-#include "cuda/sampling/draw_batch.h"
+#include "cuda/sampling/kernels/draw_batch.h"
 #include "cuda/sampling/token_draws.h"
 #include "sampling/row_sampler.h"
 

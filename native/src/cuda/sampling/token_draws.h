@@ -7,7 +7,7 @@
 #include "cuda/runtime/memory.h"
 #include "cuda/runtime/recordings.h"
 #include "cuda/runtime/stream.h"
-#include "cuda/sampling/draw_batch.h"
+#include "cuda/sampling/kernels/draw_batch.h"
 
 namespace outrider::cuda {
 

@@ -9,9 +9,9 @@
 
 #include <cstdint>
 
-#include "cuda/primitives/e4m3.cuh"
 #include "cuda/primitives/instructions.cuh"
-#include "cuda/primitives/values.cuh"
+#include "cuda/values/e4m3.cuh"
+#include "cuda/values/values.cuh"
 #include "outrider/device/format.h"
 
 namespace outrider::cuda {

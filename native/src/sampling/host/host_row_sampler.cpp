@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "sampling/host/host_run_draws.h"
+#include "sampling/host/sample_row.h"
 #include "sampling/row_sampler.h"
 
 namespace outrider {

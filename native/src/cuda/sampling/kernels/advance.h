@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "cuda/runtime/stream.h"
-#include "cuda/sampling/draw_batch.h"
+#include "cuda/sampling/kernels/draw_batch.h"
 #include "outrider/decoder/next_rows.h"
 
 namespace outrider::cuda {

@@ -6,7 +6,7 @@
 
 #include "cuda/primitives/instructions.cuh"
 #include "cuda/primitives/reduce.cuh"
-#include "cuda/sampling/draw_batch.h"
+#include "cuda/sampling/kernels/draw_batch.h"
 #include "sampling/mass.h"
 #include "sampling/order_key.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "cuda/runtime/stream.h"
-#include "cuda/sampling/draw_batch.h"
+#include "cuda/sampling/kernels/draw_batch.h"
 
 namespace outrider::cuda {
 

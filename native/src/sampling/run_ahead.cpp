@@ -1,4 +1,4 @@
-#include "outrider/decoder/run_ahead.h"
+#include "outrider/sampling/run_ahead.h"
 
 #include <algorithm>
 #include <numeric>

@@ -1,4 +1,4 @@
-#include "sampling/sampling_row.h"
+#include "sampling/host/sample_row.h"
 
 #include <limits>
 

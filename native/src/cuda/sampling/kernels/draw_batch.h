@@ -5,9 +5,10 @@
 #include <limits>
 #include <tuple>
 
-#include "cuda/sampling/edit.h"
+#include "cuda/sampling/kernels/edit.h"
 #include "outrider/device/host_device.h"
 #include "outrider/sampling/sampling_params.h"
+#include "sampling/host/selection.h"
 #include "sampling/host/softmax.h"
 #include "sampling/portable_math.h"
 #include "sampling/sampling_row.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "cuda/primitives/values.cuh"
+#include "cuda/values/values.cuh"
 
 namespace outrider::cuda {
 

@@ -1,10 +1,10 @@
 // Values in a storage format, read and written one at a time.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 
-#include "cuda/primitives/launch.cuh"
 #include "outrider/device/format.h"
 
 namespace outrider::cuda {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "cuda/primitives/values.cuh"
+#include "cuda/values/values.cuh"
 
 namespace outrider::cuda {
 

@@ -1,4 +1,4 @@
-#include "cuda/sampling/edit.h"
+#include "cuda/sampling/kernels/edit.h"
 
 #include <algorithm>
 #include <unordered_map>

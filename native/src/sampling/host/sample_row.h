@@ -1,0 +1,20 @@
+// sample_row: a row's draw where the host can read the logits.
+#pragma once
+
+#include <vector>
+
+#include "sampling/host/selection.h"
+#include "sampling/sampling_row.h"
+
+namespace outrider {
+
+/// Memory that a thread reuses from row to row.
+struct RowScratch {
+    std::vector<float> processed;     // [vocab_size]
+    std::vector<float> distribution;  // [vocab_size]
+    std::vector<Scored> ranked;
+};
+
+RowSample sample_row(const SamplingRow& row, RowScratch* scratch);
+
+}  // namespace outrider
