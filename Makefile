@@ -13,7 +13,7 @@ PACKAGING := pyproject.toml clients/python/pyproject.toml constraints.txt
 NATIVE := $(shell find native -type f)
 CPP := $(shell find native clients tests \( -name build -o -name node_modules \) -prune -o \( -name '*.cpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -print)
 
-DEV_DEFINES := CMAKE_COMPILE_WARNING_AS_ERROR OUTRIDER_CUDA_EMULATION
+DEV_DEFINES := CMAKE_COMPILE_WARNING_AS_ERROR OUTRIDER_TESTING
 
 # Many tests wait, and many hold one core: two files at a time, on whatever machine.
 TWO_FILES := -n 2 --dist loadfile

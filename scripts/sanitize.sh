@@ -13,16 +13,17 @@ NATIVE=(tests/native --ignore tests/native/test_load_memory.py
 HAND_OVER=(tests/native/test_decoder_threads.py tests/rpc/test_run_ahead.py)
 
 build() { # FOLDER SANITIZERS
-    cmake -S native -B "$1" -DCMAKE_BUILD_TYPE=Release -DOUTRIDER_CUDA=OFF -DOUTRIDER_SANITIZE="$2" \
+    cmake -S native -B "$1" -DCMAKE_BUILD_TYPE=Release \
+        -DOUTRIDER_CUDA=OFF -DOUTRIDER_TESTING=ON -DOUTRIDER_SANITIZE="$2" \
         -DPython_EXECUTABLE="$PWD/.venv/bin/python" -Dpybind11_DIR="$(.venv/bin/python -m pybind11 --cmakedir)" >/dev/null
-    cmake --build "$1" --parallel "$(nproc)"
+    cmake --build "$1" --target _native _native_testing --parallel "$(nproc)"
 }
 
 run_pytest() { # FOLDER LIBRARY ARGUMENT…: Python is not instrumented, so the sanitizer's library is loaded before it
-    local module libraries
-    module=$(echo "$PWD/$1"/_native.*.so)
+    local libraries
     libraries="$(g++ -print-file-name="$2") $(g++ -print-file-name=libstdc++.so)"
-    env LD_PRELOAD="$libraries" PYTHONMALLOC=malloc SANITIZED_MODULE="$module" PYTHONPATH=tests/native/sanitized \
+    env LD_PRELOAD="$libraries" PYTHONMALLOC=malloc \
+        SANITIZED_MODULES="$PWD/$1:$PWD/$1/testing" PYTHONPATH=tests/native/sanitized \
         setarch -R .venv/bin/python -m pytest -q --capture=sys -p no:cacheprovider -k "not cuda-emulated" "${@:3}"
 }
 

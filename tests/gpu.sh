@@ -42,7 +42,7 @@ build() { # as `make build` does, for this GPU's architecture alone
     local pip=("$PYTHON" -m pip --python "$VENV/bin/python" install --no-index --no-deps --no-build-isolation)
     [ -z "$WHEELS" ] || "${pip[@]}" --upgrade "$WHEELS"/*.whl || return 1
     CMAKE_BUILD_PARALLEL_LEVEL=$(nproc) "${pip[@]}" --editable clients/python --editable . \
-        -C cmake.define.OUTRIDER_CUDA=ON -C cmake.define.OUTRIDER_CUDA_EMULATION=ON \
+        -C cmake.define.OUTRIDER_CUDA=ON -C cmake.define.OUTRIDER_TESTING=ON \
         -C "cmake.define.CMAKE_CUDA_ARCHITECTURES=${capability/90/90a}" &&
         "$VENV/bin/python" -c 'import sys, torch
 from services.engine.decoder.native import BUILD_ID, cuda_devices, cuda_problem

@@ -5,7 +5,6 @@
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
-#include <limits>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -13,34 +12,11 @@
 
 #include "outrider/device/format.h"
 #include "outrider/device/operations.h"
-#include "require_range.h"
 
 namespace outrider {
 
-using FloatArray = pybind11::array_t<float, pybind11::array::c_style | pybind11::array::forcecast>;
-using IntArray = pybind11::array_t<int32_t, pybind11::array::c_style | pybind11::array::forcecast>;
-
 inline std::vector<int64_t> shape_of(const pybind11::array& array) {
     return std::vector<int64_t>(array.shape(), array.shape() + array.ndim());
-}
-
-inline void require_dimensions(const char* name, const pybind11::array& array, int dimensions) {
-    if (array.ndim() != dimensions) {
-        throw std::invalid_argument(std::string(name) + " has " + std::to_string(array.ndim()) +
-                                    " dimensions; it must have " + std::to_string(dimensions));
-    }
-}
-
-/// An array's length along an axis; throws std::invalid_argument for more than an operation counts.
-inline int length_of(const char* what, const pybind11::array& array, int axis) {
-    require_range(what, array.shape(axis), 0, std::numeric_limits<int>::max());
-    return static_cast<int>(array.shape(axis));
-}
-inline int rows_of(const pybind11::array& values) {
-    return length_of("rows", values, 0);
-}
-inline int width_of(const pybind11::array& values) {
-    return length_of("columns", values, 1);
 }
 
 /// A weight's values in one of the types that can be packed.
@@ -73,7 +49,6 @@ struct SourceArray {
 template <typename T>
 using Names = std::vector<std::pair<const char*, T>>;
 
-inline const Names<Format> kFormats{{"bf16", Format::bf16}, {"f32", Format::f32}};
 inline const Names<WeightFormat> kWeightFormats{{"bf16", WeightFormat::bf16},
                                                 {"f32", WeightFormat::f32},
                                                 {"int8", WeightFormat::int8},

@@ -9,9 +9,6 @@ void register_device(pybind11::module_& module);
 void register_batch(pybind11::module_& module);
 void register_logits(pybind11::module_& module);
 void register_decoder(pybind11::module_& module);
-void register_packed_weight(pybind11::module_& module);
-void register_kv_layer(pybind11::module_& module);
-void register_operations(pybind11::module_& module);
 void register_read_probe(pybind11::module_& module);
 void register_sampling(pybind11::module_& module);
 

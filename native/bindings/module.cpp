@@ -11,8 +11,5 @@ PYBIND11_MODULE(_native, module) {
     outrider::register_logits(module);
     outrider::register_sampling(module);
     outrider::register_decoder(module);
-    outrider::register_packed_weight(module);
-    outrider::register_kv_layer(module);
-    outrider::register_operations(module);
     outrider::register_read_probe(module);
 }

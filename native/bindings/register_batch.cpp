@@ -1,9 +1,9 @@
 // Python bindings of Batch: its arrays are writable views of its own memory, and its counts stay within them.
+#include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
 #include <vector>
 
-#include "arrays.h"
 #include "bindings.h"
 #include "outrider/decoder/batch.h"
 #include "require_range.h"

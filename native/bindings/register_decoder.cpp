@@ -11,7 +11,9 @@
 #include "decoder/config_fields.h"
 #include "mask_arrays.h"
 #include "outrider/decoder/decoder.h"
+#include "outrider/decoder/limits.h"
 #include "outrider/sampling/run_ahead.h"
+#include "require_range.h"
 
 namespace py = pybind11;
 
@@ -127,6 +129,13 @@ std::vector<std::vector<int32_t>> extend(Decoder& decoder, const Batch& batch, S
 }  // namespace
 
 void register_decoder(py::module_& module) {
+    module.def(
+        "kv_bytes",
+        [](const std::string& format, int64_t head_dim) {
+            require_range("head_dim", head_dim, 1, kMostFeatures);
+            return kv_bytes(parse("format", format, kKvFormats), head_dim);
+        },
+        py::arg("format"), py::arg("head_dim"));
     register_config(module);
     py::class_<Decoder>(module, "Decoder", py::is_final())
         .def(py::init(&make_decoder), py::arg("device"), py::arg("config"), py::kw_only(), py::arg("weights"),
@@ -146,14 +155,6 @@ void register_decoder(py::module_& module) {
         .def(
             "copy_block", [](Decoder& decoder, int from, int to) { decoder.cache().copy(from, to); },
             py::arg("source"), py::arg("target"))
-        .def(
-            "poison",
-            [](Decoder& decoder, const std::vector<int>& blocks) {
-                for (const int block : blocks) {
-                    decoder.cache().poison(block);
-                }
-            },
-            py::arg("blocks"))
         .def_property_readonly("num_blocks", [](Decoder& decoder) { return decoder.cache().num_blocks(); })
         .def_property_readonly("weight_bytes",
                                [](const Decoder& decoder) { return decoder.weights().bytes(); })

@@ -1,8 +1,8 @@
 // Python bindings of Logits.
-#include <memory>
+#include <pybind11/numpy.h>
+
 #include <string>
 
-#include "arrays.h"
 #include "bindings.h"
 #include "outrider/decoder/logits.h"
 
@@ -26,15 +26,6 @@ py::array_t<float> row_to_numpy(const Logits& logits, int row) {
     return values;
 }
 
-Logits from_numpy(const std::shared_ptr<Device>& device, const FloatArray& values) {
-    require_dimensions("values", values, 2);
-    const int rows = rows_of(values);
-    const int vocab_size = width_of(values);
-    auto buffer = std::make_shared<DeviceBuffer<float>>(device, values.size());
-    device->upload(buffer->data(), values.data(), values.nbytes());
-    return Logits(device, buffer, rows, vocab_size);
-}
-
 }  // namespace
 
 void register_logits(py::module_& module) {
@@ -42,8 +33,7 @@ void register_logits(py::module_& module) {
         .def_property_readonly("num_rows", &Logits::num_rows)
         .def_property_readonly("vocab_size", &Logits::vocab_size)
         .def("numpy", &to_numpy)
-        .def("row", &row_to_numpy, py::arg("row"))
-        .def_static("from_numpy", &from_numpy, py::arg("device"), py::arg("values"));
+        .def("row", &row_to_numpy, py::arg("row"));
 }
 
 }  // namespace outrider

@@ -1,10 +1,9 @@
-// Python bindings of the noise and the sampler.
+// Python bindings of the sampler.
 #include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
 #include <algorithm>
-#include <limits>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -16,9 +15,7 @@
 #include "bindings.h"
 #include "mask_arrays.h"
 #include "outrider/sampling/noise.h"
-#include "outrider/sampling/philox.h"
 #include "outrider/sampling/sampler.h"
-#include "require_range.h"
 
 namespace py = pybind11;
 
@@ -26,41 +23,6 @@ namespace outrider {
 namespace {
 
 using Ids = py::array_t<int32_t, py::array::c_style>;
-using WordArray = py::array_t<uint32_t, py::array::c_style>;
-
-std::tuple<uint32_t, uint32_t, uint32_t, uint32_t> philox(const PhiloxCounter& counter,
-                                                          const PhiloxKey& key) {
-    const PhiloxCounter words = philox4x32(counter, key);
-    return {words[0], words[1], words[2], words[3]};
-}
-
-py::array_t<float> noise_of_words(const WordArray& words) {
-    py::array_t<float> noise(std::vector<py::ssize_t>(words.shape(), words.shape() + words.ndim()));
-    const uint32_t* from = words.data();
-    float* to = noise.mutable_data();
-    const int64_t count = words.size();
-    const py::gil_scoped_release release;
-    gumbel(from, count, to);
-    return noise;
-}
-
-py::array_t<float> noise_at(uint64_t seed, uint64_t position, uint32_t stream, int64_t count) {
-    require_range("count", count, 0, int64_t{std::numeric_limits<int32_t>::max()});
-    py::array_t<float> noise(count);
-    float* to = noise.mutable_data();
-    const py::gil_scoped_release release;
-    gumbel_noise({seed, position, static_cast<NoiseStream>(stream)}, count, to);
-    return noise;
-}
-
-void register_noise(py::module_& module) {
-    module.attr("NOISE_VERSION") = kNoiseVersion;
-    module.def("philox4x32", &philox, py::arg("counter"), py::arg("key"));
-    module.def("gumbel", &noise_of_words, py::arg("words"));
-    module.def("gumbel_noise", &noise_at, py::arg("seed"), py::arg("position"), py::arg("stream"),
-               py::arg("count"));
-    module.def("derive_seed", &derive_seed, py::arg("seed"), py::arg("sample"));
-}
 
 template <typename Number>
 Number take_number(const py::kwargs& numbers, const char* name) {
@@ -217,7 +179,8 @@ void register_sampler(py::module_& module) {
 }  // namespace
 
 void register_sampling(py::module_& module) {
-    register_noise(module);
+    module.attr("NOISE_VERSION") = kNoiseVersion;
+    module.def("derive_seed", &derive_seed, py::arg("seed"), py::arg("sample"));
     register_state(module);
     register_samples(module);
     register_sampler(module);

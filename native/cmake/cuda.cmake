@@ -47,4 +47,4 @@ if(has_cuda)
 else()
   add_library(cuda_device STATIC src/cuda/no_cuda.cpp)
 endif()
-target_include_directories(cuda_device PRIVATE include src)
+target_link_libraries(cuda_device PRIVATE core)  # as the core links it: each calls the other

@@ -9,6 +9,7 @@ from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.decoder.model_loader import load_decoder
 from services.engine.decoder.native import BLOCK_SIZE, Device, Logits, isas
 from services.engine.decoder.native import Sampler as NativeSampler
+from services.engine.decoder.native.testing import poison
 from services.engine.events import Chunk, Event, Finished
 from services.engine.request import (
     OutputOptions,
@@ -134,7 +135,7 @@ class Stepper:
 
     def step(self) -> bool:
         """One pass; False if no sequence has work."""
-        self._decoder.poison(self.blocks.empty)
+        poison(self._decoder, self.blocks.empty)
         did_work = self._step.step()
         self.blocks.check_integrity(self.scheduler.sequences)
         self.most_sequences = max(self.most_sequences, len(self.scheduler.running))

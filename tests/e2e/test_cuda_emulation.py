@@ -27,7 +27,7 @@ TOLD = {"rank": True, "entropy": True, "logits": True, "prompt_logprobs": True}
 @pytest.fixture(scope="module")
 def target() -> Iterator[RunningTarget]:
     if EMULATION not in DEVICES:
-        pytest.skip("the module was built without -C cmake.define.OUTRIDER_CUDA_EMULATION=ON")
+        pytest.skip("the module was built without -C cmake.define.OUTRIDER_TESTING=ON")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(EngineConfig, "open_device", lambda config: make_device(EMULATION, config.threads))
         with target_server(folder("gemma3"), prefill_chunk=16) as running:

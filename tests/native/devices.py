@@ -18,7 +18,7 @@ def _is_built() -> bool:
 DEVICES = [*isas(), *([EMULATION] if _is_built() else []), *([GPU] if cuda_devices() else [])]
 
 needs_emulation = pytest.mark.skipif(
-    EMULATION not in DEVICES, reason="the module was built without -C cmake.define.OUTRIDER_CUDA_EMULATION=ON"
+    EMULATION not in DEVICES, reason="the module was built without -C cmake.define.OUTRIDER_TESTING=ON"
 )
 
 

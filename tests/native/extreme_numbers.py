@@ -29,7 +29,16 @@ from services.engine.decoder.native import (
     derive_seed,
     kv_bytes,
 )
-from services.engine.decoder.native.testing import KvLayer, Operations, PackedWeight, gumbel, gumbel_noise, philox4x32
+from services.engine.decoder.native.testing import (
+    KvLayer,
+    Operations,
+    PackedWeight,
+    gumbel,
+    gumbel_noise,
+    make_logits,
+    philox4x32,
+    poison,
+)
 from services.engine.sampling_params import SAMPLING_NUMBERS
 from tests.native.devices import is_cuda, make_device
 from tests.native.random_models import PLAIN, PagedDecoder, random_tokens
@@ -61,7 +70,7 @@ class World:
         """What must stay the same, whatever was refused."""
         logits = self.paged.forward([(sequence, position) for sequence in range(2) for position in range(36)])
         states = [EVERY_STEP.state(prompt=[1, 2]) for _ in range(2)]
-        samples = self.sampler.sample(Logits.from_numpy(self.device, logits[:2]), states, [[], []])
+        samples = self.sampler.sample(make_logits(self.device, logits[:2]), states, [[], []])
         return logits.tobytes(), samples.token_ids.tolist()
 
     def batch(self, **sizes: int) -> Batch:
@@ -149,8 +158,8 @@ class World:
         yield "Decoder.extend.masks", lambda number: self._extend(mask=number)
         yield "Decoder.copy_block.source", lambda number: decoder.copy_block(number, 0)
         yield "Decoder.copy_block.target", lambda number: decoder.copy_block(0, number)
-        yield "Decoder.poison.blocks", lambda number: decoder.poison([number])
-        yield "Logits.row.row", lambda number: Logits.from_numpy(device, np.zeros((2, 3), np.float32)).row(number)
+        yield "poison.blocks", lambda number: poison(decoder, [number])
+        yield "Logits.row.row", lambda number: make_logits(device, np.zeros((2, 3), np.float32)).row(number)
 
     def _configure(self, **changes: Any) -> DecoderConfig:
         DecoderConfig(PLAIN)  # can be made; with the change it may not
@@ -207,7 +216,7 @@ class World:
         return self.sampler.sample(self._logits(2), [EVERY_STEP.state(prompt=[1])], [predictions], masks)
 
     def _logits(self, rows: int) -> Logits:
-        return Logits.from_numpy(self.device, np.zeros((rows, _VOCAB), np.float32))
+        return make_logits(self.device, np.zeros((rows, _VOCAB), np.float32))
 
     def _of_operations(self) -> Iterable[tuple[str, Call]]:
         device, ones = self.device, np.ones((2, 3), np.float32)

@@ -11,6 +11,7 @@ from services.engine.checkpoint.model_config import Activation, ModelConfig, QkN
 from services.engine.checkpoint.weight_shapes import weight_shapes
 from services.engine.config import KV_FORMATS
 from services.engine.decoder.native import BLOCK_SIZE, Batch, Decoder, DecoderConfig, Device
+from services.engine.decoder.native.testing import poison
 
 Row = tuple[int, int]
 """A sequence, and a position in it."""
@@ -106,7 +107,7 @@ class PagedDecoder:
         )
         for name, values in random_weights(config).items():
             self.decoder.load(name, values)
-        self.decoder.poison(range(num_blocks))
+        poison(self.decoder, range(num_blocks))
         self.batch = Batch(max_rows=tokens.size, max_sequences=num_sequences, max_blocks=blocks_each)
         scattered = np.random.default_rng(seed).permutation(num_blocks)
         self.batch.block_tables[:] = scattered[: num_sequences * blocks_each].reshape(num_sequences, blocks_each)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from services.engine.decoder.native import Device, Logits, Sampler, Samples, SamplingState, isas
+from services.engine.decoder.native import Device, Sampler, Samples, SamplingState, isas
+from services.engine.decoder.native.testing import make_logits
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -67,7 +68,7 @@ def sample(
 ) -> Samples:
     """The samples of the rows of `logits`, without predictions unless given.  # logits: [rows, vocab]"""
     device = Device.cpu(isas()[-1], threads)
-    return Sampler(device).sample(Logits.from_numpy(device, logits), states, predictions or [[] for _ in states])
+    return Sampler(device).sample(make_logits(device, logits), states, predictions or [[] for _ in states])
 
 
 def draw_one(logits: Floats, settings: Settings, prompt: Seq[int] = (), generated: Seq[int] = ()) -> Samples:

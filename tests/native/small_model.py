@@ -5,7 +5,8 @@ draws from it with every step of the sampler.
 """
 
 from services.engine.config import WEIGHT_FORMATS
-from services.engine.decoder.native import Logits, Sampler
+from services.engine.decoder.native import Sampler
+from services.engine.decoder.native.testing import make_logits
 from tests.native.devices import GPU, make_device
 from tests.native.random_models import MODELS, PLAIN, PagedDecoder, random_tokens
 from tests.native.sampling_reference import EVERY_STEP
@@ -26,7 +27,7 @@ def main() -> None:
                 logits = paged.forward([(sequence, position) for sequence in range(2) for position in verified])
             states = [EVERY_STEP.state(prompt=each[:_LENGTH].tolist()) for each in tokens]
             predictions = [each[_LENGTH:].tolist() for each in tokens]
-            samples = Sampler(device).sample(Logits.from_numpy(device, logits), states, predictions)
+            samples = Sampler(device).sample(make_logits(device, logits), states, predictions)
             print(f"{name}, {weight_format}: {samples.token_ids.tolist()}")
 
 

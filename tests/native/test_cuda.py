@@ -8,10 +8,10 @@ from services.engine.decoder.native import (
     DecoderConfig,
     Device,
     DeviceError,
-    Logits,
     cuda_devices,
     cuda_problem,
 )
+from services.engine.decoder.native.testing import make_logits
 from tests.native.devices import DEVICES, EMULATION, GPU, make_device, needs_emulation
 from tests.native.random_models import MODELS, PLAIN, PagedDecoder, random_tokens
 
@@ -45,7 +45,7 @@ def test_too_little_memory_is_told_in_figures():
     device = make_device(GPU, threads=1)
     with pytest.raises(DeviceError, match=r"too little memory: .* GiB asked for, .* GiB of .* GiB free"):
         Decoder(device, DecoderConfig(PLAIN), weights="bf16", kv="bf16", num_blocks=10**9)
-    assert np.array_equal(Logits.from_numpy(device, np.ones((1, 3), np.float32)).numpy(), [[1, 1, 1]])
+    assert np.array_equal(make_logits(device, np.ones((1, 3), np.float32)).numpy(), [[1, 1, 1]])
 
 
 @needs_gpu

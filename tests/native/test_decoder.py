@@ -10,7 +10,8 @@ import torch
 
 from services.engine.checkpoint.model_config import ModelConfig, QkNorm
 from services.engine.checkpoint.weight_shapes import weight_shapes
-from services.engine.decoder.native import BLOCK_SIZE, BUILD_ID, Batch, Decoder, DecoderConfig, Device, Logits, isas
+from services.engine.decoder.native import BLOCK_SIZE, BUILD_ID, Batch, Decoder, DecoderConfig, Device, isas
+from services.engine.decoder.native.testing import make_logits, poison
 from services.engine.decoder.reference import ReferenceDecoder
 from tests.native.devices import in_weight_formats, make_device
 from tests.native.random_models import MODELS, PLAIN, PagedDecoder, random_tokens, random_weights
@@ -59,7 +60,7 @@ def test_blocks_behind_every_window_may_be_gone(device_name):
     decoder.forward([(0, position) for position in range(110)])
     expected = decoder.forward([(0, 110)])
     decoder.batch.block_tables[0, 0] = -1
-    decoder.decoder.poison([int(decoder.batch.block_tables[0, 1])])
+    poison(decoder.decoder, [int(decoder.batch.block_tables[0, 1])])
     assert np.array_equal(decoder.forward([(0, 110)]), expected)
 
 
@@ -262,7 +263,7 @@ def test_every_field_of_a_configuration_is_read(field):
 
 def test_poison_needs_blocks_that_are_there():
     with pytest.raises(ValueError, match=r"block is 4; it must be in 0 \.\.\. 3"):
-        new_decoder().poison([0, 4])
+        poison(new_decoder(), [0, 4])
 
 
 def test_devices():
@@ -285,7 +286,7 @@ def test_room_is_made_for_no_impossible_sizes(size):
 
 def test_logits_from_numpy_are_those_given(device_name):
     values = np.random.default_rng(0).standard_normal((3, 7)).astype(np.float32)
-    logits = Logits.from_numpy(make_device(device_name, threads=1), values)
+    logits = make_logits(make_device(device_name, threads=1), values)
     assert (logits.num_rows, logits.vocab_size) == (3, 7)
     assert np.array_equal(logits.numpy(), values)
 

@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from services.engine.decoder.native import Device, Logits, Sampler, Samples
+from services.engine.decoder.native import Device, Sampler, Samples
+from services.engine.decoder.native.testing import make_logits
 from tests.native.devices import DEVICES, make_device
 from tests.native.sampling_reference import EVERY_STEP, Settings, random_logits, record_of
 from tests.native.sampling_reference import sample as sample_on_cpu
@@ -44,7 +45,7 @@ def device(request) -> Device:
 
 def assert_same_samples(device: Device, logits: np.ndarray, states: list, predictions: list[list[int]]) -> Samples:
     expected = sample_on_cpu(logits, states, predictions)
-    samples = Sampler(device).sample(Logits.from_numpy(device, logits), states, predictions)
+    samples = Sampler(device).sample(make_logits(device, logits), states, predictions)
     for row in range(len(logits)):
         assert record_of(samples, row) == record_of(expected, row), f"row {row}"
     return samples

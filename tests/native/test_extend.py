@@ -10,6 +10,7 @@ import pytest
 from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.decoder.model_loader import load_decoder
 from services.engine.decoder.native import BLOCK_SIZE, Batch, Decoder, Sampler, isas
+from services.engine.decoder.native.testing import poison
 from tests.checkpoints import VOCAB_SIZE, Kind, random_checkpoint
 from tests.native.devices import DEVICES, make_device
 from tests.native.sampling_reference import Settings
@@ -134,7 +135,7 @@ class Steps:
 def single_steps(kind: Kind, device_name: str, run: Run) -> Steps:
     """The run alone: one prefill, then a pass and a draw for each token, the history committed to a fresh state."""
     decoder, sampler = make_decoder(kind, device_name, 1)
-    decoder.poison(range(NUM_BLOCKS))
+    poison(decoder, range(NUM_BLOCKS))
     tokens = SEQUENCES[run.sequence].tokens[: run.end]
     batch = make_batch([run.end + run.count - 1])
     drawn: list[int] = []
@@ -156,7 +157,7 @@ def last_written(sequence: int) -> int:
 
 def prefilled_batch(decoder: Decoder) -> Batch:
     """A batch with all rows of SEQUENCES mixed, those before them in the cache and every other block poisoned."""
-    decoder.poison(range(NUM_BLOCKS))
+    poison(decoder, range(NUM_BLOCKS))
     batch = make_batch([last_written(sequence) for sequence in range(len(SEQUENCES))])
     for sequence, rows in enumerate(SEQUENCES):
         if rows.start > 0:
@@ -205,7 +206,7 @@ def test_a_call_that_asks_for_nothing_is_a_pass():
     decoder, sampler = make_decoder(Kind.LLAMA, isas()[0], 1)
     expected = single_steps(Kind.LLAMA, isas()[0], RUNS[3])
     tokens = SEQUENCES[RUNS[3].sequence].tokens
-    decoder.poison(range(NUM_BLOCKS))
+    poison(decoder, range(NUM_BLOCKS))
     batch = make_batch([len(tokens) - 1])
     assert decoder.extend(fill(batch, rows_of(0, tokens[:-1], 0)), sampler, [], [], []) == []
     logits = decoder.forward(fill(batch, rows_of(0, tokens, len(tokens) - 1), [(0, len(tokens) - 1)]))

@@ -28,15 +28,16 @@ def test_extreme_numbers_end_no_process(device_name: str) -> None:
 
 
 def test_no_number_is_forgotten() -> None:
-    stub = ast.parse(Path(native.__file__).with_name("_native.pyi").read_text())
+    stubs = (Path(native.__file__).with_name(f"{module}.pyi") for module in ("_native", "_native_testing"))
+    said = [name for stub in stubs for name in _numbers_in(ast.parse(stub.read_text()).body)]
     fields_of_models = {f"DecoderConfig.{field.name}" for field in fields(ModelConfig) if _ENDS.search(str(field.type))}
     assert fields_of_models >= {"DecoderConfig.num_layers", "DecoderConfig.windows"}
     of_sampling = {f"SamplingState.{number.name}" for number in SAMPLING_NUMBERS if number.kind is int}
-    assert {*World(DEVICES[0]).calls()} == {*_numbers_in(stub.body), *fields_of_models, *of_sampling}
+    assert {*World(DEVICES[0]).calls()} == {*said, *fields_of_models, *of_sampling}
 
 
 def _numbers_in(body: list[ast.stmt], prefix: str = "") -> Iterator[str]:
-    """The names of all that can be said to the module and is a number, or an array of some."""
+    """The names of all that can be said to a module and is a number, or an array of some."""
     for part in body:
         match part:
             case ast.ClassDef(name="Samples"):  # whose arrays are told, not said

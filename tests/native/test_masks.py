@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from services.engine.decoder.native import Device, Logits, Sampler, Samples
+from services.engine.decoder.native import Device, Sampler, Samples
+from services.engine.decoder.native.testing import make_logits
 from tests.checkpoints import Kind
 from tests.native.devices import DEVICES, make_device
 from tests.native.sampling_reference import Settings, random_logits, record_of
@@ -51,7 +52,7 @@ def with_bias_instead(settings: Settings, mask: np.ndarray) -> Settings:
 
 
 def draw(device: Device, logits: np.ndarray, states: list, predictions: list, *masks: list) -> Samples:
-    return Sampler(device).sample(Logits.from_numpy(device, logits), states, predictions, *masks)
+    return Sampler(device).sample(make_logits(device, logits), states, predictions, *masks)
 
 
 @pytest.fixture(params=DEVICES)

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.engine.decoder.native import Logits, Sampler
+from services.engine.decoder.native import Sampler
+from services.engine.decoder.native.testing import make_logits
 from tests.native.devices import DEVICES, make_device
 from tests.native.sampling_reference import Settings, draw_one, random_logits, record_of, sample
 
@@ -48,7 +49,7 @@ def test_what_is_forbidden_has_a_logit_of_minus_infinity_at_the_next_position(na
     predictions = [[4]]
     state = settings.state([1, 4], [3])
     state.forbid([best, 7])
-    samples = Sampler(device).sample(Logits.from_numpy(device, logits), [state], predictions)
+    samples = Sampler(device).sample(make_logits(device, logits), [state], predictions)
     banned = replace(settings, logit_bias=((best, -INFINITY), (7, -INFINITY))).state([1, 4], [3])
     assert record_of(samples, 0) == record_of(sample(logits, [banned], predictions), 0)
     free = settings.state([1, 4], [3])

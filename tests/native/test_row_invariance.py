@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from services.engine.decoder.native import Device
-from services.engine.decoder.native.testing import KvLayer, Operations, PackedWeight
+from services.engine.decoder.native.testing import KvLayer, Operations, PackedWeight, poison
 from tests.native.devices import in_every_kv_format, in_every_weight_format, is_cuda, make_device
 from tests.native.random_models import MODELS, PLAIN, PagedDecoder, Row, random_tokens
 
@@ -280,11 +280,11 @@ def test_what_a_row_does_depend_on_changes_its_bits(device_name, weight_format):
     """Its own token, its position, an earlier token, and the blocks that hold its past."""
     tokens = random_tokens(PLAIN, 1, 50)
 
-    def last_logits(changed: np.ndarray, *, poison: bool = False) -> np.ndarray:
+    def last_logits(changed: np.ndarray, *, is_poisoned: bool = False) -> np.ndarray:
         decoder = PagedDecoder(PLAIN, make_device(device_name, threads=1), weight_format, tokens=changed)
         prefill(decoder, chunk=50)
-        if poison:
-            decoder.decoder.poison([int(decoder.batch.block_tables[0, 0])])
+        if is_poisoned:
+            poison(decoder.decoder, [int(decoder.batch.block_tables[0, 0])])
         return decoder.forward([(0, 49)])
 
     expected = last_logits(tokens)
@@ -293,4 +293,4 @@ def test_what_a_row_does_depend_on_changes_its_bits(device_name, weight_format):
         changed[0, position] = (changed[0, position] + 1) % 150
         assert not same_bits(last_logits(changed), expected)
     assert not same_bits(last_logits(tokens[:, [1, 0, *range(2, 50)]]), expected)
-    assert np.isnan(last_logits(tokens, poison=True)).all()
+    assert np.isnan(last_logits(tokens, is_poisoned=True)).all()

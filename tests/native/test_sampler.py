@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from services.engine.decoder.native import Device, Logits, Sampler, SamplingState, isas
-from services.engine.decoder.native.testing import gumbel_noise
+from services.engine.decoder.native import Device, Sampler, SamplingState, isas
+from services.engine.decoder.native.testing import gumbel_noise, make_logits
 from tests.native.sampling_reference import Settings, draw_one, random_logits, record_of, sample
 
 DRAWN, NO_CANDIDATE, INVALID_LOGITS = 0, 1, 2
@@ -204,5 +204,5 @@ def test_rows_must_match_the_states():
         sample(np.zeros((2, 10), np.float32), [state, state], [[]])
     with pytest.raises(ValueError, match="another device"):
         Sampler(Device.cpu(isas()[-1], 1)).sample(
-            Logits.from_numpy(Device.cpu(isas()[-1], 1), np.zeros((1, 10), np.float32)), [state], [[]]
+            make_logits(Device.cpu(isas()[-1], 1), np.zeros((1, 10), np.float32)), [state], [[]]
         )

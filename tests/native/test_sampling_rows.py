@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from services.engine.decoder.native import Device, Logits, Sampler, isas
+from services.engine.decoder.native import Device, Sampler, isas
+from services.engine.decoder.native.testing import make_logits
 from tests.native.sampling_reference import EVERY_STEP, Settings, random_logits, record_of, sample
 
 EVERYTHING = replace(EVERY_STEP, seed=77, temperature=1.1, logit_bias=((4, 1.0), (5, -1.0)), rank=False, entropy=False)
@@ -91,7 +92,7 @@ def test_a_sampler_is_used_again_for_other_rows_and_vocabularies():
     state = replace(EVERYTHING, num_candidates=3).state([1, 2])
     for vocab in [100, 3000, 60, 3000]:
         logits = random_logits(5, vocab, seed=vocab)
-        again = sampler.sample(Logits.from_numpy(device, logits), [state] * 5, [[]] * 5)
+        again = sampler.sample(make_logits(device, logits), [state] * 5, [[]] * 5)
         fresh = sample(logits, [state] * 5)
         assert [record_of(again, row) for row in range(5)] == [record_of(fresh, row) for row in range(5)]
 

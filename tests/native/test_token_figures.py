@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from services.engine.decoder.native import Device, Logits, isas
+from services.engine.decoder.native import Device, isas
+from services.engine.decoder.native.testing import make_logits
 from tests.native.sampling_reference import (
     Settings,
     draw_one,
@@ -120,7 +121,7 @@ def test_nothing_is_told_unasked():
 def test_one_row_of_logits_is_copied():
     device = Device.cpu(isas()[-1], 1)
     values = random_logits(3, 20)
-    logits = Logits.from_numpy(device, values)
+    logits = make_logits(device, values)
     assert logits.row(2).tobytes() == values[2].tobytes()
     for row in (-1, 3):
         with pytest.raises(IndexError, match=r"row: must be in \[0, 3\)"):

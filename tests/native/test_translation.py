@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from services.engine.decoder.native import Device, Logits, NoiseIds, Sampler
+from services.engine.decoder.native import Device, NoiseIds, Sampler
+from services.engine.decoder.native.testing import make_logits
 from tests.native.devices import DEVICES, make_device
 from tests.native.sampling_reference import Settings, random_logits, sample
 
@@ -67,4 +68,4 @@ def test_it_is_for_cpus_only(name: str):
     state = Settings().state()
     state.translate(NoiseIds(others()), position=0)
     with pytest.raises(ValueError, match="for CPUs only"):
-        Sampler(device).sample(Logits.from_numpy(device, random_logits(1, VOCAB)), [state], [[]])
+        Sampler(device).sample(make_logits(device, random_logits(1, VOCAB)), [state], [[]])

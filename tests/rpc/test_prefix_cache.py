@@ -11,6 +11,7 @@ from services.draft_protocol.caching import read_cache
 from services.draft_protocol.messages import Open
 from services.draft_protocol.requests import write_request
 from services.engine.decoder.native import BLOCK_SIZE
+from services.engine.decoder.native.testing import poison
 from services.engine.request import CachePolicy
 from tests.rpc.draft_link import SAMPLED, Link, RunningDraft, hello_of
 from tests.rpc.requests import Streamed, stream, stream_request
@@ -71,7 +72,7 @@ def watch(engine: DraftEngine, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     extend = run_ahead.extend
 
     def watched(batch: list[ScheduledTokens]) -> list[list[int]]:
-        decoder.poison(blocks.empty)
+        poison(decoder, blocks.empty)
         computed.append(sum(scheduled.num_tokens for scheduled in batch))
         return extend(batch)
 

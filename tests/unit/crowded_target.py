@@ -13,6 +13,7 @@ import numpy as np
 from services.engine.cache.block_manager import BlockManager
 from services.engine.decoder.native import Batch, Logits
 from services.engine.decoder.native import Sampler as NativeSampler
+from services.engine.decoder.native.testing import make_logits
 from services.engine.events import Chunk, Event, Finished, FinishReason, PredictionSource
 from services.engine.request import Request
 from services.target.generation.deferred_calls import DeferredCalls
@@ -64,7 +65,7 @@ class Decoder:
         asked = batch.logit_rows[: batch.num_logits]
         values = np.zeros((batch.num_logits, VOCAB_SIZE), dtype=np.float32)
         values[np.arange(len(asked)), next_tokens(batch.token_ids[asked], batch.positions[asked])] = 1.0
-        return Logits.from_numpy(DEVICE, values)
+        return make_logits(DEVICE, values)
 
 
 class Runner(ModelRunner):

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from services.engine.cache.block_manager import BlockManager
 from services.engine.decoder.native import Device, Logits
+from services.engine.decoder.native.testing import make_logits
 from services.engine.events import Chunk, Event, Finished, FinishReason
 from services.engine.request import Request
 from services.target.scheduling.scheduler import ScheduledRows
@@ -88,7 +89,7 @@ class ToyModel:
             self._write(rows)
         histories = [history for rows in self.batch for history in self._histories(rows)]
         values = [self._logits_of(history) for history in histories]
-        return Logits.from_numpy(DEVICE, np.asarray(values, dtype=np.float32).reshape(len(values), self._vocab_size))
+        return make_logits(DEVICE, np.asarray(values, dtype=np.float32).reshape(len(values), self._vocab_size))
 
     def copy_block(self, source: int, target: int) -> None:
         """Copy a block onto another."""

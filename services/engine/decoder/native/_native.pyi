@@ -27,15 +27,6 @@ def cuda_devices() -> list[str]:
 def cuda_problem() -> str:
     """Why there are no CUDA devices; empty where there are."""
 
-def philox4x32(counter: Seq[int], key: Seq[int]) -> tuple[int, int, int, int]:
-    """One call of Philox4x32-10 (Salmon et al., SC'11): counter of four words, key of two."""
-
-def gumbel(words: NDArray[np.uint32]) -> NDArray[np.float32]:
-    """The noise that random words stand for.  # as many as words"""
-
-def gumbel_noise(seed: int, position: int, stream: int, count: int) -> NDArray[np.float32]:
-    """The noise of token ids 0 … count-1 at one position.  # [count]"""
-
 def derive_seed(seed: int, sample: int) -> int:
     """The seed of the n-th sample of one prompt; sample 0 keeps the seed itself."""
 
@@ -115,9 +106,6 @@ class Logits:
         """A copy on the host.  # [rows, vocab]"""
     def row(self, row: int) -> NDArray[np.float32]:
         """A copy of one row on the host.  # [vocab]"""
-    @staticmethod
-    def from_numpy(device: Device, values: NDArray[np.float32]) -> Logits:
-        """Logits with given values, for tests of the sampler.  # [rows, vocab]"""
 
 @final
 class Decoder:
@@ -193,9 +181,6 @@ class Decoder:
 
     def copy_block(self, source: int, target: int) -> None:
         """Copy all layers' keys and values of a KV block onto another; passes before and after see it in order."""
-
-    def poison(self, blocks: Seq[int]) -> None:
-        """Fill the given KV blocks with NaN (a check that nothing reads a free block)."""
 
     @property
     def num_blocks(self) -> int: ...
@@ -294,87 +279,3 @@ class ReadProbe:
 
     def read(self, in_stripes: bool) -> None:
         """Load every byte once, by small stripes or by one stretch for each thread."""
-
-# Single operations, for tests that compare them bit by bit. Arrays go to the device and come back; `format` is that of
-# the activations that an operation writes, "bf16" or "f32". A wrong shape or an index out of range is a ValueError.
-
-@final
-class PackedWeight:
-    """One matrix in the order in which the device's product reads it."""
-
-    def __init__(self, device: Device, format: str, out_features: int, in_features: int) -> None: ...
-    def store(self, first_row: int, values: NDArray[np.generic]) -> None:
-        """Pack a range of output features.  # [rows, in_features]"""
-
-    def embed(self, token_ids: NDArray[np.int32], scale: float) -> NDArray[np.float32]:
-        """Rows of the matrix, scaled.  # [rows, in_features]"""
-
-    def multiply(self, input: NDArray[np.float32], bias: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
-        """Input, rounded to the weight's format, times the transposed weight, plus bias.  # [rows, out_features]"""
-
-@final
-class KvLayer:
-    """One layer's paged keys and values, NaN wherever nothing has been stored."""
-
-    def __init__(self, device: Device, format: str, *, num_blocks: int, num_kv_heads: int, head_dim: int) -> None: ...
-    def rotate_and_store(
-        self,
-        qkv: NDArray[np.float32],  # [rows, (num_heads + 2 * num_kv_heads) * head_dim]
-        positions: NDArray[np.int32],  # [rows]
-        sequences: NDArray[np.int32],  # [rows]
-        block_tables: NDArray[np.int32],  # [sequences, max_blocks]
-        *,
-        angles: NDArray[np.float32],  # [rows, 2, rotary_dim / 2]
-        qk_norm: str,
-        q_norm: NDArray[np.float32] | None,
-        k_norm: NDArray[np.float32] | None,
-        eps: float,
-        query_scale: float,
-    ) -> NDArray[np.float32]:
-        """Normalise, rotate and scale; store keys and values; return what has become of qkv."""
-
-    def attention(
-        self,
-        qkv: NDArray[np.float32],
-        positions: NDArray[np.int32],
-        sequences: NDArray[np.int32],
-        block_tables: NDArray[np.int32],
-        *,
-        window: int,
-        softcap: float,
-        format: str,
-    ) -> NDArray[np.float32]:
-        """Each row's mixture of its sequence's stored values.  # [rows, num_heads * head_dim]"""
-
-@final
-class Operations:
-    """The operations that need neither a weight nor a cache."""
-
-    @staticmethod
-    def residual_norm(
-        device: Device,
-        residual: NDArray[np.float32],  # [rows, width]
-        delta: NDArray[np.float32] | None,  # [rows, width]
-        delta_norm: NDArray[np.float32] | None,  # [width]
-        norm: NDArray[np.float32] | None,  # [width]
-        *,
-        eps: float,
-        format: str,
-    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """The new residual, and its norm.  # [rows, width] each"""
-
-    @staticmethod
-    def gated_activation(
-        device: Device, gate_up: NDArray[np.float32], activation: str, *, format: str
-    ) -> NDArray[np.float32]:
-        """activation(gate) * up.  # [rows, 2 * width] -> [rows, width]"""
-
-    @staticmethod
-    def rotary_angles(
-        device: Device, positions: NDArray[np.int32], frequencies: NDArray[np.float32], scale: float
-    ) -> NDArray[np.float32]:
-        """Scaled cosines and sines of position * frequency.  # [rows, 2, rotary_dim / 2]"""
-
-    @staticmethod
-    def soft_cap(device: Device, values: NDArray[np.float32], cap: float) -> NDArray[np.float32]:
-        """cap * tanh(values / cap), element by element."""

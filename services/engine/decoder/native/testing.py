@@ -1,12 +1,26 @@
-"""What of `_native` tests alone reach: single operations, compared bit by bit, and the noise. No wheel holds this."""
+"""What of the compiled code tests alone reach. No wheel holds this."""
 
-from services.engine.decoder.native._native import (
-    KvLayer,
-    Operations,
-    PackedWeight,
-    gumbel,
-    gumbel_noise,
-    philox4x32,
-)
+try:
+    from services.engine.decoder.native._native_testing import (
+        KvLayer,
+        Operations,
+        PackedWeight,
+        gumbel,
+        gumbel_noise,
+        make_logits,
+        philox4x32,
+        poison,
+    )
+except ModuleNotFoundError as error:
+    raise ImportError("the compiled module `_native_testing` is missing: build it with `make build`") from error
 
-__all__ = ["KvLayer", "Operations", "PackedWeight", "gumbel", "gumbel_noise", "philox4x32"]
+__all__ = [
+    "KvLayer",
+    "Operations",
+    "PackedWeight",
+    "gumbel",
+    "gumbel_noise",
+    "make_logits",
+    "philox4x32",
+    "poison",
+]

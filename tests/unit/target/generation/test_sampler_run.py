@@ -5,8 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from services.engine.decoder.native import Device, Logits
+from services.engine.decoder.native import Device
 from services.engine.decoder.native import Sampler as NativeSampler
+from services.engine.decoder.native.testing import make_logits
 from services.engine.events import FinishReason, PredictionSource, TokenRecord
 from services.engine.grammar.source import GrammarKind, GrammarSource
 from services.engine.request import OutputOptions, Request
@@ -32,7 +33,7 @@ def draw(*sequences: tuple[str | list[int], str], request: Request | None = None
         for _, predictions in sequences
     ]
     rows = [_logits(token) for tokens, _ in sequences for token in _ids(tokens)]
-    return Sampler(NativeSampler(DEVICE)).sample(Logits.from_numpy(DEVICE, np.stack(rows)), scheduled)
+    return Sampler(NativeSampler(DEVICE)).sample(make_logits(DEVICE, np.stack(rows)), scheduled)
 
 
 def _ids(tokens: str | list[int]) -> list[int]:
@@ -105,7 +106,7 @@ async def test_a_text_that_is_whole_ends_where_no_stop_may_be_drawn():
 
 
 async def test_nothing_drawn_is_nothing_asked():
-    logits = Logits.from_numpy(DEVICE, np.zeros((0, VOCAB_SIZE), dtype=np.float32))
+    logits = make_logits(DEVICE, np.zeros((0, VOCAB_SIZE), dtype=np.float32))
     assert Sampler(NativeSampler(DEVICE)).sample(logits, []) == []
 
 
@@ -140,7 +141,7 @@ async def test_rows_of_a_prompt_tell_of_its_tokens_beside_those_that_draw():
     rows = ScheduledRows(make_sequence(request), 3, draws=True, prompt_targets=[*b"bc"])
     other = ScheduledRows(make_sequence(make_request()), 1, draws=True)
     logits = np.stack([_logits(ord("b")), _logits(ord("x")), _logits(ord("d")), _logits(ord("q"))])
-    drawn, last = Sampler(NativeSampler(DEVICE)).sample(Logits.from_numpy(DEVICE, logits), [rows, other])
+    drawn, last = Sampler(NativeSampler(DEVICE)).sample(make_logits(DEVICE, logits), [rows, other])
     assert [record.token_id for record in drawn.prompt_records] == [*b"bc"]
     assert drawn.prompt_records[0].raw_logprob - drawn.prompt_records[1].raw_logprob == pytest.approx(5)
     assert all(record.logprob == record.raw_logprob for record in drawn.prompt_records)
@@ -151,7 +152,7 @@ async def test_rows_of_a_prompt_tell_of_its_tokens_beside_those_that_draw():
 async def test_of_a_prompt_whose_logits_are_no_numbers_nothing_is_told():
     sequence = make_sequence(make_request(b"abc", prompt_logprobs=True))
     rows = ScheduledRows(sequence, 2, draws=False, prompt_targets=[*b"bc"])
-    logits = Logits.from_numpy(DEVICE, np.stack([_logits(NAN), _logits(ord("c"))]))
+    logits = make_logits(DEVICE, np.stack([_logits(NAN), _logits(ord("c"))]))
     (drawn,) = Sampler(NativeSampler(DEVICE)).sample(logits, [rows])
     assert drawn.prompt_records[0] == TokenRecord(ord("b"))
     assert drawn.prompt_records[1].raw_logprob is not None

@@ -1,13 +1,13 @@
-// Python bindings of KvLayer: one layer's cache and attention, which the tests compare bit by bit.
+// Python bindings of KvLayer: one layer's cache and attention.
 #include <pybind11/stl.h>
 
 #include <limits>
 #include <string>
 #include <utility>
 
-#include "bindings.h"
-#include "device_arrays.h"
 #include "outrider/decoder/limits.h"
+#include "testing/device_arrays.h"
+#include "testing/testing.h"
 
 namespace py = pybind11;
 
@@ -136,13 +136,6 @@ class BoundCache {
 }  // namespace
 
 void register_kv_layer(py::module_& module) {
-    module.def(
-        "kv_bytes",
-        [](const std::string& format, int64_t head_dim) {
-            require_range("head_dim", head_dim, 1, kMostFeatures);
-            return kv_bytes(parse("format", format, kKvFormats), head_dim);
-        },
-        py::arg("format"), py::arg("head_dim"));
     py::class_<BoundCache>(module, "KvLayer", py::is_final())
         .def(py::init<DevicePointer, const std::string&, int, int, int>(), py::arg("device"),
              py::arg("format"), py::kw_only(), py::arg("num_blocks"), py::arg("num_kv_heads"),

@@ -1,12 +1,12 @@
-// Python bindings of PackedWeight: one matrix and its products, which the tests compare bit by bit.
+// Python bindings of PackedWeight: one matrix and its products.
 #include <pybind11/stl.h>
 
 #include <string>
 #include <utility>
 
-#include "bindings.h"
-#include "device_arrays.h"
 #include "outrider/decoder/limits.h"
+#include "testing/device_arrays.h"
+#include "testing/testing.h"
 
 namespace py = pybind11;
 

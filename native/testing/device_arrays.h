@@ -1,23 +1,52 @@
 // Numpy arrays to and from a device's memory, for the bindings of single operations.
 #pragma once
 
+#include <pybind11/numpy.h>
+
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "arrays.h"
+#include "bindings/arrays.h"
 #include "outrider/decoder/workspace.h"
 #include "outrider/device/device.h"
 #include "outrider/device/device_buffer.h"
+#include "require_range.h"
 #include "source_values.h"
 
 namespace outrider {
 
+using FloatArray = pybind11::array_t<float, pybind11::array::c_style | pybind11::array::forcecast>;
+using IntArray = pybind11::array_t<int32_t, pybind11::array::c_style | pybind11::array::forcecast>;
 using DevicePointer = std::shared_ptr<Device>;
 using OptionalArray = std::optional<FloatArray>;
+
+inline const Names<Format> kFormats{{"bf16", Format::bf16}, {"f32", Format::f32}};
+
+inline void require_dimensions(const char* name, const pybind11::array& array, int dimensions) {
+    if (array.ndim() != dimensions) {
+        throw std::invalid_argument(std::string(name) + " has " + std::to_string(array.ndim()) +
+                                    " dimensions; it must have " + std::to_string(dimensions));
+    }
+}
+
+/// An array's length along an axis; throws std::invalid_argument for more than an operation counts.
+inline int length_of(const char* what, const pybind11::array& array, int axis) {
+    require_range(what, array.shape(axis), 0, std::numeric_limits<int>::max());
+    return static_cast<int>(array.shape(axis));
+}
+inline int rows_of(const pybind11::array& values) {
+    return length_of("rows", values, 0);
+}
+inline int width_of(const pybind11::array& values) {
+    return length_of("columns", values, 1);
+}
 
 template <typename T>
 DeviceBuffer<T> upload(const DevicePointer& device,

@@ -1,12 +1,12 @@
-// Python bindings of the operations without weights or cache, which the tests compare bit by bit.
+// Python bindings of the operations without weights or cache.
 #include <pybind11/stl.h>
 
 #include <string>
 #include <tuple>
 #include <vector>
 
-#include "bindings.h"
-#include "device_arrays.h"
+#include "testing/device_arrays.h"
+#include "testing/testing.h"
 
 namespace py = pybind11;
 

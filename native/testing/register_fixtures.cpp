@@ -1,0 +1,38 @@
+// Python bindings of what tests put into objects of `_native`: given logits, poisoned blocks.
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <vector>
+
+#include "outrider/decoder/decoder.h"
+#include "testing/device_arrays.h"
+#include "testing/testing.h"
+
+namespace py = pybind11;
+
+namespace outrider {
+namespace {
+
+Logits make_logits(const DevicePointer& device, const FloatArray& values) {
+    require_dimensions("values", values, 2);
+    const int rows = rows_of(values);
+    const int vocab_size = width_of(values);
+    auto buffer = std::make_shared<DeviceBuffer<float>>(device, values.size());
+    device->upload(buffer->data(), values.data(), values.nbytes());
+    return Logits(device, buffer, rows, vocab_size);
+}
+
+void poison(Decoder& decoder, const std::vector<int>& blocks) {
+    for (const int block : blocks) {
+        decoder.cache().poison(block);
+    }
+}
+
+}  // namespace
+
+void register_fixtures(py::module_& module) {
+    module.def("make_logits", &make_logits, py::arg("device"), py::arg("values"));
+    module.def("poison", &poison, py::arg("decoder"), py::arg("blocks"));
+}
+
+}  // namespace outrider
