@@ -106,13 +106,14 @@ def never_right(said: Mapping[int, Collection[int]], plausible: Seq[int]) -> Beh
     """Predicts, at every position, tokens other than those said there, and some nonsense besides.
 
     Some tokens are more plausible than others: those that a grammar allows in many places, and leads elsewhere from.
+    No nonsense has a later epoch than what is predicted next, which would not be heard.
     """
 
     def reply(commit: Commit, count: int) -> Iterator[Said]:
         rng = random.Random(count)
         positions = range(end_of(commit), end_of(commit) + rng.randrange(1, 9))
         token_ids = [_one_but(said.get(position, ()), plausible, rng) for position in positions]
-        yield prediction(commit.sequence_id, epoch=2 * count, position=end_of(commit), token_ids=token_ids)
+        yield prediction(commit.sequence_id, epoch=4 * count, position=end_of(commit), token_ids=token_ids)
         if count % 4 == 0:
             yield from rng.choice(_NONSENSE)(commit, count)
 

@@ -23,6 +23,7 @@ _COUNTERS = (
     "resumed_streams",
     "resumed_tokens",
     "useful_runs",
+    "fresh_runs",
     "broken_runs",
     *_LASTING,
 )
@@ -32,8 +33,9 @@ _COUNT = struct.Struct("<q")
 class Probe:
     """Counts shared between the server that does things and the test that asks what was done.
 
-    `most_sequences` is the most that one pass held, `preemptions` the most that live sequences had been through; the
-    others are sums, `broken_runs` of the passes in which a prediction was right and tokens were taken back. The last
+    `most_sequences` is the most that one pass held, `preemptions` the most that live sequences had been through,
+    `fresh_runs` the useful runs since the last commit; the others are sums, `broken_runs` of the passes in which a
+    prediction was right and tokens were taken back. The last
     two are not reset: they tell whether the target is linked with a draft. What only keeps a stream company, warms the
     engine up or is a rehearsal counts as a sequence and for nothing else.
     """
@@ -82,6 +84,9 @@ class Probe:
             num_kept = commit(rows, sampled, spans)
             is_broken = num_kept < len(sampled.records) and not rows.sequence.is_finished
             self._add(broken_runs=is_broken and len(sampled.records) > 1)
+            if _counts(rows.sequence.request):
+                num_fresh = int(rows.sequence.is_finished)  # nothing is predicted behind an end, or waited for
+                self._add(fresh_runs=num_fresh - self.read()["fresh_runs"])
             return num_kept
 
         step._commit = watched_commit  # type: ignore[method-assign]
@@ -105,7 +110,8 @@ class Probe:
 
         def watched_hear(message: DraftMessage) -> bool:
             is_useful = hear(message)
-            self._add(useful_runs=is_useful and isinstance(message, Prediction))
+            is_run = is_useful and isinstance(message, Prediction)
+            self._add(useful_runs=is_run, fresh_runs=is_run)
             return is_useful
 
         predictor.hear = watched_hear  # type: ignore[method-assign]

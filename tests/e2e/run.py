@@ -27,7 +27,6 @@ _CHANNEL = (
 _GRACE = 8  # tokens that a reader takes without the draft before it waits for it, or lets it go on
 _REST_EVERY = 8  # tokens: a target as tiny as ours outruns its draft unless its reader lets the draft catch up
 _REST_POLLS, _POLL_SECONDS = 30, 0.01
-_GARBAGE_POLLS = 3  # a garbage draft answers a commit once, and at once
 _LEAD = 40  # tokens that an intruder has before the stream beside it begins: seven blocks, so that three are left
 _PACE_POLLS = 20  # after which an intruder goes on: the stream may wait for its blocks
 
@@ -202,10 +201,12 @@ class CellRun:
         """Read no further until the draft has predicted something that the target does not have yet, or for a while."""
         if self._cell.setup.source != "draft" or self._cell.predictions == "absent":
             return
-        num_runs = self._server.probe.read()["useful_runs"]
-        for _ in range(_GARBAGE_POLLS if self._cell.predictions == "garbage" else _REST_POLLS):
+        answers_once = self._cell.predictions == "garbage"  # each commit
+        name = "fresh_runs" if answers_once else "useful_runs"
+        num_runs = 0 if answers_once else self._server.probe.read()[name]
+        for _ in range(_REST_POLLS):
             await asyncio.sleep(_POLL_SECONDS)
-            if self._server.probe.read()["useful_runs"] > num_runs:
+            if self._server.probe.read()[name] > num_runs:
                 return
 
     async def _kill_server(self, key: StreamKey) -> None:
