@@ -145,11 +145,13 @@ def random_checkpoint(kind: Kind, dtype: torch.dtype = torch.float32, *, sharded
 
 
 def write_random_checkpoint(
-    folder: Path, kind: Kind, dtype: torch.dtype = torch.float32, *, sharded: bool = False
+    folder: Path, kind: Kind, dtype: torch.dtype = torch.float32, *, sharded: bool = False, **sizes: int
 ) -> None:
-    """Write a whole checkpoint folder: the same bytes on every call."""
+    """Write a whole checkpoint folder: the same bytes on every call; `sizes` are fields other than the kind's."""
     folder.mkdir(parents=True)
-    model = transformers.AutoModelForCausalLM.from_config(random_config(kind), dtype=torch.float32)
+    config = random_config(kind)
+    config.update(sizes)
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
     generator = torch.Generator().manual_seed(20_240_817)
     with torch.no_grad():
         for name, parameter in model.named_parameters():

@@ -102,5 +102,5 @@ class DraftServer:
         )
 
     def _open_engine(self, on_failure: Callable[[], None]) -> DraftEngine:
-        self._target_tokenizers = [*map(Tokenizer.from_folder, self._tokenizer_folders)]  # before the weights
+        self._target_tokenizers = [*map(Tokenizer.from_model, self._tokenizer_folders)]  # before the weights
         return DraftEngine.open(self._config, max_run=_MAX_RUN, on_failure=on_failure)

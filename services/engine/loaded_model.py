@@ -38,7 +38,7 @@ class LoadedModel:
         has no room for it.
         """
         checkpoint = load_checkpoint(config.model, context_length=config.context_length)
-        tokenizer = Tokenizer.from_folder(checkpoint.folder)
+        tokenizer = Tokenizer.from_model(checkpoint.path)
         checkpoint.check_vocabulary(tokenizer)
         grammars = _make_grammars(tokenizer, checkpoint)
         device = config.open_device()
@@ -89,8 +89,7 @@ def _make_grammars(tokenizer: Tokenizer, checkpoint: Checkpoint) -> GrammarCompi
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # the library panics at what it does not expect in a vocabulary
-        where = checkpoint.folder / "tokenizer.json"
-        raise CheckpointError(f"{where}: grammars cannot use this vocabulary: {str(error)[:300]}") from error
+        raise CheckpointError(f"{tokenizer.where}: grammars cannot use this vocabulary: {str(error)[:300]}") from error
 
 
 def _allocate_cache(

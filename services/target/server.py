@@ -143,7 +143,7 @@ class TargetServer:
         return await self.engine.rehearse() if self.engine and is_drafted else True
 
     def _open_engine(self, on_failure: Callable[[], None]) -> TargetEngine:
-        self._chat_template = ChatTemplate.from_folder(self._config.model)
+        self._chat_template = ChatTemplate.from_model(self._config.model)
         self._chat_template.try_out()  # before the weights are read: that takes long
         return TargetEngine.open(self._config, predictors=self._predictors, policy=self._policy, on_failure=on_failure)
 

@@ -1,1 +1,1 @@
-"""A Hugging Face folder, read and checked: its configuration, its weights under our names, and what it recommends."""
+"""A Hugging Face folder or GGUF file, read and checked: configuration, weights under our names, recommendations."""

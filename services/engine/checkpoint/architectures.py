@@ -54,10 +54,10 @@ def read_architecture(config: JsonFields, context_length: int | None = None) -> 
     return architecture, model
 
 
-def expand_names(architecture: Architecture, num_layers: int) -> dict[str, tuple[str, ...]]:
-    """Return our names of the weights in each tensor that a file of this architecture may hold."""
+def expand_names(table: Mapping[str, str], num_layers: int) -> dict[str, tuple[str, ...]]:
+    """Return our names of the weights in each tensor that a file of an architecture with these names may hold."""
     expanded: dict[str, tuple[str, ...]] = {}
-    for pattern, names in architecture.names.items():
+    for pattern, names in table.items():
         for layer in range(num_layers if "{i}" in pattern else 1):
             expanded[pattern.format(i=layer)] = tuple(names.format(i=layer).split())
     return expanded

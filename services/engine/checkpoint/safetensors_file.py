@@ -67,6 +67,10 @@ class SafetensorsFile:
         """Return the shape of one tensor without touching its data."""
         return self._tensors[name].shape
 
+    def dtype(self, name: str) -> str:
+        """Return the type of one tensor's values, as the format names it."""
+        return self._tensors[name].dtype
+
     def tensor(self, name: str) -> NDArray[Any]:
         """Return one tensor as a read-only view (a copy only where the file leaves it misaligned)."""
         info = self._tensors[name]

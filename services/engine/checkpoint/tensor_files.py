@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from services.engine.checkpoint.safetensors_file import SafetensorsFile
@@ -22,7 +23,6 @@ class TensorFiles:
 
     def __init__(self, folder: Path) -> None:
         """Open and check all files; raises CheckpointError naming the one at fault."""
-        self.folder = folder
         if (folder / _SINGLE).exists():
             file = SafetensorsFile(folder / _SINGLE)
             self._files = dict.fromkeys(file, file)
@@ -51,9 +51,22 @@ class TensorFiles:
         """Return the shape of one tensor."""
         return self._files[name].shape(name)
 
+    def kind(self, name: str) -> str:
+        """Return the type of a tensor's values, as the format names it."""
+        return self._files[name].dtype(name)
+
     def tensor(self, name: str) -> NDArray[Any]:
         """Return one tensor as a read-only view of its file."""
         return self._files[name].tensor(name)
+
+    def rows(self, name: str, begin: int, end: int) -> NDArray[Any]:
+        """Return rows of a tensor, a read-only view of its file."""
+        return self.tensor(name)[begin:end]
+
+    def stored_rows(self, name: str, begin: int, end: int) -> NDArray[np.uint8]:
+        """Return the bytes of rows.  # [rows, bytes of a row]"""
+        rows = self.rows(name, begin, end)
+        return rows.view(np.uint8).reshape(len(rows), -1)
 
     def release(self, name: str) -> None:
         """Give back the memory that one tensor's file takes up since it has been read; views stay valid."""

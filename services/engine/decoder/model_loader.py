@@ -31,9 +31,9 @@ def load_decoder(
     try:
         decoder = Decoder(device, DecoderConfig(checkpoint.config), weights=weights, kv=kv, num_blocks=num_blocks)
     except ValueError as error:
-        raise CheckpointError(f"{checkpoint.folder}: {error}") from error
+        raise CheckpointError(f"{checkpoint.path}: {error}") from error
     except DeviceError as error:
-        raise DeviceError(f"{checkpoint.folder}, {_parameters(checkpoint.config)} in {weights}: {error}") from error
+        raise DeviceError(f"{checkpoint.path}, {_parameters(checkpoint.config)} in {weights}: {error}") from error
     if cache is None or not cache.restore(decoder, device, weights):
         _pack(checkpoint, decoder)
         if cache is not None:
@@ -47,10 +47,10 @@ def _pack(checkpoint: Checkpoint, decoder: Decoder) -> None:
         try:
             decoder.load_rows(name, first_row, values)
         except ValueError as error:
-            raise CheckpointError(f"{checkpoint.folder}: weight {name!r}: {error}") from error
+            raise CheckpointError(f"{checkpoint.path}: weight {name!r}: {error}") from error
     if missing := decoder.missing_weights():
-        raise CheckpointError(f"{checkpoint.folder}: weights are missing: {', '.join(missing)}")
-    logger.info("weights of %s packed in %.1f s", checkpoint.folder, time.perf_counter() - begin)
+        raise CheckpointError(f"{checkpoint.path}: weights are missing: {', '.join(missing)}")
+    logger.info("weights of %s packed in %.1f s", checkpoint.path, time.perf_counter() - begin)
 
 
 def _parameters(config: ModelConfig) -> str:

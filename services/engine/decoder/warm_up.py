@@ -23,5 +23,5 @@ def warm_up(checkpoint: Checkpoint, decoder: Decoder) -> None:
         return
     problem = "the model's logits are not finite"
     if (culprit := checkpoint.find_not_finite()) is None:
-        raise CheckpointError(f"{checkpoint.folder}: {problem}, though its weights are: see config.json")
+        raise CheckpointError(f"{checkpoint.path}: {problem}, though its weights are: see its configuration")
     raise CheckpointError(f"{culprit}, so {problem}; all weights must be finite")

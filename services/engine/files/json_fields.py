@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeGuard, overload
 
@@ -34,9 +34,11 @@ def _is_moderate(value: object) -> TypeGuard[int | float]:
 class JsonFields:
     """The fields of one JSON object; null counts as absent, but where it switches a feature off."""
 
-    def __init__(self, values: dict[str, Any], where: str) -> None:
+    def __init__(self, values: dict[str, Any], where: str, names: Mapping[str, str] | None = None) -> None:
+        """`names` are those by which the file itself calls fields, for errors; "a.b" is field b of the nested a."""
         self._values = values
         self._where = where
+        self._names = names or {}
 
     @classmethod
     def from_file(cls, path: Path, *, most_bytes: int = _MOST_BYTES) -> "JsonFields":
@@ -74,7 +76,7 @@ class JsonFields:
 
     def error(self, name: str, problem: str) -> CheckpointError:
         """Make the error that names this file and field."""
-        return CheckpointError(f"{self._where}: field {name!r}: {problem}")
+        return CheckpointError(f"{self._where}: field {self._names.get(name, name)!r}: {problem}")
 
     def nested(self, name: str) -> "JsonFields | None":
         """Return a nested object, None where it is absent or empty."""
@@ -83,7 +85,7 @@ class JsonFields:
             return None
         if not isinstance(value, dict):
             raise self.error(name, f"must be an object, is {shown(value)}")
-        return JsonFields(value, f"{self._where}: {name}")
+        return JsonFields(value, f"{self._where}: {name}", self._nested_names(name))
 
     def required(self, name: str) -> "JsonFields":
         """Return a nested object that must be there."""
@@ -93,7 +95,7 @@ class JsonFields:
 
     def empty(self, name: str) -> "JsonFields":
         """Return a nested object without fields, for one that may be left out."""
-        return JsonFields({}, f"{self._where}: {name}")
+        return JsonFields({}, f"{self._where}: {name}", self._nested_names(name))
 
     def integer(
         self, name: str, default: int | None = None, *, minimum: int = 1, maximum: int = _LARGEST_INTEGER
@@ -143,6 +145,9 @@ class JsonFields:
         if not isinstance(value, str) or value not in allowed:
             raise self.error(name, f"{shown(value)} is not supported; allowed are {', '.join(sorted(allowed))}")
         return value
+
+    def _nested_names(self, name: str) -> dict[str, str]:
+        return {key.removeprefix(f"{name}."): own for key, own in self._names.items() if key.startswith(f"{name}.")}
 
     def _is_null(self, name: str) -> bool:
         return name in self._values and self._values[name] is None

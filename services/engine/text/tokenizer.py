@@ -10,6 +10,8 @@ import tokenizers
 
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.model_file import MIB, read_model_text
+from services.engine.gguf.gguf_file import is_gguf
+from services.engine.gguf.tokenizer_json import describe_tokenizer
 from services.engine.text.token_bytes import read_token_bytes
 
 _MOST_BYTES = 128 * MIB  # four times the largest that is in use
@@ -29,6 +31,7 @@ class Tokenizer:
         except BaseException as error:  # the library raises bare Exception for any flaw, and panics beside that
             raise CheckpointError(f"{where}: is not a usable tokenizer: {_brief(error)}") from error
         self._description = description
+        self._where = where
         vocabulary = self._encoder.get_vocab(with_added_tokens=True)
         self._bytes = read_token_bytes(fields, vocabulary, where)
         self._longest_token = max(map(len, self._bytes), default=0)
@@ -37,25 +40,35 @@ class Tokenizer:
         )
 
     @classmethod
+    def from_model(cls, model: str | os.PathLike[str]) -> "Tokenizer":
+        """Read the tokenizer of a folder or a GGUF file, and try it; raises CheckpointError."""
+        path = Path(model)
+        return cls.from_gguf(path) if is_gguf(path) else cls.from_folder(path)
+
+    @classmethod
     def from_folder(cls, folder: str | os.PathLike[str]) -> "Tokenizer":
         """Read a folder's tokenizer.json, and try it; raises CheckpointError."""
         path = Path(folder) / "tokenizer.json"
         tokenizer = cls(read_model_text(path, most_bytes=_MOST_BYTES), str(path))
-        try:
-            last_id = max(tokenizer.encode(_SAMPLE), default=0)
-        except (KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:  # as above
-            raise CheckpointError(f"{path}: cannot encode {_SAMPLE!r}: {_brief(error)}") from error
-        if last_id >= tokenizer.vocab_size:
-            allowed = f"ids from 0 to {tokenizer.vocab_size - 1}"
-            raise CheckpointError(f"{path}: encodes {_SAMPLE!r} with id {last_id}; its vocabulary has {allowed}")
+        tokenizer._try_out()
+        return tokenizer
+
+    @classmethod
+    def from_gguf(cls, path: Path) -> "Tokenizer":
+        """Build what a GGUF file's metadata describes, and try it; raises CheckpointError."""
+        tokenizer = cls(describe_tokenizer(path), str(path))
+        tokenizer._try_out()
         return tokenizer
 
     @property
     def vocab_size(self) -> int:
         """One more than the highest id; the model's vocabulary may be padded beyond it."""
         return len(self._bytes)
+
+    @property
+    def where(self) -> str:
+        """The file that it was read from."""
+        return self._where
 
     @property
     def description(self) -> str:
@@ -112,6 +125,17 @@ class Tokenizer:
         for data in self._bytes:
             digest.update(len(data).to_bytes(4, "little") + data)
         return digest.hexdigest()
+
+    def _try_out(self) -> None:
+        try:
+            last_id = max(self.encode(_SAMPLE), default=0)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # as above
+            raise CheckpointError(f"{self._where}: cannot encode {_SAMPLE!r}: {_brief(error)}") from error
+        if last_id >= self.vocab_size:
+            allowed = f"ids from 0 to {self.vocab_size - 1}"
+            raise CheckpointError(f"{self._where}: encodes {_SAMPLE!r} with id {last_id}; its vocabulary has {allowed}")
 
     @functools.cached_property
     def _literal_encoder(self) -> tokenizers.Tokenizer:

@@ -10,6 +10,8 @@ from typing import Any
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.json_fields import JsonFields, shown
 from services.engine.files.model_file import MIB, read_model_text
+from services.engine.gguf.gguf_file import GgufFile, is_gguf
+from services.engine.gguf.vocabulary import Vocabulary
 from services.engine.worker_process import WorkerError, WorkerLimits, WorkerProcess
 
 logger = logging.getLogger(__name__)
@@ -56,6 +58,11 @@ class ChatTemplate:
         )
 
     @classmethod
+    def from_model(cls, model: Path) -> "ChatTemplate":
+        """Read the template of a folder or a GGUF file, if it has one; raises CheckpointError."""
+        return cls.from_gguf(model) if is_gguf(model) else cls.from_folder(model)
+
+    @classmethod
     def from_folder(cls, folder: Path) -> "ChatTemplate":
         """Read chat_template.jinja, or else the template in tokenizer_config.json, if there is either.
 
@@ -68,6 +75,16 @@ class ChatTemplate:
             special_tokens |= _read_special_tokens(older)
         source = _read_source(folder / "chat_template.jinja", settings)
         return cls(source.text, special_tokens, source.where) if source else cls(None, special_tokens)
+
+    @classmethod
+    def from_gguf(cls, path: Path) -> "ChatTemplate":
+        """Read the template in a GGUF file's metadata, if there is one; raises CheckpointError."""
+        metadata = GgufFile(path).metadata
+        if (text := metadata.text(key := "tokenizer.chat_template")) is None:
+            return cls(None, {})
+        if len(text) > _MOST_TEMPLATE_BYTES:
+            raise metadata.error(key, f"has {len(text)} characters; it may have at most {_MOST_TEMPLATE_BYTES}")
+        return cls(text, Vocabulary(metadata).special_tokens(), f"{path}: key {key!r}")
 
     @property
     def exists(self) -> bool:

@@ -1,4 +1,4 @@
-"""Whatever a model folder holds, it loads, or is refused with one sentence, soon and in little memory."""
+"""Whatever a model folder or GGUF file holds, it loads, or is refused with one sentence, soon and in little memory."""
 
 import copy
 import json
@@ -13,8 +13,10 @@ import pytest
 from services.engine.config import EngineConfig
 from services.engine.decoder.native import isas
 from services.engine.files.checkpoint_error import CheckpointError
+from services.engine.gguf.gguf_file import GgufFile
 from services.engine.loaded_model import LoadedModel
 from tests.checkpoints import Kind, copy_of, random_checkpoint
+from tests.gguf_files import write_gguf
 
 _NUMBERS = [-1, 0, 1, 7, 2**31 - 2, 2**31, 2**63, 10**30, 1e-300, 1e308, float("nan"), float("inf"), 0.5]
 _OTHERS = ["7", "", None, True, False, [], [1, 2], {}, {"a": {"b": []}}, "x" * 10_000, [[[]]] * 1000]
@@ -144,3 +146,42 @@ def test_bytes_flipped_anywhere(tmp_path):
             path.write_bytes(changed[: generator.choice([len(changed), generator.randrange(len(changed))])])
             loader.load(name, "config.json", "model.safetensors", "ForCausalLM needs it")
         path.write_bytes(content)
+
+
+def test_any_value_in_any_hyperparameter_of_a_gguf_file(tmp_path):
+    folder, path = random_checkpoint(Kind.LLAMA), tmp_path / "model.gguf"
+    loader, generator = Loader(write_gguf(folder, path)), random.Random(2)
+    keys = [key.removeprefix("llama.") for key in GgufFile(path).metadata if key.startswith("llama.")]
+    values = [
+        -1.0,
+        0,
+        0.5,
+        7,
+        2**32 - 1,
+        1e30,
+        float("nan"),
+        "7",
+        "x" * 5000,
+        True,
+        [1, 2],
+        [4] * 4,
+        ["a"],
+        [0.5] * 4096,
+    ]
+    for key, value in generator.sample([(key, value) for key in keys for value in values], 60):
+        write_gguf(folder, path, **{key.replace(".", "__"): value})
+        loader.load("model.gguf")
+    assert loader.num_loaded > 0
+
+
+def test_bytes_flipped_anywhere_in_the_header_of_a_gguf_file(tmp_path):
+    path = write_gguf(random_checkpoint(Kind.LLAMA), tmp_path / "model.gguf")
+    loader, generator, content = Loader(path), random.Random(9), path.read_bytes()
+    header = content.index(b"blk.0.attn_k.weight")
+    for _ in range(80):
+        changed = bytearray(content)
+        for _ in range(generator.choice([1, 1, 5])):
+            changed[generator.randrange(header)] = generator.randrange(256)
+        path.write_bytes(changed)
+        loader.load("model.gguf")
+    assert loader.num_loaded > 0

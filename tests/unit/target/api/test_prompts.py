@@ -34,8 +34,8 @@ FINGERPRINT = Fingerprint(
 
 def served_model(*, vocab_size: int) -> ServedModel:
     checkpoint = load_checkpoint(random_checkpoint(Kind.LLAMA))
-    tokenizer = Tokenizer.from_folder(checkpoint.folder)
-    chat_template = ChatTemplate.from_folder(checkpoint.folder)
+    tokenizer = Tokenizer.from_folder(checkpoint.path)
+    chat_template = ChatTemplate.from_folder(checkpoint.path)
     return ServedModel(
         name="small",
         config=replace(checkpoint.config, vocab_size=vocab_size),

@@ -11,6 +11,7 @@ from services.engine.text.tokenizer import Tokenizer
 from services.target.prompt import chat_template
 from services.target.prompt.chat_template import ChatTemplate, ChatTemplateError
 from tests.checkpoints import CHAT_TEMPLATE, Kind, byte_level_tokenizer, random_checkpoint
+from tests.gguf_vocabularies import write_vocabulary
 
 TOKENIZER = Tokenizer(byte_level_tokenizer().to_str())
 BEGIN, END, USER, ASSISTANT = range(4)
@@ -187,3 +188,19 @@ def test_a_special_token_that_is_none_is_refused(tmp_path, name):
     (tmp_path / name).write_text(json.dumps({"bos_token": 7}))
     with pytest.raises(CheckpointError, match=rf"{name}: field 'bos_token': must be a string, .* is 7"):
         ChatTemplate.from_folder(tmp_path)
+
+
+def test_a_gguf_file_brings_its_template_and_tokens(tmp_path):
+    vocabulary = {"model": "gpt2", "tokens": ["a", "<s>", "</s>"], "types": [1, 3, 3], "merges": []}
+    keys = {"keys": {"bos_token_id": 1, "eos_token_id": 2}}
+    path = write_vocabulary(tmp_path / "model.gguf", vocabulary | keys | {"chat_template": CHAT_TEMPLATE}, "gpt-2")
+    folder = write_settings(tmp_path, chat_template=CHAT_TEMPLATE, bos_token="<s>", eos_token="</s>")
+    assert ChatTemplate.from_model(path).render(MESSAGES) == folder.render(MESSAGES)
+    assert "<s>" in folder.render(MESSAGES)
+    bare = write_vocabulary(tmp_path / "bare.gguf", vocabulary | keys, "gpt-2")
+    assert not ChatTemplate.from_model(bare).exists
+    write_vocabulary(path, vocabulary | keys | {"chat_template": "a" * ((1 << 20) + 1)}, "gpt-2")
+    with pytest.raises(
+        CheckpointError, match=r"key 'tokenizer\.chat_template': has 1048577 characters; it may have at"
+    ):
+        ChatTemplate.from_model(path)

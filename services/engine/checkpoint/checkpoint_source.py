@@ -1,0 +1,25 @@
+"""CheckpointSource: what a checkpoint is made of, whether it was read from a folder or from a GGUF file."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from services.engine.checkpoint.generation_defaults import GenerationDefaults
+from services.engine.checkpoint.model_config import ModelConfig
+from services.engine.checkpoint.stored_tensors import StoredTensors
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointSource:
+    """Its configuration, its recommended sampling settings, and its tensors with our names for what they hold."""
+
+    path: Path  # of the folder, or of the file
+    described_by: str  # where the configuration stands, for errors
+    config: ModelConfig
+    generation: GenerationDefaults
+    eos_token_ids: tuple[int, ...]
+    tensors: StoredTensors
+    names: Mapping[str, tuple[str, ...]]  # our names of the weights in each tensor that the files may hold
+    ignored: frozenset[str]  # tensors that say nothing new
+    norms_are_offsets: bool  # a norm multiplies by 1 + the stored weight
+    foreign_tokens: frozenset[str]  # of the tokenizer, that the embedding need not have

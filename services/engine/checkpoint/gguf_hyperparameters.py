@@ -1,0 +1,124 @@
+"""Hyperparameters: those of a GGUF file, as the fields of the config.json that they were made of.
+
+llama.cpp's conversion script is the reference for what each key means, its models for the defaults of those left out.
+So all that is checked and refused of a folder's configuration is checked and refused here.
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from services.engine.checkpoint.gguf_names import EMBEDDING, HEAD
+from services.engine.checkpoint.gguf_tensors import GgufTensors
+from services.engine.files.checkpoint_error import CheckpointError
+from services.engine.files.json_fields import JsonFields, shown
+from services.engine.gguf.metadata import Metadata
+
+logger = logging.getLogger(__name__)
+
+_MOST_LISTED = 1 << 12  # elements of a list that has a number for each layer
+# By the field of config.json: the key, behind the architecture's name.
+_KEYS = {
+    "hidden_size": "embedding_length",
+    "num_hidden_layers": "block_count",
+    "intermediate_size": "feed_forward_length",
+    "num_attention_heads": "attention.head_count",
+    "num_key_value_heads": "attention.head_count_kv",
+    "head_dim": "attention.key_length",
+    "max_position_embeddings": "context_length",
+    "rms_norm_eps": "attention.layer_norm_rms_epsilon",
+    "rope_theta": "rope.freq_base",
+    "sliding_window": "attention.sliding_window",
+    "original_max_position_embeddings": "rope.scaling.original_context_length",
+}
+# The rest that is read, by the field in whose error it is named.
+_NAMED = {
+    "rope_scaling": "rope.scaling.type",
+    "rope_scaling.rope_type": "rope.scaling.type",
+    "rope_scaling.factor": "rope.scaling.factor",
+    "rope_scaling.attention_factor": "rope.scaling.attn_factor",
+    "partial_rotary_factor": "rope.dimension_count",
+    "rope_local_base_freq": "rope.freq_base_swa",
+    "sliding_window_pattern": "attention.sliding_window_pattern",
+    "layer_types": "attention.sliding_window_pattern",
+    "attn_logit_softcapping": "attn_logit_softcapping",
+    "final_logit_softcapping": "final_logit_softcapping",
+}
+_HARMLESS = {
+    *("vocab_size", "attention.value_length", "attention.layer_norm_epsilon", "rope.scaling.finetuned"),
+    "tensor_data_layout",
+}
+_MUST_BE_OFF = {
+    *("expert_count", "expert_used_count", "nextn_predict_layers", "pooling_type", "use_parallel_residual"),
+    *("attention.clamp_kqv", "attention.max_alibi_bias", "attention.scale", "attention.temperature_scale"),
+    *("embedding_scale", "logit_scale", "residual_scale", "rope.scale_linear"),
+}
+
+
+class Hyperparameters:
+    """The keys of one file that begin with its architecture's name."""
+
+    def __init__(self, metadata: Metadata, architecture: str, tensors: GgufTensors) -> None:
+        self.metadata = metadata
+        self.tensors = tensors
+        self._prefix = f"{architecture}."
+
+    def __getitem__(self, key: str) -> object:
+        """A value, None where it is absent; a list of as many equal ones counts as the number that they are."""
+        value = self.metadata.raw(self._prefix + key)
+        if isinstance(value, list) and len(value) > _MOST_LISTED:
+            raise self.error(key, f"has {len(value)} elements; it may have at most {_MOST_LISTED}")
+        if isinstance(value, list) and len({*value}) == 1 and not isinstance(value[0], bool):
+            return value[0]
+        return value
+
+    def error(self, key: str, problem: str) -> CheckpointError:
+        """Make the error that names this file and key."""
+        return self.metadata.error(self._prefix + key, problem)
+
+    def check_all_carried_out(self) -> None:
+        """Raise CheckpointError for a key that would change what is computed; name those that are not known."""
+        known = {*_KEYS.values(), *_NAMED.values(), *_HARMLESS, *_MUST_BE_OFF}
+        for key in _MUST_BE_OFF:
+            if value := self[key]:
+                raise self.error(key, f"only 0 or false is supported, is {shown(value)}")
+        if self["attention.causal"] is False:
+            raise self.error("attention.causal", "only true is supported")
+        keys, values = self["attention.key_length"], self["attention.value_length"]
+        if None not in (keys, values) and keys != values:
+            raise self.error("attention.value_length", f"must be that of keys, {shown(keys)}, is {shown(values)}")
+        mine = (key.removeprefix(self._prefix) for key in self.metadata if key.startswith(self._prefix))
+        if unknown := sorted(key for key in mine if key not in known | {"attention.causal"}):
+            logger.warning("%s: keys that are not known, and change nothing: %s", self.metadata.path, shown(unknown))
+
+    def as_config(self, own: Mapping[str, Any]) -> JsonFields:
+        """The fields of config.json, with an architecture's own ones; their errors name the keys."""
+        fields = {field: self[key] for field, key in _KEYS.items()} | _read_rotary(self)
+        fields |= {
+            "vocab_size": self.tensors.shape(EMBEDDING)[0] if EMBEDDING in self.tensors else None,
+            "tie_word_embeddings": HEAD not in self.tensors,
+        }
+        keys = {field: self._prefix + key for field, key in (_KEYS | _NAMED).items()}
+        return JsonFields({**fields, **own}, str(self.metadata.path), keys)
+
+
+def _read_rotary(found: Hyperparameters) -> dict[str, Any]:
+    """How positions are turned into angles."""
+    fields: dict[str, Any] = {"partial_rotary_factor": _rotary_part(found)}
+    kind, factor = found["rope.scaling.type"], found["rope.scaling.factor"]
+    if kind in (None, "linear") and factor not in (None, 0, 0.0):
+        return fields | {"rope_scaling": {"rope_type": "linear", "factor": factor}}
+    if kind in (None, "none", "linear"):
+        return fields
+    return fields | {"rope_scaling": {"rope_type": kind}}
+
+
+def _rotary_part(found: Hyperparameters) -> object:
+    """Which part of each head turns; None where nothing says so, for all of it."""
+    turned, head_dim = found["rope.dimension_count"], found["attention.key_length"]
+    if head_dim is None:
+        heads, hidden = found["attention.head_count"], found["embedding_length"]
+        head_dim = hidden // heads if isinstance(heads, int) and isinstance(hidden, int) and heads > 0 else None
+    if turned is None or not isinstance(turned, int) or not isinstance(head_dim, int) or head_dim < 1:
+        return turned
+    return turned / head_dim

@@ -1,0 +1,86 @@
+"""gguf_source: a GGUF file, read as what a checkpoint is made of."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.engine.checkpoint.architectures import expand_names, read_architecture
+from services.engine.checkpoint.checkpoint_source import CheckpointSource
+from services.engine.checkpoint.generation_defaults import read_eos_token_ids, read_generation_defaults
+from services.engine.checkpoint.gguf_architectures import read_gguf_config
+from services.engine.checkpoint.gguf_names import LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS
+from services.engine.checkpoint.gguf_tensors import GgufTensors
+from services.engine.checkpoint.model_config import ModelConfig
+from services.engine.files.json_fields import JsonFields
+from services.engine.gguf.gguf_file import GgufFile
+from services.engine.gguf.metadata import Metadata
+from services.engine.gguf.vocabulary import Vocabulary
+from services.engine.sampling_params import SAMPLING_NUMBERS
+
+_OTHER_NAMES = {"temperature": "temp", "repetition_penalty": "penalty_repeat"}
+_SAMPLING = {
+    number.name: f"general.sampling.{_OTHER_NAMES.get(number.name, number.name)}"
+    for number in SAMPLING_NUMBERS
+    if number.is_recommended
+}
+
+
+def read_gguf(path: Path, context_length: int | None) -> CheckpointSource:
+    """Read a file's metadata and open its tensors; raises CheckpointError naming the key or tensor at fault."""
+    file = GgufFile(path)
+    tensors = GgufTensors(file)
+    found, fields = read_gguf_config(file.metadata, tensors)
+    _, config = read_architecture(fields, context_length)
+    config = _divide_frequencies(config, tensors)
+    generation = _read_generation(file.metadata)
+    if found.permutes_heads:
+        _restore_heads(tensors, config)
+    return CheckpointSource(
+        path=path,
+        described_by="the file's metadata",
+        config=config,
+        generation=read_generation_defaults(generation),
+        eos_token_ids=read_eos_token_ids(generation, generation, config.vocab_size),
+        tensors=tensors,
+        names=expand_names(found.names, config.num_layers),
+        ignored=frozenset({ROPE_FACTORS, LONG_FACTORS, SHORT_FACTORS}),  # they are in the configuration
+        norms_are_offsets=False,  # the 1 has been added
+        foreign_tokens=frozenset(),
+    )
+
+
+def _read_generation(metadata: Metadata) -> JsonFields:
+    """What would be in generation_config.json."""
+    fields = {field: metadata.raw(key) for field, key in _SAMPLING.items()}
+    ends = {"eos_token_id": [*Vocabulary(metadata).end_ids()]}
+    return JsonFields(fields | ends, str(metadata.path), _SAMPLING)
+
+
+def _divide_frequencies(config: ModelConfig, tensors: GgufTensors) -> ModelConfig:
+    """Apply what llama.cpp makes of Llama 3's scaling: a factor for each frequency."""
+    if (factors := tensors.factors(ROPE_FACTORS)) is None:
+        return config
+    where = f"{tensors.path(ROPE_FACTORS)}: tensor {ROPE_FACTORS!r}"
+    checked = JsonFields({"factors": factors}, where).numbers("factors", len(config.ropes[0].frequencies))
+    ropes = []
+    for rope in config.ropes:
+        frequencies = np.array(rope.frequencies, dtype=np.float32) / np.array(checked, dtype=np.float32)
+        ropes.append(replace(rope, frequencies=tuple(frequencies.tolist())))
+    return replace(config, ropes=tuple(ropes))
+
+
+def _restore_heads(tensors: GgufTensors, config: ModelConfig) -> None:
+    """Put the rows of each query and key head in halves again, as rotary embeddings pair them here."""
+    for part, num_heads in (("attn_q", config.num_heads), ("attn_k", config.num_kv_heads)):
+        names = [f"blk.{layer}.{part}.{kind}" for layer in range(config.num_layers) for kind in ("weight", "bias")]
+        mine = [name for name in names if name in tensors and tensors.shape(name)[0] == num_heads * config.head_dim]
+        if mine:  # one of another shape is refused later
+            tensors.set_order(mine, _halves_of_heads(num_heads, config.head_dim))
+
+
+def _halves_of_heads(num_heads: int, head_dim: int) -> NDArray[np.int64]:
+    """Return the row in the file, where the halves alternate, of each row of a head-by-head matrix."""
+    alternating = np.arange(num_heads * head_dim).reshape(num_heads, head_dim // 2, 2)
+    return alternating.swapaxes(1, 2).reshape(-1)

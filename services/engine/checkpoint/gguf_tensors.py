@@ -1,0 +1,114 @@
+"""GgufTensors: the tensors of a GGUF model, whether in one file or split over several."""
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.engine.checkpoint.safetensors_file import to_float32
+from services.engine.files.checkpoint_error import CheckpointError
+from services.engine.files.file_state import FileState
+from services.engine.gguf.gguf_file import GgufFile
+
+_SPLIT_NAME = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")
+_MOST_FILES = 1024
+_MOST_FACTORS = 1 << 13
+
+
+class GgufTensors:
+    """Every tensor of a model by name, with the file that holds it."""
+
+    def __init__(self, file: GgufFile) -> None:
+        """Open and check what `file` is the first part of; raises CheckpointError naming the file at fault."""
+        self._files: dict[str, GgufFile] = {}
+        self._orders: dict[str, NDArray[np.int64]] = {}
+        for part in _open_parts(file):
+            if twice := self._files.keys() & part.tensors.keys():
+                raise CheckpointError(f"{part.path}: tensor {min(twice)!r} is in {self._files[min(twice)].path} too")
+            self._files |= dict.fromkeys(part.tensors, part)
+
+    def set_order(self, names: Iterable[str], order: NDArray[np.int64]) -> None:
+        """Say which row of the file each of our rows is, for some tensors."""
+        self._orders |= dict.fromkeys(names, order)
+
+    def __contains__(self, name: str) -> bool:
+        """Whether there is a tensor of this name."""
+        return name in self._files
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names of the tensors."""
+        return iter(self._files)
+
+    def path(self, name: str) -> Path:
+        """Return the file that holds a tensor."""
+        return self._files[name].path
+
+    def states(self) -> list[FileState]:
+        """Return the states in which the files were opened, in the order of their paths."""
+        return sorted({file.state for file in self._files.values()})
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of one tensor."""
+        return self._files[name].tensors[name].shape
+
+    def kind(self, name: str) -> str:
+        """Return the type of a tensor's blocks, as llama.cpp names it."""
+        return self._files[name].tensors[name].kind.name
+
+    def rows(self, name: str, begin: int, end: int) -> NDArray[Any]:
+        """Return rows as numbers; those of quantised types are computed."""
+        kind = self._files[name].tensors[name].kind
+        if len(self.shape(name)) > 1:
+            return kind.decode(self.stored_rows(name, begin, end))
+        values: NDArray[Any] = kind.decode(self._files[name].rows(name))[0]
+        order = self._orders.get(name)
+        return (values if order is None else values[order])[begin:end]
+
+    def stored_rows(self, name: str, begin: int, end: int) -> NDArray[np.uint8]:
+        """Return rows as they are stored.  # [rows, bytes of a row]"""
+        rows, kind = self._files[name].rows(name), self._files[name].tensors[name].kind
+        if len(self.shape(name)) == 1:
+            rows = rows.reshape(-1, kind.size)  # a block of values counts as a row
+            begin, end = begin // kind.values, -(-end // kind.values)
+        order = self._orders.get(name)
+        return rows[begin:end] if order is None else rows[order[begin:end]]
+
+    def factors(self, name: str) -> list[float] | None:
+        """Return the numbers of a small vector, None where it is not there."""
+        if name not in self:
+            return None
+        if len(shape := self.shape(name)) != 1 or shape[0] > _MOST_FACTORS:
+            raise CheckpointError(f"{self.path(name)}: tensor {name!r} has shape {[*shape]}; it must be a short vector")
+        factors: list[float] = to_float32(self.rows(name, 0, shape[0])).tolist()
+        return factors
+
+    def release(self, name: str) -> None:
+        """Give back the memory that one tensor's file takes up since it has been read; views stay valid."""
+        self._files[name].release()
+
+
+def _open_parts(first: GgufFile) -> list[GgufFile]:
+    """Open all files of a split model, whose names end in -00001-of-00003.gguf; a whole one is its only part."""
+    count = first.metadata.index("split.count", _MOST_FILES + 1) or 1
+    if count == 1:
+        return [first]
+    name = _SPLIT_NAME.fullmatch(first.path.name)
+    if name is None or int(name[3]) != count:
+        raise first.metadata.error(
+            "split.count", f"is {count}, but the file's name does not end in -of-{count:05}.gguf"
+        )
+    if first.metadata.index("split.no", count) != 0:
+        start = f"{name[1]}-00001-of-{count:05}.gguf"
+        raise CheckpointError(f"{first.path}: is a later part of a split model; name its first one, {start}")
+    paths = [first.path.with_name(f"{name[1]}-{part:05}-of-{count:05}.gguf") for part in range(1, count + 1)]
+    parts = [first, *map(GgufFile, paths[1:])]
+    for number, part in enumerate(parts):
+        if (found := part.metadata.index("split.no", count)) != number:
+            raise part.metadata.error("split.no", f"must be {number}, by the file's name, is {found}")
+    total, found = first.metadata.index("split.tensors.count", 2**31), sum(len(part.tensors) for part in parts)
+    if total not in (None, found):
+        raise first.metadata.error("split.tensors.count", f"is {total}, but the {count} files hold {found} tensors")
+    return parts

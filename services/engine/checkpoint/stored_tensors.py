@@ -1,0 +1,44 @@
+"""StoredTensors: what a checkpoint can be asked of its tensors, whichever kind of files holds them."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.engine.files.file_state import FileState
+
+
+class StoredTensors(Protocol):
+    """Every tensor by its name in the files; a row is what lies along the last dimension, and of a vector one value.
+
+    Rows are in our order: where files have another one, it is undone here.
+    """
+
+    def __contains__(self, name: str) -> bool:
+        """Whether there is a tensor of this name."""
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names of the tensors."""
+
+    def path(self, name: str) -> Path:
+        """Return the file that holds a tensor."""
+
+    def states(self) -> list[FileState]:
+        """Return the states in which the files were opened, in the order of their paths."""
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of one tensor."""
+
+    def kind(self, name: str) -> str:
+        """Return the type in which a tensor's values are stored, such as "BF16" or "Q4_K"."""
+
+    def rows(self, name: str, begin: int, end: int) -> NDArray[Any]:
+        """Return rows as numbers: float32, float16, or bfloat16 as uint16 bits; a view where nothing is computed."""
+
+    def stored_rows(self, name: str, begin: int, end: int) -> NDArray[np.uint8]:
+        """Return rows as they are stored.  # [rows, bytes of a row]"""
+
+    def release(self, name: str) -> None:
+        """Give back the memory that one tensor's file takes up since it has been read; views stay valid."""

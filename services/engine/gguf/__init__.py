@@ -1,0 +1,1 @@
+"""A GGUF file, read and checked: its metadata, its tensors as they are stored, and its tokenizer."""

@@ -1,0 +1,158 @@
+"""tokenizer_json: the tokenizer of a GGUF file, as the tokenizer.json that does the same."""
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from services.engine.files.json_fields import shown
+from services.engine.gguf.gguf_file import GgufFile
+from services.engine.gguf.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer
+from services.engine.gguf.vocabulary import TokenType, Vocabulary
+
+logger = logging.getLogger(__name__)
+
+_PREFIX = "tokenizer.ggml."
+_MARK = "▁"  # for a space, in SentencePiece
+_MOST_SPLITS = 1 << 23  # of tokens into two; three times what the largest vocabulary has
+_ADDED = {TokenType.CONTROL: True, TokenType.UNKNOWN: True, TokenType.USER_DEFINED: False}  # to whether it is hidden
+_BEFORE_SPACES = {"<unk>", "<s>", "<|endoftext|>"}  # tokens of Phi-3 behind which spaces count
+_Description = dict[str, Any]
+
+
+def describe_tokenizer(path: Path) -> str:
+    """Return the text of a tokenizer.json; raises CheckpointError naming the key at fault."""
+    vocabulary = Vocabulary(GgufFile(path).metadata)
+    match vocabulary.model:
+        case "gpt2":
+            description = _describe_bpe(vocabulary)
+        case "llama":
+            description = _describe_spm(vocabulary)
+        case model:
+            problem = f"{shown(model)} is not supported; allowed are gpt2 and llama"
+            raise vocabulary.metadata.error(f"{_PREFIX}model", problem)
+    common = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [*_added_tokens(vocabulary)]}
+    return json.dumps(common | description)
+
+
+def _describe_bpe(vocabulary: Vocabulary) -> _Description:
+    """Byte-level BPE: merges of pairs, within the words of a pre-tokenizer."""
+    pre = _pre_tokenizer(vocabulary)
+    return {
+        "normalizer": None,
+        "pre_tokenizer": pre.describe(),
+        "post_processor": _post_processor(vocabulary, adds_begin=pre.adds_begin),
+        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        "model": _model(vocabulary, [*_stored_merges(vocabulary)]) | {"ignore_merges": pre.ignores_merges},
+    }
+
+
+def _describe_spm(vocabulary: Vocabulary) -> _Description:
+    """SentencePiece's BPE: the pair whose token has the best score is merged first, what is left becomes bytes."""
+    begins_with_space = vocabulary.metadata.flag(f"{_PREFIX}add_space_prefix", True)
+    marks = [{"type": "Prepend", "prepend": _MARK}] if begins_with_space else []
+    to_marks = {"type": "Replace", "pattern": {"String": " "}, "content": _MARK}
+    to_spaces = {"type": "Replace", "pattern": {"String": _MARK}, "content": " "}
+    strip = [{"type": "Strip", "content": " ", "start": 1, "stop": 0}] if begins_with_space else []
+    unknown = vocabulary.task_id("unk_token")
+    return {
+        "normalizer": {"type": "Sequence", "normalizers": [*marks, to_marks]},
+        "pre_tokenizer": None,
+        "post_processor": _post_processor(vocabulary, adds_begin=True),
+        "decoder": {"type": "Sequence", "decoders": [to_spaces, {"type": "ByteFallback"}, {"type": "Fuse"}, *strip]},
+        "model": _model(vocabulary, _merges_by_score(vocabulary))
+        | {
+            "unk_token": None if unknown is None else vocabulary.tokens[unknown],
+            "fuse_unk": True,
+            "byte_fallback": True,
+        },
+    }
+
+
+def _pre_tokenizer(vocabulary: Vocabulary) -> PreTokenizer:
+    name = vocabulary.metadata.text(key := f"{_PREFIX}pre")
+    if name is None:
+        logger.warning("%s: key %r: is missing; the model may see other tokens than in training", *_where(vocabulary))
+    if (pre := PRE_TOKENIZERS.get("default" if name is None else name)) is None:
+        allowed = ", ".join(PRE_TOKENIZERS)
+        raise vocabulary.metadata.error(key, f"{shown(name)} is not supported; allowed are {allowed}")
+    return pre
+
+
+def _where(vocabulary: Vocabulary) -> tuple[Path, str]:
+    return vocabulary.metadata.path, f"{_PREFIX}pre"
+
+
+def _model(vocabulary: Vocabulary, merges: list[list[str]]) -> _Description:
+    ids: dict[str, int] = {}
+    for token_id, (token, kind) in enumerate(zip(vocabulary.tokens, vocabulary.types, strict=True)):
+        if kind == TokenType.UNUSED:  # it pads the embedding, and no text leads to it
+            continue
+        if ids.setdefault(token, token_id) != token_id:
+            problem = f"{shown(token)} occurs twice, as {ids[token]} and {token_id}"
+            raise vocabulary.metadata.error(f"{_PREFIX}tokens", problem)
+    plain = {"dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None}
+    flags = {"fuse_unk": False, "byte_fallback": False, "ignore_merges": False}
+    return {"type": "BPE", **plain, **flags, "vocab": ids, "merges": merges}
+
+
+def _added_tokens(vocabulary: Vocabulary) -> Iterator[_Description]:
+    """The tokens that are found in a text before anything else is."""
+    name = (vocabulary.metadata.text("general.name") or "").lower()
+    keeps_spaces = "phi-3" not in name and "phi3" not in name  # no key says it, so llama.cpp goes by the name too
+    for token_id, kind in enumerate(vocabulary.types):
+        if kind in _ADDED and (token := vocabulary.tokens[token_id]):
+            flags = {"single_word": False, "lstrip": False, "normalized": False}
+            rstrip = not (keeps_spaces or token in _BEFORE_SPACES)
+            yield {"id": token_id, "content": token, **flags, "rstrip": rstrip, "special": _ADDED[TokenType(kind)]}
+
+
+def _post_processor(vocabulary: Vocabulary, *, adds_begin: bool) -> _Description | None:
+    """What is put around a text."""
+    metadata, around = vocabulary.metadata, {}
+    for name, default in (("bos", adds_begin), ("eos", False)):
+        if metadata.flag(f"{_PREFIX}add_{name}_token", default):
+            if (token_id := vocabulary.task_id(f"{name}_token")) is None:
+                raise metadata.error(f"{_PREFIX}{name}_token_id", "is missing, though each text is to have that token")
+            around[name] = {
+                "id": vocabulary.tokens[token_id],
+                "ids": [token_id],
+                "tokens": [vocabulary.tokens[token_id]],
+            }
+    if not around:
+        return None
+    steps = [{"SpecialToken": {"id": each["id"], "type_id": 0}} for each in around.values()]
+    text = {"Sequence": {"id": "A", "type_id": 0}}
+    single = [*steps[: "bos" in around], text, *steps["bos" in around :]]
+    special = {each["id"]: each for each in around.values()}
+    pair = [*single, {"Sequence": {"id": "B", "type_id": 1}}]
+    return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": special}
+
+
+def _stored_merges(vocabulary: Vocabulary) -> Iterator[list[str]]:
+    """The pairs that the file lists, best first; a space parts them, and a token may begin with one."""
+    for index, merge in enumerate(vocabulary.metadata.texts(key := f"{_PREFIX}merges")):
+        if (cut := merge.find(" ", 1)) < 0:
+            raise vocabulary.metadata.error(key, f"element {index} must be two tokens and a space, is {shown(merge)}")
+        yield [merge[:cut], merge[cut + 1 :]]
+
+
+def _merges_by_score(vocabulary: Vocabulary) -> list[list[str]]:
+    """All pairs of tokens that make a token, in the order of its score."""
+    scores = vocabulary.list_of(f"{_PREFIX}scores")
+    tokens = [token for token, kind in zip(vocabulary.tokens, vocabulary.types, strict=True) if kind in _MERGED]
+    ids = {token: token_id for token_id, token in enumerate(vocabulary.tokens) if vocabulary.types[token_id] in _MERGED}
+    if (splits := sum(map(len, tokens))) > _MOST_SPLITS:
+        problem = f"have {splits} characters together; they may have at most {_MOST_SPLITS}"
+        raise vocabulary.metadata.error(f"{_PREFIX}tokens", problem)
+    merges = []
+    for token in tokens:
+        for cut in range(1, len(token)):
+            if (left := token[:cut]) in ids and (right := token[cut:]) in ids:
+                merges.append((-scores[ids[token]], ids[left], ids[right], left, right))
+    merges.sort()
+    return [[left, right] for *_, left, right in merges]
+
+
+_MERGED = (TokenType.NORMAL, TokenType.USER_DEFINED)

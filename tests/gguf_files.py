@@ -1,0 +1,169 @@
+"""GGUF files made of random checkpoints, in any type: by the gguf package, and the rules of llama.cpp's conversion."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+from gguf.quants import quantize
+from numpy.typing import NDArray
+from safetensors.torch import load_file
+
+from tests.checkpoints import Kind, copy_of, edit_json, random_checkpoint
+from tests.gguf_vocabularies import add_value, finish
+
+F32, F16, BF16 = (gguf.GGMLQuantizationType[name] for name in ("F32", "F16", "BF16"))
+_ARCHITECTURES = {"mistral": "llama", "gemma3_text": "gemma3"}
+
+
+def representable_checkpoint(kind: Kind, folder: Path) -> Path:
+    """A random checkpoint without what llama.cpp has no key for: windows but Gemma's and Phi's, and a query's scale."""
+    copy = copy_of(random_checkpoint(kind), folder)
+    if kind == Kind.QWEN2:
+        edit_json(copy / "config.json", use_sliding_window=False, layer_types=None, sliding_window=None)
+    if kind in (Kind.GEMMA2, Kind.GEMMA3):
+        edit_json(copy / "config.json", query_pre_attn_scalar=32)
+    return copy
+
+
+def write_gguf(
+    folder: Path, path: Path, kind: gguf.GGMLQuantizationType = F32, *, tensors_each: int = 0, **keys: object
+) -> Path:
+    """Write what a checkpoint's folder holds, its matrices in one type; return the path, of the first file if split.
+
+    `keys` are set beside the rest, with "__" for a dot in their names, and the architecture's without its name.
+    """
+    config = json.loads((folder / "config.json").read_text())
+    model_type = config["model_type"]
+    arch = _ARCHITECTURES.get(model_type, model_type)
+    writer = gguf.GGUFWriter(path, arch, split_max_tensors=tensors_each)
+    _add_hyperparameters(writer, arch, config)
+    _add_tokenizer(writer, folder, config)
+    for name, value in keys.items():
+        key = name.replace("__", ".")
+        add_value(writer, key if key.startswith("general.") else f"{arch}.{key}", value)
+    for name, values in _tensors(folder, arch, config).items():
+        writer.add_tensor(name, *_stored(values, kind))
+    finish(writer)
+    return next(path.parent.glob(f"{path.stem}-00001-of-*.gguf")) if tensors_each else path
+
+
+def _add_hyperparameters(writer: gguf.GGUFWriter, arch: str, config: dict[str, Any]) -> None:
+    head_dim = config.get("head_dim") or config["hidden_size"] // config["num_attention_heads"]
+    rope = config["rope_parameters"]
+    rope = rope.get("full_attention", rope)
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_rope_freq_base(rope["rope_theta"])
+    writer.add_rope_dimension_count(int(head_dim * rope.get("partial_rotary_factor", 1.0)))
+    if config.get("head_dim"):
+        writer.add_key_length(head_dim)
+        writer.add_value_length(head_dim)
+    if rope["rope_type"] == "linear":
+        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(rope["factor"])
+    if arch == "phi3":
+        writer.add_sliding_window(config["sliding_window"] or 0)
+        writer.add_rope_scaling_orig_ctx_len(config["original_max_position_embeddings"])
+    if rope["rope_type"] == "longrope":
+        original = config["original_max_position_embeddings"]
+        stretch = rope["factor"]
+        writer.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(stretch) / math.log(original)))
+    if config.get("sliding_window") and config["model_type"] in ("gemma2", "gemma3_text", "mistral"):
+        writer.add_sliding_window(config["sliding_window"])
+    if arch == "gemma2":
+        writer.add_attn_logit_softcapping(config["attn_logit_softcapping"])
+        writer.add_final_logit_softcapping(config["final_logit_softcapping"])
+    if arch == "gemma3":
+        writer.add_rope_freq_base_swa(config["rope_parameters"]["sliding_attention"]["rope_theta"])
+
+
+def _add_tokenizer(writer: gguf.GGUFWriter, folder: Path, config: dict[str, Any]) -> None:
+    description = json.loads((folder / "tokenizer.json").read_text())
+    ids = description["model"]["vocab"] | {token["content"]: token["id"] for token in description["added_tokens"]}
+    tokens = [f"[PAD{token_id}]" for token_id in range(config["vocab_size"])]
+    types = [gguf.TokenType.UNUSED] * len(tokens)
+    special = {token["content"] for token in description["added_tokens"]}
+    for token, token_id in ids.items():
+        tokens[token_id] = token
+        types[token_id] = gguf.TokenType.CONTROL if token in special else gguf.TokenType.NORMAL
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(tokens)
+    writer.add_token_types(types)
+    writer.add_token_merges([" ".join(merge) for merge in description["model"]["merges"]])
+    writer.add_bos_token_id(config["bos_token_id"])
+    writer.add_eos_token_id(config["eos_token_id"])
+    writer.add_add_bos_token(True)
+    writer.add_chat_template((folder / "chat_template.jinja").read_text())
+
+
+def _tensors(folder: Path, arch: str, config: dict[str, Any]) -> dict[str, NDArray[np.float32]]:
+    """The tensors under the names and in the order of rows that llama.cpp wants."""
+    names = gguf.get_tensor_name_map(_model_arch(arch), config["num_hidden_layers"])
+    tensors = {}
+    for stored_name, stored in load_file(folder / "model.safetensors").items():
+        name, values = names.get_name(stored_name, try_suffixes=(".weight", ".bias")), stored.float().numpy()
+        assert name is not None, stored_name
+        if arch == "llama" and "_proj" in stored_name and (part := stored_name.split("_proj")[0][-1]) in "qk":
+            heads = config["num_attention_heads" if part == "q" else "num_key_value_heads"]
+            values = values.reshape(heads, 2, -1, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
+        if arch.startswith("gemma") and stored_name.endswith("norm.weight"):
+            values = values + np.float32(1.0)
+        tensors[name] = np.ascontiguousarray(values)
+    return tensors | _rope_factors(config)
+
+
+def _model_arch(arch: str) -> gguf.MODEL_ARCH:
+    return next(known for known, name in gguf.MODEL_ARCH_NAMES.items() if name == arch)
+
+
+def _rope_factors(config: dict[str, Any]) -> dict[str, NDArray[np.float32]]:
+    rope = config["rope_parameters"]
+    if rope.get("rope_type") == "longrope":
+        names = {f"rope_factors_{which}.weight": f"{which}_factor" for which in ("long", "short")}
+        return {name: np.array(rope[field], dtype=np.float32) for name, field in names.items()}
+    if rope.get("rope_type") != "llama3":
+        return {}
+    factor, low, high, original = (
+        rope[name] for name in ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings")
+    )
+    factors = []
+    for i in range(0, config["head_dim"], 2):
+        wavelength = 2 * math.pi * rope["rope_theta"] ** (i / config["head_dim"])
+        smooth = min(1.0, max(0.0, (original / wavelength - low) / (high - low)))
+        factors.append(1 / ((1 - smooth) / factor + smooth))
+    return {"rope_freqs.weight": np.array(factors, dtype=np.float32)}
+
+
+def _stored(values: NDArray[np.float32], kind: gguf.GGMLQuantizationType) -> tuple[Any, ...]:
+    """A tensor's bytes and type; vectors stay as they are, and so do matrices whose rows are no whole blocks."""
+    block, size = gguf.GGML_QUANT_SIZES[kind]
+    if values.ndim == 1 or values.shape[1] % block or kind == F32:
+        return (values,)
+    try:
+        return quantize(values, kind), None, kind
+    except NotImplementedError:  # the package reads this type and does not write it
+        return _random_blocks(values.shape, block, size, kind), None, kind
+
+
+def _random_blocks(shape: tuple[int, ...], block: int, size: int, kind: gguf.GGMLQuantizationType) -> NDArray[np.uint8]:
+    """Blocks of any bits, but for their scales, which are kept small: those are the float16 numbers among them."""
+    generator = np.random.default_rng(int(kind))
+    blocks = generator.integers(0, 256, (shape[0], shape[1] // block, size), dtype=np.uint8)
+    for offset in _SCALES[kind.name]:
+        blocks[..., offset : offset + 2] = np.array([0.01], dtype=np.float16).view(np.uint8)
+    return blocks.reshape(shape[0], -1)
+
+
+_SCALES = {  # where the scales lie in a block
+    **{"Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,)},
+    **{"IQ4_NL": (0,), "IQ4_XS": (0,), "IQ3_S": (0,), "IQ2_XXS": (0,)},
+}

@@ -1,0 +1,212 @@
+"""A GGUF file loads as the folder that it was made of."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+from gguf.quants import dequantize
+
+from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
+from services.engine.checkpoint.safetensors_file import to_float32
+from services.engine.files.checkpoint_error import CheckpointError
+from services.engine.text.tokenizer import Tokenizer
+from tests.checkpoints import SPECIAL_TOKENS, VOCAB_SIZE, Kind, random_checkpoint, write_random_checkpoint
+from tests.gguf_files import BF16, F16, F32, representable_checkpoint, write_gguf
+from tests.gguf_vocabularies import finish
+
+QUANTISED = [
+    *("Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"),
+    *("IQ4_NL", "IQ4_XS", "IQ3_S", "IQ2_XXS", "TQ1_0", "MXFP4"),
+]
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    """A Llama checkpoint, whose rows of query and key a file has in another order."""
+    return representable_checkpoint(Kind.LLAMA, tmp_path)
+
+
+def assert_close_ropes(ours: Checkpoint, expected: Checkpoint) -> None:
+    """A file has factors where a folder has a rule: what they make of frequencies differs in the last bit."""
+    for mine, its in zip(ours.config.ropes, expected.config.ropes, strict=True):
+        assert np.allclose(mine.frequencies, its.frequencies, rtol=3e-7, atol=0)
+        assert abs(mine.scale - its.scale) < 1e-6
+
+
+def values_of(checkpoint: Checkpoint) -> dict[str, np.ndarray]:
+    return {name: to_float32(values) for name, values in checkpoint.weights()}
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_every_architecture_has_its_configuration_and_weights(tmp_path, kind):
+    folder = representable_checkpoint(kind, tmp_path)
+    expected = load_checkpoint(folder)
+    ours = load_checkpoint(write_gguf(folder, tmp_path / "model.gguf"))
+    assert replace(ours.config, ropes=()) == replace(expected.config, ropes=())
+    assert_close_ropes(ours, expected)
+    weights, stored = values_of(ours), values_of(expected)
+    assert weights.keys() == stored.keys()
+    assert all(np.array_equal(weights[name], stored[name]) for name in stored)
+
+
+@pytest.mark.parametrize("kind", [F16, BF16])
+def test_plain_types_come_as_their_bits(folder, tmp_path, kind):
+    weights = dict(load_checkpoint(write_gguf(folder, tmp_path / "model.gguf", kind)).weights())
+    assert weights["layers.2.q"].dtype == {F16: np.float16, BF16: np.uint16}[kind]
+    expected = values_of(load_checkpoint(folder))["layers.2.v"]
+    assert np.allclose(to_float32(weights["layers.2.v"]), expected, rtol=2**-8, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", QUANTISED)
+def test_quantised_types_are_computed_piece_by_piece_and_row_by_row(tmp_path, kind, monkeypatch):
+    """The same values as of the whole tensor at once, in our order of rows."""
+    monkeypatch.setattr("services.engine.checkpoint.checkpoint._PACKED_AT_ONCE", 40_000)
+    folder = tmp_path / "wide"  # whose rows are whole blocks of every type
+    write_random_checkpoint(folder, Kind.LLAMA, hidden_size=256, intermediate_size=256, head_dim=64)
+    path = write_gguf(folder, tmp_path / "model.gguf", gguf.GGMLQuantizationType[kind])
+    checkpoint, tensors = load_checkpoint(path), {tensor.name: tensor for tensor in gguf.GGUFReader(path).tensors}
+    pieces = [(name, first, np.array(values)) for name, first, values in checkpoint.pieces()]
+    assert len(pieces) > 2 * len({name for name, *_ in pieces})
+    found = {name: np.concatenate([values for each, _, values in pieces if each == name]) for name, *_ in pieces}
+    stored = tensors["blk.1.attn_q.weight"]
+    assert checkpoint.blocks("layers.1.q")[0] == stored.tensor_type.name == kind
+    values = dequantize(stored.data, stored.tensor_type)
+    heads = values.reshape(4, -1, 2, values.shape[1]).swapaxes(1, 2).reshape(values.shape)
+    assert np.array_equal(found["layers.1.q"], heads)
+    stored = tensors["blk.1.ffn_up.weight"]
+    assert np.array_equal(found["layers.1.up"], dequantize(stored.data, stored.tensor_type))
+    kind_of_up, blocks = checkpoint.blocks("layers.1.up")
+    assert (kind_of_up, blocks.tobytes()) == (kind, stored.data.tobytes())
+
+
+def test_blocks_of_a_folder_are_its_rows(folder):
+    checkpoint = load_checkpoint(folder)
+    kind, rows = checkpoint.blocks("layers.2.q")
+    assert (kind, rows.shape) == ("F32", (128, 4 * 128))
+    assert np.array_equal(rows.view(np.float32), dict(checkpoint.weights())["layers.2.q"])
+
+
+def test_a_split_model_is_the_whole_one(folder, tmp_path):
+    whole = load_checkpoint(write_gguf(folder, tmp_path / "whole.gguf", BF16))
+    first = write_gguf(folder, tmp_path / "split.gguf", BF16, tensors_each=10)
+    split = load_checkpoint(first)
+    assert len(split.file_states()) > 3
+    assert split.config == whole.config
+    assert split.weights_digest() == whole.weights_digest()
+    assert Tokenizer.from_model(first).fingerprint() == Tokenizer.from_model(tmp_path / "whole.gguf").fingerprint()
+
+
+def test_what_is_wrong_with_a_split_model_is_said(folder, tmp_path):
+    first = write_gguf(folder, tmp_path / "split.gguf", tensors_each=20)
+    second = Path(str(first).replace("-00001-", "-00002-"))
+    with pytest.raises(CheckpointError, match=r"later part of a split model; name its first one, split-00001-of-0000"):
+        load_checkpoint(second)
+    second.rename(tmp_path / "elsewhere.gguf")
+    with pytest.raises(CheckpointError, match=r"split-00002-of-0000\d\.gguf: no such file"):
+        load_checkpoint(first)
+    second.write_bytes(first.read_bytes())
+    with pytest.raises(CheckpointError, match=r"'split\.no': must be 1, by the file's name, is 0|is in .* too"):
+        load_checkpoint(first)
+    first.rename(tmp_path / "model.gguf")
+    with pytest.raises(CheckpointError, match=r"'split\.count': is \d, but the file's name does not end in -of-"):
+        load_checkpoint(tmp_path / "model.gguf")
+
+
+def test_digest_sees_type_values_and_settings(folder, tmp_path):
+    def digest(name: str, *args: object, **keys: object) -> str:
+        return load_checkpoint(write_gguf(folder, tmp_path / name, *args, **keys)).weights_digest()
+
+    digests = [digest("a.gguf"), digest("b.gguf", BF16), digest("c.gguf", rope__freq_base=500.0), digest("d.gguf")]
+    assert len({*digests}) == 3
+    assert digests[0] == digests[3]
+
+
+def test_tokens_that_end_a_text_are_those_of_the_file_and_those_named_so(folder, tmp_path):
+    checkpoint = load_checkpoint(write_gguf(folder, tmp_path / "model.gguf"))
+    assert SPECIAL_TOKENS[1] == "<|end|>"
+    assert checkpoint.eos_token_ids == (1,)
+    assert checkpoint.generation == {}
+
+
+def test_recommended_sampling_numbers_are_read(folder, tmp_path):
+    recommended = {"general__sampling__temp": 0.6, "general__sampling__top_k": 20}
+    path = write_gguf(folder, tmp_path / "model.gguf", **recommended)
+    assert load_checkpoint(path).generation == {"temperature": 0.6, "top_k": 20}
+    path = write_gguf(folder, tmp_path / "model.gguf", **recommended, general__sampling__top_p=7.0)
+    with pytest.raises(
+        CheckpointError, match=r"field 'general\.sampling\.top_p': must be a finite number from .* is 7"
+    ):
+        load_checkpoint(path)
+
+
+def test_the_vocabulary_is_that_of_the_folder(folder, tmp_path):
+    path = write_gguf(folder, tmp_path / "model.gguf")
+    ours, expected = Tokenizer.from_model(path), Tokenizer.from_model(folder)
+    load_checkpoint(path).check_vocabulary(ours)
+    assert ours.fingerprint() == expected.fingerprint()
+    assert (ours.special_ids, ours.vocab_size) == (expected.special_ids, expected.vocab_size)
+    assert ours.encode("Hello, world 123") == expected.encode("Hello, world 123")
+    assert ours.vocab_size < VOCAB_SIZE
+
+
+BAD = [
+    ({"expert_count": 8}, "key 'llama.expert_count': only 0 or false is supported, is 8"),
+    ({"attention__causal": False}, "key 'llama.attention.causal': only true is supported"),
+    (
+        {"rope__scaling__type": "yarn", "rope__scaling__factor": 4.0},
+        "'llama.rope.scaling.type': 'yarn' is not supported",
+    ),
+    ({"rope__dimension_count": 16}, "field 'llama.rope.dimension_count': only 1.0 is supported"),
+    ({"block_count": 0}, "field 'llama.block_count': must be a whole number from 1 to 1024, is 0"),
+    (
+        {"block_count": 2},
+        "' has no place in LlamaForCausalLM as the file's metadata describes it",
+    ),
+    ({"block_count": 5}, "tensor 'blk.4.attn_q.weight' is missing; LlamaForCausalLM needs it"),
+    ({"attention__head_count": [4, 4, 2, 4]}, "'llama.attention.head_count': must be a whole number from 1 to 1024"),
+    ({"attention__value_length": 16}, "key 'llama.attention.value_length': must be that of keys, 32, is 16"),
+    (
+        {"feed_forward_length": 64},
+        "tensor 'blk.0.ffn_gate.weight' has shape [192, 128]; by the file's metadata it must",
+    ),
+    (
+        {"embedding_length": "many"},
+        "field 'llama.embedding_length': must be a whole number from 1 to 131072, is 'many'",
+    ),
+    ({"attention__layer_norm_rms_epsilon": -1.0}, "'llama.attention.layer_norm_rms_epsilon': must be a finite number"),
+]
+
+
+@pytest.mark.parametrize(("keys", "problem"), BAD, ids=[problem[:40] for _, problem in BAD])
+def test_what_cannot_be_served_is_refused_by_its_key(tmp_path, keys, problem):
+    folder = representable_checkpoint(Kind.LLAMA_LINEAR if "rope__scaling__type" in keys else Kind.LLAMA, tmp_path)
+    path = write_gguf(folder, tmp_path / "model.gguf", **keys)
+    with pytest.raises(CheckpointError) as refused:
+        load_checkpoint(path)
+    assert str(path) in str(refused.value)
+    assert problem in str(refused.value)
+
+
+def test_an_architecture_that_is_not_served_is_refused_by_name(tmp_path):
+    path = tmp_path / "model.gguf"
+    writer = gguf.GGUFWriter(path, "mamba")
+    finish(writer)
+    with pytest.raises(CheckpointError) as refused:
+        load_checkpoint(path)
+    allowed = "allowed are llama, qwen2, qwen3, phi3, olmo2, gemma2, gemma3"
+    assert str(refused.value) == f"{path}: key 'general.architecture': 'mamba' is not supported; {allowed}"
+
+
+def test_a_file_that_is_missing_is_said_to_be(tmp_path):
+    with pytest.raises(CheckpointError, match=r"none\.gguf: no such file"):
+        load_checkpoint(tmp_path / "none.gguf")
+
+
+def test_heads_apart_and_tied_are_kept_as_the_file_has_them(tmp_path):
+    tied = load_checkpoint(write_gguf(random_checkpoint(Kind.QWEN3), tmp_path / "tied.gguf", F32))
+    assert tied.config.tied_embeddings
+    assert "lm_head" not in dict(tied.weights())
+    apart = load_checkpoint(write_gguf(random_checkpoint(Kind.LLAMA), tmp_path / "apart.gguf", F32))
+    assert "lm_head" in dict(apart.weights())

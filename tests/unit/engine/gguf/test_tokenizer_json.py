@@ -1,0 +1,124 @@
+"""The tokenizer of a GGUF file gives the ids that llama.cpp gives; see make_llama_cpp_ids.py."""
+
+import copy
+import json
+from pathlib import Path
+
+import pytest
+
+from services.engine.files.checkpoint_error import CheckpointError
+from services.engine.gguf.pre_tokenizers import PRE_TOKENIZERS
+from services.engine.text.tokenizer import Tokenizer
+from tests.gguf_vocabularies import write_vocabulary
+from tests.odd_texts import CONTROL_TEXTS, ODD_TEXTS
+
+DATA = json.loads(Path(__file__).with_name("llama_cpp_ids.json").read_text())
+TEXTS = [*ODD_TEXTS, *CONTROL_TEXTS]
+# llama.cpp counts U+FFFD among punctuation, which the model's own tokenizer does not.
+DIFFERENT = {"deepseek-coder": "\ufffd"}
+
+
+def tokenizer(folder: Path, vocabulary: dict, pre: str | None = "default") -> Tokenizer:
+    return Tokenizer.from_gguf(write_vocabulary(folder / "model.gguf", vocabulary, pre))
+
+
+@pytest.mark.parametrize("pre", PRE_TOKENIZERS)
+def test_ids_of_byte_level_vocabularies_are_llama_cpps(tmp_path, pre):
+    ours = tokenizer(tmp_path, DATA["vocabularies"]["bpe"], pre)
+    for text, expected in zip(TEXTS, DATA["ids"]["bpe"][pre], strict=True):
+        if pre not in DIFFERENT or DIFFERENT[pre] not in text:
+            assert ours.encode(text) == expected, text
+
+
+@pytest.mark.parametrize("name", ["spm", "spm_bare"])
+def test_ids_of_sentencepiece_vocabularies_are_llama_cpps(tmp_path, name):
+    ours = tokenizer(tmp_path, DATA["vocabularies"][name])
+    for text, expected in zip(TEXTS, DATA["ids"][name]["default"], strict=True):
+        assert ours.encode(text) == expected, text
+
+
+@pytest.mark.parametrize("name", ["bpe", "spm", "spm_bare"])
+def test_bytes_of_a_text_come_back(tmp_path, name):
+    ours = tokenizer(tmp_path, DATA["vocabularies"][name])
+    for text in ODD_TEXTS:
+        spelled = text if name == "bpe" else text.replace("▁", " ")
+        ids = ours.encode(text, add_special_tokens=False, parse_special=False)
+        assert b"".join(map(ours.token_bytes, ids)) == (" " * (name == "spm" and text != "") + spelled).encode()
+
+
+def test_control_tokens_are_hidden_and_those_of_users_are_not(tmp_path):
+    ours = tokenizer(tmp_path, DATA["vocabularies"]["bpe"])
+    begin, end, mark = (
+        ours.encode(token, add_special_tokens=False)[0] for token in ("<|begin|>", "<|end|>", "<|mark|>")
+    )
+    assert ours.special_ids == {begin, end}
+    assert ours.token_bytes(mark) == b"<|mark|>"
+    assert mark in ours.encode("<|mark|>", parse_special=False)
+    assert begin not in ours.encode("<|begin|>", add_special_tokens=False, parse_special=False)
+
+
+def test_what_pads_the_vocabulary_is_no_token(tmp_path):
+    vocabulary = DATA["vocabularies"]["bpe"]
+    assert vocabulary["tokens"][-1] == "[PAD]"
+    assert tokenizer(tmp_path, vocabulary).vocab_size == len(vocabulary["tokens"]) - 1
+
+
+def test_begin_and_end_tokens_are_put_around_as_the_file_says(tmp_path):
+    vocabulary = copy.deepcopy(DATA["vocabularies"]["bpe"])
+    vocabulary["keys"] |= {"add_bos_token": True, "add_eos_token": True}
+    begin, end = (vocabulary["keys"][f"{name}_token_id"] for name in ("bos", "eos"))
+    ids = tokenizer(tmp_path, vocabulary, "gpt-2").encode("a")
+    assert (ids[0], ids[-1], len(ids)) == (begin, end, 3)
+    vocabulary["keys"] |= {"add_bos_token": False, "add_eos_token": False}
+    assert tokenizer(tmp_path, vocabulary, "llama-bpe").encode("a") == ids[1:-1]
+
+
+def test_a_file_that_names_no_pre_tokenizer_is_read_with_a_warning(tmp_path, caplog):
+    vocabulary = DATA["vocabularies"]["bpe"]
+    unnamed, default = (tokenizer(tmp_path, vocabulary, pre) for pre in (None, "default"))
+    assert "'tokenizer.ggml.pre': is missing" in caplog.text
+    assert [*map(unnamed.encode, TEXTS)] == [*map(default.encode, TEXTS)]
+
+
+def change(vocabulary: dict, **values: object) -> dict:
+    return copy.deepcopy(vocabulary) | values
+
+
+BPE, SPM = DATA["vocabularies"]["bpe"], DATA["vocabularies"]["spm"]
+BAD = [
+    (change(BPE, model="bert"), "default", "key 'tokenizer.ggml.model': 'bert' is not supported; allowed are gpt2 and"),
+    (BPE, "nobodys", "key 'tokenizer.ggml.pre': 'nobodys' is not supported; allowed are default, llama3"),
+    (change(BPE, merges=["ab"]), "gpt-2", "key 'tokenizer.ggml.merges': element 0 must be two tokens and a space, is"),
+    (change(BPE, merges=["a zzzz"]), "gpt-2", "is not a usable tokenizer"),
+    (change(BPE, types=[1, 2]), "gpt-2", "key 'tokenizer.ggml.token_type': has 2 elements for"),
+    (
+        change(BPE, tokens=["a"] * len(BPE["tokens"])),
+        "gpt-2",
+        "key 'tokenizer.ggml.tokens': 'a' occurs twice, as 0 and",
+    ),
+    (
+        change(BPE, tokens=["a" * 1025] * len(BPE["tokens"])),
+        "gpt-2",
+        "token 0 has 1025 characters; it may have at most",
+    ),
+    (
+        change(BPE, keys={"bos_token_id": 9999}),
+        "llama-bpe",
+        "'tokenizer.ggml.bos_token_id': must be a whole number from 0",
+    ),
+    (change(BPE, keys={}), "llama-bpe", "key 'tokenizer.ggml.bos_token_id': is missing, though each text is to have"),
+    (
+        change(BPE, keys={"add_bos_token": 3}),
+        "gpt-2",
+        "key 'tokenizer.ggml.add_bos_token': must be true or false, is 3",
+    ),
+    (change(SPM, scores=[1.0]), "default", "key 'tokenizer.ggml.scores': has 1 elements for"),
+]
+
+
+@pytest.mark.parametrize(("vocabulary", "pre", "problem"), BAD, ids=[problem[:50] for *_, problem in BAD])
+def test_a_tokenizer_that_cannot_be_used_is_refused(tmp_path, vocabulary, pre, problem):
+    with pytest.raises(CheckpointError) as refused:
+        tokenizer(tmp_path, vocabulary, pre)
+    assert str(refused.value).startswith(str(tmp_path / "model.gguf"))
+    assert problem in str(refused.value)
