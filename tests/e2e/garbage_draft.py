@@ -76,11 +76,13 @@ def flood_of(garbage: Said) -> Behaviour:
 
 
 def named(name: str) -> Behaviour:
-    """Says hello by a name that somebody may want to log, and then bytes that are no message."""
+    """Says hello by a name that somebody may want to log, then bytes that are no message, and listens."""
 
     async def behaviour(requests: AsyncIterator[DraftRequest]) -> AsyncIterator[Said]:
         yield DraftResponse(hello=DraftHello(protocol_version=2, model=name, weight_format=name[:1000]))
         yield NO_MESSAGE
+        async for _ in requests:  # an end could be heard of before that
+            pass
 
     return behaviour
 
