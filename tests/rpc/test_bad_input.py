@@ -3,7 +3,6 @@
 import math
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,6 @@ import grpc
 import pytest
 
 from outrider.v1 import generation_pb2
-from services.target.prompt import chat_template
 from tests.checkpoints import CONTEXT_LENGTH, VOCAB_SIZE, copy_of
 from tests.rpc.requests import PROMPT, as_unary, stream, stream_request, violations
 from tests.server import RunningTarget, target_server
@@ -275,12 +273,9 @@ def test_tokenize_and_detokenize_name_bad_fields(target: RunningTarget) -> None:
     assert violations(failure.value) == {"token_ids[1]": "is 512; allowed: 0 to 511"}
 
 
-def test_a_conversation_that_takes_its_template_too_long_is_refused_by_name(
-    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("templates_have_time")
+def test_a_conversation_that_takes_its_template_too_long_is_refused_by_name(model: Path, tmp_path: Path) -> None:
     """Health answers meanwhile, and the next chat finds a worker."""
-    limits = replace(chat_template._LIMITS, seconds=3600.0)  # on a busy machine the clock's might come first
-    monkeypatch.setattr(chat_template, "_LIMITS", limits)
     folder = copy_of(model, tmp_path)
     quadratic = "{% for a in messages[0].content %}{% for b in messages[0].content %}{% endfor %}{% endfor %}hi"
     (folder / "chat_template.jinja").write_text(quadratic)
