@@ -28,17 +28,9 @@ from services.engine.decoder.native import (
     SamplingState,
     derive_seed,
     kv_bytes,
+    testing,
 )
-from services.engine.decoder.native.testing import (
-    KvLayer,
-    Operations,
-    PackedWeight,
-    gumbel,
-    gumbel_noise,
-    make_logits,
-    philox4x32,
-    poison,
-)
+from services.engine.decoder.native.testing import KvLayer, Operations, PackedWeight
 from services.engine.sampling_params import SAMPLING_NUMBERS
 from tests.native.devices import is_cuda, make_device
 from tests.native.random_models import PLAIN, PagedDecoder, random_tokens
@@ -70,7 +62,7 @@ class World:
         """What must stay the same, whatever was refused."""
         logits = self.paged.forward([(sequence, position) for sequence in range(2) for position in range(36)])
         states = [EVERY_STEP.state(prompt=[1, 2]) for _ in range(2)]
-        samples = self.sampler.sample(make_logits(self.device, logits[:2]), states, [[], []])
+        samples = self.sampler.sample(testing.make_logits(self.device, logits[:2]), states, [[], []])
         return logits.tobytes(), samples.token_ids.tolist()
 
     def batch(self, **sizes: int) -> Batch:
@@ -85,13 +77,13 @@ class World:
 
     def _of_numbers(self) -> Iterable[tuple[str, Call]]:
         yield "kv_bytes.head_dim", lambda number: kv_bytes("int8", number)
-        yield "philox4x32.counter", lambda number: philox4x32((number,) * 4, (0, 0))
-        yield "philox4x32.key", lambda number: philox4x32((0,) * 4, (number,) * 2)
-        yield "gumbel.words", lambda number: gumbel(np.full(3, number % 2**32, np.uint32))
-        yield "gumbel_noise.seed", lambda number: gumbel_noise(number, 0, 0, 9)
-        yield "gumbel_noise.position", lambda number: gumbel_noise(0, number, 0, 9)
-        yield "gumbel_noise.stream", lambda number: gumbel_noise(0, 0, number, 9)
-        yield "gumbel_noise.count", lambda number: gumbel_noise(0, 0, 0, number)
+        yield "philox4x32.counter", lambda number: testing.philox4x32((number,) * 4, (0, 0))
+        yield "philox4x32.key", lambda number: testing.philox4x32((0,) * 4, (number,) * 2)
+        yield "gumbel.words", lambda number: testing.gumbel(np.full(3, number % 2**32, np.uint32))
+        yield "gumbel_noise.seed", lambda number: testing.gumbel_noise(number, 0, 0, 9)
+        yield "gumbel_noise.position", lambda number: testing.gumbel_noise(0, number, 0, 9)
+        yield "gumbel_noise.stream", lambda number: testing.gumbel_noise(0, 0, number, 9)
+        yield "gumbel_noise.count", lambda number: testing.gumbel_noise(0, 0, 0, number)
         yield "derive_seed.seed", lambda number: derive_seed(number, 1)
         yield "derive_seed.sample", lambda number: derive_seed(1, number)
         yield "Device.cpu.threads", lambda number: Device.cpu("portable", number)
@@ -158,8 +150,8 @@ class World:
         yield "Decoder.extend.masks", lambda number: self._extend(mask=number)
         yield "Decoder.copy_block.source", lambda number: decoder.copy_block(number, 0)
         yield "Decoder.copy_block.target", lambda number: decoder.copy_block(0, number)
-        yield "poison.blocks", lambda number: poison(decoder, [number])
-        yield "Logits.row.row", lambda number: make_logits(device, np.zeros((2, 3), np.float32)).row(number)
+        yield "poison.blocks", lambda number: testing.poison(decoder, [number])
+        yield "Logits.row.row", lambda number: testing.make_logits(device, np.zeros((2, 3), np.float32)).row(number)
 
     def _configure(self, **changes: Any) -> DecoderConfig:
         DecoderConfig(PLAIN)  # can be made; with the change it may not
@@ -216,7 +208,7 @@ class World:
         return self.sampler.sample(self._logits(2), [EVERY_STEP.state(prompt=[1])], [predictions], masks)
 
     def _logits(self, rows: int) -> Logits:
-        return make_logits(self.device, np.zeros((rows, _VOCAB), np.float32))
+        return testing.make_logits(self.device, np.zeros((rows, _VOCAB), np.float32))
 
     def _of_operations(self) -> Iterable[tuple[str, Call]]:
         device, ones = self.device, np.ones((2, 3), np.float32)
