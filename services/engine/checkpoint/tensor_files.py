@@ -13,7 +13,7 @@ from services.engine.files.file_state import FileState
 from services.engine.files.json_fields import JsonFields
 from services.engine.files.model_file import MIB
 
-_SINGLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
+SINGLE, INDEX = "model.safetensors", "model.safetensors.index.json"
 _MOST_INDEX_BYTES = 16 * MIB
 _MOST_SHARDS = 1024
 
@@ -23,13 +23,13 @@ class TensorFiles:
 
     def __init__(self, folder: Path) -> None:
         """Open and check all files; raises CheckpointError naming the one at fault."""
-        if (folder / _SINGLE).exists():
-            file = SafetensorsFile(folder / _SINGLE)
+        if (folder / SINGLE).exists():
+            file = SafetensorsFile(folder / SINGLE)
             self._files = dict.fromkeys(file, file)
-        elif (folder / _INDEX).exists():
+        elif (folder / INDEX).exists():
             self._files = _open_shards(folder)
         else:
-            raise CheckpointError(f"{folder}: holds neither {_SINGLE} nor {_INDEX}")
+            raise CheckpointError(f"{folder}: holds neither {SINGLE} nor {INDEX}")
 
     def __contains__(self, name: str) -> bool:
         """Whether there is a tensor of this name."""
@@ -73,17 +73,23 @@ class TensorFiles:
         self._files[name].release()
 
 
-def _open_shards(folder: Path) -> dict[str, SafetensorsFile]:
-    index = JsonFields.from_file(folder / _INDEX, most_bytes=_MOST_INDEX_BYTES)
+def read_weight_map(path: Path) -> dict[str, str]:
+    """Return the file that holds each tensor, as an index says; raises CheckpointError."""
+    index = JsonFields.from_file(path, most_bytes=_MOST_INDEX_BYTES)
     names = index.raw("weight_map")
     if not isinstance(names, dict) or not names or not all(_is_file_name(file) for file in names.values()):
         raise index.error("weight_map", "must map each tensor's name to the name of a file in the same folder")
     if (count := len(set(names.values()))) > _MOST_SHARDS:
         raise index.error("weight_map", f"names {count} files; it may name at most {_MOST_SHARDS}")
+    return names
+
+
+def _open_shards(folder: Path) -> dict[str, SafetensorsFile]:
+    names = read_weight_map(folder / INDEX)
     shards = {file: SafetensorsFile(folder / file) for file in sorted(set(names.values()))}
     for name, file in names.items():
         if name not in shards[file]:
-            raise CheckpointError(f"{folder / file}: tensor {name!r} is missing, though {_INDEX} places it there")
+            raise CheckpointError(f"{folder / file}: tensor {name!r} is missing, though {INDEX} places it there")
     return {name: shards[file] for name, file in names.items()}
 
 
