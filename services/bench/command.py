@@ -16,12 +16,13 @@ from services.cli.service_process import ServiceFailedError
 from services.cli.terminal import Terminal
 from services.engine.config import KV_FORMATS, WEIGHT_FORMATS, ConfigError
 from services.engine.files.checkpoint_error import CheckpointError
+from services.engine.hub.hub_name import SOURCES, read_source
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options."""
-    parser.add_argument("--model", type=Path, metavar="DIR", help="the target's folder (default: the demo models)")
-    parser.add_argument("--draft-model", type=Path, metavar="DIR", help="the draft's folder, with --model")
+    parser.add_argument("--model", type=read_source, help=f"the target's, {SOURCES} (default: the demo models)")
+    parser.add_argument("--draft-model", type=read_source, metavar="MODEL", help="the draft's, with --model")
     for flag, choices, what in (
         ("--weights", WEIGHT_FORMATS, "how the target's weights are held"),
         ("--draft-weights", WEIGHT_FORMATS, "how the draft's weights are held"),
@@ -39,13 +40,13 @@ def run(arguments: argparse.Namespace) -> int:
     out, err = Terminal(sys.stdout), Terminal(sys.stderr)
     models = ModelPair(arguments.model, arguments.draft_model) if arguments.model else demo_models()
     if models is None:
-        err.error("outrider bench: there is no demo model here; name a model folder with --model")
+        err.error("outrider bench: there is no demo model here; name a model with --model")
         return 1
     with tempfile.TemporaryFile("w+") as log:
         try:
             setting = read_setting(
                 arguments,
-                models=models,
+                models=models.fetched(),
                 weights=arguments.weights,
                 draft_weights=arguments.draft_weights,
                 kv=arguments.kv,

@@ -3,9 +3,11 @@
 import random
 from collections.abc import Sequence as Seq
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from services.cli.service_pair import CoreAssignment, ModelPair, options_of_draft
 from services.engine.config import CPU, ConfigError, EngineConfig, resolve_isa, resolve_threads
+from services.engine.hub.hub_name import ModelSource
 
 PLACEMENTS = {"shared": CoreAssignment.shared, "apart": CoreAssignment.apart}
 _LEAST = {"context": 1, "runs": 1, "rounds": 1, "prompt_tokens": 1, "new_tokens": 2, "streams": 1}
@@ -46,8 +48,8 @@ class Setting:
         return [name for name in self.placements if self.models.draft or name == "shared"]
 
     def summary(self) -> dict[str, object]:
-        """The setting as it is saved, with the folders' names in place of their paths."""
-        models = {"target": self.models.target.name, "draft": self.models.draft.name if self.models.draft else None}
+        """The setting as it is saved, with the models' names in place of their paths."""
+        models = {"target": _name(self.models.target), "draft": _name(self.models.draft) if self.models.draft else None}
         return {**asdict(self), "models": models}
 
     def engine_config(self, *, of_draft: bool = False) -> EngineConfig:
@@ -85,3 +87,7 @@ class Setting:
         draw = random.Random(0)
         first = min(256, vocab_size // 2)
         return [[draw.randrange(first, vocab_size) for _ in range(self.prompt_tokens)] for _ in range(count)]
+
+
+def _name(model: ModelSource) -> str:
+    return model.name if isinstance(model, Path) else str(model)

@@ -4,13 +4,14 @@ import argparse
 import sys
 import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 
 from outrider import Chunk, Client, GenerateOptions, Message, OutriderError, Prompt
 from services.cli.result_text import summary
 from services.cli.service_pair import ModelPair, demo_models, running_pair
 from services.cli.service_process import ServiceFailedError
 from services.cli.terminal import Terminal
+from services.engine.files.checkpoint_error import CheckpointError
+from services.engine.hub.hub_name import SOURCES, read_source
 
 _MAX_TOKENS = 120
 _SEED = 7
@@ -62,8 +63,8 @@ _QUESTIONS = (
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options."""
-    parser.add_argument("--model", type=Path, metavar="DIR", help="a model folder (default: the demo model)")
-    parser.add_argument("--draft", type=Path, metavar="DIR", help="a draft's model folder, with --model")
+    parser.add_argument("--model", type=read_source, help=f"{SOURCES} (default: the demo model)")
+    parser.add_argument("--draft", type=read_source, metavar="MODEL", help="a draft's model, with --model")
     parser.add_argument("--max-tokens", type=int, default=_MAX_TOKENS, metavar="N", help="per prompt (%(default)s)")
 
 
@@ -75,13 +76,13 @@ def run(arguments: argparse.Namespace) -> int:
         return 1
     models = ModelPair(arguments.model, arguments.draft) if arguments.model else demo_models()
     if models is None:
-        err.error("outrider demo: there is no demo model here; name a model folder with --model")
+        err.error("outrider demo: there is no demo model here; name a model with --model")
         return 1
     with tempfile.TemporaryFile("w+") as log:
         try:
-            with running_pair(models, log=log) as pair:
+            with running_pair(models.fetched(), log=log) as pair:
                 _show(pair.target.address, out, arguments.max_tokens)
-        except (ServiceFailedError, OutriderError) as error:
+        except (CheckpointError, ServiceFailedError, OutriderError) as error:
             log.seek(0)
             err.text(log.read())
             err.error(f"outrider demo: {error}")

@@ -10,16 +10,25 @@ from typing import IO
 
 from services.cli.service_process import ServiceProcess
 from services.engine.config import CPU
+from services.engine.hub.fetched_model import fetch
+from services.engine.hub.hub_name import ModelSource
 
 _DRAFT_FRACTION = "0.3"  # of a GPU, for a draft beside its target; it starts first, and the target gets what is left
 
 
 @dataclass(frozen=True, slots=True)
 class ModelPair:
-    """The folders of a target's model and of its draft's, if it has one."""
+    """A target's model and its draft's, if it has one."""
 
-    target: Path
-    draft: Path | None
+    target: ModelSource
+    draft: ModelSource | None
+
+    def fetched(self) -> "ModelPair":
+        """The same pair, with all of it on this machine and each name at the commit that was found.
+
+        Raises HubError.
+        """
+        return ModelPair(fetch(self.target).source, fetch(self.draft).source if self.draft else None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,14 @@ from services.cli.service_pair import ModelPair, demo_models, options_of_draft, 
 from services.cli.service_process import ServiceFailedError
 from services.cli.terminal import Terminal
 from services.engine.config import AUTO, CPU, WEIGHT_FORMATS
+from services.engine.files.checkpoint_error import CheckpointError
+from services.engine.hub.hub_name import SOURCES, read_source
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options."""
-    parser.add_argument("--model", type=Path, metavar="DIR", help="a model folder (default: the demo model)")
-    parser.add_argument("--draft", type=Path, metavar="DIR", help="a draft's model folder, with --model")
+    parser.add_argument("--model", type=read_source, help=f"{SOURCES} (default: the demo model)")
+    parser.add_argument("--draft", type=read_source, metavar="MODEL", help="a draft's model, with --model")
     parser.add_argument("--listen", default="127.0.0.1:50051", metavar="ADDRESS", help="HOST:PORT (%(default)s)")
     parser.add_argument("--device", default=CPU, help="what computes: cpu, or cuda:N for that GPU (%(default)s)")
     parser.add_argument("--draft-device", metavar="DEVICE", help="what computes the draft (default: as --device)")
@@ -38,14 +40,14 @@ def run(arguments: argparse.Namespace) -> int:
     out = Terminal(sys.stdout)
     models = ModelPair(arguments.model, arguments.draft) if arguments.model else demo_models()
     if models is None:
-        Terminal(sys.stderr).error("outrider up: there is no demo model here; name a model folder with --model")
+        Terminal(sys.stderr).error("outrider up: there is no demo model here; name a model with --model")
         return 1
     shared = ["--weights-cache", str(arguments.weights_cache)] if arguments.weights_cache else []
     draft_device = arguments.draft_device or arguments.device
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with running_pair(
-            models,
+            models.fetched(),
             listen=arguments.listen,
             options=[*shared, "--device", arguments.device, *arguments.options],
             draft_options=[*shared, *options_of_draft(arguments.device, draft_device, arguments.draft_weights)],
@@ -54,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
             out.heading(f"outrider is up on {address}; Ctrl-C stops it. In another terminal:")
             out.text(f'  outrider generate "def quicksort" --max-tokens 100 --address {address}\n')
             return pair.target.wait()
-    except ServiceFailedError as error:
+    except (CheckpointError, ServiceFailedError) as error:
         Terminal(sys.stderr).error(f"outrider up: {error}")
         return 1
     except KeyboardInterrupt:

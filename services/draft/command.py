@@ -1,11 +1,11 @@
 """The draft command: its options, and its process."""
 
 import argparse
-from pathlib import Path
 
 from services.draft.server import DraftServer
 from services.draft.vocabulary.vocabularies import Way
 from services.engine.config import AUTO
+from services.engine.hub.hub_name import SOURCES, read_source
 from services.service.options import add_options as add_service_options
 from services.service.options import engine_config, server_config
 from services.service.service_process import run_service
@@ -18,10 +18,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--target-tokenizer",
         dest="target_tokenizers",
         action="append",
-        type=Path,
+        type=read_source,
         default=[],
-        metavar="DIR",
-        help="the model folder of a target with another vocabulary; may be given several times",
+        metavar="MODEL",
+        help=f"a target's model with another vocabulary, {SOURCES}; may be given several times",
     )
     parser.add_argument(
         "--translate",

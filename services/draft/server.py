@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from pathlib import Path
+from dataclasses import replace
 
 from outrider.v1 import draft_pb2
 from outrider.v1.draft_pb2_grpc import add_DraftServiceServicer_to_server
@@ -13,6 +13,8 @@ from services.draft.servicer import DraftServicer
 from services.draft.vocabulary.vocabularies import Vocabularies, Way
 from services.draft_protocol.protocol import MAX_REQUEST_BYTES
 from services.engine.config import CPU, EngineConfig
+from services.engine.hub.fetched_model import fetch, fetch_tokenizer
+from services.engine.hub.hub_name import ModelSource
 from services.engine.loaded_model import LoadedModel
 from services.engine.text.tokenizer import Tokenizer
 from services.service.engine_host import EngineHost
@@ -34,17 +36,18 @@ class DraftServer:
         server: ServerConfig,
         *,
         name: str | None = None,
-        target_tokenizers: Iterable[Path] = (),
+        target_tokenizers: Iterable[ModelSource] = (),
         translate: Way = Way.AUTO,
     ) -> None:
-        """`name` is what targets see as the model's name, by default that of its folder; `target_tokenizers` are
-        folders of targets whose vocabularies are others than the draft's, and `translate` says how it predicts then.
+        """`name` is what targets see as the model's name, by default that of its folder, or on the hub;
+        `target_tokenizers` are models of targets whose vocabularies are others than the draft's, and `translate` says
+        how it predicts then.
         """
         self._config = engine
         self._translate = translate
-        self._tokenizer_folders = [*target_tokenizers]
+        self._tokenizer_sources = [*target_tokenizers]
         self._target_tokenizers: list[Tokenizer] = []
-        self._name = name or engine.model.resolve().name
+        self._name = name or ""
         self._host = EngineHost(self._open_engine)
         self._servicer = DraftServicer()
         self._server = RpcServer(
@@ -102,5 +105,9 @@ class DraftServer:
         )
 
     def _open_engine(self, on_failure: Callable[[], None]) -> DraftEngine:
-        self._target_tokenizers = [*map(Tokenizer.from_model, self._tokenizer_folders)]  # before the weights
-        return DraftEngine.open(self._config, max_run=_MAX_RUN, on_failure=on_failure)
+        sources = map(fetch_tokenizer, self._tokenizer_sources)
+        self._target_tokenizers = [*map(Tokenizer.from_model, sources)]  # before the weights
+        model = fetch(self._config.model)
+        self._name = self._name or model.name
+        config = replace(self._config, model=model.path)
+        return DraftEngine.open(config, max_run=_MAX_RUN, on_failure=on_failure)

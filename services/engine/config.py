@@ -11,6 +11,7 @@ from services.engine.checkpoint.weight_shapes import count_parameters
 from services.engine.decoder.host_memory import host_memory
 from services.engine.decoder.native import BLOCK_SIZE, Device, cuda_devices, cuda_problem, isas, kv_bytes
 from services.engine.decoder.weight_choice import choose_weights
+from services.engine.hub.hub_name import ModelSource
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +46,7 @@ class ConfigError(ValueError):
 class EngineConfig:
     """The settings of one engine; sizes are in tokens unless they say otherwise."""
 
-    model: Path
+    model: ModelSource
     isa: str
     threads: int
     device: str = CPU  # or "cuda:0", "cuda:1", …

@@ -12,6 +12,7 @@ from services.engine.decoder.weights_cache import WeightsCache
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.grammar.compiler import GrammarCompiler
 from services.engine.grammar.process import GrammarProcess
+from services.engine.hub.fetched_model import fetch
 from services.engine.text.tokenizer import Tokenizer
 
 
@@ -34,10 +35,10 @@ class LoadedModel:
     def load(cls, config: EngineConfig) -> "LoadedModel":
         """Load the configured checkpoint: all but its weights first, then those, which takes long; run a first pass.
 
-        Raises CheckpointError where the checkpoint is not as it should be, DeviceError and ConfigError where the device
-        has no room for it.
+        Raises CheckpointError where the checkpoint cannot be had or is not as it should be, DeviceError and ConfigError
+        where the device has no room for it.
         """
-        checkpoint = load_checkpoint(config.model, context_length=config.context_length)
+        checkpoint = load_checkpoint(fetch(config.model).path, context_length=config.context_length)
         tokenizer = Tokenizer.from_model(checkpoint.path)
         checkpoint.check_vocabulary(tokenizer)
         grammars = _make_grammars(tokenizer, checkpoint)

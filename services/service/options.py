@@ -16,6 +16,7 @@ from services.engine.config import (
     resolve_weights_cache,
 )
 from services.engine.decoder.native import isas
+from services.engine.hub.hub_name import SOURCES, read_source
 from services.service.server_config import ServerConfig
 
 _GIB = 1 << 30
@@ -24,8 +25,8 @@ _DEFAULTS = {field.name: field.default for field in (*fields(EngineConfig), *fie
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options; each sets the field of EngineConfig or ServerConfig that it is named after."""
-    parser.add_argument("--model", type=Path, required=True, metavar="DIR", help="a Hugging Face model folder")
-    parser.add_argument("--name", help="the model's name for clients (default: the folder's)")
+    parser.add_argument("--model", type=read_source, required=True, help=SOURCES)
+    parser.add_argument("--name", help="the model's name for clients (default: the folder's, or the hub's)")
     _add_engine_options(parser.add_argument_group("engine"))
     _add_server_options(parser.add_argument_group("server"))
 

@@ -36,6 +36,7 @@ class Service(Protocol):
 def run_service(name: str, make: Callable[[], Service]) -> int:
     """Serve until SIGTERM or SIGINT; `make` is called on the event loop. Returns the exit code."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("httpx2").setLevel(logging.WARNING)  # of a download: else a line for each request
     sys.setswitchinterval(_SWITCH_INTERVAL)
     try:
         return asyncio.run(_serve(make))

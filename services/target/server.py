@@ -3,12 +3,14 @@
 import logging
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
+from dataclasses import replace
 
 from outrider.v1 import generation_pb2
 from outrider.v1.generation_pb2_grpc import add_GenerationServiceServicer_to_server
 from services.engine.config import EngineConfig, check_range
 from services.engine.decoder.compute_resources import ComputeResources
 from services.engine.events import Failed
+from services.engine.hub.fetched_model import fetch
 from services.engine.request import Request, StopConditions
 from services.engine.sampling_params import SamplingParams
 from services.service.engine_host import EngineHost
@@ -51,15 +53,15 @@ class TargetServer:
         num_alternates: int = 0,
         lookup: bool = True,
     ) -> None:
-        """`name` is what clients see as the model's name, by default that of its folder. `drafts` are addresses of
-        draft services, tried in turn, which predict unless there is another predictor; `run_ahead`, `num_alternates`:
-        see DraftClient. With `lookup`, what a text repeats of itself is predicted too.
+        """`name` is what clients see as the model's name, by default that of its folder, or on the hub. `drafts` are
+        addresses of draft services, tried in turn, which predict unless there is another predictor; `run_ahead`,
+        `num_alternates`: see DraftClient. With `lookup`, what a text repeats of itself is predicted too.
         """
         check_range("run_ahead", run_ahead or 0, 0, _MOST_RUN_AHEAD)
         check_range("alternates", num_alternates, 0, _MOST_ALTERNATES)
         self._config, self._policy = engine, PolicyConfig()
         self._drain_seconds = server.drain_seconds
-        self._name = name or engine.model.resolve().name
+        self._name = name or ""
         self._draft: DraftClient | None = None
         if drafts and predictor is None:
             self._draft = self._new_draft(drafts, run_ahead, num_alternates)
@@ -143,9 +145,12 @@ class TargetServer:
         return await self.engine.rehearse() if self.engine and is_drafted else True
 
     def _open_engine(self, on_failure: Callable[[], None]) -> TargetEngine:
-        self._chat_template = ChatTemplate.from_model(self._config.model)
+        model = fetch(self._config.model)
+        self._name = self._name or model.name
+        self._chat_template = ChatTemplate.from_model(model.path)
         self._chat_template.try_out()  # before the weights are read: that takes long
-        return TargetEngine.open(self._config, predictors=self._predictors, policy=self._policy, on_failure=on_failure)
+        config = replace(self._config, model=model.path)
+        return TargetEngine.open(config, predictors=self._predictors, policy=self._policy, on_failure=on_failure)
 
 
 async def _warm_up(engine: TargetEngine) -> None:

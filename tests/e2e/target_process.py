@@ -10,6 +10,7 @@ from typing import Any
 
 from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.config import EngineConfig
+from services.engine.hub.fetched_model import fetch
 from services.service.server_config import ServerConfig
 from services.target.generation.engine import TargetEngine
 from services.target.server import TargetServer
@@ -85,7 +86,7 @@ def _make_server(setup: Setup, store: Path, address: str, draft_address: str, pr
         return WatchedServer(
             probe, engine, server, drafts=[draft_address], run_ahead=_RUN_AHEAD, num_alternates=_NUM_ALTERNATES
         )
-    vocab_size = load_checkpoint(engine.model).config.vocab_size
+    vocab_size = load_checkpoint(fetch(engine.model).path).config.vocab_size
     predictor = ScriptedPredictor(script_finder(store), vocab_size=vocab_size)
     return WatchedServer(probe, engine, server, predictor=predictor)
 

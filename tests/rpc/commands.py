@@ -19,10 +19,15 @@ def outrider_run(*arguments: str, **options: Any) -> subprocess.CompletedProcess
 
 
 @contextlib.contextmanager
-def outrider_begin(*arguments: str) -> Iterator[subprocess.Popen[str]]:
+def outrider_begin(*arguments: str, **options: Any) -> Iterator[subprocess.Popen[str]]:
     """Start a command in a process group of its own, as a shell does; all of it is dead at the end of the block."""
     with subprocess.Popen(
-        [OUTRIDER, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        [OUTRIDER, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        **options,
     ) as process:
         try:
             yield process

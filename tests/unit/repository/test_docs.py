@@ -26,8 +26,15 @@ _SOURCES = ("services", "clients", "models", "scripts", "native", "protos")
 # What looks like a name of ours and is somebody else's, or a model folder's.
 FOREIGN = {
     *("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"),
-    *("chat_template.jinja", "model_type", "stop_grace_period", "num_draft_tokens", "num_accepted_draft_tokens"),
-    "ggml-cpu/amx/mmq.cpp",
+    *(
+        "chat_template.jinja",
+        "model_type",
+        "stop_grace_period",
+        "start_period",
+        "num_draft_tokens",
+        "num_accepted_draft_tokens",
+    ),
+    *("ggml-cpu/amx/mmq.cpp", "org/name"),
 }
 
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)

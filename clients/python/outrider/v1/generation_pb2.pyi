@@ -671,7 +671,7 @@ class GetModelInfoResponse(_message.Message):
     LIMITS_FIELD_NUMBER: _builtins.int
     HAS_CHAT_TEMPLATE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
-    """The model's name."""
+    """The model's name: its folder's, or org/name@commit for one of the hub, unless the server was given another."""
     architecture: _builtins.str
     """Its architecture, in the words of its config.json."""
     context_length: _builtins.int

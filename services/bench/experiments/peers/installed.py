@@ -15,6 +15,7 @@ from services.bench.experiments.peers.llama_server import LlamaServer
 from services.bench.experiments.peers.python_peer import PythonPeer
 from services.bench.setting import Setting
 from services.engine.config import CPU
+from services.engine.hub.fetched_model import fetch
 
 _GGUF = {"bf16": "bf16", "int8": "q8_0", "int4": "q4_0"}  # what peers call a format, in the names of their files
 _OPENVINO = {"bf16": "fp16", "int8": "int8", "int4": "int4"}
@@ -52,7 +53,7 @@ class InstalledPeers:
         if importlib.util.find_spec("transformers") is None:
             return "transformers is not installed"
         assert setting.models.draft is not None
-        folders = (setting.models.target, setting.models.draft)
+        folders = (fetch(setting.models.target).path, fetch(setting.models.draft).path)
         return _python_peer("transformers", name, sys.executable, folders, setting, log, device=setting.device)
 
     def _openvino(self, name: str, setting: Setting, log: IO[str]) -> PythonPeer | str:
