@@ -4,11 +4,13 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "arrays.h"
 #include "bindings.h"
 #include "decoder/config_fields.h"
+#include "grouped_arrays.h"
 #include "mask_arrays.h"
 #include "outrider/decoder/decoder.h"
 #include "outrider/decoder/limits.h"
@@ -63,11 +65,15 @@ void register_config(py::module_& module) {
 
 std::unique_ptr<Decoder> make_decoder(std::shared_ptr<Device> device, const DecoderConfig& config,
                                       const std::string& weights, const std::string& kv,
-                                      std::optional<int> num_blocks) {
-    const WeightFormat weight_format = parse("weights", weights, kWeightFormats);
+                                      std::optional<int> num_blocks,
+                                      const std::unordered_map<std::string, KindTuple>& kinds) {
+    WeightKinds weight_kinds{parse("weights", weights, kWeightFormats)};
+    for (const auto& [name, kind] : kinds) {
+        weight_kinds.own[name] = kind_of(kind);
+    }
     const KvFormat kv_format = parse("kv", kv, kKvFormats);
     const py::gil_scoped_release release;
-    auto decoder = std::make_unique<Decoder>(std::move(device), config, weight_format, kv_format);
+    auto decoder = std::make_unique<Decoder>(std::move(device), config, weight_kinds, kv_format);
     if (num_blocks) {
         decoder->allocate_cache(*num_blocks);
     }
@@ -88,6 +94,14 @@ void load_rows(Decoder& decoder, const std::string& name, int64_t first_row, con
     const void* data = source.values.data();
     const py::gil_scoped_release release;
     decoder.weights().load_rows(name, first_row, shape, data, source.type);
+}
+
+void load_groups(Decoder& decoder, const std::string& name, int64_t first_row, const py::array& numbers,
+                 const py::array& scales, const GroupedArrays::Optional& offsets,
+                 const GroupedArrays::Optional& steps, const GroupedArrays::Optional& offset_steps) {
+    const GroupedArrays arrays(decoder.weights().kind(name), numbers, scales, offsets, steps, offset_steps);
+    const py::gil_scoped_release release;
+    decoder.weights().load_groups(name, first_row, arrays.shape(), arrays.rows());
 }
 
 /// Views that keep the decoder alive.
@@ -139,13 +153,17 @@ void register_decoder(py::module_& module) {
     register_config(module);
     py::class_<Decoder>(module, "Decoder", py::is_final())
         .def(py::init(&make_decoder), py::arg("device"), py::arg("config"), py::kw_only(), py::arg("weights"),
-             py::arg("kv"), py::arg("num_blocks") = std::nullopt)
+             py::arg("kv"), py::arg("num_blocks") = std::nullopt,
+             py::arg("kinds") = std::unordered_map<std::string, KindTuple>{})
         .def("reserve", &Decoder::reserve, py::kw_only(), py::arg("max_rows"), py::arg("max_logits"),
              py::arg("max_sequences"), py::arg("max_blocks"), py::call_guard<py::gil_scoped_release>())
         .def("allocate_cache", &Decoder::allocate_cache, py::arg("num_blocks"),
              py::call_guard<py::gil_scoped_release>())
         .def("load", &load, py::arg("name"), py::arg("values"))
         .def("load_rows", &load_rows, py::arg("name"), py::arg("first_row"), py::arg("values"))
+        .def("load_groups", &load_groups, py::arg("name"), py::arg("first_row"), py::kw_only(),
+             py::arg("numbers"), py::arg("scales"), py::arg("offsets") = py::none(),
+             py::arg("steps") = py::none(), py::arg("offset_steps") = py::none())
         .def("packed_weights", &packed_weights)
         .def("mark_loaded", [](Decoder& decoder) { decoder.weights().mark_loaded(); })
         .def("missing_weights", [](const Decoder& decoder) { return decoder.weights().missing(); })

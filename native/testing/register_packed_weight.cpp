@@ -1,9 +1,12 @@
 // Python bindings of PackedWeight: one matrix and its products.
 #include <pybind11/stl.h>
 
+#include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 
+#include "bindings/grouped_arrays.h"
 #include "outrider/decoder/limits.h"
 #include "testing/device_arrays.h"
 #include "testing/testing.h"
@@ -16,19 +19,31 @@ namespace {
 /// A packed matrix together with its device.
 class BoundWeight {
   public:
-    BoundWeight(DevicePointer device, const std::string& format, int out_features, int in_features)
-        : device_(std::move(device)),
-          matrix_(make_weight(*device_, parse("format", format, kWeightFormats), out_features, in_features)) {
+    BoundWeight(DevicePointer device, const std::string& format, int out_features, int in_features,
+                const std::optional<std::tuple<int, int, bool>>& groups)
+        : device_(std::move(device)) {
+        require_range("out_features", out_features, 1, kMostFeatures);
+        require_range("in_features", in_features, 1, kMostFeatures);
+        const auto [size, block, has_offsets] = groups.value_or(std::tuple{0, 0, false});
+        matrix_ =
+            device_->make_weight(kind_of({format, size, block, has_offsets}), out_features, in_features);
     }
 
     void store(int first_row, const py::array& values) {
         require_dimensions("values", values, 2);
         require_shape("values", values, {rows_of(values), matrix_->in_features()});
-        if (first_row < 0 || first_row + values.shape(0) > matrix_->out_features()) {
-            throw std::invalid_argument("values reach beyond the weight");
-        }
+        require_rows(first_row, values);
         const SourceArray source("values", values);
         matrix_->store(first_row, rows_of(values), source.values.data(), source.type);
+    }
+
+    void store_groups(int first_row, const py::array& numbers, const py::array& scales,
+                      const GroupedArrays::Optional& offsets, const GroupedArrays::Optional& steps,
+                      const GroupedArrays::Optional& offset_steps) {
+        const GroupedArrays arrays(matrix_->kind(), numbers, scales, offsets, steps, offset_steps);
+        require_shape("numbers", numbers, {rows_of(numbers), matrix_->in_features()});
+        require_rows(first_row, numbers);
+        matrix_->store_groups(first_row, rows_of(numbers), arrays.rows());
     }
 
     FloatArray embed(const IntArray& token_ids, float scale) const {
@@ -62,16 +77,16 @@ class BoundWeight {
                           .weight = matrix_.get(),
                           .bias = addend.data(),
                           .out = out.data(),
+                          .out_stride = matrix_->out_features(),
                           .rows = rows});
         return download(device_, out, {rows, matrix_->out_features()});
     }
 
   private:
-    static std::unique_ptr<PackedWeight> make_weight(Device& device, WeightFormat format, int out_features,
-                                                     int in_features) {
-        require_range("out_features", out_features, 1, kMostFeatures);
-        require_range("in_features", in_features, 1, kMostFeatures);
-        return device.make_weight(format, out_features, in_features);
+    void require_rows(int first_row, const py::array& values) const {
+        if (first_row < 0 || first_row + values.shape(0) > matrix_->out_features()) {
+            throw std::invalid_argument("values reach beyond the weight");
+        }
     }
 
     DevicePointer device_;
@@ -82,9 +97,14 @@ class BoundWeight {
 
 void register_packed_weight(py::module_& module) {
     py::class_<BoundWeight>(module, "PackedWeight", py::is_final())
-        .def(py::init<DevicePointer, const std::string&, int, int>(), py::arg("device"), py::arg("format"),
-             py::arg("out_features"), py::arg("in_features"))
+        .def(py::init<DevicePointer, const std::string&, int, int,
+                      const std::optional<std::tuple<int, int, bool>>&>(),
+             py::arg("device"), py::arg("format"), py::arg("out_features"), py::arg("in_features"),
+             py::arg("groups") = py::none())
         .def("store", &BoundWeight::store, py::arg("first_row"), py::arg("values"))
+        .def("store_groups", &BoundWeight::store_groups, py::arg("first_row"), py::kw_only(),
+             py::arg("numbers"), py::arg("scales"), py::arg("offsets") = py::none(),
+             py::arg("steps") = py::none(), py::arg("offset_steps") = py::none())
         .def("embed", &BoundWeight::embed, py::arg("token_ids"), py::arg("scale"))
         .def("multiply", &BoundWeight::multiply, py::arg("input"), py::arg("bias") = py::none());
 }

@@ -1,5 +1,6 @@
 """Small random models, and a decoder that takes whatever rows of whatever sequences a test wants."""
 
+from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,7 @@ from services.engine.checkpoint.weight_shapes import weight_shapes
 from services.engine.config import KV_FORMATS
 from services.engine.decoder.native import BLOCK_SIZE, Batch, Decoder, DecoderConfig, Device
 from services.engine.decoder.native.testing import poison
+from services.engine.gguf.grouped_rows import GroupedKind
 
 Row = tuple[int, int]
 """A sequence, and a position in it."""
@@ -94,19 +96,27 @@ class PagedDecoder:
     """A decoder whose sequences lie in scattered blocks, every free one of them poisoned with NaN."""
 
     def __init__(
-        self, config: ModelConfig, device: Device, weight_format: str, *, tokens: NDArray[np.int32], seed: int = 0
+        self,
+        config: ModelConfig,
+        device: Device,
+        weight_format: str,
+        *,
+        tokens: NDArray[np.int32],
+        seed: int = 0,
+        kinds: Mapping[str, GroupedKind] | None = None,
     ) -> None:
-        """`tokens` are those of all sequences.  # [sequences, positions]"""
+        """`tokens` are those of all sequences, [sequences, positions]; weights with a kind are left to the caller."""
         self.tokens = tokens
         num_sequences, length = tokens.shape
         blocks_each = -(-length // BLOCK_SIZE)
         num_blocks = 2 * num_sequences * blocks_each
         kv_format = weight_format if weight_format in KV_FORMATS else "bf16"
         self.decoder = Decoder(
-            device, DecoderConfig(config), weights=weight_format, kv=kv_format, num_blocks=num_blocks
+            device, DecoderConfig(config), weights=weight_format, kv=kv_format, num_blocks=num_blocks, kinds=kinds or {}
         )
         for name, values in random_weights(config).items():
-            self.decoder.load(name, values)
+            if name not in (kinds or {}):
+                self.decoder.load(name, values)
         poison(self.decoder, range(num_blocks))
         self.batch = Batch(max_rows=tokens.size, max_sequences=num_sequences, max_blocks=blocks_each)
         scattered = np.random.default_rng(seed).permutation(num_blocks)

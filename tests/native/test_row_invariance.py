@@ -8,7 +8,8 @@ import pytest
 
 from services.engine.decoder.native import Device
 from services.engine.decoder.native.testing import KvLayer, Operations, PackedWeight, poison
-from tests.native.devices import in_every_kv_format, in_every_weight_format, is_cuda, make_device
+from tests.native.devices import in_every_kv_format, in_every_weight_format, is_cuda, make_device, on_cpus
+from tests.native.grouped import KINDS, packed, random_rows
 from tests.native.random_models import MODELS, PLAIN, PagedDecoder, Row, random_tokens
 
 COUNTS = [*range(1, 34), 257]
@@ -60,6 +61,21 @@ def test_product(device_name, weight_format, outputs, inputs, has_bias):
             stored[device] = PackedWeight(device, weight_format, outputs, inputs)
             stored[device].store(0, matrix)
         return stored[device].multiply(values[chosen], bias)
+
+    assert_row_invariant(device_name, multiply)
+
+
+@on_cpus
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize(("outputs", "blocks"), [(100, 3), (130, 20)])
+def test_grouped_product(device_name, kind, outputs, blocks):
+    rows, values = random_rows(kind, outputs, blocks * kind.block), normal(NUM_ROWS, blocks * kind.block, seed=1)
+    stored: dict[Device, PackedWeight] = {}
+
+    def multiply(device: Device, chosen: np.ndarray) -> np.ndarray:
+        if device not in stored:
+            stored[device] = packed(device, kind, rows)
+        return stored[device].multiply(values[chosen])
 
     assert_row_invariant(device_name, multiply)
 

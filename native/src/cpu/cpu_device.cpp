@@ -29,6 +29,20 @@ int64_t tasks_of(int64_t count, int64_t per_task) {
     return (count + per_task - 1) / per_task;
 }
 
+void require_length(const WeightKind& kind, int in_features) {
+    const Grouping& groups = kind.groups;
+    if (groups.size > 0 && in_features % groups.block != 0) {
+        throw std::invalid_argument("a product over " + std::to_string(in_features) +
+                                    " inputs does not divide into blocks of " + std::to_string(groups.block));
+    }
+    const bool is_integer = kind.format == WeightFormat::int8 || kind.format == WeightFormat::int4;
+    if (is_integer && groups.size == 0 && in_features > kMaxIntegerInputs) {
+        throw std::invalid_argument("a product over " + std::to_string(in_features) +
+                                    " inputs is too long for int8 and int4 weights, which sum up at most " +
+                                    std::to_string(kMaxIntegerInputs));
+    }
+}
+
 class CpuDevice final : public Device {
   public:
     CpuDevice(const Kernels& kernels, int threads) : kernels_(kernels), pool_(threads) {}
@@ -54,21 +68,17 @@ class CpuDevice final : public Device {
     void fill(void* to, uint8_t byte, size_t bytes) override { std::memset(to, byte, bytes); }
     void synchronize() override {}
 
-    std::unique_ptr<PackedWeight> make_weight(WeightFormat format, int out_features,
+    std::unique_ptr<PackedWeight> make_weight(const WeightKind& kind, int out_features,
                                               int in_features) override {
-        if (format == WeightFormat::fp8) {
+        const ProductKernel* kernel = kernels_.product(kind);
+        if (!kernel) {
             throw std::invalid_argument(
-                "weights: a CPU holds them as \"bf16\", \"f32\", \"int8\" or \"int4\" only");
+                "weights: a CPU holds them as \"bf16\", \"f32\", \"int8\" or \"int4\" only, and as int8 or "
+                "int4 "
+                "in groups of certain sizes");
         }
-        const bool is_integer = format == WeightFormat::int8 || format == WeightFormat::int4;
-        if (is_integer && in_features > kMaxIntegerInputs) {
-            throw std::invalid_argument(
-                "a product over " + std::to_string(in_features) +
-                " inputs is too long for int8 and int4 weights, which sum up at most " +
-                std::to_string(kMaxIntegerInputs));
-        }
-        return std::make_unique<CpuWeight>(kernels_.product(format), pool_, format, out_features,
-                                           in_features);
+        require_length(kind, in_features);
+        return std::make_unique<CpuWeight>(*kernel, pool_, kind, out_features, in_features);
     }
 
     Format activation_format(WeightFormat weight) const override {
@@ -198,6 +208,7 @@ class CpuDevice final : public Device {
                                    .input_stride = row_bytes,
                                    .bias = op.bias,
                                    .out = op.out,
+                                   .out_stride = op.out_stride,
                                    .first_row = first,
                                    .end_row = end,
                                    .panels_ahead = pool_.size()};

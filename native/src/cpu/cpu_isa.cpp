@@ -37,7 +37,7 @@ bool runs_portable() {
 #if defined(__x86_64__) && defined(__linux__)
 [[maybe_unused]] bool runs_avx2() {
     __builtin_cpu_init();
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
 }
 
 [[maybe_unused]] bool runs_avx512() {

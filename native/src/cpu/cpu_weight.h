@@ -9,11 +9,12 @@ namespace outrider::cpu {
 
 class CpuWeight final : public PackedWeight {
   public:
-    CpuWeight(const ProductKernel& kernel, ThreadPool& pool, WeightFormat format, int out_features,
+    CpuWeight(const ProductKernel& kernel, ThreadPool& pool, const WeightKind& kind, int out_features,
               int in_features);
     ~CpuWeight() override;
 
     void store(int first_row, int rows, const void* values, SourceType type) override;
+    void store_groups(int first_row, int rows, const GroupedRows& values) override;
     PackedBytes packed() override;
 
     const ProductKernel& kernel() const { return kernel_; }
@@ -22,6 +23,8 @@ class CpuWeight final : public PackedWeight {
 
   private:
     size_t packed_size() const;
+    template <typename StoreRow>
+    void for_each_row(int rows, const StoreRow& store_row);
 
     const ProductKernel& kernel_;
     ThreadPool& pool_;

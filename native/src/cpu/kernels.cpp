@@ -10,6 +10,8 @@
 #include "cpu/elementwise/normalise.h"
 #include "cpu/elementwise/read.h"
 #include "cpu/product/float_dot.h"
+#include "cpu/product/grouped_micro_panel.h"
+#include "cpu/product/grouped_product.h"
 #include "cpu/product/int4_micro_panel.h"
 #include "cpu/product/int8_micro_panel.h"
 #include "cpu/product/integer_product.h"
@@ -22,6 +24,16 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
+namespace {
+
+template <WeightFormat kFormat, int kSize, int kBlock, bool kHasOffsets>
+constexpr GroupedKernel grouped() {
+    constexpr WeightKind kKind{kFormat, {kSize, kBlock, kHasOffsets}};
+    return {kKind, GroupedProduct<GroupedMicroPanel<kKind>>::kernel()};
+}
+
+}  // namespace
+
 const Kernels& kernels() {
     static constexpr Kernels table{
         .name = OUTRIDER_TEXT(OUTRIDER_ISA),
@@ -29,6 +41,14 @@ const Kernels& kernels() {
         .product_bf16 = Bf16Product::kernel(),
         .product_int8 = IntegerProduct<Int8MicroPanel>::kernel(),
         .product_int4 = IntegerProduct<Int4MicroPanel>::kernel(),
+        .grouped = {grouped<WeightFormat::int8, 32, 32, false>(), grouped<WeightFormat::int8, 32, 32, true>(),
+                    grouped<WeightFormat::int8, 32, 256, false>(),
+                    grouped<WeightFormat::int8, 32, 256, true>(),
+                    grouped<WeightFormat::int8, 16, 256, false>(),
+                    grouped<WeightFormat::int4, 32, 32, false>(), grouped<WeightFormat::int4, 32, 32, true>(),
+                    grouped<WeightFormat::int4, 32, 256, true>(),
+                    grouped<WeightFormat::int4, 16, 256, false>(),
+                    grouped<WeightFormat::int4, 16, 256, true>()},
         .kv_block_bytes = kv_block_bytes,
         .rotary_angles = rotary_angles,
         .residual_norm = residual_norm,

@@ -14,12 +14,20 @@ namespace outrider::cpu {
 /// Columns of an element-wise operation per task.
 constexpr int kColumnsPerTask = 1024;
 
+/// The product of one kind of grouped weights.
+struct GroupedKernel {
+    WeightKind kind;
+    ProductKernel product;
+};
+constexpr int kGroupedKernels = 10;
+
 struct Kernels {
     const char* name;
     ProductKernel product_f32;
     ProductKernel product_bf16;
     ProductKernel product_int8;
     ProductKernel product_int4;
+    GroupedKernel grouped[kGroupedKernels];
     /// Bytes of one block, keys and values of all heads.
     int64_t (*kv_block_bytes)(KvFormat format, int num_kv_heads, int head_dim);
     void (*rotary_angles)(const RotaryAngles& op, int64_t row);
@@ -32,16 +40,27 @@ struct Kernels {
     /// Loads each byte once.  # bytes: a multiple of kReadUnit
     void (*read)(const char* from, int64_t bytes);
 
-    const ProductKernel& product(WeightFormat format) const {
-        switch (format) {
+    /// Null for a kind of weights that no CPU holds.
+    const ProductKernel* product(const WeightKind& kind) const {
+        for (const GroupedKernel& candidate : grouped) {
+            if (candidate.kind == kind) {
+                return &candidate.product;
+            }
+        }
+        if (kind.groups != Grouping{}) {
+            return nullptr;
+        }
+        switch (kind.format) {
             case WeightFormat::f32:
-                return product_f32;
+                return &product_f32;
             case WeightFormat::bf16:
-                return product_bf16;
+                return &product_bf16;
             case WeightFormat::int8:
-                return product_int8;
+                return &product_int8;
+            case WeightFormat::int4:
+                return &product_int4;
             default:
-                return product_int4;
+                return nullptr;
         }
     }
 };

@@ -1,4 +1,5 @@
 // The CUDA device: enqueues each operation's kernels on its stream.
+#include <stdexcept>
 #include <string>
 
 #include "cuda/attention/attention.h"
@@ -37,9 +38,12 @@ class CudaDevice final : public Device {
     void fill(void* to, uint8_t byte, size_t bytes) override { stream_.fill(to, byte, bytes); }
     void synchronize() override { stream_.synchronize(); }
 
-    std::unique_ptr<PackedWeight> make_weight(WeightFormat format, int out_features,
+    std::unique_ptr<PackedWeight> make_weight(const WeightKind& kind, int out_features,
                                               int in_features) override {
-        return std::make_unique<CudaWeight>(stream_, format, out_features, in_features);
+        if (kind.groups != Grouping{}) {
+            throw std::invalid_argument("a GPU holds no weights in groups that were given to it");
+        }
+        return std::make_unique<CudaWeight>(stream_, kind.format, out_features, in_features);
     }
 
     Format activation_format(WeightFormat weight) const override {

@@ -33,13 +33,14 @@ std::vector<DeviceBuffer<float>> upload_frequencies(const std::shared_ptr<Device
 
 }  // namespace
 
-Decoder::Decoder(std::shared_ptr<Device> device, DecoderConfig config, WeightFormat weights, KvFormat kv)
+Decoder::Decoder(std::shared_ptr<Device> device, DecoderConfig config, const WeightKinds& weights,
+                 KvFormat kv)
     : device_(std::move(device)),
       config_(validated(std::move(config), *device_)),
       frequencies_(upload_frequencies(device_, config_)),
       weights_(device_, config_, weights),
       cache_(device_, config_, kv),
-      workspace_(config_, device_->activation_format(weights)),
+      workspace_(config_, device_->activation_format(weights.format)),
       passes_(device_->make_pass_recorder()) {}
 
 Logits Decoder::forward(const Batch& batch) {
@@ -133,7 +134,7 @@ void Decoder::attend(int index) {
     const float* delta = index > 0 ? workspace_.delta.data() : nullptr;
     const float* delta_norm = index > 0 ? weights_.layer(index - 1).post_mlp_norm.data() : nullptr;
     add_and_normalise(delta, delta_norm, layer.attention_norm.data());
-    multiply(workspace_.normed.view(), *layer.qkv, layer.qkv_bias.data(), workspace_.qkv.data());
+    multiply(workspace_.normed.view(), layer.qkv, layer.qkv_bias.data(), workspace_.qkv.data());
     rotate_and_store(index);
     device_->attention({.qkv = workspace_.qkv.data(),
                         .places = workspace_.rows.places(),
@@ -143,7 +144,7 @@ void Decoder::attend(int index) {
                         .cache = cache_.layer(index),
                         .out = workspace_.attended.view(),
                         .scratch = workspace_.scratch.data()});
-    multiply(workspace_.attended.view(), *layer.output, nullptr, workspace_.delta.data());
+    multiply(workspace_.attended.view(), layer.output, nullptr, workspace_.delta.data());
 }
 
 void Decoder::rotate_and_store(int index) {
@@ -166,13 +167,13 @@ void Decoder::rotate_and_store(int index) {
 void Decoder::mlp(int index) {
     const LayerWeights& layer = weights_.layer(index);
     add_and_normalise(workspace_.delta.data(), layer.post_attention_norm.data(), layer.mlp_norm.data());
-    multiply(workspace_.normed.view(), *layer.gate_up, nullptr, workspace_.gate_up.data());
+    multiply(workspace_.normed.view(), layer.gate_up, nullptr, workspace_.gate_up.data());
     device_->gated_activation({.gate_up = workspace_.gate_up.data(),
                                .activation = config_.activation,
                                .out = workspace_.gated.view(),
                                .rows = rows(),
                                .width = config_.intermediate_size});
-    multiply(workspace_.gated.view(), *layer.down, nullptr, workspace_.delta.data());
+    multiply(workspace_.gated.view(), layer.down, nullptr, workspace_.delta.data());
 }
 
 /// The final norm and the product with the vocabulary, of the rows whose logits are wanted.
@@ -187,6 +188,7 @@ void Decoder::lm_head(int num_logits) {
     device_->product({.input = workspace_.lm_head_input.view(),
                       .weight = &weights_.lm_head(),
                       .out = workspace_.logits->data(),
+                      .out_stride = config_.vocab_size,
                       .rows = num_logits});
     if (config_.logit_softcap > 0.0f) {
         device_->soft_cap({.values = workspace_.logits->data(),
@@ -206,8 +208,15 @@ void Decoder::add_and_normalise(const float* delta, const float* delta_norm, con
                             .width = config_.hidden_size});
 }
 
-void Decoder::multiply(const Activations& input, const PackedWeight& weight, const float* bias, float* out) {
-    device_->product({.input = input, .weight = &weight, .bias = bias, .out = out, .rows = rows()});
+void Decoder::multiply(const Activations& input, const FusedWeight& weight, const float* bias, float* out) {
+    for (const auto& [matrix, first_column] : weight.parts()) {
+        device_->product({.input = input,
+                          .weight = matrix.get(),
+                          .bias = bias ? bias + first_column : nullptr,
+                          .out = out + first_column,
+                          .out_stride = weight.out_features(),
+                          .rows = rows()});
+    }
 }
 
 int64_t Decoder::kv_bytes_per_token() const {

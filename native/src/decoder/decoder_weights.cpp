@@ -1,7 +1,9 @@
 #include "outrider/decoder/decoder_weights.h"
 
 #include <algorithm>
+#include <numeric>
 #include <stdexcept>
+#include <utility>
 
 #include "source_values.h"
 
@@ -29,18 +31,22 @@ WeightFormat table_format(WeightFormat format) {
 }  // namespace
 
 DecoderWeights::DecoderWeights(const std::shared_ptr<Device>& device, const DecoderConfig& config,
-                               WeightFormat format)
-    : device_(device), format_(format), layers_(config.num_layers) {
-    const WeightFormat table = config.tied_embeddings ? head_format(format) : table_format(format);
-    embedding_ = device->make_weight(table, config.vocab_size, config.hidden_size);
-    add_part("embedding", *embedding_, 0, config.vocab_size);
+                               WeightKinds kinds)
+    : device_(device), kinds_(std::move(kinds)), layers_(config.num_layers) {
+    const WeightFormat head = head_format(kinds_.format);
+    embedding_ = add_table("embedding", config.tied_embeddings ? head : table_format(kinds_.format), config);
     for (int index = 0; index < config.num_layers; ++index) {
         add_layer(config, index);
     }
     add_norm("final_norm", final_norm_, config.hidden_size);
     if (!config.tied_embeddings) {
-        lm_head_ = device->make_weight(head_format(format), config.vocab_size, config.hidden_size);
-        add_part("lm_head", *lm_head_, 0, config.vocab_size);
+        lm_head_ = add_table("lm_head", head, config);
+    }
+    for (const auto& own : kinds_.own) {
+        if (device->activation_format(kind(own.first).format) != device->activation_format(kinds_.format)) {
+            throw std::invalid_argument("weight \"" + own.first +
+                                        "\" reads its inputs in another format than the others");
+        }
     }
 }
 
@@ -67,10 +73,8 @@ void DecoderWeights::add_attention(const DecoderConfig& config, LayerWeights& la
                                    const std::string& prefix) {
     const int q_size = config.q_size();
     const int kv_size = config.kv_size();
-    layer.qkv = make(config.qkv_size(), config.hidden_size);
-    add_part(prefix + "q", *layer.qkv, 0, q_size);
-    add_part(prefix + "k", *layer.qkv, q_size, kv_size);
-    add_part(prefix + "v", *layer.qkv, q_size + kv_size, kv_size);
+    add_fused(layer.qkv, config.hidden_size,
+              {{prefix + "q", q_size}, {prefix + "k", kv_size}, {prefix + "v", kv_size}});
     if (config.attention_bias) {
         layer.qkv_bias = DeviceBuffer<float>(device_, config.qkv_size());
         float* bias = layer.qkv_bias.data();
@@ -82,20 +86,39 @@ void DecoderWeights::add_attention(const DecoderConfig& config, LayerWeights& la
         add_norm(prefix + "q_norm", layer.q_norm, config.q_norm_size());
         add_norm(prefix + "k_norm", layer.k_norm, config.k_norm_size());
     }
-    layer.output = make(config.hidden_size, q_size);
-    add_part(prefix + "o", *layer.output, 0, config.hidden_size);
+    add_fused(layer.output, q_size, {{prefix + "o", config.hidden_size}});
 }
 
 void DecoderWeights::add_mlp(const DecoderConfig& config, LayerWeights& layer, const std::string& prefix) {
-    layer.gate_up = make(2 * config.intermediate_size, config.hidden_size);
-    add_part(prefix + "gate", *layer.gate_up, 0, config.intermediate_size);
-    add_part(prefix + "up", *layer.gate_up, config.intermediate_size, config.intermediate_size);
-    layer.down = make(config.hidden_size, config.intermediate_size);
-    add_part(prefix + "down", *layer.down, 0, config.hidden_size);
+    const int inner = config.intermediate_size;
+    add_fused(layer.gate_up, config.hidden_size, {{prefix + "gate", inner}, {prefix + "up", inner}});
+    add_fused(layer.down, inner, {{prefix + "down", config.hidden_size}});
 }
 
-std::unique_ptr<PackedWeight> DecoderWeights::make(int out_features, int in_features) const {
-    return device_->make_weight(format_, out_features, in_features);
+WeightKind DecoderWeights::kind_of(const std::string& name, WeightFormat format) const {
+    const auto found = kinds_.own.find(name);
+    return found == kinds_.own.end() ? WeightKind{format} : found->second;
+}
+
+std::unique_ptr<PackedWeight> DecoderWeights::add_table(const std::string& name, WeightFormat format,
+                                                        const DecoderConfig& config) {
+    auto table = device_->make_weight(kind_of(name, format), config.vocab_size, config.hidden_size);
+    add_part(name, *table, 0, config.vocab_size);
+    return table;
+}
+
+void DecoderWeights::add_fused(FusedWeight& weight, int in_features, const std::vector<Rows>& parts) {
+    for (auto first = parts.begin(); first != parts.end();) {
+        const WeightKind kind = kind_of(first->name, kinds_.format);
+        const auto end = std::find_if(
+            first, parts.end(), [&](const Rows& part) { return kind_of(part.name, kinds_.format) != kind; });
+        const int rows =
+            std::accumulate(first, end, 0, [](int sum, const Rows& part) { return sum + part.count; });
+        PackedWeight& matrix = weight.add(device_->make_weight(kind, rows, in_features));
+        for (int row = 0; first != end; row += first->count, ++first) {
+            add_part(first->name, matrix, row, first->count);
+        }
+    }
 }
 
 void DecoderWeights::add_norm(const std::string& name, DeviceBuffer<float>& buffer, int size) {
@@ -133,6 +156,28 @@ void DecoderWeights::load(const std::string& name, const std::vector<int64_t>& s
 
 void DecoderWeights::load_rows(const std::string& name, int64_t first_row, const std::vector<int64_t>& shape,
                                const void* values, SourceType type) {
+    store(find_next(name, first_row, shape), first_row, shape[0], values, type);
+}
+
+void DecoderWeights::load_groups(const std::string& name, int64_t first_row,
+                                 const std::vector<int64_t>& shape, const GroupedRows& values) {
+    Slot& slot = find_next(name, first_row, shape);
+    slot.matrix->store_groups(static_cast<int>(slot.first_row + first_row), static_cast<int>(shape[0]),
+                              values);
+    slot.loaded_rows = first_row + shape[0];
+}
+
+const WeightKind& DecoderWeights::kind(const std::string& name) {
+    const Slot& slot = find(name);
+    if (!slot.matrix) {
+        throw std::invalid_argument("weight \"" + name + "\" is no matrix");
+    }
+    return slot.matrix->kind();
+}
+
+/// The slot of a weight's next rows.
+DecoderWeights::Slot& DecoderWeights::find_next(const std::string& name, int64_t first_row,
+                                                const std::vector<int64_t>& shape) {
     Slot& slot = find(name);
     if (first_row != 0 && first_row != slot.loaded_rows) {
         throw std::invalid_argument("weight \"" + name + "\": first_row is " + std::to_string(first_row) +
@@ -146,7 +191,7 @@ void DecoderWeights::load_rows(const std::string& name, int64_t first_row, const
                                     " on have shape " + text_of(shape) + "; they must be of " +
                                     text_of(slot.shape));
     }
-    store(slot, first_row, shape[0], values, type);
+    return slot;
 }
 
 void DecoderWeights::store(Slot& slot, int64_t first_row, int64_t rows, const void* values, SourceType type) {
@@ -199,7 +244,7 @@ int64_t DecoderWeights::bytes() const {
         }
     }
     for (const LayerWeights& layer : layers_) {
-        total += layer.qkv->bytes() + layer.output->bytes() + layer.gate_up->bytes() + layer.down->bytes();
+        total += layer.qkv.bytes() + layer.output.bytes() + layer.gate_up.bytes() + layer.down.bytes();
     }
     return total;
 }

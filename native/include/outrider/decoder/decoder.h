@@ -25,7 +25,7 @@ namespace outrider {
 class Decoder {
   public:
     /// Throws std::invalid_argument, naming the field, for a configuration that cannot be.
-    Decoder(std::shared_ptr<Device> device, DecoderConfig config, WeightFormat weights, KvFormat kv);
+    Decoder(std::shared_ptr<Device> device, DecoderConfig config, const WeightKinds& weights, KvFormat kv);
 
     /// Makes room for passes of such sizes, so that no later one of them allocates. Throws
     /// std::invalid_argument for sizes below 1, no logits excepted, or beyond the limits.
@@ -61,7 +61,7 @@ class Decoder {
     void mlp(int layer);
     void lm_head(int num_logits);
     void add_and_normalise(const float* delta, const float* delta_norm, const float* norm);
-    void multiply(const Activations& input, const PackedWeight& weight, const float* bias, float* out);
+    void multiply(const Activations& input, const FusedWeight& weight, const float* bias, float* out);
     int rows() const { return workspace_.rows.places().rows; }
 
     std::shared_ptr<Device> device_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "outrider/decoder/decoder_config.h"
+#include "outrider/decoder/fused_weight.h"
 #include "outrider/device/device.h"
 #include "outrider/device/device_buffer.h"
 
@@ -22,15 +23,24 @@ struct LayerWeights {
     DeviceBuffer<float> mlp_norm;
     DeviceBuffer<float> post_mlp_norm;
     DeviceBuffer<float> qkv_bias;
-    std::unique_ptr<PackedWeight> qkv;
-    std::unique_ptr<PackedWeight> output;
-    std::unique_ptr<PackedWeight> gate_up;
-    std::unique_ptr<PackedWeight> down;
+    FusedWeight qkv;
+    FusedWeight output;
+    FusedWeight gate_up;
+    FusedWeight down;
+};
+
+/// What matrices are held as: all of a format, but for those that have a kind of their own by their canonical
+/// names.
+struct WeightKinds {
+    WeightFormat format;
+    std::unordered_map<std::string, WeightKind> own = {};
 };
 
 class DecoderWeights {
   public:
-    DecoderWeights(const std::shared_ptr<Device>& device, const DecoderConfig& config, WeightFormat format);
+    /// Throws std::invalid_argument for a kind under a name that is no matrix of the configuration, or that
+    /// the device does not hold.
+    DecoderWeights(const std::shared_ptr<Device>& device, const DecoderConfig& config, WeightKinds kinds);
     DecoderWeights(const DecoderWeights&) = delete;
     DecoderWeights& operator=(const DecoderWeights&) = delete;
 
@@ -43,6 +53,12 @@ class DecoderWeights {
     /// and first_row 0 begins anew.
     void load_rows(const std::string& name, int64_t first_row, const std::vector<int64_t>& shape,
                    const void* values, SourceType type);
+
+    /// The same of a grouped weight, whose `values` are of that shape.
+    void load_groups(const std::string& name, int64_t first_row, const std::vector<int64_t>& shape,
+                     const GroupedRows& values);
+    /// What a matrix is held as; throws std::invalid_argument for a name that is none.
+    const WeightKind& kind(const std::string& name);
 
     /// The memory of all weights in the order of the pass, a fused one's under the name of its first part.
     /// Throws std::invalid_argument where the device holds them in memory of its own.
@@ -71,18 +87,28 @@ class DecoderWeights {
         int64_t loaded_rows = 0;
     };
 
+    /// A part of a matrix.
+    struct Rows {
+        std::string name;
+        int count;
+    };
+
     void add_layer(const DecoderConfig& config, int index);
     void add_attention(const DecoderConfig& config, LayerWeights& layer, const std::string& prefix);
     void add_mlp(const DecoderConfig& config, LayerWeights& layer, const std::string& prefix);
     void add_norm(const std::string& name, DeviceBuffer<float>& buffer, int size);
     void add_part(const std::string& name, PackedWeight& matrix, int first_row, int rows);
+    void add_fused(FusedWeight& weight, int in_features, const std::vector<Rows>& parts);
+    std::unique_ptr<PackedWeight> add_table(const std::string& name, WeightFormat format,
+                                            const DecoderConfig& config);
     void add_vector(const std::string& name, float* to, int size);
-    std::unique_ptr<PackedWeight> make(int out_features, int in_features) const;
+    WeightKind kind_of(const std::string& name, WeightFormat format) const;
     Slot& find(const std::string& name);
+    Slot& find_next(const std::string& name, int64_t first_row, const std::vector<int64_t>& shape);
     void store(Slot& slot, int64_t first_row, int64_t rows, const void* values, SourceType type);
 
     std::shared_ptr<Device> device_;
-    WeightFormat format_;
+    WeightKinds kinds_;
     std::unique_ptr<PackedWeight> embedding_;
     std::unique_ptr<PackedWeight> lm_head_;
     DeviceBuffer<float> final_norm_;

@@ -45,7 +45,8 @@ class Device {
     virtual void fill(void* to, uint8_t byte, size_t bytes) = 0;
     virtual void synchronize() = 0;
 
-    virtual std::unique_ptr<PackedWeight> make_weight(WeightFormat format, int out_features,
+    /// Throws std::invalid_argument for a kind that it does not hold.
+    virtual std::unique_ptr<PackedWeight> make_weight(const WeightKind& kind, int out_features,
                                                       int in_features) = 0;
     /// The format of the rows that a product with such a weight reads: where it rounds them itself, they come
     /// unrounded.

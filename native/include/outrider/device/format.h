@@ -33,6 +33,55 @@ constexpr size_t size_of(SourceType type) {
     return type == SourceType::f32 ? 4 : 2;
 }
 
+/// How the integers of a weight share their scales, where it is given as integers: `size` neighbouring inputs
+/// of an output feature are a group, with a scale and maybe an offset of its own.
+struct Grouping {
+    int size = 0;   // 0: the weight is given as values, and made integers by whoever packs it
+    int block = 0;  // inputs whose scales are steps of one unit; a group where each has a unit of its own
+    bool has_offsets = false;
+
+    bool operator==(const Grouping&) const = default;
+    constexpr bool has_steps() const { return block > size; }
+};
+
+/// What a weight is held as. A grouped one is int8 or int4.
+struct WeightKind {
+    WeightFormat format;
+    Grouping groups = {};
+
+    bool operator==(const WeightKind&) const = default;
+};
+
+/// The least and the most that a number of a grouped weight can be.
+struct StoredRange {
+    int least;
+    int most;
+};
+constexpr StoredRange stored_range(const WeightKind& kind) {
+    if (kind.format == WeightFormat::int8) {
+        return {-128, 127};
+    }
+    return kind.groups.has_offsets ? StoredRange{0, 15} : StoredRange{-8, 7};
+}
+
+/// Rows of a grouped weight. A value is scale * number + offset, where the scale is its group's, the float16
+/// of its block or that times the step of the group, and the offset likewise.
+struct GroupedRows {
+    const int8_t* numbers = nullptr;       // [rows, in_features]
+    const uint16_t* scales = nullptr;      // [rows, in_features / block], float16
+    const uint16_t* offsets = nullptr;     // likewise, or null
+    const int8_t* steps = nullptr;         // [rows, in_features / size], or null
+    const int8_t* offset_steps = nullptr;  // likewise, or null
+
+    GroupedRows from(int64_t row, int64_t in_features, const Grouping& groups) const {
+        const auto moved = [&](auto* values, int64_t inputs) {
+            return values ? values + row * (in_features / inputs) : nullptr;
+        };
+        return {moved(numbers, 1), moved(scales, groups.block), moved(offsets, groups.block),
+                moved(steps, groups.size), moved(offset_steps, groups.size)};
+    }
+};
+
 /// Bytes of a matrix and its scales, without padding; of int4 as a CPU holds it.
 constexpr int64_t weight_bytes(WeightFormat format, int64_t out_features, int64_t in_features) {
     const int64_t groups = (in_features + kInt4Group - 1) / kInt4Group;
@@ -47,6 +96,17 @@ constexpr int64_t weight_bytes(WeightFormat format, int64_t out_features, int64_
         default:
             return out_features * (groups * (kInt4Group / 2 + 2) + 4);
     }
+}
+
+constexpr int64_t weight_bytes(const WeightKind& kind, int64_t out_features, int64_t in_features) {
+    const Grouping& groups = kind.groups;
+    if (groups.size == 0) {
+        return weight_bytes(kind.format, out_features, in_features);
+    }
+    const int64_t numbers = kind.format == WeightFormat::int8 ? in_features : in_features / 2;
+    const int64_t scales =
+        in_features / groups.block * 2 + (groups.has_steps() ? in_features / groups.size : 0);
+    return out_features * (numbers + scales * (groups.has_offsets ? 2 : 1));
 }
 
 /// Bytes of one head's key or value.

@@ -86,7 +86,8 @@ struct Product {
     Activations input;  // [rows, in_features]
     const PackedWeight* weight = nullptr;
     const float* bias = nullptr;  // [out_features] or null
-    float* out = nullptr;         // [rows, out_features]
+    float* out = nullptr;         // [rows, out_stride], of which the first out_features are written
+    int64_t out_stride = 0;
     int rows = 0;
 };
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <stdexcept>
 
 #include "outrider/device/format.h"
 
@@ -18,26 +19,34 @@ struct PackedBytes {
 /// row range by row range.
 class PackedWeight {
   public:
-    PackedWeight(WeightFormat format, int out_features, int in_features)
-        : format_(format), out_features_(out_features), in_features_(in_features) {}
+    PackedWeight(WeightKind kind, int out_features, int in_features)
+        : kind_(kind), out_features_(out_features), in_features_(in_features) {}
     virtual ~PackedWeight() = default;
     PackedWeight(const PackedWeight&) = delete;
     PackedWeight& operator=(const PackedWeight&) = delete;
 
     /// Packs `rows` output features from `first_row` on; `values` is host memory.  # [rows, in_features]
+    /// Throws std::invalid_argument for a grouped weight.
     virtual void store(int first_row, int rows, const void* values, SourceType type) = 0;
+
+    /// The same of a grouped weight, whose numbers are in stored_range; throws std::invalid_argument for any
+    /// other.
+    virtual void store_groups(int, int, const GroupedRows&) {
+        throw std::invalid_argument("a weight without groups comes as values, not as numbers and scales");
+    }
 
     /// What `store` has written, to be kept, or filled with what was kept.
     virtual PackedBytes packed() { return {}; }
 
-    WeightFormat format() const { return format_; }
+    WeightFormat format() const { return kind_.format; }
+    const WeightKind& kind() const { return kind_; }
     int out_features() const { return out_features_; }
     int in_features() const { return in_features_; }
     /// Bytes that one product must read, without padding.
-    int64_t bytes() const { return weight_bytes(format_, out_features_, in_features_); }
+    int64_t bytes() const { return weight_bytes(kind_, out_features_, in_features_); }
 
   private:
-    WeightFormat format_;
+    WeightKind kind_;
     int out_features_;
     int in_features_;
 };

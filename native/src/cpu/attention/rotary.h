@@ -64,7 +64,7 @@ inline void store_position(const KvBlock<T>& block, int64_t slot, const float* k
 OUTRIDER_INLINE float quantise_head(const float* values, int64_t head_dim, int8_t* to) {
     float padded[kMaxHeadDim] = {};
     __builtin_memcpy(padded, values, head_dim * sizeof(float));
-    return quantise(padded, whole_vectors(head_dim), 0, to).scale;
+    return quantise(padded, whole_vectors(head_dim), to).scale;
 }
 
 inline void store_position(const KvBlock<int8_t>& block, int64_t slot, const float* key, const float* value) {

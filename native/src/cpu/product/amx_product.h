@@ -115,15 +115,15 @@ struct AmxProduct {
             }
             const auto* input = reinterpret_cast<const BFloat16*>(static_cast<const char*>(rows.input) +
                                                                   first * rows.input_stride);
-            float* out = rows.out + first * weight.out_features + first_column;
+            float* out = rows.out + first * rows.out_stride + first_column;
             if (columns == kPanelColumns) {
-                multiply_tiles(input, rows.input_stride, weights, depth, out, weight.out_features);
+                multiply_tiles(input, rows.input_stride, weights, depth, out, rows.out_stride);
             } else {
                 multiply_tiles(input, rows.input_stride, weights, depth, partial, kPanelColumns);
-                copy_columns(partial, out, weight.out_features, count, columns);
+                copy_columns(partial, out, rows.out_stride, count, columns);
             }
             if (rows.bias) {
-                add_bias(rows.bias + first_column, out, weight.out_features, count, columns);
+                add_bias(rows.bias + first_column, out, rows.out_stride, count, columns);
             }
         }
         _tile_release();

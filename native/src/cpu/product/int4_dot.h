@@ -9,6 +9,7 @@
 //   added(total, steps and offsets, GroupInput::upper)         total + the group's steps * the sum + its
 //   offsets
 //                                                              * the sum of its values
+//   total()                                                    the sum
 //   kStartBits                                                 the bits of GroupInput::start that it takes
 #pragma once
 

@@ -42,7 +42,7 @@ inline void write_sums(const WeightView& weight, const ProductRows& rows, const 
     const int64_t first_column = pass.micro_panel * kColumns;
     const int64_t end = smaller(first_column + kColumns, weight.out_features);
     for (int64_t row = 0; row < pass.rows; ++row) {
-        float* out = rows.out + (pass.first_row + row) * weight.out_features;
+        float* out = rows.out + (pass.first_row + row) * rows.out_stride;
         for (int64_t column = first_column; column < end; column += kLanes) {
             Vec sum = load(sums + row * kColumns + column - first_column);
             if (rows.bias) {

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "outrider/device/format.h"
+
 namespace outrider::cpu {
 
 /// Output features per task of a matrix product, and per unit of packing.
@@ -21,7 +23,8 @@ struct ProductRows {
     const void* input = nullptr;
     int64_t input_stride = 0;  // bytes
     const float* bias = nullptr;
-    float* out = nullptr;  // [rows, out_features]
+    float* out = nullptr;  // [rows, out_stride]
+    int64_t out_stride = 0;
     int64_t first_row = 0;
     int64_t end_row = 0;
     int64_t panels_ahead = 1;  // to the panel that this thread is likely to multiply next
@@ -31,7 +34,9 @@ struct ProductKernel {
     /// Bytes of one packed panel.
     size_t (*panel_bytes)(int in_features);
     /// Packs one output feature.  # values: [in_features]
-    void (*store_row)(const WeightView& weight, int64_t row, const float* values);
+    void (*store_row)(const WeightView& weight, int64_t row, const float* values) = nullptr;
+    /// The same where the weight is grouped.  # values: of that one row
+    void (*store_groups)(const WeightView& weight, int64_t row, const GroupedRows& values) = nullptr;
     /// out = scale * one row of the weight.
     void (*load_row)(const WeightView& weight, int64_t row, float scale, float* out);
     /// Where the product reads its input in a form of its own: the bytes of one row in it, and what makes

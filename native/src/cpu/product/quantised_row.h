@@ -1,4 +1,4 @@
-// Rows of activations in int8: what the products with int8 and int4 weights read.
+// Rows of activations in int8: what the products with int8 and int4 weights, and with grouped ones, read.
 #pragma once
 
 #include "cpu/product/product_kernel.h"
@@ -33,9 +33,15 @@ OUTRIDER_INLINE IntVec to_nearest(Vec values, float factor) {
     return bit_cast<IntVec>(shifted) - bit_cast<IntVec>(rounding_shifter());
 }
 
-/// `offset` is what the weights are stored with. Symmetric, the largest magnitude becoming 127. Where a
-/// value is not finite the scale is NaN, so that what is computed from it is NaN too.
-OUTRIDER_INLINE RowScale quantise(const float* values, int64_t count, int offset, int8_t* to) {
+/// What is common to some values in int8: each stands for scale * value.
+struct QuantisedValues {
+    float scale;
+    int32_t sum;
+};
+
+/// Symmetric, the largest magnitude becoming 127. Where a value is not finite the scale is NaN, so that what
+/// is computed from it is NaN too.
+OUTRIDER_INLINE QuantisedValues quantise(const float* values, int64_t count, int8_t* to) {
     Vec largest = {};
     IntVec finite = IntVec{} == 0;
     for (int64_t k = 0; k < count; k += kLanes) {
@@ -55,14 +61,42 @@ OUTRIDER_INLINE RowScale quantise(const float* values, int64_t count, int offset
         __builtin_memcpy(to + k, &bytes, sizeof(bytes));
     }
     const float scale = factor > 0.0f ? limit / 127.0f : 0.0f;
-    return {is_finite ? scale : __builtin_nanf(""), -offset * sum_lanes(sum)};
+    return {is_finite ? scale : __builtin_nanf(""), sum_lanes(sum)};
 }
 
+/// `offset` is what the weights are stored with.
 /// # values: [width], zero from there to the next multiple of kActivationAlignment
 inline void quantise_row(const float* values, int64_t width, int offset, void* to) {
     auto* bytes = static_cast<int8_t*>(to);
     const int64_t padded = QuantisedRow::padded(width);
-    store_as(bytes + padded, quantise(values, padded, offset, bytes));
+    const QuantisedValues all = quantise(values, padded, bytes);
+    store_as(bytes + padded, RowScale{all.scale, -offset * all.sum});
 }
+
+/// What is common to one group of a row's values.
+struct GroupTerms {
+    float scale;    // each value stands for scale * value
+    float sum;      // what all of them stand for together
+    int32_t start;  // of a sum of products with numbers as they are stored
+};
+
+/// The values, padded with zeros to kActivationAlignment, then the GroupTerms of each kSize of them.
+template <int kSize>
+struct GroupedRow {
+    static int64_t padded(int64_t width) { return QuantisedRow::padded(width); }
+    static size_t bytes(int64_t width) { return padded(width) + width / kSize * sizeof(GroupTerms); }
+
+    /// `zero` is what the weights' numbers are stored with.  # values: [width], whole groups
+    static void prepare(const float* values, int64_t width, int zero, int32_t start_bits, void* to) {
+        auto* bytes = static_cast<int8_t*>(to);
+        __builtin_memset(bytes, 0, padded(width));
+        for (int64_t group = 0; group < width / kSize; ++group) {
+            const QuantisedValues all = quantise(values + group * kSize, kSize, bytes + group * kSize);
+            const GroupTerms terms{all.scale, all.scale * static_cast<float>(all.sum),
+                                   -zero * all.sum & start_bits};
+            store_as(bytes + padded(width) + group * sizeof(GroupTerms), terms);
+        }
+    }
+};
 
 }  // namespace outrider::cpu::OUTRIDER_ISA

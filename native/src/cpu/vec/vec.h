@@ -15,6 +15,7 @@
 //   it
 //                                      does not, and never left to the compiler
 //   widen(HalfVec), widen(SmallVec)    bf16 to float32, int8 to int32
+//   from_float16(HalfVec)              float16 to float32
 //   narrow(Vec)                        to bf16, the nearest, ties to even; NaN stays NaN
 //   kInt8Offset, dot_int8, GroupSum    products of integers (product/int8_dot.h, product/int4_dot.h)
 #pragma once

@@ -37,6 +37,10 @@ OUTRIDER_INLINE HalfVec narrow(Vec value) {
     return rounded_to_bf16(value);
 }
 
+OUTRIDER_INLINE Vec from_float16(HalfVec half) {
+    return (Vec)_mm256_cvtph_ps((__m128i)half);
+}
+
 constexpr int kInt8Offset = 0;
 OUTRIDER_INLINE IntVec dot_int8(IntVec sum, ByteVec weights, ByteVec values) {
     // With the weights' signs given to the values, no pair of products is above 2 * 128 * 127: none
@@ -56,6 +60,7 @@ struct GroupSum {
         // Nothing saturates; but the compiler would put plain additions into an order that spills registers.
         pairs = _mm256_adds_epi16(pairs, _mm256_maddubs_epi16((__m256i)numbers, (__m256i)values));
     }
+    OUTRIDER_INLINE IntVec total() const { return (IntVec)_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)); }
     OUTRIDER_INLINE IntVec added(IntVec total, PairVec steps_and_offsets, int32_t upper) const {
         const auto both = (__m256i)steps_and_offsets;
         const __m256i steps = _mm256_blend_epi16(both, _mm256_slli_epi32(both, 16), 0xAA);

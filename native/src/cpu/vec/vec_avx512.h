@@ -40,6 +40,10 @@ OUTRIDER_INLINE HalfVec narrow(Vec value) {
     return bit_cast<HalfVec>(_mm512_cvtneps_pbh((__m512)value));
 }
 
+OUTRIDER_INLINE Vec from_float16(HalfVec half) {
+    return (Vec)_mm512_maskz_cvtph_ps(kAllLanes, (__m256i)half);
+}
+
 constexpr int kInt8Offset = 128;  // the instruction takes its weights without a sign
 OUTRIDER_INLINE IntVec dot_int8(IntVec sum, ByteVec weights, ByteVec values) {
     return (IntVec)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)weights, (__m512i)values);
@@ -51,6 +55,7 @@ struct GroupSum {
 
     OUTRIDER_INLINE void start(int32_t value) { sum = splat(value); }
     OUTRIDER_INLINE void add(ByteVec numbers, ByteVec values) { sum = dot_int8(sum, numbers, values); }
+    OUTRIDER_INLINE IntVec total() const { return sum; }
     OUTRIDER_INLINE IntVec added(IntVec total, PairVec steps_and_offsets, int32_t upper) const {
         constexpr __mmask32 kUpper = 0xAAAAAAAA;
         const __m512i both = _mm512_mask_mov_epi16((__m512i)sum, kUpper, _mm512_set1_epi32(upper));

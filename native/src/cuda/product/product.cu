@@ -23,7 +23,7 @@ struct ProductValue {
             sum = fmaf(load(op.input.data, op.input.format, row * op.input.stride + k),
                        weights[k * weight.out_features], sum);
         }
-        op.out[row * weight.out_features + column] = op.bias ? sum + op.bias[column] : sum;
+        op.out[row * op.out_stride + column] = op.bias ? sum + op.bias[column] : sum;
     }
 };
 

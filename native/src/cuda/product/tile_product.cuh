@@ -129,7 +129,7 @@ struct TileProduct {
             if constexpr (Tile::kLargest > 0.0f) {
                 total *= weight.scales[feature];
             }
-            op.out[row * weight.out_features + feature] = op.bias ? total + op.bias[feature] : total;
+            op.out[row * op.out_stride + feature] = op.bias ? total + op.bias[feature] : total;
         }
     }
 

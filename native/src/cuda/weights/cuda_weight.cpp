@@ -13,7 +13,7 @@ constexpr int64_t kStagedBytes = int64_t{1} << 26;  // of a checkpoint on their 
 }  // namespace
 
 CudaWeight::CudaWeight(Stream& stream, WeightFormat format, int out_features, int in_features)
-    : PackedWeight(format, out_features, in_features),
+    : PackedWeight({format}, out_features, in_features),
       tiles_(stream),
       scales_(stream),
       view_{nullptr, nullptr, format, out_features, in_features},

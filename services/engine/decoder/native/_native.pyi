@@ -1,5 +1,6 @@
 """The compiled module: devices, the decoder, and the sampler (sources in `native/`)."""
 
+from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from typing import final
 
@@ -112,12 +113,21 @@ class Decoder:
     """The transformer with its weights and its paged KV cache."""
 
     def __init__(
-        self, device: Device, config: DecoderConfig, *, weights: str, kv: str, num_blocks: int | None = None
+        self,
+        device: Device,
+        config: DecoderConfig,
+        *,
+        weights: str,
+        kv: str,
+        num_blocks: int | None = None,
+        kinds: Mapping[str, tuple[str, int, int, bool]] = {},
     ) -> None:
         """`weights` is "bf16", "f32", "int8", "int4" or, on a GPU, "fp8", and `kv` all of these but "int4".
 
-        With None for `num_blocks` the cache waits for `allocate_cache`. Raises DeviceError where the device has too
-        little memory for the weights, or for the cache.
+        `kinds` are of matrices that are not held in `weights`, but grouped: "int8" or "int4", how many inputs share a
+        scale, how many of them share the unit of their scales, and whether they have offsets. With None for
+        `num_blocks` the cache waits for `allocate_cache`. Raises DeviceError where the device has too little memory for
+        the weights, or for the cache.
         """
 
     def reserve(self, *, max_rows: int, max_logits: int, max_sequences: int, max_blocks: int) -> None:
@@ -140,6 +150,24 @@ class Decoder:
         """Pack some rows of one weight, so that its source need not be in memory all at once.
 
         Parts come in order, and first_row 0 begins anew. Raises ValueError as `load` does, and for rows out of order.
+        """
+
+    def load_groups(
+        self,
+        name: str,
+        first_row: int,
+        *,
+        numbers: NDArray[np.int8],  # [rows, inputs]
+        scales: NDArray[np.float16],  # [rows, blocks]
+        offsets: NDArray[np.float16] | None = None,
+        steps: NDArray[np.int8] | None = None,  # [rows, groups]
+        offset_steps: NDArray[np.int8] | None = None,
+    ) -> None:
+        """Pack some rows of a grouped weight as `load_rows` does.
+
+        A value is scale * number + offset; where a block has several groups, scale and offset are the block's times
+        the group's step. Raises ValueError for arrays that a weight of its kind does not have, and for numbers out of
+        its range.
         """
 
     def packed_weights(self) -> dict[str, NDArray[np.uint8]]:

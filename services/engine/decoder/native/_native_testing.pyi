@@ -30,9 +30,30 @@ def poison(decoder: Decoder, blocks: Seq[int]) -> None:
 class PackedWeight:
     """One matrix in the order in which the device's product reads it."""
 
-    def __init__(self, device: Device, format: str, out_features: int, in_features: int) -> None: ...
+    def __init__(
+        self,
+        device: Device,
+        format: str,
+        out_features: int,
+        in_features: int,
+        groups: tuple[int, int, bool] | None = None,
+    ) -> None:
+        """`groups` are as in the kinds of Decoder."""
+
     def store(self, first_row: int, values: NDArray[np.generic]) -> None:
         """Pack a range of output features.  # [rows, in_features]"""
+
+    def store_groups(
+        self,
+        first_row: int,
+        *,
+        numbers: NDArray[np.int8],
+        scales: NDArray[np.float16],
+        offsets: NDArray[np.float16] | None = None,
+        steps: NDArray[np.int8] | None = None,
+        offset_steps: NDArray[np.int8] | None = None,
+    ) -> None:
+        """Pack a range of a grouped weight's output features, as Decoder.load_groups does."""
 
     def embed(self, token_ids: NDArray[np.int32], scale: float) -> NDArray[np.float32]:
         """Rows of the matrix, scaled.  # [rows, in_features]"""

@@ -1,0 +1,43 @@
+// FusedWeight: matrices whose products have one input and lie side by side in one output.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "outrider/device/packed_weight.h"
+
+namespace outrider {
+
+/// One matrix where all of its parts are held alike, else one for each run of parts that are.
+class FusedWeight {
+  public:
+    /// A matrix, and the column of the output where its products begin.
+    struct Part {
+        std::unique_ptr<PackedWeight> matrix;
+        int first_column;
+    };
+
+    PackedWeight& add(std::unique_ptr<PackedWeight> matrix) {
+        parts_.push_back({std::move(matrix), out_features_});
+        out_features_ += parts_.back().matrix->out_features();
+        return *parts_.back().matrix;
+    }
+
+    const std::vector<Part>& parts() const { return parts_; }
+    int out_features() const { return out_features_; }
+    int64_t bytes() const {
+        int64_t total = 0;
+        for (const Part& part : parts_) {
+            total += part.matrix->bytes();
+        }
+        return total;
+    }
+
+  private:
+    std::vector<Part> parts_;
+    int out_features_ = 0;
+};
+
+}  // namespace outrider

@@ -1,0 +1,64 @@
+// How the numbers of a group lie in memory, and the sums of their products with bytes, which are exact.
+//
+// Four bytes of a column are a word. Each way to hold them says
+//   kZero                     what is added to a number to store it without a sign
+//   kParts                    inputs of a word by four, which are multiplied one after the other
+//   part(words, index)        the numbers of one part, a byte each
+//   kStartBits, Sum           as GroupSum (int4_dot.h)
+#pragma once
+
+#include "cpu/product/int4_dot.h"
+#include "cpu/product/int8_dot.h"
+#include "cpu/vec/vec.h"
+#include "outrider/device/format.h"
+
+namespace outrider::cpu::OUTRIDER_ISA {
+
+/// A number in each byte.
+struct ByteNumbers {
+    static constexpr int kZero = kInt8Offset;
+    static constexpr int kParts = 1;
+    static constexpr int32_t kStartBits = -1;
+
+    struct Sum {
+        IntVec sum;
+
+        OUTRIDER_INLINE void start(int32_t value) { sum = splat(value); }
+        OUTRIDER_INLINE void add(ByteVec numbers, ByteVec values) { sum = dot_int8(sum, numbers, values); }
+        OUTRIDER_INLINE IntVec total() const { return sum; }
+    };
+
+    OUTRIDER_INLINE static ByteVec part(ByteVec words, int) { return words; }
+    static void store(char& byte, int, int number) { byte = static_cast<char>(number + kZero); }
+    static int load(char byte, int) { return static_cast<int8_t>(byte - kZero); }
+};
+
+/// Two in each byte: the lower half belongs to the first part.
+template <int kLeast>
+struct HalfByteNumbers {
+    static constexpr int kZero = -kLeast;
+    static constexpr int kParts = 2;
+    static constexpr int32_t kStartBits = GroupSum::kStartBits;
+    using Sum = GroupSum;
+
+    OUTRIDER_INLINE static ByteVec part(ByteVec words, int index) {
+        return index == 0 ? words & 15 : words >> 4;
+    }
+    static void store(char& byte, int index, int number) {
+        const int kept = byte & (0xF0 >> 4 * index);
+        byte = static_cast<char>(kept | (number + kZero) << 4 * index);
+    }
+    static int load(char byte, int index) { return (byte >> 4 * index & 15) - kZero; }
+};
+
+template <WeightKind kKind>
+struct NumbersOf {
+    using Type = ByteNumbers;
+};
+template <WeightKind kKind>
+    requires(kKind.format == WeightFormat::int4)
+struct NumbersOf<kKind> {
+    using Type = HalfByteNumbers<stored_range(kKind).least>;
+};
+
+}  // namespace outrider::cpu::OUTRIDER_ISA
