@@ -8,7 +8,8 @@ from pathlib import Path
 from services.cli.service_pair import ModelPair, demo_models, options_of_draft, running_pair
 from services.cli.service_process import ServiceFailedError
 from services.cli.terminal import Terminal
-from services.engine.config import AUTO, CPU, WEIGHT_FORMATS
+from services.engine.config import CPU, WEIGHT_CHOICES
+from services.engine.decoder.weight_choice import AUTO
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.hub.hub_name import SOURCES, read_source
 
@@ -22,7 +23,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--draft-device", metavar="DEVICE", help="what computes the draft (default: as --device)")
     parser.add_argument(
         "--draft-weights",
-        choices=(*WEIGHT_FORMATS, AUTO),
+        choices=WEIGHT_CHOICES,
         default=AUTO,
         help="how the draft's weights are held; auto is the fastest (%(default)s)",
     )

@@ -4,7 +4,7 @@ import argparse
 
 from services.draft.server import DraftServer
 from services.draft.vocabulary.vocabularies import Way
-from services.engine.config import AUTO
+from services.engine.decoder.weight_choice import AUTO
 from services.engine.hub.hub_name import SOURCES, read_source
 from services.service.options import add_options as add_service_options
 from services.service.options import engine_config, server_config

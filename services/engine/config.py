@@ -10,14 +10,14 @@ from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.checkpoint.weight_shapes import count_parameters
 from services.engine.decoder.host_memory import host_memory
 from services.engine.decoder.native import BLOCK_SIZE, Device, cuda_devices, cuda_problem, isas, kv_bytes
-from services.engine.decoder.weight_choice import choose_weights
+from services.engine.decoder.weight_choice import AUTO, STORED, choose_stored, choose_weights
 from services.engine.hub.hub_name import ModelSource
 
 logger = logging.getLogger(__name__)
 
 CPU_WEIGHT_FORMATS = ("bf16", "f32", "int8", "int4")
 WEIGHT_FORMATS = (*CPU_WEIGHT_FORMATS, "fp8")
-AUTO = "auto"
+WEIGHT_CHOICES = (STORED, *WEIGHT_FORMATS, AUTO)
 CPU_KV_FORMATS = ("bf16", "f32", "int8")
 KV_FORMATS = (*CPU_KV_FORMATS, "fp8")
 ISA_VARIABLE = "OUTRIDER_ISA"
@@ -25,7 +25,7 @@ WEIGHTS_CACHE_VARIABLE = "OUTRIDER_WEIGHTS_CACHE"
 CPU = "cpu"
 _HOST_KV_MEMORY = 2 << 30  # bytes
 _PREFILL_CHUNK = 256
-_BITS = {"f32": 32, "bf16": 16, "fp8": 8, "int8": 8, "int4": 4}  # bits of each weight, scales aside
+_BITS = {"f32": 32, "bf16": 16, "fp8": 8, "int8": 8, "int4": 4, STORED: 4}  # bits of each weight, scales aside
 _LARGEST = {  # what each count may be at most; memory has bounds of its own besides
     "threads": max(64, 4 * (os.cpu_count() or 1)),  # beyond the cores they only wait for each other
     "kv_memory": 1 << 50,
@@ -50,7 +50,7 @@ class EngineConfig:
     isa: str
     threads: int
     device: str = CPU  # or "cuda:0", "cuda:1", …
-    weights: str = "bf16"  # or AUTO, the fastest for this model
+    weights: str = STORED  # or AUTO, or a format
     weights_cache: Path | None = None  # a folder for packed weights
     kv: str = "bf16"
     kv_memory: int | None = None  # bytes, an upper bound; default: 2 GiB of the host's, or what a GPU has left
@@ -67,7 +67,7 @@ class EngineConfig:
         _check_choice("isa", self.isa, isas())
         _check_device(self.device)
         on_cpu = self.device == CPU
-        _check_choice("weights", self.weights, (*(CPU_WEIGHT_FORMATS if on_cpu else WEIGHT_FORMATS), AUTO))
+        _check_choice("weights", self.weights, (STORED, *(CPU_WEIGHT_FORMATS if on_cpu else WEIGHT_FORMATS), AUTO))
         _check_choice("kv", self.kv, CPU_KV_FORMATS if on_cpu else KV_FORMATS)
         if self.weights_cache is not None and not on_cpu:
             raise ConfigError(f"weights_cache is {self.weights_cache}; it must not be set with device {self.device}")
@@ -89,11 +89,15 @@ class EngineConfig:
             return Device.cpu(self.isa, self.threads)
         return Device.cuda(_gpus().index(self.device), self.threads)
 
-    def resolve_weights(self, model: ModelConfig) -> str:
-        """The format that the weights of this model are held in."""
-        if self.weights != AUTO:
+    def resolve_weights(self, model: ModelConfig, *, is_grouped: bool) -> str:
+        """The format that this model's weights, whose files may hold integers in groups, are held in: none is AUTO."""
+        if self.weights not in (AUTO, STORED):
             return self.weights
-        choice = choose_weights(model, on_cpu=self.device == CPU, isa=self.isa)
+        on_cpu = self.device == CPU
+        if self.weights == AUTO:
+            choice = choose_weights(model, is_grouped=is_grouped, on_cpu=on_cpu, isa=self.isa)
+        else:
+            choice = choose_stored(is_grouped=is_grouped, on_cpu=on_cpu)
         logger.info("weights are held as %s: %s", choice.weights, choice.reason)
         return choice.weights
 

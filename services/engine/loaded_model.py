@@ -43,7 +43,7 @@ class LoadedModel:
         checkpoint.check_vocabulary(tokenizer)
         grammars = _make_grammars(tokenizer, checkpoint)
         device = config.open_device()
-        weights = config.resolve_weights(checkpoint.config)
+        weights = config.resolve_weights(checkpoint.config, is_grouped=bool(checkpoint.grouped()))
         if device.memory is None:
             config.check_host_memory(checkpoint.config, weights)
         folder = config.weights_cache

@@ -7,9 +7,8 @@ from dataclasses import MISSING, fields
 from pathlib import Path
 
 from services.engine.config import (
-    AUTO,
     KV_FORMATS,
-    WEIGHT_FORMATS,
+    WEIGHT_CHOICES,
     EngineConfig,
     resolve_isa,
     resolve_threads,
@@ -49,7 +48,7 @@ def _add_engine_options(group: "argparse._ArgumentGroup") -> None:
     _add(group, "device", "what computes: cpu, or cuda:N for the GPU of that number")
     _add(group, "isa", "instruction set", shown="OUTRIDER_ISA, or else the best", choices=isas())
     _add(group, "threads", "compute threads of the host", shown="one per core", read=int)
-    _add(group, "weights", "how weights are held; auto is the fastest", choices=(*WEIGHT_FORMATS, AUTO))
+    _add(group, "weights", "how: as stored, in a format, or in the fastest one (auto)", choices=WEIGHT_CHOICES)
     where = "folder where packed weights are kept for the next start, on the CPU"
     _add(group, "weights_cache", where, shown="OUTRIDER_WEIGHTS_CACHE, or else none", read=Path, metavar="DIR")
     _add(group, "kv", "how keys and values are held", choices=KV_FORMATS)

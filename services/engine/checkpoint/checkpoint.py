@@ -3,7 +3,7 @@
 import hashlib
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,7 +20,9 @@ from services.engine.checkpoint.weight_shapes import Shape, weight_shapes
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.file_state import FileState
 from services.engine.files.json_fields import shown
+from services.engine.gguf.block_groups import BLOCK_GROUPS
 from services.engine.gguf.gguf_file import is_gguf
+from services.engine.gguf.grouped_rows import GroupedKind, GroupedRows
 from services.engine.text.tokenizer import Tokenizer
 
 _PACKED_AT_ONCE = 16 << 20  # bytes in float32: enough for the threads to share, and little beside the weights
@@ -66,12 +68,32 @@ class Checkpoint:
         for name, weight in self._weights.items():
             yield name, self._values(name, 0, weight.shape[0])
 
-    def pieces(self) -> Iterator[tuple[str, int, NDArray[Any]]]:
+    def grouped(self) -> dict[str, GroupedKind]:
+        """Return the kind of every matrix that is stored as integers in groups, as which nothing of it is lost."""
+        kinds = {name: self._tensors.kind(weight.tensor) for name, weight in self._weights.items()}
+        is_matrix = {name: len(weight.shape) == 2 for name, weight in self._weights.items()}
+        return {
+            name: BLOCK_GROUPS[kind].kind for name, kind in kinds.items() if is_matrix[name] and kind in BLOCK_GROUPS
+        }
+
+    def grouped_pieces(self, names: Iterable[str]) -> Iterator[tuple[str, int, GroupedRows]]:
+        """Yield some of these as `pieces` does others."""
+        for name in names:
+            weight = self._weights[name]
+            groups = BLOCK_GROUPS[self._tensors.kind(weight.tensor)]
+            for begin, end in _pieces(weight.shape[0], 4 * math.prod(weight.shape[1:]), _PACKED_AT_ONCE):
+                stored = self._tensors.stored_rows(weight.tensor, weight.first + begin, weight.first + end)
+                yield name, begin, groups.rows(stored)
+                self._tensors.release(weight.tensor)
+
+    def pieces(self, *, but: Collection[str] = ()) -> Iterator[tuple[str, int, NDArray[Any]]]:
         """Yield every weight in pieces of whole rows: our name, the piece's first row, and its values.
 
         A piece's memory is given back when the next one is asked for.
         """
         for name, weight in self._weights.items():
+            if name in but:
+                continue
             for begin, end in _pieces(weight.shape[0], 4 * math.prod(weight.shape[1:]), _PACKED_AT_ONCE):
                 yield name, begin, self._values(name, begin, end)
                 self._tensors.release(weight.tensor)

@@ -2,13 +2,20 @@
 
 import logging
 import time
+from collections.abc import Collection, Iterator
+from itertools import chain
+from typing import Any
+
+from numpy.typing import NDArray
 
 from services.engine.checkpoint.checkpoint import Checkpoint
 from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.checkpoint.weight_shapes import count_parameters
 from services.engine.decoder.native import Decoder, DecoderConfig, Device, DeviceError
+from services.engine.decoder.weight_choice import STORED
 from services.engine.decoder.weights_cache import WeightsCache
 from services.engine.files.checkpoint_error import CheckpointError
+from services.engine.gguf.grouped_rows import GroupedRows
 
 logger = logging.getLogger(__name__)
 
@@ -28,24 +35,32 @@ def load_decoder(
     allocated. Raises DeviceError where the device has too little memory, and CheckpointError for a configuration or
     weight that the decoder refuses, and for a weight that it misses.
     """
+    kinds = checkpoint.grouped() if weights == STORED else {}
+    others = "f32" if weights == STORED else weights  # exact, as the integers are
     try:
-        decoder = Decoder(device, DecoderConfig(checkpoint.config), weights=weights, kv=kv, num_blocks=num_blocks)
+        config = DecoderConfig(checkpoint.config)
+        decoder = Decoder(device, config, weights=others, kv=kv, num_blocks=num_blocks, kinds=kinds)
     except ValueError as error:
         raise CheckpointError(f"{checkpoint.path}: {error}") from error
     except DeviceError as error:
         raise DeviceError(f"{checkpoint.path}, {_parameters(checkpoint.config)} in {weights}: {error}") from error
     if cache is None or not cache.restore(decoder, device, weights):
-        _pack(checkpoint, decoder)
+        _pack(checkpoint, decoder, kinds)
         if cache is not None:
             cache.save(decoder, device, weights)
     return decoder
 
 
-def _pack(checkpoint: Checkpoint, decoder: Decoder) -> None:
+def _pack(checkpoint: Checkpoint, decoder: Decoder, grouped: Collection[str]) -> None:
     begin = time.perf_counter()
-    for name, first_row, values in checkpoint.pieces():
+    pieces: Iterator[tuple[str, int, NDArray[Any] | GroupedRows]]
+    pieces = chain(checkpoint.pieces(but=grouped), checkpoint.grouped_pieces(grouped))
+    for name, first_row, values in pieces:
         try:
-            decoder.load_rows(name, first_row, values)
+            if isinstance(values, GroupedRows):
+                decoder.load_groups(name, first_row, **values.arrays())
+            else:
+                decoder.load_rows(name, first_row, values)
         except ValueError as error:
             raise CheckpointError(f"{checkpoint.path}: weight {name!r}: {error}") from error
     if missing := decoder.missing_weights():

@@ -1,9 +1,12 @@
-"""weight_choice: the format in which a draft's weights are read fastest."""
+"""weight_choice: the format in which weights are read fastest, and the one that is nearest to what their files hold."""
 
 from dataclasses import dataclass
 
 from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.checkpoint.weight_shapes import count_parameters
+
+AUTO, STORED = "auto", "stored"
+"""The fastest for a model, and integers as its files hold them."""
 
 _PORTABLE = "portable"
 _CACHED_BYTES = 32 << 20  # of weights in bf16, which the caches of a server's cores hold
@@ -18,10 +21,19 @@ class WeightChoice:
     reason: str
 
 
-def choose_weights(model: ModelConfig, *, on_cpu: bool, isa: str) -> WeightChoice:
+def choose_stored(*, is_grouped: bool, on_cpu: bool) -> WeightChoice:
+    """Return STORED where files hold integers in groups and the device does too, else bf16."""
+    if is_grouped and not on_cpu:
+        return WeightChoice("bf16", "a GPU does not hold integers as the files do")
+    return WeightChoice(STORED if is_grouped else "bf16", "as near to the files as can be")
+
+
+def choose_weights(model: ModelConfig, *, on_cpu: bool, isa: str, is_grouped: bool = False) -> WeightChoice:
     """Return the fastest format for passes over few rows, which changes a draft's guesses and no word of its target."""
     if on_cpu and isa == _PORTABLE:
         return WeightChoice("bf16", "the portable kernels are slower with integers")
+    if on_cpu and is_grouped:
+        return WeightChoice(STORED, "the files hold few bytes already")
     parameters = count_parameters(model)
     if 2 * parameters <= _CACHED_BYTES:
         return WeightChoice("bf16", f"{parameters:,} parameters stay in the caches in any format")

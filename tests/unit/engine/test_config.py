@@ -98,7 +98,9 @@ def test_a_container_s_limit_is_the_memory_there_is(tmp_path):
     assert host_memory([]) >= host_memory()
 
 
-@pytest.mark.parametrize(("field", "allowed"), [("weights", "bf16, f32, int8, int4, auto"), ("kv", "bf16, f32, int8")])
+@pytest.mark.parametrize(
+    ("field", "allowed"), [("weights", "stored, bf16, f32, int8, int4, auto"), ("kv", "bf16, f32, int8")]
+)
 def test_an_unknown_format_is_refused(field, allowed):
     with pytest.raises(ConfigError, match=f"^{field} is 'int3'; it must be one of {allowed}$"):
         make_config(**{field: "int3"})
@@ -124,7 +126,7 @@ def test_a_device_holds_formats_of_its_own(monkeypatch):
         assert make_config(device="cuda:1", weights=weights, kv="int8").weights == weights
     for kv in KV_FORMATS:
         assert make_config(device="cuda:1", kv=kv).kv == kv
-    with pytest.raises(ConfigError, match=r"^weights is 'fp8'; it must be one of bf16, f32, int8, int4, auto$"):
+    with pytest.raises(ConfigError, match=r"^weights is 'fp8'; it must be one of stored, bf16, f32, int8, int4, auto$"):
         make_config(weights="fp8")
     with pytest.raises(ConfigError, match=r"^kv is 'fp8'; it must be one of bf16, f32, int8$"):
         make_config(kv="fp8")
@@ -228,12 +230,22 @@ def test_the_context_is_no_longer_than_the_model_was_made_for(asked, resolved):
 
 
 def test_the_weights_are_held_as_asked_or_else_as_is_fastest():
-    assert make_config(weights="int8").resolve_weights(MODEL) == "int8"
-    assert make_config(weights="auto").resolve_weights(MODEL) == "bf16"
+    assert make_config(weights="int8").resolve_weights(MODEL, is_grouped=True) == "int8"
+    assert make_config(weights="auto").resolve_weights(MODEL, is_grouped=False) == "bf16"
     large = replace(MODEL, vocab_size=1_000_000)
-    assert make_config(weights="auto", isa="portable").resolve_weights(large) == "bf16"
+    assert make_config(weights="auto", isa="portable").resolve_weights(large, is_grouped=True) == "bf16"
     if isas()[0] != "portable":
-        assert make_config(weights="auto").resolve_weights(large) == "int4"
+        assert make_config(weights="auto").resolve_weights(large, is_grouped=False) == "int4"
+        assert make_config(weights="auto").resolve_weights(large, is_grouped=True) == "stored"
+
+
+def test_integers_in_groups_are_held_as_they_are_stored_by_default(monkeypatch, caplog):
+    assert make_config().resolve_weights(MODEL, is_grouped=True) == "stored"
+    assert make_config().resolve_weights(MODEL, is_grouped=False) == "bf16"
+    monkeypatch.setattr("services.engine.config.cuda_devices", lambda: ["cuda-sm_90"])
+    caplog.set_level("INFO")
+    assert make_config(device="cuda:0").resolve_weights(MODEL, is_grouped=True) == "bf16"
+    assert caplog.messages == ["weights are held as bf16: a GPU does not hold integers as the files do"]
 
 
 def test_a_fingerprint_depends_on_each_of_its_parts():

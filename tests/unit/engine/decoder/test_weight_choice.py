@@ -32,3 +32,8 @@ def test_a_model_that_the_caches_hold_is_not_rounded() -> None:
 def test_portable_kernels_and_gpus_hold_bf16() -> None:
     assert choose_weights(LARGE, on_cpu=True, isa="portable").weights == "bf16"
     assert choose_weights(LARGE, on_cpu=False, isa="portable").weights == "int4"
+
+
+def test_integers_of_the_files_are_not_rounded_again() -> None:
+    assert choose_weights(LARGE, on_cpu=True, isa="avx2", is_grouped=True).weights == "stored"
+    assert choose_weights(LARGE, on_cpu=False, isa="avx2", is_grouped=True).weights == "int4"
