@@ -6,7 +6,9 @@ the mean Kullback-Leibler divergence of its distributions from those of bf16, fo
 
 import argparse
 import sysconfig
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterable, Iterator
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,27 +31,57 @@ class Formats:
     kv: str
 
 
+_BASE = Formats("bf16", "bf16")
+
+
+@dataclass(frozen=True)
+class Quality:
+    """What a format costs."""
+
+    perplexity: float
+    divergence: float  # Kullback-Leibler, from the base format, in nats per token
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", type=Path, default=_DEMO / "target", metavar="DIR", help="(the demo target)")
     parser.add_argument("--windows", type=int, default=40, metavar="N", help="of 512 tokens each (%(default)s)")
+    parser.add_argument("--each", action="store_true", help="vary weights and KV cache one at a time")
     arguments = parser.parse_args()
-    base = Formats("bf16", "bf16")
-    formats = [base, *(Formats(w, kv) for w in CPU_WEIGHT_FORMATS for kv in CPU_KV_FORMATS if Formats(w, kv) != base)]
-    models = {each: _load(arguments.model, each) for each in formats}
-    losses: dict[Formats, list[float]] = {each: [] for each in formats}
-    divergences: dict[Formats, list[float]] = {each: [] for each in formats}
-    for window in _windows(models[base], arguments.windows):
-        expected = _log_probabilities(models[base], window)
-        for each, model in models.items():
-            found = expected if each == base else _log_probabilities(model, window)
-            losses[each].append(float(-np.take_along_axis(found[:-1], window[1:, None], axis=1).mean()))
-            divergences[each].append(float((np.exp(expected) * (expected - found)).sum(axis=1).mean()))
     print("| weights | KV | perplexity | KL from bf16 (nats) |\n| --- | --- | --- | --- |")
-    for each in formats:
-        perplexity, divergence = np.exp(np.mean(losses[each])), np.mean(divergences[each])
-        print(f"| {each.weights} | {each.kv} | {perplexity:.3f} | {divergence:.6f} |")
+    formats = [Formats(weights, kv) for weights in CPU_WEIGHT_FORMATS for kv in CPU_KV_FORMATS]
+    chosen = [one for one in formats if not arguments.each or _BASE.weights == one.weights or _BASE.kv == one.kv]
+    for one, quality in measure(arguments.model, chosen, num_windows=arguments.windows):
+        print(f"| {one.weights} | {one.kv} | {quality.perplexity:.3f} | {quality.divergence:.6f} |", flush=True)
+
+
+def measure(model: Path, formats: Iterable[Formats], *, num_windows: int) -> Iterator[tuple[Formats, Quality]]:
+    """Measure one format after the other: a large model is in memory once."""
+    with tempfile.TemporaryDirectory() as folder:
+        base = _load(model, _BASE)
+        windows = [*_windows(base, num_windows)]
+        shape = (len(windows), _WINDOW, base.checkpoint.config.vocab_size)
+        expected = np.lib.format.open_memmap(Path(folder) / "expected.npy", "w+", np.float32, shape)
+        for index, window in enumerate(windows):
+            expected[index] = _log_probabilities(base, window)
+        del base
+        for one in formats:
+            yield one, _compare(_load(model, one), windows, expected)
+
+
+def _compare(model: LoadedModel, windows: Seq[NDArray[np.int64]], expected: NDArray[np.float32]) -> Quality:
+    losses, divergences = [], []
+    for window, wanted in zip(windows, expected, strict=True):
+        found = _log_probabilities(model, window)
+        losses.append(float(-np.take_along_axis(found[:-1], window[1:, None], axis=1).mean()))
+        divergences.append(sum(_divergence(*rows) for rows in zip(wanted, found, strict=True)) / len(window))
+    return Quality(float(np.exp(np.mean(losses))), float(np.mean(divergences)))
+
+
+def _divergence(wanted: NDArray[np.float32], found: NDArray[np.float32]) -> float:
+    """Of one distribution from another, both as log-probabilities.  # [vocab]"""
+    return float((np.exp(wanted, dtype=np.float64) * (wanted.astype(np.float64) - found)).sum())
 
 
 def _load(model: Path, formats: Formats) -> LoadedModel:
@@ -77,14 +109,14 @@ def _windows(model: LoadedModel, count: int) -> Iterator[NDArray[np.int64]]:
                 yield ids[start : start + _WINDOW]
 
 
-def _log_probabilities(model: LoadedModel, token_ids: NDArray[np.int64]) -> NDArray[np.float64]:
+def _log_probabilities(model: LoadedModel, token_ids: NDArray[np.int64]) -> NDArray[np.float32]:
     """Of every token after each of the window's.  # [tokens, vocab]"""
     batch = Batch(max_rows=_WINDOW, max_sequences=1, max_blocks=model.max_blocks)
     batch.append(token_ids.tolist(), position=0, blocks=list(range(model.max_blocks)), num_logits=_WINDOW)
-    logits = model.decoder.forward(batch).numpy().astype(np.float64)
-    logits -= logits.max(axis=1, keepdims=True)
-    log_sums: NDArray[np.float64] = np.log(np.exp(logits).sum(axis=1, keepdims=True))
-    return logits - log_sums
+    logits = model.decoder.forward(batch).numpy()
+    for index, row in enumerate(logits):  # one at a time: the sums are in float64
+        logits[index] -= np.logaddexp.reduce(row.astype(np.float64))
+    return logits
 
 
 if __name__ == "__main__":
