@@ -2,12 +2,15 @@
 
 import argparse
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from services.cli.terminal import Terminal
+from services.service.loading_health import DETAIL
+from services.service.printable import printable
 
 _TIMEOUT_SECONDS = 3.0
 
@@ -23,27 +26,38 @@ def run(arguments: argparse.Namespace) -> int:
     out, err = Terminal(sys.stdout), Terminal(sys.stderr)
     try:
         with open_channel(arguments.address, read_credentials(arguments.tls_ca)) as channel:
-            serves = is_serving(channel)
+            answer = ask(channel)
     except OSError as error:
         err.error(f"outrider health: {error}")
         return 1
-    out.note(f"{arguments.address} {'is serving' if serves else 'is not serving'}")
+    serves = answer.status == health_pb2.HealthCheckResponse.SERVING
+    detail = f": {answer.detail}" if answer.detail else ""
+    out.note(f"{arguments.address} {'is serving' if serves else 'is not serving'}{detail}")
     return 0 if serves else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The HealthCheckResponse.ServingStatus, None where nobody answers, and what a service says that is loading."""
+
+    status: int | None
+    detail: str = ""
 
 
 def is_serving(channel: grpc.Channel) -> bool:
     """Whether the service at the other end has loaded its model and takes requests; False where nobody answers."""
-    return status_of(channel) == health_pb2.HealthCheckResponse.SERVING
+    return ask(channel).status == health_pb2.HealthCheckResponse.SERVING
 
 
-def status_of(channel: grpc.Channel) -> int | None:
-    """The HealthCheckResponse.ServingStatus of the service at the other end; None where nobody answers."""
+def ask(channel: grpc.Channel) -> Health:
+    """The health of the service at the other end."""
     health = health_pb2_grpc.HealthStub(channel)  # type: ignore[no-untyped-call]
     try:
-        answer = health.Check(health_pb2.HealthCheckRequest(), timeout=_TIMEOUT_SECONDS)
+        answer, call = health.Check.with_call(health_pb2.HealthCheckRequest(), timeout=_TIMEOUT_SECONDS)
     except grpc.RpcError:
-        return None
-    return int(answer.status)
+        return Health(None)
+    details = [value for key, value in call.trailing_metadata() or () if key == DETAIL]
+    return Health(int(answer.status), printable("".join(details)))
 
 
 def read_credentials(tls_ca: Path | None) -> grpc.ChannelCredentials | None:

@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Sequence as Seq
+from typing import NamedTuple
 
 import grpc
 from grpc_health.v1 import health_pb2
 
 from outrider import Unavailable
-from services.cli.health import open_channel, status_of
+from services.cli.health import ask, open_channel
 from services.cli.terminal import Terminal
 
 _POLL_SECONDS = 0.5
@@ -44,28 +45,35 @@ class Readiness:
         if (loading := self._loading()) is None:
             return False
         self._terminal.note(
-            f"{loading} does not serve yet: its model is loading; waiting for up to {self._seconds:g} s"
+            f"{loading.address} does not serve yet: its model is loading; waiting for up to {self._seconds:g} s"
         )
         while loading is not None:
             now = time.monotonic()
             if now - began >= self._seconds:
-                raise Unavailable(f"{loading} does not serve yet, after waiting for {now - began:.1f} s")
+                raise Unavailable(f"{loading.address} does not serve yet, after waiting for {now - began:.1f} s")
             if now - said >= _NOTE_SECONDS:
-                self._terminal.note(f"{loading} does not serve yet, after {now - began:.0f} s")
+                self._terminal.note(f"{loading.address} does not serve yet, after {now - began:.0f} s{loading.detail}")
                 said = now
             time.sleep(min(_POLL_SECONDS, self._seconds))
             loading = self._loading()
         self._seconds -= time.monotonic() - began
         return True
 
-    def _loading(self) -> str | None:
-        """The address of a server that listens and does not serve yet, where no other one serves."""
+    def _loading(self) -> "_Loading | None":
+        """A server that listens and does not serve yet, where no other one serves."""
         first = None
         for address in self._addresses:
             with open_channel(address, self._credentials) as channel:
-                status = status_of(channel)
-            if status == _SERVING:
+                health = ask(channel)
+            if health.status == _SERVING:
                 return None
-            if status == _NOT_SERVING and first is None:
-                first = address
+            if health.status == _NOT_SERVING and first is None:
+                first = _Loading(address, f": {health.detail}" if health.detail else "")
         return first
+
+
+class _Loading(NamedTuple):
+    """A server that is loading its model, and what it says of that."""
+
+    address: str
+    detail: str

@@ -13,6 +13,7 @@ from services.engine.config import CPU
 from services.engine.hub.fetched_model import fetch
 from services.engine.hub.hub_name import ModelSource
 
+_FRACTION = "--gpu-memory-fraction"
 _DRAFT_FRACTION = "0.3"  # of a GPU, for a draft beside its target; it starts first, and the target gets what is left
 
 
@@ -70,7 +71,7 @@ def demo_models() -> ModelPair | None:
 
 def options_of_draft(device: str, draft_device: str, weights: str) -> list[str]:
     """Where a draft computes and how it holds its weights; on the target's GPU it takes little of the memory."""
-    shares = ["--gpu-memory-fraction", _DRAFT_FRACTION] if device == draft_device != CPU else []
+    shares = [_FRACTION, _DRAFT_FRACTION] if device == draft_device != CPU else []
     return ["--device", draft_device, "--weights", weights, *shares]
 
 
@@ -86,6 +87,8 @@ def running_pair(
 ) -> Iterator[ServicePair]:
     """The services, both serving, with further options of their commands; by default they are placed apart.
 
+    They load side by side, unless the draft is to have a fraction of a GPU: what it leaves is the target's.
+
     Raises ServiceFailedError where one of them does not start.
     """
     if cores is None:
@@ -96,8 +99,12 @@ def running_pair(
         if models.draft is not None:
             command = ["--model", str(models.draft), "--listen", "127.0.0.1:0", *draft_options]
             draft = stack.enter_context(ServiceProcess("draft", command, cores=cores.draft, log=log))
-            draft.wait_until_serving()
+            draft.wait_until_listening()
+            if _FRACTION in draft_options:
+                draft.wait_until_serving()
             target_options += ["--draft", draft.address]
         target = stack.enter_context(ServiceProcess("target", target_options, cores=cores.target, log=log))
+        if draft is not None:
+            draft.wait_until_serving()
         target.wait_until_serving()
         yield ServicePair(target, draft)

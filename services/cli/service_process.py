@@ -48,13 +48,18 @@ class ServiceProcess:
         """The process."""
         return self._child.pid
 
-    def wait_until_serving(self) -> None:
-        """Return when health says SERVING; raises ServiceFailedError where the process ends instead."""
+    def wait_until_listening(self) -> None:
+        """Return when it has an address, and is loading; raises ServiceFailedError where the process ends instead."""
         assert self._child.stdout is not None
         line = self._child.stdout.readline().strip()
         if not line.startswith(_LISTENING):
             raise ServiceFailedError(f"the {self._name} did not start; it ended with code {self._child.wait()}")
         self.address = line.removeprefix(_LISTENING)
+
+    def wait_until_serving(self) -> None:
+        """Return when health says SERVING; raises ServiceFailedError where the process ends instead."""
+        if not self.address:
+            self.wait_until_listening()
         with grpc.insecure_channel(self.address) as channel:
             while not is_serving(channel):
                 if self._child.poll() is not None:

@@ -8,6 +8,7 @@ from services.draft.link import DraftLink
 from services.draft.multi_step_runner import MultiStepRunner
 from services.draft_protocol.protocol import MAX_WINDOW
 from services.engine.config import EngineConfig
+from services.engine.decoder.loading_progress import LoadingProgress
 from services.engine.loaded_model import LoadedModel
 from services.engine.loop import EngineLoop
 
@@ -44,9 +45,11 @@ class DraftEngine:
         self.grammars = model.new_grammar_process()
 
     @classmethod
-    def open(cls, config: EngineConfig, *, max_run: int, on_failure: Callable[[], None]) -> "DraftEngine":
+    def open(
+        cls, config: EngineConfig, progress: LoadingProgress, *, max_run: int, on_failure: Callable[[], None]
+    ) -> "DraftEngine":
         """Load the configured model, which takes long, and start the engine thread; raises CheckpointError."""
-        engine = cls(LoadedModel.load(config), config, max_run=max_run, on_failure=on_failure)
+        engine = cls(LoadedModel.load(config, progress), config, max_run=max_run, on_failure=on_failure)
         engine._loop.start()
         engine.grammars.start()
         return engine

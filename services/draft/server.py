@@ -13,6 +13,7 @@ from services.draft.servicer import DraftServicer
 from services.draft.vocabulary.vocabularies import Vocabularies, Way
 from services.draft_protocol.protocol import MAX_REQUEST_BYTES
 from services.engine.config import CPU, EngineConfig
+from services.engine.decoder.loading_progress import LoadingProgress
 from services.engine.hub.fetched_model import fetch, fetch_tokenizer
 from services.engine.hub.hub_name import ModelSource
 from services.engine.loaded_model import LoadedModel
@@ -49,11 +50,13 @@ class DraftServer:
         self._target_tokenizers: list[Tokenizer] = []
         self._name = name or ""
         self._host = EngineHost(self._open_engine)
+        self._progress = LoadingProgress()
         self._servicer = DraftServicer()
         self._server = RpcServer(
             server,
             SERVICE,
             lambda rpc: add_DraftServiceServicer_to_server(self._servicer, rpc),
+            self._progress,
             max_request_bytes=MAX_REQUEST_BYTES,
         )
 
@@ -110,4 +113,4 @@ class DraftServer:
         model = fetch(self._config.model)
         self._name = self._name or model.name
         config = replace(self._config, model=model.path)
-        return DraftEngine.open(config, max_run=_MAX_RUN, on_failure=on_failure)
+        return DraftEngine.open(config, self._progress, max_run=_MAX_RUN, on_failure=on_failure)

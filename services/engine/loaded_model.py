@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from services.engine.cache.block_manager import BlockManager
 from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from services.engine.config import EngineConfig
+from services.engine.decoder.background_digest import BackgroundDigest
+from services.engine.decoder.digest_record import DigestRecord
+from services.engine.decoder.loading_progress import LoadingProgress
 from services.engine.decoder.model_loader import load_decoder
 from services.engine.decoder.native import BLOCK_SIZE, Decoder, Device, Sampler
 from services.engine.decoder.warm_up import warm_up
@@ -28,15 +31,15 @@ class LoadedModel:
     sampler: Sampler
     blocks: BlockManager
     weights: str  # the format that they are held in
-    cache: WeightsCache | None
+    digest: BackgroundDigest
     context_length: int  # tokens of prompt and answer: one sequence alone always fits in the cache
 
     @classmethod
-    def load(cls, config: EngineConfig) -> "LoadedModel":
+    def load(cls, config: EngineConfig, progress: LoadingProgress | None = None) -> "LoadedModel":
         """Load the configured checkpoint: all but its weights first, then those, which takes long; run a first pass.
 
-        Raises CheckpointError where the checkpoint cannot be had or is not as it should be, DeviceError and ConfigError
-        where the device has no room for it.
+        `progress` is told how much of the weights is loaded. Raises CheckpointError where the checkpoint cannot be had
+        or is not as it should be, DeviceError and ConfigError where the device has no room for it.
         """
         checkpoint = load_checkpoint(fetch(config.model).path, context_length=config.context_length)
         tokenizer = Tokenizer.from_model(checkpoint.path)
@@ -47,10 +50,15 @@ class LoadedModel:
         if device.memory is None:
             config.check_host_memory(checkpoint.config, weights)
         folder = config.weights_cache
-        cache = WeightsCache(folder, checkpoint, threads=config.threads) if folder else None
-        decoder = load_decoder(checkpoint, device, weights=weights, kv=config.kv, cache=cache)
+        digest = BackgroundDigest(checkpoint, DigestRecord(folder, checkpoint) if folder else None)
+        # The host's KV cache comes before the weights: while its memory is cleared, the digest reads their files.
+        num_blocks = config.num_blocks(checkpoint.config) if device.memory is None else None
+        cache = WeightsCache(folder, digest, threads=config.threads) if folder else None
+        decoder = load_decoder(
+            checkpoint, device, weights=weights, kv=config.kv, num_blocks=num_blocks, cache=cache, progress=progress
+        )
         sampler = Sampler(device)
-        num_blocks = _allocate_cache(config, checkpoint, decoder, sampler, device)
+        num_blocks = num_blocks or _allocate_cache(config, checkpoint, decoder, sampler, device)
         warm_up(checkpoint, decoder)
         return cls(
             checkpoint=checkpoint,
@@ -60,19 +68,14 @@ class LoadedModel:
             decoder=decoder,
             sampler=sampler,
             weights=weights,
-            blocks=BlockManager(
-                num_blocks=num_blocks,
-                block_size=BLOCK_SIZE,
-                copy_block=decoder.copy_block,
-                keeps_prefixes=config.prefix_cache,
-            ),
-            cache=cache,
+            blocks=_make_blocks(config, decoder),
+            digest=digest,
             context_length=config.resolve_context_length(checkpoint.config, num_blocks),
         )
 
     def weights_digest(self) -> str:
-        """Return the checkpoint's digest, which takes long to compute where no cache knows it."""
-        return self.cache.digest if self.cache else self.checkpoint.weights_digest()
+        """Return the checkpoint's digest, which may still be computed."""
+        return self.digest.value()
 
     def new_grammar_process(self) -> GrammarProcess:
         """What tries grammars out for the texts of this model, and compiles them."""
@@ -82,6 +85,15 @@ class LoadedModel:
     def max_blocks(self) -> int:
         """The most blocks of one sequence."""
         return self.blocks.blocks_for(self.context_length)
+
+
+def _make_blocks(config: EngineConfig, decoder: Decoder) -> BlockManager:
+    return BlockManager(
+        num_blocks=decoder.num_blocks,
+        block_size=BLOCK_SIZE,
+        copy_block=decoder.copy_block,
+        keeps_prefixes=config.prefix_cache,
+    )
 
 
 def _make_grammars(tokenizer: Tokenizer, checkpoint: Checkpoint) -> GrammarCompiler:
@@ -96,16 +108,15 @@ def _make_grammars(tokenizer: Tokenizer, checkpoint: Checkpoint) -> GrammarCompi
 def _allocate_cache(
     config: EngineConfig, checkpoint: Checkpoint, decoder: Decoder, sampler: Sampler, device: Device
 ) -> int:
-    """Allocate the KV cache; on a GPU behind all that passes and draws will ever need, with what is left."""
+    """Allocate a GPU's KV cache behind all that passes and draws will ever need, with what is left."""
     model = checkpoint.config
-    if device.memory is not None:
-        decoder.reserve(
-            max_rows=config.max_rows,
-            max_logits=config.max_rows,
-            max_sequences=config.max_rows,  # a draft may have a sequence for each row
-            max_blocks=config.blocks_each(model),
-        )
-        sampler.reserve(model.vocab_size)
+    decoder.reserve(
+        max_rows=config.max_rows,
+        max_logits=config.max_rows,
+        max_sequences=config.max_rows,  # a draft may have a sequence for each row
+        max_blocks=config.blocks_each(model),
+    )
+    sampler.reserve(model.vocab_size)
     num_blocks = config.num_blocks(model, config.memory_left(device))
     decoder.allocate_cache(num_blocks)
     return num_blocks

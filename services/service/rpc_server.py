@@ -8,9 +8,11 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from services.engine.config import ConfigError
+from services.engine.decoder.loading_progress import LoadingProgress
 from services.service.interceptors import ErrorInterceptor, RequestParser
 from services.service.keepalive import PERMITTED_PING_MS
 from services.service.limits import MAX_STREAMS
+from services.service.loading_health import LoadingHealth
 from services.service.server_config import ServerConfig
 
 _MAX_REQUEST_BYTES = 4 << 20
@@ -37,13 +39,14 @@ class RpcServer:
         config: ServerConfig,
         service: str,
         register: Callable[[aio.Server], None],
+        progress: LoadingProgress,
         *,
         max_request_bytes: int = _MAX_REQUEST_BYTES,
     ) -> None:
-        """`service` is the service's full name; `register` adds its handlers."""
+        """`service` is the service's full name; `register` adds its handlers; health tells of the progress."""
         self._config = config
         self._services = ("", service)
-        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]
+        self._health = LoadingHealth(progress)
         options = (*_OPTIONS, ("grpc.max_receive_message_length", max_request_bytes))
         self._server = aio.server(interceptors=[ErrorInterceptor(), RequestParser()], options=options)
         register(self._server)
@@ -60,6 +63,7 @@ class RpcServer:
 
     async def set_serving(self, is_serving: bool) -> None:
         """Tell health checks whether requests are served."""
+        self._health.is_loading = self._health.is_loading and not is_serving
         serving = health_pb2.HealthCheckResponse
         for service in self._services:
             await self._health.set(service, serving.SERVING if is_serving else serving.NOT_SERVING)

@@ -9,6 +9,7 @@ from outrider.v1 import generation_pb2
 from outrider.v1.generation_pb2_grpc import add_GenerationServiceServicer_to_server
 from services.engine.config import EngineConfig, check_range
 from services.engine.decoder.compute_resources import ComputeResources
+from services.engine.decoder.loading_progress import LoadingProgress
 from services.engine.events import Failed
 from services.engine.hub.fetched_model import fetch
 from services.engine.request import Request, StopConditions
@@ -73,9 +74,12 @@ class TargetServer:
         self._max_each = server.streams_per_connection(engine.max_sequences)
         self._admission = Admission(engine.max_sequences + server.max_queue, self._max_each)
         text_admission = Admission(server.max_text_calls, -(-server.max_text_calls // 2))
-        self._servicer = GenerationServicer(self._admission, text_admission, write_timeout=server.write_timeout)
+        self._progress = LoadingProgress()
+        self._servicer = GenerationServicer(
+            self._admission, text_admission, self._progress, write_timeout=server.write_timeout
+        )
         self._server = RpcServer(
-            server, SERVICE, lambda rpc: add_GenerationServiceServicer_to_server(self._servicer, rpc)
+            server, SERVICE, lambda rpc: add_GenerationServiceServicer_to_server(self._servicer, rpc), self._progress
         )
 
     @property
@@ -149,8 +153,13 @@ class TargetServer:
         self._name = self._name or model.name
         self._chat_template = ChatTemplate.from_model(model.path)
         self._chat_template.try_out()  # before the weights are read: that takes long
-        config = replace(self._config, model=model.path)
-        return TargetEngine.open(config, predictors=self._predictors, policy=self._policy, on_failure=on_failure)
+        return TargetEngine.open(
+            replace(self._config, model=model.path),
+            predictors=self._predictors,
+            policy=self._policy,
+            progress=self._progress,
+            on_failure=on_failure,
+        )
 
 
 async def _warm_up(engine: TargetEngine) -> None:

@@ -1,5 +1,6 @@
 """A decoder filled from the cache computes the very bits of the one whose weights were packed."""
 
+import threading
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,8 @@ import torch
 
 from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.config import CPU_WEIGHT_FORMATS
+from services.engine.decoder.background_digest import BackgroundDigest
+from services.engine.decoder.digest_record import DigestRecord
 from services.engine.decoder.model_loader import load_decoder
 from services.engine.decoder.native import Batch, Decoder, DecoderConfig, isas
 from services.engine.decoder.weights_cache import WeightsCache
@@ -18,7 +21,8 @@ TOKENS = [5, 17, 301, 42, 8, 99, 250, 11, 3]
 
 def load(folder: Path, isa: str, weights: str, kind: Kind = Kind.LLAMA_LINEAR) -> Decoder:
     checkpoint, device = load_checkpoint(random_checkpoint(kind)), make_device(isa, threads=2)
-    cache = WeightsCache(folder, checkpoint, threads=2)
+    digest = BackgroundDigest(checkpoint, DigestRecord(folder, checkpoint))
+    cache = WeightsCache(folder, digest, threads=2)
     return load_decoder(checkpoint, device, weights=weights, kv="bf16", num_blocks=4, cache=cache)
 
 
@@ -91,3 +95,13 @@ def test_a_device_with_memory_of_its_own_has_no_packed_weights() -> None:
     decoder = Decoder(make_device(EMULATION, 1), DecoderConfig(config), weights="bf16", kv="bf16", num_blocks=1)
     with pytest.raises(ValueError, match="holds its weights in its own memory"):
         decoder.packed_weights()
+
+
+def test_where_nothing_is_kept_the_weights_are_packed_without_waiting_for_their_digest(tmp_path, monkeypatch) -> None:
+    checkpoint, device = load_checkpoint(random_checkpoint(Kind.LLAMA)), make_device(isas()[0], threads=1)
+    goes_on = threading.Event()
+    monkeypatch.setattr(checkpoint, "weights_digest", lambda: str(goes_on.wait()))
+    cache = WeightsCache(tmp_path / "none", BackgroundDigest(checkpoint), threads=1)
+    decoder = Decoder(device, DecoderConfig(checkpoint.config), weights="bf16", kv="bf16", num_blocks=1)
+    assert not cache.restore(decoder, device, "bf16")
+    goes_on.set()

@@ -14,6 +14,7 @@ from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoRe
 
 from outrider.v1.generation_pb2 import GetModelInfoRequest
 from outrider.v1.generation_pb2_grpc import GenerationServiceStub
+from services.cli.health import Health, ask
 from services.engine.config import ConfigError
 from services.engine.files.checkpoint_error import CheckpointError
 from services.service.server_config import ServerConfig
@@ -56,7 +57,7 @@ def test_health_follows_the_model(model: Path) -> None:
             with pytest.raises(grpc.RpcError) as failure:
                 call()
             assert failure.value.code() is grpc.StatusCode.UNAVAILABLE
-            assert failure.value.details() == "the model is still loading"
+            assert failure.value.details() == "the model is still loading: 0% of the weights are loaded"
         target.call(target.server.open())
         assert watch.next() == target.health("") == target.health() == "SERVING"
         assert len(stream(target, stream_request()).token_ids) == 24
@@ -64,6 +65,14 @@ def test_health_follows_the_model(model: Path) -> None:
         assert watch.next() == "NOT_SERVING"
         assert watch.next() == "UNAVAILABLE"
         watch.close()
+
+
+def test_health_says_how_much_is_loaded_until_all_is(model: Path) -> None:
+    with target_server(model, loads=False) as target:
+        assert ask(target.channel) == Health(health_pb2.HealthCheckResponse.NOT_SERVING, "0% of the weights are loaded")
+        target.call(target.server.open())
+        assert str(target.server._progress) == "100% of the weights are loaded"
+        assert ask(target.channel) == Health(health_pb2.HealthCheckResponse.SERVING)
 
 
 def test_reflection_names_the_services(target: RunningTarget) -> None:

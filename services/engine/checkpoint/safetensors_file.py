@@ -77,9 +77,12 @@ class SafetensorsFile:
         view = self._data[info.begin : info.end].view(DTYPES[info.dtype]).reshape(info.shape)
         return view if view.flags.aligned else view.copy()
 
-    def release(self) -> None:
-        """Give back the memory of all that has been read; views stay valid and are read anew when used."""
-        self._map.madvise(mmap.MADV_DONTNEED)
+    def release(self, name: str) -> None:
+        """Give back the memory of what has been read of a tensor; views stay valid and are read anew when used."""
+        info, header = self._tensors[name], len(self._bytes) - len(self._data)
+        begin = (header + info.begin) // mmap.PAGESIZE * mmap.PAGESIZE
+        if length := header + info.end - begin:
+            self._map.madvise(mmap.MADV_DONTNEED, begin, length)
 
     def _header_bytes(self) -> int:
         return int.from_bytes(self._bytes[:_PREFIX_BYTES].tobytes(), "little")

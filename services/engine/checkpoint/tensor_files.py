@@ -69,8 +69,8 @@ class TensorFiles:
         return rows.view(np.uint8).reshape(len(rows), -1)
 
     def release(self, name: str) -> None:
-        """Give back the memory that one tensor's file takes up since it has been read; views stay valid."""
-        self._files[name].release()
+        """Give back the memory that one tensor takes up since it has been read; views stay valid."""
+        self._files[name].release(name)
 
 
 def read_weight_map(path: Path) -> dict[str, str]:

@@ -30,8 +30,8 @@ class DigestRecord:
         known_by = json.dumps([version("outrider"), checkpoint.identity(), states])
         self._path = folder / f"{hashlib.sha256(known_by.encode()).hexdigest()[:32]}.digest"
 
-    def digest(self) -> str:
-        """The checkpoint's `weights_digest`, as it is remembered, or else computed, which reads all of it."""
+    def known(self) -> str | None:
+        """The checkpoint's `weights_digest` as it is remembered, if it is."""
         try:
             with open_regular(self._path) as file:
                 text = file.read(_MOST_BYTES).decode("ascii")
@@ -42,9 +42,10 @@ class DigestRecord:
             pass
         except (OSError, ValueError) as error:
             logger.warning("%s: cannot be read: %s", self._path, error)
-        return self._compute()
+        return None
 
-    def _compute(self) -> str:
+    def compute(self) -> str:
+        """The digest, computed, which reads all weights, and remembered."""
         # A file written within the clock's resolution could be written again without a trace.
         settled = time.time() - max(state.changed for state in self._states) / 1e9 > _SETTLED_SECONDS
         digest = self._checkpoint.weights_digest()

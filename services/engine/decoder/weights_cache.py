@@ -4,12 +4,10 @@ import hashlib
 import json
 import logging
 import time
-from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 
-from services.engine.checkpoint.checkpoint import Checkpoint
-from services.engine.decoder.digest_record import DigestRecord
+from services.engine.decoder.background_digest import BackgroundDigest
 from services.engine.decoder.native import BUILD_ID, Decoder, Device
 from services.engine.decoder.packed_file import PackedFile, PackedFileError
 from services.engine.files.atomic_file import atomic_file
@@ -22,15 +20,11 @@ class WeightsCache:
     served.
     """
 
-    def __init__(self, folder: Path, checkpoint: Checkpoint, *, threads: int) -> None:
+    def __init__(self, folder: Path, digest: BackgroundDigest, *, threads: int) -> None:
+        """`digest` is that of the checkpoint."""
         self._folder = folder
-        self._record = DigestRecord(folder, checkpoint)
+        self._digest = digest
         self._threads = threads
-
-    @cached_property
-    def digest(self) -> str:
-        """The checkpoint's `weights_digest`."""
-        return self._record.digest()
 
     def restore(self, decoder: Decoder, device: Device, weights: str) -> bool:
         """Fill a new decoder, whose weights are of the format `weights`.
@@ -38,6 +32,8 @@ class WeightsCache:
         Returns False, with the decoder as new, where no file is there, or none that is whole and of this checkpoint,
         device, format and build.
         """
+        if not self._digest.is_known and not any(self._folder.glob(f"{_prefix(device, weights)}*")):
+            return False  # the weights are packed while their digest is computed
         file, begin = self._file(device, weights), time.perf_counter()
         packed = decoder.packed_weights()
         try:
@@ -71,7 +67,11 @@ class WeightsCache:
             "build": BUILD_ID,
             "device": device.name,
             "weights": weights,
-            "digest": self.digest,
+            "digest": self._digest.value(),
         }
         name = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:32]
-        return PackedFile(self._folder / f"{device.name}-{weights}-{name}.packed", key, threads=self._threads)
+        return PackedFile(self._folder / f"{_prefix(device, weights)}{name}.packed", key, threads=self._threads)
+
+
+def _prefix(device: Device, weights: str) -> str:
+    return f"{device.name}-{weights}-"

@@ -28,6 +28,11 @@ class GroupedRows:
     steps: NDArray[np.int8] | None = None  # [rows, groups]
     offset_steps: NDArray[np.int8] | None = None  # likewise
 
+    @property
+    def size(self) -> int:
+        """How many values they stand for."""
+        return self.numbers.size
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays that there are, by name: what a native decoder takes."""
         found = {field.name: getattr(self, field.name) for field in fields(self)}

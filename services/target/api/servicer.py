@@ -5,7 +5,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, cast
@@ -14,6 +14,7 @@ from grpc import aio
 
 from outrider.v1 import generation_pb2
 from outrider.v1.generation_pb2_grpc import GenerationServiceServicer
+from services.engine.decoder.loading_progress import LoadingProgress
 from services.engine.events import Failed, Refused
 from services.engine.request import Request
 from services.service.errors import InvalidRequestError, ReaderStalledError, UnavailableError, Violation
@@ -52,15 +53,17 @@ class _Serving:
 class GenerationServicer(GenerationServiceServicer):
     """Answers requests with the engine that `open` gives it, and with UNAVAILABLE before `open` and after `close`."""
 
-    def __init__(self, admission: Admission, text_admission: Admission, *, write_timeout: float) -> None:
-        """`text_admission` is for Tokenize and Detokenize. After `write_timeout` seconds in which its reader has taken
-        nothing, a stream is ended.
+    def __init__(
+        self, admission: Admission, text_admission: Admission, progress: LoadingProgress, *, write_timeout: float
+    ) -> None:
+        """`text_admission` is for Tokenize and Detokenize; `progress` is told to whoever calls too early.
+        After `write_timeout` seconds in which its reader has taken nothing, a stream is ended.
         """
         self._admission = admission
         self._text_admission = text_admission
         self._write_timeout = write_timeout
         self._serving: _Serving | None = None
-        self._reason = "the model is still loading"
+        self._reason: Callable[[], str] = lambda: f"the model is still loading: {progress}"
 
     def open(self, engine: TargetEngine, model: ServedModel) -> None:
         """Serve from now on."""
@@ -69,7 +72,7 @@ class GenerationServicer(GenerationServiceServicer):
     def close(self, reason: str) -> None:
         """Refuse new requests from now on."""
         self._serving = None
-        self._reason = reason
+        self._reason = lambda: reason
 
     async def StreamGenerate(  # type: ignore[override]  # it writes to the context, so that a cut is seen here
         self, request: generation_pb2.StreamGenerateRequest, context: Context
@@ -145,7 +148,7 @@ class GenerationServicer(GenerationServiceServicer):
 
     def _require_serving(self) -> _Serving:
         if self._serving is None:
-            raise UnavailableError(self._reason)
+            raise UnavailableError(self._reason())
         return self._serving
 
     def _model(self) -> ServedModel:

@@ -6,6 +6,7 @@ from importlib.metadata import version
 
 from services.engine.cache.block_manager import BlockManager
 from services.engine.config import EngineConfig
+from services.engine.decoder.loading_progress import LoadingProgress
 from services.engine.decoder.native import BUILD_ID, NOISE_VERSION
 from services.engine.events import Failed
 from services.engine.loaded_model import LoadedModel
@@ -71,10 +72,12 @@ class TargetEngine:
         *,
         predictors: Seq[Predictor] = (),
         policy: PolicyConfig | None = None,
+        progress: LoadingProgress | None = None,
         on_failure: Callable[[], None],
     ) -> "TargetEngine":
         """Load the configured model, which takes long, and start the engine thread; raises CheckpointError."""
-        engine = cls(LoadedModel.load(config), config, predictors=predictors, policy=policy, on_failure=on_failure)
+        model = LoadedModel.load(config, progress)
+        engine = cls(model, config, predictors=predictors, policy=policy, on_failure=on_failure)
         engine._loop.start()
         engine.grammars.start()
         return engine

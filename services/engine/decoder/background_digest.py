@@ -1,0 +1,37 @@
+"""BackgroundDigest: a checkpoint's digest, computed beside what else is loaded."""
+
+import threading
+from concurrent.futures import Future
+
+from services.engine.checkpoint.checkpoint import Checkpoint
+from services.engine.decoder.digest_record import DigestRecord
+
+
+class BackgroundDigest:
+    """Begins at once, on a thread of its own: the weights that it reads from a disk are in memory for who packs them,
+    so that they are read once.
+    """
+
+    def __init__(self, checkpoint: Checkpoint, record: DigestRecord | None = None) -> None:
+        """`record` may know the digest from an earlier start, and nothing is read then."""
+        self._future: Future[str] = Future()
+        self._compute = record.compute if record else checkpoint.weights_digest
+        if record and (known := record.known()):
+            self._future.set_result(known)
+        else:
+            threading.Thread(target=self._run, name="digest", daemon=True).start()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether `value` returns at once."""
+        return self._future.done()
+
+    def value(self) -> str:
+        """The checkpoint's `weights_digest`, as soon as it is known."""
+        return self._future.result()
+
+    def _run(self) -> None:
+        try:
+            self._future.set_result(self._compute())
+        except BaseException as error:
+            self._future.set_exception(error)

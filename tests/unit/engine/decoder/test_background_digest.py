@@ -1,0 +1,50 @@
+"""BackgroundDigest: computed beside what else is loaded, and not at all where it is remembered."""
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
+from services.engine.decoder.background_digest import BackgroundDigest
+from services.engine.decoder.digest_record import DigestRecord
+from tests.checkpoints import Kind, random_checkpoint
+
+
+@pytest.fixture
+def checkpoint() -> Checkpoint:
+    return load_checkpoint(random_checkpoint(Kind.LLAMA))
+
+
+def test_it_is_the_checkpoints(checkpoint: Checkpoint) -> None:
+    assert BackgroundDigest(checkpoint).value() == checkpoint.weights_digest()
+
+
+def test_nobody_waits_for_it_until_it_is_asked_for(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    goes_on = threading.Event()
+    monkeypatch.setattr(checkpoint, "weights_digest", lambda: str(goes_on.wait()))
+    digest = BackgroundDigest(checkpoint)
+    assert not digest.is_known
+    goes_on.set()
+    assert digest.value() == "True"
+    assert digest.is_known
+
+
+def test_what_goes_wrong_is_told_to_whoever_asks(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> str:
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(checkpoint, "weights_digest", fail)
+    with pytest.raises(OSError, match="the disk is gone"):
+        BackgroundDigest(checkpoint).value()
+
+
+def test_a_remembered_one_is_known_at_once(checkpoint: Checkpoint, tmp_path: Path, monkeypatch) -> None:
+    now = time.time
+    monkeypatch.setattr(time, "time", lambda: now() + 10)  # files that have just been written are not trusted
+    first = BackgroundDigest(checkpoint, DigestRecord(tmp_path, checkpoint)).value()
+    monkeypatch.setattr(checkpoint, "weights_digest", lambda: pytest.fail("the weights are read"))
+    again = BackgroundDigest(checkpoint, DigestRecord(tmp_path, checkpoint))
+    assert again.is_known
+    assert again.value() == first
