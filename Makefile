@@ -19,12 +19,13 @@ DEV_DEFINES := CMAKE_COMPILE_WARNING_AS_ERROR OUTRIDER_TESTING
 TWO_FILES := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test matrix soak acceptance lint tidy sanitize format protos picture bench figures client-deps compose-smoke compose-smoke-deps clean
+.PHONY: help demo build test matrix real soak acceptance lint tidy sanitize format protos picture bench figures client-deps compose-smoke compose-smoke-deps clean
 
 help:
 	@echo "make demo     stream text from the demo model"
 	@echo "make test     build, and run the tests"
 	@echo "make matrix   run the whole matrix of equality (long; takes up where it left off)"
+	@echo "make real     fetch a published pair of models, and test and measure what is claimed on it (an hour)"
 	@echo "make soak     stream for ten minutes while the draft is killed over and over"
 	@echo "make acceptance   measure how often the demo draft is right, offline and over gRPC"
 	@echo "make lint     check style, types, imports and protos"
@@ -50,6 +51,9 @@ test: $(VENV)/.dev
 matrix: $(VENV)/.dev sanitize
 	$(BIN)/pytest -m exhaustive $(TWO_FILES)
 	$(BIN)/python -m tests.e2e.matrix
+
+real: $(VENV)/.dev
+	$(BIN)/python -m tests.real
 
 soak: $(VENV)/.dev
 	$(BIN)/python -m tests.e2e.soak --minutes 10

@@ -16,6 +16,7 @@ from tests.e2e.server_process import free_port
 from tests.e2e.streams import structure_of
 
 _DELAY_SECONDS = 0.005  # each way
+_LINK_SECONDS = 120  # until a large draft is loaded
 
 Said = Mapping[int, Collection[int]]  # the tokens that any stream has at a position
 
@@ -86,7 +87,7 @@ class DraftHarness:
             counts = self._probe.read()
             return counts["links"] > max(after, counts["lost_links"])
 
-        await until(is_linked)
+        await until(is_linked, _LINK_SECONDS)
 
     def _show(self, kind: str, cell: Cell, address: str) -> None:
         options = [

@@ -190,9 +190,9 @@ async def _read(client: AsyncClient, prompt: str, options: Options, at: Mapping[
         return stream.result
 
 
-async def until(condition: Callable[[], bool]) -> None:
+async def until(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
     """Return once it holds; raises TimeoutError."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(_POLL_SECONDS)
 

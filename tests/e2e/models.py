@@ -1,4 +1,7 @@
-"""The models of the end-to-end tests: the demo pair, one random checkpoint per architecture, and drafts for them."""
+"""The models of the end-to-end tests: the demo pair, one random checkpoint per architecture, and drafts for them.
+
+Published ones are where `place` has put links to them.
+"""
 
 import functools
 import hashlib
@@ -11,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tokenizers
+
+from tests.e2e.cells import PUBLISHED
 
 if TYPE_CHECKING:
     import torch
@@ -30,6 +35,8 @@ def folder(model: str) -> Path:
     """The checkpoint of a model; a random one is written once for each version of its recipe."""
     if model == "demo":
         return DEMO_TARGET
+    if model in PUBLISHED:
+        return _placed(model, "target")
 
     def write(path: Path) -> None:
         from tests.checkpoints import Kind, write_random_checkpoint  # slow to import, and not needed by servers
@@ -49,6 +56,8 @@ def draft_folder(model: str, kind: str) -> Path:
         return reworded_draft_folder(model, num_dropped=_FEW_WORDS)
     if (model, kind) == ("demo", "good"):
         return DEMO_DRAFT
+    if model in PUBLISHED:
+        return _placed(model, "draft")
     source = DEMO_DRAFT if model == "demo" else folder(model)
 
     def write(path: Path) -> None:
@@ -70,6 +79,19 @@ def draft_folder(model: str, kind: str) -> Path:
         edit_weights(path, edit)
 
     return _written(f"{model}-{kind}-draft", write)
+
+
+def place(model: str, *, target: Path, draft: Path) -> None:
+    """Say where a published model and its draft are, to this process and those that it starts."""
+    for role, path in (("target", target), ("draft", draft)):
+        link = MATRIX / "published" / f"{model}-{role}"
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.unlink(missing_ok=True)
+        link.symlink_to(path.resolve())
+
+
+def _placed(model: str, role: str) -> Path:
+    return (MATRIX / "published" / f"{model}-{role}").resolve(strict=True)
 
 
 @functools.cache

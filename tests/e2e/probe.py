@@ -13,7 +13,7 @@ from services.target.generation.engine import TargetEngine
 from services.target.generation.sampler import SamplerOutput
 from services.target.scheduling.scheduler import ScheduledRows
 from services.target.speculation.link.remote_predictor import RemotePredictor
-from tests.e2e.cells import MODELS
+from tests.e2e.cells import MODELS, PUBLISHED
 
 _LASTING = ("links", "lost_links")
 _COUNTERS = (
@@ -140,4 +140,4 @@ def _is_partial(rows: ScheduledRows) -> bool:
 
 
 def _counts(request: Request) -> bool:
-    return request.request_id.startswith(MODELS)
+    return request.request_id.startswith((*MODELS, *PUBLISHED))

@@ -15,9 +15,10 @@ from tests.e2e.server_process import ServerProcess
 from tests.e2e.streams import INTRUDER, NUM_PROMPTS, StreamKey, intruder_options, prompt_of, random_prompt, streams_of
 from tests.e2e.transcript import Transcript
 
-_CELL_SECONDS = 180
+_CELL_SECONDS = {"pair": 1800}
+_DEFAULT_CELL_SECONDS = 180
 _WARMER_TOKENS = 5  # behind the prompt that it shares
-_REFERENCE_SECONDS = 60
+_REFERENCE_SECONDS = 600
 _CHANNEL = (
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 100),
@@ -81,7 +82,7 @@ class CellRun:
 
     async def run(self) -> Outcome:
         """Run all streams to their end; raises OutriderError or TimeoutError if one does not get there."""
-        async with asyncio.timeout(_CELL_SECONDS):
+        async with asyncio.timeout(_CELL_SECONDS.get(self._cell.setup.model, _DEFAULT_CELL_SECONDS)):
             if self._cell.setup.source == "script":
                 return await self._run()
             async with self._draft.running(self._cell, self._said()):
@@ -232,7 +233,7 @@ class CellRun:
 
 def connect(server: ServerProcess) -> AsyncClient:
     """A client that is in less of a hurry to give up than to try again."""
-    return AsyncClient(server.address, max_retries=400, max_backoff=0.1, channel_arguments=_CHANNEL)
+    return AsyncClient(server.address, max_retries=1200, max_backoff=0.1, channel_arguments=_CHANNEL)
 
 
 @asynccontextmanager

@@ -61,10 +61,14 @@ def store_of_this_build(models: Iterable[str]) -> Store:
     """The store that belongs to the code and the models as they are now."""
     digest = hashlib.sha256(BUILD_ID.encode())
     files = {path for pattern in _SOURCES for path in ROOT.glob(pattern)}
-    files |= {path for model in models for path in folder(model).iterdir() if path.is_file()}
+    files |= {path for model in models for path in _files_of(folder(model))}
     for path in sorted(files):
-        digest.update(str(path.relative_to(ROOT)).encode() + hashlib.sha256(path.read_bytes()).digest())
+        digest.update(os.path.relpath(path, ROOT).encode() + hashlib.sha256(path.read_bytes()).digest())
     return Store(MATRIX / digest.hexdigest()[:16])
+
+
+def _files_of(model: Path) -> list[Path]:
+    return [model] if model.is_file() else [path for path in model.iterdir() if path.is_file()]
 
 
 def _write(path: Path, value: object) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from services.engine.decoder.native import derive_seed
 from services.engine.text.tokenizer import Tokenizer
-from tests.e2e.cells import MODELS, SETTINGS, Cell, Setup
+from tests.e2e.cells import MODELS, PUBLISHED, SETTINGS, Cell, Setup
 from tests.e2e.grammars import grammar_of
 from tests.e2e.models import folder
 
@@ -130,7 +130,7 @@ class StreamKey:
             "max_tokens": NEW_TOKENS,
             "ignore_eos": True,
             "top_candidates": NUM_CANDIDATES,
-            **(grammar_of(MODELS.index(self.model) + self.prompt) if self.setting == "grammar" else {}),
+            **(grammar_of((*MODELS, *PUBLISHED).index(self.model) + self.prompt) if self.setting == "grammar" else {}),
         }
 
 
@@ -145,7 +145,7 @@ def streams_of(cell: Cell) -> list[StreamKey]:
 @functools.cache
 def tokenizer_of(model: str) -> Tokenizer:
     """What a model reads and writes with."""
-    return Tokenizer.from_folder(folder(model))
+    return Tokenizer.from_model(folder(model))
 
 
 def space_of(model: str) -> int:
@@ -163,14 +163,14 @@ def structure_of(model: str) -> list[int]:
 def prompt_of(model: str, index: int) -> list[int]:
     """The ids of one prompt; -1 is the intruder's."""
     length = _INTRUDER_PROMPT if index < 0 else _PROMPT_LENGTHS[index]
-    if model == "demo" and index >= 0:
-        return source_prompt(11 * index, length)
+    if model in {"demo", *PUBLISHED} and index >= 0:
+        return source_prompt(11 * index, length, model=model)
     return random_prompt(f"{model} {index}", length)
 
 
-def source_prompt(start: int, length: int) -> list[int]:
-    """Ids of a piece of source code, as the demo model knows it."""
-    return _source_ids()[start : start + length]
+def source_prompt(start: int, length: int, *, model: str = "demo") -> list[int]:
+    """Ids of a piece of source code, as models know it that have read such."""
+    return _source_ids(model)[start : start + length]
 
 
 def random_prompt(name: str, length: int) -> list[int]:
@@ -207,5 +207,5 @@ def banned_string(text: str) -> str:
 
 
 @functools.cache
-def _source_ids() -> list[int]:
-    return tokenizer_of("demo").encode(_SOURCE)
+def _source_ids(model: str) -> list[int]:
+    return tokenizer_of(model).encode(_SOURCE)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from services.engine.config import CPU_KV_FORMATS, CPU_WEIGHT_FORMATS, EngineConfig, resolve_isa, resolve_threads
 from services.engine.decoder.native import Batch
 from services.engine.loaded_model import LoadedModel
+from services.engine.text.tokenizer import Tokenizer
 
 _DEMO = Path(__file__).parents[3] / "models" / "demo"
 _WINDOW = 512  # tokens
@@ -60,7 +61,7 @@ def measure(model: Path, formats: Iterable[Formats], *, num_windows: int) -> Ite
     """Measure one format after the other: a large model is in memory once."""
     with tempfile.TemporaryDirectory() as folder:
         base = _load(model, _BASE)
-        windows = [*_windows(base, num_windows)]
+        windows = [*windows_of(base.tokenizer, num_windows)]
         shape = (len(windows), _WINDOW, base.checkpoint.config.vocab_size)
         expected = np.lib.format.open_memmap(Path(folder) / "expected.npy", "w+", np.float32, shape)
         for index, window in enumerate(windows):
@@ -97,11 +98,11 @@ def _load(model: Path, formats: Formats) -> LoadedModel:
     return LoadedModel.load(config)
 
 
-def _windows(model: LoadedModel, count: int) -> Iterator[NDArray[np.int64]]:
-    """Token ids of whole windows, the files taken in turn."""
+def windows_of(tokenizer: Tokenizer, count: int) -> Iterator[NDArray[np.int64]]:
+    """Token ids of so many whole windows, the files taken in turn."""
     library = Path(sysconfig.get_paths()["stdlib"])
     names = (_DEMO / "heldout.txt").read_text().split()
-    texts = [np.array(model.tokenizer.encode((library / name).read_text())) for name in names]
+    texts = [np.array(tokenizer.encode((library / name).read_text())) for name in names]
     for start in range(0, max(map(len, texts)), _WINDOW):
         for ids in texts:
             if start + _WINDOW <= len(ids) and count > 0:
