@@ -1,14 +1,17 @@
 """A GGUF file is served as the folder that it was made of: the same bytes, the same chat."""
 
+import re
 from pathlib import Path
 
 import gguf
 import pytest
 import torch
 
+import outrider
 from outrider.v1 import common_pb2, generation_pb2
 from tests.checkpoints import Kind, random_checkpoint
 from tests.gguf_files import BF16, F32, write_gguf
+from tests.rpc.commands import SMALL, outrider_begin, outrider_run, press_ctrl_c
 from tests.rpc.draft_link import RunningDraft
 from tests.rpc.requests import PROMPT, Streamed, stream, stream_request
 from tests.server import RunningTarget, target_server
@@ -73,3 +76,29 @@ def test_packed_weights_are_kept_and_told_apart(tmp_path: Path) -> None:
             fingerprints.add(target.stub.GetModelInfo(generation_pb2.GetModelInfoRequest()).fingerprint)
     assert len(fingerprints) == 2
     assert len([*cache.glob("*.packed")]) == 2
+
+
+def test_up_serves_a_file_with_a_file_as_its_draft(tmp_path: Path) -> None:
+    path = write_gguf(random_checkpoint(Kind.QWEN3), tmp_path / "model.gguf", BF16)
+    with target_server(path) as target:
+        expected = stream(target, stream_request()).token_ids
+    with outrider_begin(
+        "up", "--model", str(path), "--draft", str(path), "--listen", "127.0.0.1:0", "--", *SMALL
+    ) as process:
+        assert process.stdout is not None
+        found = re.search(r"up on (\S+);", process.stdout.readline())
+        assert found is not None
+        with outrider.Client(found[1]) as client:
+            result = client.generate(PROMPT, seed=5, max_tokens=24, ignore_eos=True)
+        assert list(result.token_ids) == expected
+        press_ctrl_c(process)
+        process.communicate(timeout=60)
+
+
+def test_a_damaged_file_ends_the_start_with_one_clear_line(tmp_path: Path) -> None:
+    path = tmp_path / "model.gguf"
+    path.write_bytes(b"GGUF" + bytes(100))
+    done = outrider_run("target", "--model", str(path), "--listen", "127.0.0.1:0")
+    assert done.returncode == 1
+    (error,) = [line for line in done.stderr.splitlines() if line.startswith("outrider target: ")]
+    assert error == f"outrider target: {path}: the version: is 0; allowed are 2, 3"

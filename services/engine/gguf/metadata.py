@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.gguf.header_reader import BOOL, SCALARS, STRING, GgufArray, HeaderReader, Scalar, described
 
+_NUMPY = {"B": "u1", "b": "i1", "H": "u2", "h": "i2", "I": "u4", "i": "i4", "f": "f4", "Q": "u8", "q": "i8", "d": "f8"}
 _MOST_KEYS = 1 << 12
 _MOST_KEY_BYTES = (1 << 16) - 1  # as the format says
 
@@ -108,6 +109,3 @@ class Metadata:
         if not isinstance(value, GgufArray):
             raise self.error(key, "is missing" if value is None else f"must be a list of {of}, is {described(value)}")
         return value
-
-
-_NUMPY = {"B": "u1", "b": "i1", "H": "u2", "h": "i2", "I": "u4", "i": "i4", "f": "f4", "Q": "u8", "q": "i8", "d": "f8"}

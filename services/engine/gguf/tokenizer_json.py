@@ -18,6 +18,7 @@ _MARK = "▁"  # for a space, in SentencePiece
 _MOST_SPLITS = 1 << 23  # of tokens into two; three times what the largest vocabulary has
 _ADDED = {TokenType.CONTROL: True, TokenType.UNKNOWN: True, TokenType.USER_DEFINED: False}  # to whether it is hidden
 _BEFORE_SPACES = {"<unk>", "<s>", "<|endoftext|>"}  # tokens of Phi-3 behind which spaces count
+_MERGED = (TokenType.NORMAL, TokenType.USER_DEFINED)
 _Description = dict[str, Any]
 
 
@@ -73,15 +74,12 @@ def _describe_spm(vocabulary: Vocabulary) -> _Description:
 def _pre_tokenizer(vocabulary: Vocabulary) -> PreTokenizer:
     name = vocabulary.metadata.text(key := f"{_PREFIX}pre")
     if name is None:
-        logger.warning("%s: key %r: is missing; the model may see other tokens than in training", *_where(vocabulary))
+        where = vocabulary.metadata.path
+        logger.warning("%s: key %r: is missing; the model may see other tokens than in training", where, key)
     if (pre := PRE_TOKENIZERS.get("default" if name is None else name)) is None:
         allowed = ", ".join(PRE_TOKENIZERS)
         raise vocabulary.metadata.error(key, f"{shown(name)} is not supported; allowed are {allowed}")
     return pre
-
-
-def _where(vocabulary: Vocabulary) -> tuple[Path, str]:
-    return vocabulary.metadata.path, f"{_PREFIX}pre"
 
 
 def _model(vocabulary: Vocabulary, merges: list[list[str]]) -> _Description:
@@ -142,7 +140,8 @@ def _merges_by_score(vocabulary: Vocabulary) -> list[list[str]]:
     """All pairs of tokens that make a token, in the order of its score."""
     scores = vocabulary.list_of(f"{_PREFIX}scores")
     tokens = [token for token, kind in zip(vocabulary.tokens, vocabulary.types, strict=True) if kind in _MERGED]
-    ids = {token: token_id for token_id, token in enumerate(vocabulary.tokens) if vocabulary.types[token_id] in _MERGED}
+    types = vocabulary.types
+    ids = {token: token_id for token_id, token in enumerate(vocabulary.tokens) if types[token_id] in _MERGED}
     if (splits := sum(map(len, tokens))) > _MOST_SPLITS:
         problem = f"have {splits} characters together; they may have at most {_MOST_SPLITS}"
         raise vocabulary.metadata.error(f"{_PREFIX}tokens", problem)
@@ -153,6 +152,3 @@ def _merges_by_score(vocabulary: Vocabulary) -> list[list[str]]:
                 merges.append((-scores[ids[token]], ids[left], ids[right], left, right))
     merges.sort()
     return [[left, right] for *_, left, right in merges]
-
-
-_MERGED = (TokenType.NORMAL, TokenType.USER_DEFINED)
