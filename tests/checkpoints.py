@@ -31,8 +31,16 @@ CHAT_TEMPLATE = """{%- if messages[0].role == "assistant" -%}
     {{ raise_exception("the first message cannot be the assistant's") }}
 {%- endif -%}
 {{ bos_token }}
+{%- if tools %}<tools>{% for tool in tools %}{{ tool.function | tojson }}{% endfor %}</tools>{{ eos_token }}{% endif -%}
 {%- for message in messages -%}
-    <|{{ message.role }}|>{{ message.content | trim }}{{ eos_token }}
+    <|{{ message.role }}|>
+    {%- if enable_thinking and message.reasoning_content %}({{ message.reasoning_content }}){% endif -%}
+    {{ message.name }}{{ message.tool_call_id }}{{ message.content | default("", true) | trim }}
+    {%- for call in message.tool_calls or () -%}
+        {%- set one = call.function -%}
+        {{ call.id }}<tool_call>{"name": {{ one.name | tojson }}, "arguments": {{ one.arguments | tojson }}}</tool_call>
+    {%- endfor -%}
+    {{ eos_token }}
 {%- endfor -%}
 {%- if add_generation_prompt -%}<|assistant|>{%- endif -%}
 """

@@ -2,7 +2,7 @@
 
 import contextlib
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from concurrent.futures import Future
 from pathlib import Path
@@ -15,6 +15,7 @@ from outrider.v1.generation_pb2_grpc import GenerationServiceStub
 from services.engine.config import EngineConfig, resolve_isa
 from services.service.server_config import ServerConfig
 from services.target.generation.engine import TargetEngine
+from services.target.message.syntax import AUTO
 from services.target.server import SERVICE, TargetServer
 from services.target.speculation.predictors.predictor import Predictor
 from tests.loop_thread import PATIENCE_SECONDS, LoopThread
@@ -34,10 +35,11 @@ class RunningTarget:
         predictor: Predictor | None,
         drafts: Seq[str],
         lookup: bool,
+        parsers: Mapping[str, str],
     ) -> None:
         self._thread = LoopThread()
         try:
-            self.server: TargetServer = self.call(_make(engine, server, predictor, drafts, lookup))
+            self.server: TargetServer = self.call(_make(engine, server, predictor, drafts, lookup, parsers))
             self.address: str = self.call(self.server.start())
         except BaseException:
             self._thread.close()
@@ -104,13 +106,14 @@ def target_server(
     lookup: bool = False,
     server: ServerConfig | None = None,
     loads: bool = True,
+    parsers: Mapping[str, str] | None = None,
     **engine: Any,
 ) -> Iterator[RunningTarget]:
     """Serve a model; `engine` are fields of EngineConfig. Without `loads` the caller runs `server.open()` itself."""
     settings = {"isa": resolve_isa(), "threads": 1, "kv_blocks": 64, **engine}
     config = EngineConfig(model=model, **settings)
     server = server or ServerConfig(listen="127.0.0.1:0", drain_seconds=0)
-    running = RunningTarget(config, server, predictor, drafts, lookup)
+    running = RunningTarget(config, server, predictor, drafts, lookup, parsers or {})
     try:
         if loads:
             running.call(running.server.open())
@@ -129,6 +132,20 @@ def wait_until(condition: Callable[[], object]) -> None:
 
 
 async def _make(
-    engine: EngineConfig, server: ServerConfig, predictor: Predictor | None, drafts: Seq[str], lookup: bool
+    engine: EngineConfig,
+    server: ServerConfig,
+    predictor: Predictor | None,
+    drafts: Seq[str],
+    lookup: bool,
+    parsers: Mapping[str, str],
 ) -> TargetServer:
-    return TargetServer(engine, server, predictor=predictor, drafts=drafts, run_ahead=RUN_AHEAD, lookup=lookup)
+    return TargetServer(
+        engine,
+        server,
+        predictor=predictor,
+        drafts=drafts,
+        run_ahead=RUN_AHEAD,
+        lookup=lookup,
+        tool_parser=parsers.get("tool_parser", AUTO),
+        reasoning_parser=parsers.get("reasoning_parser", AUTO),
+    )

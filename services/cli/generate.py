@@ -1,6 +1,7 @@
 """outrider generate: prints a continuation as it streams."""
 
 import argparse
+import json
 import sys
 from pathlib import Path
 from typing import cast, get_args, get_type_hints
@@ -11,9 +12,11 @@ from outrider import (
     InvalidArgument,
     Loop,
     Message,
+    MessageDelta,
     OutriderError,
     Prompt,
     Result,
+    ToolCall,
     Unavailable,
 )
 from services.cli.health import read_credentials
@@ -34,6 +37,7 @@ _OPTIONS = (
     *_GRAMMARS,
     *("ignore_eos", "include_stop", "time_limit", "heal", "lookup"),
     *("top_candidates", "prompt_logprobs"),
+    *("tools", "tool_choice", "parallel_tool_calls", "template_variables"),
 )
 _FLAGS = {
     "heal": "draw the end of the prompt's last word anew, with what begins as it does",
@@ -73,6 +77,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="do not predict the text from its repetitions",
     )
     _add_grammars(parser)
+    _add_tools(parser)
     for name, description in _FLAGS.items():
         parser.add_argument(f"--{name}", action="store_true", default=None, help=description)
     parser.add_argument("--top-candidates", type=int, metavar="N", help="list the N best candidates below every token")
@@ -96,6 +101,26 @@ def _add_grammars(parser: argparse.ArgumentParser) -> None:
     grammars.add_argument("--regex", metavar="REGEX", help="write what this matches")
     grammars.add_argument("--lark", metavar="GRAMMAR", help="write what this grammar's start derives")
     grammars.add_argument("--choice", action="append", metavar="TEXT", help="write this; or one of several")
+
+
+def _add_tools(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("conversations", "with --chat")
+    group.add_argument("--tools", type=_read_json, metavar="FILE", help="a JSON list of tools, as in OpenAI's API")
+    group.add_argument("--tool-choice", metavar="CHOICE", help="auto, none, required, or the tool that is to be called")
+    group.add_argument(
+        "--single-call",
+        dest="parallel_tool_calls",
+        action="store_false",
+        default=None,
+        help="have it call one tool at most",
+    )
+    group.add_argument(
+        "--template-variables", type=json.loads, metavar="JSON", help='such as {"enable_thinking": false}'
+    )
+
+
+def _read_json(path: str) -> object:
+    return json.loads(Path(path).read_text())
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -145,9 +170,13 @@ def _generate(arguments: argparse.Namespace, out: Terminal, err: Terminal) -> Re
 def _stream(client: Client, prompt: Prompt, arguments: argparse.Namespace, out: Terminal) -> Result:
     with client.stream(prompt, timeout=arguments.timeout, **_options(arguments)) as stream:
         for chunk in stream:
-            out.text(chunk.text)
+            out.text("".join(map(_shown, chunk.message_deltas)) if arguments.tools else chunk.text)
     out.text("\n")
     return stream.result
+
+
+def _shown(delta: MessageDelta) -> str:
+    return f"{delta.name}({delta.arguments})\n" if isinstance(delta, ToolCall) else delta.text
 
 
 def _prompt(arguments: argparse.Namespace) -> Prompt:
@@ -160,4 +189,5 @@ def _options(arguments: argparse.Namespace) -> GenerateOptions:
     is_listed = bool(arguments.logprobs or arguments.prompt_logprobs or arguments.top_candidates)
     loop = arguments.stop_on_loop and Loop(*arguments.stop_on_loop)
     told = dict.fromkeys(("logprobs", "rank", "entropy"), is_listed or None)
-    return cast(GenerateOptions, {"stop": arguments.stop, "stop_on_loop": loop, **told, **options})
+    read = {"message_deltas": bool(arguments.tools) or None}
+    return cast(GenerateOptions, {"stop": arguments.stop, "stop_on_loop": loop, **told, **options, **read})

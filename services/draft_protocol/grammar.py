@@ -23,14 +23,22 @@ async def read_grammar(
     if _has_empty_text(message):
         found.add(f"grammar.{name}", "is empty, or has an empty text", "texts with at least one character")
         return None
-    source = read_source(message)
+    return await compile_source(
+        read_source(message), f"grammar.{name}", grammars, found, caller=caller, num_samples=num_samples
+    )
+
+
+async def compile_source(
+    source: GrammarSource, field: str, grammars: GrammarProcess, found: Violations, *, caller: str, num_samples: int
+) -> Grammar | None:
+    """The grammar compiled, or None with what is wrong with the field that it comes from."""
     if (size := source.num_bytes) > LIMITS.max_grammar_bytes:
-        found.add(f"grammar.{name}", f"has {size} bytes", f"at most {LIMITS.max_grammar_bytes}")
+        found.add(field, f"has {size} bytes", f"at most {LIMITS.max_grammar_bytes}")
         return None
     try:
         return await grammars.compile(source, caller, num_states=num_samples)
     except GrammarError as error:
-        found.add(f"grammar.{name}", f"cannot be followed: {error}", "what llguidance understands")
+        found.add(field, f"cannot be followed: {error}", "what llguidance understands")
         return None
 
 

@@ -19,11 +19,14 @@ class Limits:
     max_grammar_bytes: int = 1 << 16
     max_banned_strings: int = 128
     max_banned_string_bytes: int = 128
+    max_tools: int = 128
+    max_tools_bytes: int = 1 << 18
 
 
 MAX_RECORDS_BYTES = 3 << 20  # of one message: gRPC's clients take 4 MB unless told otherwise
 LIMITS = Limits()
 MAX_TIME_LIMIT = 24 * 3600  # seconds
-MAX_MESSAGES = 1 << 14  # of one conversation
+MAX_MESSAGES = 1 << 14  # of one conversation, and as many parts and calls in them
+MAX_TEMPLATE_VARIABLES = 1 << 16  # bytes
 MAX_STREAMS = 1024  # of one connection, health checks included: calls beyond them wait at the client
 MAX_SAMPLES = 16  # of one prompt; a server that runs fewer sequences at once gives fewer

@@ -17,6 +17,14 @@ class Violations:
     def __init__(self) -> None:
         self._found: list[Violation] = []
 
+    def __bool__(self) -> bool:
+        """Whether anything was."""
+        return bool(self._found)
+
+    def extend(self, others: "Violations") -> None:
+        """Note what was found elsewhere."""
+        self._found += others._found
+
     def add(self, field: str, problem: str, allowed: object) -> None:
         """Note a bad field, what it holds, and what it may hold."""
         self._found.append(Violation(field, f"{problem}; allowed: {allowed}"))

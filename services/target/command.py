@@ -1,10 +1,12 @@
 """The target command: its options, and its process."""
 
 import argparse
+from collections.abc import Iterable
 
 from services.service.options import add_options as add_service_options
 from services.service.options import engine_config, server_config
 from services.service.service_process import run_service
+from services.target.message.syntax import AUTO, NONE, REASONING_SYNTAXES, TOOL_SYNTAXES
 from services.target.server import TargetServer
 
 
@@ -38,6 +40,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=True,
         help="predict that a text goes on as where it read the same before (default: it does)",
     )
+    _add_parser(parser, "tool", TOOL_SYNTAXES)
+    _add_parser(parser, "reasoning", REASONING_SYNTAXES)
+
+
+def _add_parser(parser: argparse.ArgumentParser, kind: str, syntaxes: Iterable[str]) -> None:
+    parser.add_argument(
+        f"--{kind}-parser",
+        choices=[AUTO, NONE, *syntaxes],
+        default=AUTO,
+        help=f"how the model marks its {kind} parts (default: %(default)s, what its chat template shows)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -53,6 +66,8 @@ def run(arguments: argparse.Namespace) -> int:
             run_ahead=arguments.run_ahead,
             num_alternates=arguments.alternates,
             lookup=arguments.lookup,
+            tool_parser=arguments.tool_parser,
+            reasoning_parser=arguments.reasoning_parser,
         )
 
     return run_service("target", make)

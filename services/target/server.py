@@ -23,6 +23,7 @@ from services.target.api.admission import Admission
 from services.target.api.served_model import ServedModel
 from services.target.api.servicer import GenerationServicer
 from services.target.generation.engine import TargetEngine
+from services.target.message.syntax import AUTO, MessageSyntax
 from services.target.prompt.chat_template import ChatTemplate
 from services.target.prompt.prompt_encoder import PromptEncoder
 from services.target.speculation.link.draft_client import DraftClient
@@ -53,10 +54,13 @@ class TargetServer:
         run_ahead: int | None = None,
         num_alternates: int = 0,
         lookup: bool = True,
+        tool_parser: str = AUTO,
+        reasoning_parser: str = AUTO,
     ) -> None:
         """`name` is what clients see as the model's name, by default that of its folder, or on the hub. `drafts` are
         addresses of draft services, tried in turn, which predict unless there is another predictor; `run_ahead`,
-        `num_alternates`: see DraftClient. With `lookup`, what a text repeats of itself is predicted too.
+        `num_alternates`: see DraftClient. With `lookup`, what a text repeats of itself is predicted too. The parsers:
+        see MessageSyntax.
         """
         check_range("run_ahead", run_ahead or 0, 0, _MOST_RUN_AHEAD)
         check_range("alternates", num_alternates, 0, _MOST_ALTERNATES)
@@ -69,6 +73,7 @@ class TargetServer:
         self._rehearsals = Rehearsals(self._policy.rehearsal)
         draft = self._draft.predictor if self._draft else predictor
         self._chat_template = ChatTemplate(None, {})
+        self._parsers = {"tool_parser": tool_parser, "reasoning_parser": reasoning_parser}
         self._predictors = with_lookup(draft, self._policy.lookup) if lookup else [draft] if draft else []
         self._host = EngineHost(self._open_engine)
         self._max_each = server.streams_per_connection(engine.max_sequences)
@@ -107,7 +112,9 @@ class TargetServer:
         logger.info("loading %s", self._config.model)
         engine = await self._host.open()
         await _warm_up(engine)
-        model = _served_model(engine, self._name, self._chat_template, max_samples=min(MAX_SAMPLES, self._max_each))
+        template = self._chat_template
+        syntax = MessageSyntax.find(template.source, engine.model.tokenizer, **self._parsers)
+        model = _served_model(engine, self._name, template, syntax, max_samples=min(MAX_SAMPLES, self._max_each))
         self._servicer.open(engine, model)
         if self._draft is not None:
             self._draft.start(vocabulary=engine.model.tokenizer.fingerprint(), vocab_size=model.config.vocab_size)
@@ -172,7 +179,9 @@ async def _warm_up(engine: TargetEngine) -> None:
             raise EngineFailedError(event.message)
 
 
-def _served_model(engine: TargetEngine, name: str, chat_template: ChatTemplate, *, max_samples: int) -> ServedModel:
+def _served_model(
+    engine: TargetEngine, name: str, chat_template: ChatTemplate, syntax: MessageSyntax, *, max_samples: int
+) -> ServedModel:
     checkpoint = engine.model.checkpoint
     return ServedModel(
         name=name,
@@ -184,6 +193,7 @@ def _served_model(engine: TargetEngine, name: str, chat_template: ChatTemplate, 
         prompts=PromptEncoder(engine.model.tokenizer, chat_template),
         grammars=engine.grammars,
         chat_template=chat_template,
+        syntax=syntax,
         fingerprint=engine.fingerprint,
         max_samples=min(max_samples, engine.config.max_sequences),
     )

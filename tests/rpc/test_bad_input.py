@@ -11,10 +11,12 @@ import pytest
 
 from outrider.v1 import generation_pb2
 from tests.checkpoints import CONTEXT_LENGTH, VOCAB_SIZE, copy_of
+from tests.rpc.chat_examples import BAD_CHATS
 from tests.rpc.requests import PROMPT, as_unary, stream, stream_request, violations
 from tests.server import RunningTarget, target_server
 
 BAD = {
+    **BAD_CHATS,
     "no prompt": ({"prompt": {}}, "prompt", "text, token_ids or chat"),
     "empty text": ({"prompt": {"text": ""}}, "prompt.text", "at least one"),
     "empty ids": ({"prompt": {"token_ids": {}}}, "prompt.token_ids.ids", "at least one"),
@@ -27,12 +29,6 @@ BAD = {
         {"prompt": {"token_ids": {"ids": [7] * CONTEXT_LENGTH}}},
         "prompt.token_ids.ids",
         f"is {CONTEXT_LENGTH} tokens long; allowed: at most {CONTEXT_LENGTH - 1}",
-    ),
-    "no messages": ({"prompt": {"chat": {}}}, "prompt.chat.messages", "at least one message"),
-    "refused chat": (
-        {"prompt": {"chat": {"messages": [{"role": "assistant", "content": "a"}]}}},
-        "prompt.chat.messages",
-        "the first message cannot be the assistant's",
     ),
     "temperature below 0": (
         {"sampling": {"temperature": -0.5}},

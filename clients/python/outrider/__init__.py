@@ -11,6 +11,8 @@
 
 from outrider.async_client import AsyncClient
 from outrider.async_stream import AsyncStream
+from outrider.chat.encode import Conversation
+from outrider.chat.message import ContentDelta, Message, MessageDelta, ReasoningDelta, ToolCall
 from outrider.client import Client
 from outrider.errors import (
     Cancelled,
@@ -23,7 +25,7 @@ from outrider.errors import (
     Unavailable,
     Violation,
 )
-from outrider.request import Conversation, GenerateOptions, Prompt
+from outrider.request import GenerateOptions, Prompt
 from outrider.stream import Stream
 from outrider.suppressed import Suppressed
 from outrider.token_record import Candidate, Dtype, PredictionSource, Tensor, Token
@@ -35,7 +37,6 @@ from outrider.types import (
     FinishReason,
     Limits,
     Loop,
-    Message,
     ModelInfo,
     NoSpeculationReason,
     PassReport,
@@ -59,6 +60,7 @@ __all__ = [
     "Candidate",
     "Chunk",
     "Client",
+    "ContentDelta",
     "Conversation",
     "DeadlineExceeded",
     "Decoding",
@@ -72,6 +74,7 @@ __all__ = [
     "Limits",
     "Loop",
     "Message",
+    "MessageDelta",
     "ModelInfo",
     "NoSpeculationReason",
     "OutriderError",
@@ -80,6 +83,7 @@ __all__ = [
     "PredictionSource",
     "Prefill",
     "Prompt",
+    "ReasoningDelta",
     "Received",
     "ResourceExhausted",
     "Result",
@@ -91,6 +95,7 @@ __all__ = [
     "Tensor",
     "Timings",
     "Token",
+    "ToolCall",
     "ServerLost",
     "Unavailable",
     "Usage",

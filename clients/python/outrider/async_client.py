@@ -10,11 +10,11 @@ import grpc.aio
 
 from outrider.async_stream import AsyncStream
 from outrider.channel import ChannelOption, channel_options
+from outrider.chat.encode import Conversation
 from outrider.errors import as_error
 from outrider.health import CHECK, examined_async
 from outrider.pool import Pool, Server
 from outrider.request import (
-    Conversation,
     GenerateOptions,
     Prompt,
     build_detokenize_request,

@@ -8,11 +8,11 @@ from typing import Self, TypeVar, Unpack
 import grpc
 
 from outrider.channel import ChannelOption, channel_options
+from outrider.chat.encode import Conversation
 from outrider.errors import as_error
 from outrider.health import CHECK, examined
 from outrider.pool import Pool, Server
 from outrider.request import (
-    Conversation,
     GenerateOptions,
     Prompt,
     build_detokenize_request,

@@ -1,5 +1,7 @@
 """Generation: what has arrived of one stream, and how to take it up again. It does no input or output itself."""
 
+from outrider.chat.decode import parse_deltas
+from outrider.chat.message import MessageDelta, message_of
 from outrider.errors import FingerprintMismatch, OutriderError, Unavailable
 from outrider.response import (
     parse_chunk,
@@ -21,7 +23,7 @@ from outrider.types import (
     Result,
     Started,
 )
-from outrider.v1 import generation_pb2
+from outrider.v1 import common_pb2, generation_pb2
 
 
 class Generation:
@@ -45,6 +47,8 @@ class Generation:
         self._pass_reports: list[PassReport] = []
         self._prompt_records: list[Token] = []
         self._suppressed: list[Suppressed] = []
+        self._deltas: list[MessageDelta] = []
+        self._grammar: common_pb2.Grammar | None = None  # that the server made of a tool choice
         self._finished: generation_pb2.Finished | None = None
 
     @property
@@ -74,6 +78,8 @@ class Generation:
         request.prompt.token_ids.ids[:] = self.started.prompt_token_ids
         request.sampling.seed = self.started.seed
         request.request_id = self.started.request_id
+        if self._grammar is not None:
+            request.grammar.CopyFrom(self._grammar)
         request.continue_from.fingerprint = self.started.fingerprint
         request.continue_from.token_ids.extend(self._token_ids)
         return request
@@ -86,6 +92,8 @@ class Generation:
         match event.WhichOneof("event"):
             case "started":
                 self._receive_started(parse_started(event.started))
+                if event.started.HasField("grammar"):
+                    self._grammar = event.started.grammar
             case "prefill":
                 self.prefill = parse_prefill(event.prefill)
                 self._prompt_records.extend(self.prefill.records)
@@ -93,7 +101,7 @@ class Generation:
                 return self._receive_chunk(parse_chunk(event.chunk))
             case "finished":
                 self._finished = event.finished
-                return self._receive_last_text(event.finished.text)
+                return self._receive_last_text(event.finished)
         return None
 
     def _receive_started(self, started: Started) -> None:
@@ -116,11 +124,14 @@ class Generation:
         self._tokens.extend(chunk.tokens)
         self._pass_reports.extend(chunk.pass_reports)
         self._suppressed.extend(chunk.suppressed)
+        self._deltas.extend(chunk.message_deltas)
         return chunk
 
-    def _receive_last_text(self, text: str) -> Chunk | None:
-        self._text.append(text)
-        return Chunk(text, (), (), ()) if text else None
+    def _receive_last_text(self, finished: generation_pb2.Finished) -> Chunk | None:
+        deltas = parse_deltas(finished.message_deltas)
+        self._text.append(finished.text)
+        self._deltas.extend(deltas)
+        return Chunk(finished.text, (), (), (), message_deltas=deltas) if finished.text or deltas else None
 
     def check_finished(self) -> None:
         """Raise Unavailable if a call has ended without the last event."""
@@ -162,4 +173,5 @@ class Generation:
             prompt_records=received.prompt_records,
             suppressed=tuple(self._suppressed),
             resumed=self.resumed,
+            message=message_of(self._deltas) if self._request.output.message_deltas else None,
         )

@@ -8,11 +8,12 @@ from typing import Any, Literal, TypedDict
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message as ProtoMessage
 
+from outrider.chat.encode import Conversation, encode_messages, encode_tool_choice, encode_tools, encode_variables
+from outrider.chat.message import Message
 from outrider.errors import InvalidArgument, Violation
-from outrider.types import Loop, Message
+from outrider.types import Loop
 from outrider.v1 import common_pb2, generation_pb2
 
-Conversation = Sequence[Message | Mapping[str, str]]
 Prompt = str | Sequence[int] | Conversation
 """Text, token ids, or the messages of a conversation."""
 
@@ -81,6 +82,18 @@ class GenerateOptions(TypedDict, total=False):
     """Whether keys and values of earlier requests may be used for this one, and its own for later ones."""
     cache_salt: str | None
     """Only requests with the same salt share them."""
+    tools: Sequence[Mapping[str, Any]] | None
+    """What the model may call in a conversation: name, description, parameters and strict, or OpenAI's form of them."""
+    tool_choice: str | None
+    """"auto", "none", "required", or the tool that is to be called."""
+    parallel_tool_calls: bool | None
+    template_variables: Mapping[str, Any] | None
+    """Further ones of the chat template, such as `enable_thinking`."""
+    add_generation_prompt: bool | None
+    continue_final_message: bool | None
+    """Whether the model goes on with the last message of the conversation."""
+    message_deltas: bool | None
+    """Whether the answer is read as a message, in `Chunk.message_deltas` and `Result.message`."""
     add_special_tokens: bool | None
     heal: bool | None
     """Whether the prompt's last token may be drawn anew, as one that begins with the same bytes."""
@@ -117,6 +130,13 @@ _FIELDS = {
     "speculation": "speculation.mode",
     "num_predictions": "speculation.num_predictions",
     "lookup": "speculation.lookup",
+    "tools": "prompt.chat.tools",
+    "tool_choice": "prompt.chat.tool_choice",
+    "parallel_tool_calls": "prompt.chat.tool_choice.parallel",
+    "template_variables": "prompt.chat.template_variables",
+    "add_generation_prompt": "prompt.chat.add_generation_prompt",
+    "continue_final_message": "prompt.chat.continue_final_message",
+    "message_deltas": "output.message_deltas",
     "prefix_cache": "cache.prefix",
     "cache_salt": "cache.salt",
     "add_special_tokens": "prompt.add_special_tokens",
@@ -135,8 +155,9 @@ _MODES = {
 def build_stream_request(prompt: Prompt, options: GenerateOptions) -> generation_pb2.StreamGenerateRequest:
     """The request for a stream.
 
-    Raises TypeError for an unknown option, a value of the wrong type, or more than one grammar, and InvalidArgument for
-    a value that the protocol cannot carry; all else is left to the server.
+    Raises TypeError for an unknown option, a value of the wrong type, more than one grammar, or an option of
+    conversations without one, and InvalidArgument for a value that the protocol cannot carry; all else is left to the
+    server.
     """
     if unknown := sorted(options.keys() - _FIELDS.keys()):
         raise TypeError(f"unknown option {unknown[0]!r}; the options are {', '.join(sorted(_FIELDS))}")
@@ -146,6 +167,8 @@ def build_stream_request(prompt: Prompt, options: GenerateOptions) -> generation
     _set_prompt(request, prompt)
     for name, value in options.items():
         if value is not None:
+            if _FIELDS[name].startswith("prompt.chat.") and not request.prompt.HasField("chat"):
+                raise TypeError(f"{name} is for a conversation, not for text or token ids")
             _set(request, _FIELDS[name], value, _ENCODERS.get(name, _unchanged))
     return request
 
@@ -157,7 +180,7 @@ def build_tokenize_request(text: str | Conversation, add_special_tokens: bool | 
         _set(request, "text", text)
     else:
         request.chat.SetInParent()
-        _set(request, "chat.messages", text, _messages)
+        _set(request, "chat.messages", text, encode_messages)
     return request
 
 
@@ -176,7 +199,7 @@ def _set_prompt(request: generation_pb2.StreamGenerateRequest, prompt: Prompt) -
     if isinstance(prompt, str):
         _set(request, "prompt.text", prompt)
     elif len(prompt) > 0 and isinstance(prompt[0], Message | Mapping):
-        _set(request, "prompt.chat.messages", prompt, _messages)
+        _set(request, "prompt.chat.messages", prompt, encode_messages)
     else:
         request.prompt.token_ids.SetInParent()
         _set(request, "prompt.token_ids.ids", prompt)
@@ -196,25 +219,13 @@ def _set(message: ProtoMessage, path: str, value: object, encode: Callable[[Any]
         if field.is_repeated:
             getattr(message, name).extend(encode(value))
         elif field.message_type is not None:
-            getattr(message, name).CopyFrom(encode(value))
+            getattr(message, name).MergeFrom(encode(value))
         else:
             setattr(message, name, encode(value))
     except TypeError as error:
         raise TypeError(f"{path}: {error}") from error
     except ValueError as error:
         raise InvalidArgument("the request is not valid", [Violation(path, str(error))]) from error
-
-
-def _messages(conversation: Conversation) -> list[common_pb2.ChatMessage]:
-    return [_message(entry) for entry in conversation]
-
-
-def _message(entry: Message | Mapping[str, str]) -> common_pb2.ChatMessage:
-    if isinstance(entry, Message):
-        return common_pb2.ChatMessage(role=entry.role, content=entry.content)
-    if not isinstance(entry, Mapping) or entry.keys() != {"role", "content"}:
-        raise TypeError(f"a message is an outrider.Message or a mapping with role and content, not {entry!r}")
-    return common_pb2.ChatMessage(role=entry["role"], content=entry["content"])
 
 
 def _logit_bias(biases: Mapping[int, float]) -> list[common_pb2.LogitBias]:
@@ -271,5 +282,8 @@ _ENCODERS: dict[str, Callable[[Any], object]] = {
     "stop_on_loop": _loop,
     "json_schema": _json,
     "choice": _texts,
+    "tools": encode_tools,
+    "tool_choice": encode_tool_choice,
+    "template_variables": encode_variables,
     "speculation": _mode,
 }

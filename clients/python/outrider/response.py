@@ -2,6 +2,7 @@
 
 from google.protobuf.duration_pb2 import Duration
 
+from outrider.chat.decode import parse_deltas
 from outrider.suppressed import Suppressed
 from outrider.token_record import Candidate, Dtype, PredictionSource, Tensor, Token
 from outrider.types import (
@@ -76,6 +77,7 @@ def parse_chunk(message: generation_pb2.Chunk) -> Chunk:
         suppressed=tuple(
             Suppressed(one.text, one.banned_string, one.position, one.token_id) for one in message.suppressed
         ),
+        message_deltas=parse_deltas(message.message_deltas),
     )
 
 
@@ -221,6 +223,8 @@ def parse_model_info(message: generation_pb2.GetModelInfoResponse) -> ModelInfo:
             max_grammar_bytes=limits.max_grammar_bytes,
             max_banned_strings=limits.max_banned_strings,
             max_banned_string_bytes=limits.max_banned_string_bytes,
+            max_tools=limits.max_tools,
+            max_tools_bytes=limits.max_tools_bytes,
         ),
         has_chat_template=message.has_chat_template,
     )

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from outrider.chat.message import Message, MessageDelta
 from outrider.suppressed import Suppressed
 from outrider.token_record import PredictionSource, Token
 from outrider.vocabulary_match import VocabularyMatch
@@ -33,14 +34,6 @@ class NoSpeculationReason(StrEnum):
     SLOWER = "slower"
     UNKNOWN = "unknown"
     """The server gave a reason that this version of the client does not know."""
-
-
-@dataclass(frozen=True, slots=True)
-class Message:
-    """One message of a conversation: who speaks ("system", "user", "assistant", ...) and what is said."""
-
-    role: str
-    content: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +79,8 @@ class Chunk:
     """What these tokens took the place of."""
     sample: int = 0
     """Which of several samples it belongs to."""
+    message_deltas: tuple[MessageDelta, ...] = ()
+    """What follows in the message that the answer is read as, if asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +213,8 @@ class Result:
     """How many times the generation was interrupted and taken up again."""
     further_samples: "tuple[Result, ...]" = ()
     """Of several samples all but the first."""
+    message: Message | None = None
+    """The answer as a message of a conversation, if asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,6 +261,8 @@ class Limits:
     max_grammar_bytes: int
     max_banned_strings: int
     max_banned_string_bytes: int
+    max_tools: int
+    max_tools_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,10 @@ import asyncio
 from outrider.v1 import common_pb2, generation_pb2
 from services.service.limits import MAX_MESSAGES
 from services.service.validation import Violations
+from services.target.api.chat import read_chat
 from services.target.api.served_model import ServedModel
 from services.target.prompt.chat_template import ChatTemplateError
-from services.target.prompt.prompt_encoder import Conversation, PromptError, PromptSource, Text, TooManyTokensError
+from services.target.prompt.prompt_encoder import PromptError, PromptSource, Text, TooManyTokensError
 
 _FORMS = "text, token_ids or chat"
 _IDS = "prompt.token_ids.ids"
@@ -91,35 +92,24 @@ def _read_source(
     message: common_pb2.Prompt | generation_pb2.TokenizeRequest, field: str, model: ServedModel, found: Violations
 ) -> PromptSource | None:
     if message.HasField("chat"):
-        return _read_chat(message.chat, field, model, found)
+        found.check_length(f"{field}.messages", message.chat.messages, MAX_MESSAGES)
+        is_short = len(message.chat.messages) <= MAX_MESSAGES
+        if is_short and _has_room(message.chat.ByteSize(), field, model, found):
+            return read_chat(message.chat, field, model, found)
+        return None
     if not message.text:
         found.add(field, "is empty", "at least one character")
         return None
     add_special = message.add_special_tokens if message.HasField("add_special_tokens") else True
-    return _bounded(Text(message.text, add_special), field, model, found)
+    text = Text(message.text, add_special)
+    return text if _has_room(text.num_bytes, field, model, found) else None
 
 
-def _read_chat(chat: common_pb2.Chat, field: str, model: ServedModel, found: Violations) -> PromptSource | None:
-    if not model.chat_template.exists:
-        found.add(field, "is set, but this model has no chat template", "text or token_ids")
-        return None
-    field = f"{field}.messages"
-    if not chat.messages:
-        found.add(field, "is empty", "at least one message")
-        return None
-    if len(chat.messages) > MAX_MESSAGES:
-        found.check_length(field, chat.messages, MAX_MESSAGES)
-        return None
-    messages = [{"role": message.role, "content": message.content} for message in chat.messages]
-    return _bounded(Conversation(messages), field, model, found)
-
-
-def _bounded(source: PromptSource, field: str, model: ServedModel, found: Violations) -> PromptSource | None:
-    """A source that may be walked: one whose text could fit into the context if each of its tokens were the longest."""
+def _has_room(num_bytes: int, field: str, model: ServedModel, found: Violations) -> bool:
+    """Whether a prompt may be walked: whether it could fit into the context if each of its tokens were the longest."""
     longest = model.tokenizer.longest_token
     most = model.context_length * longest
-    if source.num_bytes > most:
+    if num_bytes > most:
         held = f"what {model.context_length} tokens, the context, of {longest} bytes each, the longest, can hold"
-        found.add(field, f"has {source.num_bytes} bytes", f"at most {most} bytes, {held}")
-        return None
-    return source
+        found.add(field, f"has {num_bytes} bytes", f"at most {most} bytes, {held}")
+    return num_bytes <= most

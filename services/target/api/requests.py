@@ -23,6 +23,7 @@ from services.service.validation import Violations, is_bias
 from services.target.api.durations import read_duration
 from services.target.api.output_options import read_output
 from services.target.api.served_model import ServedModel
+from services.target.api.tools import binds_answer, read_tool_grammar
 
 GenerationRequest = generation_pb2.StreamGenerateRequest | generation_pb2.GenerateRequest
 
@@ -53,6 +54,8 @@ def read_request(
     received = _read_continuation(message, model, found)
     if message.HasField("cache"):
         check_cache(message.cache, found)
+    if message.prompt.heal and message.output.message_deltas:
+        found.add("output.message_deltas", "is true", "false, or not set, with prompt.heal")
     request = Request(
         request_id=_read_request_id(message, found),
         prompt=prompt,
@@ -106,15 +109,17 @@ def _read_healing(message: common_pb2.Prompt, prompt: tuple[int, ...], model: Se
 
 
 async def read_request_grammar(
-    message: GenerationRequest, model: ServedModel, found: Violations, *, caller: str
+    message: GenerationRequest, prompt: tuple[int, ...], model: ServedModel, found: Violations, *, caller: str
 ) -> Grammar | None:
     """The grammar that the text is to follow, compiled; one at a time for each caller."""
+    num_samples = min(max(1, message.num_samples), model.max_samples)
+    if message.prompt.WhichOneof("input") == "chat" and binds_answer(message.prompt.chat):
+        return await read_tool_grammar(message, prompt, model, found, caller=caller, num_samples=num_samples)
     if not message.HasField("grammar"):
         return None
     if message.prompt.heal:
         found.add("prompt.heal", "is true", "false, or not set, with a grammar")
         found.add("grammar", "is set", "not to be, with prompt.heal")
-    num_samples = min(max(1, message.num_samples), model.max_samples)
     return await read_grammar(message.grammar, model.grammars, found, caller=caller, num_samples=num_samples)
 
 

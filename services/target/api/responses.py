@@ -8,6 +8,7 @@ from itertools import pairwise
 from google.protobuf.duration_pb2 import Duration
 
 from outrider.v1 import common_pb2, generation_pb2
+from services.draft_protocol.grammar import write_grammar
 from services.draft_protocol.sampling import write_vocabulary_match
 from services.engine.events import (
     Chunk,
@@ -22,6 +23,7 @@ from services.engine.events import (
 )
 from services.engine.request import Request
 from services.engine.text.tokenizer import Tokenizer
+from services.target.api.message_deltas import write_message
 from services.target.api.records import write_records, write_source
 from services.target.api.served_model import ServedModel
 
@@ -45,7 +47,7 @@ _NO_SPECULATION = {
 
 
 def write_started(
-    request: Request, model: ServedModel, *, num_cached: int, with_prompt: bool
+    request: Request, model: ServedModel, *, num_cached: int, with_prompt: bool, with_grammar: bool
 ) -> generation_pb2.StreamGenerateResponse:
     """The start of a generation; `num_cached` tokens need not be computed."""
     started = generation_pb2.Started(
@@ -57,6 +59,8 @@ def write_started(
         model=model.name,
         fingerprint=model.fingerprint.digest,
     )
+    if with_grammar and request.grammar is not None:
+        started.grammar.CopyFrom(write_grammar(request.grammar.source))
     return generation_pb2.StreamGenerateResponse(started=started)
 
 
@@ -79,19 +83,24 @@ def write_event(
             yield response(finished=_write_finished(event))
 
 
-def write_whole(responses: Iterable[generation_pb2.StreamGenerateResponse]) -> generation_pb2.GenerateResponse:
-    """A whole generation in one message, or all samples."""
+def write_whole(
+    responses: Iterable[generation_pb2.StreamGenerateResponse], *, as_message: bool
+) -> generation_pb2.GenerateResponse:
+    """A whole generation in one message, or all samples; `as_message` adds what each is as one of a conversation."""
     by_sample: dict[int, list[generation_pb2.StreamGenerateResponse]] = defaultdict(list)
     for response in responses:
         by_sample[response.sample].append(response)
-    whole, *further = (_write_sample(by_sample[index]) for index in range(len(by_sample)))
+    whole, *further = (_write_sample(by_sample[index], as_message=as_message) for index in range(len(by_sample)))
     whole.further_samples.extend(further)
     return whole
 
 
-def _write_sample(responses: Iterable[generation_pb2.StreamGenerateResponse]) -> generation_pb2.GenerateResponse:
+def _write_sample(
+    responses: Iterable[generation_pb2.StreamGenerateResponse], *, as_message: bool
+) -> generation_pb2.GenerateResponse:
     whole = generation_pb2.GenerateResponse()
     texts: list[str] = []
+    deltas: list[common_pb2.MessageDelta] = []
     for response in responses:
         match response.WhichOneof("event"):
             case "started":
@@ -104,9 +113,14 @@ def _write_sample(responses: Iterable[generation_pb2.StreamGenerateResponse]) ->
                 whole.records.extend(response.chunk.records)
                 whole.pass_reports.extend(response.chunk.pass_reports)
                 whole.suppressed.extend(response.chunk.suppressed)
+                deltas += response.chunk.message_deltas
             case "finished":
                 texts.append(response.finished.text)
                 whole.finished.CopyFrom(response.finished)
+                deltas += response.finished.message_deltas
+                whole.finished.ClearField("message_deltas")
+    if as_message:
+        whole.message.CopyFrom(write_message(deltas))
     whole.text = "".join(texts)
     return whole
 

@@ -7,6 +7,7 @@ from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.grammar.process import GrammarProcess
 from services.engine.text.tokenizer import Tokenizer
 from services.target.generation.fingerprint import Fingerprint
+from services.target.message.syntax import MessageSyntax
 from services.target.prompt.chat_template import ChatTemplate
 from services.target.prompt.prompt_encoder import PromptEncoder
 
@@ -24,5 +25,6 @@ class ServedModel:
     prompts: PromptEncoder
     grammars: GrammarProcess
     chat_template: ChatTemplate
+    syntax: MessageSyntax  # of the messages that it writes
     fingerprint: Fingerprint
     max_samples: int  # of one request

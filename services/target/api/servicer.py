@@ -20,6 +20,7 @@ from services.engine.request import Request
 from services.service.errors import InvalidRequestError, ReaderStalledError, UnavailableError, Violation
 from services.service.validation import Violations
 from services.target.api.admission import Admission
+from services.target.api.message_deltas import add_deltas
 from services.target.api.model_info import write_model_info
 from services.target.api.prompts import read_prompt, read_tokenize_input
 from services.target.api.requests import GenerationRequest, read_request, read_request_grammar
@@ -31,6 +32,7 @@ from services.target.api.responses import (
 from services.target.api.served_model import ServedModel
 from services.target.api.tokenization import detokenize, write_tokens
 from services.target.generation.engine import TargetEngine
+from services.target.message.message_reader import MessageReader
 from services.target.sequence.sequence import Sequence
 from services.target.sequence.token_stream import interleaved
 
@@ -95,7 +97,8 @@ class GenerationServicer(GenerationServiceServicer):
     ) -> generation_pb2.GenerateResponse:
         """Return the whole generation."""
         async with self._generation(request, context) as responses:
-            return await asyncio.to_thread(write_whole, [response async for response in responses])
+            events = [response async for response in responses]
+            return await asyncio.to_thread(write_whole, events, as_message=request.output.message_deltas)
 
     async def Tokenize(
         self, request: generation_pb2.TokenizeRequest, context: Context
@@ -129,13 +132,14 @@ class GenerationServicer(GenerationServiceServicer):
             places.enter_context(self._admission.admit(1, context.peer()))
             found = Violations()
             prompt = await read_prompt(message.prompt, model, found)
-            grammar = await read_request_grammar(message, model, found, caller=context.peer())
+            grammar = await read_request_grammar(message, prompt, model, found, caller=context.peer())
             request = await asyncio.to_thread(read_request, message, prompt, grammar, model, found, deadline=deadline)
             places.enter_context(self._admission.admit(request.num_samples - 1, context.peer()))
             engine = self._require_serving().engine  # it may have gone while the prompt was encoded
+            readers = await _message_readers(message, request, model)
             sequences = _submit(engine, request)
             try:
-                yield _responses(sequences, model, with_prompt=message.output.prompt_token_ids)
+                yield _responses(sequences, model, message, readers)
             except ReaderStalledError as error:
                 logger.warning(
                     "request %s: its reader took nothing for %g s; it is ended", request.request_id, error.seconds
@@ -155,12 +159,24 @@ class GenerationServicer(GenerationServiceServicer):
         return self._require_serving().model
 
 
-async def _responses(sequences: list[Sequence], model: ServedModel, *, with_prompt: bool) -> Responses:
+async def _message_readers(
+    message: GenerationRequest, request: Request, model: ServedModel
+) -> list[MessageReader] | None:
+    """What reads each sample's answer as a message, if that is asked for; what was received may be long."""
+    if not message.output.message_deltas:
+        return None
+    first = await asyncio.to_thread(MessageReader, request, model.tokenizer, model.syntax)
+    return [first, *(MessageReader(request, model.tokenizer, model.syntax) for _ in range(1, request.num_samples))]
+
+
+async def _responses(
+    sequences: list[Sequence], model: ServedModel, message: GenerationRequest, readers: list[MessageReader] | None
+) -> Responses:
     has_started = False
     async with aclosing(interleaved([sequence.stream for sequence in sequences])) as events:
         async for sample, event in events:
             if not has_started:  # only once the scheduler has taken it up is it known what is cached
-                for response in _started(sequences, model, with_prompt=with_prompt):
+                for response in _started(sequences, model, message):
                     yield response
                 has_started = True
             if isinstance(event, Failed):
@@ -169,15 +185,24 @@ async def _responses(sequences: list[Sequence], model: ServedModel, *, with_prom
                 raise _bad_continuation(event.message)
             for response in write_event(event, sequences[sample].request, model.tokenizer):
                 response.sample = sample
+                if readers is not None:
+                    add_deltas(response, readers[sample])
                 yield response
 
 
 def _started(
-    sequences: list[Sequence], model: ServedModel, *, with_prompt: bool
+    sequences: list[Sequence], model: ServedModel, message: GenerationRequest
 ) -> Iterator[generation_pb2.StreamGenerateResponse]:
     num_cached = sequences[0].num_cached
+    with_prompt = message.output.prompt_token_ids
     for index, sequence in enumerate(sequences):
-        response = write_started(sequence.request, model, num_cached=num_cached, with_prompt=with_prompt)
+        response = write_started(
+            sequence.request,
+            model,
+            num_cached=num_cached,
+            with_prompt=with_prompt,
+            with_grammar=with_prompt and not message.HasField("grammar"),
+        )
         response.sample = index
         yield response
 

@@ -1,6 +1,7 @@
 """Detokenizer: one sequence's tokens to the text that may be released, up to the first stop."""
 
 import codecs
+from collections.abc import Collection
 from collections.abc import Sequence as Seq
 from copy import copy
 from itertools import compress
@@ -25,15 +26,17 @@ class Detokenizer:
         stops: Seq[str] = (),
         *,
         show_special: bool = False,
+        shown_ids: Collection[int] = (),
         min_tokens: int = 0,
         include_stop: bool = False,
         banned: Seq[str] = (),
     ) -> None:
-        """`show_special` writes control tokens out. A stop string that the first `min_tokens` tokens complete is passed
-        over, and `include_stop` shows what stops.
+        """`show_special` writes control tokens out, `shown_ids` only these. A stop string that the first `min_tokens`
+        tokens complete is passed over, and `include_stop` shows what stops.
         """
         self._tokenizer = tokenizer
         self._show_special = show_special
+        self._shown_ids = shown_ids
         self._decoder = _new_decoder()
         self._stops = StopStrings(stops) if stops else None
         self._num_unstoppable = min_tokens
@@ -141,7 +144,7 @@ class Detokenizer:
         return self._decoder.decode(data, is_end)
 
     def _is_shown(self, token_id: int) -> bool:
-        return self._show_special or not self._tokenizer.is_special(token_id)
+        return self._show_special or not self._tokenizer.is_special(token_id) or token_id in self._shown_ids
 
 
 def _new_decoder() -> codecs.IncrementalDecoder:

@@ -12,6 +12,7 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from services.engine.worker_process import serve
+from services.target.prompt.template_chat import TemplateChat, older_calls, takes_parts
 
 Answer = dict[str, str]  # `text`, or the `problem` with the messages, or that which makes the template `unusable`
 
@@ -31,9 +32,18 @@ def make_renderer(setup: dict[str, Any]) -> Callable[[dict[str, Any]], Answer]:
         problem = f"{type(error).__name__}: {_as_text(error)}"
         return lambda _: {"unusable": problem}
 
+    def write(variables: dict[str, Any]) -> str:
+        defaults = {"tools": None, "documents": None, **setup["special_tokens"]}
+        return template.render({**defaults, **variables})
+
+    with_parts: list[bool] = []  # once some message has parts
+
     def render(question: dict[str, Any]) -> Answer:
         try:
-            text = template.render(**question, tools=None, documents=None, **setup["special_tokens"])
+            chat = TemplateChat(question)
+            if chat.has_parts and not with_parts:
+                with_parts.append(takes_parts(write))
+            text = _render(chat, write, with_parts=with_parts == [True])
             text.encode()  # half a surrogate pair is no character
         except MemoryError:
             raise
@@ -42,6 +52,27 @@ def make_renderer(setup: dict[str, Any]) -> Callable[[dict[str, Any]], Answer]:
         return {"text": text}
 
     return render
+
+
+def _render(chat: TemplateChat, write: Callable[[dict[str, Any]], str], *, with_parts: bool) -> str:
+    """The prompt, or what the template has against it.
+
+    Templates want the arguments of calls as objects, a few older ones as text: those that fail otherwise get them so.
+    """
+    variables = chat.variables(with_parts=with_parts)
+    try:
+        return chat.cut(write(variables))
+    except MemoryError:
+        raise
+    except Exception as refusal:
+        if not chat.has_calls:
+            raise
+        try:
+            return chat.cut(write(older_calls(variables)))
+        except MemoryError:
+            raise
+        except Exception:
+            raise refusal from None
 
 
 def _as_text(error: Exception) -> str:

@@ -47,6 +47,8 @@ class ChatTemplate:
     def __init__(self, source: str | None, special_tokens: Mapping[str, str], where: str = "the chat template") -> None:
         """`special_tokens` are variables of the template, such as `bos_token`; `source` None renders nothing."""
         self._where = where
+        self.source = source or ""
+        """Its text."""
         self._worker = (
             None
             if source is None
@@ -108,13 +110,29 @@ class ChatTemplate:
             case {"problem": problem}:
                 logger.warning("%s: the chat template refuses a sample conversation: %r", self._where, problem)
 
-    def render(self, messages: Seq[Mapping[str, Any]], *, add_generation_prompt: bool = True) -> str:
-        """Return the prompt for messages of `role` and `content`; raises ChatTemplateError."""
+    def render(
+        self,
+        messages: Seq[Mapping[str, Any]],
+        *,
+        tools: Seq[Mapping[str, Any]] | None = None,
+        variables: Mapping[str, Any] | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+    ) -> str:
+        """Return the prompt for messages and tools, as `apply_chat_template` of transformers takes them; raises
+        ChatTemplateError.
+
+        `variables` are further ones of the template. With `continue_final_message` the prompt ends where the last
+        message does.
+        """
         if self._worker is None:
             raise ChatTemplateError("this model has no chat template: send the prompt as text or token ids")
         question = {
             "messages": [dict(message) for message in messages],
+            "tools": tools,
+            "variables": dict(variables or {}),
             "add_generation_prompt": add_generation_prompt,
+            "continue_final_message": continue_final_message,
         }
         try:
             answer = self._worker.call(question)

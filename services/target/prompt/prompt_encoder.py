@@ -3,14 +3,13 @@
 import array
 import asyncio
 import base64
-from collections.abc import Mapping
-from collections.abc import Sequence as Seq
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from services.engine.text.tokenizer import Tokenizer
 from services.engine.worker_process import WorkerError, WorkerLimits, WorkerProcess
 from services.target.prompt.chat_template import ChatTemplate
+from services.target.prompt.conversation import Conversation
 
 _SMALL_BYTES = 1 << 16  # encoded within some fifty milliseconds
 _NUM_THREADS = 2
@@ -30,18 +29,6 @@ class Text:
     def num_bytes(self) -> int:
         """Its size."""
         return len(self.text.encode())
-
-
-@dataclass(frozen=True, slots=True)
-class Conversation:
-    """Messages of `role` and `content`."""
-
-    messages: Seq[Mapping[str, str]]
-
-    @property
-    def num_bytes(self) -> int:
-        """Their size together."""
-        return sum(len(text.encode()) for message in self.messages for text in message.values())
 
 
 PromptSource = Text | Conversation
@@ -79,7 +66,7 @@ class PromptEncoder:
         """
         loop = asyncio.get_running_loop()
         if not isinstance(source, Text):
-            rendered = await loop.run_in_executor(self._renderer, self._chat_template.render, source.messages)
+            rendered = await loop.run_in_executor(self._renderer, source.render, self._chat_template)
             source = Text(rendered, add_special_tokens=False)
         if source.num_bytes > _SMALL_BYTES:
             return await self._encode_long(source, most)

@@ -19,7 +19,53 @@ def test_nothing_said_nothing_set() -> None:
     assert sent(**dict.fromkeys(GenerateOptions.__annotations__)) == {"prompt": {"text": "p"}}
 
 
+TOOL = {"name": "f", "parameters": {"type": "object"}}
+CHAT_OPTIONS = [
+    ("tools", [TOOL], {"tools": [{"name": "f", "parameters": '{"type": "object"}'}]}),
+    (
+        "tools",
+        [{"type": "function", "function": {"name": "f", "strict": True}}],
+        {"tools": [{"name": "f", "strict": True}]},
+    ),
+    ("tool_choice", "required", {"tool_choice": {"mode": "TOOL_CHOICE_MODE_REQUIRED"}}),
+    ("tool_choice", "f", {"tool_choice": {"tool": "f"}}),
+    ("parallel_tool_calls", False, {"tool_choice": {"parallel": False}}),
+    ("template_variables", {"enable_thinking": False}, {"template_variables": '{"enable_thinking": false}'}),
+    ("add_generation_prompt", False, {"add_generation_prompt": False}),
+    ("continue_final_message", True, {"continue_final_message": True}),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "expected"), CHAT_OPTIONS)
+def test_an_option_of_conversations_reaches_its_field(name: str, value: object, expected: dict) -> None:
+    messages = [{"role": "user", "content": "u"}]
+    assert sent(messages, **{name: value}) == {"prompt": {"chat": {"messages": messages, **expected}}}
+    with pytest.raises(TypeError, match=f"{name} is for a conversation"):
+        sent("text", **{name: value})
+
+
+def test_a_choice_may_come_with_its_number() -> None:
+    chat = sent([outrider.Message("user", "u")], parallel_tool_calls=False, tool_choice="auto")["prompt"]["chat"]
+    assert chat["tool_choice"] == {"mode": "TOOL_CHOICE_MODE_AUTO", "parallel": False}
+
+
+def test_messages_have_calls_and_answers_in_either_form() -> None:
+    ours = [
+        outrider.Message("user", ["a", "b"]),
+        outrider.Message("assistant", tool_calls=[outrider.ToolCall("f", '{"x": 1}', "c1")], reasoning_content="hm"),
+        outrider.Message("tool", "2", tool_call_id="c1", name="f"),
+    ]
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": {"x": 1}}}
+    theirs = [
+        {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+        {"role": "assistant", "content": None, "tool_calls": [call], "reasoning_content": "hm"},
+        {"role": "tool", "content": "2", "tool_call_id": "c1", "name": "f"},
+    ]
+    assert build_stream_request(ours, {}) == build_stream_request(theirs, {})
+
+
 OPTIONS = [
+    ("message_deltas", True, {"output": {"message_deltas": True}}),
     ("temperature", 0, {"sampling": {"temperature": 0.0}}),
     ("top_k", 0, {"sampling": {"top_k": 0}}),
     ("top_p", 0.1, {"sampling": {"top_p": 0.1}}),
@@ -80,7 +126,8 @@ def test_every_option_has_its_field(name: str, value: object, fields: dict) -> N
 
 
 def test_every_option_is_tested_and_every_field_has_an_option() -> None:
-    assert {name for name, _, _ in OPTIONS} == set(GenerateOptions.__annotations__)
+    of_chats = {name for name, _, _ in CHAT_OPTIONS}
+    assert {name for name, _, _ in OPTIONS} | of_chats == set(GenerateOptions.__annotations__)
     parts = (
         common_pb2.SamplingParameters,
         common_pb2.StopConditions,
@@ -90,7 +137,9 @@ def test_every_option_is_tested_and_every_field_has_an_option() -> None:
         common_pb2.Grammar,
     )
     fields = sum(len(part.DESCRIPTOR.fields) for part in parts)
-    assert fields - 1 == len(GenerateOptions.__annotations__) - 4  # not prompt_token_ids; not of these parts
+    assert (
+        fields - 1 == len(GenerateOptions.__annotations__) - len(of_chats) - 4
+    )  # not prompt_token_ids; not of these parts
 
 
 @pytest.mark.parametrize("prompt", [[5, 6], (5, 6), np.array([5, 6], dtype=np.int64), [np.int32(5), 6]], ids=repr)

@@ -25,6 +25,34 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _ToolChoiceMode:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ToolChoiceModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ToolChoiceMode.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    TOOL_CHOICE_MODE_UNSPECIFIED: _ToolChoiceMode.ValueType  # 0
+    """As TOOL_CHOICE_MODE_AUTO."""
+    TOOL_CHOICE_MODE_AUTO: _ToolChoiceMode.ValueType  # 1
+    """The model. Its calls are bound to the schemas of those tools that are `strict`."""
+    TOOL_CHOICE_MODE_NONE: _ToolChoiceMode.ValueType  # 2
+    """None is called: the prompt does not tell of them."""
+    TOOL_CHOICE_MODE_REQUIRED: _ToolChoiceMode.ValueType  # 3
+    """The answer is at least one call, of any tool, whose arguments follow its schema."""
+
+class ToolChoiceMode(_ToolChoiceMode, metaclass=_ToolChoiceModeEnumTypeWrapper):
+    """Who decides whether a tool is called."""
+
+TOOL_CHOICE_MODE_UNSPECIFIED: ToolChoiceMode.ValueType  # 0
+"""As TOOL_CHOICE_MODE_AUTO."""
+TOOL_CHOICE_MODE_AUTO: ToolChoiceMode.ValueType  # 1
+"""The model. Its calls are bound to the schemas of those tools that are `strict`."""
+TOOL_CHOICE_MODE_NONE: ToolChoiceMode.ValueType  # 2
+"""None is called: the prompt does not tell of them."""
+TOOL_CHOICE_MODE_REQUIRED: ToolChoiceMode.ValueType  # 3
+"""The answer is at least one call, of any tool, whose arguments follow its schema."""
+Global___ToolChoiceMode: _TypeAlias = ToolChoiceMode  # noqa: Y015
+
 class _SpeculationMode:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -307,20 +335,59 @@ class Chat(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     MESSAGES_FIELD_NUMBER: _builtins.int
+    TOOLS_FIELD_NUMBER: _builtins.int
+    TOOL_CHOICE_FIELD_NUMBER: _builtins.int
+    ADD_GENERATION_PROMPT_FIELD_NUMBER: _builtins.int
+    CONTINUE_FINAL_MESSAGE_FIELD_NUMBER: _builtins.int
+    TEMPLATE_VARIABLES_FIELD_NUMBER: _builtins.int
+    add_generation_prompt: _builtins.bool
+    """Whether the prompt ends with what begins the model's message. Default: true, without `continue_final_message`."""
+    continue_final_message: _builtins.bool
+    """Whether the model goes on with the last message, which is left open, in place of writing another. Not to be combined
+    with `add_generation_prompt` or tool calls in that message. Default: false.
+    """
+    template_variables: _builtins.str
+    """Further variables of the chat template, such as `{"enable_thinking": false}`: a JSON object of at most 64 KiB. It
+    must not name `messages`, `tools` or `add_generation_prompt`. Default: none.
+    """
     @_builtins.property
     def messages(self) -> _containers.RepeatedCompositeFieldContainer[Global___ChatMessage]:
-        """The messages so far, oldest first. The model writes the next one."""
+        """The messages so far, oldest first. The model writes the next one. At least one."""
+
+    @_builtins.property
+    def tools(self) -> _containers.RepeatedCompositeFieldContainer[Global___Tool]:
+        """What the model may call. At most `Limits.max_tools`, each name once. The chat template has to know of tools."""
+
+    @_builtins.property
+    def tool_choice(self) -> Global___ToolChoice:
+        """Whether a tool is to be called. Default: with tools as the model likes, without them not at all."""
 
     def __init__(
         self,
         *,
         messages: _abc.Iterable[Global___ChatMessage] | None = ...,
+        tools: _abc.Iterable[Global___Tool] | None = ...,
+        tool_choice: Global___ToolChoice | None = ...,
+        add_generation_prompt: _builtins.bool | None = ...,
+        continue_final_message: _builtins.bool | None = ...,
+        template_variables: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_add_generation_prompt", b"_add_generation_prompt", "_continue_final_message", b"_continue_final_message", "_template_variables", b"_template_variables", "add_generation_prompt", b"add_generation_prompt", "continue_final_message", b"continue_final_message", "template_variables", b"template_variables", "tool_choice", b"tool_choice"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["messages", b"messages"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_add_generation_prompt", b"_add_generation_prompt", "_continue_final_message", b"_continue_final_message", "_template_variables", b"_template_variables", "add_generation_prompt", b"add_generation_prompt", "continue_final_message", b"continue_final_message", "messages", b"messages", "template_variables", b"template_variables", "tool_choice", b"tool_choice", "tools", b"tools"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__add_generation_prompt: _TypeAlias = _typing.Literal["add_generation_prompt"]  # noqa: Y015
+    _WhichOneofArgType__add_generation_prompt: _TypeAlias = _typing.Literal["_add_generation_prompt", b"_add_generation_prompt"]  # noqa: Y015
+    _WhichOneofReturnType__continue_final_message: _TypeAlias = _typing.Literal["continue_final_message"]  # noqa: Y015
+    _WhichOneofArgType__continue_final_message: _TypeAlias = _typing.Literal["_continue_final_message", b"_continue_final_message"]  # noqa: Y015
+    _WhichOneofReturnType__template_variables: _TypeAlias = _typing.Literal["template_variables"]  # noqa: Y015
+    _WhichOneofArgType__template_variables: _TypeAlias = _typing.Literal["_template_variables", b"_template_variables"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__add_generation_prompt) -> _WhichOneofReturnType__add_generation_prompt | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__continue_final_message) -> _WhichOneofReturnType__continue_final_message | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__template_variables) -> _WhichOneofReturnType__template_variables | None: ...
 
 Global___Chat: _TypeAlias = Chat  # noqa: Y015
 
@@ -332,23 +399,205 @@ class ChatMessage(_message.Message):
 
     ROLE_FIELD_NUMBER: _builtins.int
     CONTENT_FIELD_NUMBER: _builtins.int
+    PARTS_FIELD_NUMBER: _builtins.int
+    TOOL_CALLS_FIELD_NUMBER: _builtins.int
+    TOOL_CALL_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    REASONING_CONTENT_FIELD_NUMBER: _builtins.int
     role: _builtins.str
-    """Who speaks, in the words of the chat template: "system", "user", "assistant", ..."""
+    """Who speaks, in the words of the chat template: "system", "user", "assistant", "tool", ..."""
     content: _builtins.str
     """What is said."""
+    tool_call_id: _builtins.str
+    """The call that this message, a tool's, answers: its `ToolCall.id`. Default: none, the template needs none."""
+    name: _builtins.str
+    """The name of who speaks, or of the tool that answers. Default: none."""
+    reasoning_content: _builtins.str
+    """What the model thought before it said this. Many templates leave it out of the prompt. Default: nothing."""
+    @_builtins.property
+    def parts(self) -> _containers.RepeatedCompositeFieldContainer[Global___ContentPart]:
+        """What is said, in several parts; instead of `content`. A template that takes no parts gets their texts, each on a line
+        of its own.
+        """
+
+    @_builtins.property
+    def tool_calls(self) -> _containers.RepeatedCompositeFieldContainer[Global___ToolCall]:
+        """What the model has called in this message."""
+
     def __init__(
         self,
         *,
         role: _builtins.str = ...,
         content: _builtins.str = ...,
+        parts: _abc.Iterable[Global___ContentPart] | None = ...,
+        tool_calls: _abc.Iterable[Global___ToolCall] | None = ...,
+        tool_call_id: _builtins.str | None = ...,
+        name: _builtins.str | None = ...,
+        reasoning_content: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_name", b"_name", "_reasoning_content", b"_reasoning_content", "_tool_call_id", b"_tool_call_id", "name", b"name", "reasoning_content", b"reasoning_content", "tool_call_id", b"tool_call_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "role", b"role"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_name", b"_name", "_reasoning_content", b"_reasoning_content", "_tool_call_id", b"_tool_call_id", "content", b"content", "name", b"name", "parts", b"parts", "reasoning_content", b"reasoning_content", "role", b"role", "tool_call_id", b"tool_call_id", "tool_calls", b"tool_calls"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__name: _TypeAlias = _typing.Literal["name"]  # noqa: Y015
+    _WhichOneofArgType__name: _TypeAlias = _typing.Literal["_name", b"_name"]  # noqa: Y015
+    _WhichOneofReturnType__reasoning_content: _TypeAlias = _typing.Literal["reasoning_content"]  # noqa: Y015
+    _WhichOneofArgType__reasoning_content: _TypeAlias = _typing.Literal["_reasoning_content", b"_reasoning_content"]  # noqa: Y015
+    _WhichOneofReturnType__tool_call_id: _TypeAlias = _typing.Literal["tool_call_id"]  # noqa: Y015
+    _WhichOneofArgType__tool_call_id: _TypeAlias = _typing.Literal["_tool_call_id", b"_tool_call_id"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__name) -> _WhichOneofReturnType__name | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__reasoning_content) -> _WhichOneofReturnType__reasoning_content | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tool_call_id) -> _WhichOneofReturnType__tool_call_id | None: ...
 
 Global___ChatMessage: _TypeAlias = ChatMessage  # noqa: Y015
+
+@_typing.final
+class ContentPart(_message.Message):
+    """A part of what is said."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEXT_FIELD_NUMBER: _builtins.int
+    text: _builtins.str
+    """Text."""
+    def __init__(
+        self,
+        *,
+        text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["part", b"part", "text", b"text"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["part", b"part", "text", b"text"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_part: _TypeAlias = _typing.Literal["text"]  # noqa: Y015
+    _WhichOneofArgType_part: _TypeAlias = _typing.Literal["part", b"part"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_part) -> _WhichOneofReturnType_part | None: ...
+
+Global___ContentPart: _TypeAlias = ContentPart  # noqa: Y015
+
+@_typing.final
+class Tool(_message.Message):
+    """Something that the model may call."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    DESCRIPTION_FIELD_NUMBER: _builtins.int
+    PARAMETERS_FIELD_NUMBER: _builtins.int
+    STRICT_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name: 1 to 64 letters, digits, `_`, `-` and `.`, none of them beyond ASCII."""
+    description: _builtins.str
+    """What it is for. Default: nothing is said of it."""
+    parameters: _builtins.str
+    """A JSON schema of its arguments, an object, as JSON. All tools together have at most `Limits.max_tools_bytes`.
+    Default: it takes no arguments.
+    """
+    strict: _builtins.bool
+    """Whether a call that the model begins by itself is bound to the schema. With a `ToolChoice` that requires a call, all
+    are. Default: false.
+    """
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        description: _builtins.str | None = ...,
+        parameters: _builtins.str | None = ...,
+        strict: _builtins.bool | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_description", b"_description", "_parameters", b"_parameters", "_strict", b"_strict", "description", b"description", "parameters", b"parameters", "strict", b"strict"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_description", b"_description", "_parameters", b"_parameters", "_strict", b"_strict", "description", b"description", "name", b"name", "parameters", b"parameters", "strict", b"strict"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__description: _TypeAlias = _typing.Literal["description"]  # noqa: Y015
+    _WhichOneofArgType__description: _TypeAlias = _typing.Literal["_description", b"_description"]  # noqa: Y015
+    _WhichOneofReturnType__parameters: _TypeAlias = _typing.Literal["parameters"]  # noqa: Y015
+    _WhichOneofArgType__parameters: _TypeAlias = _typing.Literal["_parameters", b"_parameters"]  # noqa: Y015
+    _WhichOneofReturnType__strict: _TypeAlias = _typing.Literal["strict"]  # noqa: Y015
+    _WhichOneofArgType__strict: _TypeAlias = _typing.Literal["_strict", b"_strict"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__description) -> _WhichOneofReturnType__description | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__parameters) -> _WhichOneofReturnType__parameters | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__strict) -> _WhichOneofReturnType__strict | None: ...
+
+Global___Tool: _TypeAlias = Tool  # noqa: Y015
+
+@_typing.final
+class ToolCall(_message.Message):
+    """A call of a tool."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    ARGUMENTS_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """A name for the call, by which an answer refers to it. The model gives none: whoever needs one makes it."""
+    name: _builtins.str
+    """The tool."""
+    arguments: _builtins.str
+    """Its arguments: a JSON object, as JSON. Numbers and the order of keys are as the model wrote them."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.str | None = ...,
+        name: _builtins.str = ...,
+        arguments: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_id", b"_id", "id", b"id"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_id", b"_id", "arguments", b"arguments", "id", b"id", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__id: _TypeAlias = _typing.Literal["id"]  # noqa: Y015
+    _WhichOneofArgType__id: _TypeAlias = _typing.Literal["_id", b"_id"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__id) -> _WhichOneofReturnType__id | None: ...
+
+Global___ToolCall: _TypeAlias = ToolCall  # noqa: Y015
+
+@_typing.final
+class ToolChoice(_message.Message):
+    """Whether tools are to be called. What a call looks like is the model family's own; where a choice binds the answer, a
+    grammar made of that syntax and the tools' schemas holds it to it, which can be combined with no other `Grammar`. The
+    model may think first, where its family does.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODE_FIELD_NUMBER: _builtins.int
+    TOOL_FIELD_NUMBER: _builtins.int
+    PARALLEL_FIELD_NUMBER: _builtins.int
+    mode: Global___ToolChoiceMode.ValueType
+    """One of the general ones."""
+    tool: _builtins.str
+    """This tool is called, once."""
+    parallel: _builtins.bool
+    """Whether one answer may have several calls; false binds the answer. Default: true."""
+    def __init__(
+        self,
+        *,
+        mode: Global___ToolChoiceMode.ValueType = ...,
+        tool: _builtins.str = ...,
+        parallel: _builtins.bool | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_parallel", b"_parallel", "choice", b"choice", "mode", b"mode", "parallel", b"parallel", "tool", b"tool"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_parallel", b"_parallel", "choice", b"choice", "mode", b"mode", "parallel", b"parallel", "tool", b"tool"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__parallel: _TypeAlias = _typing.Literal["parallel"]  # noqa: Y015
+    _WhichOneofArgType__parallel: _TypeAlias = _typing.Literal["_parallel", b"_parallel"]  # noqa: Y015
+    _WhichOneofReturnType_choice: _TypeAlias = _typing.Literal["mode", "tool"]  # noqa: Y015
+    _WhichOneofArgType_choice: _TypeAlias = _typing.Literal["choice", b"choice"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__parallel) -> _WhichOneofReturnType__parallel | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_choice) -> _WhichOneofReturnType_choice | None: ...
+
+Global___ToolChoice: _TypeAlias = ToolChoice  # noqa: Y015
 
 @_typing.final
 class SamplingParameters(_message.Message):
@@ -628,6 +877,7 @@ class OutputOptions(_message.Message):
     LOGITS_FIELD_NUMBER: _builtins.int
     LOGITS_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     PROMPT_LOGPROBS_FIELD_NUMBER: _builtins.int
+    MESSAGE_DELTAS_FIELD_NUMBER: _builtins.int
     token_records: _builtins.bool
     """One `TokenRecord` per token. Default: false."""
     logprobs: _builtins.bool
@@ -660,6 +910,11 @@ class OutputOptions(_message.Message):
     prefix cache then. Default: false.
     Of several samples the first one tells it.
     """
+    message_deltas: _builtins.bool
+    """The answer as a message of a conversation, in `Chunk.message_deltas` or `GenerateResponse.message`: what is thought,
+    said and called, by the model family's own syntax, beside the text, which stays as it is. Not to be combined with
+    `Prompt.heal`. Default: false.
+    """
     @_builtins.property
     def logits_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The tokens whose logits are meant, in this order; none means the whole vocabulary. At most
@@ -680,10 +935,11 @@ class OutputOptions(_message.Message):
         logits: _builtins.bool | None = ...,
         logits_token_ids: _abc.Iterable[_builtins.int] | None = ...,
         prompt_logprobs: _builtins.bool | None = ...,
+        message_deltas: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_entropy", b"_entropy", "_logits", b"_logits", "_logprobs", b"_logprobs", "_pass_reports", b"_pass_reports", "_prompt_logprobs", b"_prompt_logprobs", "_prompt_token_ids", b"_prompt_token_ids", "_rank", b"_rank", "_show_special_tokens", b"_show_special_tokens", "_token_records", b"_token_records", "_top_candidates", b"_top_candidates", "entropy", b"entropy", "logits", b"logits", "logprobs", b"logprobs", "pass_reports", b"pass_reports", "prompt_logprobs", b"prompt_logprobs", "prompt_token_ids", b"prompt_token_ids", "rank", b"rank", "show_special_tokens", b"show_special_tokens", "token_records", b"token_records", "top_candidates", b"top_candidates"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_entropy", b"_entropy", "_logits", b"_logits", "_logprobs", b"_logprobs", "_message_deltas", b"_message_deltas", "_pass_reports", b"_pass_reports", "_prompt_logprobs", b"_prompt_logprobs", "_prompt_token_ids", b"_prompt_token_ids", "_rank", b"_rank", "_show_special_tokens", b"_show_special_tokens", "_token_records", b"_token_records", "_top_candidates", b"_top_candidates", "entropy", b"entropy", "logits", b"logits", "logprobs", b"logprobs", "message_deltas", b"message_deltas", "pass_reports", b"pass_reports", "prompt_logprobs", b"prompt_logprobs", "prompt_token_ids", b"prompt_token_ids", "rank", b"rank", "show_special_tokens", b"show_special_tokens", "token_records", b"token_records", "top_candidates", b"top_candidates"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_entropy", b"_entropy", "_logits", b"_logits", "_logprobs", b"_logprobs", "_pass_reports", b"_pass_reports", "_prompt_logprobs", b"_prompt_logprobs", "_prompt_token_ids", b"_prompt_token_ids", "_rank", b"_rank", "_show_special_tokens", b"_show_special_tokens", "_token_records", b"_token_records", "_top_candidates", b"_top_candidates", "entropy", b"entropy", "logits", b"logits", "logits_token_ids", b"logits_token_ids", "logprobs", b"logprobs", "pass_reports", b"pass_reports", "prompt_logprobs", b"prompt_logprobs", "prompt_token_ids", b"prompt_token_ids", "rank", b"rank", "show_special_tokens", b"show_special_tokens", "token_records", b"token_records", "top_candidates", b"top_candidates"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_entropy", b"_entropy", "_logits", b"_logits", "_logprobs", b"_logprobs", "_message_deltas", b"_message_deltas", "_pass_reports", b"_pass_reports", "_prompt_logprobs", b"_prompt_logprobs", "_prompt_token_ids", b"_prompt_token_ids", "_rank", b"_rank", "_show_special_tokens", b"_show_special_tokens", "_token_records", b"_token_records", "_top_candidates", b"_top_candidates", "entropy", b"entropy", "logits", b"logits", "logits_token_ids", b"logits_token_ids", "logprobs", b"logprobs", "message_deltas", b"message_deltas", "pass_reports", b"pass_reports", "prompt_logprobs", b"prompt_logprobs", "prompt_token_ids", b"prompt_token_ids", "rank", b"rank", "show_special_tokens", b"show_special_tokens", "token_records", b"token_records", "top_candidates", b"top_candidates"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__entropy: _TypeAlias = _typing.Literal["entropy"]  # noqa: Y015
     _WhichOneofArgType__entropy: _TypeAlias = _typing.Literal["_entropy", b"_entropy"]  # noqa: Y015
@@ -691,6 +947,8 @@ class OutputOptions(_message.Message):
     _WhichOneofArgType__logits: _TypeAlias = _typing.Literal["_logits", b"_logits"]  # noqa: Y015
     _WhichOneofReturnType__logprobs: _TypeAlias = _typing.Literal["logprobs"]  # noqa: Y015
     _WhichOneofArgType__logprobs: _TypeAlias = _typing.Literal["_logprobs", b"_logprobs"]  # noqa: Y015
+    _WhichOneofReturnType__message_deltas: _TypeAlias = _typing.Literal["message_deltas"]  # noqa: Y015
+    _WhichOneofArgType__message_deltas: _TypeAlias = _typing.Literal["_message_deltas", b"_message_deltas"]  # noqa: Y015
     _WhichOneofReturnType__pass_reports: _TypeAlias = _typing.Literal["pass_reports"]  # noqa: Y015
     _WhichOneofArgType__pass_reports: _TypeAlias = _typing.Literal["_pass_reports", b"_pass_reports"]  # noqa: Y015
     _WhichOneofReturnType__prompt_logprobs: _TypeAlias = _typing.Literal["prompt_logprobs"]  # noqa: Y015
@@ -712,6 +970,8 @@ class OutputOptions(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__logprobs) -> _WhichOneofReturnType__logprobs | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__message_deltas) -> _WhichOneofReturnType__message_deltas | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__pass_reports) -> _WhichOneofReturnType__pass_reports | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__prompt_logprobs) -> _WhichOneofReturnType__prompt_logprobs | None: ...
@@ -727,6 +987,44 @@ class OutputOptions(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__top_candidates) -> _WhichOneofReturnType__top_candidates | None: ...
 
 Global___OutputOptions: _TypeAlias = OutputOptions  # noqa: Y015
+
+@_typing.final
+class MessageDelta(_message.Message):
+    """What follows in an answer that is read as a message of a conversation.
+
+    All deltas sent so far are a pure function of all ids sent so far, as the text is. What marks a part is not in it, nor is
+    the white space beside that. What looks like a call but is none, or is cut off, is said.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REASONING_FIELD_NUMBER: _builtins.int
+    CONTENT_FIELD_NUMBER: _builtins.int
+    TOOL_CALL_FIELD_NUMBER: _builtins.int
+    reasoning: _builtins.str
+    """More of what the model thinks."""
+    content: _builtins.str
+    """More of what it says."""
+    @_builtins.property
+    def tool_call(self) -> Global___ToolCall:
+        """A call, as a whole, without an `id`. The calls of an answer come in order."""
+
+    def __init__(
+        self,
+        *,
+        reasoning: _builtins.str = ...,
+        content: _builtins.str = ...,
+        tool_call: Global___ToolCall | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "delta", b"delta", "reasoning", b"reasoning", "tool_call", b"tool_call"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "delta", b"delta", "reasoning", b"reasoning", "tool_call", b"tool_call"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_delta: _TypeAlias = _typing.Literal["reasoning", "content", "tool_call"]  # noqa: Y015
+    _WhichOneofArgType_delta: _TypeAlias = _typing.Literal["delta", b"delta"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_delta) -> _WhichOneofReturnType_delta | None: ...
+
+Global___MessageDelta: _TypeAlias = MessageDelta  # noqa: Y015
 
 @_typing.final
 class Grammar(_message.Message):
@@ -886,8 +1184,8 @@ Global___CachePolicy: _TypeAlias = CachePolicy  # noqa: Y015
 class Continuation(_message.Message):
     """Where an interrupted generation is taken up again.
 
-    The request repeats the first one in every other field, but its prompt is the ids in `Started.prompt_token_ids` and
-    its seed is `Started.seed`. The server replays the ids below as generated tokens and sends what follows them: the
+    The request repeats the first one in every other field, but its prompt is the ids in `Started.prompt_token_ids`, its
+    seed is `Started.seed`, and its grammar is `Started.grammar` if there is one. The server replays the ids below as generated tokens and sends what follows them: the
     concatenation of the chunks before the cut and after it is what an uninterrupted generation would have sent. If the
     ids already reach the end, only `Started` and `Finished` are sent.
     """

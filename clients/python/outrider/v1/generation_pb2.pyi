@@ -167,6 +167,7 @@ class Started(_message.Message):
     CACHED_TOKENS_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
     FINGERPRINT_FIELD_NUMBER: _builtins.int
+    GRAMMAR_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """The name of the request."""
     seed: _builtins.int
@@ -183,6 +184,12 @@ class Started(_message.Message):
     def prompt_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The prompt as the model sees it, if `OutputOptions.prompt_token_ids` is set."""
 
+    @_builtins.property
+    def grammar(self) -> _common_pb2.Grammar:
+        """What the answer follows, if `Chat.tool_choice` binds it and `OutputOptions.prompt_token_ids` is set. A continuation,
+        whose prompt is ids, has it as its own `grammar`.
+        """
+
     def __init__(
         self,
         *,
@@ -193,10 +200,11 @@ class Started(_message.Message):
         cached_tokens: _builtins.int = ...,
         model: _builtins.str = ...,
         fingerprint: _builtins.str = ...,
+        grammar: _common_pb2.Grammar | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["grammar", b"grammar"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached_tokens", b"cached_tokens", "fingerprint", b"fingerprint", "model", b"model", "prompt_token_ids", b"prompt_token_ids", "prompt_tokens", b"prompt_tokens", "request_id", b"request_id", "seed", b"seed"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached_tokens", b"cached_tokens", "fingerprint", b"fingerprint", "grammar", b"grammar", "model", b"model", "prompt_token_ids", b"prompt_token_ids", "prompt_tokens", b"prompt_tokens", "request_id", b"request_id", "seed", b"seed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -265,6 +273,7 @@ class Chunk(_message.Message):
     RECORDS_FIELD_NUMBER: _builtins.int
     PASS_REPORTS_FIELD_NUMBER: _builtins.int
     SUPPRESSED_FIELD_NUMBER: _builtins.int
+    MESSAGE_DELTAS_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """The text released by these tokens. Whole characters; may be empty."""
     @_builtins.property
@@ -283,6 +292,10 @@ class Chunk(_message.Message):
     def suppressed(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.Suppressed]:
         """What was taken back before these tokens took its place, in the order in which it was."""
 
+    @_builtins.property
+    def message_deltas(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.MessageDelta]:
+        """What follows in the message that the answer is read as, if `OutputOptions.message_deltas` is set."""
+
     def __init__(
         self,
         *,
@@ -291,10 +304,11 @@ class Chunk(_message.Message):
         records: _abc.Iterable[_common_pb2.TokenRecord] | None = ...,
         pass_reports: _abc.Iterable[_common_pb2.PassReport] | None = ...,
         suppressed: _abc.Iterable[_common_pb2.Suppressed] | None = ...,
+        message_deltas: _abc.Iterable[_common_pb2.MessageDelta] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["pass_reports", b"pass_reports", "records", b"records", "suppressed", b"suppressed", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["message_deltas", b"message_deltas", "pass_reports", b"pass_reports", "records", b"records", "suppressed", b"suppressed", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -313,6 +327,7 @@ class Finished(_message.Message):
     TIMINGS_FIELD_NUMBER: _builtins.int
     SPECULATION_FIELD_NUMBER: _builtins.int
     TEXT_FIELD_NUMBER: _builtins.int
+    MESSAGE_DELTAS_FIELD_NUMBER: _builtins.int
     reason: _common_pb2.FinishReason.ValueType
     """Why it ended."""
     stop_string: _builtins.str
@@ -337,6 +352,10 @@ class Finished(_message.Message):
     def speculation(self) -> _common_pb2.SpeculationStats:
         """What speculation did."""
 
+    @_builtins.property
+    def message_deltas(self) -> _containers.RepeatedCompositeFieldContainer[_common_pb2.MessageDelta]:
+        """The last of the message that the answer is read as: what was held back until the end."""
+
     def __init__(
         self,
         *,
@@ -347,10 +366,11 @@ class Finished(_message.Message):
         timings: _common_pb2.Timings | None = ...,
         speculation: _common_pb2.SpeculationStats | None = ...,
         text: _builtins.str = ...,
+        message_deltas: _abc.Iterable[_common_pb2.MessageDelta] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["matched_stop", b"matched_stop", "speculation", b"speculation", "stop_string", b"stop_string", "stop_token_id", b"stop_token_id", "timings", b"timings", "usage", b"usage"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["matched_stop", b"matched_stop", "reason", b"reason", "speculation", b"speculation", "stop_string", b"stop_string", "stop_token_id", b"stop_token_id", "text", b"text", "timings", b"timings", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["matched_stop", b"matched_stop", "message_deltas", b"message_deltas", "reason", b"reason", "speculation", b"speculation", "stop_string", b"stop_string", "stop_token_id", b"stop_token_id", "text", b"text", "timings", b"timings", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_matched_stop: _TypeAlias = _typing.Literal["stop_string", "stop_token_id"]  # noqa: Y015
     _WhichOneofArgType_matched_stop: _TypeAlias = _typing.Literal["matched_stop", b"matched_stop"]  # noqa: Y015
@@ -458,6 +478,7 @@ class GenerateResponse(_message.Message):
     PROMPT_RECORDS_FIELD_NUMBER: _builtins.int
     SUPPRESSED_FIELD_NUMBER: _builtins.int
     FURTHER_SAMPLES_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """The whole text: that of all chunks and of `finished`."""
     @_builtins.property
@@ -492,6 +513,10 @@ class GenerateResponse(_message.Message):
     def further_samples(self) -> _containers.RepeatedCompositeFieldContainer[Global___GenerateResponse]:
         """Of several samples all but the first, which the fields above hold: entry i is sample i + 1."""
 
+    @_builtins.property
+    def message(self) -> _common_pb2.ChatMessage:
+        """The answer as a message of a conversation, if `OutputOptions.message_deltas` is set: it can be put behind the others."""
+
     def __init__(
         self,
         *,
@@ -504,10 +529,11 @@ class GenerateResponse(_message.Message):
         prompt_records: _abc.Iterable[_common_pb2.TokenRecord] | None = ...,
         suppressed: _abc.Iterable[_common_pb2.Suppressed] | None = ...,
         further_samples: _abc.Iterable[Global___GenerateResponse] | None = ...,
+        message: _common_pb2.ChatMessage | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "started", b"started"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "message", b"message", "started", b"started"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "further_samples", b"further_samples", "pass_reports", b"pass_reports", "prompt_records", b"prompt_records", "records", b"records", "started", b"started", "suppressed", b"suppressed", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["finished", b"finished", "further_samples", b"further_samples", "message", b"message", "pass_reports", b"pass_reports", "prompt_records", b"prompt_records", "records", b"records", "started", b"started", "suppressed", b"suppressed", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -775,6 +801,8 @@ class Limits(_message.Message):
     MAX_GRAMMAR_BYTES_FIELD_NUMBER: _builtins.int
     MAX_BANNED_STRINGS_FIELD_NUMBER: _builtins.int
     MAX_BANNED_STRING_BYTES_FIELD_NUMBER: _builtins.int
+    MAX_TOOLS_FIELD_NUMBER: _builtins.int
+    MAX_TOOLS_BYTES_FIELD_NUMBER: _builtins.int
     max_stop_strings: _builtins.int
     """Entries of `StopConditions.strings`."""
     max_stop_string_bytes: _builtins.int
@@ -799,6 +827,10 @@ class Limits(_message.Message):
     """Entries of `SamplingParameters.banned_strings`."""
     max_banned_string_bytes: _builtins.int
     """Bytes of one banned string."""
+    max_tools: _builtins.int
+    """Entries of `Chat.tools`."""
+    max_tools_bytes: _builtins.int
+    """Bytes of all tools together."""
     def __init__(
         self,
         *,
@@ -814,10 +846,12 @@ class Limits(_message.Message):
         max_grammar_bytes: _builtins.int = ...,
         max_banned_strings: _builtins.int = ...,
         max_banned_string_bytes: _builtins.int = ...,
+        max_tools: _builtins.int = ...,
+        max_tools_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_banned_string_bytes", b"max_banned_string_bytes", "max_banned_strings", b"max_banned_strings", "max_grammar_bytes", b"max_grammar_bytes", "max_logit_biases", b"max_logit_biases", "max_logits_token_ids", b"max_logits_token_ids", "max_loop_window", b"max_loop_window", "max_predictions", b"max_predictions", "max_request_id_bytes", b"max_request_id_bytes", "max_stop_string_bytes", b"max_stop_string_bytes", "max_stop_strings", b"max_stop_strings", "max_stop_token_ids", b"max_stop_token_ids", "max_top_candidates", b"max_top_candidates"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_banned_string_bytes", b"max_banned_string_bytes", "max_banned_strings", b"max_banned_strings", "max_grammar_bytes", b"max_grammar_bytes", "max_logit_biases", b"max_logit_biases", "max_logits_token_ids", b"max_logits_token_ids", "max_loop_window", b"max_loop_window", "max_predictions", b"max_predictions", "max_request_id_bytes", b"max_request_id_bytes", "max_stop_string_bytes", b"max_stop_string_bytes", "max_stop_strings", b"max_stop_strings", "max_stop_token_ids", b"max_stop_token_ids", "max_tools", b"max_tools", "max_tools_bytes", b"max_tools_bytes", "max_top_candidates", b"max_top_candidates"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

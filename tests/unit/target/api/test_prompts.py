@@ -13,6 +13,7 @@ from services.service.validation import Violations
 from services.target.api.prompts import read_prompt
 from services.target.api.served_model import ServedModel
 from services.target.generation.fingerprint import Fingerprint
+from services.target.message.syntax import MessageSyntax
 from services.target.prompt.chat_template import ChatTemplate
 from services.target.prompt.prompt_encoder import PromptEncoder
 from tests.checkpoints import Kind, random_checkpoint
@@ -46,6 +47,7 @@ def served_model(*, vocab_size: int) -> ServedModel:
         prompts=PromptEncoder(tokenizer, chat_template),
         grammars=GrammarProcess(tokenizer, compiler(tokenizer, vocab_size), vocab_size=vocab_size),
         chat_template=chat_template,
+        syntax=MessageSyntax(None, None, {}, frozenset()),
         fingerprint=FINGERPRINT,
         max_samples=16,
     )

@@ -1,0 +1,1 @@
+"""Conversations: their messages, what the model may call, and what it thinks, says and calls."""

@@ -1,0 +1,83 @@
+"""Call texts: the calls that a text between marks makes."""
+
+import json
+import re
+from collections.abc import Iterator
+
+from services.target.message.deltas import ToolCall
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+_ARGUMENTS = ("arguments", "parameters")
+
+
+def _refuse(constant: str) -> object:
+    raise ValueError(f"{constant} is no JSON")
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse)
+
+
+def read_calls(name: str | None, text: str) -> list[ToolCall]:
+    """The calls of a JSON text: the arguments of the one that is named, or else an object or a list of objects with
+    name and arguments; raises ValueError where it makes none.
+    """
+    try:
+        value = _DECODER.decode(text)
+        if name is not None and isinstance(value, dict):
+            return [ToolCall(name, text)]
+        if name is None and value:
+            return [_read_call(dict(_fields(one))) for one in (_items(text) if isinstance(value, list) else [text])]
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    raise ValueError("it makes no call")
+
+
+def _read_call(fields: dict[str, str]) -> ToolCall:
+    name = _DECODER.decode(fields.get("name", "null"))
+    if not isinstance(name, str) or not name:
+        raise ValueError("it has no name")
+    arguments = next((fields[key] for key in _ARGUMENTS if key in fields), "{}")
+    value = _DECODER.decode(arguments)
+    if isinstance(value, str):  # some models write the object as a text in JSON
+        arguments, value = value, _DECODER.decode(value)
+    if not isinstance(value, dict):
+        raise ValueError("its arguments are no object")
+    return ToolCall(name, arguments)
+
+
+def _items(text: str) -> Iterator[str]:
+    """The texts of a list's items."""
+    position = _after(text, 0)
+    while text[position] != "]":
+        start, (_, position) = position, _DECODER.raw_decode(text, position)
+        yield text[start:position]
+        position = _next(text, position)
+
+
+def _fields(text: str) -> Iterator[tuple[str, str]]:
+    """An object's keys and the texts of their values; raises ValueError for a text that is no object."""
+    if not text.startswith("{"):
+        raise ValueError("it is no object")
+    position = _after(text, 0)
+    while text[position] != "}":
+        key, position = _DECODER.raw_decode(text, position)
+        start = _after(text, _skip(text, position))
+        _, position = _DECODER.raw_decode(text, start)
+        yield key, text[start:position]
+        position = _next(text, position)
+
+
+def _next(text: str, position: int) -> int:
+    """Where the next item begins, or the end of all of them is."""
+    position = _skip(text, position)
+    return _after(text, position) if text[position] == "," else position
+
+
+def _after(text: str, position: int) -> int:
+    return _skip(text, position + 1)
+
+
+def _skip(text: str, position: int) -> int:
+    found = _SPACE.match(text, position)
+    assert found is not None
+    return found.end()

@@ -1,0 +1,45 @@
+"""MessageReader: the ids of an answer to the parts of a message."""
+
+from collections.abc import Iterable
+
+from services.engine.request import Request
+from services.engine.text.tokenizer import Tokenizer
+from services.target.message.deltas import Delta
+from services.target.message.message_parser import MessageParser
+from services.target.message.syntax import MessageSyntax
+from services.target.message.thought import PromptThought, thought_of
+from services.target.output.detokenizer import Detokenizer
+
+
+class MessageReader:
+    """Reads the text of the same ids, stops included, in which the marks are spelled out that are control tokens."""
+
+    def __init__(self, request: Request, tokenizer: Tokenizer, syntax: MessageSyntax) -> None:
+        """Take in what was received of the answer, which may take long."""
+        self._stop_ids = request.stops.token_ids
+        self._detokenizer = Detokenizer(
+            tokenizer,
+            request.stops.strings,
+            show_special=request.output.show_special_tokens,
+            shown_ids=frozenset(syntax.mark_ids.values()),
+            min_tokens=request.stops.min_tokens,
+            include_stop=request.stops.include_stop,
+        )
+        is_thinking = thought_of(request.prompt, tokenizer, syntax) is PromptThought.OPEN
+        self._parser = MessageParser(syntax, is_thinking=is_thinking)
+        for token_id in request.received:
+            self.push([token_id])
+
+    def push(self, token_ids: Iterable[int]) -> list[Delta]:
+        """What further ids of the answer tell."""
+        return self._parser.feed("".join(map(self._text_of, token_ids)))
+
+    def finish(self, text: str) -> list[Delta]:
+        """What the end tells; `text` is that of the answer which came with it, and with no id."""
+        deltas = self._parser.feed(text or self._detokenizer.finish())
+        return deltas + self._parser.finish()
+
+    def _text_of(self, token_id: int) -> str:
+        if token_id in self._stop_ids:
+            return self._detokenizer.push_stop_token(token_id)
+        return self._detokenizer.push(token_id)[0]

@@ -1,0 +1,141 @@
+"""Syntax: how the families of models mark what they think and what they call; one entry of a table for each way."""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from services.engine.text.tokenizer import Tokenizer
+
+AUTO, NONE = "auto", "none"
+NAME, ARGUMENTS = "\0name", "\0arguments"  # where they stand in the text of a call
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningSyntax:
+    """Thoughts stand between two marks, the first of which may be the prompt's last words."""
+
+    start: str
+    end: str
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """What is no text of the message."""
+        return (self.start, self.end)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolSyntax:
+    """An answer's calls are JSON between marks, or behind one.
+
+    `header` matches what stands between `starts` and the JSON; where it finds a `name`, the JSON is only the arguments.
+    `ends` are what may follow a call. The calls that a grammar forces are written as `opening`, one `call` after the
+    other with `between` them, and `closing`.
+    """
+
+    starts: tuple[str, ...]
+    is_bare: bool = False  # whether a call may also begin with its JSON, where a message or another call does
+    header: re.Pattern[str] = re.compile(r"\s*")
+    ends: tuple[str, ...] = ()
+    opening: str = ""
+    call: str
+    between: str = ""
+    closing: str = ""
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """What is no text of the message, and may be a single token."""
+        written = re.findall(r"<[^<>\s]+>|\[[A-Z_]+\]", self.opening + self.call + self.closing)
+        return tuple(dict.fromkeys([*self.starts, *written]))
+
+
+_JSON_CALL = f'{{"name": "{NAME}", "arguments": {ARGUMENTS}}}'
+_DEEPSEEK_ENDS = ("```", "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>")
+
+TOOL_SYNTAXES = {
+    "hermes": ToolSyntax(
+        starts=("<tool_call>",),
+        ends=("</tool_call>",),
+        call=f"<tool_call>\n{_JSON_CALL}\n</tool_call>",
+        between="\n",
+    ),
+    "llama3_json": ToolSyntax(
+        starts=("<|python_tag|>",),
+        is_bare=True,
+        ends=(";",),
+        call=f'{{"name": "{NAME}", "parameters": {ARGUMENTS}}}',
+        between="; ",
+    ),
+    "mistral": ToolSyntax(
+        starts=("[TOOL_CALLS]",), opening="[TOOL_CALLS][", call=_JSON_CALL, between=", ", closing="]"
+    ),
+    "mistral_args": ToolSyntax(
+        starts=("[TOOL_CALLS]",),
+        header=re.compile(r"\s*(?:(?P<name>[\w.-]+)\s*(?:\[CALL_ID\]\w*)?\s*(?:\[ARGS\])?\s*)?"),
+        call=f"[TOOL_CALLS]{NAME}[ARGS]{ARGUMENTS}",
+    ),
+    "deepseek_v3": ToolSyntax(
+        starts=("<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>"),
+        header=re.compile(r"\s*(?:<｜tool▁call▁begin｜>)?\s*function<｜tool▁sep｜>(?P<name>[\w.-]+)\s*```json\s*"),
+        ends=_DEEPSEEK_ENDS,
+        opening="<｜tool▁calls▁begin｜>",
+        call=f"<｜tool▁call▁begin｜>function<｜tool▁sep｜>{NAME}\n```json\n{ARGUMENTS}\n```<｜tool▁call▁end｜>",
+        between="\n",
+        closing="<｜tool▁calls▁end｜>",
+    ),
+    "deepseek_v31": ToolSyntax(
+        starts=("<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>"),
+        header=re.compile(r"\s*(?:<｜tool▁call▁begin｜>)?\s*(?P<name>[\w.-]+)<｜tool▁sep｜>\s*"),
+        ends=_DEEPSEEK_ENDS[1:],
+        opening="<｜tool▁calls▁begin｜>",
+        call=f"<｜tool▁call▁begin｜>{NAME}<｜tool▁sep｜>{ARGUMENTS}<｜tool▁call▁end｜>",
+        closing="<｜tool▁calls▁end｜>",
+    ),
+}
+REASONING_SYNTAXES = {
+    "think": ReasoningSyntax("<think>", "</think>"),
+    "mistral": ReasoningSyntax("[THINK]", "[/THINK]"),
+}
+# What a template has that writes a syntax, and what it has not; the first that fits is it.
+_TOOL_SIGNS = (
+    ("hermes", ("<tool_call>", "arguments"), ("<function=", "<arg_key>")),
+    ("mistral_args", ("[TOOL_CALLS]", "[ARGS]"), ()),
+    ("mistral", ("[TOOL_CALLS]",), ()),
+    ("deepseek_v3", ("<｜tool▁call▁begin｜>", "```json"), ()),
+    ("deepseek_v31", ("<｜tool▁call▁begin｜>",), ()),
+    ("llama3_json", ("<|python_tag|>",), ()),
+    ("llama3_json", ('"parameters": dictionary of argument name',), ()),
+)
+_REASONING_SIGNS = (("think", "</think>"), ("mistral", "[/THINK]"))
+
+
+@dataclass(frozen=True, slots=True)
+class MessageSyntax:
+    """What one model marks; the marks that are single tokens of it, and those of them that are control tokens."""
+
+    tools: ToolSyntax | None
+    reasoning: ReasoningSyntax | None
+    mark_ids: Mapping[str, int]
+    special_ids: frozenset[int]
+
+    @classmethod
+    def find(cls, template: str, tokenizer: Tokenizer, *, tool_parser: str, reasoning_parser: str) -> "MessageSyntax":
+        """Those of the named entries; AUTO is what the text of the chat template has, NONE is nothing."""
+        if tool_parser == AUTO:
+            tool_parser = next(_tools_of(template), NONE)
+        if reasoning_parser == AUTO:
+            reasoning_parser = next((name for name, sign in _REASONING_SIGNS if sign in template), NONE)
+        tools, reasoning = TOOL_SYNTAXES.get(tool_parser), REASONING_SYNTAXES.get(reasoning_parser)
+        marks = [*(tools.marks if tools else ()), *(reasoning.marks if reasoning else ())]
+        ids = {mark: tokenizer.encode(mark, add_special_tokens=False) for mark in marks}
+        mark_ids = {mark: found[0] for mark, found in ids.items() if _is_token(found, mark, tokenizer)}
+        return cls(tools, reasoning, mark_ids, frozenset(filter(tokenizer.is_special, mark_ids.values())))
+
+
+def _tools_of(template: str) -> Iterator[str]:
+    for name, signs, others in _TOOL_SIGNS:
+        if all(sign in template for sign in signs) and not any(other in template for other in others):
+            yield name
+
+
+def _is_token(ids: list[int], mark: str, tokenizer: Tokenizer) -> bool:
+    return len(ids) == 1 and tokenizer.token_text(ids[0]) == mark

@@ -1,0 +1,111 @@
+"""Tool grammars: what binds an answer to calls in the family's own syntax, with arguments by the tools' schemas."""
+
+import json
+import re
+from collections.abc import Mapping
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from typing import Any
+
+from services.engine.grammar.source import GrammarKind, GrammarSource
+from services.target.message.syntax import ARGUMENTS, NAME, MessageSyntax, ToolSyntax
+from services.target.message.thought import PromptThought
+
+# As models write JSON; without it an answer may go on with white space for ever.
+_SPACING = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+_ANY_TEXT = "TEXT: /(?s:.*)/"
+_OBJECT = {"type": "object"}
+
+
+@dataclass(frozen=True, slots=True)
+class BoundTool:
+    """A tool that may be called; any object is an argument where there is no schema."""
+
+    name: str
+    schema: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallRule:
+    """Which calls an answer may have; where none is required, it may say what it likes before and between them."""
+
+    tools: Seq[BoundTool]
+    is_required: bool
+    is_parallel: bool
+
+
+def tool_grammar(rule: CallRule, tools: ToolSyntax, syntax: MessageSyntax, thought: PromptThought) -> GrammarSource:
+    """The grammar of an answer whose prompt has got so far with its thought."""
+    return GrammarSource(GrammarKind.LARK, ("\n".join(_Lark(rule, tools, syntax, thought).lines()),))
+
+
+class _Lark:
+    def __init__(self, rule: CallRule, tools: ToolSyntax, syntax: MessageSyntax, thought: PromptThought) -> None:
+        self._rule = rule
+        self._tools = tools
+        self._reasoning = syntax.reasoning
+        self._mark_ids = syntax.mark_ids
+        self._special_ids = syntax.special_ids
+        self._thought = thought
+
+    def lines(self) -> list[str]:
+        answer = self._required() if self._rule.is_required else self._free()
+        return ["start: thoughts answer", *self._thoughts(), *answer, *self._calls(), _ANY_TEXT]
+
+    def _thoughts(self) -> list[str]:
+        """Up to the end of a thought that is open, or that the model may begin."""
+        if self._reasoning is None or self._thought is PromptThought.CLOSED:
+            return ['thoughts: ""']
+        rest = [*self._up_to("thought", self._reasoning.end), r"GAP: /\n{0,2}/"]
+        if self._thought is PromptThought.OPEN:
+            return ["thoughts: thought GAP", *rest]
+        return [f"thoughts: ({self._written(self._reasoning.start)} thought GAP)?", *rest]
+
+    def _required(self) -> list[str]:
+        further = f"({self._written(self._tools.between)} call)*" if self._rule.is_parallel else ""
+        return [f"answer: {self._written(self._tools.opening)} call {further} {self._written(self._tools.closing)}"]
+
+    def _free(self) -> list[str]:
+        """Any text, in which what begins a call is followed by the rest of one."""
+        opening = self._tools.opening + self._tools.call
+        further = f"({self._written(self._tools.between)} call)*" if self._rule.is_parallel else ""
+        if self._tools.is_bare:
+            return [f"answer: OTHER | call {further}", r"OTHER: /(\s*[^{\s](?s:.*))?/"]
+        mark = next(start for start in self._tools.starts if opening.startswith(start))
+        rests = " | ".join(self._call(index, mark) for index in range(len(self._rule.tools)))
+        calls = f"(begun rest {further} {self._written(self._tools.closing)})"
+        return [
+            f"answer: {calls}* TEXT" if self._rule.is_parallel else rf"answer: TEXT | {calls} /\n?/",
+            f"rest: {rests}",
+            *self._up_to("begun", mark),
+        ]
+
+    def _calls(self) -> list[str]:
+        calls = [f"call: {' | '.join(self._call(index) for index in range(len(self._rule.tools)))}"]
+        for index, tool in enumerate(self._rule.tools):
+            schema = {"x-guidance": _SPACING, **_OBJECT, **(tool.schema or {})}
+            calls.append(f"arguments_{index}: %json {json.dumps(schema)}")
+        return calls
+
+    def _call(self, index: int, mark: str | None = None) -> str:
+        """One call, or what follows the mark that begins the first."""
+        text = self._tools.call if mark is None else (self._tools.opening + self._tools.call).removeprefix(mark)
+        before, _, after = text.replace(NAME, self._rule.tools[index].name).partition(ARGUMENTS)
+        return f"{self._written(before)} arguments_{index} {self._written(after)}"
+
+    def _written(self, text: str) -> str:
+        """A text, in which marks are the tokens that they are."""
+        if not text:
+            return ""
+        marks = "|".join(map(re.escape, self._mark_ids)) or r"(?!)"
+        pieces = [piece for piece in re.split(f"({marks})", text) if piece]
+        return " ".join(
+            f"<[{self._mark_ids[piece]}]>" if piece in self._mark_ids else json.dumps(piece, ensure_ascii=False)
+            for piece in pieces
+        )
+
+    def _up_to(self, rule: str, mark: str) -> list[str]:
+        """A rule of any text up to the first such mark, whose characters are in no text where it is a control token."""
+        if self._mark_ids.get(mark) in self._special_ids:
+            return [f"{rule}: TEXT {self._written(mark)}"]
+        return [f"{rule}[lazy]: TEXT {json.dumps(mark, ensure_ascii=False)}"]

@@ -1,0 +1,110 @@
+"""An answer's text is read as the parts of a message, the same ones wherever it is cut."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from services.target.message.deltas import Content, Delta, Reasoning, ToolCall
+from services.target.message.message_parser import MessageParser
+from services.target.message.syntax import TOOL_SYNTAXES
+from tests.unit.target.message.answers import ANSWERS, Answer, syntax_of
+
+MARKS = ["<think>", "</think>", "<tool_call>", "</tool_call>", "<|python_tag|>", "[TOOL_CALLS]", "[ARGS]", "```json"]
+OTHERS = ["<｜tool▁call▁begin｜>", "<｜tool▁sep｜>", '{"name": "f", "arguments": ', *'{}[]"\\f \n;']
+PIECES = st.sampled_from([*MARKS, *OTHERS])
+
+
+def joined(deltas: list[Delta]) -> list[Delta]:
+    """With one delta for what follows one of its kind."""
+    whole: list[Delta] = []
+    for delta in deltas:
+        last = whole[-1] if whole else None
+        if type(last) is type(delta) and not isinstance(delta, ToolCall):
+            whole[-1] = type(delta)(last.text + delta.text)
+        else:
+            whole.append(delta)
+    return whole
+
+
+def read(answer: Answer, *cuts: int) -> list[list[Delta]]:
+    """All that was told up to each cut, and in the end."""
+    parser = MessageParser(syntax_of(answer.family), is_thinking=answer.is_thinking)
+    places = [0, *cuts, len(answer.text)]
+    told: list[Delta] = []
+    states = []
+    for start, end in pairwise(places):
+        told += parser.feed(answer.text[start:end])
+        states.append(joined(told))
+    return [*states[:-1], joined(told + parser.finish())]
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_parts_of_an_answer(name):
+    answer = ANSWERS[name]
+    assert read(answer) == [answer.parts]
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_the_parts_so_far_are_a_function_of_the_text_so_far(name):
+    """So a continuation, which replays what was received in one piece, goes on with the next delta."""
+    answer = ANSWERS[name]
+    everywhere = range(1, len(answer.text))
+    one_by_one = read(answer, *everywhere)
+    assert one_by_one[-1] == answer.parts
+    for cut in everywhere:
+        assert read(answer, cut) == [one_by_one[cut - 1], answer.parts]
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_words_are_not_held_back(name):
+    answer = ANSWERS[name]
+    if "words" in name or "thought" in name:
+        states = read(answer, *range(1, len(answer.text)))
+        visible = max(len("".join(part.text for part in state)) for state in states[:-1])
+        assert visible >= len(answer.text.strip()) - len("</think>") - 12
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.lists(PIECES, max_size=20).map("".join), st.sampled_from([*TOOL_SYNTAXES]), st.booleans(), st.data())
+def test_whatever_is_written_is_read_the_same_in_pieces_and_nothing_is_lost(text, family, is_thinking, data):
+    answer = Answer(family, text, [], is_thinking)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(text)), max_size=5)))
+    one_by_one = read(answer, *range(1, len(text)))
+    pieces = read(answer, *cuts)
+    assert pieces[-1] == one_by_one[-1] == read(answer)[-1]
+    said = "".join(part.text if isinstance(part, Reasoning | Content) else part.arguments for part in pieces[-1])
+    assert len(said) <= len(text)
+    for cut, state in zip(cuts, pieces, strict=False):
+        if 0 < cut < len(text):
+            assert state == one_by_one[cut - 1]
+
+
+HEAVY = {
+    "a long call": '<tool_call>{"name": "f", "arguments": {"a": "' + "x" * 100_000 + '"}}</tool_call>',
+    "marks in a text without end": '<tool_call>{"' + "<tool_call>x" * 10_000,
+    "marks in a text, then no JSON": '<tool_call>{"' + "<tool_call>x" * 10_000 + '"<',
+    "braces without end": "[TOOL_CALLS]{" * 10_000,
+    "lists without end": "[TOOL_CALLS][{" * 10_000,
+    "quotes without end": '[TOOL_CALLS]{"' * 10_000,
+    "marks alone": "[TOOL_CALLS]" * 10_000,
+}
+
+
+@pytest.mark.parametrize("family", ["hermes", "mistral_args"])
+@pytest.mark.parametrize("text", HEAVY.values(), ids=HEAVY)
+def test_a_hundred_thousand_characters_are_read_in_no_time(text: str, family: str):
+    """Nothing is read over and over."""
+    (*_, parts) = read(Answer(family, text, []), *range(1, len(text), 1000))
+    assert sum(len(part.arguments if isinstance(part, ToolCall) else part.text) for part in parts) > 90_000
+
+
+def test_a_header_that_is_too_long_is_content_wherever_it_is_cut():
+    text = "<tool_call>" + " " * 300 + '{"name": "f"}'
+    assert read(Answer("hermes", text, []))[-1] == [Content(text)] == read(Answer("hermes", text, []), 100, 200)[-1]
+
+
+def test_arguments_that_nest_too_deeply_are_content():
+    text = '<tool_call>{"name": "f", "arguments": {"a": ' + "[" * 70 + "]" * 70 + "}}</tool_call>"
+    assert read(Answer("hermes", text, []))[-1] == [Content(text)]

@@ -1,0 +1,153 @@
+"""A bound answer can be what its tools and their schemas allow in the family's own syntax, and nothing else."""
+
+import json
+from collections.abc import Sequence as Seq
+from functools import cache
+
+import numpy as np
+import pytest
+
+from services.engine.grammar.bounds import check_bounds
+from services.engine.grammar.compiler import GrammarCompiler
+from services.engine.text.tokenizer import Tokenizer
+from services.target.message.deltas import ToolCall
+from services.target.message.message_parser import MessageParser
+from services.target.message.syntax import ARGUMENTS, NAME, REASONING_SYNTAXES, TOOL_SYNTAXES, MessageSyntax, ToolSyntax
+from services.target.message.thought import PromptThought, thought_of
+from services.target.message.tool_grammar import BoundTool, CallRule, tool_grammar
+from tests.checkpoints import byte_level_tokenizer
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"city": {"type": "string", "maxLength": 9}, "unit": {"enum": ["c", "f"]}},
+    "required": ["city"],
+    "additionalProperties": False,
+}
+TOOLS = [BoundTool("get_weather", SCHEMA), BoundTool("now", None)]
+WEATHER, NOW = ("get_weather", '{"city": "Paris", "unit": "c"}'), ("now", '{"any": [1]}')
+WRONG, UNKNOWN = ("get_weather", '{"town": 1}'), ("other", "{}")
+MARKS = ["<tool_call>", "</tool_call>", "<think>", "</think>"]  # tokens, as in most vocabularies
+CONTROLS = ["[TOOL_CALLS]", "[ARGS]", "[THINK]", "[/THINK]"]
+END = 1
+
+
+@cache
+def tokenizer() -> Tokenizer:
+    library = byte_level_tokenizer().from_str(byte_level_tokenizer().to_str())
+    library.add_tokens(MARKS)
+    library.add_special_tokens(CONTROLS)
+    return Tokenizer(library.to_str())
+
+
+@cache
+def compiler() -> GrammarCompiler:
+    return GrammarCompiler(tokenizer(), vocab_size=tokenizer().vocab_size)
+
+
+class Bound:
+    """Answers of one family under one rule."""
+
+    def __init__(
+        self,
+        family: str,
+        thought: PromptThought,
+        *,
+        is_required: bool,
+        is_parallel: bool = True,
+        tools: Seq[BoundTool] = TOOLS,
+    ) -> None:
+        reasoning = "mistral" if family.startswith("mistral") else "think"
+        self.tools: ToolSyntax = TOOL_SYNTAXES[family]
+        self.syntax = MessageSyntax.find("", tokenizer(), tool_parser=family, reasoning_parser=reasoning)
+        self.is_thinking = thought is PromptThought.OPEN
+        rule = CallRule(tools=tools, is_required=is_required, is_parallel=is_parallel)
+        source = tool_grammar(rule, self.tools, self.syntax, thought)
+        check_bounds(source)
+        self._grammar = compiler().compile(source)
+
+    def calls(self, *calls: tuple[str, str]) -> str:
+        written = (self.tools.call.replace(NAME, name).replace(ARGUMENTS, arguments) for name, arguments in calls)
+        return self.tools.opening + self.tools.between.join(written) + self.tools.closing
+
+    def allows(self, text: str) -> bool:
+        """Whether an answer may be the text, as a whole."""
+        state = self._grammar.begin(stop_ids=[END])
+        for token_id in [*tokenizer().encode(text, add_special_tokens=False), END]:
+            (mask,) = state.masks()
+            if not np.unpackbits(mask.view(np.uint8), bitorder="little")[token_id]:
+                return False
+            if token_id != END:
+                state.advance([token_id])
+        return True
+
+    def parts(self, text: str) -> list[object]:
+        parser = MessageParser(self.syntax, is_thinking=self.is_thinking)
+        return parser.feed(text) + parser.finish()
+
+
+@pytest.mark.parametrize("family", TOOL_SYNTAXES)
+def test_a_required_call_is_one_of_the_tools_with_its_arguments(family):
+    bound = Bound(family, PromptThought.CLOSED, is_required=True)
+    assert bound.allows(bound.calls(WEATHER))
+    assert bound.allows(bound.calls(WEATHER, NOW))
+    assert not any(map(bound.allows, ("", "Hello.", bound.calls(WRONG), bound.calls(UNKNOWN), bound.calls(NOW, WRONG))))
+    assert bound.parts(bound.calls(WEATHER, NOW)) == [ToolCall(*WEATHER), ToolCall(*NOW)]
+
+
+def test_what_a_schema_says_stays_in_it():
+    """Its texts are those of strangers, and stand in the middle of a grammar."""
+    said = 'a"} # b // c\n%import d\nstart: "e" & ~f <[1]>'
+    schema = {**SCHEMA, "description": said, "properties": {said: {"const": said}}, "required": [said]}
+    bound = Bound("hermes", PromptThought.CLOSED, is_required=True, tools=[BoundTool("get_weather", schema)])
+    assert bound.allows(bound.calls(("get_weather", json.dumps({said: said}))))
+    assert not bound.allows(bound.calls(("get_weather", json.dumps({said: ""}))))
+
+
+@pytest.mark.parametrize("family", TOOL_SYNTAXES)
+def test_a_single_call_stays_alone(family):
+    bound = Bound(family, PromptThought.CLOSED, is_required=True, is_parallel=False)
+    assert bound.allows(bound.calls(WEATHER))
+    assert not bound.allows(bound.calls(WEATHER, NOW))
+    free = Bound(family, PromptThought.CLOSED, is_required=False, is_parallel=False)
+    assert free.allows("Hello.")
+    assert free.allows(free.calls(NOW))
+    assert not free.allows(free.calls(WEATHER, NOW))
+
+
+@pytest.mark.parametrize("family", TOOL_SYNTAXES)
+def test_a_call_that_the_model_begins_is_bound(family):
+    bound = Bound(family, PromptThought.CLOSED, is_required=False)
+    assert all(map(bound.allows, ("", "Hello. {", bound.calls(WEATHER), bound.calls(WEATHER, NOW))))
+    assert not any(map(bound.allows, (bound.calls(WRONG), bound.calls(UNKNOWN), bound.calls(WEATHER, WRONG))))
+    if not bound.tools.is_bare:
+        assert bound.allows("I look. " + bound.calls(WEATHER) + " Done.")
+        assert not bound.allows("I look. " + bound.calls(WRONG))
+
+
+@pytest.mark.parametrize("family", TOOL_SYNTAXES)
+def test_a_thought_comes_first_where_the_prompt_leaves_room_for_it(family):
+    start, end = REASONING_SYNTAXES["mistral" if family.startswith("mistral") else "think"].marks
+    begins, goes_on = (Bound(family, thought, is_required=True) for thought in (PromptThought.NONE, PromptThought.OPEN))
+    calls = begins.calls(WEATHER)
+    assert begins.allows(calls)
+    assert begins.allows(f"{start}Hm{end}\n\n{calls}")
+    assert goes_on.allows(f"Hm{end}{calls}")
+    assert not goes_on.allows(calls)
+    assert not goes_on.allows(f"Hm{end} And so on{end}{calls}")
+    assert not Bound(family, PromptThought.CLOSED, is_required=True).allows(f"{start}Hm{end}{calls}")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "thought"),
+    [
+        ("<|user|>a<|end|><|assistant|>", PromptThought.NONE),
+        ("<|assistant|><think>\n", PromptThought.OPEN),
+        ("<|assistant|><think>\n\n</think>\n\n", PromptThought.CLOSED),
+        ("<|assistant|><think>a<|end|><|assistant|>", PromptThought.NONE),
+        ("", PromptThought.NONE),
+    ],
+)
+def test_the_end_of_the_prompt_says_how_far_a_thought_is(prompt, thought):
+    syntax = MessageSyntax.find("</think>", tokenizer(), tool_parser="none", reasoning_parser="auto")
+    ids = tokenizer().encode(prompt, add_special_tokens=False)
+    assert thought_of(ids, tokenizer(), syntax) is thought
