@@ -1,8 +1,9 @@
-"""The text of the demo models: the Python standard library, its tokenizer and its token streams."""
+"""The text of the demo models: what a plain Python install brings, its tokenizer and its token streams."""
 
 import ast
 import re
 import sysconfig
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,12 @@ TEST_FOLDERS = frozenset({"test", "tests", "idle_test"})
 SKIPPED_FOLDERS = frozenset({"site-packages", "__pycache__", "encodings"})
 SKIPPED_PREFIXES = ("config-", "_sysconfigdata")  # what the build machine looked like, not library text
 MAX_DIGIT_SHARE = 0.12  # above it a file is a table of numbers
-MAX_TEST_BYTES = 200_000  # longer test files are mostly data
+WHEELS = "ensurepip/_bundled"  # pip and setuptools, as the library ships them
+SKIPPED_WHEEL_FOLDERS = frozenset({"_vendor", "_validate_pyproject"})  # of others, without their licences' texts
+RUN_OF_LINES = 3
+SHORTEST_LINE = 16  # characters; shorter ones say nothing about where a text comes from
+MAX_HELDOUT_SHARE = 0.05  # of a held-out file's runs of lines, in any other document
+MAX_SHARED_RUNS = 0.5  # of a document's runs of lines, in those before it
 
 # A word takes its leading space with it, a line break never joins its neighbours, and of an indentation
 # all but the last space become one piece. So a prompt may end after any bracket, colon or line break and
@@ -28,7 +34,7 @@ PIECES = r" ?[\p{L}_]+|\p{N}{1,3}| ?[^\s\p{L}\p{N}_]+|\s*[\r\n]+|\s+(?!\S)|\s+"
 
 @dataclass(frozen=True)
 class Corpus:
-    """Documents by name: the library, its tests, and the held-out files, which are in neither."""
+    """Documents by name: the library with pip and setuptools, its tests, and the held-out files, in neither of them."""
 
     library: dict[str, str]
     tests: dict[str, str]
@@ -41,7 +47,15 @@ def heldout_names() -> list[str]:
 
 
 def load_corpus() -> Corpus:
-    """Read the running interpreter's standard library."""
+    """Read what the running interpreter brings, without what repeats a held-out file or an earlier document."""
+    library, tests = read_library()
+    heldout = {name: library.pop(name) for name in heldout_names()}
+    library |= _wheels(Path(sysconfig.get_path("stdlib")) / WHEELS)
+    return Corpus(originals(library, heldout), originals(tests, heldout), heldout)
+
+
+def read_library() -> tuple[dict[str, str], dict[str, str]]:
+    """The files of the standard library and those of its test suite."""
     root = Path(sysconfig.get_path("stdlib"))
     library: dict[str, str] = {}
     tests: dict[str, str] = {}
@@ -50,14 +64,44 @@ def load_corpus() -> Corpus:
         if _is_skipped(relative):
             continue
         text = path.read_text(encoding="utf-8", errors="ignore")
-        if TEST_FOLDERS.isdisjoint(relative.parts):
-            if not _is_table(text):
-                library[relative.as_posix()] = text
-        elif len(text) <= MAX_TEST_BYTES and not _is_table(text):
-            tests[relative.as_posix()] = text
+        if not _is_table(text):
+            (library if TEST_FOLDERS.isdisjoint(relative.parts) else tests)[relative.as_posix()] = text
     library.update(_topics(library.pop(TOPICS)))
-    heldout = {name: library.pop(name) for name in heldout_names()}
-    return Corpus(library, tests, heldout)
+    return library, tests
+
+
+def _wheels(folder: Path) -> dict[str, str]:
+    """The source files of the wheels in a folder."""
+    texts: dict[str, str] = {}
+    for path in sorted(folder.glob("*.whl")):
+        with zipfile.ZipFile(path) as wheel:
+            for name in sorted(wheel.namelist()):
+                if name.endswith(".py") and SKIPPED_WHEEL_FOLDERS.isdisjoint(name.split("/")):
+                    text = wheel.read(name).decode("utf-8", errors="ignore")
+                    if not _is_table(text):
+                        texts[f"{path.name}:{name}"] = text
+    return texts
+
+
+def originals(documents: dict[str, str], heldout: dict[str, str]) -> dict[str, str]:
+    """The documents that repeat neither a held-out file nor, for the most part, those before them."""
+    secret = [_runs(text) for text in heldout.values()]
+    seen: set[str] = set()
+    kept: dict[str, str] = {}
+    for name, text in documents.items():
+        runs = _runs(text)
+        if any(len(runs & those) > MAX_HELDOUT_SHARE * len(those) for those in secret):
+            continue
+        if len(runs & seen) <= MAX_SHARED_RUNS * len(runs):
+            kept[name] = text
+            seen |= runs
+    return kept
+
+
+def _runs(text: str) -> set[str]:
+    """Every run of a few lines, of those that are long enough to be told apart."""
+    lines = [line for line in map(str.strip, text.splitlines()) if len(line) >= SHORTEST_LINE]
+    return {"\n".join(lines[i : i + RUN_OF_LINES]) for i in range(len(lines) - RUN_OF_LINES + 1)}
 
 
 def _is_skipped(relative: Path) -> bool:
@@ -77,8 +121,13 @@ def _topics(source: str) -> dict[str, str]:
     return {f"{TOPICS}:{name}": text for name, text in sorted(topics.items())}
 
 
-def train_tokenizer(corpus: Corpus) -> Tokenizer:
-    """A byte-level BPE without a normaliser: every byte has its token, so any text round-trips."""
+def train_tokenizer() -> Tokenizer:
+    """A byte-level BPE without a normaliser: every byte has its token, so any text round-trips.
+
+    It learns from the library without the held-out files.
+    """
+    library, _ = read_library()
+    texts = [text for name, text in library.items() if name not in set(heldout_names())]
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -93,7 +142,7 @@ def train_tokenizer(corpus: Corpus) -> Tokenizer:
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(corpus.library.values(), trainer)
+    tokenizer.train_from_iterator(texts, trainer)
     return tokenizer
 
 

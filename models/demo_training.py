@@ -1,9 +1,14 @@
-"""The training loop of both demo models: Muon for the matrices of the layers, AdamW for all else."""
+"""The training loop of both demo models: Muon for the matrices of the layers, AdamW for all else.
 
+The target's rate may begin to fall at any time, so the part where it stays and the part where it falls are two stages.
+"""
+
+import os
 import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import torch
 from demo_loss import Teacher, cross_entropy
@@ -11,10 +16,12 @@ from demo_model import Llama, generate
 from torch import Tensor
 
 ADAM_BETAS = (0.9, 0.95)
-MUON_WEIGHT_DECAY = 0.05
-LOG_EVERY = 20
-SAVE_EVERY = 200
+MUON_WEIGHT_DECAY = 0.1
+LOG_EVERY = 10
+SAVE_EVERY = 20
+JUDGE_EVERY = 100
 LossOf = Callable[[Llama, Tensor], Tensor]
+Judge = Callable[[], float]
 
 
 @dataclass(frozen=True)
@@ -24,25 +31,99 @@ class Plan:
     steps: int
     rows: int
     length: int
-    muon_rate: float
-    adam_rate: float
-    warmup: int
-    steps_to_zero: int  # where the falling rate would meet zero; a stage may leave the rest of the fall to the next
-
-    @property
-    def tokens(self) -> int:
-        """How many tokens the stage trains on."""
-        return self.steps * self.rows * self.length
+    warmup: int  # steps in which the rate rises
+    decay: int  # steps in which it falls to zero, at the end
+    muon_rate: float = 0.02
+    adam_rate: float = 0.003
 
     def scaled(self, scale: float) -> "Plan":
-        """The same plan with fewer or more steps, for trying the script out."""
-        return replace(
-            self, steps=max(1, round(self.steps * scale)), steps_to_zero=max(1, round(self.steps_to_zero * scale))
-        )
+        """The same plan with fewer or more steps."""
+        steps, decay = max(1, round(self.steps * scale)), round(self.decay * scale)
+        return replace(self, steps=steps, decay=decay)
 
     def rate(self, step: int) -> float:
-        """The factor on the learning rates: a short rise, then a straight line down to zero."""
-        return min((step + 1) / self.warmup, 1.0) * (self.steps_to_zero - step) / self.steps_to_zero
+        """The factor on the learning rates: a short rise, a level, then a straight line down to zero."""
+        fall = (self.steps - step) / self.decay if self.decay else 1.0
+        return min((step + 1) / self.warmup if self.warmup else 1.0, 1.0, fall)
+
+
+class Training:
+    """A model with its optimizers, the steps that it has made, and what they showed."""
+
+    def __init__(self, model: Llama) -> None:
+        self.model = model
+        self.optimizers = _optimizers(model)
+        self.step = 0
+        self.seconds = 0.0
+        self.losses: list[float] = []
+        self.judgements: list[tuple[int, float]] = []  # the held-out loss after how many steps
+
+    def save(self, path: Path) -> None:
+        """Write all that `load` needs; the file replaces its predecessor at once."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(path.name + ".partial")
+        state = {
+            "model": self.model.state_dict(),
+            "optimizers": [optimizer.state_dict() for optimizer in self.optimizers],
+            "progress": (self.step, self.seconds, self.losses, self.judgements),
+        }
+        torch.save(state, partial)
+        os.replace(partial, path)
+
+    def load(self, path: Path) -> None:
+        """Go on where `save` was called."""
+        state = torch.load(path, weights_only=True)
+        self.model.load_state_dict(state["model"])
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
+        self.step, self.seconds, self.losses, self.judgements = state["progress"]
+
+    def start_anew(self) -> None:
+        """Count steps from zero, with the weights and the optimizers as they are."""
+        self.step, self.seconds, self.losses, self.judgements = 0, 0.0, [], []
+
+    def run(self, plan: Plan, batches: Iterator[Tensor], loss_of: LossOf, judge: Judge, state: Path) -> None:
+        """Train to the end of the plan, saving the state now and then; batches begin with those of step 0."""
+        for _ in range(self.step):
+            next(batches)
+        started = time.monotonic() - self.seconds
+        while self.step < plan.steps:
+            self.losses.append(self._advance(plan, loss_of, next(batches)))
+            self.step += 1
+            self.seconds = time.monotonic() - started
+            if self.step % JUDGE_EVERY == 0:
+                self.judgements.append((self.step, judge()))
+                print(f"step {self.step} held out {self.judgements[-1][1]:.4f}", flush=True)
+            if self.step % LOG_EVERY == 0:
+                print(f"step {self.step}/{plan.steps} loss {self.recent_loss:.4f} {self.seconds:.0f} s", flush=True)
+            if self.step % SAVE_EVERY == 0 or self.step == plan.steps:
+                self.save(state)
+
+    @property
+    def recent_loss(self) -> float:
+        """The mean training loss of the last steps."""
+        return statistics.fmean(self.losses[-LOG_EVERY:])
+
+    def _advance(self, plan: Plan, loss_of: LossOf, batch: Tensor) -> float:
+        loss = loss_of(self.model, batch)
+        loss.backward()
+        rate = plan.rate(self.step)
+        for optimizer, full in zip(self.optimizers, (plan.muon_rate, plan.adam_rate), strict=True):
+            for group in optimizer.param_groups:
+                group["lr"] = full * rate
+            optimizer.step()
+            optimizer.zero_grad()
+        return loss.item()
+
+
+def _optimizers(model: Llama) -> list[torch.optim.Optimizer]:
+    matrices = [p for p in model.model.layers.parameters() if p.ndim == 2]
+    chosen = {id(p) for p in matrices}
+    others = [p for p in model.parameters() if id(p) not in chosen]
+    return [
+        torch.optim.Muon(matrices, momentum=0.95, weight_decay=MUON_WEIGHT_DECAY),
+        torch.optim.AdamW(others, betas=ADAM_BETAS, weight_decay=0.0, fused=True),
+    ]
 
 
 def next_token_loss(model: Llama, batch: Tensor) -> Tensor:
@@ -68,52 +149,13 @@ def _hidden(model: Llama, ids: Tensor) -> Tensor:
         return model(ids).bfloat16()
 
 
-def fit(model: Llama, plan: Plan, batches: Iterator[Tensor], loss_of: LossOf, save: Callable[[], None]) -> float:
-    """Train by the plan and save now and then and at the end; the mean loss of the last logged steps."""
-    optimizers = _optimizers(model, plan)
-    losses: list[float] = []
-    started = time.monotonic()
-    for step in range(1, plan.steps + 1):
-        losses.append(_step(model, optimizers, plan.rate(step - 1), loss_of, next(batches)))
-        if step % LOG_EVERY == 0:
-            print(f"step {step}/{plan.steps} loss {_recent(losses):.4f} {time.monotonic() - started:.0f} s", flush=True)
-        if step % SAVE_EVERY == 0 or step == plan.steps:
-            save()
-    return _recent(losses)
-
-
-def _recent(losses: list[float]) -> float:
-    return statistics.fmean(losses[-LOG_EVERY:])
-
-
-def _optimizers(model: Llama, plan: Plan) -> list[torch.optim.Optimizer]:
-    matrices = [p for p in model.model.layers.parameters() if p.ndim == 2]
-    chosen = {id(p) for p in matrices}
-    others = [p for p in model.parameters() if id(p) not in chosen]
-    return [
-        torch.optim.Muon(matrices, lr=plan.muon_rate, momentum=0.95, weight_decay=MUON_WEIGHT_DECAY),
-        torch.optim.AdamW(others, lr=plan.adam_rate, betas=ADAM_BETAS, weight_decay=0.0, fused=True),
-    ]
-
-
-def _step(model: Llama, optimizers: list[torch.optim.Optimizer], rate: float, loss_of: LossOf, batch: Tensor) -> float:
-    loss = loss_of(model, batch)
-    loss.backward()
-    for optimizer in optimizers:
-        for group in optimizer.param_groups:
-            group["lr"] = group.setdefault("full_rate", group["lr"]) * rate
-        optimizer.step()
-        optimizer.zero_grad()
-    return loss.item()
-
-
 @torch.no_grad()
-def mean_loss(model: Llama, stream: Tensor, length: int, rows: int = 8) -> float:
-    """Mean cross-entropy over a stream cut into windows (the last, incomplete one is left out)."""
-    count = (len(stream) - 1) // length
-    batch = torch.stack([stream[i * length : (i + 1) * length + 1] for i in range(count)])
-    total = sum(next_token_loss(model, part).item() * len(part) for part in batch.split(rows))
-    return total / count
+def mean_loss(model: Llama, stream: Tensor, length: int, every: int = 1, loss_of: LossOf = next_token_loss) -> float:
+    """Mean loss over every so-manyth of a stream's windows (the last, incomplete one is left out)."""
+    starts = range(0, len(stream) - length, length * every)
+    batch = torch.stack([stream[start : start + length + 1] for start in starts])
+    total = sum(loss_of(model, part).item() * len(part) for part in batch.split(8))
+    return total / len(batch)
 
 
 def start_from(target: Llama, draft: Llama) -> None:

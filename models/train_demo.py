@@ -1,20 +1,25 @@
 """Train the demo models: `python models/train_demo.py all`, or one stage by name.
 
 tokenizer   learn the byte-level BPE from the standard library
-target      train the target on the library and its tests
-lengthen    go on with long windows until the learning rate is zero
-draft       let the target write text, then teach the draft to predict the target
+target      train the target on all text, at a rate that stays
+anneal      go on from there with long windows, at a rate that falls to zero, and write the target
+texts       let the target write what the draft learns from
+draft       teach the draft to predict the target
 losses      measure both models on text that was trained on and on the held-out files
 acceptance  measure how often the draft is right on the held-out files
+loops       measure how much of the target's greedy text goes round in circles
 verify      compare both checkpoints with the transformers package (which must be installed)
+
+A stage that trains goes on where it was stopped: it saves its state now and then, in the folder --state. To stop
+`target` early and to scale `anneal` down gives a good target for little time; `target` can go on afterwards.
 """
 
 import argparse
 import json
 import math
 import platform
-import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
@@ -28,12 +33,13 @@ from demo_checkpoint import (
     save_checkpoint,
 )
 from demo_corpus import VOCAB_SIZE, Corpus, encode_documents, load_corpus, mixed_batches, train_tokenizer
+from demo_loops import measure_loops
 from demo_model import Llama, Shape
 from demo_training import (
     Plan,
+    Training,
     continuations,
     distillation_loss,
-    fit,
     mean_loss,
     next_token_loss,
     start_from,
@@ -42,27 +48,29 @@ from tokenizers import Tokenizer
 from torch import Tensor
 
 DEFAULT_FOLDER = Path(__file__).parent / "demo"
+DEFAULT_STATE = Path(__file__).parents[1] / "build" / "demo"
 TARGET = Shape(hidden=384, layers=4, heads=6, kv_heads=2, intermediate=1024, vocab=VOCAB_SIZE)
 DRAFT = Shape(hidden=128, layers=3, heads=4, kv_heads=2, intermediate=384, vocab=VOCAB_SIZE)
-TARGET_PLAN = Plan(steps=1600, rows=8, length=512, muon_rate=0.02, adam_rate=0.003, warmup=40, steps_to_zero=1760)
-LENGTHEN_PLAN = Plan(steps=90, rows=4, length=1024, muon_rate=0.0025, adam_rate=0.0004, warmup=10, steps_to_zero=90)
-DRAFT_PLAN = Plan(steps=700, rows=8, length=512, muon_rate=0.02, adam_rate=0.003, warmup=40, steps_to_zero=700)
-TESTS_WEIGHT = 0.2  # of every batch; the library has the rest
+TARGET_PLAN = Plan(steps=12_000, rows=16, length=512, warmup=60, decay=0)
+ANNEAL_PLAN = Plan(steps=2_400, rows=8, length=1024, warmup=0, decay=2_400)
+DRAFT_PLAN = Plan(steps=4_000, rows=16, length=512, warmup=60, decay=2_000)
+TESTS_WEIGHT = 0.4  # of every batch; the library has the rest
 HARDNESS = 0.5
 WRITTEN_WEIGHT = 0.6  # the share of the draft's batches that the target wrote
 SAMPLING_TEMPERATURE = 0.7
 LOGIT_TOLERANCE = 1e-3
-WRITTEN_PROMPTS = 1536  # for each temperature
+WRITTEN_PROMPTS = 6144  # for each temperature
 WRITTEN_TEMPERATURES = (0.0, SAMPLING_TEMPERATURE)
 WRITTEN_PROMPT_TOKENS, WRITTEN_NEW_TOKENS = 64, 192
 EVALUATION_LENGTH = 512
+JUDGED_EVERY = 8  # while training, one in so many of the held-out windows is enough
 
 
 class Workshop:
     """One run of the script: where the models go, what they learn from, and what is known about them."""
 
-    def __init__(self, folder: Path, seed: int, scale: float) -> None:
-        self.folder, self.seed, self.scale = folder, seed, scale
+    def __init__(self, folder: Path, state: Path, seed: int, scale: float) -> None:
+        self.folder, self.state, self.seed, self.scale = folder, state, seed, scale
         self.corpus: Corpus = load_corpus()
         self.generator = torch.Generator().manual_seed(seed)
         torch.manual_seed(seed)
@@ -78,6 +86,10 @@ class Workshop:
             (encode_documents(tokenizer, self.corpus.library), 1 - TESTS_WEIGHT),
             (encode_documents(tokenizer, self.corpus.tests), TESTS_WEIGHT),
         ]
+
+    def heldout(self) -> Tensor:
+        """The held-out files as token ids."""
+        return encode_documents(self.tokenizer(), self.corpus.heldout)
 
     def batches(self, sources: list[tuple[Tensor, float]], plan: Plan) -> Iterator[Tensor]:
         """The batches that a plan asks for."""
@@ -96,58 +108,74 @@ def make_tokenizer(shop: Workshop) -> None:
     """Stage `tokenizer`."""
     path = shop.folder / "target" / TOKENIZER
     path.parent.mkdir(parents=True, exist_ok=True)
-    train_tokenizer(shop.corpus).save(str(path), pretty=False)
+    train_tokenizer().save(str(path), pretty=False)
 
 
 def train_target(shop: Workshop) -> None:
     """Stage `target`."""
-    fit_target(shop, "target", Llama(TARGET), TARGET_PLAN.scaled(shop.scale))
+    run_target(shop, "target", Training(Llama(TARGET)), TARGET_PLAN.scaled(shop.scale))
 
 
-def lengthen_target(shop: Workshop) -> None:
-    """Stage `lengthen`."""
-    fit_target(shop, "lengthen", load_checkpoint(shop.folder / "target"), LENGTHEN_PLAN.scaled(shop.scale))
+def anneal_target(shop: Workshop) -> None:
+    """Stage `anneal`."""
+    training = Training(Llama(TARGET))
+    training.load(shop.state / "target.pt")
+    training.start_anew()
+    run_target(shop, "anneal", training, ANNEAL_PLAN.scaled(shop.scale))
+    save_checkpoint(training.model, shop.tokenizer(), shop.folder / "target")
 
 
-def fit_target(shop: Workshop, stage: str, model: Llama, plan: Plan) -> None:
-    """Train the target by one plan, with new optimizers, and write it down."""
-    started = time.monotonic()
-    save = partial(save_checkpoint, model, shop.tokenizer(), shop.folder / "target")
+def run_target(shop: Workshop, stage: str, training: Training, plan: Plan) -> None:
+    """Train the target by one plan, from where the stage was stopped if it was."""
+    path = shop.state / f"{stage}.pt"
+    if path.exists():
+        training.load(path)
     sources = shop.streams()
-    loss = fit(model, plan, shop.batches(sources, plan), next_token_loss, save)
-    sizes = {"library_tokens": len(sources[0][0]), "tests_tokens": len(sources[1][0])}
-    shop.note(stage, work_done(plan, started, loss) | sizes)
+    judge = partial(mean_loss, training.model, shop.heldout(), EVALUATION_LENGTH, JUDGED_EVERY)
+    training.run(plan, shop.batches(sources, plan), next_token_loss, judge, path)
+    shop.note(stage, work_done(training, plan, sources))
 
 
-def work_done(plan: Plan, started: float, loss: float) -> dict[str, object]:
+def work_done(training: Training, plan: Plan, sources: list[tuple[Tensor, float]]) -> dict[str, object]:
     """The facts of one training stage."""
-    minutes = round((time.monotonic() - started) / 60, 1)
-    return {"steps": plan.steps, "tokens": plan.tokens, "minutes": minutes, "last_training_loss": loss}
+    return {
+        "plan": asdict(plan),
+        "steps": training.step,
+        "tokens": training.step * plan.rows * plan.length,
+        "minutes": round(training.seconds / 60, 1),
+        "last_training_loss": training.recent_loss,
+        "heldout_after_steps": training.judgements,
+        "sources": [{"tokens": len(stream), "weight": weight} for stream, weight in sources],
+    }
+
+
+def write_texts(shop: Workshop) -> None:
+    """Stage `texts`: what the target writes at each temperature behind prompts from the library."""
+    target, library = load_checkpoint(shop.folder / "target"), shop.streams()[0][0]
+    count = max(64, round(WRITTEN_PROMPTS * shop.scale))
+    texts = []
+    for temperature in WRITTEN_TEMPERATURES:
+        prompts = next(mixed_batches([(library, 1.0)], count, WRITTEN_PROMPT_TOKENS - 1, shop.generator))
+        texts.append(continuations(target, prompts, WRITTEN_NEW_TOKENS, temperature, shop.generator))
+        print(f"wrote {len(texts[-1])} tokens at temperature {temperature}", flush=True)
+    torch.save(texts, shop.state / "texts.pt")
 
 
 def train_draft(shop: Workshop) -> None:
     """Stage `draft`."""
-    started = time.monotonic()
-    target, sources = load_checkpoint(shop.folder / "target"), shop.streams()
-    written = target_texts(shop, target, sources[0][0])
-    sources = [(stream, weight * (1 - WRITTEN_WEIGHT)) for stream, weight in sources]
+    target, draft = load_checkpoint(shop.folder / "target"), Llama(DRAFT)
+    written = torch.load(shop.state / "texts.pt", weights_only=True)
+    sources = [(stream, weight * (1 - WRITTEN_WEIGHT)) for stream, weight in shop.streams()]
     sources += [(stream, WRITTEN_WEIGHT / len(written)) for stream in written]
-    draft, plan = Llama(DRAFT), DRAFT_PLAN.scaled(shop.scale)
     start_from(target, draft)
-    save = partial(save_checkpoint, draft, shop.tokenizer(), shop.folder / "draft")
-    loss = fit(draft, plan, shop.batches(sources, plan), distillation_loss(target, HARDNESS), save)
-    shop.note("draft", work_done(plan, started, loss) | {"written_tokens": sum(map(len, written))})
-
-
-def target_texts(shop: Workshop, target: Llama, library: Tensor) -> list[Tensor]:
-    """What the target writes at each temperature behind prompts from the library."""
-    count = max(64, round(WRITTEN_PROMPTS * shop.scale))
-    texts = []
-    for temperature in WRITTEN_TEMPERATURES:
-        batches = mixed_batches([(library, 1.0)], count, WRITTEN_PROMPT_TOKENS - 1, shop.generator)
-        texts.append(continuations(target, next(batches), WRITTEN_NEW_TOKENS, temperature, shop.generator))
-        print(f"wrote {len(texts[-1])} tokens at temperature {temperature}", flush=True)
-    return texts
+    training, plan, path = Training(draft), DRAFT_PLAN.scaled(shop.scale), shop.state / "draft.pt"
+    if path.exists():
+        training.load(path)
+    loss_of = distillation_loss(target, HARDNESS)
+    judge = partial(mean_loss, draft, shop.heldout(), EVALUATION_LENGTH, JUDGED_EVERY, loss_of)
+    training.run(plan, shop.batches(sources, plan), loss_of, judge, path)
+    save_checkpoint(draft, shop.tokenizer(), shop.folder / "draft")
+    shop.note("draft", work_done(training, plan, sources))
 
 
 def measure_losses(shop: Workshop) -> None:
@@ -181,6 +209,12 @@ def measure_acceptance(shop: Workshop) -> None:
         shop.note(stage, measure(pair, shop.corpus.heldout, temperature, shop.seed))
 
 
+def measure_repetition(shop: Workshop) -> None:
+    """Stage `loops`."""
+    target = load_checkpoint(shop.folder / "target")
+    shop.note("loops", measure_loops(target, shop.tokenizer(), shop.corpus.heldout))
+
+
 def verify(shop: Workshop) -> None:
     """Stage `verify`."""
     text = shop.corpus.heldout["heapq.py"]
@@ -195,10 +229,12 @@ def verify(shop: Workshop) -> None:
 STAGES: dict[str, Callable[[Workshop], None]] = {
     "tokenizer": make_tokenizer,
     "target": train_target,
-    "lengthen": lengthen_target,
+    "anneal": anneal_target,
+    "texts": write_texts,
     "draft": train_draft,
     "losses": measure_losses,
     "acceptance": measure_acceptance,
+    "loops": measure_repetition,
     "verify": verify,
 }
 NOT_IN_ALL = frozenset({"verify"})
@@ -209,6 +245,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("stage", choices=["all", *STAGES])
     parser.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, help="where target/ and draft/ are")
+    parser.add_argument("--state", type=Path, default=DEFAULT_STATE, help="where training goes on after a stop")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1, help="another number gives slightly other weights")
     parser.add_argument("--scale", type=float, default=1.0, help="train this part of the steps only")
@@ -216,7 +253,7 @@ def main() -> None:
     torch.set_num_threads(arguments.threads)
     names = [name for name in STAGES if name not in NOT_IN_ALL] if arguments.stage == "all" else [arguments.stage]
     for name in names:
-        STAGES[name](Workshop(arguments.folder, arguments.seed, arguments.scale))
+        STAGES[name](Workshop(arguments.folder, arguments.state, arguments.seed, arguments.scale))
 
 
 if __name__ == "__main__":
