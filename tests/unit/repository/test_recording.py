@@ -1,0 +1,72 @@
+"""A recording shows what a command wrote, where a terminal puts it, in the order in which it came."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from scripts.recording.recorder import Output, record
+from scripts.recording.screen import Run, read_screen
+
+WRITES = """
+import sys, time
+from services.cli.terminal import Terminal
+out = Terminal(sys.stdout)
+out.heading("── first ──")
+out.text("a < b & ")
+time.sleep(0.2)
+out.predicted("ä long")
+out.text(" line\\n")
+sys.exit({code})
+"""
+
+
+def test_a_command_is_recorded_as_on_a_terminal(tmp_path: Path):
+    picture = tmp_path / "picture.svg"
+    command = [sys.executable, "-m", "scripts.recording", str(picture), "--title", "<t>", "--columns", "12", "--"]
+    subprocess.run([*command, sys.executable, "-c", WRITES.format(code=0)], check=True)
+    texts = [(text.text, text.get("class")) for text in ET.parse(picture).iter("{http://www.w3.org/2000/svg}text")]
+    assert texts == [
+        ("<t>", "title"),
+        ("── first ──", "bold"),
+        ("a < b & ", None),
+        ("ä lo", "green"),
+        ("ng", "green"),
+        (" line", None),
+    ]
+    moments = [float(second) for second in re.findall(r"animation-delay:([\d.]+)s", picture.read_text())]
+    assert moments == sorted(moments)
+    assert moments[2] - moments[1] >= 0.15  # what a program waits is seen
+
+
+def test_nothing_is_drawn_of_a_command_that_fails(tmp_path: Path):
+    picture = tmp_path / "picture.svg"
+    command = [sys.executable, "-m", "scripts.recording", str(picture), "--title", "t", "--"]
+    command += [sys.executable, "-c", WRITES.format(code=3)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 3
+    assert "long" in done.stderr
+    assert not picture.exists()
+
+
+def test_what_is_cut_by_the_reader_is_put_together():
+    outputs = [Output(0.0, "a\x1b"), Output(0.5, "[3"), Output(1.0, "2mb\r"), Output(2.0, "\nc")]
+    assert read_screen(outputs, 80) == [
+        Run(0, 0, "a", "", 0.0),
+        Run(0, 1, "b", "green", 1.0),
+        Run(1, 0, "c", "green", 2.0),
+    ]
+
+
+@pytest.mark.parametrize("control", ["\x1b[2J", "\t", "\x1b[33m", "\rx"])
+def test_what_moves_about_on_the_screen_is_refused(control: str):
+    with pytest.raises(ValueError, match="cannot be drawn"):
+        read_screen([Output(0.0, f"a{control}b")], 80)
+
+
+def test_a_command_that_is_not_there_is_told():
+    with pytest.raises(FileNotFoundError):
+        record(["/no/such/command"], 80)
