@@ -75,14 +75,10 @@ class TargetServer:
         self._chat_template = ChatTemplate(None, {})
         self._parsers = {"tool_parser": tool_parser, "reasoning_parser": reasoning_parser}
         self._predictors = with_lookup(draft, self._policy.lookup) if lookup else [draft] if draft else []
-        self._host = EngineHost(self._open_engine)
+        self._host, self._progress = EngineHost(self._open_engine), LoadingProgress()
         self._max_each = server.streams_per_connection(engine.max_sequences)
         self._admission = Admission(engine.max_sequences + server.max_queue, self._max_each)
-        text_admission = Admission(server.max_text_calls, -(-server.max_text_calls // 2))
-        self._progress = LoadingProgress()
-        self._servicer = GenerationServicer(
-            self._admission, text_admission, self._progress, write_timeout=server.write_timeout
-        )
+        self._servicer = self._new_servicer(server)
         self._server = RpcServer(
             server, SERVICE, lambda rpc: add_GenerationServiceServicer_to_server(self._servicer, rpc), self._progress
         )
@@ -91,6 +87,10 @@ class TargetServer:
     def engine(self) -> TargetEngine | None:
         """The engine, once the model is loaded."""
         return self._host.engine
+
+    def _new_servicer(self, server: ServerConfig) -> GenerationServicer:
+        text_admission = Admission(server.max_text_calls, -(-server.max_text_calls // 2))
+        return GenerationServicer(self._admission, text_admission, self._progress, write_timeout=server.write_timeout)
 
     def _new_draft(self, addresses: Seq[str], run_ahead: int | None, num_alternates: int) -> DraftClient:
         resources = ComputeResources.here(device=self._config.device, threads=self._config.threads)

@@ -1,6 +1,5 @@
 """Each row's bits are its own: whatever the other rows are, in whatever number and order, on however many threads."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,36 +7,10 @@ import pytest
 
 from services.engine.decoder.native import Device
 from services.engine.decoder.native.testing import KvLayer, Operations, PackedWeight, poison
-from tests.native.devices import in_every_kv_format, in_every_weight_format, is_cuda, make_device, on_cpus
+from tests.native.devices import in_every_kv_format, in_every_weight_format, make_device, on_cpus
 from tests.native.grouped import KINDS, packed, random_rows
 from tests.native.random_models import MODELS, PLAIN, PagedDecoder, Row, random_tokens
-
-COUNTS = [*range(1, 34), 257]
-THREADS = [1, 2, 3]
-NUM_ROWS = max(COUNTS)
-
-
-def same_bits(left: np.ndarray, right: np.ndarray) -> bool:
-    return np.array_equal(np.ascontiguousarray(left).view(np.uint8), np.ascontiguousarray(right).view(np.uint8))
-
-
-def assert_row_invariant(
-    device_name: str, operation: Callable[[Device, np.ndarray], np.ndarray], seed: int = 0
-) -> None:
-    """`operation` computes the chosen ones of NUM_ROWS rows.  # [chosen, ...]"""
-    lone = make_device(device_name, threads=1)
-    alone = np.concatenate([operation(lone, np.array([row])) for row in range(NUM_ROWS)])
-    assert len({row.tobytes() for row in alone}) > NUM_ROWS // 2, "rows that are all alike prove nothing"
-    rng = np.random.default_rng(seed)
-    for threads in THREADS[1:2] if is_cuda(device_name) else THREADS:  # a GPU's kernels run on none of the host's
-        device = make_device(device_name, threads)
-        for count in COUNTS:
-            chosen = rng.permutation(NUM_ROWS)[:count]
-            assert same_bits(operation(device, chosen), alone[chosen]), f"{count} rows on {threads} threads"
-
-
-def normal(*shape: int, seed: int = 0) -> np.ndarray:
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+from tests.native.row_invariance import COUNTS, NUM_ROWS, THREADS, assert_row_invariant, normal, same_bits
 
 
 def test_the_check_sees_one_unit_in_the_last_place_that_depends_on_the_number_of_rows(device_name):
