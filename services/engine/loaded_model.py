@@ -50,16 +50,16 @@ class LoadedModel:
         if device.memory is None:
             config.check_host_memory(checkpoint.config, weights)
         folder = config.weights_cache
-        digest = BackgroundDigest(checkpoint, DigestRecord(folder, checkpoint) if folder else None)
-        # The host's KV cache comes before the weights: while its memory is cleared, the digest reads their files.
-        num_blocks = config.num_blocks(checkpoint.config) if device.memory is None else None
-        cache = WeightsCache(folder, digest, threads=config.threads) if folder else None
-        decoder = load_decoder(
-            checkpoint, device, weights=weights, kv=config.kv, num_blocks=num_blocks, cache=cache, progress=progress
-        )
-        sampler = Sampler(device)
-        num_blocks = num_blocks or _allocate_cache(config, checkpoint, decoder, sampler, device)
-        warm_up(checkpoint, decoder)
+        with BackgroundDigest(checkpoint, DigestRecord(folder, checkpoint) if folder else None) as digest:
+            cache = WeightsCache(folder, digest, threads=config.threads) if folder else None
+            # The host's KV cache comes before the weights: while its memory is cleared, the digest reads their files.
+            num_blocks = config.num_blocks(checkpoint.config) if device.memory is None else None
+            decoder = load_decoder(
+                checkpoint, device, weights=weights, kv=config.kv, num_blocks=num_blocks, cache=cache, progress=progress
+            )
+            sampler = Sampler(device)
+            num_blocks = num_blocks or _allocate_cache(config, checkpoint, decoder, sampler, device)
+            warm_up(checkpoint, decoder)
         return cls(
             checkpoint=checkpoint,
             tokenizer=tokenizer,

@@ -16,10 +16,19 @@ class BackgroundDigest:
         """`record` may know the digest from an earlier start, and nothing is read then."""
         self._future: Future[str] = Future()
         self._compute = record.compute if record else checkpoint.weights_digest
+        self._thread = threading.Thread(target=self._run, name="digest", daemon=True)
         if record and (known := record.known()):
             self._future.set_result(known)
         else:
-            threading.Thread(target=self._run, name="digest", daemon=True).start()
+            self._thread.start()
+
+    def __enter__(self) -> "BackgroundDigest":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Wait until no file is read any more, whatever came of it: one that is cut short then ends no process."""
+        if self._thread.ident is not None:
+            self._thread.join()
 
     @property
     def is_known(self) -> bool:

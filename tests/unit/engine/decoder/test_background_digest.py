@@ -48,3 +48,17 @@ def test_a_remembered_one_is_known_at_once(checkpoint: Checkpoint, tmp_path: Pat
     again = BackgroundDigest(checkpoint, DigestRecord(tmp_path, checkpoint))
     assert again.is_known
     assert again.value() == first
+
+
+def test_whoever_goes_on_goes_on_when_no_file_is_read_any_more(checkpoint: Checkpoint, monkeypatch) -> None:
+    has_ended = threading.Event()
+
+    def take_long() -> str:
+        time.sleep(0.2)
+        has_ended.set()
+        return ""
+
+    monkeypatch.setattr(checkpoint, "weights_digest", take_long)
+    with pytest.raises(KeyError), BackgroundDigest(checkpoint):
+        raise KeyError
+    assert has_ended.is_set()
