@@ -33,6 +33,7 @@ from services.engine.decoder.native import (
 from services.engine.decoder.native.testing import KvLayer, Operations, PackedWeight
 from services.engine.sampling_params import SAMPLING_NUMBERS
 from tests.native.devices import is_cuda, make_device
+from tests.native.extreme_groups import grouped_calls
 from tests.native.random_models import PLAIN, PagedDecoder, random_tokens
 from tests.native.sampling_reference import EVERY_STEP
 
@@ -73,7 +74,7 @@ class World:
         calls: dict[str, Call] = {}
         for some in (self._of_numbers, self._of_batches, self._of_decoders, self._of_sampling, self._of_operations):
             calls |= dict(some())
-        return calls
+        return calls | dict(grouped_calls(self.device))
 
     def _of_numbers(self) -> Iterable[tuple[str, Call]]:
         yield "kv_bytes.head_dim", lambda number: kv_bytes("int8", number)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
+from services.engine.decoder.background_digest import BackgroundDigest
 from services.engine.decoder.model_loader import load_decoder
 from services.engine.decoder.native import Batch, Decoder, Device, isas
 from services.engine.decoder.weights_cache import WeightsCache
@@ -25,7 +26,7 @@ def checkpoint_of(folder: Path, kind: str) -> Checkpoint:
 
 
 def load(checkpoint: Checkpoint, weights: str, isa: str, cache: Path | None = None) -> Decoder:
-    packed = WeightsCache(cache, checkpoint, threads=2) if cache else None
+    packed = WeightsCache(cache, BackgroundDigest(checkpoint), threads=2) if cache else None
     device = Device.cpu(isa, threads=2)
     return load_decoder(checkpoint, device, weights=weights, kv="f32", num_blocks=4, cache=packed)
 

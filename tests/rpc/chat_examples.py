@@ -165,10 +165,6 @@ BAD_CHATS = {
 }
 CHAT_TOLD_BY_PARENT = {"prompt.chat.messages.parts.text": "prompt.chat.messages.parts"}
 NEVER_BAD_CHATS = {
-    "no messages": ({"prompt": {"chat": {}}}, "prompt.chat.messages", "at least one message"),
-    "refused chat": bad(
-        chat({"role": "assistant", "content": "a"}), "messages", "the first message cannot be the assistant's"
-    ),
     **dict.fromkeys(
         ("prompt.chat.tools.strict", "prompt.chat.tool_choice.parallel"), "true and false are both allowed"
     ),

@@ -88,7 +88,7 @@ def test_each_service_gets_a_gpu_of_its_own() -> None:
 
 @pytest.mark.parametrize("name", GPU)
 def test_the_gpu_images_are_built_and_started_for_a_gpu(name: str) -> None:
-    if "OUTRIDER_CUDA" not in (ROOT / "native/CMakeLists.txt").read_text():
+    if "OUTRIDER_CUDA" not in (ROOT / "native/cmake/cuda.cmake").read_text():
         pytest.skip("NO CUDA BACKEND IN THIS TREE: WHAT compose.gpu.yaml ASKS OF IT IS NOT TESTED")
     build_arguments = GPU[name]["build"]["args"].keys()
     dockerfile = (ROOT / BASE[name]["build"]["dockerfile"]).read_text()
