@@ -39,9 +39,8 @@ def test_it_knows_the_capital_of_france(small: Path) -> None:
     assert answer.finish_reason.name == "STOP_TOKEN"
 
 
-@pytest.mark.parametrize(
-    ("draft", "server"), [pytest.param("killed", "spared", marks=pytest.mark.exhaustive), ("good", "killed")]
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("draft", "server"), [("killed", "spared"), ("good", "killed")])
 def test_no_kill_changes_a_byte(small: Path, draft: str, server: str) -> None:
     """Its draft is itself in four bits."""
     setup = Setup(model="small", isa=isas()[0], threads=2, source="draft", weights="int8")
