@@ -7,7 +7,6 @@ neither where a tensor lies nor which one has a shape that does not fit its byte
 import json
 import math
 import mmap
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.engine.files.checkpoint_error import CheckpointError
-from services.engine.files.file_state import FileState
 from services.engine.files.json_fields import shown
-from services.engine.files.model_file import MIB, open_model_file
+from services.engine.files.model_file import MIB, map_model_file
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "F32": np.dtype("<f4"),
@@ -48,7 +46,7 @@ class SafetensorsFile:
     def __init__(self, path: Path) -> None:
         """Map the file and check its whole header; raises CheckpointError naming the file and the tensor."""
         self.path = path
-        self._map, self.state = _map(path)
+        self._map, self.state = map_model_file(path)
         self._bytes = np.frombuffer(self._map, dtype=np.uint8)
         header = self._read_header()
         self._data = self._bytes[_PREFIX_BYTES + self._header_bytes() :]
@@ -147,15 +145,6 @@ def to_float32(values: NDArray[Any]) -> NDArray[np.float32]:
     if values.dtype == DTYPES["BF16"]:
         return (values.astype(np.uint32) << 16).view(np.float32)
     return values.astype(np.float32)
-
-
-def _map(path: Path) -> tuple[mmap.mmap, FileState]:
-    with open_model_file(path) as file:
-        state = FileState.of(path, os.fstat(file.fileno()))
-        try:
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), state
-        except (OSError, ValueError) as error:  # mmap refuses an empty file with a ValueError
-            raise CheckpointError(f"{path}: cannot be mapped: {error}") from error
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -1,10 +1,12 @@
 """Files of a model folder: only regular ones are opened, and none is read that is larger than it may be."""
 
+import mmap
 import os
 from pathlib import Path
 from typing import BinaryIO
 
 from services.engine.files.checkpoint_error import CheckpointError
+from services.engine.files.file_state import FileState
 from services.engine.files.regular_file import NotRegularError, open_regular
 
 MIB = 1 << 20
@@ -20,6 +22,16 @@ def open_model_file(path: Path) -> BinaryIO:
         raise CheckpointError(str(error)) from error
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path}: cannot be opened: {error}") from error
+
+
+def map_model_file(path: Path) -> tuple[mmap.mmap, FileState]:
+    """Return a whole file, mapped for reading, and its state; raises CheckpointError as `open_model_file` does."""
+    with open_model_file(path) as file:
+        state = FileState.of(path, os.fstat(file.fileno()))
+        try:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), state
+        except (OSError, ValueError) as error:  # mmap refuses an empty file with a ValueError
+            raise CheckpointError(f"{path}: cannot be mapped: {error}") from error
 
 
 def read_model_file(path: Path, *, most_bytes: int) -> bytes:

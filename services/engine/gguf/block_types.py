@@ -32,11 +32,6 @@ class BlockType:
     values: int  # of one block
     size: int  # bytes of one block
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether values are stored one by one, as numbers."""
-        return self.name in _PLAIN
-
     def row_bytes(self, columns: int) -> int:
         """Bytes of a row, whose columns are whole blocks."""
         return columns // self.values * self.size

@@ -6,7 +6,6 @@ array for each element of each list, and fails with whatever goes wrong first. T
 
 import math
 import mmap
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.engine.files.checkpoint_error import CheckpointError
-from services.engine.files.file_state import FileState
 from services.engine.files.json_fields import shown
-from services.engine.files.model_file import open_model_file
+from services.engine.files.model_file import map_model_file
 from services.engine.gguf.block_types import BLOCK_TYPES, BlockType, type_name
 from services.engine.gguf.header_reader import HeaderReader
 from services.engine.gguf.metadata import Metadata
@@ -49,7 +47,7 @@ class GgufFile:
     def __init__(self, path: Path) -> None:
         """Map the file and check its whole header; raises CheckpointError naming the file, and the key or tensor."""
         self.path = path
-        self._map, self.state = _map(path)
+        self._map, self.state = map_model_file(path)
         reader = HeaderReader(path, self._map)
         self._check_version(reader)
         num_tensors = reader.count("the number of tensors", most=_MOST_TENSORS, least_bytes=8 + 4 + 8 + 4 + 8)
@@ -127,12 +125,3 @@ class GgufFile:
 def is_gguf(path: Path) -> bool:
     """Whether a model's path is that of a GGUF file, and not of a folder."""
     return not path.is_dir() and (path.suffix == ".gguf" or path.is_file())
-
-
-def _map(path: Path) -> tuple[mmap.mmap, FileState]:
-    with open_model_file(path) as file:
-        state = FileState.of(path, os.fstat(file.fileno()))
-        try:
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), state
-        except (OSError, ValueError) as error:  # mmap refuses an empty file with a ValueError
-            raise CheckpointError(f"{path}: cannot be mapped: {error}") from error
