@@ -70,20 +70,15 @@ class Checkpoint:
 
     def grouped(self) -> dict[str, GroupedKind]:
         """Return the kind of every matrix that is stored as integers in groups, as which nothing of it is lost."""
-        kinds = {name: self._tensors.kind(weight.tensor) for name, weight in self._weights.items()}
-        is_matrix = {name: len(weight.shape) == 2 for name, weight in self._weights.items()}
-        return {
-            name: BLOCK_GROUPS[kind].kind for name, kind in kinds.items() if is_matrix[name] and kind in BLOCK_GROUPS
-        }
+        kinds = {name: self.kind(name) for name, weight in self._weights.items() if len(weight.shape) == 2}
+        return {name: BLOCK_GROUPS[kind].kind for name, kind in kinds.items() if kind in BLOCK_GROUPS}
 
     def grouped_pieces(self, names: Iterable[str]) -> Iterator[tuple[str, int, GroupedRows]]:
         """Yield some of these as `pieces` does others."""
         for name in names:
-            weight = self._weights[name]
-            groups = BLOCK_GROUPS[self._tensors.kind(weight.tensor)]
+            weight, groups = self._weights[name], BLOCK_GROUPS[self.kind(name)]
             for begin, end in _pieces(weight.shape[0], 4 * math.prod(weight.shape[1:]), _PACKED_AT_ONCE):
-                stored = self._tensors.stored_rows(weight.tensor, weight.first + begin, weight.first + end)
-                yield name, begin, groups.rows(stored)
+                yield name, begin, groups.rows(self.stored_rows(name, begin, end))
                 self._tensors.release(weight.tensor)
 
     def pieces(self, *, but: Collection[str] = ()) -> Iterator[tuple[str, int, NDArray[Any]]]:
@@ -98,14 +93,17 @@ class Checkpoint:
                 yield name, begin, self._values(name, begin, end)
                 self._tensors.release(weight.tensor)
 
-    def blocks(self, name: str) -> tuple[str, NDArray[np.uint8]]:
-        """Return the type in which a weight is stored, such as "BF16" or "Q4_K", and its rows as they are stored.
+    def kind(self, name: str) -> str:
+        """Return the type in which a weight is stored, such as "BF16" or "Q4_K"."""
+        return self._tensors.kind(self._weights[name].tensor)
 
-        Rows are in our order, [rows, bytes of a row]; norms that are stored as offsets are offsets here too.
+    def stored_rows(self, name: str, begin: int, end: int) -> NDArray[np.uint8]:
+        """Return some rows of a weight as they are stored, but in our order; norms that are offsets stay such.
+
+        # [rows, bytes of a row]
         """
         weight = self._weights[name]
-        end = weight.first + weight.shape[0]
-        return self._tensors.kind(weight.tensor), self._tensors.stored_rows(weight.tensor, weight.first, end)
+        return self._tensors.stored_rows(weight.tensor, weight.first + begin, weight.first + end)
 
     def check_vocabulary(self, tokenizer: Tokenizer) -> None:
         """Raise CheckpointError for a tokenizer with ids that the model lacks; the other way round is padding."""
@@ -153,10 +151,9 @@ class Checkpoint:
 
     def _digest(self, name: str) -> bytes:
         weight = self._weights[name]
-        digest = hashlib.sha256(f"{name} {self._tensors.kind(weight.tensor)} {weight.shape}\n".encode())
+        digest = hashlib.sha256(f"{name} {self.kind(name)} {weight.shape}\n".encode())
         for begin, end in _pieces(weight.shape[0], 4 * math.prod(weight.shape[1:]), _DIGESTED_AT_ONCE):
-            rows = self._tensors.stored_rows(weight.tensor, weight.first + begin, weight.first + end)
-            digest.update(np.ascontiguousarray(rows).data)
+            digest.update(np.ascontiguousarray(self.stored_rows(name, begin, end)).data)
             self._tensors.release(weight.tensor)
         return digest.digest()
 
