@@ -25,8 +25,8 @@ class CuttingProxy:
 
     def cut(self) -> None:
         """Reset every connection; new ones are forwarded as before."""
-        while self._connections:
-            connection = self._connections.pop()
+        connections, self._connections = self._connections, []
+        for connection in reversed(connections):
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             with suppress(OSError):  # the other end may be gone already
                 connection.shutdown(socket.SHUT_RD)  # wakes the thread that reads it
@@ -39,7 +39,7 @@ class CuttingProxy:
             except OSError:  # closed
                 return
             server = socket.create_connection(self._target)
-            self._connections += [client, server]
+            self._connections = [*self._connections, client, server]
             for source, sink in ((client, server), (server, client)):
                 self._threads.append(threading.Thread(target=self._forward, args=(source, sink)))
                 self._threads[-1].start()
