@@ -74,9 +74,9 @@ class RunningTarget:
 
     def wait_for_draft(self) -> None:
         """Return once the link to the draft is up."""
-        assert self.server._draft is not None
-        predictor = self.server._draft.predictor
-        wait_until(lambda: not predictor.absence)
+        assert self.server._drafts is not None
+        drafts = self.server._drafts
+        wait_until(lambda: drafts.is_linked)
 
     def assert_all_free(self) -> None:
         """Wait until no sequence is left, then check that no KV block is either."""

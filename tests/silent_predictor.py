@@ -15,6 +15,10 @@ class SilentPredictor:
     num_arrivals = 0
     is_busy = False
 
+    def serves(self, sequence: Sequence) -> bool:
+        """All."""
+        return True
+
     def why_none(self, sequence: Sequence) -> str:
         """No reason."""
         return ""

@@ -10,7 +10,7 @@ from services.draft.alternates import Alternates
 from services.draft.drafted_sequence import DraftedSequence
 from services.draft.link import DraftLink
 from services.draft.multi_step_runner import MultiStepRunner, ScheduledTokens
-from services.draft_protocol.messages import AlternatePrediction, Prediction, Release, ReleaseReason
+from services.draft_protocol.messages import AlternatePrediction, DraftLoad, Prediction, Release, ReleaseReason
 from services.draft_protocol.protocol import MAX_ALTERNATES
 from services.engine.cache.block_manager import BlockManager
 
@@ -43,7 +43,7 @@ class _Follower:
 
 
 class Drafter:
-    """All methods run on the engine thread; the links' messages are handled between two steps.
+    """All methods but `load` run on the engine thread; the links' messages are handled between two steps.
 
     A link may use what the others leave of the KV cache. When blocks run out, one that holds no more than an equal
     share gets its tokens' blocks from the link that holds most.
@@ -60,6 +60,11 @@ class Drafter:
     def join(self, link: DraftLink) -> None:
         """Begin to serve a link."""
         self._links.append(link)
+
+    def load(self, target: DraftLink) -> DraftLoad:
+        """What there is to do beside a target's own sequences, as far as another thread can see it."""
+        others = sum(len(link.sequences) for link in tuple(self._links) if link is not target)
+        return DraftLoad(others, self._blocks.num_free * self._blocks.block_size)
 
     def leave(self, link: DraftLink) -> None:
         """Forget a link and free what its sequences hold; nothing if it is forgotten already."""

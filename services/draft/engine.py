@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from services.draft.drafter import Drafter, DrafterConfig
 from services.draft.link import DraftLink
 from services.draft.multi_step_runner import MultiStepRunner
+from services.draft_protocol.messages import DraftLoad
 from services.draft_protocol.protocol import MAX_WINDOW
 from services.engine.config import EngineConfig
 from services.engine.decoder.loading_progress import LoadingProgress
@@ -53,6 +54,10 @@ class DraftEngine:
         engine._loop.start()
         engine.grammars.start()
         return engine
+
+    def load(self, target: DraftLink) -> DraftLoad:
+        """What there is to do beside a target's own sequences."""
+        return self._drafter.load(target)
 
     def join(self, link: DraftLink) -> None:
         """Begin to serve a link."""

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 from services.draft.drafted_sequence import DraftedSequence
-from services.draft_protocol.messages import DraftMessage
+from services.draft_protocol.messages import DraftLoad, DraftMessage
 from services.draft_protocol.protocol import MAX_RESPONSES
 from services.service.log_rate_limit import LogRateLimit
 
@@ -39,7 +39,7 @@ class DraftLink:
         self._loop = asyncio.get_running_loop()
         self._sent: deque[DraftMessage] = deque()  # that the event loop has not seen
         self._is_woken = False
-        self._outbox: asyncio.Queue[DraftMessage | None] = asyncio.Queue()
+        self._outbox: asyncio.Queue[DraftMessage | DraftLoad | None] = asyncio.Queue()
         self._has_overflowed = False
         self._num_in_vain = 0
 
@@ -64,11 +64,15 @@ class DraftLink:
             self._is_woken = True
             self._loop.call_soon_threadsafe(self._take_sent)
 
+    def tell(self, message: DraftLoad) -> None:
+        """Queue what there is to do; called on the event loop."""
+        self._put(message)
+
     def hang_up(self) -> None:
         """End `batches` behind those that wait; called on the event loop."""
         self._outbox.put_nowait(None)
 
-    async def batches(self) -> AsyncIterator[list[DraftMessage]]:
+    async def batches(self) -> AsyncIterator[list[DraftMessage | DraftLoad]]:
         """What is to be told, in order and at once; raises LinkOverflowError when too much has waited."""
         is_over = False
         while not is_over:
@@ -86,7 +90,7 @@ class DraftLink:
         while self._sent:
             self._put(self._sent.popleft())
 
-    def _put(self, message: DraftMessage) -> None:
+    def _put(self, message: DraftMessage | DraftLoad) -> None:
         if self._outbox.qsize() < self._capacity:
             self._outbox.put_nowait(message)
         else:

@@ -17,10 +17,10 @@ from services.draft.engine import DraftEngine
 from services.draft.link import DraftLink, LinkOverflowError, Quotas
 from services.draft.message_check import ProtocolError, check_count, check_message
 from services.draft.vocabulary.vocabularies import Vocabularies, Vocabulary
-from services.draft_protocol.messages import Close, Commit, DraftMessage, Open, Window
+from services.draft_protocol.messages import Close, Commit, DraftLoad, DraftMessage, Open, Window
 from services.draft_protocol.protocol import PROTOCOL_VERSION
 from services.draft_protocol.requests import read_request
-from services.draft_protocol.responses import write_response
+from services.draft_protocol.responses import write_load, write_response
 from services.draft_protocol.sampling import write_compute_resources, write_vocabulary_match
 from services.engine.decoder.compute_resources import ComputeResources
 from services.engine.decoder.native import NOISE_VERSION
@@ -36,6 +36,7 @@ _MOST_LINKS = 32
 _MOST_TOKENS = 1 << 20  # of a target's vocabulary
 _HELLO_SECONDS = 10.0
 _SEND_SECONDS = 10.0
+_LOAD_SECONDS = 0.25  # between two looks at whether the load has changed
 _CAPACITY = 4096  # messages that may wait for a target that does not read
 _MOST_UNHEARD = 1024  # messages of one target that may wait for the engine
 _IDS_OF_A_MESSAGE = 32  # that weigh as much as the message
@@ -83,11 +84,17 @@ class DraftServicer(DraftServiceServicer):
         self._num_links += 1
         link: DraftLink | None = None
         try:
-            vocabulary = await self._check_hello(await _first(requests), context)
-            await context.write(draft_pb2.DraftResponse(hello=self._hello(engine, vocabulary)))
+            hello = await _first_hello(requests)
+            vocabulary = await self._check_hello(hello, context)
             link = DraftLink(self._quotas, capacity=_CAPACITY, log_limit=self._refusal_limit)
+            await context.write(draft_pb2.DraftResponse(hello=self._hello(engine, vocabulary, engine.load(link))))
             engine.join(link)
-            await _carry(engine, link, requests, context, vocabulary)
+            telling = asyncio.create_task(_tell_load(engine, link)) if hello.hears_load else None
+            try:
+                await _carry(engine, link, requests, context, vocabulary)
+            finally:
+                if telling is not None:
+                    telling.cancel()
         finally:
             self._num_links -= 1
             if link is not None:
@@ -98,7 +105,7 @@ class DraftServicer(DraftServiceServicer):
             logger.warning("a target's link is closed: %s%s", reason, self._log_limit.left_out())
         await context.abort(code, reason)
 
-    def _hello(self, engine: DraftEngine, vocabulary: Vocabulary) -> draft_pb2.DraftHello:
+    def _hello(self, engine: DraftEngine, vocabulary: Vocabulary, load: DraftLoad) -> draft_pb2.DraftHello:
         return draft_pb2.DraftHello(
             protocol_version=PROTOCOL_VERSION,
             model=self._name,
@@ -111,12 +118,11 @@ class DraftServicer(DraftServiceServicer):
                 ComputeResources.here(device=engine.config.device, threads=engine.config.threads)
             ),
             weight_format=engine.model.weights,
+            load=write_load(load),
         )
 
-    async def _check_hello(self, request: draft_pb2.DraftRequest | None, context: _Context) -> Vocabulary:
-        if request is None or request.WhichOneof("message") != "hello":
-            raise ProtocolError("the first message of a link must be a hello")
-        if reason := _mismatch(hello := request.hello):
+    async def _check_hello(self, hello: draft_pb2.TargetHello, context: _Context) -> Vocabulary:
+        if reason := _mismatch(hello):
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, reason)
         assert self._vocabularies is not None
         find = self._vocabularies.find
@@ -138,11 +144,23 @@ def _mismatch(hello: draft_pb2.TargetHello) -> str:
     return ""
 
 
-async def _first(requests: AsyncIterator[draft_pb2.DraftRequest]) -> draft_pb2.DraftRequest | None:
+async def _first_hello(requests: AsyncIterator[draft_pb2.DraftRequest]) -> draft_pb2.TargetHello:
     try:
-        return await asyncio.wait_for(anext(requests, None), _HELLO_SECONDS)
+        request = await asyncio.wait_for(anext(requests, None), _HELLO_SECONDS)
     except TimeoutError:
         raise ProtocolError(f"there was no hello within {_HELLO_SECONDS:g} s") from None
+    if request is None or request.WhichOneof("message") != "hello":
+        raise ProtocolError("the first message of a link must be a hello")
+    return request.hello
+
+
+async def _tell_load(engine: DraftEngine, link: DraftLink) -> None:
+    """Tell the target what there is to do, whenever that is not what it was told last."""
+    told: DraftLoad | None = None
+    while True:
+        if (load := engine.load(link)) != told:
+            link.tell(told := load)
+        await asyncio.sleep(_LOAD_SECONDS)
 
 
 async def _carry(
@@ -163,7 +181,7 @@ async def _carry(
         reader.cancel()
 
 
-async def _send(batch: Iterable[DraftMessage], context: _Context) -> None:
+async def _send(batch: Iterable[DraftMessage | DraftLoad], context: _Context) -> None:
     response, *further = map(write_response, batch)
     response.further.extend(further)
     try:

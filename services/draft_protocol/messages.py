@@ -108,5 +108,13 @@ class Release:
     reason: str  # a ReleaseReason, or whatever else a draft says
 
 
+@dataclass(frozen=True, slots=True)
+class DraftLoad:
+    """What the draft has to do beside the sequences of the target that hears it."""
+
+    other_sequences: int = 0
+    free_tokens: int = 0  # that its cache has room for
+
+
 TargetMessage = Open | Commit | Window | Close
-DraftMessage = Prediction | AlternatePrediction | Release
+DraftMessage = Prediction | AlternatePrediction | Release  # of a sequence

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from outrider.v1 import draft_pb2
-from services.draft_protocol.messages import AlternatePrediction, DraftMessage, Prediction, Release
+from services.draft_protocol.messages import AlternatePrediction, DraftLoad, DraftMessage, Prediction, Release
 
 
-def write_response(message: DraftMessage) -> draft_pb2.DraftResponse:
+def write_response(message: DraftMessage | DraftLoad) -> draft_pb2.DraftResponse:
     """A message that may come by itself or with others."""
     match message:
         case AlternatePrediction():
@@ -30,6 +30,18 @@ def write_response(message: DraftMessage) -> draft_pb2.DraftResponse:
         case Release():
             reason = draft_pb2.ReleaseReason.Value(message.reason)
             return draft_pb2.DraftResponse(released=draft_pb2.Released(sequence_id=message.sequence_id, reason=reason))
+        case DraftLoad():
+            return draft_pb2.DraftResponse(load=write_load(message))
+
+
+def write_load(load: DraftLoad) -> draft_pb2.DraftLoad:
+    """What a hello has too."""
+    return draft_pb2.DraftLoad(other_sequences=load.other_sequences, free_tokens=load.free_tokens)
+
+
+def read_load(message: draft_pb2.DraftLoad) -> DraftLoad:
+    """What a draft says that it has to do."""
+    return DraftLoad(message.other_sequences, message.free_tokens)
 
 
 def read_predictions(message: draft_pb2.Predict) -> Iterator[Prediction | AlternatePrediction]:

@@ -18,7 +18,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="HOST:PORT",
-        help="a draft service; several may be given: the next is tried when one fails",
+        help="a draft service; several may be given: each sequence goes to the one with the least to do, and to "
+        "another when that fails",
     )
     parser.add_argument(
         "--run-ahead",

@@ -1,5 +1,6 @@
 """TargetServer: the life of the target service: listen, load, warm up, serve, drain."""
 
+import asyncio
 import logging
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
@@ -26,7 +27,7 @@ from services.target.generation.engine import TargetEngine
 from services.target.message.syntax import AUTO, MessageSyntax
 from services.target.prompt.chat_template import ChatTemplate
 from services.target.prompt.prompt_encoder import PromptEncoder
-from services.target.speculation.link.draft_client import DraftClient
+from services.target.speculation.link.draft_pool import DraftPool
 from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.policy.predictor_order import with_lookup
 from services.target.speculation.policy.rehearsal import Rehearsals
@@ -58,7 +59,7 @@ class TargetServer:
         reasoning_parser: str = AUTO,
     ) -> None:
         """`name` is what clients see as the model's name, by default that of its folder, or on the hub. `drafts` are
-        addresses of draft services, tried in turn, which predict unless there is another predictor; `run_ahead`,
+        addresses of draft services, which share the sequences unless there is another predictor; `run_ahead`,
         `num_alternates`: see DraftClient. With `lookup`, what a text repeats of itself is predicted too. The parsers:
         see MessageSyntax.
         """
@@ -67,14 +68,14 @@ class TargetServer:
         self._config, self._policy = engine, PolicyConfig()
         self._drain_seconds = server.drain_seconds
         self._name = name or ""
-        self._draft: DraftClient | None = None
+        self._drafts: DraftPool | None = None
         if drafts and predictor is None:
-            self._draft = self._new_draft(drafts, run_ahead, num_alternates)
-        self._rehearsals = Rehearsals(self._policy.rehearsal)
-        draft = self._draft.predictor if self._draft else predictor
+            self._drafts = self._new_drafts(drafts, run_ahead, num_alternates)
+        self._rehearsals = {address: Rehearsals(self._policy.rehearsal) for address in drafts}
+        predictors = self._drafts.predictors if self._drafts else [predictor] if predictor else []
         self._chat_template = ChatTemplate(None, {})
         self._parsers = {"tool_parser": tool_parser, "reasoning_parser": reasoning_parser}
-        self._predictors = with_lookup(draft, self._policy.lookup) if lookup else [draft] if draft else []
+        self._predictors = with_lookup(*predictors, config=self._policy.lookup) if lookup else [*predictors]
         self._host, self._progress = EngineHost(self._open_engine), LoadingProgress()
         self._max_each = server.streams_per_connection(engine.max_sequences)
         self._admission = Admission(engine.max_sequences + server.max_queue, self._max_each)
@@ -92,9 +93,9 @@ class TargetServer:
         text_admission = Admission(server.max_text_calls, -(-server.max_text_calls // 2))
         return GenerationServicer(self._admission, text_admission, self._progress, write_timeout=server.write_timeout)
 
-    def _new_draft(self, addresses: Seq[str], run_ahead: int | None, num_alternates: int) -> DraftClient:
+    def _new_drafts(self, addresses: Seq[str], run_ahead: int | None, num_alternates: int) -> DraftPool:
         resources = ComputeResources.here(device=self._config.device, threads=self._config.threads)
-        return DraftClient(
+        return DraftPool(
             addresses,
             resources,
             self._policy.draft,
@@ -116,9 +117,9 @@ class TargetServer:
         syntax = MessageSyntax.find(template.source, engine.model.tokenizer, **self._parsers)
         model = _served_model(engine, self._name, template, syntax, max_samples=min(MAX_SAMPLES, self._max_each))
         self._servicer.open(engine, model)
-        if self._draft is not None:
-            self._draft.start(vocabulary=engine.model.tokenizer.fingerprint(), vocab_size=model.config.vocab_size)
-            await self._rehearsals.first()
+        if self._drafts is not None:
+            self._drafts.start(vocabulary=engine.model.tokenizer.fingerprint(), vocab_size=model.config.vocab_size)
+            await asyncio.gather(*(each.first() for each in self._rehearsals.values()))
         await self._server.set_serving(True)
         logger.info(
             "serving %s: device %s, %s threads, context of %s tokens, %s KV blocks, fingerprint %s",
@@ -143,16 +144,17 @@ class TargetServer:
         if not await self._admission.wait_until_idle(self._drain_seconds):
             logger.warning("streams still run after %s s; they are cut", self._drain_seconds)
         await self._server.stop()
-        self._rehearsals.stop()
-        if self._draft is not None:
-            await self._draft.stop()
+        for each in self._rehearsals.values():
+            each.stop()
+        if self._drafts is not None:
+            await self._drafts.stop()
         await self._host.close()
 
-    def _meet_draft(self) -> None:
-        self._rehearsals.draft_came(self._rehearse)
+    def _meet_draft(self, address: str) -> None:
+        self._rehearsals[address].draft_came(self._rehearse)
 
     async def _rehearse(self) -> bool:
-        is_drafted = self._draft is not None and not self._draft.predictor.absence
+        is_drafted = self._drafts is not None and self._drafts.is_linked
         return await self.engine.rehearse() if self.engine and is_drafted else True
 
     def _open_engine(self, on_failure: Callable[[], None]) -> TargetEngine:

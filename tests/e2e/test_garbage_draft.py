@@ -55,7 +55,7 @@ async def test_nonsense_is_dropped(target: DraftedTarget, reply: Reply):
     [
         (garbage_draft.no_hello, "it does not say hello"),
         (garbage_draft.hanging_up, "it ended the stream"),
-        (replying(garbage_draft.empty_messages), "it sent a message with none of predict and released in it"),
+        (replying(garbage_draft.empty_messages), "it sent a message with none of predict, released and load in it"),
         (replying(garbage_draft.second_hello), "it said hello a second time"),
         (replying(garbage_draft.half_a_message), "it sent bytes that are no message of the protocol"),
         (replying(garbage_draft.cancelled), "CANCELLED garbage"),

@@ -157,7 +157,7 @@ def asked(stepper: Stepper, number: int, mode: SpeculationMode, received: tuple[
 async def test_eight_sequences_that_preempt_one_another():
     stepper = Stepper("demo")
     alone = [await stepper.complete(asked(stepper, number, SpeculationMode.NEVER)) for number in range(8)]
-    stepper = Stepper("demo", num_blocks=24, predictors=with_lookup(None))
+    stepper = Stepper("demo", num_blocks=24, predictors=with_lookup())
     generations = [stepper.submit(asked(stepper, number, SpeculationMode.ALWAYS)) for number in range(8)]
     stepper.run()
     together = [await generation.transcript() for generation in generations]
@@ -170,7 +170,7 @@ async def test_eight_sequences_that_preempt_one_another():
 @pytest.mark.parametrize("number", [0, 1], ids=["greedy", "sampled"])
 async def test_a_generation_is_taken_up_from_any_cut(number: int):
     whole = await Stepper("demo").complete(asked(Stepper("demo"), number, SpeculationMode.NEVER))
-    stepper = Stepper("demo", predictors=with_lookup(None))
+    stepper = Stepper("demo", predictors=with_lookup())
     num_accepted = 0
     for cut in (1, 2, 30, 77, 118):
         generation = stepper.submit(asked(stepper, number, SpeculationMode.ALWAYS, whole.token_ids[:cut]))

@@ -13,7 +13,7 @@ from services.draft.multi_step_runner import ScheduledTokens
 from services.draft.vocabulary.identity_translation import IdentityTranslation
 from services.draft.vocabulary.vocabularies import translation_along
 from services.draft.vocabulary.vocabulary_map import VocabularyMap
-from services.draft_protocol.messages import DraftMessage, Release
+from services.draft_protocol.messages import DraftLoad, DraftMessage, Release
 from services.engine.cache.block_manager import BlockManager
 from services.engine.sampling_params import SamplingParams
 from tests.unit.sequences import VOCAB_SIZE
@@ -115,7 +115,7 @@ def toy_tokens(prompt: Iterable[int], count: int) -> list[int]:
 async def told(link: DraftLink) -> list[DraftMessage]:
     """What the link has to say by now."""
     link._loop.call_soon(link.hang_up)
-    return [message async for batch in link.batches() for message in batch]
+    return [message async for batch in link.batches() for message in batch if not isinstance(message, DraftLoad)]
 
 
 async def predicted(link: DraftLink) -> dict[int, list[int]]:

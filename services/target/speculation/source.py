@@ -48,6 +48,10 @@ class Source:
         """As what its predictions are counted."""
         return self.predictor.source
 
+    def serves(self, sequence: Sequence) -> bool:
+        """Whether the sequence is its predictor's concern."""
+        return self.predictor.serves(sequence)
+
     def plan(self, sequences: Seq[Sequence], *, num_rows: int, spare_rows: int) -> SourcePlan:
         """How many predictions to ask for each sequence, in a step that has so many rows yet and room for so many more;
         those that insist come first.

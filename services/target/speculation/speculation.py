@@ -153,7 +153,9 @@ class Speculation:
         if sequence.speculation.offered or not has_room:
             return
         reasons = [
-            source.why_none(sequence, plan) for source, plan in zip(self._sources, self._step.plans, strict=True)
+            source.why_none(sequence, plan)
+            for source, plan in zip(self._sources, self._step.plans, strict=True)
+            if source.serves(sequence)
         ]
         is_slower = any(why_not is NoSpeculation.SLOWER for why_not, _ in reasons)
         why_not = NoSpeculation.SLOWER if is_slower else NoSpeculation.UNAVAILABLE
@@ -171,12 +173,12 @@ class Speculation:
 
 
 def _unserved(source: Source, decoding: Seq[ScheduledRows]) -> list[ScheduledRows]:
-    """Those that no source before this one serves; with the others it rests."""
+    """Its sequences that no source before it serves; with the others it rests."""
     unserved = []
     for rows in decoding:
         if rows.predictions:
             source.rest(rows.sequence)
-        else:
+        elif source.serves(rows.sequence):
             unserved.append(rows)
     return unserved
 

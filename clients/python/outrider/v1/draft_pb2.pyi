@@ -115,6 +115,7 @@ class DraftResponse(_message.Message):
     HELLO_FIELD_NUMBER: _builtins.int
     PREDICT_FIELD_NUMBER: _builtins.int
     RELEASED_FIELD_NUMBER: _builtins.int
+    LOAD_FIELD_NUMBER: _builtins.int
     FURTHER_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def hello(self) -> Global___DraftHello:
@@ -129,6 +130,10 @@ class DraftResponse(_message.Message):
         """A sequence that the draft no longer follows."""
 
     @_builtins.property
+    def load(self) -> Global___DraftLoad:
+        """What the draft has to do now; only to a target whose hello asks for it."""
+
+    @_builtins.property
     def further(self) -> _containers.RepeatedCompositeFieldContainer[Global___DraftResponse]:
         """More messages in their order, each as if it had come by itself; they have no further ones. At most 63, and 32 KiB in
         all.
@@ -140,13 +145,14 @@ class DraftResponse(_message.Message):
         hello: Global___DraftHello | None = ...,
         predict: Global___Predict | None = ...,
         released: Global___Released | None = ...,
+        load: Global___DraftLoad | None = ...,
         further: _abc.Iterable[Global___DraftResponse] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["hello", b"hello", "message", b"message", "predict", b"predict", "released", b"released"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["hello", b"hello", "load", b"load", "message", b"message", "predict", b"predict", "released", b"released"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["further", b"further", "hello", b"hello", "message", b"message", "predict", b"predict", "released", b"released"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["further", b"further", "hello", b"hello", "load", b"load", "message", b"message", "predict", b"predict", "released", b"released"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "predict", "released"]  # noqa: Y015
+    _WhichOneofReturnType_message: _TypeAlias = _typing.Literal["hello", "predict", "released", "load"]  # noqa: Y015
     _WhichOneofArgType_message: _TypeAlias = _typing.Literal["message", b"message"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_message) -> _WhichOneofReturnType_message | None: ...
 
@@ -163,6 +169,7 @@ class TargetHello(_message.Message):
     NOISE_VERSION_FIELD_NUMBER: _builtins.int
     VOCABULARY_FINGERPRINT_FIELD_NUMBER: _builtins.int
     VOCAB_SIZE_FIELD_NUMBER: _builtins.int
+    HEARS_LOAD_FIELD_NUMBER: _builtins.int
     min_protocol_version: _builtins.int
     """The oldest protocol that it speaks."""
     max_protocol_version: _builtins.int
@@ -173,6 +180,10 @@ class TargetHello(_message.Message):
     """Hash of the table from token ids to bytes."""
     vocab_size: _builtins.int
     """The number of token ids of its model, which may be padded beyond that table, at most 2^20. 0: as many as the draft's."""
+    hears_load: _builtins.bool
+    """Whether it wants to hear of the draft's load whenever that has changed. Default: it does not; one with several drafts
+    does, as it gives each sequence to the one with the least to do.
+    """
     def __init__(
         self,
         *,
@@ -181,10 +192,11 @@ class TargetHello(_message.Message):
         noise_version: _builtins.int = ...,
         vocabulary_fingerprint: _builtins.str = ...,
         vocab_size: _builtins.int = ...,
+        hears_load: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_protocol_version", b"max_protocol_version", "min_protocol_version", b"min_protocol_version", "noise_version", b"noise_version", "vocab_size", b"vocab_size", "vocabulary_fingerprint", b"vocabulary_fingerprint"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hears_load", b"hears_load", "max_protocol_version", b"max_protocol_version", "min_protocol_version", b"min_protocol_version", "noise_version", b"noise_version", "vocab_size", b"vocab_size", "vocabulary_fingerprint", b"vocabulary_fingerprint"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -205,6 +217,7 @@ class DraftHello(_message.Message):
     SHARED_TOKENS_FIELD_NUMBER: _builtins.int
     PLACE_FIELD_NUMBER: _builtins.int
     WEIGHT_FORMAT_FIELD_NUMBER: _builtins.int
+    LOAD_FIELD_NUMBER: _builtins.int
     protocol_version: _builtins.int
     """The protocol of this stream."""
     model: _builtins.str
@@ -225,6 +238,10 @@ class DraftHello(_message.Message):
     def place(self) -> Global___Place:
         """Where it computes. A draft in the target's way gets its credit between the target's passes."""
 
+    @_builtins.property
+    def load(self) -> Global___DraftLoad:
+        """What it has to do already."""
+
     def __init__(
         self,
         *,
@@ -237,14 +254,43 @@ class DraftHello(_message.Message):
         shared_tokens: _builtins.int = ...,
         place: Global___Place | None = ...,
         weight_format: _builtins.str = ...,
+        load: Global___DraftLoad | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["place", b"place"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["load", b"load", "place", b"place"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["context_length", b"context_length", "max_cached_tokens", b"max_cached_tokens", "max_sequences", b"max_sequences", "model", b"model", "place", b"place", "protocol_version", b"protocol_version", "shared_tokens", b"shared_tokens", "vocabulary_match", b"vocabulary_match", "weight_format", b"weight_format"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["context_length", b"context_length", "load", b"load", "max_cached_tokens", b"max_cached_tokens", "max_sequences", b"max_sequences", "model", b"model", "place", b"place", "protocol_version", b"protocol_version", "shared_tokens", b"shared_tokens", "vocabulary_match", b"vocabulary_match", "weight_format", b"weight_format"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DraftHello: _TypeAlias = DraftHello  # noqa: Y015
+
+@_typing.final
+class DraftLoad(_message.Message):
+    """What a draft has to do, beside the sequences of the target that it tells this to. It is told some times a second at most,
+    and what it says binds nobody.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OTHER_SEQUENCES_FIELD_NUMBER: _builtins.int
+    FREE_TOKENS_FIELD_NUMBER: _builtins.int
+    other_sequences: _builtins.int
+    """Sequences of other targets that it follows."""
+    free_tokens: _builtins.int
+    """Tokens that its cache has room for."""
+    def __init__(
+        self,
+        *,
+        other_sequences: _builtins.int = ...,
+        free_tokens: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["free_tokens", b"free_tokens", "other_sequences", b"other_sequences"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DraftLoad: _TypeAlias = DraftLoad  # noqa: Y015
 
 @_typing.final
 class Place(_message.Message):

@@ -1,10 +1,9 @@
-"""DraftClient: keeps a link to a draft service, and carries what the RemotePredictor says and hears."""
+"""DraftClient: keeps a link to one draft service, and carries what the RemotePredictor says and hears."""
 
 import asyncio
 import logging
 import time
 from collections.abc import Callable
-from collections.abc import Sequence as Seq
 from contextlib import suppress
 
 from grpc import aio
@@ -12,6 +11,7 @@ from grpc import aio
 from outrider.v1 import draft_pb2
 from services.draft_protocol.protocol import MAX_RESPONSE_BYTES, PROTOCOL_VERSION
 from services.draft_protocol.requests import merge_requests, write_request
+from services.draft_protocol.responses import read_load
 from services.draft_protocol.sampling import read_compute_resources, read_vocabulary_match
 from services.engine.decoder.compute_resources import ComputeResources
 from services.engine.decoder.native import NOISE_VERSION
@@ -39,28 +39,30 @@ _OPTIONS = (
 
 
 class DraftClient:
-    """Tries the addresses in turn, for ever: a draft that is not there costs speed, never an error."""
+    """Tries the address for ever: a draft that is not there costs speed, never an error."""
 
     def __init__(
         self,
-        addresses: Seq[str],
+        address: str,
         resources: ComputeResources,
         config: DraftConfig,
         *,
         run_ahead: int | None = None,
         num_alternates: int = 0,
+        hears_load: bool = False,
         on_linked: Callable[[], None],
     ) -> None:
         """Call this on the event loop that `start` is called on. `resources` is where the target computes; without
         `run_ahead`, a draft that competes for it gets no credit ahead of the target's passes, and any other does. One
-        that runs ahead prepares for so many of its next predictions to be wrong. `on_linked` is called whenever a
-        draft has come.
+        that runs ahead prepares for so many of its next predictions to be wrong. With `hears_load` it is asked to
+        tell its load. `on_linked` is called whenever a draft has come.
         """
-        self._tried = [DraftAddress(address) for address in addresses]
+        self._tried = DraftAddress(address)
         self._resources = resources
         self._config = config
         self._run_ahead = run_ahead
         self._num_alternates = num_alternates
+        self._hears_load = hears_load
         self._on_linked = on_linked
         self._news = asyncio.Event()
         self._loop = asyncio.get_running_loop()
@@ -84,23 +86,25 @@ class DraftClient:
         self._loop.call_soon_threadsafe(self._news.set)
 
     async def _run(self) -> None:
+        tried = self._tried
         while True:
-            tried = min(self._tried, key=lambda each: each.due)
             await asyncio.sleep(tried.due - time.monotonic())
             try:
                 async with aio.insecure_channel(tried.address, options=_OPTIONS) as channel:
-                    await self._serve(tried, _draft(channel))
+                    await self._serve(_draft(channel))
             except Exception as error:  # whatever a draft says or does must not end this task
-                self._lose(tried, error)
+                self._lose(error)
 
-    def _lose(self, tried: DraftAddress, error: Exception) -> None:
+    def _lose(self, error: Exception) -> None:
+        tried = self._tried
         complaint = f"the draft at {tried.address} is not there: {_reason(error)}"
         self.predictor.disconnected(complaint)
         tried.lost(error, time.monotonic())
         is_ours = not isinstance(error, (aio.AioRpcError, TimeoutError, BrokenLinkError))
         tried.complain(complaint, exc_info=is_ours)
 
-    async def _serve(self, tried: DraftAddress, call: DraftCall) -> None:
+    async def _serve(self, call: DraftCall) -> None:
+        tried = self._tried
         reader = DraftReader(call, self.predictor, vocab_size=self._vocab_size)
         hello = await asyncio.wait_for(self._greet(call, reader), _HELLO_SECONDS)
         match = read_vocabulary_match(hello.vocabulary_match)
@@ -108,6 +112,7 @@ class DraftClient:
         tried.linked(reader.runs, time.monotonic())
         logger.info("the draft at %s is there: %s", tried.address, self._introduction(hello, match, run_ahead))
         num_alternates = self._num_alternates if run_ahead else 0
+        self.predictor.hear_load(read_load(hello.load), hello.max_sequences)
         self.predictor.connected(match, run_ahead=run_ahead, num_alternates=num_alternates)
         self._on_linked()
         tasks = [asyncio.create_task(reader.read()), asyncio.create_task(self._write(call))]
@@ -144,6 +149,7 @@ class DraftClient:
             noise_version=NOISE_VERSION,
             vocabulary_fingerprint=self._vocabulary,
             vocab_size=self._vocab_size,
+            hears_load=self._hears_load,
         )
         await call.write(draft_pb2.DraftRequest(hello=hello))
         return await reader.hello()

@@ -10,11 +10,12 @@ from grpc import aio
 
 from outrider.v1 import draft_pb2
 from services.draft_protocol.protocol import MAX_ALTERNATES, MAX_RESPONSES, MAX_WINDOW
-from services.draft_protocol.responses import read_predictions, read_release
+from services.draft_protocol.responses import read_load, read_predictions, read_release
 from services.service.event_loop_share import EventLoopShare
 from services.target.speculation.link.remote_predictor import RemotePredictor
 
 ENDED = "it ended the stream"
+_LOAD_SECONDS = 0.1  # at least, between two messages of it
 
 DraftCall = aio.StreamStreamCall[draft_pb2.DraftRequest, bytes]
 
@@ -70,6 +71,7 @@ class DraftReader:
         self._predictor = predictor
         self._vocab_size = vocab_size
         self._share = EventLoopShare()
+        self._heard_load_at = 0.0
 
     async def hello(self) -> draft_pb2.DraftHello:
         """The first message; raises BrokenLinkError for any other, AioRpcError if the draft ends the link with one."""
@@ -96,12 +98,21 @@ class DraftReader:
                 self._hear_predict(response.predict)
             case "released":
                 self.runs.add(is_useful=self._predictor.hear(read_release(response.released)))
+            case "load":
+                self._hear_load(response.load)
             case "hello":
                 raise BrokenLinkError("it said hello a second time")
             case None:
-                raise BrokenLinkError("it sent a message with none of predict and released in it")
+                raise BrokenLinkError("it sent a message with none of predict, released and load in it")
         if self.runs.is_unbearable:
             raise BrokenLinkError(f"what it predicts is of no use, it comes too late or makes no sense: {self.runs}")
+
+    def _hear_load(self, message: draft_pb2.DraftLoad) -> None:
+        """Often is not better: that counts as of no use."""
+        heard_before, self._heard_load_at = self._heard_load_at, time.monotonic()
+        if self._heard_load_at - heard_before < _LOAD_SECONDS:
+            self.runs.add(is_useful=False)
+        self._predictor.hear_load(read_load(message))
 
     def _hear_predict(self, message: draft_pb2.Predict) -> None:
         _check_count("alternates at once", len(message.alternates), MAX_ALTERNATES)

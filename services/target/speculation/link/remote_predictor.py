@@ -6,7 +6,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from services.draft_protocol.messages import AlternatePrediction, DraftMessage, Prediction, Release, TargetMessage
+from services.draft_protocol.messages import (
+    AlternatePrediction,
+    DraftLoad,
+    DraftMessage,
+    Prediction,
+    Release,
+    TargetMessage,
+)
 from services.engine.events import PredictionSource, VocabularyMatch
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.link.draft_prefill_rate import DraftPrefillRate
@@ -40,7 +47,9 @@ class RemotePredictor:
         self._outbox = Outbox()
         self._next_id = 1
         self.absence = "the draft has not been reached yet"  # empty while it is there
+        self.load, self.max_sequences = DraftLoad(), 1  # as the draft has told
         self.num_arrivals = 0
+        self.num_followed = 0  # sequences since it came
 
     def commit(self, sequence: Sequence) -> None:
         """The sequence is new, or a pass over it has ended; called by the engine thread."""
@@ -50,6 +59,10 @@ class RemotePredictor:
                 self._mark(remote)
             self._note_credit(remote)
         self._wake()
+
+    def serves(self, sequence: Sequence) -> bool:  # noqa: ARG002 - it has no other to share with
+        """All that it is told of are its own."""
+        return True
 
     def why_none(self, sequence: Sequence) -> str:
         """Why there is no prediction for a sequence: the draft is away, or has dropped it."""
@@ -114,6 +127,11 @@ class RemotePredictor:
                 self._outbox.close(remote.sequence_id)
         self._wake()
 
+    @property
+    def fullness(self) -> float:
+        """Sequences that the draft follows, this target's and others', as a share of those that this one may open."""
+        return (self.load.other_sequences + len(self._remotes)) / max(1, self.max_sequences)
+
     def connected(self, vocabulary: VocabularyMatch | None = None, *, run_ahead: int, num_alternates: int = 0) -> None:
         """The draft is there: every live sequence is opened; called by the link, as all below.
 
@@ -124,6 +142,7 @@ class RemotePredictor:
             self.absence = ""
             self._terms = LinkTerms(run_ahead, num_alternates, vocabulary)
             self.num_arrivals += 1
+            self.num_followed = len(self._remotes)
             self._wait_limit.reset()
             self._prefill_rate = DraftPrefillRate(self._config)
             for remote in self._remotes.values():
@@ -146,6 +165,11 @@ class RemotePredictor:
         """The messages that bring the draft up to date; each counts as sent once it is taken."""
         while (message := self._next_message()) is not None:
             yield message
+
+    def hear_load(self, load: DraftLoad, max_sequences: int | None = None) -> None:
+        """What the draft has to do beside this target's sequences, and how many of these it takes, where it says so."""
+        self.load = load
+        self.max_sequences = self.max_sequences if max_sequences is None else max_sequences
 
     def hear(self, message: DraftMessage) -> bool:
         """What the draft says of a sequence; False if it is of no use, as all is for one that it is not at work on."""
@@ -221,6 +245,7 @@ class RemotePredictor:
             window = (self.num_predictions if asked is None else asked) + self._terms.run_ahead
         remote = RemoteSequence(sequence, self._new_id(), self._terms, window=window)
         self._remotes[sequence] = self._by_id[remote.sequence_id] = remote
+        self.num_followed += 1
         return remote
 
     def _new_id(self) -> int:

@@ -8,11 +8,11 @@ from services.target.speculation.predictors.lookup_predictor import LookupPredic
 from services.target.speculation.predictors.predictor import Predictor
 
 
-def with_lookup(draft: Predictor | None, config: LookupConfig | None = None) -> list[Predictor]:
-    """Long matches of the lookup, the draft, if there is one, and short matches.
+def with_lookup(*drafts: Predictor, config: LookupConfig | None = None) -> list[Predictor]:
+    """Long matches of the lookup, the drafts, and short matches.
 
     Long and short ones are two predictors, as the ones may pay where the others do not.
     """
     index, shortest = ContextIndex(), (config or LookupConfig()).long_match
     long, short = (LookupPredictor(index, lengths=each) for each in (range(shortest, sys.maxsize), range(1, shortest)))
-    return [long, short] if draft is None else [long, draft, short]
+    return [long, *drafts, short]

@@ -25,6 +25,10 @@ class LookupPredictor:
         self._index = index
         self._lengths = lengths
 
+    def serves(self, sequence: Sequence) -> bool:  # noqa: ARG002 - there is no other lookup of these lengths
+        """All."""
+        return True
+
     def why_none(self, sequence: Sequence) -> str:
         """Why there is no prediction: the text is new."""
         if not sequence.request.speculation.lookup:

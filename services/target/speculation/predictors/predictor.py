@@ -22,12 +22,18 @@ class Predictor(Protocol):
     num_predictions: int
     """How many to verify in a pass where the request insists on some and leaves the number open."""
 
-    num_arrivals: int
-    """How often what it predicts with has come, or come back: what was measured of it before that is void."""
+    @property
+    def num_arrivals(self) -> int:
+        """How often what it predicts with has come, or come back: what was measured of it before that is void."""
 
     @property
     def is_busy(self) -> bool:
         """Whether it is at work on the target's own cores for what was asked, and goes on when nobody waits."""
+
+    def serves(self, sequence: Sequence) -> bool:
+        """Whether the sequence is its concern: each is that of one draft only. All but `commit`, `ask` and `close` are
+        called for such sequences only.
+        """
 
     def why_none(self, sequence: Sequence) -> str:
         """Why it has no prediction for a sequence at present; empty where it may have some."""

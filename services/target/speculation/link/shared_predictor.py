@@ -1,0 +1,68 @@
+"""SharedPredictor: one of a target's drafts, as the predictor of those sequences that were given to it."""
+
+from collections.abc import Sequence as Seq
+
+from services.engine.events import PredictionSource
+from services.target.sequence.sequence import Sequence
+from services.target.speculation.link.draft_spread import DraftSpread
+from services.target.speculation.link.remote_predictor import RemotePredictor
+
+
+class SharedPredictor:
+    """Called as any Predictor is, with every sequence; what is another draft's is nothing to this one."""
+
+    source = PredictionSource.DRAFT
+
+    def __init__(self, remote: RemotePredictor, spread: DraftSpread) -> None:
+        self._remote, self._spread = remote, spread
+        self.num_predictions = remote.num_predictions
+
+    @property
+    def num_arrivals(self) -> int:
+        """How often the draft has come."""
+        return self._remote.num_arrivals
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the draft, on the target's cores, has not answered yet."""
+        return self._remote.is_busy
+
+    def serves(self, sequence: Sequence) -> bool:
+        """Whether the sequence was given to this draft."""
+        return self._spread.draft_of(sequence) is self._remote
+
+    def why_none(self, sequence: Sequence) -> str:
+        """Why there is no prediction for one of its sequences."""
+        return self._remote.why_none(sequence)
+
+    def wait_for(self, sequence: Sequence, count: int) -> float:
+        """How long so many predictions for one of its sequences are still expected to take."""
+        return self._remote.wait_for(sequence, count)
+
+    def slowdown(self, num_sequences: int) -> float:
+        """How many times as long it is expected to take for so many sequences at once."""
+        return self._remote.slowdown(num_sequences)
+
+    def catch_up(self, sequence: Sequence) -> float | None:
+        """How long the draft needs to read what it does not know of one of its sequences."""
+        return self._remote.catch_up(sequence)
+
+    def ask(self, sequence: Sequence, limit: int) -> None:
+        """Grant the draft credit for so many predictions, if the sequence is its own."""
+        if self.serves(sequence):
+            self._remote.ask(sequence, limit)
+
+    def predict(self, sequence: Sequence, limit: int, *, until: float) -> Seq[int]:
+        """At most `limit` predictions for one of its sequences."""
+        return self._remote.predict(sequence, limit, until=until)
+
+    def commit(self, sequence: Sequence) -> None:
+        """A sequence that has no draft, or has lost it, is given to one of those that are there."""
+        self._spread.place(sequence)
+        if self.serves(sequence):
+            self._remote.commit(sequence)
+
+    def close(self, sequence: Sequence) -> None:
+        """The sequence has ended or was dropped."""
+        if self.serves(sequence):
+            self._spread.forget(sequence)
