@@ -11,7 +11,7 @@ from outrider.base_stream import BaseStream
 from outrider.errors import OutriderError, as_error
 from outrider.generation import Generation
 from outrider.health import examined_async
-from outrider.pool import Pool
+from outrider.pool import Metadata, Pool
 from outrider.samples import Samples
 from outrider.types import Chunk
 
@@ -27,9 +27,11 @@ class AsyncStream(BaseStream["GenerationServiceAsyncStub"]):
     again unnoticed. Iterating raises OutriderError, with what was `received` until then.
     """
 
-    def __init__(self, pool: "Pool[GenerationServiceAsyncStub]", generation: Generation | Samples) -> None:
+    def __init__(
+        self, pool: "Pool[GenerationServiceAsyncStub]", generation: Generation | Samples, metadata: Metadata = ()
+    ) -> None:
         self._cancelled = asyncio.Event()
-        super().__init__(pool, generation, self._cancelled)
+        super().__init__(pool, generation, self._cancelled, metadata)
 
     async def __aenter__(self) -> Self:
         return self
@@ -43,7 +45,7 @@ class AsyncStream(BaseStream["GenerationServiceAsyncStub"]):
         self._begin()
         while not self._generation.is_finished:
             server, timeout = self._next_server(), self._generation.time_left()
-            call = server.stub.StreamGenerate(self._generation.next_request(), timeout=timeout)
+            call = server.stub.StreamGenerate(self._generation.next_request(), timeout=timeout, metadata=self._metadata)
             self._watch(call)
             pause = 0.0
             try:

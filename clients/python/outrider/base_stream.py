@@ -9,7 +9,7 @@ import grpc.aio
 
 from outrider.errors import Cancelled, OutriderError
 from outrider.generation import Generation
-from outrider.pool import Pool, Server
+from outrider.pool import Metadata, Pool, Server
 from outrider.samples import Samples
 from outrider.types import Prefill, Received, Result, Started
 
@@ -20,10 +20,15 @@ class BaseStream(Generic[Stub]):
     """One generation, the servers that may go on with it, and whether it is still wanted."""
 
     def __init__(
-        self, pool: Pool[Stub], generation: Generation | Samples, cancel_requested: threading.Event | asyncio.Event
+        self,
+        pool: Pool[Stub],
+        generation: Generation | Samples,
+        cancel_requested: threading.Event | asyncio.Event,
+        metadata: Metadata,
     ) -> None:
         self._pool = pool
         self._generation = generation
+        self._metadata = metadata
         self._call: grpc.RpcContext | grpc.aio.RpcContext | None = None
         self._is_begun = False
         self._cancel_requested = cancel_requested

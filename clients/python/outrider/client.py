@@ -11,7 +11,7 @@ from outrider.channel import ChannelOption, channel_options
 from outrider.chat.encode import Conversation
 from outrider.errors import as_error
 from outrider.health import CHECK, examined
-from outrider.pool import Pool, Server
+from outrider.pool import Pool, Server, prefix_metadata
 from outrider.request import (
     GenerateOptions,
     Prompt,
@@ -43,12 +43,15 @@ class Client:
         max_retries: int = 10,
         max_backoff: float = 5.0,
         channel_arguments: Sequence[ChannelOption] = (),
+        route_by_prefix: bool = False,
     ) -> None:
         """Connect to addresses such as "localhost:50051", the first one first; in the clear without credentials.
 
         A call that reaches no server is tried again, and a stream resumed, until every address has failed `max_retries`
         more times in a row without a token arriving. The pauses grow to `max_backoff` seconds. One whose connection
         breaks before anything has arrived is tried once more at most, and raises ServerLost where the server is gone.
+
+        With `route_by_prefix` each stream carries a hash of its prompt's beginning, by which proxies choose a server.
         """
         self._channels: list[grpc.Channel] = []
         options = channel_options(channel_arguments)
@@ -61,6 +64,7 @@ class Client:
             self._channels.append(channel)
             return Server(GenerationServiceStub(channel), channel.unary_unary(CHECK))
 
+        self._routes_by_prefix = route_by_prefix
         self._pool = Pool(addresses, connect, RetryPolicy(max_retries, max_backoff))
 
     def __enter__(self) -> Self:
@@ -83,7 +87,8 @@ class Client:
         Raises TypeError and InvalidArgument at once for what cannot even be sent.
         """
         request = build_stream_request(prompt, options)
-        return Stream(self._pool, new_generation(request, self._pool.attempts(timeout)))
+        metadata = prefix_metadata(request) if self._routes_by_prefix else ()
+        return Stream(self._pool, new_generation(request, self._pool.attempts(timeout)), metadata)
 
     def generate(self, prompt: Prompt, *, timeout: float | None = None, **options: Unpack[GenerateOptions]) -> Result:
         """Continue a prompt and return the whole. It is streamed underneath, so that nothing is lost with a server."""

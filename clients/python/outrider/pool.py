@@ -1,10 +1,18 @@
-"""Pool: the servers that a client may talk to."""
+"""Pool: the servers that a client may talk to; the header by which a proxy may choose among those behind it."""
 
-from collections.abc import Callable, Sequence
+import hashlib
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from outrider.retry import Attempts, RetryPolicy
+from outrider.v1 import common_pb2, generation_pb2
+
+PREFIX_HEADER = "outrider-prefix"
+_MOST_BYTES = 1024  # of a beginning; of token ids, each has four
+
+Metadata = tuple[tuple[str, str], ...]
 
 Stub = TypeVar("Stub")
 
@@ -35,3 +43,23 @@ class Pool(Generic[Stub]):
     def attempts(self, timeout: float | None) -> Attempts:
         """The attempts at a new call, which may take `timeout` seconds in all."""
         return Attempts(self._policy, len(self.servers), first=self.preferred, timeout=timeout)
+
+
+def prefix_metadata(request: generation_pb2.StreamGenerateRequest) -> Metadata:
+    """A hash of the first KiB of the prompt: prompts that begin alike find the server that has that in its cache."""
+    beginning = bytes(itertools.islice(_bytes_of(request.prompt), _MOST_BYTES))
+    return ((PREFIX_HEADER, hashlib.blake2s(beginning, digest_size=8).hexdigest()),)
+
+
+def _bytes_of(prompt: common_pb2.Prompt) -> Iterator[int]:
+    match prompt.WhichOneof("input"):
+        case "text":
+            yield from prompt.text[:_MOST_BYTES].encode()
+        case "token_ids":
+            for token_id in prompt.token_ids.ids:
+                yield from token_id.to_bytes(4, "little")
+        case "chat":
+            for message in prompt.chat.messages:
+                yield from f"{message.role}\n{message.content[:_MOST_BYTES]}\n".encode()
+                for part in message.parts:
+                    yield from part.SerializeToString()

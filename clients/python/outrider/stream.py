@@ -11,7 +11,7 @@ from outrider.base_stream import BaseStream
 from outrider.errors import OutriderError, as_error
 from outrider.generation import Generation
 from outrider.health import examined
-from outrider.pool import Pool
+from outrider.pool import Metadata, Pool
 from outrider.samples import Samples
 from outrider.types import Chunk
 from outrider.v1.generation_pb2_grpc import GenerationServiceStub
@@ -25,9 +25,11 @@ class Stream(BaseStream[GenerationServiceStub]):
     Iterating raises OutriderError, with what was `received` until then.
     """
 
-    def __init__(self, pool: Pool[GenerationServiceStub], generation: Generation | Samples) -> None:
+    def __init__(
+        self, pool: Pool[GenerationServiceStub], generation: Generation | Samples, metadata: Metadata = ()
+    ) -> None:
         self._cancelled = threading.Event()
-        super().__init__(pool, generation, self._cancelled)
+        super().__init__(pool, generation, self._cancelled, metadata)
 
     def __enter__(self) -> Self:
         return self
@@ -41,7 +43,7 @@ class Stream(BaseStream[GenerationServiceStub]):
         self._begin()
         while not self._generation.is_finished:
             server, timeout = self._next_server(), self._generation.time_left()
-            call = server.stub.StreamGenerate(self._generation.next_request(), timeout=timeout)
+            call = server.stub.StreamGenerate(self._generation.next_request(), timeout=timeout, metadata=self._metadata)
             self._watch(call)
             pause = 0.0
             try:
