@@ -19,7 +19,7 @@ DEV_DEFINES := CMAKE_COMPILE_WARNING_AS_ERROR OUTRIDER_TESTING
 TWO_FILES := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test matrix real soak acceptance lint tidy sanitize format protos picture bench figures client-deps compose-smoke compose-smoke-deps clean
+.PHONY: help demo build test matrix real soak acceptance lint tidy sanitize format protos picture bench figures client-deps compose-smoke compose-smoke-deps deploy-test clean
 
 help:
 	@echo "make demo     stream text from the demo model"
@@ -38,6 +38,7 @@ help:
 	@echo "make bench    measure speed on the demo models"
 	@echo "make figures  measure all that the README says of speed, beside transformers (a quarter of an hour)"
 	@echo "make client-deps   install what the tests of clients in other languages need (Debian, root)"
+	@echo "make deploy-test   run what deploy/ holds: Envoy, Kubernetes manifests, Ray Serve (installs half a GB)"
 	@echo "make compose-smoke   build the images, and run and kill them under podman (root)"
 
 demo: $(VENV)/.runtime
@@ -76,6 +77,10 @@ compose-smoke: $(VENV)/.dev
 compose-smoke-deps:
 	apt-get update
 	apt-get install -y --no-install-recommends $$(cat tests/containers/apt-packages.txt)
+
+deploy-test: $(VENV)/.dev
+	$(BIN)/pip install -q -r tests/deploy/requirements.txt
+	$(BIN)/pytest -v tests/deploy -m ""
 
 # Node may come from elsewhere than Debian, whose package would take its place.
 client-deps:

@@ -1,0 +1,38 @@
+"""Fixtures of the tests that run what `deploy` holds."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.deploy.envoy import Envoy, binary
+from tests.e2e.draft_rig import Service
+from tests.e2e.models import DEMO_TARGET
+
+
+@pytest.fixture(scope="module")
+def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Service]]:
+    """Two replicas of the demo target."""
+    options = ("--stream-capacity", "8", "--kv-blocks", "256", "--drain-seconds", "0")
+    services = [Service("target", DEMO_TARGET, tmp_path_factory.mktemp("target"), *options) for _ in range(2)]
+    for service in services:
+        service.start()
+    try:
+        for service in services:
+            asyncio.run(service.logs("serving target"))
+        yield services
+    finally:
+        for service in services:
+            service.kill()
+
+
+@pytest.fixture
+async def envoy(targets: list[Service], tmp_path: Path) -> AsyncIterator[Envoy]:
+    """The proxy before both, running."""
+    if binary() is None:
+        pytest.skip("ENVOY IS NOT INSTALLED (make deploy-test INSTALLS IT): NOTHING OF deploy/envoy IS RUN")
+    proxy = Envoy(tmp_path, [service.address for service in targets])
+    await proxy.start()
+    yield proxy
+    proxy.kill()
