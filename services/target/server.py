@@ -15,6 +15,7 @@ from services.engine.events import Failed
 from services.engine.hub.fetched_model import fetch
 from services.engine.request import Request, StopConditions
 from services.engine.sampling_params import SamplingParams
+from services.service.access.caller import Callers
 from services.service.engine_host import EngineHost
 from services.service.errors import EngineFailedError
 from services.service.limits import MAX_SAMPLES
@@ -77,6 +78,7 @@ class TargetServer:
         self._parsers = {"tool_parser": tool_parser, "reasoning_parser": reasoning_parser}
         self._predictors = with_lookup(*predictors, config=self._policy.lookup) if lookup else [*predictors]
         self._host, self._progress = EngineHost(self._open_engine), LoadingProgress()
+        self._callers = Callers()
         self._max_each = server.streams_per_connection(engine.max_sequences)
         self._admission = Admission(engine.max_sequences + server.max_queue, self._max_each)
         self._servicer = self._new_servicer(server)
@@ -91,7 +93,9 @@ class TargetServer:
 
     def _new_servicer(self, server: ServerConfig) -> GenerationServicer:
         text_admission = Admission(server.max_text_calls, -(-server.max_text_calls // 2))
-        return GenerationServicer(self._admission, text_admission, self._progress, write_timeout=server.write_timeout)
+        return GenerationServicer(
+            self._callers, self._admission, text_admission, self._progress, write_timeout=server.write_timeout
+        )
 
     def _new_drafts(self, addresses: Seq[str], run_ahead: int | None, num_alternates: int) -> DraftPool:
         resources = ComputeResources.here(device=self._config.device, threads=self._config.threads)

@@ -17,6 +17,7 @@ from outrider.v1.generation_pb2_grpc import GenerationServiceServicer
 from services.engine.decoder.loading_progress import LoadingProgress
 from services.engine.events import Failed, Refused
 from services.engine.request import Request
+from services.service.access.caller import Callers
 from services.service.errors import InvalidRequestError, ReaderStalledError, UnavailableError, Violation
 from services.service.validation import Violations
 from services.target.api.admission import Admission
@@ -56,11 +57,18 @@ class GenerationServicer(GenerationServiceServicer):
     """Answers requests with the engine that `open` gives it, and with UNAVAILABLE before `open` and after `close`."""
 
     def __init__(
-        self, admission: Admission, text_admission: Admission, progress: LoadingProgress, *, write_timeout: float
+        self,
+        callers: Callers,
+        admission: Admission,
+        text_admission: Admission,
+        progress: LoadingProgress,
+        *,
+        write_timeout: float,
     ) -> None:
         """`text_admission` is for Tokenize and Detokenize; `progress` is told to whoever calls too early.
         After `write_timeout` seconds in which its reader has taken nothing, a stream is ended.
         """
+        self._callers = callers
         self._admission = admission
         self._text_admission = text_admission
         self._write_timeout = write_timeout
@@ -105,7 +113,7 @@ class GenerationServicer(GenerationServiceServicer):
     ) -> generation_pb2.TokenizeResponse:
         """Encode text or a conversation."""
         model = self._model()
-        with self._text_admission.admit(1, context.peer()):
+        with self._text_admission.admit(1, self._callers.of(context).name):
             ids = await read_tokenize_input(request, model)
             return await asyncio.to_thread(write_tokens, ids, model.tokenizer)
 
@@ -114,7 +122,7 @@ class GenerationServicer(GenerationServiceServicer):
     ) -> generation_pb2.DetokenizeResponse:
         """Decode ids."""
         model = self._model()
-        with self._text_admission.admit(1, context.peer()):
+        with self._text_admission.admit(1, self._callers.of(context).name):
             return await asyncio.to_thread(detokenize, request, model)
 
     async def GetModelInfo(
@@ -127,14 +135,14 @@ class GenerationServicer(GenerationServiceServicer):
     async def _generation(self, message: GenerationRequest, context: Context) -> AsyncIterator[Responses]:
         """Admit, read and submit one request; however the call ends, the engine drops what is left of it."""
         deadline = _deadline(context)
-        model = self._model()
+        model, caller = self._model(), self._callers.of(context).name
         with ExitStack() as places:
-            places.enter_context(self._admission.admit(1, context.peer()))
+            places.enter_context(self._admission.admit(1, caller))
             found = Violations()
             prompt = await read_prompt(message.prompt, model, found)
-            grammar = await read_request_grammar(message, prompt, model, found, caller=context.peer())
+            grammar = await read_request_grammar(message, prompt, model, found, caller=caller)
             request = await asyncio.to_thread(read_request, message, prompt, grammar, model, found, deadline=deadline)
-            places.enter_context(self._admission.admit(request.num_samples - 1, context.peer()))
+            places.enter_context(self._admission.admit(request.num_samples - 1, caller))
             engine = self._require_serving().engine  # it may have gone while the prompt was encoded
             readers = await _message_readers(message, request, model)
             sequences = _submit(engine, request)
