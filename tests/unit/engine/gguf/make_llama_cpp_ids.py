@@ -22,13 +22,18 @@ NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)
 
 
 def train(*, byte_level: bool) -> tuple[list[str], list[str]]:
-    """Tokens and merges of a small BPE, which has seen the odd texts and a page of ours."""
+    """Tokens and merges of a small BPE, which has seen the odd texts.
+
+    The one on bytes has merged across words, so that its ids show every place where a pre-tokenizer cuts.
+    """
     tokenizer = Tokenizer(models.BPE())
-    split = pre_tokenizers.ByteLevel(add_prefix_space=False) if byte_level else pre_tokenizers.Metaspace()
-    tokenizer.pre_tokenizer = split
+    as_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer.pre_tokenizer = as_bytes if byte_level else pre_tokenizers.Metaspace()
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet()) if byte_level else []
-    trainer = trainers.BpeTrainer(vocab_size=900, initial_alphabet=alphabet, show_progress=False)
-    tokenizer.train_from_iterator([*ODD_TEXTS, (ROOT / "docs" / "speculation.md").read_text()], trainer)
+    size = 6000 if byte_level else 900
+    trainer = trainers.BpeTrainer(vocab_size=size, initial_alphabet=alphabet, show_progress=False)
+    page = [] if byte_level else [(ROOT / "docs" / "speculation.md").read_text()]
+    tokenizer.train_from_iterator([*ODD_TEXTS, *page], trainer)
     model = json.loads(tokenizer.to_str())["model"]
     return sorted(model["vocab"], key=model["vocab"].get), [" ".join(merge) for merge in model["merges"]]
 
