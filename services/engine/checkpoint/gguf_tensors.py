@@ -13,7 +13,9 @@ from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.file_state import FileState
 from services.engine.gguf.gguf_file import GgufFile
 
-_SPLIT_NAME = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")
+PART_NAME = re.compile(r"(?P<whole>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.IGNORECASE)
+"""What a file is called that holds a part of a model."""
+
 _MOST_FILES = 1024
 _MOST_FACTORS = 1 << 13
 
@@ -95,15 +97,15 @@ def _open_parts(first: GgufFile) -> list[GgufFile]:
     count = first.metadata.index("split.count", _MOST_FILES + 1) or 1
     if count == 1:
         return [first]
-    name = _SPLIT_NAME.fullmatch(first.path.name)
-    if name is None or int(name[3]) != count:
+    name = PART_NAME.fullmatch(first.path.name)
+    if name is None or int(name["count"]) != count:
         raise first.metadata.error(
             "split.count", f"is {count}, but the file's name does not end in -of-{count:05}.gguf"
         )
     if first.metadata.index("split.no", count) != 0:
-        start = f"{name[1]}-00001-of-{count:05}.gguf"
+        start = f"{name['whole']}-00001-of-{count:05}.gguf"
         raise CheckpointError(f"{first.path}: is a later part of a split model; name its first one, {start}")
-    paths = [first.path.with_name(f"{name[1]}-{part:05}-of-{count:05}.gguf") for part in range(1, count + 1)]
+    paths = [first.path.with_name(f"{name['whole']}-{part:05}-of-{count:05}.gguf") for part in range(1, count + 1)]
     parts = [first, *map(GgufFile, paths[1:])]
     for number, part in enumerate(parts):
         if (found := part.metadata.index("split.no", count)) != number:

@@ -9,11 +9,10 @@ from typing import Any
 from services.engine.files.json_fields import shown
 from services.engine.gguf.gguf_file import GgufFile
 from services.engine.gguf.pre_tokenizers import PRE_TOKENIZERS, PreTokenizer
-from services.engine.gguf.vocabulary import TokenType, Vocabulary
+from services.engine.gguf.vocabulary import PREFIX, TokenType, Vocabulary
 
 logger = logging.getLogger(__name__)
 
-_PREFIX = "tokenizer.ggml."
 _MARK = "▁"  # for a space, in SentencePiece
 _MOST_SPLITS = 1 << 23  # of tokens into two; three times what the largest vocabulary has
 _ADDED = {TokenType.CONTROL: True, TokenType.UNKNOWN: True, TokenType.USER_DEFINED: False}  # to whether it is hidden
@@ -32,7 +31,7 @@ def describe_tokenizer(path: Path) -> str:
             description = _describe_spm(vocabulary)
         case model:
             problem = f"{shown(model)} is not supported; allowed are gpt2 and llama"
-            raise vocabulary.metadata.error(f"{_PREFIX}model", problem)
+            raise vocabulary.metadata.error(f"{PREFIX}model", problem)
     common = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [*_added_tokens(vocabulary)]}
     return json.dumps(common | description)
 
@@ -51,7 +50,7 @@ def _describe_bpe(vocabulary: Vocabulary) -> _Description:
 
 def _describe_spm(vocabulary: Vocabulary) -> _Description:
     """SentencePiece's BPE: the pair whose token has the best score is merged first, what is left becomes bytes."""
-    begins_with_space = vocabulary.metadata.flag(f"{_PREFIX}add_space_prefix", True)
+    begins_with_space = vocabulary.metadata.flag(f"{PREFIX}add_space_prefix", True)
     marks = [{"type": "Prepend", "prepend": _MARK}] if begins_with_space else []
     to_marks = {"type": "Replace", "pattern": {"String": " "}, "content": _MARK}
     to_spaces = {"type": "Replace", "pattern": {"String": _MARK}, "content": " "}
@@ -72,7 +71,7 @@ def _describe_spm(vocabulary: Vocabulary) -> _Description:
 
 
 def _pre_tokenizer(vocabulary: Vocabulary) -> PreTokenizer:
-    name = vocabulary.metadata.text(key := f"{_PREFIX}pre")
+    name = vocabulary.metadata.text(key := f"{PREFIX}pre")
     if name is None:
         where = vocabulary.metadata.path
         logger.warning("%s: key %r: is missing; the model may see other tokens than in training", where, key)
@@ -89,7 +88,7 @@ def _model(vocabulary: Vocabulary, merges: list[list[str]]) -> _Description:
             continue
         if ids.setdefault(token, token_id) != token_id:
             problem = f"{shown(token)} occurs twice, as {ids[token]} and {token_id}"
-            raise vocabulary.metadata.error(f"{_PREFIX}tokens", problem)
+            raise vocabulary.metadata.error(f"{PREFIX}tokens", problem)
     plain = {"dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None}
     flags = {"fuse_unk": False, "byte_fallback": False, "ignore_merges": False}
     return {"type": "BPE", **plain, **flags, "vocab": ids, "merges": merges}
@@ -110,9 +109,9 @@ def _post_processor(vocabulary: Vocabulary, *, adds_begin: bool) -> _Description
     """What is put around a text."""
     metadata, around = vocabulary.metadata, {}
     for name, default in (("bos", adds_begin), ("eos", False)):
-        if metadata.flag(f"{_PREFIX}add_{name}_token", default):
+        if metadata.flag(f"{PREFIX}add_{name}_token", default):
             if (token_id := vocabulary.task_id(f"{name}_token")) is None:
-                raise metadata.error(f"{_PREFIX}{name}_token_id", "is missing, though each text is to have that token")
+                raise metadata.error(f"{PREFIX}{name}_token_id", "is missing, though each text is to have that token")
             around[name] = {
                 "id": vocabulary.tokens[token_id],
                 "ids": [token_id],
@@ -130,7 +129,7 @@ def _post_processor(vocabulary: Vocabulary, *, adds_begin: bool) -> _Description
 
 def _stored_merges(vocabulary: Vocabulary) -> Iterator[list[str]]:
     """The pairs that the file lists, best first; a space parts them, and a token may begin with one."""
-    for index, merge in enumerate(vocabulary.metadata.texts(key := f"{_PREFIX}merges")):
+    for index, merge in enumerate(vocabulary.metadata.texts(key := f"{PREFIX}merges")):
         if (cut := merge.find(" ", 1)) < 0:
             raise vocabulary.metadata.error(key, f"element {index} must be two tokens and a space, is {shown(merge)}")
         yield [merge[:cut], merge[cut + 1 :]]
@@ -138,13 +137,13 @@ def _stored_merges(vocabulary: Vocabulary) -> Iterator[list[str]]:
 
 def _merges_by_score(vocabulary: Vocabulary) -> list[list[str]]:
     """All pairs of tokens that make a token, in the order of its score."""
-    scores = vocabulary.list_of(f"{_PREFIX}scores")
+    scores = vocabulary.list_of(f"{PREFIX}scores")
     tokens = [token for token, kind in zip(vocabulary.tokens, vocabulary.types, strict=True) if kind in _MERGED]
     types = vocabulary.types
     ids = {token: token_id for token_id, token in enumerate(vocabulary.tokens) if types[token_id] in _MERGED}
     if (splits := sum(map(len, tokens))) > _MOST_SPLITS:
         problem = f"have {splits} characters together; they may have at most {_MOST_SPLITS}"
-        raise vocabulary.metadata.error(f"{_PREFIX}tokens", problem)
+        raise vocabulary.metadata.error(f"{PREFIX}tokens", problem)
     merges = []
     for token in tokens:
         for cut in range(1, len(token)):

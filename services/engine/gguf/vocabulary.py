@@ -5,7 +5,7 @@ from functools import cached_property
 
 from services.engine.gguf.metadata import Metadata
 
-_PREFIX = "tokenizer.ggml."
+PREFIX = "tokenizer.ggml."  # of the keys
 _MOST_TOKEN_BYTES = 1 << 10  # what is made of a token's parts takes the square of this
 # The texts by which llama.cpp knows tokens that end a turn or a text, whatever the file says of them.
 _ENDS = {
@@ -45,12 +45,12 @@ class Vocabulary:
     @cached_property
     def model(self) -> str:
         """Which kind of tokenizer it is, as llama.cpp names it."""
-        return self.metadata.required_text(f"{_PREFIX}model")
+        return self.metadata.required_text(f"{PREFIX}model")
 
     @cached_property
     def tokens(self) -> list[str]:
         """All tokens; raises CheckpointError for one that is too long."""
-        tokens = self.metadata.texts(key := f"{_PREFIX}tokens")
+        tokens = self.metadata.texts(key := f"{PREFIX}tokens")
         for index, token in enumerate(tokens):
             if len(token) > _MOST_TOKEN_BYTES:
                 problem = f"token {index} has {len(token)} characters; it may have at most {_MOST_TOKEN_BYTES}"
@@ -60,7 +60,7 @@ class Vocabulary:
     @cached_property
     def types(self) -> list[int]:
         """What each token is for, see TokenType."""
-        if (key := f"{_PREFIX}token_type") not in self.metadata:
+        if (key := f"{PREFIX}token_type") not in self.metadata:
             return [TokenType.NORMAL] * len(self.tokens)
         return [int(kind) for kind in self.list_of(key)]
 
@@ -73,7 +73,7 @@ class Vocabulary:
 
     def task_id(self, name: str) -> int | None:
         """The id of the token with a task, such as `bos_token`; None where there is none."""
-        token_id = self.metadata.index(f"{_PREFIX}{_TASKS[name]}", len(self.tokens))
+        token_id = self.metadata.index(f"{PREFIX}{_TASKS[name]}", len(self.tokens))
         if token_id is None and self.model == "llama" and _OF_SPM.get(name, len(self.tokens)) < len(self.tokens):
             return _OF_SPM[name]
         return token_id
@@ -85,7 +85,7 @@ class Vocabulary:
 
     def end_ids(self) -> set[int]:
         """The ids that end a generation: those that the file names, and those whose texts say so."""
-        named = [self.metadata.index(f"{_PREFIX}{end}_token_id", len(self.tokens)) for end in ("eot", "eom")]
+        named = [self.metadata.index(f"{PREFIX}{end}_token_id", len(self.tokens)) for end in ("eot", "eom")]
         marks = (TokenType.CONTROL, TokenType.USER_DEFINED)
         known = [i for i, token in enumerate(self.tokens) if token in _ENDS and self.types[i] in marks]
         return {token_id for token_id in (self.task_id("eos_token"), *named, *known) if token_id is not None}

@@ -1,10 +1,10 @@
 """Which files of a repository make a model: those that are read here, no other format of the weights and no copy."""
 
-import re
 from collections.abc import Collection, Mapping
 from collections.abc import Sequence as Seq
 from fnmatch import fnmatchcase
 
+from services.engine.checkpoint.gguf_tensors import PART_NAME
 from services.engine.checkpoint.tensor_files import INDEX, SINGLE
 from services.engine.hub.hub_error import HubError, SeveralFilesError
 from services.engine.hub.hub_name import HubName
@@ -12,7 +12,6 @@ from services.engine.hub.hub_name import HubName
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 _REQUIRED = (CONFIG, TOKENIZER)
 _OPTIONAL = ("generation_config.json", "tokenizer_config.json", "special_tokens_map.json", "chat_template.jinja")
-_PART = re.compile(r"(?P<whole>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.IGNORECASE)
 _MOST_SHOWN = 40  # files, in an error
 
 
@@ -44,7 +43,7 @@ def gguf_parts(name: HubName, files: Collection[str]) -> Seq[str]:
         error = SeveralFilesError if chosen else HubError
         raise error(f"{name}: its repository {found}; name one of its GGUF files, which are: {listed or 'none'}")
     (parts,) = chosen.values()
-    if (match := _PART.fullmatch(parts[0])) and len(parts) != (count := int(match["count"])):
+    if (match := PART_NAME.fullmatch(parts[0])) and len(parts) != (count := int(match["count"])):
         raise HubError(f"{name}: its repository has {len(parts)} of the parts of {parts[0]}; it must have {count}")
     return parts
 
@@ -54,7 +53,7 @@ def gguf_files(files: Collection[str]) -> Mapping[str, Seq[str]]:
     models: dict[str, list[str]] = {}
     for file in sorted(files):
         if file.lower().endswith(".gguf"):
-            match = _PART.fullmatch(file)
+            match = PART_NAME.fullmatch(file)
             models.setdefault(f"{match['whole']}.gguf" if match else file, []).append(file)
     return models
 
