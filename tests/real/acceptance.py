@@ -40,16 +40,16 @@ class Acceptance:
 
 
 def measure_acceptance(
-    target: Path, draft: Path, *, weights: str, draft_weights: str, temperatures: Seq[float] = TEMPERATURES
+    target: Path, draft: Path, wanted: Seq[tuple[str, float]], *, weights: str
 ) -> Iterator[Acceptance]:
-    """Ask all questions, one after the other, with so many predictions in every pass."""
-    with _served(target, draft, weights, draft_weights) as running:
+    """Ask the questions of tasks at temperatures, one after the other, with so many predictions in every pass."""
+    questions = tasks()
+    with _served(target, draft, weights) as running:
         log = PassLog(running.engine)
-        for task, questions in tasks().items():
-            for temperature in temperatures:
-                passes = [one for question in questions for one in _answer(running, log, question, temperature)]
-                per_pass = 1 + sum(one.num_accepted for one in passes) / len(passes)
-                yield Acceptance(task, temperature, share(passes), per_pass, round(per_pass * len(passes)))
+        for task, temperature in wanted:
+            passes = [one for question in questions[task] for one in _answer(running, log, question, temperature)]
+            per_pass = 1 + sum(one.num_accepted for one in passes) / len(passes)
+            yield Acceptance(task, temperature, share(passes), per_pass, round(per_pass * len(passes)))
 
 
 def _answer(running: RunningTarget, log: PassLog, question: Question, temperature: float) -> list[Pass]:
@@ -70,9 +70,9 @@ def _answer(running: RunningTarget, log: PassLog, question: Question, temperatur
 
 
 @contextmanager
-def _served(target: Path, draft: Path, weights: str, draft_weights: str) -> Iterator[RunningTarget]:
+def _served(target: Path, draft: Path, weights: str) -> Iterator[RunningTarget]:
     with tempfile.TemporaryDirectory() as logs:
-        service = Service("draft", draft, Path(logs), "--weights", draft_weights, "--context", str(_CONTEXT_LENGTH))
+        service = Service("draft", draft, Path(logs), "--weights", weights, "--context", str(_CONTEXT_LENGTH))
         service.start()
         settings: dict[str, Any] = {"weights": weights, "threads": 2, "kv_blocks": None}
         try:

@@ -39,28 +39,32 @@ class Parity:
 def measure_parity(path: Path) -> Parity:
     """Compare a folder or a GGUF file with what transformers makes of it, one after the other in memory."""
     prompts = [ids[:_MOST_TOKENS] for ids in map(Tokenizer.from_model(path).encode, SHORT_TEXTS)]
-    expected = [*_reference_logits(path, prompts)]
+    expected = [*logits_of(load_reference(path), prompts)]
     differences, largest, others = [0.0], [0.0], 0
-    for found, wanted in zip(_logits(path, prompts), expected, strict=True):
+    for found, wanted in zip(our_logits(path, prompts), expected, strict=True):
         differences.append(float(np.abs(found - wanted).max()))
         largest.append(float(np.abs(wanted).max()))
         others += int((found.argmax(axis=1) != wanted.argmax(axis=1)).sum())
     return Parity(len(prompts), sum(map(len, prompts)), max(differences), max(largest), others)
 
 
-def _reference_logits(path: Path, prompts: list[list[int]]) -> Iterator[NDArray[np.float32]]:
-    """Of every position.  # [tokens, vocab]"""
+def load_reference(path: Path) -> Any:
+    """The model as transformers makes it of a folder or a GGUF file, in float32."""
     where: dict[str, Any] = {"pretrained_model_name_or_path": path}
     if path.is_file():
         whole = transformers.GgufConfig(gguf_file=path.name, dequantize=True)
         where = {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name, "quantization_config": whole}
-    model = transformers.AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
+    return transformers.AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
+
+
+def logits_of(model: Any, prompts: list[list[int]]) -> Iterator[NDArray[Any]]:
+    """Of every position, by a model of transformers.  # [tokens, vocab]"""
     with torch.inference_mode():
         for prompt in prompts:
             yield model(torch.tensor([prompt])).logits[0].numpy()
 
 
-def _logits(path: Path, prompts: list[list[int]]) -> Iterator[NDArray[np.float32]]:
+def our_logits(path: Path, prompts: list[list[int]]) -> Iterator[NDArray[np.float32]]:
     """Of every position.  # [tokens, vocab]"""
     config = EngineConfig(
         model=path,

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from services.bench.experiments.distributions import divergences, log_probabilities
 from services.engine.config import CPU_KV_FORMATS, CPU_WEIGHT_FORMATS, EngineConfig, resolve_isa, resolve_threads
 from services.engine.decoder.native import Batch
 from services.engine.loaded_model import LoadedModel
@@ -40,7 +41,7 @@ class Quality:
     """What a format costs."""
 
     perplexity: float
-    divergence: float  # Kullback-Leibler, from the base format, in nats per token
+    divergence: float  # from the base format, in nats per token
 
 
 def main() -> None:
@@ -57,32 +58,30 @@ def main() -> None:
         print(f"| {one.weights} | {one.kv} | {quality.perplexity:.3f} | {quality.divergence:.6f} |", flush=True)
 
 
-def measure(model: Path, formats: Iterable[Formats], *, num_windows: int) -> Iterator[tuple[Formats, Quality]]:
+def measure(
+    model: Path, formats: Iterable[Formats], *, num_windows: int, base: Formats = _BASE
+) -> Iterator[tuple[Formats, Quality]]:
     """Measure one format after the other: a large model is in memory once."""
     with tempfile.TemporaryDirectory() as folder:
-        base = _load(model, _BASE)
-        windows = [*windows_of(base.tokenizer, num_windows)]
-        shape = (len(windows), _WINDOW, base.checkpoint.config.vocab_size)
+        loaded = _load(model, base)
+        windows = [*windows_of(loaded.tokenizer, num_windows)]
+        shape = (len(windows), _WINDOW, loaded.checkpoint.config.vocab_size)
         expected = np.lib.format.open_memmap(Path(folder) / "expected.npy", "w+", np.float32, shape)
         for index, window in enumerate(windows):
-            expected[index] = _log_probabilities(base, window)
-        del base
+            expected[index] = _log_probabilities(loaded, window)
+        del loaded
         for one in formats:
-            yield one, _compare(_load(model, one), windows, expected)
+            yield one, _compare(None if one == base else _load(model, one), windows, expected)
 
 
-def _compare(model: LoadedModel, windows: Seq[NDArray[np.int64]], expected: NDArray[np.float32]) -> Quality:
-    losses, divergences = [], []
+def _compare(model: LoadedModel | None, windows: Seq[NDArray[np.int64]], expected: NDArray[np.float32]) -> Quality:
+    """Without a model it is the base that is compared with itself."""
+    losses, lost = [], []
     for window, wanted in zip(windows, expected, strict=True):
-        found = _log_probabilities(model, window)
+        found = _log_probabilities(model, window) if model else wanted
         losses.append(float(-np.take_along_axis(found[:-1], window[1:, None], axis=1).mean()))
-        divergences.append(sum(_divergence(*rows) for rows in zip(wanted, found, strict=True)) / len(window))
-    return Quality(float(np.exp(np.mean(losses))), float(np.mean(divergences)))
-
-
-def _divergence(wanted: NDArray[np.float32], found: NDArray[np.float32]) -> float:
-    """Of one distribution from another, both as log-probabilities.  # [vocab]"""
-    return float((np.exp(wanted, dtype=np.float64) * (wanted.astype(np.float64) - found)).sum())
+        lost.append(divergences(wanted, found).mean())
+    return Quality(float(np.exp(np.mean(losses))), float(np.mean(lost)))
 
 
 def _load(model: Path, formats: Formats) -> LoadedModel:
@@ -114,10 +113,7 @@ def _log_probabilities(model: LoadedModel, token_ids: NDArray[np.int64]) -> NDAr
     """Of every token after each of the window's.  # [tokens, vocab]"""
     batch = Batch(max_rows=_WINDOW, max_sequences=1, max_blocks=model.max_blocks)
     batch.append(token_ids.tolist(), position=0, blocks=list(range(model.max_blocks)), num_logits=_WINDOW)
-    logits = model.decoder.forward(batch).numpy()
-    for index, row in enumerate(logits):  # one at a time: the sums are in float64
-        logits[index] -= np.logaddexp.reduce(row.astype(np.float64))
-    return logits
+    return log_probabilities(model.decoder.forward(batch).numpy())
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from services.bench.experiments.distributions import divergences, log_probabilities
 from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from services.engine.config import CPU_WEIGHT_FORMATS, resolve_isa, resolve_threads
 from services.engine.decoder.model_loader import load_decoder
@@ -62,9 +63,9 @@ def main() -> None:
     for weights in arguments.weights:
         decoder = _load(checkpoint, device, weights)
         found = _log_probabilities(decoder, prompts)
-        divergences = np.concatenate([(np.exp(e) * (e - f)).sum(axis=1) for e, f in zip(expected, found, strict=True)])
+        lost = np.concatenate([divergences(*pair) for pair in zip(expected, found, strict=True)])
         agreements = [e.argmax(axis=1) == f.argmax(axis=1) for e, f in zip(expected, found, strict=True)]
-        figures = f"{divergences.mean():.6f} | {divergences.max():.4f} | {np.concatenate(agreements).mean():.3f}"
+        figures = f"{lost.mean():.6f} | {lost.max():.4f} | {np.concatenate(agreements).mean():.3f}"
         print(
             f"| {weights} | {figures} | {decoder.weight_bytes / 1e6:.0f} | {_milliseconds(decoder):.1f} |", flush=True
         )
@@ -80,15 +81,9 @@ def _batch(token_ids: Seq[int], position: int = 0) -> Batch:
     return batch
 
 
-def _log_probabilities(decoder: Decoder, prompts: Seq[Seq[int]]) -> list[NDArray[np.float64]]:
+def _log_probabilities(decoder: Decoder, prompts: Seq[Seq[int]]) -> list[NDArray[np.float32]]:
     """Of every token after each of a prompt's.  # for each prompt: [tokens, vocab]"""
-    return [_normalised(decoder.forward(_batch(prompt)).numpy().astype(np.float64)) for prompt in prompts]
-
-
-def _normalised(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    logits -= logits.max(axis=1, keepdims=True)
-    log_sums: NDArray[np.float64] = np.log(np.exp(logits).sum(axis=1, keepdims=True))
-    return logits - log_sums
+    return [log_probabilities(decoder.forward(_batch(prompt)).numpy()) for prompt in prompts]
 
 
 def _milliseconds(decoder: Decoder) -> float:
