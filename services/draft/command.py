@@ -7,7 +7,7 @@ from services.draft.vocabulary.vocabularies import Way
 from services.engine.decoder.weight_choice import AUTO
 from services.engine.hub.hub_name import SOURCES, read_source
 from services.service.options import add_options as add_service_options
-from services.service.options import engine_config, server_config
+from services.service.options import engine_config, server_config, telemetry_config
 from services.service.service_process import run_service
 
 
@@ -41,8 +41,9 @@ def run(arguments: argparse.Namespace) -> int:
             engine_config(arguments),
             server_config(arguments),
             name=arguments.name,
+            telemetry=telemetry_config(arguments),
             target_tokenizers=arguments.target_tokenizers,
             translate=Way(arguments.translate),
         )
 
-    return run_service("draft", make)
+    return run_service("draft", make, log_format=arguments.log_format)

@@ -31,6 +31,7 @@ class DraftedSequence:
         masked_ids: Seq[int],
         grammar: Grammar | None = None,
         cache_scope: str | None = "",
+        traceparent: str = "",
     ) -> None:
         """All is in the target's tokens.
 
@@ -46,7 +47,9 @@ class DraftedSequence:
         self.num_alternates = 0  # that are wanted
         self.epoch = self._last_epoch = 1
         self.num_told = 0  # leading tokens of which the target knows, where it has the same
+        self.num_predicted = 0  # in all
         self.cache_scope = cache_scope  # as `CachePolicy.scope`
+        self.traceparent = traceparent  # of the request that it serves, if its target says so
         self._translation = translation
         self._params = translation.own_params(sampling)
         self._num_prompt = num_prompt
@@ -157,6 +160,7 @@ class DraftedSequence:
     def predicted(self, token_ids: Seq[int]) -> None:
         """Append predictions to the chain."""
         self.tokens.extend(token_ids)
+        self.num_predicted += len(token_ids)
 
     @property
     def _is_masked(self) -> bool:

@@ -7,9 +7,11 @@ from itertools import islice
 
 from services.draft.alternate import Alternate
 from services.draft.alternates import Alternates
+from services.draft.draft_counts import DraftCounts
 from services.draft.drafted_sequence import DraftedSequence
 from services.draft.link import DraftLink
 from services.draft.multi_step_runner import MultiStepRunner, ScheduledTokens
+from services.draft.sequence_traces import SequenceTraces
 from services.draft_protocol.messages import AlternatePrediction, DraftLoad, Prediction, Release, ReleaseReason
 from services.draft_protocol.protocol import MAX_ALTERNATES
 from services.engine.cache.block_manager import BlockManager
@@ -49,27 +51,35 @@ class Drafter:
     share gets its tokens' blocks from the link that holds most.
     """
 
-    def __init__(self, config: DrafterConfig, runner: MultiStepRunner, blocks: BlockManager) -> None:
+    def __init__(
+        self,
+        config: DrafterConfig,
+        runner: MultiStepRunner,
+        blocks: BlockManager,
+        traces: SequenceTraces | None = None,
+    ) -> None:
         self._config = config
         self._runner = runner
         self._blocks = blocks
-        self._links: list[DraftLink] = []
+        self._traces = traces
+        self.counts = DraftCounts()
+        self.links: list[DraftLink] = []
         self._alternates = Alternates(blocks, vocab_size=config.vocab_size, context_length=config.context_length)
         self._draw_seconds = 0.0  # a moving average of what one more token of a run takes
 
     def join(self, link: DraftLink) -> None:
         """Begin to serve a link."""
-        self._links.append(link)
+        self.links.append(link)
 
     def load(self, target: DraftLink) -> DraftLoad:
         """What there is to do beside a target's own sequences, as far as another thread can see it."""
-        others = sum(len(link.sequences) for link in tuple(self._links) if link is not target)
+        others = sum(len(link.sequences) for link in tuple(self.links) if link is not target)
         return DraftLoad(others, self._blocks.num_free * self._blocks.block_size)
 
     def leave(self, link: DraftLink) -> None:
         """Forget a link and free what its sequences hold; nothing if it is forgotten already."""
-        if link in self._links:
-            self._links.remove(link)
+        if link in self.links:
+            self.links.remove(link)
         for sequence_id in list(link.sequences):
             self.close(link, sequence_id)
 
@@ -85,6 +95,9 @@ class Drafter:
         else:
             link.sequences[sequence_id] = sequence
             link.heard(is_followed=True)
+            self.counts.sequences += 1
+            if self._traces is not None:
+                self._traces.begin(sequence)
 
     def refuse(self, link: DraftLink, sequence_id: int) -> None:
         """A sequence is not followed, or no longer."""
@@ -128,9 +141,11 @@ class Drafter:
             sequence.grant(min(tokens, self._config.max_window), min(num_alternates, MAX_ALTERNATES))
             self._tell(link, sequence_id)
 
-    def close(self, link: DraftLink, sequence_id: int) -> None:
-        """Forget a sequence and free what it holds."""
+    def close(self, link: DraftLink, sequence_id: int, reason: str = "") -> None:
+        """Forget a sequence and free what it holds; the reason is that of the draft, where it drops it."""
         if sequence := link.sequences.pop(sequence_id, None):
+            if self._traces is not None:
+                self._traces.end(sequence, reason)
             self._alternates.end_all(sequence)
             self._blocks.release(sequence)
 
@@ -154,13 +169,14 @@ class Drafter:
         began = time.monotonic()
         drawn = self._runner.extend([scheduled for _, scheduled in followers])
         self._observe(time.monotonic() - began, max(scheduled.num_draws for _, scheduled in followers))
+        self.counts.rows += sum(scheduled.num_tokens for _, scheduled in followers)
         for (follower, scheduled), token_ids in zip(followers, drawn, strict=True):
             self._settle(follower, scheduled, token_ids)
         return True
 
     def abandon(self, message: str) -> None:  # noqa: ARG002 - the links end with the server
         """Free everything."""
-        for link in list(self._links):
+        for link in list(self.links):
             self.leave(link)
 
     def _choose(self) -> list[tuple[_Follower, ScheduledTokens]]:
@@ -182,12 +198,14 @@ class Drafter:
                 yield follower, scheduled
 
     def _followers(self) -> Iterator[_Follower]:
-        for link in self._links:
+        for link in self.links:
             for sequence_id, sequence in list(link.sequences.items()):
                 if sequence.window > 0:
                     yield _Follower(link, sequence_id, sequence)
 
     def _observe(self, seconds: float, num_draws: int) -> None:
+        self.counts.steps += 1
+        self.counts.seconds += seconds
         if num_draws:
             weight = _DRAW_WEIGHT if self._draw_seconds else 1.0
             self._draw_seconds += weight * (seconds / num_draws - self._draw_seconds)
@@ -230,9 +248,9 @@ class Drafter:
 
     def _reclaim(self, link: DraftLink, num_blocks: int) -> None:
         """Make blocks free for a link that stays within its share with them."""
-        share = self._blocks.num_blocks // len(self._links)
+        share = self._blocks.num_blocks // len(self.links)
         while self._blocks.num_free < num_blocks and self.num_blocks(link) + num_blocks <= share:
-            richest = max(self._links, key=self.num_blocks)  # it has more than a share
+            richest = max(self.links, key=self.num_blocks)  # it has more than a share
             largest = max(richest.sequences, key=lambda sequence_id: len(richest.sequences[sequence_id].blocks))
             self._release(richest, largest, ReleaseReason.OUT_OF_MEMORY)
 
@@ -252,16 +270,19 @@ class Drafter:
         sequence.num_computed += scheduled.num_tokens + max(len(token_ids) - 1, 0)
         self._keep(sequence)
         sequence.predicted(token_ids)
+        self.counts.tokens += len(token_ids)
         self._tell(follower.link, follower.sequence_id)
 
     def _tell(self, link: DraftLink, sequence_id: int) -> None:
         sequence = link.sequences[sequence_id]
         run = sequence.next_run()
         if run.token_ids:
+            self.counts.runs += 1
             link.send(Prediction(sequence_id, sequence.epoch, run.position, tuple(run.token_ids)))
 
     def _tell_alternate(self, follower: _Follower, alternate: Alternate) -> None:
         token_id, *token_ids = alternate.branch
+        self.counts.alternates += 1
         follower.link.send(
             AlternatePrediction(follower.sequence_id, alternate.epoch, alternate.position, token_id, tuple(token_ids))
         )
@@ -270,5 +291,6 @@ class Drafter:
         self._blocks.keep(sequence, min(sequence.num_computed, sequence.num_committed))
 
     def _release(self, link: DraftLink, sequence_id: int, reason: ReleaseReason) -> None:
-        self.close(link, sequence_id)
+        self.close(link, sequence_id, reason.name)
+        self.counts.releases[reason] += 1
         link.send(Release(sequence_id, reason))

@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import Callable, Iterable
 
+from services.draft.draft_metrics import DraftMetrics
 from services.draft.drafter import Drafter, DrafterConfig
 from services.draft.link import DraftLink
 from services.draft.multi_step_runner import MultiStepRunner
+from services.draft.sequence_traces import SequenceTraces
 from services.draft_protocol.messages import DraftLoad
 from services.draft_protocol.protocol import MAX_WINDOW
 from services.engine.config import EngineConfig
@@ -20,7 +22,13 @@ class DraftEngine:
     """Owns the model, its KV cache and the engine thread; made by `open`, ended by `close`."""
 
     def __init__(
-        self, model: LoadedModel, config: EngineConfig, *, max_run: int, on_failure: Callable[[], None]
+        self,
+        model: LoadedModel,
+        config: EngineConfig,
+        *,
+        max_run: int,
+        on_failure: Callable[[], None],
+        traces: SequenceTraces | None = None,
     ) -> None:
         """`max_run` is how many tokens are predicted between two looks at what the targets say."""
         self.model = model
@@ -41,16 +49,23 @@ class DraftEngine:
             run_seconds=_RUN_SECONDS,
             max_window=MAX_WINDOW,
         )
-        self._drafter = Drafter(limits, runner, model.blocks)
+        self._drafter = Drafter(limits, runner, model.blocks, traces)
         self._loop = EngineLoop(self._drafter, on_failure=on_failure)
         self.grammars = model.new_grammar_process()
 
     @classmethod
     def open(
-        cls, config: EngineConfig, progress: LoadingProgress, *, max_run: int, on_failure: Callable[[], None]
+        cls,
+        config: EngineConfig,
+        progress: LoadingProgress,
+        *,
+        max_run: int,
+        on_failure: Callable[[], None],
+        traces: SequenceTraces | None = None,
     ) -> "DraftEngine":
         """Load the configured model, which takes long, and start the engine thread; raises CheckpointError."""
-        engine = cls(LoadedModel.load(config, progress), config, max_run=max_run, on_failure=on_failure)
+        model = LoadedModel.load(config, progress)
+        engine = cls(model, config, max_run=max_run, on_failure=on_failure, traces=traces)
         engine._loop.start()
         engine.grammars.start()
         return engine
@@ -58,6 +73,10 @@ class DraftEngine:
     def load(self, target: DraftLink) -> DraftLoad:
         """What there is to do beside a target's own sequences."""
         return self._drafter.load(target)
+
+    def new_metrics(self, model_name: str) -> DraftMetrics:
+        """What a scrape reads."""
+        return DraftMetrics(self._drafter.counts, self._drafter.links, self.model.blocks, model_name=model_name)
 
     def join(self, link: DraftLink) -> None:
         """Begin to serve a link."""

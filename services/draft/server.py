@@ -9,6 +9,7 @@ from outrider.v1 import draft_pb2
 from outrider.v1.draft_pb2_grpc import add_DraftServiceServicer_to_server
 from services.draft.engine import DraftEngine
 from services.draft.link import Quotas
+from services.draft.sequence_traces import SequenceTraces
 from services.draft.servicer import DraftServicer
 from services.draft.vocabulary.vocabularies import Vocabularies, Way
 from services.draft_protocol.protocol import MAX_REQUEST_BYTES
@@ -21,6 +22,9 @@ from services.engine.text.tokenizer import Tokenizer
 from services.service.engine_host import EngineHost
 from services.service.rpc_server import RpcServer
 from services.service.server_config import ServerConfig
+from services.telemetry.call_metrics import CallMetrics
+from services.telemetry.telemetry import Telemetry
+from services.telemetry.telemetry_config import TelemetryConfig
 
 logger = logging.getLogger(__name__)
 
@@ -39,11 +43,13 @@ class DraftServer:
         name: str | None = None,
         target_tokenizers: Iterable[ModelSource] = (),
         translate: Way = Way.AUTO,
+        telemetry: TelemetryConfig | None = None,
     ) -> None:
         """`name` is what targets see as the model's name, by default that of its folder, or on the hub;
         `target_tokenizers` are models of targets whose vocabularies are others than the draft's, and `translate` says
-        how it predicts then.
+        how it predicts then. Raises ConfigError where OpenTelemetry is wanted and not installed.
         """
+        self._telemetry = Telemetry(telemetry, "outrider-draft")
         self._config = engine
         self._translate = translate
         self._tokenizer_sources = [*target_tokenizers]
@@ -67,6 +73,7 @@ class DraftServer:
 
     async def start(self) -> str:
         """Listen, and return the address; links get UNAVAILABLE until the model is loaded."""
+        self._telemetry.start(CallMetrics(self._server.calls))
         return await self._server.start()
 
     async def open(self) -> None:
@@ -77,6 +84,7 @@ class DraftServer:
         num_tokens = model.blocks.num_blocks * model.blocks.block_size
         quotas = Quotas(max_sequences=self._config.max_sequences, max_cached_tokens=num_tokens)
         self._servicer.open(engine, self._name, quotas, await asyncio.to_thread(self._vocabularies, engine.model))
+        self._telemetry.add([engine.new_metrics(self._name)])
         await self._server.set_serving(True)
         logger.info(
             "drafting with %s: device %s, %s weights, %s threads, context of %s tokens, %s KV blocks",
@@ -97,6 +105,7 @@ class DraftServer:
         await self._server.set_serving(False)
         await self._server.stop()
         await self._host.close()
+        await self._telemetry.close()
 
     def _vocabularies(self, model: LoadedModel) -> Vocabularies:
         return Vocabularies(
@@ -113,4 +122,6 @@ class DraftServer:
         model = fetch(self._config.model)
         self._name = self._name or model.name
         config = replace(self._config, model=model.path)
-        return DraftEngine.open(config, self._progress, max_run=_MAX_RUN, on_failure=on_failure)
+        tracing = self._telemetry.tracing
+        traces = SequenceTraces(tracing) if tracing else None
+        return DraftEngine.open(config, self._progress, max_run=_MAX_RUN, on_failure=on_failure, traces=traces)

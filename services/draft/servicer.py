@@ -263,5 +263,6 @@ async def _open(
         masked_ids=message.masked_ids,
         grammar=grammar,
         cache_scope=message.cache.scope,
+        traceparent=message.traceparent,
     )
     return lambda drafter: drafter.open(link, message.sequence_id, sequence)

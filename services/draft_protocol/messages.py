@@ -20,6 +20,7 @@ class Open:
     masked_ids: Seq[int]  # until so many tokens are generated
     grammar: GrammarSource | None
     cache: CachePolicy
+    traceparent: str = ""
 
     @classmethod
     def of(cls, sequence_id: int, request: Request) -> "Open":
@@ -32,6 +33,7 @@ class Open:
             masked_ids=sorted(request.stops.token_ids),
             grammar=None if request.grammar is None else request.grammar.source,
             cache=request.cache,
+            traceparent=request.traceparent,
         )
 
 

@@ -8,6 +8,7 @@ from services.draft_protocol.grammar import read_source, write_grammar
 from services.draft_protocol.messages import Close, Commit, Open, TargetMessage, Window
 from services.draft_protocol.protocol import MAX_REQUEST_BYTES, MAX_REQUESTS
 from services.draft_protocol.sampling import read_allowed_tokens, read_sampling, write_allowed_tokens, write_sampling
+from services.telemetry.trace_context import read_traceparent
 
 
 def write_request(message: TargetMessage) -> draft_pb2.DraftRequest:
@@ -70,6 +71,7 @@ def _write_open(message: Open) -> draft_pb2.Open:
         grammar=None if message.grammar is None else write_grammar(message.grammar),
         cache=write_cache(message.cache),
         allowed_tokens=write_allowed_tokens(message.sampling.allowed_tokens),
+        traceparent=message.traceparent,
     )
 
 
@@ -82,4 +84,5 @@ def _read_open(message: draft_pb2.Open, *, vocab_size: int) -> Open:
         masked_ids=[*message.masked_token_ids],
         grammar=read_source(message.grammar) if message.HasField("grammar") else None,
         cache=read_cache(message.cache),
+        traceparent=read_traceparent(message.traceparent),
     )

@@ -186,12 +186,31 @@ class SpeculationStats:
             stats.passes += 1
             stats.offered += num_offered
             stats.accepted += num_accepted
-        missing = num_offered - len(self.offered)
-        self.offered.extend([0] * missing)
-        self.accepted.extend([0] * missing)
+        self._reach(num_offered)
         for position in range(num_offered):
             self.offered[position] += 1
             self.accepted[position] += position < num_accepted
+
+    def add(self, other: "SpeculationStats") -> None:
+        """Add another's counts, which may go on while they are read."""
+        self.passes += other.passes
+        self._reach(len(other.offered))
+        for position, (offered, accepted) in enumerate(zip(other.offered, other.accepted, strict=False)):
+            self.offered[position] += offered
+            self.accepted[position] += accepted
+        for source, counts in [*other.by_source.items()]:
+            stats = self.by_source.setdefault(source, SourceStats())
+            stats.passes += counts.passes
+            stats.offered += counts.offered
+            stats.accepted += counts.accepted
+        self.alternates += other.alternates
+        self.losses += other.losses
+        self.returns += other.returns
+
+    def _reach(self, num_positions: int) -> None:
+        missing = num_positions - len(self.offered)
+        self.offered.extend([0] * missing)
+        self.accepted.extend([0] * missing)
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,6 +101,7 @@ class Request:
     cache: CachePolicy = CachePolicy()
     num_samples: int = 1
     deadline: float | None = None  # seconds on the monotonic clock
+    traceparent: str = ""  # the W3C trace context that work for it belongs to, if there is one
 
     @property
     def reads_cache(self) -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn, TypeAlias, cast
@@ -27,15 +28,36 @@ class ErrorInterceptor(aio.ServerInterceptor):
     """The one place where exceptions become gRPC statuses: ends a call with the status of the RpcError that its handler
     raised, or with INTERNAL after any other error.
 
-    It wraps handlers that are coroutines, which stream by `context.write`; those that yield pass unchanged.
+    It wraps handlers that are coroutines, which stream by `context.write`; those that yield pass unchanged. `calls`
+    counts them by method and code.
     """
+
+    def __init__(self) -> None:
+        self.calls: Counter[tuple[str, str]] = Counter()
 
     async def intercept_service(
         self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
     ) -> MethodHandler:
         """Wrap the handler of one call."""
         handler = await continuation(handler_call_details)
-        return _wrapped(handler, lambda inner: _answering_errors(inner, handler_call_details.method))
+        return _wrapped(handler, lambda inner: self._counting(inner, handler_call_details.method))
+
+    def _counting(self, handler: Answer, method: str) -> Answer:
+        answering = _answering_errors(handler, method)
+
+        async def answer(request: Any, context: Context) -> Any:  # noqa: ANN401 - whatever the method's messages are
+            code = grpc.StatusCode.CANCELLED
+            try:
+                answered = await answering(request, context)
+                code = grpc.StatusCode.OK
+                return answered
+            except aio.AbortError:
+                code = context.code()
+                raise
+            finally:
+                self.calls[method.rpartition("/")[2], code.name] += 1
+
+        return answer
 
 
 def _answering_errors(handler: Answer, method: str) -> Answer:

@@ -17,17 +17,21 @@ from services.engine.config import (
 from services.engine.decoder.native import isas
 from services.engine.hub.hub_name import SOURCES, read_source
 from services.service.server_config import ServerConfig
+from services.telemetry.telemetry_config import LOG_FORMATS, METRICS_PREFIXES, TelemetryConfig
 
 _GIB = 1 << 30
-_DEFAULTS = {field.name: field.default for field in (*fields(EngineConfig), *fields(ServerConfig))}
+_DEFAULTS = {
+    field.name: field.default for field in (*fields(EngineConfig), *fields(ServerConfig), *fields(TelemetryConfig))
+}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add all options; each sets the field of EngineConfig or ServerConfig that it is named after."""
+    """Add all options; each sets the field that it is named after, of EngineConfig, ServerConfig or TelemetryConfig."""
     parser.add_argument("--model", type=read_source, required=True, help=SOURCES)
     parser.add_argument("--name", help="the model's name for clients (default: the folder's, or the hub's)")
     _add_engine_options(parser.add_argument_group("engine"))
     _add_server_options(parser.add_argument_group("server"))
+    _add_telemetry_options(parser.add_argument_group("telemetry"))
 
 
 def engine_config(arguments: argparse.Namespace) -> EngineConfig:
@@ -42,6 +46,11 @@ def engine_config(arguments: argparse.Namespace) -> EngineConfig:
 def server_config(arguments: argparse.Namespace) -> ServerConfig:
     """The server's configuration; raises ConfigError for a value that cannot be."""
     return ServerConfig(**{field.name: getattr(arguments, field.name) for field in fields(ServerConfig)})
+
+
+def telemetry_config(arguments: argparse.Namespace) -> TelemetryConfig:
+    """What the service tells of itself; raises ConfigError for a value that cannot be."""
+    return TelemetryConfig(**{field.name: getattr(arguments, field.name) for field in fields(TelemetryConfig)})
 
 
 def _add_engine_options(group: "argparse._ArgumentGroup") -> None:
@@ -73,6 +82,16 @@ def _add_server_options(group: "argparse._ArgumentGroup") -> None:
     share = "those that run, and half of those that may wait"
     _add(group, "max_streams_per_connection", "requests that one connection may have", shown=share, read=int)
     _add(group, "write_timeout", "seconds after which a stream that nobody reads is ended", read=float)
+
+
+def _add_telemetry_options(group: "argparse._ArgumentGroup") -> None:
+    where = "HOST:PORT where Prometheus may scrape, with port 0 for a free one"
+    _add(group, "metrics_listen", where, shown="nowhere", metavar="ADDRESS")
+    _add(group, "metrics_prefix", "before the names that other engines have too", choices=METRICS_PREFIXES)
+    _add(group, "otlp_endpoint", "http://HOST:PORT of an OpenTelemetry collector", shown="none", metavar="URL")
+    _add(group, "log_format", "how lines of the log are written", choices=LOG_FORMATS)
+    reports = "tell gRPC's load balancers the load with every answer, and not only with those that ask for it"
+    group.add_argument("--load-reports", action="store_true", help=reports)
 
 
 def _add(

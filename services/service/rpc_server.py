@@ -48,7 +48,9 @@ class RpcServer:
         self._services = ("", service)
         self._health = LoadingHealth(progress)
         options = (*_OPTIONS, ("grpc.max_receive_message_length", max_request_bytes))
-        self._server = aio.server(interceptors=[ErrorInterceptor(), RequestParser()], options=options)
+        errors = ErrorInterceptor()
+        self.calls = errors.calls
+        self._server = aio.server(interceptors=[errors, RequestParser()], options=options)
         register(self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)  # type: ignore[no-untyped-call]
         names = (service, health.SERVICE_NAME, reflection.SERVICE_NAME)

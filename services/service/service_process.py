@@ -13,6 +13,7 @@ from services.engine.config import ConfigError
 from services.engine.decoder.native import DeviceError
 from services.engine.files.checkpoint_error import CheckpointError
 from services.service.errors import EngineFailedError
+from services.telemetry.log_lines import configure_logging
 
 _SWITCH_INTERVAL = 0.00005  # seconds; at Python's own 5 ms the engine waits that long for the GIL after each pass
 
@@ -33,10 +34,9 @@ class Service(Protocol):
         """Drain, and end the engine."""
 
 
-def run_service(name: str, make: Callable[[], Service]) -> int:
+def run_service(name: str, make: Callable[[], Service], *, log_format: str) -> int:
     """Serve until SIGTERM or SIGINT; `make` is called on the event loop. Returns the exit code."""
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    logging.getLogger("httpx2").setLevel(logging.WARNING)  # of a download: else a line for each request
+    configure_logging(log_format)
     sys.setswitchinterval(_SWITCH_INTERVAL)
     try:
         return asyncio.run(_serve(make))

@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterable
 
 from services.service.options import add_options as add_service_options
-from services.service.options import engine_config, server_config
+from services.service.options import engine_config, server_config, telemetry_config
 from services.service.service_process import run_service
 from services.target.message.syntax import AUTO, NONE, REASONING_SYNTAXES, TOOL_SYNTAXES
 from services.target.server import TargetServer
@@ -63,6 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
             engine,
             server,
             name=arguments.name,
+            telemetry=telemetry_config(arguments),
             drafts=arguments.draft,
             run_ahead=arguments.run_ahead,
             num_alternates=arguments.alternates,
@@ -71,4 +72,4 @@ def run(arguments: argparse.Namespace) -> int:
             reasoning_parser=arguments.reasoning_parser,
         )
 
-    return run_service("target", make)
+    return run_service("target", make, log_format=arguments.log_format)

@@ -26,6 +26,11 @@ from services.target.api.served_model import ServedModel
 from services.target.api.servicer import GenerationServicer
 from services.target.generation.engine import TargetEngine
 from services.target.message.syntax import AUTO, MessageSyntax
+from services.target.metrics.request_statistics import RequestStatistics
+from services.target.metrics.request_traces import RequestTraces
+from services.target.metrics.speculation_metrics import Draft
+from services.target.metrics.target_load import TargetLoad
+from services.target.metrics.target_metrics import TargetMetrics
 from services.target.prompt.chat_template import ChatTemplate
 from services.target.prompt.prompt_encoder import PromptEncoder
 from services.target.speculation.link.draft_pool import DraftPool
@@ -33,6 +38,9 @@ from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.policy.predictor_order import with_lookup
 from services.target.speculation.policy.rehearsal import Rehearsals
 from services.target.speculation.predictors.predictor import Predictor
+from services.telemetry.call_metrics import CallMetrics
+from services.telemetry.telemetry import Telemetry
+from services.telemetry.telemetry_config import TelemetryConfig
 
 logger = logging.getLogger(__name__)
 
@@ -58,20 +66,20 @@ class TargetServer:
         lookup: bool = True,
         tool_parser: str = AUTO,
         reasoning_parser: str = AUTO,
+        telemetry: TelemetryConfig | None = None,
     ) -> None:
         """`name` is what clients see as the model's name, by default that of its folder, or on the hub. `drafts` are
         addresses of draft services, which share the sequences unless there is another predictor; `run_ahead`,
         `num_alternates`: see DraftClient. With `lookup`, what a text repeats of itself is predicted too. The parsers:
-        see MessageSyntax.
+        see MessageSyntax. Raises ConfigError for what cannot be, and where OpenTelemetry is wanted and not installed.
         """
         check_range("run_ahead", run_ahead or 0, 0, _MOST_RUN_AHEAD)
         check_range("alternates", num_alternates, 0, _MOST_ALTERNATES)
         self._config, self._policy = engine, PolicyConfig()
-        self._drain_seconds = server.drain_seconds
-        self._name = name or ""
-        self._drafts: DraftPool | None = None
-        if drafts and predictor is None:
-            self._drafts = self._new_drafts(drafts, run_ahead, num_alternates)
+        self._telemetry, self._statistics = Telemetry(telemetry, "outrider-target"), RequestStatistics()
+        self._drain_seconds, self._name = server.drain_seconds, name or ""
+        is_drafted = bool(drafts) and predictor is None
+        self._drafts = self._new_drafts(drafts, run_ahead, num_alternates) if is_drafted else None
         self._rehearsals = {address: Rehearsals(self._policy.rehearsal) for address in drafts}
         predictors = self._drafts.predictors if self._drafts else [predictor] if predictor else []
         self._chat_template = ChatTemplate(None, {})
@@ -93,8 +101,16 @@ class TargetServer:
 
     def _new_servicer(self, server: ServerConfig) -> GenerationServicer:
         text_admission = Admission(server.max_text_calls, -(-server.max_text_calls // 2))
+        tracing = self._telemetry.tracing
         return GenerationServicer(
-            self._callers, self._admission, text_admission, self._progress, write_timeout=server.write_timeout
+            self._callers,
+            self._admission,
+            text_admission,
+            self._progress,
+            self._statistics,
+            traces=RequestTraces(tracing) if tracing else None,
+            load_reports=self._telemetry.config.load_reports,
+            write_timeout=server.write_timeout,
         )
 
     def _new_drafts(self, addresses: Seq[str], run_ahead: int | None, num_alternates: int) -> DraftPool:
@@ -110,6 +126,7 @@ class TargetServer:
 
     async def start(self) -> str:
         """Listen, and return the address; requests get UNAVAILABLE until the model is loaded."""
+        self._telemetry.start(CallMetrics(self._server.calls))
         return await self._server.start()
 
     async def open(self) -> None:
@@ -120,7 +137,9 @@ class TargetServer:
         template = self._chat_template
         syntax = MessageSyntax.find(template.source, engine.model.tokenizer, **self._parsers)
         model = _served_model(engine, self._name, template, syntax, max_samples=min(MAX_SAMPLES, self._max_each))
-        self._servicer.open(engine, model)
+        load = TargetLoad(engine, self._statistics, lambda: self._admission.in_flight)
+        self._servicer.open(engine, model, load)
+        self._telemetry.add([self._new_metrics(engine, model.name, load)])
         if self._drafts is not None:
             self._drafts.start(vocabulary=engine.model.tokenizer.fingerprint(), vocab_size=model.config.vocab_size)
             await asyncio.gather(*(each.first() for each in self._rehearsals.values()))
@@ -153,6 +172,13 @@ class TargetServer:
         if self._drafts is not None:
             await self._drafts.stop()
         await self._host.close()
+        await self._telemetry.close()
+
+    def _new_metrics(self, engine: TargetEngine, name: str, load: TargetLoad) -> TargetMetrics:
+        named = zip(self._drafts.addresses, self._drafts.remotes, strict=True) if self._drafts else ()
+        drafts = [Draft(address, predictor) for address, predictor in named]
+        prefix = self._telemetry.config.metrics_prefix
+        return TargetMetrics(engine, load, self._statistics, drafts, prefix=prefix, model_name=name)
 
     def _meet_draft(self, address: str) -> None:
         self._rehearsals[address].draft_came(self._rehearse)

@@ -10,8 +10,19 @@ import pytest
 from tests.e2e.draft_rig import DraftedTarget, MakeDraft, Service
 from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
 from tests.e2e.server_process import free_port
+from tests.e2e.told_pair import ToldPair, told_pair
 
 _NUM_ADDRESSES = 16
+
+
+@pytest.fixture(scope="session")
+def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ToldPair]:
+    """A target and its draft that tell all that services can tell of themselves, at once and not after seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
+        patch.setenv("OTEL_METRIC_EXPORT_INTERVAL", "200")
+        with told_pair(tmp_path_factory.mktemp("told")) as pair:
+            yield pair
 
 
 @pytest.fixture(scope="session")

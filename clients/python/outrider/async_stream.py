@@ -1,7 +1,8 @@
 """AsyncStream: the chunks of one generation as they arrive, for asyncio."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -13,6 +14,7 @@ from outrider.generation import Generation
 from outrider.health import examined_async
 from outrider.pool import Metadata, Pool
 from outrider.samples import Samples
+from outrider.tracing.call_span import call_span
 from outrider.types import Chunk
 
 if TYPE_CHECKING:
@@ -43,9 +45,16 @@ class AsyncStream(BaseStream["GenerationServiceAsyncStub"]):
 
     async def __aiter__(self) -> AsyncIterator[Chunk]:
         self._begin()
+        with call_span("StreamGenerate") as metadata:
+            async with aclosing(self._chunks(metadata)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+
+    async def _chunks(self, metadata: Metadata) -> AsyncGenerator[Chunk, None]:
         while not self._generation.is_finished:
             server, timeout = self._next_server(), self._generation.time_left()
-            call = server.stub.StreamGenerate(self._generation.next_request(), timeout=timeout, metadata=self._metadata)
+            request = self._generation.next_request()
+            call = server.stub.StreamGenerate(request, timeout=timeout, metadata=(*self._metadata, *metadata))
             self._watch(call)
             pause = 0.0
             try:

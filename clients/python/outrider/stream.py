@@ -13,6 +13,7 @@ from outrider.generation import Generation
 from outrider.health import examined
 from outrider.pool import Metadata, Pool
 from outrider.samples import Samples
+from outrider.tracing.call_span import call_span
 from outrider.types import Chunk
 from outrider.v1.generation_pb2_grpc import GenerationServiceStub
 
@@ -41,9 +42,14 @@ class Stream(BaseStream[GenerationServiceStub]):
 
     def __iter__(self) -> Iterator[Chunk]:
         self._begin()
+        with call_span("StreamGenerate") as metadata:
+            yield from self._chunks(metadata)
+
+    def _chunks(self, metadata: Metadata) -> Iterator[Chunk]:
         while not self._generation.is_finished:
             server, timeout = self._next_server(), self._generation.time_left()
-            call = server.stub.StreamGenerate(self._generation.next_request(), timeout=timeout, metadata=self._metadata)
+            request = self._generation.next_request()
+            call = server.stub.StreamGenerate(request, timeout=timeout, metadata=(*self._metadata, *metadata))
             self._watch(call)
             pause = 0.0
             try:

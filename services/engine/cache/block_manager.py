@@ -49,6 +49,11 @@ class BlockManager:
         return len(self._empty) + self._cache.num_idle
 
     @property
+    def num_cached(self) -> int:
+        """Of those, the ones that hold what a sequence to come may find."""
+        return self._cache.num_idle
+
+    @property
     def empty(self) -> list[int]:
         """The free blocks that hold nothing to be found."""
         return [*self._empty]

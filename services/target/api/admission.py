@@ -22,6 +22,11 @@ class Admission:
         self._is_idle = asyncio.Event()
         self._is_idle.set()
 
+    @property
+    def in_flight(self) -> int:
+        """How many are served or wait."""
+        return self._in_flight
+
     @contextlib.contextmanager
     def admit(self, count: int, connection: str) -> Iterator[None]:
         """Let so many more in for as long as the context lasts; raises OverloadedError where they are too many."""

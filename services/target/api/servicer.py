@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, aclosing, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from grpc import aio
@@ -34,8 +34,13 @@ from services.target.api.served_model import ServedModel
 from services.target.api.tokenization import detokenize, write_tokens
 from services.target.generation.engine import TargetEngine
 from services.target.message.message_reader import MessageReader
+from services.target.metrics.request_statistics import RequestStatistics, identity
+from services.target.metrics.request_traces import RequestTraces
+from services.target.metrics.target_load import TargetLoad
 from services.target.sequence.sequence import Sequence
 from services.target.sequence.token_stream import interleaved
+from services.telemetry.load_report import ASKED_BY, TRAILER
+from services.telemetry.trace_context import TRACEPARENT, read_traceparent
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +56,7 @@ class _Serving:
 
     engine: TargetEngine
     model: ServedModel
+    load: TargetLoad
 
 
 class GenerationServicer(GenerationServiceServicer):
@@ -62,22 +68,28 @@ class GenerationServicer(GenerationServiceServicer):
         admission: Admission,
         text_admission: Admission,
         progress: LoadingProgress,
+        statistics: RequestStatistics,
         *,
+        traces: RequestTraces | None = None,
+        load_reports: bool = False,
         write_timeout: float,
     ) -> None:
         """`text_admission` is for Tokenize and Detokenize; `progress` is told to whoever calls too early.
-        After `write_timeout` seconds in which its reader has taken nothing, a stream is ended.
+        After `write_timeout` seconds in which its reader has taken nothing, a stream is ended. With `load_reports`
+        every answer tells the load.
         """
         self._callers = callers
         self._admission = admission
         self._text_admission = text_admission
+        self._statistics, self._traces = statistics, traces
+        self._load_reports = load_reports
         self._write_timeout = write_timeout
         self._serving: _Serving | None = None
         self._reason: Callable[[], str] = lambda: f"the model is still loading: {progress}"
 
-    def open(self, engine: TargetEngine, model: ServedModel) -> None:
+    def open(self, engine: TargetEngine, model: ServedModel, load: TargetLoad) -> None:
         """Serve from now on."""
-        self._serving = _Serving(engine, model)
+        self._serving = _Serving(engine, model, load)
 
     def close(self, reason: str) -> None:
         """Refuse new requests from now on."""
@@ -136,7 +148,13 @@ class GenerationServicer(GenerationServiceServicer):
         """Admit, read and submit one request; however the call ends, the engine drops what is left of it."""
         deadline = _deadline(context)
         model, caller = self._model(), self._callers.of(context).name
+        traceparent = _traceparent(context)
         with ExitStack() as places:
+            trace = None
+            if self._traces is not None:
+                operation = "chat" if message.prompt.WhichOneof("input") == "chat" else "text_completion"
+                trace = self._traces.begin(traceparent, operation=operation, model=model.name)
+                traceparent = places.enter_context(trace).traceparent
             places.enter_context(self._admission.admit(1, caller))
             found = Violations()
             prompt = await read_prompt(message.prompt, model, found)
@@ -144,19 +162,55 @@ class GenerationServicer(GenerationServiceServicer):
             request = await asyncio.to_thread(read_request, message, prompt, grammar, model, found, deadline=deadline)
             places.enter_context(self._admission.admit(request.num_samples - 1, caller))
             engine = self._require_serving().engine  # it may have gone while the prompt was encoded
+            if traceparent:
+                request = replace(request, traceparent=traceparent)
             readers = await _message_readers(message, request, model)
             sequences = _submit(engine, request)
+            self._statistics.begin(sequences, caller)
+            if trace is not None:
+                trace.follow(request, sequences)
             try:
-                yield _responses(sequences, model, message, readers)
+                yield self._responses(sequences, model, message, readers)
+                self._tell_load(context)
             except ReaderStalledError as error:
-                logger.warning(
-                    "request %s: its reader took nothing for %g s; it is ended", request.request_id, error.seconds
-                )
+                text = "request %s: its reader took nothing for %g s; it is ended"
+                logger.warning(text, request.request_id, error.seconds, extra=identity(request))
                 raise
             finally:
                 for sequence in sequences:
                     engine.cancel(sequence)
-                    _log(sequence)
+                    self._statistics.end(sequence)
+
+    def _tell_load(self, context: Context) -> None:
+        """Let the call's trailers tell the load, if that is wanted."""
+        is_asked = self._load_reports or any(key == ASKED_BY for key, _ in context.invocation_metadata() or ())
+        if is_asked and self._serving is not None:
+            context.set_trailing_metadata(((TRAILER, self._serving.load.report()),))
+
+    async def _responses(
+        self,
+        sequences: list[Sequence],
+        model: ServedModel,
+        message: GenerationRequest,
+        readers: list[MessageReader] | None,
+    ) -> Responses:
+        has_started = False
+        async with aclosing(interleaved([sequence.stream for sequence in sequences])) as events:
+            async for sample, event in events:
+                self._statistics.observe(sequences[sample], event)
+                if not has_started:  # only once the scheduler has taken it up is it known what is cached
+                    for response in _started(sequences, model, message):
+                        yield response
+                    has_started = True
+                if isinstance(event, Failed):
+                    raise UnavailableError(event.message)
+                if isinstance(event, Refused):
+                    raise _bad_continuation(event.message)
+                for response in write_event(event, sequences[sample].request, model.tokenizer):
+                    response.sample = sample
+                    if readers is not None:
+                        add_deltas(response, readers[sample])
+                    yield response
 
     def _require_serving(self) -> _Serving:
         if self._serving is None:
@@ -175,27 +229,6 @@ async def _message_readers(
         return None
     first = await asyncio.to_thread(MessageReader, request, model.tokenizer, model.syntax)
     return [first, *(MessageReader(request, model.tokenizer, model.syntax) for _ in range(1, request.num_samples))]
-
-
-async def _responses(
-    sequences: list[Sequence], model: ServedModel, message: GenerationRequest, readers: list[MessageReader] | None
-) -> Responses:
-    has_started = False
-    async with aclosing(interleaved([sequence.stream for sequence in sequences])) as events:
-        async for sample, event in events:
-            if not has_started:  # only once the scheduler has taken it up is it known what is cached
-                for response in _started(sequences, model, message):
-                    yield response
-                has_started = True
-            if isinstance(event, Failed):
-                raise UnavailableError(event.message)
-            if isinstance(event, Refused):
-                raise _bad_continuation(event.message)
-            for response in write_event(event, sequences[sample].request, model.tokenizer):
-                response.sample = sample
-                if readers is not None:
-                    add_deltas(response, readers[sample])
-                yield response
 
 
 def _started(
@@ -223,6 +256,14 @@ def _deadline(context: Context) -> float | None:
     return time.monotonic() + remaining - min(_MARGIN_SECONDS, _MARGIN_FRACTION * remaining)
 
 
+def _traceparent(context: Context) -> str:
+    """The trace that the caller says it is at work for; empty where it says none."""
+    for key, value in context.invocation_metadata() or ():
+        if key == TRACEPARENT:
+            return read_traceparent(value)
+    return ""
+
+
 def _submit(engine: TargetEngine, request: Request) -> list[Sequence]:
     try:
         return engine.submit(request)
@@ -233,21 +274,3 @@ def _submit(engine: TargetEngine, request: Request) -> list[Sequence]:
 def _bad_continuation(problem: str) -> InvalidRequestError:
     allowed = "the ids that the generation has sent"
     return InvalidRequestError([Violation("continue_from.token_ids", f"{problem}; allowed: {allowed}")])
-
-
-def _log(sequence: Sequence) -> None:
-    """One line per sample; prompts, seeds and texts stay out of it."""
-    timings = sequence.timings
-    logger.info(
-        "request %s: %s prompt + %s tokens (%s received, %s cached), %s, queued %.3f s, first token %.3f s, "
-        "total %.3f s",
-        sequence.request.request_id,
-        sequence.num_prompt,
-        sequence.num_generated,
-        len(sequence.request.received),
-        sequence.num_cached,
-        sequence.finish_reason.name if sequence.finish_reason else "CANCELLED",
-        max(timings.scheduled - timings.arrived, 0.0),
-        max(timings.prefilled - timings.arrived, 0.0),
-        time.monotonic() - timings.arrived,
-    )

@@ -16,7 +16,7 @@ from services.target.generation.deferred_calls import DeferredCalls
 from services.target.generation.fingerprint import Fingerprint
 from services.target.generation.model_runner import ModelRunner
 from services.target.generation.sampler import Sampler
-from services.target.generation.step import TargetStep
+from services.target.generation.step import StepSeconds, TargetStep
 from services.target.output.output_pipeline import OutputPipeline
 from services.target.scheduling.scheduler import Scheduler, SchedulerConfig
 from services.target.sequence.sequence import Sequence
@@ -59,9 +59,9 @@ class TargetEngine:
             max_sequences=config.max_sequences,
             max_blocks=model.max_blocks,
         )
-        speculation = Speculation(predictors, vocab_size=model.checkpoint.config.vocab_size, config=self._policy)
+        self.speculation = Speculation(predictors, vocab_size=model.checkpoint.config.vocab_size, config=self._policy)
         self._deferred_calls = DeferredCalls()
-        self._step = TargetStep(self.scheduler, runner, Sampler(model.sampler), speculation, self._deferred_calls)
+        self._step = TargetStep(self.scheduler, runner, Sampler(model.sampler), self.speculation, self._deferred_calls)
         self._loop = EngineLoop(self._step, on_failure=on_failure, next_expiry=self.scheduler.next_expiry)
         self.grammars = model.new_grammar_process()
 
@@ -86,6 +86,11 @@ class TargetEngine:
     def blocks(self) -> BlockManager:
         """Who owns which block of the KV cache."""
         return self.model.blocks
+
+    @property
+    def step_seconds(self) -> StepSeconds:
+        """What passes have taken."""
+        return self._step.seconds
 
     def submit(self, request: Request) -> list[Sequence]:
         """Begin a generation, or one for each sample; call it on the event loop that will read their streams.

@@ -23,6 +23,15 @@ class _Spans:
     host: float | None
 
 
+@dataclass(slots=True)
+class StepSeconds:
+    """Seconds that all passes took, that they waited for predictions, and of the host's own work between them."""
+
+    computing: float = 0.0
+    waiting: float = 0.0
+    host: float = 0.0
+
+
 class TargetStep:
     """Drives all sequences of the target; every method runs on the engine thread."""
 
@@ -41,6 +50,7 @@ class TargetStep:
         self._deferred_calls = deferred_calls
         self._outputs: dict[Sequence, OutputPipeline] = {}
         self._pass_ended: float | None = None  # the one before; None after idleness
+        self.seconds = StepSeconds()
 
     def step(self) -> bool:
         """One pass over the next batch; False if no sequence has work."""
@@ -61,10 +71,14 @@ class TargetStep:
 
     def _compute(self, batch: list[ScheduledRows]) -> tuple[list[SamplerOutput], _Spans]:
         began, before = time.monotonic(), self._pass_ended
-        host = None if before is None else began - before - sum(rows.waiting for rows in batch)
+        waiting = sum(rows.waiting for rows in batch)
+        host = None if before is None else began - before - waiting
         logits = self._runner.forward(batch)
         sampled = self._sampler.sample(logits, batch)
         self._pass_ended = time.monotonic()
+        self.seconds.computing += self._pass_ended - began
+        self.seconds.waiting += waiting
+        self.seconds.host += host or 0.0
         return sampled, _Spans(verifying=self._pass_ended - began, host=host)
 
     def _commit(self, rows: ScheduledRows, sampled: SamplerOutput, spans: _Spans) -> int:

@@ -4,12 +4,23 @@ import math
 import time
 from bisect import insort
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from services.engine.cache.block_manager import BlockManager
 from services.engine.events import PredictionSource
 from services.target.sequence.sequence import Sequence
 
 _MAX_PROMPT_LOGITS = 256  # rows in one pass, of 0.6 MB each with 150 000 tokens
+
+
+class StepLimit(StrEnum):
+    """What kept a pass from more work."""
+
+    ROWS = "rows"  # as many as one pass may have
+    SEQUENCES = "sequences"  # as many run as may, and others wait
+    BLOCKS = "blocks"  # sequences wait for KV blocks
+    PREFILL_CHUNK = "prefill_chunk"  # more of a prompt could be computed, but not at once
+    WORK = "work"  # there was no more
 
 
 @dataclass(slots=True)
@@ -71,6 +82,8 @@ class Scheduler:
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
         self.num_preemptions = 0
+        self.num_rows = self.num_prediction_rows = 0  # of all passes: those of tokens, and of predictions
+        self.num_steps = dict.fromkeys(StepLimit, 0)  # by what limited them
 
     @property
     def sequences(self) -> list[Sequence]:
@@ -130,6 +143,9 @@ class Scheduler:
                 budget -= num_tokens
                 logits_budget -= len(batch[-1].prompt_targets)
         self._spare_rows = budget
+        if batch:
+            self.num_rows += self._config.max_rows - budget
+            self.num_steps[self._limit(batch)] += 1
         return batch
 
     def add_predictions(self, rows: ScheduledRows, predictions: list[int]) -> None:
@@ -142,6 +158,7 @@ class Scheduler:
             predictions = predictions[:-1]
         self._blocks.grow(rows.sequence, num_tokens + len(predictions))
         self._spare_rows -= len(predictions)
+        self.num_prediction_rows += len(predictions)
         rows.predictions = predictions
 
     def settle(self, rows: ScheduledRows, num_committed: int) -> None:
@@ -155,6 +172,14 @@ class Scheduler:
         sequence.num_computed = min(sequence.num_computed, len(sequence.tokens) - 1)
         self._blocks.keep(sequence, sequence.num_computed)
         self._blocks.shrink(sequence, len(sequence.tokens))
+
+    def _limit(self, batch: list[ScheduledRows]) -> StepLimit:
+        if not self._spare_rows:
+            return StepLimit.ROWS
+        if any(not sequence.is_paused for sequence in self.waiting):
+            is_full = len(self.running) >= self._config.max_sequences
+            return StepLimit.SEQUENCES if is_full else StepLimit.BLOCKS
+        return StepLimit.WORK if all(rows.draws for rows in batch) else StepLimit.PREFILL_CHUNK
 
     def _admit(self) -> None:
         for sequence in [sequence for sequence in self.waiting if not sequence.is_paused]:

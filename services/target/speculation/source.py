@@ -1,13 +1,14 @@
 """Source: a predictor, and how much is asked of it in each step."""
 
 import math
+from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from services.engine.events import NoSpeculation, PredictionSource
 from services.engine.request import SpeculationMode
 from services.target.sequence.sequence import Sequence
-from services.target.speculation.policy.length_controller import LengthController
+from services.target.speculation.policy.length_controller import Decision, LengthController
 from services.target.speculation.policy.loss_budget import LossBudget
 from services.target.speculation.policy.pass_cost import PassCost
 from services.target.speculation.policy.policy_config import PolicyConfig
@@ -51,6 +52,11 @@ class Source:
     def serves(self, sequence: Sequence) -> bool:
         """Whether the sequence is its predictor's concern."""
         return self.predictor.serves(sequence)
+
+    @property
+    def decisions(self) -> Mapping[Decision, int]:
+        """How often the controller chose what."""
+        return self._controller.decisions
 
     def plan(self, sequences: Seq[Sequence], *, num_rows: int, spare_rows: int) -> SourcePlan:
         """How many predictions to ask for each sequence, in a step that has so many rows yet and room for so many more;

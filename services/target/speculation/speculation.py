@@ -1,6 +1,7 @@
 """Speculation: which predictions are verified beside each sequence's own row, and how they fared."""
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Seq
 
@@ -8,6 +9,7 @@ from services.engine.events import NoSpeculation, PredictionSource, TokenRecord
 from services.engine.request import SpeculationMode
 from services.target.scheduling.scheduler import ScheduledRows, Scheduler
 from services.target.sequence.sequence import Sequence
+from services.target.speculation.policy.length_controller import Decision
 from services.target.speculation.policy.loss_budget import LossBudget
 from services.target.speculation.policy.pass_cost import PassCost
 from services.target.speculation.policy.policy_config import PolicyConfig
@@ -41,6 +43,13 @@ class Speculation:
         self._step = StepRecord(began=clock())
         self.rehearsal: Sequence | None = None
         """A sequence that nobody waits for, while there is one."""
+
+    def decisions(self) -> Counter[tuple[PredictionSource, Decision]]:
+        """How often was chosen what for each source of predictions; for any thread."""
+        counts: Counter[tuple[PredictionSource, Decision]] = Counter()
+        for source in self._sources:
+            counts.update({(source.kind, decision): count for decision, count in source.decisions.items()})
+        return counts
 
     def open(self, sequence: Sequence) -> None:
         """Begin to follow a new sequence; one whose prompt is to be healed, once it is."""

@@ -35,6 +35,8 @@ FOREIGN = {
         "num_accepted_draft_tokens",
     ),
     *("ggml-cpu/amx/mmq.cpp", "org/name"),
+    *("gen_ai.server.request.duration", "gen_ai.server.time_to_first_token", "gen_ai.server.time_per_output_token"),
+    "OrcaLoadReport",
 }
 
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)

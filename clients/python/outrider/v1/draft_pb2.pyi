@@ -342,6 +342,7 @@ class Open(_message.Message):
     GRAMMAR_FIELD_NUMBER: _builtins.int
     CACHE_FIELD_NUMBER: _builtins.int
     ALLOWED_TOKENS_FIELD_NUMBER: _builtins.int
+    TRACEPARENT_FIELD_NUMBER: _builtins.int
     sequence_id: _builtins.int
     """The target's name for it; never used twice on a stream."""
     prompt_tokens: _builtins.int
@@ -352,6 +353,8 @@ class Open(_message.Message):
     """The only tokens that may be drawn, in place of `SamplingParameters.allowed_token_ids`: bit i % 8 of byte i / 8 stands
     for token i, and no token beyond the last byte may be. Empty: all may.
     """
+    traceparent: _builtins.str
+    """The trace that work for it belongs to, as a W3C `traceparent`; any other text is as good as none. Empty: none."""
     @_builtins.property
     def sampling(self) -> _common_pb2.SamplingParameters:
         """How the target draws its tokens; the seed is set. The draft draws with the same noise from its own logits."""
@@ -381,10 +384,11 @@ class Open(_message.Message):
         grammar: _common_pb2.Grammar | None = ...,
         cache: _common_pb2.CachePolicy | None = ...,
         allowed_tokens: _builtins.bytes = ...,
+        traceparent: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "grammar", b"grammar", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_tokens", b"allowed_tokens", "cache", b"cache", "grammar", b"grammar", "masked_token_ids", b"masked_token_ids", "min_tokens", b"min_tokens", "prompt_tokens", b"prompt_tokens", "sampling", b"sampling", "sequence_id", b"sequence_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_tokens", b"allowed_tokens", "cache", b"cache", "grammar", b"grammar", "masked_token_ids", b"masked_token_ids", "min_tokens", b"min_tokens", "prompt_tokens", b"prompt_tokens", "sampling", b"sampling", "sequence_id", b"sequence_id", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -31,7 +31,7 @@ class DraftPool:
         """Call this on the event loop that `start` is called on; an address that is given twice is one draft.
         `on_linked` is called with an address whenever its draft has come. For the rest see DraftClient.
         """
-        different = [*dict.fromkeys(addresses)]
+        self.addresses = [*dict.fromkeys(addresses)]
         self._clients = [
             DraftClient(
                 address,
@@ -39,10 +39,10 @@ class DraftPool:
                 config,
                 run_ahead=run_ahead,
                 num_alternates=num_alternates,
-                hears_load=len(different) > 1,
+                hears_load=len(self.addresses) > 1,
                 on_linked=partial(on_linked, address),
             )
-            for address in different
+            for address in self.addresses
         ]
         self.remotes = [client.predictor for client in self._clients]
         self.predictors: Seq[Predictor] = self.remotes

@@ -120,7 +120,9 @@ class DraftReader:
             _check_count("token ids in one run", len(token_ids), MAX_WINDOW)
         for prediction in read_predictions(message):
             is_in_range = prediction.largest_id < self._vocab_size
-            self.runs.add(is_useful=is_in_range and self._predictor.hear(prediction), is_in_range=is_in_range)
+            is_useful = is_in_range and self._predictor.hear(prediction)
+            self.runs.add(is_useful=is_useful, is_in_range=is_in_range)
+            self._predictor.counts.add(prediction, is_useful=is_useful)
 
 
 def _parse(data: bytes) -> draft_pb2.DraftResponse:

@@ -17,6 +17,7 @@ from services.draft_protocol.messages import (
 from services.engine.events import PredictionSource, VocabularyMatch
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.link.draft_prefill_rate import DraftPrefillRate
+from services.target.speculation.link.link_counts import LinkCounts
 from services.target.speculation.link.outbox import Outbox
 from services.target.speculation.link.remote_sequence import LinkTerms, Phase, RemoteSequence
 from services.target.speculation.link.wait_limit import WaitLimit
@@ -50,6 +51,7 @@ class RemotePredictor:
         self.load, self.max_sequences = DraftLoad(), 1  # as the draft has told
         self.num_arrivals = 0
         self.num_followed = 0  # sequences since it came
+        self.counts = LinkCounts()
 
     def commit(self, sequence: Sequence) -> None:
         """The sequence is new, or a pass over it has ended; called by the engine thread."""
@@ -100,6 +102,12 @@ class RemotePredictor:
         with self._changed:
             shares_cores = not self.absence and not self._terms.run_ahead
             return shares_cores and any(remote.answer.is_awaited for remote in self._remotes.values())
+
+    @property
+    def granted(self) -> int:
+        """How many tokens the draft may predict now beyond what is committed, for all sequences."""
+        with self._changed:
+            return sum(remote.window for remote in self._remotes.values())
 
     def ask(self, sequence: Sequence, limit: int) -> None:
         """Grant the draft credit for so many predictions."""
@@ -154,6 +162,7 @@ class RemotePredictor:
     def disconnected(self, reason: str) -> None:
         """The draft is gone: what it knew and said is forgotten, and nobody waits any longer."""
         with self._changed:
+            self.counts.losses += not self.absence
             self.absence = reason
             self._outbox.clear()
             for remote in self._remotes.values():
@@ -195,6 +204,7 @@ class RemotePredictor:
         now, num_predictions = time.monotonic(), len(remote.chain.tokens)
         if remote.answer.is_timed and remote.phase is Phase.FOLLOWED:
             self._wait_limit.arrived(num_predictions, now - remote.asked_at, num_sequences=self._num_asked)
+            self.counts.add_round_trip(now - remote.asked_at)
         drawing = self._wait_limit.expected(num_predictions, num_sequences=self._num_asked)
         self._prefill_rate.answered(remote.sequence_id, now - drawing)
         remote.arrive()

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence as Seq
 from dataclasses import replace
+from enum import StrEnum
 
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.policy.acceptance_rates import AcceptanceRates
@@ -15,6 +16,16 @@ from services.target.speculation.policy.step_cost import StepCost
 from services.target.speculation.predictors.predictor import MOST_PREDICTIONS, Predictor
 
 
+class Decision(StrEnum):
+    """What a step does for the sequences that leave it the choice."""
+
+    PREDICT = "predict"  # the lengths of the highest goodput
+    PROBE = "probe"  # a few predictions, to see whether they have come to pay
+    NONE = "none"  # none would pay, or more was lost than may be
+    MEASURE = "measure"  # none, to measure what a pass takes without
+    REHEARSE = "rehearse"  # as many as there can be, while nobody waits
+
+
 class LengthController:
     """Dynamic speculation length: of the lengths whose failure the budget could pay for, those of the highest goodput.
 
@@ -26,6 +37,7 @@ class LengthController:
         self._cost = StepCost(predictor, passes, config.draft)
         self._budget = budget
         self._config = config
+        self.decisions = dict.fromkeys(Decision, 0)
         self.reset()
 
     @property
@@ -45,7 +57,10 @@ class LengthController:
 
     def plan(self, sequences: Seq[AutoSequence], *, num_rows: int, spare_rows: int) -> SpeculationPlan:
         """The lengths for a pass that has so many rows without predictions, and how long it may wait for them."""
-        plan = self._choose(sequences, num_rows, spare_rows)
+        if not sequences:
+            return SpeculationPlan([])
+        decision, plan = self._choose(sequences, num_rows, spare_rows)
+        self.decisions[decision] += 1
         if not plan.is_speculative:
             return plan
         allowed = self._budget.for_step(self._expected_gain(plan), step=self._cost.passes.seconds(num_rows))
@@ -66,22 +81,24 @@ class LengthController:
         """The sequence has ended."""
         self._rates.close(sequence)
 
-    def _choose(self, sequences: Seq[AutoSequence], num_rows: int, spare_rows: int) -> SpeculationPlan:
+    def _choose(self, sequences: Seq[AutoSequence], num_rows: int, spare_rows: int) -> tuple[Decision, SpeculationPlan]:
         nothing = SpeculationPlan([0] * len(sequences))
-        if not sequences or not self._cost.passes.knows(len(sequences)) or self._exploration.wants_plain:
-            return nothing
+        if not self._cost.passes.knows(len(sequences)) or self._exploration.wants_plain:
+            return Decision.MEASURE, nothing
         if self._budget.is_unlimited:
-            return self._rehearse(sequences, spare_rows)
+            return Decision.REHEARSE, self._rehearse(sequences, spare_rows)
         asking = [each.sequence for each in sequences]
         if self._rest and asking == self._unpaid:
             self._rest -= 1
         elif (best := self._affordable(sequences, num_rows, spare_rows)) is not None:
             self._last_rest = 0
             self._exploration.begin_probes_anew()
-            return self._exploration.vary(best, sequences, spare_rows=spare_rows)
+            return Decision.PREDICT, self._exploration.vary(best, sequences, spare_rows=spare_rows)
         else:
             self._begin_rest(asking)
-        return self._probe(sequences, num_rows, spare_rows) if self._exploration.take_probe() else nothing
+        if not self._exploration.take_probe():
+            return Decision.NONE, nothing
+        return Decision.PROBE, self._probe(sequences, num_rows, spare_rows)
 
     def _begin_rest(self, sequences: list[Sequence]) -> None:
         """Nothing pays: plan no predictions for a while, and for longer where it was so before."""

@@ -1,0 +1,1 @@
+"""Traces of calls, where the program that calls has OpenTelemetry."""

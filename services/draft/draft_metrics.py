@@ -1,0 +1,40 @@
+"""DraftMetrics: what a scrape reads of the draft, as metrics."""
+
+from collections.abc import Iterable
+from collections.abc import Sequence as Seq
+
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from services.draft.draft_counts import DraftCounts
+from services.draft.link import DraftLink
+from services.engine.cache.block_manager import BlockManager
+from services.telemetry.metric_page import OWN_PREFIX, MetricPage
+
+
+class DraftMetrics(Collector):
+    """Reads plain counts of the engine thread, and does not make it wait."""
+
+    def __init__(self, counts: DraftCounts, links: Seq[DraftLink], blocks: BlockManager, *, model_name: str) -> None:
+        """`links` are those that there are."""
+        self._counts, self._links, self._blocks = counts, links, blocks
+        self._labels = {"model_name": model_name}
+
+    def collect(self) -> Iterable[Metric]:
+        """All metrics as they are now."""
+        page, counts = MetricPage(f"{OWN_PREFIX}:draft", self._labels, joint="_"), self._counts
+        page.gauge("links", "Targets that are served.", len(self._links))
+        page.gauge("sequences", "Sequences that are followed.", sum(len(link.sequences) for link in [*self._links]))
+        page.counter("opened_sequences", "Sequences that were begun.", counts.sequences)
+        releases = {reason.name.lower(): count for reason, count in counts.releases.items()}
+        page.counter("released_sequences", "Sequences that were dropped, by why.", releases, "reason")
+        page.counter("steps", "Steps with work.", counts.steps)
+        page.counter("step_seconds", "Time that these took.", counts.seconds)
+        page.counter("step_rows", "Tokens that were computed, alternates included.", counts.rows)
+        page.counter("predicted_tokens", "Tokens that were predicted, alternates aside.", counts.tokens)
+        page.counter("runs", "Runs of predictions that were sent.", counts.runs)
+        page.counter("alternates", "Alternates that were sent.", counts.alternates)
+        free, cached = self._blocks.num_free, self._blocks.num_cached
+        states = {"used": self._blocks.num_blocks - free, "cached": cached, "empty": max(0, free - cached)}
+        page.gauge("kv_blocks", "KV blocks that are owned, free but to be found, and empty.", states, "state")
+        return page

@@ -1,0 +1,1 @@
+"""What is counted of requests, and what a scrape reads of the whole target."""

@@ -1,0 +1,190 @@
+"""RequestStatistics: what has become of requests, counted and logged where their streams are written."""
+
+import logging
+import threading
+import time
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from services.engine.events import Chunk, Event, Finished, FinishReason, NoSpeculation, SpeculationStats
+from services.engine.request import Request
+from services.target.sequence.sequence import Sequence
+from services.telemetry.histogram import Histogram
+from services.telemetry.trace_context import trace_id
+
+logger = logging.getLogger(__name__)
+
+_SECONDS = (0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680)
+_FIRST_TOKEN = (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 20, 40, 80, 160)
+_BETWEEN_TOKENS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1, 2.5, 5, 10)
+_TOKENS = tuple(digit * 10**power for power in range(6) for digit in (1, 2, 5))
+
+
+class EndReason(StrEnum):
+    """Why a request ended, in the words that other engines have for it."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    TIME = "time"
+    REPETITION = "repetition"
+    ERROR = "error"
+    ABORT = "abort"  # by its caller, or with the server
+
+
+END_REASONS = {
+    FinishReason.STOP_TOKEN: EndReason.STOP,
+    FinishReason.STOP_STRING: EndReason.STOP,
+    FinishReason.MAX_TOKENS: EndReason.LENGTH,
+    FinishReason.CONTEXT_LENGTH: EndReason.LENGTH,
+    FinishReason.DEADLINE: EndReason.TIME,
+    FinishReason.TIME_LIMIT: EndReason.TIME,
+    FinishReason.LOOP: EndReason.REPETITION,
+    FinishReason.NO_CANDIDATES: EndReason.ERROR,
+    FinishReason.INVALID_LOGITS: EndReason.ERROR,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RequestHistograms:
+    """How long requests took, in seconds, and how many tokens they had."""
+
+    latency: Histogram = field(default_factory=lambda: Histogram(_SECONDS))
+    queue: Histogram = field(default_factory=lambda: Histogram(_SECONDS))
+    prefill: Histogram = field(default_factory=lambda: Histogram(_SECONDS))
+    decode: Histogram = field(default_factory=lambda: Histogram(_SECONDS))
+    first_token: Histogram = field(default_factory=lambda: Histogram(_FIRST_TOKEN))
+    between_tokens: Histogram = field(default_factory=lambda: Histogram(_BETWEEN_TOKENS))
+    prompt_tokens: Histogram = field(default_factory=lambda: Histogram(_TOKENS))
+    generated_tokens: Histogram = field(default_factory=lambda: Histogram(_TOKENS))
+
+
+@dataclass(slots=True)
+class _Live:
+    """A sequence whose reader is still here."""
+
+    caller: str
+    is_scheduled: bool = False  # as far as this has heard
+    heard_at: float = 0.0  # when its last chunk came
+
+
+class RequestStatistics:
+    """One event loop counts, any thread reads. What warms the server up, or is rehearsed, has no reader and no count.
+
+    The engine thread counts nothing here: what it keeps of each sequence is added up when that ends, and by whoever
+    reads while it runs.
+    """
+
+    def __init__(self) -> None:
+        self.histograms = RequestHistograms()
+        self.prompt_tokens = 0
+        self.cached_tokens = 0
+        self.generated_tokens = 0
+        self.ended = dict.fromkeys(EndReason, 0)
+        self.unpredicted = dict.fromkeys(NoSpeculation, 0)
+        """Requests that ended without one prediction, by why."""
+        self._live: dict[Sequence, _Live] = {}
+        self._speculation = SpeculationStats()  # of those that have ended
+        self._lock = threading.Lock()  # so that whoever reads sees a sequence either live or ended
+
+    def begin(self, sequences: Iterable[Sequence], caller: str) -> None:
+        """Somebody reads these from now on."""
+        with self._lock:
+            self._live.update((sequence, _Live(caller)) for sequence in sequences)
+
+    def observe(self, sequence: Sequence, event: Event) -> None:
+        """An event has come from a sequence's stream."""
+        live = self._live[sequence]
+        if not live.is_scheduled:
+            live.is_scheduled = True
+            self.prompt_tokens += sequence.num_prompt
+            self.cached_tokens += sequence.num_cached
+        if isinstance(event, Chunk):
+            self._observe_tokens(live, len(event.records))
+        elif isinstance(event, Finished):
+            self._observe_end(event)
+
+    def _observe_tokens(self, live: _Live, count: int) -> None:
+        before, live.heard_at = live.heard_at, time.monotonic()
+        self.generated_tokens += count
+        if before and count:
+            _observe(self.histograms.between_tokens, (live.heard_at - before) / count, count)
+
+    def _observe_end(self, finished: Finished) -> None:
+        timings, histograms = finished.timings, self.histograms
+        scheduled = timings.scheduled or timings.finished
+        prefilled = timings.prefilled or timings.finished
+        _observe(histograms.latency, timings.finished - timings.arrived)
+        _observe(histograms.queue, scheduled - timings.arrived)
+        _observe(histograms.prefill, prefilled - scheduled)
+        _observe(histograms.decode, timings.finished - prefilled)
+        if timings.prefilled:
+            _observe(histograms.first_token, timings.prefilled - timings.arrived)
+        _observe(histograms.prompt_tokens, finished.prompt_tokens)
+        _observe(histograms.generated_tokens, finished.completion_tokens)
+
+    def end(self, sequence: Sequence) -> None:
+        """Its reader has gone, at its end or before."""
+        _log(sequence)
+        with self._lock:
+            del self._live[sequence]
+            self._speculation.add(sequence.speculation)
+        reason = sequence.finish_reason
+        self.ended[EndReason.ABORT if reason is None else END_REASONS[reason]] += 1
+        if not sequence.speculation.offered and (why_not := sequence.speculation.why_not):
+            self.unpredicted[why_not] += 1
+
+    @property
+    def num_live(self) -> int:
+        """Sequences whose readers are here."""
+        return len(self._live)
+
+    def speculation(self) -> SpeculationStats:
+        """How the predictions of all requests have fared, those included that still run."""
+        total = SpeculationStats()
+        with self._lock:
+            total.add(self._speculation)
+            for sequence in self._live:
+                total.add(sequence.speculation)
+        return total
+
+    def by_caller(self) -> dict[str, Counter[str]]:
+        """For each caller how many of its sequences run, and how many wait for their first pass."""
+        callers: dict[str, Counter[str]] = {}
+        with self._lock:
+            for sequence, live in self._live.items():
+                state = "running" if sequence.timings.scheduled else "waiting"
+                callers.setdefault(live.caller, Counter())[state] += 1
+        return callers
+
+
+def _observe(histogram: Histogram, value: float, times: int = 1) -> None:
+    histogram.counts[bisect_left(histogram.bounds, value)] += times
+    histogram.sum += value * times
+
+
+def identity(request: Request) -> dict[str, str]:
+    """What a line of the log about a request says in fields of their own."""
+    named = {"request_id": request.request_id}
+    return {**named, "trace_id": trace_id(request.traceparent)} if request.traceparent else named
+
+
+def _log(sequence: Sequence) -> None:
+    """One line per sample; prompts, seeds and texts stay out of it."""
+    timings = sequence.timings
+    logger.info(
+        "request %s: %s prompt + %s tokens (%s received, %s cached), %s, queued %.3f s, first token %.3f s, "
+        "total %.3f s",
+        sequence.request.request_id,
+        sequence.num_prompt,
+        sequence.num_generated,
+        len(sequence.request.received),
+        sequence.num_cached,
+        sequence.finish_reason.name if sequence.finish_reason else "CANCELLED",
+        max(timings.scheduled - timings.arrived, 0.0),
+        max(timings.prefilled - timings.arrived, 0.0),
+        time.monotonic() - timings.arrived,
+        extra=identity(sequence.request),
+    )

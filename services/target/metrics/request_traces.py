@@ -1,0 +1,95 @@
+"""RequestTraces: requests as spans, by OpenTelemetry's conventions for generative AI."""
+
+import time
+from collections.abc import Sequence as Seq
+from typing import TYPE_CHECKING, Self
+
+from services.engine.request import Request
+from services.target.sequence.sequence import Sequence
+
+if TYPE_CHECKING:
+    from services.telemetry.tracing import Attribute, TracedSpan, Tracing
+
+_PROVIDER = "outrider"
+
+
+class RequestTraces:
+    """Prompts, texts and seeds are never told."""
+
+    def __init__(self, tracing: "Tracing") -> None:
+        self._tracing = tracing
+
+    def begin(self, traceparent: str, *, operation: str, model: str) -> "RequestTrace":
+        """A request has come, whose caller may have sent a trace context."""
+        attributes: dict[str, Attribute] = {
+            "gen_ai.operation.name": operation,
+            "gen_ai.provider.name": _PROVIDER,
+            "gen_ai.request.model": model,
+        }
+        span = self._tracing.begin(f"{operation} {model}", traceparent, attributes)
+        return RequestTrace(self._tracing, span, {**attributes, "gen_ai.response.model": model})
+
+
+class RequestTrace:
+    """One request, for as long as the context lasts; what ends it early is told by its type."""
+
+    def __init__(self, tracing: "Tracing", span: "TracedSpan", attributes: "dict[str, Attribute]") -> None:
+        self._tracing, self._span, self._attributes = tracing, span, attributes
+        self._began = time.monotonic()
+        self._request: Request | None = None
+        self._sequences: Seq[Sequence] = ()
+
+    @property
+    def traceparent(self) -> str:
+        """For the draft, whose work for the request is part of it."""
+        return self._span.traceparent
+
+    def follow(self, request: Request, sequences: Seq[Sequence]) -> None:
+        """What it asks for was understood, and is generated, one sequence for each sample."""
+        self._request, self._sequences = request, sequences
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: object) -> None:
+        failure = "" if kind is None else kind.__name__
+        for sequence in self._sequences:
+            self._add_parts(sequence)
+        self._record(failure)
+        told = {} if self._request is None else _describe(self._request, self._sequences)
+        self._span.end({**self._attributes, **told}, failure)
+
+    def _add_parts(self, sequence: Sequence) -> None:
+        """When it waited, was prefilled and decoded."""
+        timings, now = sequence.timings, time.monotonic()
+        moments = [timings.arrived, timings.scheduled, timings.prefilled, timings.finished or now]
+        for name, begin, end in zip(("queue", "prefill", "decode"), moments, moments[1:], strict=False):
+            if begin:
+                self._span.add_part(name, begin, end or timings.finished or now)
+
+    def _record(self, failure: str) -> None:
+        attributes = {**self._attributes, **({"error.type": failure} if failure else {})}
+        self._tracing.duration.record(time.monotonic() - self._began, attributes)
+        for sequence in self._sequences:
+            timings, count = sequence.timings, sequence.num_generated
+            if timings.prefilled:
+                self._tracing.first_token.record(timings.prefilled - timings.arrived, attributes)
+            if timings.finished and count > 1:
+                self._tracing.per_token.record((timings.finished - timings.prefilled) / (count - 1), attributes)
+
+
+def _describe(request: Request, sequences: Seq[Sequence]) -> "dict[str, Attribute]":
+    reasons = tuple(sequence.finish_reason.name.lower() for sequence in sequences if sequence.finish_reason)
+    speculation = [sequence.speculation for sequence in sequences]
+    return {
+        "gen_ai.response.id": request.request_id,
+        "gen_ai.request.max_tokens": request.stops.max_tokens,
+        "gen_ai.request.temperature": request.sampling.temperature,
+        "gen_ai.request.choice.count": request.num_samples,
+        "gen_ai.usage.input_tokens": len(request.prompt),
+        "gen_ai.usage.output_tokens": sum(sequence.num_generated for sequence in sequences),
+        "gen_ai.response.finish_reasons": reasons,
+        "outrider.cached_tokens": sum(sequence.num_cached for sequence in sequences[:1]),
+        "outrider.predicted_tokens": sum(sum(stats.offered) for stats in speculation),
+        "outrider.accepted_tokens": sum(sum(stats.accepted) for stats in speculation),
+    }

@@ -1,0 +1,62 @@
+"""TargetLoad: how busy the target is."""
+
+import time
+from collections.abc import Callable
+
+from services.target.generation.engine import TargetEngine
+from services.target.metrics.request_statistics import RequestStatistics
+from services.telemetry.load_report import LoadReport
+
+_RATE_SECONDS = 5.0  # over which a rate is measured, at least
+
+
+class TargetLoad:
+    """For any thread, once the engine is there."""
+
+    def __init__(self, engine: TargetEngine, statistics: RequestStatistics, in_flight: Callable[[], int]) -> None:
+        """`in_flight` counts the sequences that are admitted."""
+        self._engine, self._statistics, self._in_flight = engine, statistics, in_flight
+        self._counted = self._counted_before = (time.monotonic(), 0)
+
+    @property
+    def waiting(self) -> int:
+        """Sequences that wait for their turn, or whose prompts are encoded."""
+        return max(0, self._in_flight() - self._statistics.num_live) + len(self._engine.scheduler.waiting)
+
+    @property
+    def running(self) -> int:
+        """Sequences that take part in passes."""
+        return len(self._engine.scheduler.running)
+
+    @property
+    def cache_usage(self) -> float:
+        """The part of the KV blocks that sequences own, from 0 to 1."""
+        blocks = self._engine.blocks
+        return 1 - blocks.num_free / blocks.num_blocks
+
+    @property
+    def utilization(self) -> float:
+        """Sequences for each that may run at once; above 1 where some wait."""
+        return (self.running + self.waiting) / self._engine.config.max_sequences
+
+    def report(self) -> bytes:
+        """What a load balancer is told."""
+        named = {
+            "num_requests_waiting": self.waiting,
+            "num_requests_running": self.running,
+            "kv_cache_usage_perc": self.cache_usage,
+        }
+        return LoadReport(
+            mem_utilization=self.cache_usage,
+            application_utilization=self.utilization,
+            rps=self.request_rate(),
+            named_metrics=named,
+        ).encode()
+
+    def request_rate(self) -> float:
+        """Sequences that have ended per second, over some seconds before this call."""
+        now, count = time.monotonic(), sum(self._statistics.ended.values())
+        if now - self._counted[0] >= _RATE_SECONDS:
+            self._counted_before, self._counted = self._counted, (now, count)
+        since, before = self._counted_before
+        return (count - before) / max(now - since, _RATE_SECONDS)

@@ -1,0 +1,116 @@
+"""TargetMetrics: what a scrape reads of the target, as metrics."""
+
+from collections.abc import Iterable
+from collections.abc import Sequence as Seq
+from dataclasses import asdict
+from itertools import chain
+
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from services.target.generation.engine import TargetEngine
+from services.target.metrics.request_statistics import RequestStatistics
+from services.target.metrics.speculation_metrics import Draft, add_decisions, add_links, add_predictions, add_shared
+from services.target.metrics.target_load import TargetLoad
+from services.telemetry.metric_page import OWN_PREFIX, MetricPage
+
+_MOST_CALLERS = 32
+_OTHER = "other"
+_STATES = ("running", "waiting")
+
+
+class TargetMetrics(Collector):
+    """Reads plain counts of the threads that keep them, and makes none of them wait."""
+
+    def __init__(
+        self,
+        engine: TargetEngine,
+        load: TargetLoad,
+        statistics: RequestStatistics,
+        drafts: Seq[Draft],
+        *,
+        prefix: str,
+        model_name: str,
+    ) -> None:
+        """`prefix` goes before the names that other engines have too."""
+        self._engine, self._load = engine, load
+        self._statistics = statistics
+        self._drafts = drafts
+        self._prefix = prefix
+        self._labels = {"model_name": model_name, "engine": "0"}
+
+    def collect(self) -> Iterable[Metric]:
+        """All metrics as they are now."""
+        shared, own = MetricPage(self._prefix, self._labels), MetricPage(OWN_PREFIX)
+        stats = self._statistics.speculation()
+        self._add_load(shared)
+        _add_requests(shared, self._statistics)
+        add_shared(shared, stats)
+        _add_callers(own, self._statistics)
+        add_predictions(own, self._statistics, stats)
+        add_decisions(own, self._engine.speculation)
+        add_links(own, self._drafts, stats)
+        _add_blocks(own, self._engine)
+        _add_steps(own, self._engine)
+        return chain(shared, own)
+
+    def _add_load(self, page: MetricPage) -> None:
+        page.gauge("num_requests_running", "Sequences that take part in passes.", self._load.running)
+        text = "Sequences that wait for their turn, or whose prompts are encoded."
+        page.gauge("num_requests_waiting", text, self._load.waiting)
+        page.gauge("kv_cache_usage_perc", "The part of the KV blocks in use, from 0 to 1.", self._load.cache_usage)
+        page.counter("num_preemptions", "Sequences that made way for others.", self._engine.scheduler.num_preemptions)
+        blocks = self._engine.blocks
+        sizes = {(str(blocks.block_size), str(blocks.num_blocks)): 1}
+        page.gauge("cache_config_info", "The KV cache, as labels.", sizes, "block_size", "num_gpu_blocks")
+
+
+def _add_requests(page: MetricPage, statistics: RequestStatistics) -> None:
+    page.counter("prompt_tokens", "Tokens of prompts, cached ones included.", statistics.prompt_tokens)
+    page.counter("generation_tokens", "Tokens that were sent.", statistics.generated_tokens)
+    page.counter("prefix_cache_queries", "Tokens looked up in the prefix cache.", statistics.prompt_tokens)
+    page.counter("prefix_cache_hits", "Tokens found in the prefix cache.", statistics.cached_tokens)
+    ended = {str(reason): count for reason, count in statistics.ended.items()}
+    page.counter("request_success", "Sequences that have ended, by why.", ended, "finished_reason")
+    seen = statistics.histograms
+    page.histogram("e2e_request_latency_seconds", "From arrival to the end.", seen.latency)
+    page.histogram("time_to_first_token_seconds", "From arrival to the first token.", seen.first_token)
+    page.histogram("inter_token_latency_seconds", "Between two tokens of a sequence.", seen.between_tokens)
+    page.histogram("request_queue_time_seconds", "From arrival to the first pass.", seen.queue)
+    page.histogram("request_prefill_time_seconds", "From the first pass to the first token.", seen.prefill)
+    page.histogram("request_decode_time_seconds", "From the first token to the end.", seen.decode)
+    page.histogram("request_prompt_tokens", "Tokens of each prompt.", seen.prompt_tokens)
+    page.histogram("request_generation_tokens", "Tokens of each answer.", seen.generated_tokens)
+
+
+def _add_callers(page: MetricPage, statistics: RequestStatistics) -> None:
+    """The callers with most sequences by name, all others together."""
+    callers = sorted(statistics.by_caller().items(), key=lambda item: -item[1].total())
+    values: dict[tuple[str, str], int] = {}
+    for index, (name, states) in enumerate(callers):
+        label = _caller_label(name) if index < _MOST_CALLERS else _OTHER
+        for state in _STATES:
+            values[label, state] = values.get((label, state), 0) + states[state]
+    page.gauge("caller_requests", "Sequences of each caller, by their state.", values, "caller", "state")
+
+
+def _caller_label(name: str) -> str:
+    """A caller's name; of a connection, the host that it comes from."""
+    return name.rpartition(":")[0] if name.startswith(("ipv4:", "ipv6:")) else name
+
+
+def _add_blocks(page: MetricPage, engine: TargetEngine) -> None:
+    blocks = engine.blocks
+    free, cached = blocks.num_free, blocks.num_cached
+    states = {"used": blocks.num_blocks - free, "cached": cached, "empty": max(0, free - cached)}
+    page.gauge("kv_blocks", "KV blocks that are owned, free but to be found, and empty.", states, "state")
+
+
+def _add_steps(page: MetricPage, engine: TargetEngine) -> None:
+    scheduler = engine.scheduler
+    limits = {str(limit): count for limit, count in scheduler.num_steps.items()}
+    page.counter("steps", "Passes, by what kept them from more work.", limits, "limit")
+    rows = {"tokens": scheduler.num_rows, "predictions": scheduler.num_prediction_rows}
+    page.counter("step_rows", "Rows of all passes.", rows, "kind")
+    text = "Time of the model, of waiting for predictions, and of the host between passes."
+    page.counter("step_seconds", text, asdict(engine.step_seconds), "part")

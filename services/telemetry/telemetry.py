@@ -1,0 +1,47 @@
+"""Telemetry: how a service tells of itself, from its start to its end."""
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from prometheus_client.registry import Collector
+
+from services.telemetry.metrics_server import MetricsServer
+from services.telemetry.open_tracing import open_tracing
+from services.telemetry.telemetry_config import TelemetryConfig
+
+if TYPE_CHECKING:
+    from services.telemetry.tracing import Tracing
+
+logger = logging.getLogger(__name__)
+
+
+class Telemetry:
+    """Serves metrics and sends traces, each if it is asked for."""
+
+    def __init__(self, config: TelemetryConfig | None, service: str) -> None:
+        """Without a configuration nothing is told; `service` is the name for traces. Raises ConfigError where OpenTelemetry is wanted and not installed."""
+        self.config = config or TelemetryConfig()
+        self._metrics: MetricsServer | None = None
+        self.tracing: Tracing | None = open_tracing(self.config.otlp_endpoint, service)
+
+    def start(self, *collectors: Collector) -> None:
+        """Serve these metrics; raises ConfigError where that is not possible."""
+        if self.config.metrics_listen is not None:
+            self._metrics = MetricsServer(self.config.metrics_listen)
+            logger.info("metrics are served on %s", self._metrics.address)
+        self.add(collectors)
+
+    def add(self, collectors: Iterable[Collector]) -> None:
+        """Serve these metrics too, from now on."""
+        if self._metrics is not None:
+            for collector in collectors:
+                self._metrics.add(collector)
+
+    async def close(self) -> None:
+        """Stop serving, and send what is left."""
+        if self._metrics is not None:
+            await asyncio.to_thread(self._metrics.close)
+        if self.tracing is not None:
+            await asyncio.to_thread(self.tracing.close)
