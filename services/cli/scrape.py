@@ -1,0 +1,53 @@
+"""Scrape: what a service's metrics say at one moment."""
+
+import time
+import urllib.request
+from dataclasses import dataclass
+from typing import Self
+
+from prometheus_client.parser import text_string_to_metric_families
+
+_TIMEOUT_SECONDS = 5.0
+_MOST_BYTES = 8 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One number, by its name without a prefix."""
+
+    name: str
+    labels: dict[str, str]
+    value: float
+
+
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """All numbers, and when they were read, in seconds on the monotonic clock."""
+
+    samples: list[Sample]
+    moment: float
+
+    @classmethod
+    def of(cls, address: str) -> Self:
+        """Ask a service that serves metrics on HOST:PORT; raises OSError and ValueError where none does."""
+        with urllib.request.urlopen(f"http://{address}/metrics", timeout=_TIMEOUT_SECONDS) as answer:
+            page: str = answer.read(_MOST_BYTES).decode()
+        families = text_string_to_metric_families(page)
+        samples = [
+            Sample(sample.name.rpartition(":")[2], sample.labels, sample.value)
+            for family in families
+            for sample in family.samples
+        ]
+        return cls(samples, time.monotonic())
+
+    def total(self, name: str, **labels: str) -> float:
+        """The sum of all numbers of a name that have these labels; 0 where there is none."""
+        wanted = labels.items()
+        return sum(each.value for each in self.samples if each.name == name and wanted <= each.labels.items())
+
+    def by(self, label: str, name: str, **labels: str) -> dict[str, float]:
+        """The same by the values of one more label, those first that come first."""
+        values = dict.fromkeys(
+            each.labels[label] for each in self.samples if each.name == name and label in each.labels
+        )
+        return {value: self.total(name, **{**labels, label: value}) for value in values}
