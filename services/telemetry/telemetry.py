@@ -21,8 +21,9 @@ class Telemetry:
     """Serves metrics and sends traces, each if it is asked for."""
 
     def __init__(self, config: TelemetryConfig | None, service: str) -> None:
-        """Without a configuration nothing is told; `service` is the name for traces. Raises ConfigError where
-        OpenTelemetry is wanted and not installed.
+        """Without a configuration nothing is told; `service` is the name for traces.
+
+        Raises ConfigError where OpenTelemetry is wanted and not installed.
         """
         self.config = config or TelemetryConfig()
         self._metrics: MetricsServer | None = None

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from outrider import Client, FinishReason, PredictionSource, Result
+from outrider import Client, FinishReason, InvalidArgument, PredictionSource, Result
 from tests.e2e.told_pair import Samples, ToldPair, value
 from tests.server import wait_until
 
@@ -123,6 +123,14 @@ def test_a_caller_who_leaves_is_counted_as_such(told: ToldPair) -> None:
         assert value(told.scrape(), "outrider:num_requests_running") == 1
     wait_until(lambda: value(told.scrape(), "outrider:request_success_total", finished_reason="abort") == before + 1)
     assert sum_of(told.scrape(), "outrider:caller_requests") == 0
+
+
+def test_a_call_that_fails_is_counted_by_its_code(told: ToldPair) -> None:
+    labels = {"method": "StreamGenerate", "code": "INVALID_ARGUMENT"}
+    before = sum_of(told.scrape(), "outrider:calls_total", **labels)
+    with Client(told.address) as client, pytest.raises(InvalidArgument):
+        client.generate(CODE, temperature=-1.0)
+    wait_until(lambda: sum_of(told.scrape(), "outrider:calls_total", **labels) == before + 1)
 
 
 def test_the_page_on_metrics_lists_what_is_served(told: ToldPair, told_load: object) -> None:

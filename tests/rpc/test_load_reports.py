@@ -75,3 +75,8 @@ def test_whoever_asks_is_told_and_nobody_else(target: RunningTarget, report_clas
     report = report_class.FromString(data)
     assert report.named_metrics.keys() == {"num_requests_waiting", "num_requests_running", "kv_cache_usage_perc"}
     assert 0 <= report.mem_utilization <= 1
+
+
+def test_everybody_is_told_where_the_server_is_to(target: RunningTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target.server._servicer, "_load_reports", True)
+    assert len(reports(target)) == 1

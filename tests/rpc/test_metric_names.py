@@ -1,6 +1,9 @@
 """The names that dashboards and endpoint pickers of other engines look for."""
 
+import contextlib
+import socket
 import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -11,10 +14,11 @@ from services.target.metrics import target_metrics
 from services.target.metrics.request_statistics import RequestStatistics
 from services.target.metrics.target_load import TargetLoad
 from services.target.metrics.target_metrics import TargetMetrics
+from services.telemetry import metrics_server
 from services.telemetry.metrics_server import MetricsServer
 from services.telemetry.open_tracing import open_tracing
 from services.telemetry.telemetry_config import TelemetryConfig
-from tests.server import RunningTarget
+from tests.server import RunningTarget, wait_until
 from tests.unit.sequences import make_request, make_sequence
 
 SERVICES = Path(__file__).parents[2] / "services"
@@ -70,6 +74,26 @@ def test_a_port_that_is_taken_is_named() -> None:
             MetricsServer(server.address)
     finally:
         server.close()
+
+
+def test_scrapers_that_say_nothing_keep_no_thread_beyond_a_few() -> None:
+    server = MetricsServer("127.0.0.1:0")
+    host, port = server.address.split(":")
+    try:
+        with contextlib.ExitStack() as stack:
+            for _ in range(metrics_server._MOST_SCRAPES):
+                stack.enter_context(socket.create_connection((host, int(port))))
+            one_more = stack.enter_context(socket.create_connection((host, int(port))))
+            assert one_more.recv(1) == b""  # hung up on
+        wait_until(lambda: _is_served(server.address))  # once the others have gone
+    finally:
+        server.close()
+
+
+def _is_served(address: str) -> bool:
+    with contextlib.suppress(OSError), urllib.request.urlopen(f"http://{address}/metrics", timeout=60) as answer:
+        return b"process_open_fds" in answer.read()
+    return False
 
 
 @pytest.mark.parametrize(

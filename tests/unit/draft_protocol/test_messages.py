@@ -1,5 +1,7 @@
 """The messages of a draft link: what one end writes, the other one reads."""
 
+from dataclasses import replace
+
 import pytest
 
 from services.draft_protocol.messages import (
@@ -44,6 +46,7 @@ OPEN = Open(
     "message",
     [
         OPEN,
+        replace(OPEN, traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
         Open.of(2, make_request(banned=["bad"], min_tokens=1)),
         Commit(1, 5, [6, 7], 3),
         Commit(1, 0, []),
