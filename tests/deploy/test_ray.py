@@ -1,0 +1,135 @@
+"""deploy/ray: a replica that is killed in mid-stream costs no byte, and errors arrive as the target tells them."""
+
+import asyncio
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from outrider import AsyncClient, InvalidArgument
+from tests.cpu_time import cpu_seconds
+from tests.e2e.draft_rig import GREEDY, PROMPT, SAMPLED, until
+from tests.e2e.models import ROOT
+from tests.e2e.server_process import free_port
+
+pytestmark = [
+    pytest.mark.exhaustive,
+    pytest.mark.skipif(
+        importlib.util.find_spec("ray") is None,
+        reason="RAY IS NOT INSTALLED (make deploy-test INSTALLS IT): NOTHING OF deploy/ray IS RUN",
+    ),
+]
+COUNT = 200
+_STARTING_SECONDS = 240
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Cluster"]:
+    cluster = Cluster(tmp_path_factory.mktemp("ray") / "log")
+    try:
+        asyncio.run(until(cluster.is_serving, _STARTING_SECONDS))
+        yield cluster
+    finally:
+        cluster.close()
+
+
+class Cluster:
+    """Ray with two replicas and a draft, in processes that end with it."""
+
+    def __init__(self, log: Path) -> None:
+        port = free_port()
+        self.address = f"127.0.0.1:{port}"
+        self._log = log
+        settings = {"RAY_SERVE_ENABLE_HA_PROXY": "1", "RAY_AUTH_MODE": "disabled", "RAY_USAGE_STATS_ENABLED": "0"}
+        command = [sys.executable, "-m", "tests.deploy.ray_cluster", str(port)]
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                command, cwd=ROOT, env=os.environ | settings, stdin=subprocess.PIPE, stdout=output, stderr=output
+            )
+
+    def is_serving(self) -> bool:
+        assert self._process.poll() is None, self._log.read_text()
+        return b"\nserving\n" in self._log.read_bytes()
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(60)
+        finally:
+            self._process.kill()
+            self._process.wait()
+
+    async def rest(self) -> dict[int, float]:
+        """Return the target services once there are two that do nothing."""
+        while True:
+            before = self.targets()
+            await asyncio.sleep(1)
+            if len(before) == 2 and all(now - before.get(pid, 0) < 0.05 for pid, now in self.targets().items()):
+                return self.targets()
+
+    def targets(self) -> dict[int, float]:
+        """The target services by process, and how long each has computed."""
+        found = {}
+        for folder in Path("/proc").glob("[0-9]*"):
+            pid = int(folder.name)
+            try:
+                if b"services.target" in (folder / "cmdline").read_bytes() and self._process.pid in _ancestors(pid):
+                    found[pid] = cpu_seconds(pid)
+            except OSError:  # it has ended meanwhile
+                continue
+        return found
+
+
+def _parent(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("PPid:"))
+
+
+def _ancestors(pid: int) -> list[int]:
+    found = []
+    while pid > 1:
+        pid = _parent(pid)
+        found.append(pid)
+    return found
+
+
+@pytest.mark.parametrize("options", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+async def test_a_replica_that_is_killed_in_mid_stream_costs_no_byte(cluster: Cluster, options: dict) -> None:
+    async with AsyncClient(cluster.address) as client:
+        alone = await client.generate(PROMPT, max_tokens=COUNT, **options)
+        before = await cluster.rest()
+        async with client.stream(PROMPT, max_tokens=COUNT, **options) as stream:
+            num_tokens, killed = 0, 0
+            async for chunk in stream:
+                num_tokens += len(chunk.token_ids)
+                if num_tokens >= 30 and not killed:
+                    now = cluster.targets()
+                    killed = max(before, key=lambda pid: now[pid] - before[pid])
+                    os.kill(_parent(killed), signal.SIGKILL)  # the replica; its service ends with it
+    await until(lambda: killed not in cluster.targets())
+    assert stream.result.resumed >= 1
+    assert (stream.result.token_ids, stream.result.text) == (alone.token_ids, alone.text)
+    assert stream.result.finish_reason == alone.finish_reason
+
+
+async def test_what_is_wrong_with_a_request_arrives_whole(cluster: Cluster) -> None:
+    async with AsyncClient(cluster.address) as client:
+        with pytest.raises(InvalidArgument) as streamed:
+            await client.generate(PROMPT, temperature=-1.0)
+        with pytest.raises(InvalidArgument) as unary:
+            await client.tokenize("x" * (1 << 20))
+    assert [violation.field for violation in streamed.value.violations] == ["sampling.temperature"]
+    assert [violation.field for violation in unary.value.violations] == ["text"]
+
+
+async def test_the_other_calls(cluster: Cluster) -> None:
+    async with AsyncClient(cluster.address) as client:
+        encoding = await client.tokenize(PROMPT)
+        assert (await client.detokenize(encoding.token_ids)).text == PROMPT
+        assert (await client.model_info()).name == "target"
