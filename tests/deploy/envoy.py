@@ -1,5 +1,6 @@
 """Envoy: the proxy of `deploy/envoy` in a process of its own, before services of the test."""
 
+import asyncio
 import copy
 import importlib.util
 import os
@@ -13,7 +14,7 @@ import yaml
 
 from outrider import Client
 from tests.deploy.certificates import Authority
-from tests.e2e.draft_rig import until
+from tests.e2e.draft_rig import PATIENCE_SECONDS
 from tests.e2e.models import ROOT
 from tests.e2e.server_process import free_port
 
@@ -65,7 +66,9 @@ class Envoy:
         """Return once a target answers through it."""
         with (self._folder / "envoy.log").open("ab") as log:
             self._process = subprocess.Popen([*self._command(), "--log-level", "warning"], stdout=log, stderr=log)
-        await until(self._answers)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while not await asyncio.to_thread(self._answers):
+                await asyncio.sleep(0.05)
 
     def kill(self) -> None:
         """End it, if it runs."""

@@ -34,6 +34,7 @@ class Service:
 
     def __init__(self, name: str, model: Path, logs: Path, *options: str, address: str | None = None) -> None:
         self.address = address or f"127.0.0.1:{free_port()}"
+        self.name = name
         self._log = logs / f"{name}.log"
         self._gauge = BlockGauge(logs / f"{name}.blocks")
         start = [sys.executable, "-m", "tests.e2e.monitored_service", name, str(logs / f"{name}.blocks")]
@@ -69,6 +70,21 @@ class Service:
     def resume(self) -> None:
         """SIGCONT."""
         self._running.send_signal(signal.SIGCONT)
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._running.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and has not ended by itself."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def virtual_bytes(self) -> int:
+        """Memory that it has mapped."""
+        return self._status("VmSize:")
 
     @property
     def resident_bytes(self) -> int:

@@ -9,7 +9,7 @@ class LinkProxy:
     """Forwards one address to another, both ways; `delay` is in seconds each way."""
 
     def __init__(self, address: str, target: str, *, delay: float = 0.0) -> None:
-        self._address, self._target = address, target
+        self.address, self._target = address, target
         self._delay = delay
         self._flows = asyncio.Event()
         self._flows.set()
@@ -30,7 +30,7 @@ class LinkProxy:
             self._writers.pop().transport.abort()
 
     async def __aenter__(self) -> Self:
-        host, _, port = self._address.rpartition(":")
+        host, _, port = self.address.rpartition(":")
         self._server = await asyncio.start_server(self._accept, host, int(port))
         return self
 

@@ -1,0 +1,116 @@
+"""Chaos: callers who want whole answers, from services to which something happens all the time."""
+
+import asyncio
+import random
+from collections import Counter
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+
+from outrider import AsyncClient, InvalidArgument, OutriderError, ResourceExhausted, Result
+from tests.chaos.faults import Faults
+from tests.chaos.stand import ChaosStand
+from tests.e2e.draft_rig import until
+from tests.e2e.soak_request import SoakRequest
+
+_NUM_CALLERS = 8
+_PATIENCE_SECONDS = 300.0  # for one answer
+_LONGEST_ANSWER = 300  # tokens
+_OUT_OF_TIME = "grammar.lark: cannot be followed: compiling it takes more than"
+_SHARE_OF_NEW_CONNECTIONS = 0.2
+
+
+@dataclass(slots=True)
+class Tally:
+    """What the callers have seen, and what has happened."""
+
+    results: list[Result] = field(default_factory=list)
+    num_refusals: int = 0
+    faults: Counter[str] = field(default_factory=Counter)
+    problems: list[str] = field(default_factory=list)
+
+    def missing_evidence(self) -> list[str]:
+        """What must have happened for the rest to mean something."""
+        figures = [result.speculation for result in self.results]
+        happened = {
+            "answers": len(self.results),
+            "answers that were taken up again": sum(result.resumed for result in self.results),
+            "accepted predictions": sum(each.accepted for each in figures),
+            "rejected predictions": sum(each.predicted - each.accepted for each in figures),
+        }
+        return [f"there were no {name}" for name, count in happened.items() if count == 0]
+
+
+class Chaos:
+    """One run; in its `tally`, any problem is a failure."""
+
+    def __init__(self, stand: ChaosStand, *, seconds: float, seed: int) -> None:
+        self._stand = stand
+        self._seconds = seconds
+        self._rng = random.Random(seed)
+        self._is_over = False
+        self.tally = Tally()
+
+    async def run(self) -> None:
+        """Call and disturb until the time is over, then see that nothing is left."""
+        faults = Faults(self._stand, random.Random(self._rng.random()))
+        self.tally.faults = faults.counts
+        callers = [self._call(random.Random(self._rng.random())) for _ in range(_NUM_CALLERS)]
+        await asyncio.gather(self._disturb(faults), *callers)
+        await self._check_free()
+        self.tally.problems += self.tally.missing_evidence()
+
+    async def _check_free(self) -> None:
+        services = self._stand.services
+        with suppress(TimeoutError):
+            await until(lambda: not any(service.num_used_blocks for service in services))
+        for service in services:
+            if used := service.num_used_blocks:
+                self._complain(f"{service.name} still uses {used} KV blocks")
+
+    async def _disturb(self, faults: Faults) -> None:
+        try:
+            await faults.run(asyncio.get_running_loop().time() + self._seconds)
+        finally:
+            self._is_over = True
+
+    async def _call(self, rng: random.Random) -> None:
+        async with AsyncClient(self._stand.plain.address) as plain:
+            client = self._stand.connect()
+            while not self._is_over:
+                if rng.random() < _SHARE_OF_NEW_CONNECTIONS:
+                    await client.close()
+                    client = self._stand.connect()
+                await self._ask(_draw(rng), client, plain)
+            await client.close()
+
+    async def _ask(self, request: SoakRequest, client: AsyncClient, plain: AsyncClient) -> None:
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                answer = await request.send(client)
+            difference = answer.difference(await request.reference(plain))
+        except (OutriderError, TimeoutError) as error:
+            if _is_refusal_for_load(error):
+                self.tally.num_refusals += 1
+            else:
+                self._complain(f"{type(error).__name__} {error}: {request}")
+            return
+        if difference:
+            self._complain(f"{difference}: {request}")
+        assert answer.result is not None
+        self.tally.results.append(answer.result)
+
+    def _complain(self, problem: str) -> None:
+        self.tally.problems.append(problem)
+        print(f"chaos: {problem}", flush=True)
+
+
+def _is_refusal_for_load(error: Exception) -> bool:
+    """That there is no place, or that on a busy machine a grammar was not compiled within its time."""
+    return isinstance(error, ResourceExhausted) or (isinstance(error, InvalidArgument) and _OUT_OF_TIME in str(error))
+
+
+def _draw(rng: random.Random) -> SoakRequest:
+    """Whoever calls here waits for the end."""
+    request = SoakRequest.draw(rng)
+    options = {**request.options, "max_tokens": min(request.options["max_tokens"], _LONGEST_ANSWER)}
+    return replace(request, options=options, cancels_at=None, deadline=None)

@@ -1,0 +1,99 @@
+"""What happens to the services of a ChaosStand, one thing after another."""
+
+import asyncio
+import random
+import resource
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+from tests.chaos.stand import ChaosStand
+from tests.e2e.draft_rig import Service
+
+_PAUSE_SECONDS = (0.2, 1.5)  # between two faults
+_DOWN_SECONDS, _STOPPED_SECONDS, _STARVED_SECONDS = (0.0, 1.0), (0.1, 3.0), (0.5, 2.0)
+_SPARE_BYTES = 1 << 20  # of memory that a starved process gets further
+
+
+class Faults:
+    """Draws what comes next by chance; `counts` says what has come."""
+
+    def __init__(self, stand: ChaosStand, rng: random.Random) -> None:
+        self._stand, self._rng = stand, rng
+        self.counts: Counter[str] = Counter()
+        self._num_certificates = 0
+        self._kinds: list[Callable[[], Awaitable[None]]] = [
+            self._kill_target,
+            self._kill_draft,
+            self._stop,
+            self._reset,
+            self._stall,
+            self._starve_of_memory,
+            self._fill_disk,
+        ]
+        if stand.envoy is not None:
+            self._kinds.append(self._replace_certificate)
+
+    async def run(self, until: float) -> None:
+        """Go on until that moment of the loop's clock, each fault once at least, and leave everything in order."""
+        order = self._rng.sample(self._kinds, len(self._kinds))
+        while order or asyncio.get_running_loop().time() < until:
+            fault = order.pop() if order else self._rng.choice(self._kinds)
+            await asyncio.sleep(self._rng.uniform(*_PAUSE_SECONDS))
+            await fault()
+            self.counts[fault.__name__.strip("_").replace("_", " ")] += 1
+
+    async def _kill_target(self) -> None:
+        """One at a time, until it serves again; the rest of what happens may hit the other one."""
+        target = self._rng.choice(self._stand.targets)
+        target.kill()
+        await self._wait(_DOWN_SECONDS)
+        since = target.log_size
+        target.start()
+        await target.logs("serving target", since)
+
+    async def _kill_draft(self) -> None:
+        draft = self._rng.choice(self._stand.drafts)
+        draft.kill()
+        await self._wait(_DOWN_SECONDS)
+        draft.start()
+
+    async def _stop(self) -> None:
+        service = self._rng.choice(self._stand.services)
+        service.pause()
+        await self._wait(_STOPPED_SECONDS)
+        service.resume()
+
+    async def _reset(self) -> None:
+        self._rng.choice(self._stand.proxies).cut()
+
+    async def _stall(self) -> None:
+        proxy = self._rng.choice(self._stand.proxies)
+        proxy.stall()
+        await self._wait(_STOPPED_SECONDS)
+        proxy.flow()
+
+    async def _starve_of_memory(self) -> None:
+        """A draft that gets no more memory; a target is killed by the system for it, which is a fault above."""
+        draft = self._rng.choice(self._stand.drafts)
+        await self._limit(draft, resource.RLIMIT_AS, draft.virtual_bytes + _SPARE_BYTES)
+
+    async def _fill_disk(self) -> None:
+        """Nothing can be written to any file, such as the log."""
+        await self._limit(self._rng.choice(self._stand.services), resource.RLIMIT_FSIZE, 0)
+
+    async def _replace_certificate(self) -> None:
+        self._num_certificates += 1
+        assert self._stand.envoy is not None
+        await asyncio.to_thread(self._stand.envoy.show_certificate, f"number {self._num_certificates}")
+
+    async def _limit(self, service: Service, what: int, limit: int) -> None:
+        before = resource.prlimit(service.pid, what, (limit, resource.RLIM_INFINITY))
+        await self._wait(_STARVED_SECONDS)
+        if service.is_running:
+            resource.prlimit(service.pid, what, before)
+        else:  # what it has died of; whoever runs it starts it again
+            service.kill()
+            service.start()
+
+    async def _wait(self, seconds: tuple[float, float]) -> None:
+        await asyncio.sleep(self._rng.uniform(*seconds))

@@ -1,0 +1,79 @@
+"""ChaosStand: two targets, two drafts that both of them share, and what stands between them and their callers."""
+
+import asyncio
+import itertools
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Self
+
+import grpc
+
+from outrider import AsyncClient
+from tests.deploy.envoy import Envoy, binary
+from tests.e2e.draft_rig import Service
+from tests.e2e.link_proxy import LinkProxy
+from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
+from tests.e2e.server_process import free_port
+
+NUM_PLACES = 16
+_BLOCKS = ("--kv-blocks", "512")
+_TARGET = (*_BLOCKS, "--max-sequences", str(NUM_PLACES), "--max-streams-per-connection", "64")
+_PATIENCE: dict[str, Any] = {"max_retries": 60, "max_backoff": 1.0}  # longer than both targets take to come back
+_DELAY = {"fixed_delay": "0.05s", "percentage": {"numerator": 20}}
+_ABORT = {"grpc_status": grpc.StatusCode.UNAVAILABLE.value[0], "percentage": {"numerator": 5}}
+_FAULTS = {
+    "name": "faults",
+    "typed_config": {
+        "@type": "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault",
+        "delay": _DELAY,
+        "abort": _ABORT,
+    },
+}
+
+
+class ChaosStand:
+    """Callers come through Envoy, which delays some calls and aborts others, or where it is not installed by all
+    addresses. `plain` is a third target, which nothing happens to.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.drafts = [self._service(folder, "draft", number, *_BLOCKS) for number in range(2)]
+        links = [*itertools.chain.from_iterable(("--draft", draft.address) for draft in self.drafts)]
+        self.targets = [self._service(folder, "target", number, *links, *_TARGET) for number in range(2)]
+        self.plain = self._service(folder, "target", 2, *_BLOCKS)
+        self.proxies = [LinkProxy(f"127.0.0.1:{free_port()}", target.address) for target in self.targets]
+        self.envoy: Envoy | None = None
+        if binary() is not None:
+            self.envoy = Envoy(folder, [proxy.address for proxy in self.proxies], filters=[_FAULTS])
+        self._stack = AsyncExitStack()
+
+    @property
+    def services(self) -> list[Service]:
+        """All that something may happen to."""
+        return [*self.targets, *self.drafts]
+
+    def connect(self) -> AsyncClient:
+        """A client as its callers have one."""
+        if self.envoy is None:
+            return AsyncClient(*(proxy.address for proxy in self.proxies), **_PATIENCE)
+        return AsyncClient(self.envoy.address, credentials=self.envoy.credentials, **_PATIENCE)
+
+    async def __aenter__(self) -> Self:
+        for service in (self.plain, *self.services):
+            self._stack.callback(service.kill)
+            service.start()
+        await asyncio.gather(*(target.logs("serving target") for target in (self.plain, *self.targets)))
+        for proxy in self.proxies:
+            await self._stack.enter_async_context(proxy)
+        if self.envoy is not None:
+            self._stack.callback(self.envoy.kill)
+            await self.envoy.start()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._stack.aclose()
+
+    def _service(self, folder: Path, name: str, number: int, *options: str) -> Service:
+        logs = folder / f"{name}-{number}"
+        logs.mkdir()
+        return Service(name, DEMO_TARGET if name == "target" else DEMO_DRAFT, logs, *options)

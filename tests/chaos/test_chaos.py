@@ -1,0 +1,13 @@
+"""Chaos in short: every answer is whole, and the one that an undisturbed target gives."""
+
+from pathlib import Path
+
+from tests.chaos.chaos import Chaos
+from tests.chaos.stand import ChaosStand
+
+
+async def test_whatever_breaks_nobody_gets_an_error_or_another_byte(tmp_path: Path) -> None:
+    async with ChaosStand(tmp_path) as stand:
+        chaos = Chaos(stand, seconds=10, seed=1)
+        await chaos.run()
+    assert chaos.tally.problems == []
