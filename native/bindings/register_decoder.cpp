@@ -9,8 +9,8 @@
 
 #include "arrays.h"
 #include "bindings.h"
+#include "block_array.h"
 #include "decoder/config_fields.h"
-#include "grouped_arrays.h"
 #include "mask_arrays.h"
 #include "outrider/decoder/decoder.h"
 #include "outrider/decoder/limits.h"
@@ -66,10 +66,10 @@ void register_config(py::module_& module) {
 std::unique_ptr<Decoder> make_decoder(std::shared_ptr<Device> device, const DecoderConfig& config,
                                       const std::string& weights, const std::string& kv,
                                       std::optional<int> num_blocks,
-                                      const std::unordered_map<std::string, KindTuple>& kinds) {
+                                      const std::unordered_map<std::string, std::string>& blocks) {
     WeightKinds weight_kinds{parse("weights", weights, kWeightFormats)};
-    for (const auto& [name, kind] : kinds) {
-        weight_kinds.own[name] = kind_of(kind);
+    for (const auto& [name, type] : blocks) {
+        weight_kinds.own[name] = find_block_type(type).kind;
     }
     const KvFormat kv_format = parse("kv", kv, kKvFormats);
     const py::gil_scoped_release release;
@@ -96,12 +96,11 @@ void load_rows(Decoder& decoder, const std::string& name, int64_t first_row, con
     decoder.weights().load_rows(name, first_row, shape, data, source.type);
 }
 
-void load_groups(Decoder& decoder, const std::string& name, int64_t first_row, const py::array& numbers,
-                 const py::array& scales, const GroupedArrays::Optional& offsets,
-                 const GroupedArrays::Optional& steps, const GroupedArrays::Optional& offset_steps) {
-    const GroupedArrays arrays(decoder.weights().kind(name), numbers, scales, offsets, steps, offset_steps);
+void load_blocks(Decoder& decoder, const std::string& name, int64_t first_row, const std::string& type,
+                 const py::array& rows) {
+    const BlockArray blocks(type, rows);
     const py::gil_scoped_release release;
-    decoder.weights().load_groups(name, first_row, arrays.shape(), arrays.rows());
+    decoder.weights().load_blocks(name, first_row, blocks.shape(), blocks.type(), blocks.data());
 }
 
 /// Views that keep the decoder alive.
@@ -150,20 +149,20 @@ void register_decoder(py::module_& module) {
             return kv_bytes(parse("format", format, kKvFormats), head_dim);
         },
         py::arg("format"), py::arg("head_dim"));
+    module.def("block_types", &block_type_names);
     register_config(module);
     py::class_<Decoder>(module, "Decoder", py::is_final())
         .def(py::init(&make_decoder), py::arg("device"), py::arg("config"), py::kw_only(), py::arg("weights"),
              py::arg("kv"), py::arg("num_blocks") = std::nullopt,
-             py::arg("kinds") = std::unordered_map<std::string, KindTuple>{})
+             py::arg("blocks") = std::unordered_map<std::string, std::string>{})
         .def("reserve", &Decoder::reserve, py::kw_only(), py::arg("max_rows"), py::arg("max_logits"),
              py::arg("max_sequences"), py::arg("max_blocks"), py::call_guard<py::gil_scoped_release>())
         .def("allocate_cache", &Decoder::allocate_cache, py::arg("num_blocks"),
              py::call_guard<py::gil_scoped_release>())
         .def("load", &load, py::arg("name"), py::arg("values"))
         .def("load_rows", &load_rows, py::arg("name"), py::arg("first_row"), py::arg("values"))
-        .def("load_groups", &load_groups, py::arg("name"), py::arg("first_row"), py::kw_only(),
-             py::arg("numbers"), py::arg("scales"), py::arg("offsets") = py::none(),
-             py::arg("steps") = py::none(), py::arg("offset_steps") = py::none())
+        .def("load_blocks", &load_blocks, py::arg("name"), py::arg("first_row"), py::arg("type"),
+             py::arg("rows"))
         .def("packed_weights", &packed_weights)
         .def("mark_loaded", [](Decoder& decoder) { decoder.weights().mark_loaded(); })
         .def("missing_weights", [](const Decoder& decoder) { return decoder.weights().missing(); })

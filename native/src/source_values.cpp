@@ -32,11 +32,17 @@ std::vector<float> to_float32(const void* values, SourceType type, int64_t first
         std::memcpy(result.data(), bytes, count * sizeof(float));
         return result;
     }
-    for (int64_t index = 0; index < count; ++index) {
-        uint16_t bits;
-        std::memcpy(&bits, bytes + index * sizeof(bits), sizeof(bits));
-        result[index] =
-            type == SourceType::f16 ? from_half(bits) : from_bits(static_cast<uint32_t>(bits) << 16);
+    const auto widen = [&](const auto& from) {
+        for (int64_t index = 0; index < count; ++index) {
+            uint16_t bits;
+            std::memcpy(&bits, bytes + index * sizeof(bits), sizeof(bits));
+            result[index] = from(bits);
+        }
+    };
+    if (type == SourceType::f16) {
+        widen(from_half);
+    } else {
+        widen([](uint16_t bits) { return from_bits(static_cast<uint32_t>(bits) << 16); });
     }
     return result;
 }

@@ -6,9 +6,10 @@
 #include <tuple>
 #include <utility>
 
-#include "bindings/grouped_arrays.h"
+#include "bindings/block_array.h"
 #include "outrider/decoder/limits.h"
 #include "testing/device_arrays.h"
+#include "testing/grouped_arrays.h"
 #include "testing/testing.h"
 
 namespace py = pybind11;
@@ -44,6 +45,13 @@ class BoundWeight {
         require_shape("numbers", numbers, {rows_of(numbers), matrix_->in_features()});
         require_rows(first_row, numbers);
         matrix_->store_groups(first_row, rows_of(numbers), arrays.rows());
+    }
+
+    void store_blocks(int first_row, const std::string& type, const py::array& rows) {
+        const BlockArray blocks(type, rows);
+        require_shape("rows", rows, {rows_of(rows), blocks.type().row_bytes(matrix_->in_features())});
+        require_rows(first_row, rows);
+        matrix_->store_blocks(first_row, rows_of(rows), blocks.type(), blocks.data());
     }
 
     FloatArray embed(const IntArray& token_ids, float scale) const {
@@ -105,6 +113,8 @@ void register_packed_weight(py::module_& module) {
         .def("store_groups", &BoundWeight::store_groups, py::arg("first_row"), py::kw_only(),
              py::arg("numbers"), py::arg("scales"), py::arg("offsets") = py::none(),
              py::arg("steps") = py::none(), py::arg("offset_steps") = py::none())
+        .def("store_blocks", &BoundWeight::store_blocks, py::arg("first_row"), py::arg("type"),
+             py::arg("rows"))
         .def("embed", &BoundWeight::embed, py::arg("token_ids"), py::arg("scale"))
         .def("multiply", &BoundWeight::multiply, py::arg("input"), py::arg("bias") = py::none());
 }

@@ -67,7 +67,7 @@ class DraftEngine:
         model = LoadedModel.load(config, progress)
         engine = cls(model, config, max_run=max_run, on_failure=on_failure, traces=traces)
         engine._loop.start()
-        engine.grammars.start()
+        engine.grammars.begin()
         return engine
 
     def load(self, target: DraftLink) -> DraftLoad:

@@ -1,5 +1,7 @@
 """LoadedModel: a checkpoint's weights on a device, with the cache and the tokenizer that go with them."""
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from services.engine.cache.block_manager import BlockManager
@@ -8,7 +10,7 @@ from services.engine.config import EngineConfig
 from services.engine.decoder.background_digest import BackgroundDigest
 from services.engine.decoder.digest_record import DigestRecord
 from services.engine.decoder.loading_progress import LoadingProgress
-from services.engine.decoder.model_loader import load_decoder
+from services.engine.decoder.model_loader import fill_decoder, find_blocks, new_decoder
 from services.engine.decoder.native import BLOCK_SIZE, Decoder, Device, Sampler
 from services.engine.decoder.warm_up import warm_up
 from services.engine.decoder.weights_cache import WeightsCache
@@ -42,23 +44,21 @@ class LoadedModel:
         or is not as it should be, DeviceError and ConfigError where the device has no room for it.
         """
         checkpoint = load_checkpoint(fetch(config.model).path, context_length=config.context_length)
-        tokenizer = Tokenizer.from_model(checkpoint.path)
-        checkpoint.check_vocabulary(tokenizer)
-        grammars = _make_grammars(tokenizer, checkpoint)
         device = config.open_device()
-        weights = config.resolve_weights(checkpoint.config, is_grouped=bool(checkpoint.grouped()))
+        weights = config.resolve_weights(checkpoint.config, is_grouped=bool(find_blocks(checkpoint)))
         if device.memory is None:
             config.check_host_memory(checkpoint.config, weights)
-        folder = config.weights_cache
-        with BackgroundDigest(checkpoint, DigestRecord(folder, checkpoint) if folder else None) as digest:
-            cache = WeightsCache(folder, digest, threads=config.threads) if folder else None
-            # The host's KV cache comes before the weights: while its memory is cleared, the digest reads their files.
-            num_blocks = config.num_blocks(checkpoint.config) if device.memory is None else None
-            decoder = load_decoder(
-                checkpoint, device, weights=weights, kv=config.kv, num_blocks=num_blocks, cache=cache, progress=progress
+        decoder, sampler = new_decoder(checkpoint, device, weights=weights, kv=config.kv), Sampler(device)
+        with ExitStack() as beside:  # files are read and memory is cleared while the tokenizer is built
+            digest, cache = _read_files(config, checkpoint, device, weights, beside)
+            allocated = beside.enter_context(ThreadPoolExecutor(1, "allocate")).submit(
+                _allocate_host_cache, config, checkpoint, decoder, device
             )
-            sampler = Sampler(device)
-            num_blocks = num_blocks or _allocate_cache(config, checkpoint, decoder, sampler, device)
+            tokenizer = Tokenizer.from_model(checkpoint.path)
+            checkpoint.check_vocabulary(tokenizer)
+            grammars = _make_grammars(tokenizer, checkpoint)
+            fill_decoder(checkpoint, decoder, device, weights=weights, cache=cache, progress=progress)
+            num_blocks = allocated.result() or _allocate_cache(config, checkpoint, decoder, sampler, device)
             warm_up(checkpoint, decoder)
         return cls(
             checkpoint=checkpoint,
@@ -103,6 +103,29 @@ def _make_grammars(tokenizer: Tokenizer, checkpoint: Checkpoint) -> GrammarCompi
         raise
     except BaseException as error:  # the library panics at what it does not expect in a vocabulary
         raise CheckpointError(f"{tokenizer.where}: grammars cannot use this vocabulary: {str(error)[:300]}") from error
+
+
+def _read_files(
+    config: EngineConfig, checkpoint: Checkpoint, device: Device, weights: str, beside: ExitStack
+) -> tuple[BackgroundDigest, WeightsCache | None]:
+    """Begin to read what will be needed of the disk, in contexts that end with `beside`."""
+    if (folder := config.weights_cache) is None:
+        return beside.enter_context(BackgroundDigest(checkpoint)), None
+    digest = beside.enter_context(BackgroundDigest(checkpoint, DigestRecord(folder, checkpoint)))
+    cache = WeightsCache(folder, digest, threads=config.threads)
+    beside.enter_context(cache.read_ahead(device, weights))
+    return digest, cache
+
+
+def _allocate_host_cache(config: EngineConfig, checkpoint: Checkpoint, decoder: Decoder, device: Device) -> int | None:
+    """Allocate the KV cache and return its blocks, unless the device has memory of its own, which weights come into
+    first.
+    """
+    if device.memory is not None:
+        return None
+    num_blocks = config.num_blocks(checkpoint.config)
+    decoder.allocate_cache(num_blocks)
+    return num_blocks
 
 
 def _allocate_cache(

@@ -142,6 +142,7 @@ class TargetServer:
         self._telemetry.add([self._new_metrics(engine, model.name, load)])
         if self._drafts is not None:
             self._drafts.start(vocabulary=engine.model.tokenizer.fingerprint(), vocab_size=model.config.vocab_size)
+            await asyncio.to_thread(engine.grammars.start)  # or it would slow down what is measured next
             await asyncio.gather(*(each.first() for each in self._rehearsals.values()))
         await self._server.set_serving(True)
         logger.info(

@@ -13,7 +13,6 @@ from services.engine.checkpoint.weight_shapes import weight_shapes
 from services.engine.config import KV_FORMATS
 from services.engine.decoder.native import BLOCK_SIZE, Batch, Decoder, DecoderConfig, Device
 from services.engine.decoder.native.testing import poison
-from services.engine.gguf.grouped_rows import GroupedKind
 
 Row = tuple[int, int]
 """A sequence, and a position in it."""
@@ -103,19 +102,24 @@ class PagedDecoder:
         *,
         tokens: NDArray[np.int32],
         seed: int = 0,
-        kinds: Mapping[str, GroupedKind] | None = None,
+        blocks: Mapping[str, str] | None = None,
     ) -> None:
-        """`tokens` are those of all sequences, [sequences, positions]; weights with a kind are left to the caller."""
+        """`tokens` are those of all sequences, [sequences, positions]; weights in blocks are left to the caller."""
         self.tokens = tokens
         num_sequences, length = tokens.shape
         blocks_each = -(-length // BLOCK_SIZE)
         num_blocks = 2 * num_sequences * blocks_each
         kv_format = weight_format if weight_format in KV_FORMATS else "bf16"
         self.decoder = Decoder(
-            device, DecoderConfig(config), weights=weight_format, kv=kv_format, num_blocks=num_blocks, kinds=kinds or {}
+            device,
+            DecoderConfig(config),
+            weights=weight_format,
+            kv=kv_format,
+            num_blocks=num_blocks,
+            blocks=blocks or {},
         )
         for name, values in random_weights(config).items():
-            if name not in (kinds or {}):
+            if name not in (blocks or {}):
                 self.decoder.load(name, values)
         poison(self.decoder, range(num_blocks))
         self.batch = Batch(max_rows=tokens.size, max_sequences=num_sequences, max_blocks=blocks_each)

@@ -7,15 +7,23 @@ import pytest
 
 from services.engine.decoder.native import Decoder, DecoderConfig, Device, isas
 from services.engine.decoder.native.testing import PackedWeight
-from services.engine.gguf.grouped_rows import GroupedKind
 from tests.native.devices import EMULATION, make_device, needs_emulation, on_cpus
-from tests.native.grouped import KINDS, arrays, new_weight, packed, random_rows
+from tests.native.grouped import (
+    KIND_OF_TYPE,
+    KINDS,
+    GroupedKind,
+    arrays,
+    new_weight,
+    packed,
+    random_blocks,
+    random_rows,
+    values_of,
+)
 from tests.native.random_models import PLAIN, PagedDecoder, random_tokens, random_weights
 from tests.native.rounding import bits, rounded
 
 in_every_kind = pytest.mark.parametrize("kind", KINDS, ids=str)
-Q4_1, Q8_0 = GroupedKind("int4", 32, 32, True), GroupedKind("int8", 32, 32, False)
-Q4_K, Q6_K = GroupedKind("int4", 32, 256, True), GroupedKind("int8", 16, 256, False)
+Q4_1, Q8_0, Q4_K, Q6_K = (KIND_OF_TYPE[name] for name in ("Q4_1", "Q8_0", "Q4_K", "Q6_K"))
 
 
 @pytest.fixture
@@ -107,29 +115,28 @@ def test_every_float16_is_a_scale(device_name, value):
     assert np.array_equal(stored, rows.numbers * np.float32(value))
 
 
-def grouped_decoder(device: Device, kinds: dict[str, GroupedKind]) -> list[PagedDecoder]:
+def grouped_decoder(device: Device, blocks: dict[str, str]) -> list[PagedDecoder]:
     """A decoder with such weights, and one with the same values in float32."""
     config = replace(PLAIN, hidden_size=256, intermediate_size=512, num_heads=8, head_dim=32, ropes=PLAIN.ropes)
     tokens = random_tokens(config, 2, 40)
     both = (
-        PagedDecoder(config, device, "f32", tokens=tokens, kinds=kinds),
+        PagedDecoder(config, device, "f32", tokens=tokens, blocks=blocks),
         PagedDecoder(config, device, "f32", tokens=tokens),
     )
     for name, values in random_weights(config).items():
-        if name in kinds:
-            rows = random_rows(kinds[name], *values.shape)
-            rows.scales[:] *= np.float16(0.1)
-            both[0].decoder.load_groups(name, 0, **arrays(rows))
-            both[1].decoder.load(name, rows.values())
+        if name in blocks:
+            rows = random_blocks(blocks[name], *values.shape, scale=2.0**-12)
+            both[0].decoder.load_blocks(name, 0, blocks[name], rows)
+            both[1].decoder.load(name, values_of(blocks[name], rows))
     return both
 
 
 @on_cpus
 def test_a_model_may_hold_each_weight_in_another_kind(device_name):
     """Parts of a fused matrix too."""
-    kinds = {"embedding": Q6_K, "layers.0.q": Q4_K, "layers.0.k": Q4_K, "layers.0.v": Q6_K, "layers.0.up": Q8_0}
-    kinds |= {"layers.1.o": Q4_1, "layers.1.down": Q4_K, "lm_head": Q8_0}
-    grouped, plain = grouped_decoder(make_device(device_name, threads=2), kinds)
+    blocks = {"embedding": "Q6_K", "layers.0.q": "Q4_K", "layers.0.k": "Q4_K", "layers.0.v": "Q6_K"}
+    blocks |= {"layers.0.up": "Q8_0", "layers.1.o": "Q4_1", "layers.1.down": "Q4_K", "lm_head": "Q8_0"}
+    grouped, plain = grouped_decoder(make_device(device_name, threads=2), blocks)
     rows = [(sequence, position) for sequence in range(2) for position in range(40)]
     exact, result = plain.forward(rows), grouped.forward(rows)
     assert np.corrcoef(exact.ravel(), result.ravel())[0, 1] > 0.999
@@ -138,10 +145,10 @@ def test_a_model_may_hold_each_weight_in_another_kind(device_name):
 
 @on_cpus
 def test_rows_of_a_mixed_model_are_their_own(device_name):
-    kinds = {"layers.0.q": Q4_K, "layers.0.v": Q6_K, "layers.1.gate": Q8_0, "lm_head": Q6_K}
+    blocks = {"layers.0.q": "Q4_K", "layers.0.v": "Q6_K", "layers.1.gate": "Q8_0", "lm_head": "Q6_K"}
     rows = [(sequence, position) for sequence in range(2) for position in range(40)]
-    whole = grouped_decoder(make_device(device_name, threads=2), kinds)[0].forward(rows)
-    alone = grouped_decoder(make_device(device_name, threads=1), kinds)[0]
+    whole = grouped_decoder(make_device(device_name, threads=2), blocks)[0].forward(rows)
+    alone = grouped_decoder(make_device(device_name, threads=1), blocks)[0]
     assert np.array_equal(bits(whole), bits(np.concatenate([alone.forward([row]) for row in rows])))
 
 
@@ -210,4 +217,4 @@ def test_values_and_groups_are_not_mistaken_for_each_other(device_name):
 def test_kinds_that_a_decoder_cannot_have_are_refused(weights, name, message):
     config = replace(PLAIN, hidden_size=64)
     with pytest.raises(ValueError, match=message):
-        Decoder(Device.cpu(isas()[0], threads=1), DecoderConfig(config), weights=weights, kv="f32", kinds={name: Q8_0})
+        Decoder(Device.cpu(isas()[0], 1), DecoderConfig(config), weights=weights, kv="f32", blocks={name: "Q8_0"})

@@ -8,7 +8,7 @@ import pytest
 
 from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from services.engine.decoder.background_digest import BackgroundDigest
-from services.engine.decoder.model_loader import load_decoder
+from services.engine.decoder.model_loader import find_blocks, load_decoder
 from services.engine.decoder.native import Batch, Decoder, Device, isas
 from services.engine.decoder.weights_cache import WeightsCache
 from tests.checkpoints import Kind, random_checkpoint
@@ -45,7 +45,7 @@ def test_the_model_is_the_one_that_the_file_describes(tmp_path, device_name, kin
     exact = logits(load(checkpoint, "f32", device_name))
     stored, again = load(checkpoint, "stored", device_name), load(checkpoint, "int4", device_name)
     assert np.abs(logits(stored) - exact).mean() < 0.5 * np.abs(logits(again) - exact).mean()
-    assert {*checkpoint.grouped()} == {name for name, values in checkpoint.weights() if values.ndim == 2}
+    assert {*find_blocks(checkpoint)} == {name for name, values in checkpoint.weights() if values.ndim == 2}
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -63,4 +63,4 @@ def test_each_kind_of_file_has_packed_weights_of_its_own(tmp_path):
 
 
 def test_a_file_without_blocks_has_no_groups(tmp_path):
-    assert checkpoint_of(tmp_path, "BF16").grouped() == {}
+    assert find_blocks(checkpoint_of(tmp_path, "BF16")) == {}

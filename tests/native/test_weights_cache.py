@@ -100,7 +100,7 @@ def test_a_device_with_memory_of_its_own_has_no_packed_weights() -> None:
 def test_where_nothing_is_kept_the_weights_are_packed_without_waiting_for_their_digest(tmp_path, monkeypatch) -> None:
     checkpoint, device = load_checkpoint(random_checkpoint(Kind.LLAMA)), make_device(isas()[0], threads=1)
     goes_on = threading.Event()
-    monkeypatch.setattr(checkpoint, "weights_digest", lambda: str(goes_on.wait()))
+    monkeypatch.setattr(checkpoint, "weights_digest", lambda cancelled: str(goes_on.wait()))
     cache = WeightsCache(tmp_path / "none", BackgroundDigest(checkpoint), threads=1)
     decoder = Decoder(device, DecoderConfig(checkpoint.config), weights="bf16", kv="bf16", num_blocks=1)
     assert not cache.restore(decoder, device, "bf16")

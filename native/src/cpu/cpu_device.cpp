@@ -53,11 +53,11 @@ class CpuDevice final : public Device {
 
     /// Committed: a machine with too little memory fails at start-up and not in a request.
     void* allocate(size_t bytes) override {
-        char* memory = static_cast<char*>(cpu::allocate(bytes));
+        void* memory = cpu::allocate(bytes);
         const auto size = static_cast<int64_t>(bytes);
         pool_.parallel_for(tasks_of(size, kHugePage), [&](int64_t task) {
             const int64_t first = task * kHugePage;
-            std::memset(memory + first, 0, std::min<int64_t>(kHugePage, size - first));
+            commit(static_cast<char*>(memory) + first, std::min<int64_t>(kHugePage, size - first));
         });
         return memory;
     }

@@ -12,6 +12,7 @@ namespace outrider::cpu {
 namespace {
 
 constexpr int64_t kCacheLine = 64;
+constexpr int64_t kSmallestPage = 4096;
 
 size_t round_up(size_t bytes, size_t unit) {
     return (bytes + unit - 1) / unit * unit;
@@ -43,6 +44,14 @@ void* allocate(size_t bytes) {
 #endif
     origin(memory) = block;
     return memory;
+}
+
+void commit(char* zeroed, int64_t bytes) {
+    volatile char* memory = zeroed;  // or the compiler would leave out what changes nothing
+    for (int64_t offset = 0; offset < bytes; offset += kSmallestPage) {
+        memory[offset] = 0;
+    }
+    memory[bytes - 1] = 0;
 }
 
 void release(void* memory) noexcept {

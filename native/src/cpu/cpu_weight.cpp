@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cpu/cpu_memory.h"
+#include "outrider/device/block_type.h"
 #include "source_values.h"
 
 namespace outrider::cpu {
@@ -60,6 +61,19 @@ void CpuWeight::store_groups(int first_row, int rows, const GroupedRows& values)
     }
     for_each_row(rows, [&](int64_t row) {
         kernel_.store_groups(view_, first_row + row, values.from(row, in_features(), kind().groups));
+    });
+}
+
+void CpuWeight::store_blocks(int first_row, int rows, const BlockType& type, const uint8_t* blocks) {
+    require_same_kind(type);
+    const int64_t row_bytes = type.row_bytes(in_features());
+    for_each_row(rows, [&](int64_t row) {
+        const SplitRow split(type, in_features(), blocks + row * row_bytes);
+        if (kernel_.store_groups) {
+            kernel_.store_groups(view_, first_row + row, split.groups());
+        } else {
+            kernel_.store_row(view_, first_row + row, split.values().data());
+        }
     });
 }
 

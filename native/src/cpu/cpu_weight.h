@@ -15,6 +15,7 @@ class CpuWeight final : public PackedWeight {
 
     void store(int first_row, int rows, const void* values, SourceType type) override;
     void store_groups(int first_row, int rows, const GroupedRows& values) override;
+    void store_blocks(int first_row, int rows, const BlockType& type, const uint8_t* blocks) override;
     PackedBytes packed() override;
 
     const ProductKernel& kernel() const { return kernel_; }

@@ -43,7 +43,8 @@ DecoderWeights::DecoderWeights(const std::shared_ptr<Device>& device, const Deco
         lm_head_ = add_table("lm_head", head, config);
     }
     for (const auto& own : kinds_.own) {
-        if (device->activation_format(kind(own.first).format) != device->activation_format(kinds_.format)) {
+        if (device->activation_format(find_matrix(own.first).matrix->format()) !=
+            device->activation_format(kinds_.format)) {
             throw std::invalid_argument("weight \"" + own.first +
                                         "\" reads its inputs in another format than the others");
         }
@@ -144,6 +145,14 @@ DecoderWeights::Slot& DecoderWeights::find(const std::string& name) {
     return slots_[found->second];
 }
 
+DecoderWeights::Slot& DecoderWeights::find_matrix(const std::string& name) {
+    Slot& slot = find(name);
+    if (!slot.matrix) {
+        throw std::invalid_argument("weight \"" + name + "\" is no matrix");
+    }
+    return slot;
+}
+
 void DecoderWeights::load(const std::string& name, const std::vector<int64_t>& shape, const void* values,
                           SourceType type) {
     Slot& slot = find(name);
@@ -159,20 +168,19 @@ void DecoderWeights::load_rows(const std::string& name, int64_t first_row, const
     store(find_next(name, first_row, shape), first_row, shape[0], values, type);
 }
 
-void DecoderWeights::load_groups(const std::string& name, int64_t first_row,
-                                 const std::vector<int64_t>& shape, const GroupedRows& values) {
-    Slot& slot = find_next(name, first_row, shape);
-    slot.matrix->store_groups(static_cast<int>(slot.first_row + first_row), static_cast<int>(shape[0]),
-                              values);
-    slot.loaded_rows = first_row + shape[0];
-}
-
-const WeightKind& DecoderWeights::kind(const std::string& name) {
-    const Slot& slot = find(name);
-    if (!slot.matrix) {
-        throw std::invalid_argument("weight \"" + name + "\" is no matrix");
+void DecoderWeights::load_blocks(const std::string& name, int64_t first_row,
+                                 const std::vector<int64_t>& shape, const BlockType& type,
+                                 const uint8_t* blocks) {
+    const int64_t in_features = find_matrix(name).shape[1];
+    if (shape[1] != type.row_bytes(in_features)) {
+        throw std::invalid_argument("weight \"" + name + "\" has rows of " + std::to_string(shape[1]) +
+                                    " bytes; in " + type.name + " they must have " +
+                                    std::to_string(type.row_bytes(in_features)));
     }
-    return slot.matrix->kind();
+    Slot& slot = find_next(name, first_row, {shape[0], in_features});
+    slot.matrix->store_blocks(static_cast<int>(slot.first_row + first_row), static_cast<int>(shape[0]), type,
+                              blocks);
+    slot.loaded_rows = first_row + shape[0];
 }
 
 /// The slot of a weight's next rows.

@@ -3,8 +3,9 @@
 import hashlib
 import math
 import os
-from collections.abc import Collection, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections.abc import Collection, Iterator
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,7 @@ from services.engine.checkpoint.weight_shapes import Shape, weight_shapes
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.file_state import FileState
 from services.engine.files.json_fields import shown
-from services.engine.gguf.block_groups import BLOCK_GROUPS
 from services.engine.gguf.gguf_file import is_gguf
-from services.engine.gguf.grouped_rows import GroupedKind, GroupedRows
 from services.engine.text.tokenizer import Tokenizer
 
 _PACKED_AT_ONCE = 16 << 20  # bytes in float32: enough for the threads to share, and little beside the weights
@@ -68,29 +67,20 @@ class Checkpoint:
         for name, weight in self._weights.items():
             yield name, self._values(name, 0, weight.shape[0])
 
-    def grouped(self) -> dict[str, GroupedKind]:
-        """Return the kind of every matrix that is stored as integers in groups, as which nothing of it is lost."""
-        kinds = {name: self.kind(name) for name, weight in self._weights.items() if len(weight.shape) == 2}
-        return {name: BLOCK_GROUPS[kind].kind for name, kind in kinds.items() if kind in BLOCK_GROUPS}
+    def matrices(self) -> dict[str, str]:
+        """Return the type in which every matrix is stored, such as "BF16" or "Q4_K"."""
+        return {name: self.kind(name) for name, weight in self._weights.items() if len(weight.shape) == 2}
 
-    def grouped_pieces(self, names: Iterable[str]) -> Iterator[tuple[str, int, GroupedRows]]:
-        """Yield some of these as `pieces` does others."""
-        for name in names:
-            weight, groups = self._weights[name], BLOCK_GROUPS[self.kind(name)]
-            for begin, end in _pieces(weight.shape[0], 4 * math.prod(weight.shape[1:]), _PACKED_AT_ONCE):
-                yield name, begin, groups.rows(self.stored_rows(name, begin, end))
-                self._tensors.release(weight.tensor)
-
-    def pieces(self, *, but: Collection[str] = ()) -> Iterator[tuple[str, int, NDArray[Any]]]:
+    def pieces(self, *, stored: Collection[str] = ()) -> Iterator[tuple[str, int, NDArray[Any]]]:
         """Yield every weight in pieces of whole rows: our name, the piece's first row, and its values.
 
-        A piece's memory is given back when the next one is asked for.
+        Those of the weights in `stored` come as `stored_rows`. A piece's memory is given back when the next one is
+        asked for.
         """
         for name, weight in self._weights.items():
-            if name in but:
-                continue
+            rows = self.stored_rows if name in stored else self._values
             for begin, end in _pieces(weight.shape[0], 4 * math.prod(weight.shape[1:]), _PACKED_AT_ONCE):
-                yield name, begin, self._values(name, begin, end)
+                yield name, begin, rows(name, begin, end)
                 self._tensors.release(weight.tensor)
 
     def kind(self, name: str) -> str:
@@ -131,15 +121,19 @@ class Checkpoint:
         """Return the states in which the files of the weights were opened, in the order of their paths."""
         return self._tensors.states()
 
-    def weights_digest(self) -> str:
+    def weights_digest(self, cancelled: threading.Event | None = None) -> str:
         """Return a SHA-256 over the configuration and every weight's name, type, shape and bytes.
 
-        How the tensors are spread over files does not matter, nor does the length of the context by itself.
+        How the tensors are spread over files does not matter, nor does the length of the context by itself. The files
+        are read in their own order, and no further once `cancelled`, which raises CancelledError.
         """
+        cancelled = cancelled or threading.Event()
         total = hashlib.sha256(f"{self.identity()} {self._source.norms_are_offsets}".encode())
         with ThreadPoolExecutor() as pool:
-            for digest in pool.map(self._digest, sorted(self._weights)):
-                total.update(digest)
+            found = pool.map(lambda name: self._digest(name, cancelled), self._weights)
+            digests = dict(zip(self._weights, found, strict=True))
+        for name in sorted(digests):
+            total.update(digests[name])
         return total.hexdigest()
 
     def _values(self, name: str, begin: int, end: int) -> NDArray[Any]:
@@ -149,10 +143,12 @@ class Checkpoint:
         is_offset = self._source.norms_are_offsets and name.endswith("norm")
         return np.float32(1.0) + to_float32(values) if is_offset else values
 
-    def _digest(self, name: str) -> bytes:
+    def _digest(self, name: str, cancelled: threading.Event) -> bytes:
         weight = self._weights[name]
         digest = hashlib.sha256(f"{name} {self.kind(name)} {weight.shape}\n".encode())
         for begin, end in _pieces(weight.shape[0], 4 * math.prod(weight.shape[1:]), _DIGESTED_AT_ONCE):
+            if cancelled.is_set():
+                raise CancelledError
             digest.update(np.ascontiguousarray(self.stored_rows(name, begin, end)).data)
             self._tensors.release(weight.tensor)
         return digest.digest()
@@ -166,7 +162,9 @@ def _pieces(num_rows: int, row_bytes: int, most_bytes: int) -> Iterator[tuple[in
 
 
 def _find_weights(source: CheckpointSource) -> dict[str, _Weight]:
-    """Return where every weight lies; raises CheckpointError unless all tensors are there and no other is."""
+    """Return where every weight lies, in the order of the files; raises CheckpointError unless all tensors are there
+    and no other is.
+    """
     shapes, tensors, architecture = weight_shapes(source.config), source.tensors, source.config.architecture
     wanted = {tensor: names for tensor, names in source.names.items() if shapes.keys() >= {*names}}
     weights: dict[str, _Weight] = {}
@@ -189,4 +187,4 @@ def _find_weights(source: CheckpointSource) -> dict[str, _Weight]:
                 f"{tensors.path(tensor)}: tensor {tensor!r} has no place in {architecture} as {source.described_by} "
                 "describes it"
             )
-    return weights
+    return {name: weights[name] for tensor in tensors for name in wanted.get(tensor, ())}

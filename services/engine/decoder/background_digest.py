@@ -15,6 +15,7 @@ class BackgroundDigest:
     def __init__(self, checkpoint: Checkpoint, record: DigestRecord | None = None) -> None:
         """`record` may know the digest from an earlier start, and nothing is read then."""
         self._future: Future[str] = Future()
+        self._cancelled = threading.Event()
         self._compute = record.compute if record else checkpoint.weights_digest
         self._thread = threading.Thread(target=self._run, name="digest", daemon=True)
         if record and (known := record.known()):
@@ -25,8 +26,12 @@ class BackgroundDigest:
     def __enter__(self) -> "BackgroundDigest":
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Wait until no file is read any more, whatever came of it: one that is cut short then ends no process."""
+    def __exit__(self, problem: object, *_: object) -> None:
+        """Wait until no file is read any more: one that is cut short then ends no process. A problem ends the reading,
+        since nobody will ask for the digest.
+        """
+        if problem is not None:
+            self._cancelled.set()
         if self._thread.ident is not None:
             self._thread.join()
 
@@ -41,6 +46,6 @@ class BackgroundDigest:
 
     def _run(self) -> None:
         try:
-            self._future.set_result(self._compute())
+            self._future.set_result(self._compute(self._cancelled))
         except BaseException as error:
             self._future.set_exception(error)

@@ -4,6 +4,7 @@ import hashlib
 import json
 import logging
 import re
+import threading
 import time
 from dataclasses import astuple
 from importlib.metadata import version
@@ -44,11 +45,11 @@ class DigestRecord:
             logger.warning("%s: cannot be read: %s", self._path, error)
         return None
 
-    def compute(self) -> str:
-        """The digest, computed, which reads all weights, and remembered."""
+    def compute(self, cancelled: threading.Event | None = None) -> str:
+        """The digest, computed, which reads all weights, and remembered; raises CancelledError."""
         # A file written within the clock's resolution could be written again without a trace.
         settled = time.time() - max(state.changed for state in self._states) / 1e9 > _SETTLED_SECONDS
-        digest = self._checkpoint.weights_digest()
+        digest = self._checkpoint.weights_digest(cancelled)
         if settled and all(state.is_current for state in self._states):
             self._remember(digest)
         return digest

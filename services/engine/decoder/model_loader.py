@@ -1,22 +1,18 @@
 """Loading: a checkpoint's weights packed into a native decoder."""
 
 import logging
+import math
 import time
-from collections.abc import Collection, Iterator
-from itertools import chain
-from typing import Any
-
-from numpy.typing import NDArray
+from collections.abc import Mapping
 
 from services.engine.checkpoint.checkpoint import Checkpoint
 from services.engine.checkpoint.model_config import ModelConfig
-from services.engine.checkpoint.weight_shapes import count_parameters
+from services.engine.checkpoint.weight_shapes import count_parameters, weight_shapes
 from services.engine.decoder.loading_progress import LoadingProgress
-from services.engine.decoder.native import Decoder, DecoderConfig, Device, DeviceError
+from services.engine.decoder.native import Decoder, DecoderConfig, Device, DeviceError, block_types
 from services.engine.decoder.weight_choice import STORED
 from services.engine.decoder.weights_cache import WeightsCache
 from services.engine.files.checkpoint_error import CheckpointError
-from services.engine.gguf.grouped_rows import GroupedRows
 
 logger = logging.getLogger(__name__)
 
@@ -29,45 +25,73 @@ def load_decoder(
     kv: str,
     num_blocks: int | None = None,
     cache: WeightsCache | None = None,
-    progress: LoadingProgress | None = None,
 ) -> Decoder:
-    """Build a decoder with all of its weights, packed now or, as the cache has it, by an earlier start.
+    """A new decoder with all of its weights: see `new_decoder` and `fill_decoder`."""
+    decoder = new_decoder(checkpoint, device, weights=weights, kv=kv, num_blocks=num_blocks)
+    fill_decoder(checkpoint, decoder, device, weights=weights, cache=cache)
+    return decoder
+
+
+def new_decoder(
+    checkpoint: Checkpoint, device: Device, *, weights: str, kv: str, num_blocks: int | None = None
+) -> Decoder:
+    """Build a decoder without its weights, of which no file is read yet.
 
     `weights` and `kv` are formats that the configuration allows; without `num_blocks` the cache is still to be
-    allocated; `progress` is told how much is loaded. Raises DeviceError where the device has too little memory, and
-    CheckpointError for a configuration or weight that the decoder refuses, and for a weight that it misses.
+    allocated. Raises DeviceError where the device has too little memory, CheckpointError for a configuration that the
+    decoder refuses.
     """
-    kinds = checkpoint.grouped() if weights == STORED else {}
-    others = "f32" if weights == STORED else weights  # exact, as the integers are
+    is_stored = weights == STORED
+    held = find_blocks(checkpoint) if is_stored else {}
+    others = "f32" if is_stored else weights  # exact, as the integers are
     try:
         config = DecoderConfig(checkpoint.config)
-        decoder = Decoder(device, config, weights=others, kv=kv, num_blocks=num_blocks, kinds=kinds)
+        return Decoder(device, config, weights=others, kv=kv, num_blocks=num_blocks, blocks=held)
     except ValueError as error:
         raise CheckpointError(f"{checkpoint.path}: {error}") from error
     except DeviceError as error:
         raise DeviceError(f"{checkpoint.path}, {_parameters(checkpoint.config)} in {weights}: {error}") from error
+
+
+def fill_decoder(
+    checkpoint: Checkpoint,
+    decoder: Decoder,
+    device: Device,
+    *,
+    weights: str,
+    cache: WeightsCache | None = None,
+    progress: LoadingProgress | None = None,
+) -> None:
+    """Give a new decoder its weights, packed now or, as the cache has it, by an earlier start.
+
+    `progress` is told how much is loaded. Raises CheckpointError for a weight that the decoder refuses or misses.
+    """
     progress = progress or LoadingProgress()
     if cache is None or not cache.restore(decoder, device, weights):
-        _pack(checkpoint, decoder, kinds, progress)
+        _pack(checkpoint, decoder, find_blocks(checkpoint), progress)
         if cache is not None:
             cache.save(decoder, device, weights)
     progress.advance(1.0)
-    return decoder
 
 
-def _pack(checkpoint: Checkpoint, decoder: Decoder, grouped: Collection[str], progress: LoadingProgress) -> None:
+def find_blocks(checkpoint: Checkpoint) -> dict[str, str]:
+    """The matrices that are stored in blocks of integers, and of which type: a CPU can hold them as they are."""
+    known = block_types()
+    return {name: kind for name, kind in checkpoint.matrices().items() if kind in known}
+
+
+def _pack(checkpoint: Checkpoint, decoder: Decoder, blocks: Mapping[str, str], progress: LoadingProgress) -> None:
     begin, num_packed, num_parameters = time.perf_counter(), 0, count_parameters(checkpoint.config)
-    pieces: Iterator[tuple[str, int, NDArray[Any] | GroupedRows]]
-    pieces = chain(checkpoint.pieces(but=grouped), checkpoint.grouped_pieces(grouped))
-    for name, first_row, values in pieces:
+    shapes = weight_shapes(checkpoint.config)
+    for name, first_row, rows in checkpoint.pieces(stored=blocks):
         try:
-            if isinstance(values, GroupedRows):
-                decoder.load_groups(name, first_row, **values.arrays())
+            if name in blocks:
+                decoder.load_blocks(name, first_row, blocks[name], rows)
             else:
-                decoder.load_rows(name, first_row, values)
+                decoder.load_rows(name, first_row, rows)
         except ValueError as error:
             raise CheckpointError(f"{checkpoint.path}: weight {name!r}: {error}") from error
-        num_packed += values.size
+        num_packed += len(rows) * math.prod(shapes[name][1:])
         progress.advance(num_packed / num_parameters)
     if missing := decoder.missing_weights():
         raise CheckpointError(f"{checkpoint.path}: weights are missing: {', '.join(missing)}")

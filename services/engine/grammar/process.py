@@ -77,6 +77,10 @@ class GrammarProcess:
             except (TimeoutError, EOFError, OSError):
                 return _TOO_MUCH
 
+    def begin(self) -> None:
+        """Have it started by a thread; whoever wants a grammar meanwhile waits for it."""
+        self._threads.submit(self.start)
+
     def start(self) -> None:
         """Start the process, if there is none; takes as long as loading the vocabulary."""
         with self._starting:

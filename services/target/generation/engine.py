@@ -79,7 +79,7 @@ class TargetEngine:
         model = LoadedModel.load(config, progress)
         engine = cls(model, config, predictors=predictors, policy=policy, on_failure=on_failure)
         engine._loop.start()
-        engine.grammars.start()
+        engine.grammars.begin()
         return engine
 
     @property

@@ -28,7 +28,7 @@ def target(folder, monkeypatch):
     def read(*arguments, **options):
         raise AssertionError("the weights are read")
 
-    monkeypatch.setattr("services.engine.loaded_model.load_decoder", read)
+    monkeypatch.setattr("services.engine.loaded_model.fill_decoder", read)
     with target_server(folder, loads=False) as running:
         yield running
 

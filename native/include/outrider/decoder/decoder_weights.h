@@ -9,6 +9,7 @@
 
 #include "outrider/decoder/decoder_config.h"
 #include "outrider/decoder/fused_weight.h"
+#include "outrider/device/block_type.h"
 #include "outrider/device/device.h"
 #include "outrider/device/device_buffer.h"
 
@@ -54,11 +55,9 @@ class DecoderWeights {
     void load_rows(const std::string& name, int64_t first_row, const std::vector<int64_t>& shape,
                    const void* values, SourceType type);
 
-    /// The same of a grouped weight, whose `values` are of that shape.
-    void load_groups(const std::string& name, int64_t first_row, const std::vector<int64_t>& shape,
-                     const GroupedRows& values);
-    /// What a matrix is held as; throws std::invalid_argument for a name that is none.
-    const WeightKind& kind(const std::string& name);
+    /// The same of rows of blocks.  # shape: [rows, bytes of a row]
+    void load_blocks(const std::string& name, int64_t first_row, const std::vector<int64_t>& shape,
+                     const BlockType& type, const uint8_t* blocks);
 
     /// The memory of all weights in the order of the pass, a fused one's under the name of its first part.
     /// Throws std::invalid_argument where the device holds them in memory of its own.
@@ -104,6 +103,7 @@ class DecoderWeights {
     void add_vector(const std::string& name, float* to, int size);
     WeightKind kind_of(const std::string& name, WeightFormat format) const;
     Slot& find(const std::string& name);
+    Slot& find_matrix(const std::string& name);
     Slot& find_next(const std::string& name, int64_t first_row, const std::vector<int64_t>& shape);
     void store(Slot& slot, int64_t first_row, int64_t rows, const void* values, SourceType type);
 

@@ -4,10 +4,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
+#include <string>
 
 #include "outrider/device/format.h"
 
 namespace outrider {
+
+struct BlockType;
 
 /// Memory of the host, in a layout that only its device knows; null where the device has memory of its own.
 struct PackedBytes {
@@ -35,6 +38,11 @@ class PackedWeight {
         throw std::invalid_argument("a weight without groups comes as values, not as numbers and scales");
     }
 
+    /// The same of rows of blocks, which a grouped weight keeps as they are, and any other takes as values.
+    /// Throws std::invalid_argument for a type that is not of a grouped weight's kind, or whose blocks do not
+    /// fill the rows.  # [rows, type.row_bytes(in_features)]
+    virtual void store_blocks(int first_row, int rows, const BlockType& type, const uint8_t* blocks);
+
     /// What `store` has written, to be kept, or filled with what was kept.
     virtual PackedBytes packed() { return {}; }
 
@@ -44,6 +52,9 @@ class PackedWeight {
     int in_features() const { return in_features_; }
     /// Bytes that one product must read, without padding.
     int64_t bytes() const { return weight_bytes(kind_, out_features_, in_features_); }
+
+  protected:
+    void require_same_kind(const BlockType& type) const;
 
   private:
     WeightKind kind_;

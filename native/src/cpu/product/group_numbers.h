@@ -3,6 +3,7 @@
 // Four bytes of a column are a word. Each way to hold them says
 //   kZero                     what is added to a number to store it without a sign
 //   kParts                    inputs of a word by four, which are multiplied one after the other
+//   byte_of(numbers)          what holds a number, and in further parts those that follow 4 and more behind
 //   part(words, index)        the numbers of one part, a byte each
 //   kStartBits, Sum           as GroupSum (int4_dot.h)
 #pragma once
@@ -29,7 +30,7 @@ struct ByteNumbers {
     };
 
     OUTRIDER_INLINE static ByteVec part(ByteVec words, int) { return words; }
-    static void store(char& byte, int, int number) { byte = static_cast<char>(number + kZero); }
+    static char byte_of(const int8_t* numbers) { return static_cast<char>(numbers[0] + kZero); }
     static int load(char byte, int) { return static_cast<int8_t>(byte - kZero); }
 };
 
@@ -44,9 +45,8 @@ struct HalfByteNumbers {
     OUTRIDER_INLINE static ByteVec part(ByteVec words, int index) {
         return index == 0 ? words & 15 : words >> 4;
     }
-    static void store(char& byte, int index, int number) {
-        const int kept = byte & (0xF0 >> 4 * index);
-        byte = static_cast<char>(kept | (number + kZero) << 4 * index);
+    static char byte_of(const int8_t* numbers) {
+        return static_cast<char>((numbers[0] + kZero) | (numbers[4] + kZero) << 4);
     }
     static int load(char byte, int index) { return (byte >> 4 * index & 15) - kZero; }
 };

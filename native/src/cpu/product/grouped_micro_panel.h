@@ -64,8 +64,12 @@ struct GroupedMicroPanel {
                 steps[kColumns] = static_cast<char>(values.offset_steps[k / kGroups.size]);
             }
         }
-        for (int64_t k = 0; k < width; ++k) {
-            Numbers::store(micro_panel[offset(column, k)], part(k), values.numbers[k]);
+        for (int64_t k = 0; k < width; k += kWordInputs) {
+            char word[4];
+            for (int byte = 0; byte < 4; ++byte) {
+                word[byte] = Numbers::byte_of(values.numbers + k + byte);
+            }
+            __builtin_memcpy(micro_panel + offset(column, k), word, sizeof(word));
         }
     }
 

@@ -26,9 +26,12 @@ struct Int8MicroPanel {
                           float factor) {
         for (int64_t k = 0; k < width; k += kLanes) {
             const int64_t count = smaller(kLanes, width - k);
-            const IntVec rounded = to_nearest(load_first(values + k, count), factor);
-            for (int64_t lane = 0; lane < count; ++lane) {
-                micro_panel[offset(column, k + lane)] = static_cast<char>(rounded[lane] + kInt8Offset);
+            const IntVec rounded = to_nearest(load_first(values + k, count), factor) + kInt8Offset;
+            const SmallVec bytes = __builtin_convertvector(rounded, SmallVec);
+            const char* from = reinterpret_cast<const char*>(&bytes);
+            for (int64_t lane = 0; lane < count; lane += Sums::kStepBytes) {
+                __builtin_memcpy(micro_panel + offset(column, k + lane), from + lane,
+                                 smaller(Sums::kStepBytes, count - lane));
             }
         }
     }

@@ -52,13 +52,15 @@ struct IntegerProduct {
     }
 
     static void store_row(const WeightView& weight, int64_t row, const float* values) {
-        float largest = 0.0f;
-        float nothing = 0.0f;  // NaN where a weight is not finite, and so is the scale then
-        for (int64_t k = 0; k < weight.in_features; ++k) {
-            const float magnitude = __builtin_fabsf(values[k]);
-            largest = magnitude > largest ? magnitude : largest;
-            nothing += magnitude * 0.0f;
+        Vec magnitudes = {};
+        Vec nothings = {};  // NaN where a weight is not finite, and so is the scale then
+        for (int64_t k = 0; k < weight.in_features; k += kLanes) {
+            const Vec magnitude = absolute(load_first(values + k, smaller(kLanes, weight.in_features - k)));
+            magnitudes = choose(magnitude > magnitudes, magnitude, magnitudes);
+            nothings += magnitude * 0.0f;
         }
+        const float largest = max_lanes(magnitudes);
+        const float nothing = sum_lanes(nothings);
         const float factor = largest > 0.0f ? MicroPanel::kLargest / largest : 0.0f;
         *scales(weight, row) = largest / MicroPanel::kLargest + nothing;
         MicroPanel::store_row(micro_panel_data(weight, row / kColumns), row % kColumns, values,

@@ -19,6 +19,9 @@ NOISE_VERSION: int
 def kv_bytes(format: str, head_dim: int) -> int:
     """Bytes of one head's key or value, its scale included."""
 
+def block_types() -> list[str]:
+    """The types of a GGUF file's blocks that matrices can be given in, as llama.cpp names them, e.g. ["Q4_K"]."""
+
 def isas() -> list[str]:
     """The instruction sets that this machine and this build can run, best first, e.g. ["amx", "portable"]."""
 
@@ -120,12 +123,11 @@ class Decoder:
         weights: str,
         kv: str,
         num_blocks: int | None = None,
-        kinds: Mapping[str, tuple[str, int, int, bool]] = {},
+        blocks: Mapping[str, str] = {},
     ) -> None:
         """`weights` is "bf16", "f32", "int8", "int4" or, on a GPU, "fp8", and `kv` all of these but "int4".
 
-        `kinds` are of matrices that are not held in `weights`, but grouped: "int8" or "int4", how many inputs share a
-        scale, how many of them share the unit of their scales, and whether they have offsets. With None for
+        `blocks` are matrices that are not held in `weights`, but as blocks of such a type hold them. With None for
         `num_blocks` the cache waits for `allocate_cache`. Raises DeviceError where the device has too little memory for
         the weights, or for the cache.
         """
@@ -152,22 +154,10 @@ class Decoder:
         Parts come in order, and first_row 0 begins anew. Raises ValueError as `load` does, and for rows out of order.
         """
 
-    def load_groups(
-        self,
-        name: str,
-        first_row: int,
-        *,
-        numbers: NDArray[np.int8],  # [rows, inputs]
-        scales: NDArray[np.float16],  # [rows, blocks]
-        offsets: NDArray[np.float16] | None = None,
-        steps: NDArray[np.int8] | None = None,  # [rows, groups]
-        offset_steps: NDArray[np.int8] | None = None,
-    ) -> None:
-        """Pack some rows of a grouped weight as `load_rows` does.
+    def load_blocks(self, name: str, first_row: int, type: str, rows: NDArray[np.uint8]) -> None:
+        """Pack some rows of a matrix as `load_rows` does, from blocks as a GGUF file holds them.  # [rows, bytes]
 
-        A value is scale * number + offset; where a block has several groups, scale and offset are the block's times
-        the group's step. Raises ValueError for arrays that a weight of its kind does not have, and for numbers out of
-        its range.
+        Raises ValueError as it does, and for a type that is none of `block_types`, or not the matrix's own.
         """
 
     def packed_weights(self) -> dict[str, NDArray[np.uint8]]:

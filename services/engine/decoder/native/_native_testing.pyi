@@ -38,7 +38,9 @@ class PackedWeight:
         in_features: int,
         groups: tuple[int, int, bool] | None = None,
     ) -> None:
-        """`groups` are as in the kinds of Decoder."""
+        """`groups`: how many inputs share a scale, how many of them share the unit of their scales, and whether they
+        have offsets.
+        """
 
     def store(self, first_row: int, values: NDArray[np.generic]) -> None:
         """Pack a range of output features.  # [rows, in_features]"""
@@ -53,7 +55,12 @@ class PackedWeight:
         steps: NDArray[np.int8] | None = None,
         offset_steps: NDArray[np.int8] | None = None,
     ) -> None:
-        """Pack a range of a grouped weight's output features, as Decoder.load_groups does."""
+        """Pack a range of a grouped weight's output features: a value is scale * number + offset. Where a block has
+        several groups, scale and offset are the block's times the group's step.
+        """
+
+    def store_blocks(self, first_row: int, type: str, rows: NDArray[np.uint8]) -> None:
+        """Pack a range of output features, as Decoder.load_blocks does."""
 
     def embed(self, token_ids: NDArray[np.int32], scale: float) -> NDArray[np.float32]:
         """Rows of the matrix, scaled.  # [rows, in_features]"""

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from concurrent.futures import CancelledError
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ def test_it_is_the_checkpoints(checkpoint: Checkpoint) -> None:
 
 def test_nobody_waits_for_it_until_it_is_asked_for(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     goes_on = threading.Event()
-    monkeypatch.setattr(checkpoint, "weights_digest", lambda: str(goes_on.wait()))
+    monkeypatch.setattr(checkpoint, "weights_digest", lambda cancelled: str(goes_on.wait()))
     digest = BackgroundDigest(checkpoint)
     assert not digest.is_known
     goes_on.set()
@@ -32,7 +33,7 @@ def test_nobody_waits_for_it_until_it_is_asked_for(checkpoint: Checkpoint, monke
 
 
 def test_what_goes_wrong_is_told_to_whoever_asks(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> str:
+    def fail(cancelled: threading.Event) -> str:
         raise OSError("the disk is gone")
 
     monkeypatch.setattr(checkpoint, "weights_digest", fail)
@@ -44,7 +45,7 @@ def test_a_remembered_one_is_known_at_once(checkpoint: Checkpoint, tmp_path: Pat
     now = time.time
     monkeypatch.setattr(time, "time", lambda: now() + 10)  # files that have just been written are not trusted
     first = BackgroundDigest(checkpoint, DigestRecord(tmp_path, checkpoint)).value()
-    monkeypatch.setattr(checkpoint, "weights_digest", lambda: pytest.fail("the weights are read"))
+    monkeypatch.setattr(checkpoint, "weights_digest", lambda cancelled: pytest.fail("the weights are read"))
     again = BackgroundDigest(checkpoint, DigestRecord(tmp_path, checkpoint))
     assert again.is_known
     assert again.value() == first
@@ -53,12 +54,23 @@ def test_a_remembered_one_is_known_at_once(checkpoint: Checkpoint, tmp_path: Pat
 def test_whoever_goes_on_goes_on_when_no_file_is_read_any_more(checkpoint: Checkpoint, monkeypatch) -> None:
     has_ended = threading.Event()
 
-    def take_long() -> str:
-        time.sleep(0.2)
+    def take_long(cancelled: threading.Event) -> str:
+        assert not cancelled.wait(0.2)
         has_ended.set()
         return ""
 
     monkeypatch.setattr(checkpoint, "weights_digest", take_long)
-    with pytest.raises(KeyError), BackgroundDigest(checkpoint):
-        raise KeyError
+    with BackgroundDigest(checkpoint):
+        pass
     assert has_ended.is_set()
+
+
+def test_a_problem_ends_the_reading(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    pieces, read = threading.Semaphore(1), checkpoint.stored_rows
+    monkeypatch.setattr(checkpoint, "stored_rows", lambda *rows: pieces.acquire(timeout=60) and read(*rows))
+    digest = BackgroundDigest(checkpoint)
+    threading.Timer(0.2, lambda: pieces.release(1000)).start()
+    with pytest.raises(KeyError), digest:
+        raise KeyError
+    with pytest.raises(CancelledError):
+        digest.value()

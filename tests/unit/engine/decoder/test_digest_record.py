@@ -1,6 +1,7 @@
 """DigestRecord: a digest is remembered while the files stay as they are, and no longer."""
 
 import os
+import threading
 import time
 from pathlib import Path
 
@@ -32,8 +33,8 @@ def computed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The digests that were computed, in order."""
     digests, compute = [], Checkpoint.weights_digest
 
-    def note(checkpoint: Checkpoint) -> str:
-        digests.append(compute(checkpoint))
+    def note(checkpoint: Checkpoint, cancelled: threading.Event | None) -> str:
+        digests.append(compute(checkpoint, cancelled))
         return digests[-1]
 
     monkeypatch.setattr(Checkpoint, "weights_digest", note)

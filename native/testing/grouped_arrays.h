@@ -7,7 +7,7 @@
 #include <tuple>
 #include <vector>
 
-#include "arrays.h"
+#include "bindings/arrays.h"
 
 namespace outrider {
 
