@@ -1,7 +1,8 @@
 """LoadedModel: a checkpoint's weights on a device, with the cache and the tokenizer that go with them."""
 
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from services.engine.cache.block_manager import BlockManager
@@ -38,7 +39,8 @@ class LoadedModel:
 
     @classmethod
     def load(cls, config: EngineConfig, progress: LoadingProgress | None = None) -> "LoadedModel":
-        """Load the configured checkpoint: all but its weights first, then those, which takes long; run a first pass.
+        """Load the configured checkpoint: its weights, which take long, while all else is read and tried, so that an
+        error of that is told without waiting for them; run a first pass.
 
         `progress` is told how much of the weights is loaded. Raises CheckpointError where the checkpoint cannot be had
         or is not as it should be, DeviceError and ConfigError where the device has no room for it.
@@ -49,15 +51,15 @@ class LoadedModel:
         if device.memory is None:
             config.check_host_memory(checkpoint.config, weights)
         decoder, sampler = new_decoder(checkpoint, device, weights=weights, kv=config.kv), Sampler(device)
-        with ExitStack() as beside:  # files are read and memory is cleared while the tokenizer is built
-            digest, cache = _read_files(config, checkpoint, device, weights, beside)
-            allocated = beside.enter_context(ThreadPoolExecutor(1, "allocate")).submit(
-                _allocate_host_cache, config, checkpoint, decoder, device
-            )
+        digest, cache = _begin_digest(config, checkpoint)
+        progress = progress or LoadingProgress()
+        with digest, ThreadPoolExecutor(2, "load") as threads, _cancelled_by_errors(progress):
+            filled = threads.submit(fill_decoder, checkpoint, decoder, device, weights, cache, progress)
+            allocated = threads.submit(_allocate_host_cache, config, checkpoint, decoder, device)
             tokenizer = Tokenizer.from_model(checkpoint.path)
             checkpoint.check_vocabulary(tokenizer)
             grammars = _make_grammars(tokenizer, checkpoint)
-            fill_decoder(checkpoint, decoder, device, weights=weights, cache=cache, progress=progress)
+            filled.result()
             num_blocks = allocated.result() or _allocate_cache(config, checkpoint, decoder, sampler, device)
             warm_up(checkpoint, decoder)
         return cls(
@@ -105,16 +107,20 @@ def _make_grammars(tokenizer: Tokenizer, checkpoint: Checkpoint) -> GrammarCompi
         raise CheckpointError(f"{tokenizer.where}: grammars cannot use this vocabulary: {str(error)[:300]}") from error
 
 
-def _read_files(
-    config: EngineConfig, checkpoint: Checkpoint, device: Device, weights: str, beside: ExitStack
-) -> tuple[BackgroundDigest, WeightsCache | None]:
-    """Begin to read what will be needed of the disk, in contexts that end with `beside`."""
+def _begin_digest(config: EngineConfig, checkpoint: Checkpoint) -> tuple[BackgroundDigest, WeightsCache | None]:
     if (folder := config.weights_cache) is None:
-        return beside.enter_context(BackgroundDigest(checkpoint)), None
-    digest = beside.enter_context(BackgroundDigest(checkpoint, DigestRecord(folder, checkpoint)))
-    cache = WeightsCache(folder, digest, threads=config.threads)
-    beside.enter_context(cache.read_ahead(device, weights))
-    return digest, cache
+        return BackgroundDigest(checkpoint), None
+    digest = BackgroundDigest(checkpoint, DigestRecord(folder, checkpoint))
+    return digest, WeightsCache(folder, digest, threads=config.threads)
+
+
+@contextmanager
+def _cancelled_by_errors(progress: LoadingProgress) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        progress.cancel()
+        raise
 
 
 def _allocate_host_cache(config: EngineConfig, checkpoint: Checkpoint, decoder: Decoder, device: Device) -> int | None:

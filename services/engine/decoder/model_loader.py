@@ -28,7 +28,7 @@ def load_decoder(
 ) -> Decoder:
     """A new decoder with all of its weights: see `new_decoder` and `fill_decoder`."""
     decoder = new_decoder(checkpoint, device, weights=weights, kv=kv, num_blocks=num_blocks)
-    fill_decoder(checkpoint, decoder, device, weights=weights, cache=cache)
+    fill_decoder(checkpoint, decoder, device, weights, cache)
     return decoder
 
 
@@ -57,14 +57,14 @@ def fill_decoder(
     checkpoint: Checkpoint,
     decoder: Decoder,
     device: Device,
-    *,
     weights: str,
     cache: WeightsCache | None = None,
     progress: LoadingProgress | None = None,
 ) -> None:
     """Give a new decoder its weights, packed now or, as the cache has it, by an earlier start.
 
-    `progress` is told how much is loaded. Raises CheckpointError for a weight that the decoder refuses or misses.
+    `progress` is told how much is loaded, and may cancel it. Raises CheckpointError for a weight that the decoder
+    refuses or misses, CancelledError.
     """
     progress = progress or LoadingProgress()
     if cache is None or not cache.restore(decoder, device, weights):

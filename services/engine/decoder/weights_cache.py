@@ -4,14 +4,12 @@ import hashlib
 import json
 import logging
 import time
-from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import version
 from pathlib import Path
 
 from services.engine.decoder.background_digest import BackgroundDigest
 from services.engine.decoder.native import BUILD_ID, Decoder, Device
 from services.engine.decoder.packed_file import PackedFile, PackedFileError
-from services.engine.decoder.read_ahead import ReadAhead
 from services.engine.files.atomic_file import atomic_file
 
 logger = logging.getLogger(__name__)
@@ -27,10 +25,6 @@ class WeightsCache:
         self._folder = folder
         self._digest = digest
         self._threads = threads
-
-    def read_ahead(self, device: Device, weights: str) -> AbstractContextManager[object]:
-        """A context in which what `restore` will need, if it is known and there, is brought into memory."""
-        return ReadAhead(self._file(device, weights).path) if self._digest.is_known else nullcontext()
 
     def restore(self, decoder: Decoder, device: Device, weights: str) -> bool:
         """Fill a new decoder, whose weights are of the format `weights`.

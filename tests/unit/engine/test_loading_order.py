@@ -1,6 +1,7 @@
-"""What is small is read and tried before the weights, which take long."""
+"""What is small is read and tried without waiting for the weights, which take long, and are given up where it fails."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -23,12 +24,14 @@ def folder(tmp_path) -> Path:
 
 @pytest.fixture
 def target(folder, monkeypatch):
-    """A target that must not come to read weights."""
+    """A target whose weights take for ever."""
 
-    def read(*arguments, **options):
-        raise AssertionError("the weights are read")
+    def fill(checkpoint, decoder, device, weights, cache, progress):
+        while True:
+            progress.advance(0.0)
+            time.sleep(0.001)
 
-    monkeypatch.setattr("services.engine.loaded_model.fill_decoder", read)
+    monkeypatch.setattr("services.engine.loaded_model.fill_decoder", fill)
     with target_server(folder, loads=False) as running:
         yield running
 
@@ -39,27 +42,31 @@ def refusal(target: RunningTarget) -> str:
     return str(refused.value)
 
 
-def test_a_whole_folder_comes_to_its_weights(target):
+def test_a_whole_folder_comes_to_its_weights(target, monkeypatch):
+    def fill(*arguments):
+        raise AssertionError("the weights are read")
+
+    monkeypatch.setattr("services.engine.loaded_model.fill_decoder", fill)
     with pytest.raises(AssertionError, match="the weights are read"):
         target.call(target.server.open())
 
 
-def test_the_tokenizer_is_read_before_the_weights(folder, target):
+def test_the_tokenizer_is_read(folder, target):
     (folder / "tokenizer.json").write_text("{}")
     assert "tokenizer.json: is not a usable tokenizer" in refusal(target)
 
 
-def test_the_tokenizer_is_tried_before_the_weights(folder, target):
+def test_the_tokenizer_is_tried(folder, target):
     edit_json(folder / "tokenizer.json", model={"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "missing"})
     assert "tokenizer.json: " in refusal(target)
 
 
-def test_the_template_is_tried_before_the_weights(folder, target):
+def test_the_template_is_tried(folder, target):
     (folder / "chat_template.jinja").write_text(LOOPS)
     assert "chat_template.jinja: the chat template cannot render three messages: it " in refusal(target)  # takes long
 
 
-def test_the_special_tokens_are_read_before_the_weights(folder, target):
+def test_the_special_tokens_are_read(folder, target):
     (folder / "special_tokens_map.json").write_text("[")
     assert "special_tokens_map.json: cannot be read as JSON" in refusal(target)
 

@@ -1,6 +1,7 @@
 """LoadingProgress: told to whoever asks, and logged seldom enough to be read."""
 
 import time
+from concurrent.futures import CancelledError
 
 import pytest
 
@@ -20,6 +21,13 @@ def test_it_says_what_share_is_loaded() -> None:
     assert str(progress) == "0% of the weights are loaded"
     progress.advance(0.426)
     assert str(progress) == "43% of the weights are loaded"
+
+
+def test_whoever_cancels_ends_the_loading() -> None:
+    progress = LoadingProgress()
+    progress.cancel()
+    with pytest.raises(CancelledError):
+        progress.advance(0.5)
 
 
 def test_it_logs_a_line_for_a_tenth_of_the_weights_and_no_more_than_one_a_second(seconds, caplog) -> None:
