@@ -139,7 +139,11 @@ class Tokenizer:
 
     @functools.cached_property
     def _literal_encoder(self) -> tokenizers.Tokenizer:
-        encoder = _build(self._description)
+        encoder = tokenizers.Tokenizer(self._encoder.model)  # which both share: it is large, and takes long to build
+        for part in ("normalizer", "pre_tokenizer", "post_processor", "decoder"):
+            setattr(encoder, part, getattr(self._encoder, part))
+        for _, token in sorted(self._encoder.get_added_tokens_decoder().items()):
+            (encoder.add_special_tokens if token.special else encoder.add_tokens)([token])
         encoder.encode_special_tokens = True
         return encoder
 

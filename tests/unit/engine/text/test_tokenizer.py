@@ -115,6 +115,14 @@ def test_special_tokens_in_text_are_parsed_if_asked():
     assert END in TOKENIZER.encode(text), "one way of encoding changed the other"
 
 
+@pytest.mark.parametrize("tokenizer", [TOKENIZER, sentencepiece_like(GEMMA_DECODER)], ids=["bytes", "pieces"])
+def test_without_parsing_all_else_is_as_with_it(tokenizer):
+    """The two share what is large, and differ in what they do with control tokens only."""
+    with_it, without = tokenizer._encoder, tokenizer._literal_encoder
+    assert json.loads(without.to_str()) == json.loads(with_it.to_str())
+    assert (with_it.encode_special_tokens, without.encode_special_tokens) == (False, True)
+
+
 def test_special_ids():
     assert TOKENIZER.special_ids == {BEGIN, END, USER, ASSISTANT}
     assert TOKENIZER.is_special(END)
