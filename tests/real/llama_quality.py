@@ -28,8 +28,10 @@ def llama_rows(python: Path, model: Path, names: Seq[str], *, num_windows: int, 
         weights, kv = name.split()
         job = {"model": str(model), "weights": weights, "kv": kv, "windows": windows, "scratch": str(scratch)}
         done = subprocess.run(
-            [python, "-P", __file__], input=json.dumps(job), stdout=subprocess.PIPE, text=True, check=True
+            [python, "-P", __file__], input=json.dumps(job), capture_output=True, text=True, check=False
         )
+        if done.returncode != 0:
+            raise RuntimeError(f"llama.cpp does not compute {name}: {done.stderr.strip()[-500:]}")
         yield f"| llama.cpp {weights} | {kv} | {float(done.stdout.splitlines()[-1]):.3f} | |"
 
 
@@ -44,7 +46,7 @@ def main() -> None:
         print(_perplexity(path, job["windows"], _KV[job["kv"]]))
     finally:
         if path != Path(job["model"]):
-            path.unlink()
+            path.unlink(missing_ok=True)
 
 
 def _quantise(model: str, path: Path, kind: int) -> None:
