@@ -13,7 +13,7 @@ from services.draft_protocol.protocol import MAX_WINDOW
 from services.engine.config import EngineConfig
 from services.engine.decoder.loading_progress import LoadingProgress
 from services.engine.loaded_model import LoadedModel
-from services.engine.loop import EngineLoop
+from services.engine.loop import EngineLoop, Pulse
 
 _RUN_SECONDS = 0.004  # short beside the pass of a target that such a draft is for
 
@@ -33,6 +33,7 @@ class DraftEngine:
         """`max_run` is how many tokens are predicted between two looks at what the targets say."""
         self.model = model
         self.config = config
+        self._max_run, self._traces = max_run, traces
         runner = MultiStepRunner(
             model.decoder,
             model.sampler,
@@ -66,9 +67,28 @@ class DraftEngine:
         """Load the configured model, which takes long, and start the engine thread; raises CheckpointError."""
         model = LoadedModel.load(config, progress)
         engine = cls(model, config, max_run=max_run, on_failure=on_failure, traces=traces)
-        engine._loop.start()
-        engine.grammars.begin()
+        engine._start()
         return engine
+
+    def renewed(self, on_failure: Callable[[], None]) -> "DraftEngine":
+        """Another engine on the same weights, in the place of this one, which has failed and is closed.
+
+        Raises what a first pass does where the device can compute no more.
+        """
+        self.close()
+        model = self.model.renewed(self.config)
+        engine = DraftEngine(model, self.config, max_run=self._max_run, on_failure=on_failure, traces=self._traces)
+        engine._start()
+        return engine
+
+    def _start(self) -> None:
+        self._loop.start()
+        self.grammars.begin()
+
+    @property
+    def pulse(self) -> Pulse:
+        """Signs of life of the engine thread."""
+        return self._loop.pulse
 
     def load(self, target: DraftLink) -> DraftLoad:
         """What there is to do beside a target's own sequences."""

@@ -25,6 +25,10 @@ class LinkOverflowError(RuntimeError):
     """The target does not read what it is told: the link is to be closed, and opened again."""
 
 
+class LinkCutError(RuntimeError):
+    """The draft cannot go on with this link; another one may be opened."""
+
+
 class DraftLink:
     """Sequences belong to the engine thread; `send` is called there, `batches` is read on the event loop."""
 
@@ -41,6 +45,7 @@ class DraftLink:
         self._is_woken = False
         self._outbox: asyncio.Queue[DraftMessage | DraftLoad | None] = asyncio.Queue()
         self._has_overflowed = False
+        self._cut_reason = ""
         self._num_in_vain = 0
 
     @property
@@ -72,13 +77,22 @@ class DraftLink:
         """End `batches` behind those that wait; called on the event loop."""
         self._outbox.put_nowait(None)
 
+    def cut(self, reason: str) -> None:
+        """End `batches` at once, with an error; called on the event loop."""
+        self._cut_reason = reason
+        self.hang_up()
+
     async def batches(self) -> AsyncIterator[list[DraftMessage | DraftLoad]]:
-        """What is to be told, in order and at once; raises LinkOverflowError when too much has waited."""
+        """What is to be told, in order and at once; raises LinkOverflowError when too much has waited, and LinkCutError
+        behind a cut.
+        """
         is_over = False
         while not is_over:
             waiting = [await self._outbox.get()]
             while len(waiting) < MAX_RESPONSES and not self._outbox.empty():
                 waiting.append(self._outbox.get_nowait())
+            if self._cut_reason:
+                raise LinkCutError(self._cut_reason)
             if self._has_overflowed:
                 raise LinkOverflowError(f"more than {self._capacity} messages wait for a target that does not read")
             is_over = None in waiting

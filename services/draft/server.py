@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from outrider.v1 import draft_pb2
 from outrider.v1.draft_pb2_grpc import add_DraftServiceServicer_to_server
+from services.draft.draft_metrics import CurrentDraftMetrics, DraftMetrics
 from services.draft.engine import DraftEngine
 from services.draft.link import Quotas
 from services.draft.sequence_traces import SequenceTraces
@@ -20,6 +21,10 @@ from services.engine.hub.hub_name import ModelSource
 from services.engine.loaded_model import LoadedModel
 from services.engine.text.tokenizer import Tokenizer
 from services.service.engine_host import EngineHost
+from services.service.life.availability import Availability
+from services.service.life.exit_code import ExitCode
+from services.service.life.reload import Reload
+from services.service.life.restarts import Restarts
 from services.service.rpc_server import RpcServer
 from services.service.server_config import ServerConfig
 from services.telemetry.call_metrics import CallMetrics
@@ -29,6 +34,8 @@ from services.telemetry.telemetry_config import TelemetryConfig
 logger = logging.getLogger(__name__)
 
 SERVICE: str = draft_pb2.DESCRIPTOR.services_by_name["DraftService"].full_name
+_FAILED = "the draft's engine has failed; another one is started"
+_HANGS = "the draft's engine hangs"
 _MAX_RUN = 4  # tokens predicted between two looks at what the targets say
 
 
@@ -55,8 +62,10 @@ class DraftServer:
         self._tokenizer_sources = [*target_tokenizers]
         self._target_tokenizers: list[Tokenizer] = []
         self._name = name or ""
-        self._host = EngineHost(self._open_engine)
-        self._progress = LoadingProgress()
+        self._progress, self.reload = LoadingProgress(), Reload()
+        self.availability = Availability(self._tell_availability)
+        self._host = EngineHost(self._open_engine, self.availability, hang_seconds=server.hang_seconds)
+        self._restarts = Restarts()
         self._servicer = DraftServicer()
         self._server = RpcServer(
             server,
@@ -84,8 +93,8 @@ class DraftServer:
         num_tokens = model.blocks.num_blocks * model.blocks.block_size
         quotas = Quotas(max_sequences=self._config.max_sequences, max_cached_tokens=num_tokens)
         self._servicer.open(engine, self._name, quotas, await asyncio.to_thread(self._vocabularies, engine.model))
-        self._telemetry.add([engine.new_metrics(self._name)])
-        await self._server.set_serving(True)
+        self._telemetry.add([CurrentDraftMetrics(self._new_metrics)])
+        await self._tell_availability(self.availability.reason)
         logger.info(
             "drafting with %s: device %s, %s weights, %s threads, context of %s tokens, %s KV blocks",
             self._name,
@@ -96,13 +105,30 @@ class DraftServer:
             model.blocks.num_blocks,
         )
 
-    async def wait_failed(self) -> None:
-        """Return when the engine thread has died."""
-        await self._host.wait_failed()
+    async def wait_failed(self) -> ExitCode:
+        """Begin anew whenever the engine has failed; return when it hangs, which ends with the process only."""
+        while await self._host.wait_ended() is ExitCode.ENGINE_FAILED:
+            await self.availability.obstruct(_FAILED)
+            self._servicer.cut_links(_FAILED)
+            await self._restarts.run(self._begin_anew)
+            await self.availability.clear(_FAILED)
+        await self.availability.obstruct(_HANGS)
+        return ExitCode.ENGINE_HUNG
+
+    async def _begin_anew(self) -> None:
+        self._servicer.renew(await self._host.replace(DraftEngine.renewed))
+
+    def _new_metrics(self) -> DraftMetrics:
+        assert self.engine is not None
+        return self.engine.new_metrics(self._name)
+
+    async def _tell_availability(self, reason: str) -> None:
+        self._servicer.refuse(reason)
+        await self._server.set_serving(not reason and self._servicer.is_open)
 
     async def close(self) -> None:
         """Cut the links, which costs the targets speed only, and end the engine."""
-        await self._server.set_serving(False)
+        await self.availability.obstruct("the server is shutting down")
         await self._server.stop()
         await self._host.close()
         await self._telemetry.close()

@@ -14,7 +14,7 @@ from outrider.v1.draft_pb2_grpc import DraftServiceServicer
 from services.draft.drafted_sequence import DraftedSequence
 from services.draft.drafter import Drafter
 from services.draft.engine import DraftEngine
-from services.draft.link import DraftLink, LinkOverflowError, Quotas
+from services.draft.link import DraftLink, LinkCutError, LinkOverflowError, Quotas
 from services.draft.message_check import ProtocolError, check_count, check_message
 from services.draft.vocabulary.vocabularies import Vocabularies, Vocabulary
 from services.draft_protocol.messages import Close, Commit, DraftLoad, DraftMessage, Open, Window
@@ -47,7 +47,7 @@ _Context = aio.ServicerContext[draft_pb2.DraftRequest, draft_pb2.DraftResponse]
 
 
 class DraftServicer(DraftServiceServicer):
-    """Serves any number of targets, each on a link of its own; UNAVAILABLE until `open` is called."""
+    """Serves any number of targets, each on a link of its own; UNAVAILABLE until `open`, and while it is to refuse."""
 
     def __init__(self) -> None:
         self._engine: DraftEngine | None = None
@@ -55,22 +55,44 @@ class DraftServicer(DraftServiceServicer):
         self._quotas = Quotas(max_sequences=0, max_cached_tokens=0)
         self._vocabularies: Vocabularies | None = None
         self._num_links = 0
+        self._links: set[DraftLink] = set()
+        self._refusal = "the model is still being loaded"
         self._log_limit, self._refusal_limit = LogRateLimit(), LogRateLimit()
 
     def open(self, engine: DraftEngine, name: str, quotas: Quotas, vocabularies: Vocabularies) -> None:
         """Begin to serve targets with one of these vocabularies; each link gets these quotas."""
         self._engine, self._name, self._quotas, self._vocabularies = engine, name, quotas, vocabularies
 
+    def renew(self, engine: DraftEngine) -> None:
+        """Serve with another engine from now on."""
+        self._engine = engine
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a model to serve with."""
+        return self._engine is not None
+
+    def refuse(self, reason: str) -> None:
+        """Open no further link from now on, because of this; an empty reason is none."""
+        self._refusal = reason
+
+    def cut_links(self, reason: str) -> None:
+        """End all links, which their targets may open again."""
+        for link in self._links:
+            link.cut(reason)
+
     async def Draft(  # type: ignore[override]  # noqa: N802 - it writes to the context, so that a cut is seen here
         self, request_iterator: AsyncIterator[draft_pb2.DraftRequest], context: _Context
     ) -> None:
         """One target's link, for as long as it lasts."""
-        if (engine := self._engine) is None:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "the model is still being loaded")
+        if (engine := self._engine) is None or self._refusal:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, self._refusal)
         if self._num_links >= _MOST_LINKS:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"there are {_MOST_LINKS} links, as many as may be")
         try:
             await self._serve(engine, request_iterator, context)
+        except LinkCutError as error:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
         except LinkOverflowError as error:
             await self._end(context, grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
         except ProtocolError as error:
@@ -87,6 +109,9 @@ class DraftServicer(DraftServiceServicer):
             hello = await _first_hello(requests)
             vocabulary = await self._check_hello(hello, context)
             link = DraftLink(self._quotas, capacity=_CAPACITY, log_limit=self._refusal_limit)
+            if self._refusal or engine is not self._engine:  # by now
+                link.cut(self._refusal or "the draft's engine has failed")
+            self._links.add(link)
             await context.write(draft_pb2.DraftResponse(hello=self._hello(engine, vocabulary, engine.load(link))))
             engine.join(link)
             telling = asyncio.create_task(_tell_load(engine, link)) if hello.hears_load else None
@@ -98,6 +123,7 @@ class DraftServicer(DraftServiceServicer):
         finally:
             self._num_links -= 1
             if link is not None:
+                self._links.discard(link)
                 engine.leave(link)
 
     async def _end(self, context: _Context, code: grpc.StatusCode, reason: str) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from services.engine.cache.block_manager import BlockManager
 from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
@@ -82,6 +82,13 @@ class LoadedModel:
     def new_grammar_process(self) -> GrammarProcess:
         """What tries grammars out for the texts of this model, and compiles them."""
         return GrammarProcess(self.tokenizer, self.grammars, vocab_size=self.checkpoint.config.vocab_size)
+
+    def renewed(self, config: EngineConfig) -> "LoadedModel":
+        """The same weights with an empty cache, behind an engine that has failed; raises what a first pass does where
+        its device can compute no more.
+        """
+        warm_up(self.checkpoint, self.decoder)
+        return replace(self, blocks=_make_blocks(config, self.decoder))
 
     @property
     def max_blocks(self) -> int:

@@ -5,13 +5,16 @@ import math
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from concurrent.futures import Future
+from dataclasses import dataclass
 from queue import Empty, SimpleQueue
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 logger = logging.getLogger(__name__)
 
 _LONGEST_SLEEP = 3600.0  # seconds; the queue refuses a timeout of many years
+_STEP_WEIGHT = 0.05  # of a new measurement
+Answer = TypeVar("Answer")
 
 
 class Worker(Protocol):
@@ -22,6 +25,15 @@ class Worker(Protocol):
 
     def abandon(self, message: str) -> None:
         """Tell everyone who waits that no further step will come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """Signs of life, for whoever watches the loop's thread from another one."""
+
+    turn: int  # the number of the step that it is at
+    is_asleep: bool  # until there is work
+    usual_seconds: float  # a moving average of what a step takes
 
 
 def _never() -> float:
@@ -43,6 +55,7 @@ class EngineLoop:
         self._next_expiry = next_expiry
         self._commands: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._stopping = False
+        self._turn, self._is_asleep, self._usual_seconds = 0, False, 0.0
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     def start(self) -> None:
@@ -61,16 +74,39 @@ class EngineLoop:
         """Run a command on the loop's thread before the next step; any thread may call this."""
         self._commands.put(command)
 
+    def ask(self, question: Callable[[], Answer]) -> "Future[Answer]":
+        """Run a function on the loop's thread before the next step, for what it returns; any thread may call this."""
+        future: Future[Answer] = Future()
+
+        def answer() -> None:
+            try:
+                future.set_result(question())
+            except Exception as error:
+                future.set_exception(error)
+
+        self.post(answer)
+        return future
+
     def wake(self) -> None:
         """Let the loop look for work again."""
         self.post(_nothing)
 
+    @property
+    def pulse(self) -> Pulse:
+        """What the thread is at; any thread may ask."""
+        return Pulse(self._turn, self._is_asleep, self._usual_seconds)
+
     def _run(self) -> None:
         try:
             while not self._stopping:
+                self._turn += 1
                 self._run_commands()
-                if not self._worker.step():
+                began = time.monotonic()
+                if self._worker.step():
+                    self._usual_seconds += _STEP_WEIGHT * (time.monotonic() - began - self._usual_seconds)
+                else:
                     self._sleep(until=self._next_expiry())
+            self._is_asleep = True  # for good
         except Exception:
             logger.exception("the engine failed")
             self._on_failure()
@@ -88,8 +124,13 @@ class EngineLoop:
 
     def _sleep(self, until: float) -> None:
         timeout = None if until == math.inf else min(max(0.0, until - time.monotonic()), _LONGEST_SLEEP)
-        with suppress(Empty):
-            self._commands.get(timeout=timeout)()
+        self._is_asleep = True
+        try:
+            command = self._commands.get(timeout=timeout)
+        except Empty:
+            command = _nothing
+        self._turn, self._is_asleep = self._turn + 1, False
+        command()
 
 
 def _nothing() -> None:

@@ -1,4 +1,4 @@
-"""EngineHost: opens an engine beside the event loop, and notices when it dies."""
+"""EngineHost: opens an engine beside the event loop, and notices when it dies or hangs."""
 
 import asyncio
 import threading
@@ -6,49 +6,96 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Generic, Protocol, TypeVar
 
+from services.engine.loop import Pulse
+from services.service.life.availability import Availability
+from services.service.life.exit_code import ExitCode
+from services.service.life.watchdog import Watchdog
+
+_LATE = "the engine does not come back from a step"
+
 
 class Engine(Protocol):
     """What computes, on a thread of its own."""
+
+    @property
+    def pulse(self) -> Pulse:
+        """Signs of life of that thread."""
 
     def close(self) -> None:
         """End the thread, and wait for it."""
 
 
 EngineT = TypeVar("EngineT", bound=Engine)
+OnFailure = Callable[[], None]
 
 
 class EngineHost(Generic[EngineT]):
-    """Opens and closes an engine beside the event loop that it is made on, where both are to be called."""
+    """Opens and closes an engine beside the event loop that it is made on, where all of it is to be called."""
 
-    def __init__(self, open_engine: Callable[[Callable[[], None]], EngineT]) -> None:
-        """`open_engine` may take long; it is given what is to be called, on any thread, when the engine has died."""
+    def __init__(
+        self, open_engine: Callable[[OnFailure], EngineT], availability: Availability, *, hang_seconds: float
+    ) -> None:
+        """`open_engine` may take long; it is given what is to be called, on any thread, when the engine has died.
+
+        While a step of the engine lasts for longer than `hang_seconds`, and than what is usual, nothing is served.
+        """
         self.engine: EngineT | None = None
         self._open_engine = open_engine
+        self._availability = availability
+        self._hang_seconds = hang_seconds
         self._loop = asyncio.get_running_loop()
         self._failed = asyncio.Event()
 
     async def open(self) -> EngineT:
-        """Open the engine on a daemon thread: unlike an executor's, it does not hold up the end of the process."""
-        future: Future[EngineT] = Future()
+        """Open the engine; raises what `open_engine` does."""
+        return await self._open(self._open_engine)
 
-        def run() -> None:
-            try:
-                future.set_result(self._open_engine(self._fail))
-            except BaseException as error:
-                future.set_exception(error)
+    async def replace(self, renew: Callable[[EngineT, OnFailure], EngineT]) -> EngineT:
+        """Put another engine in the place of one that has died; raises what `renew` does."""
+        engine = self._opened()
+        return await self._open(lambda on_failure: renew(engine, on_failure))
 
-        threading.Thread(target=run, name="load", daemon=True).start()
-        self.engine = await asyncio.wrap_future(future)
-        return self.engine
-
-    async def wait_failed(self) -> None:
-        """Return when the engine has died."""
-        await self._failed.wait()
+    async def wait_ended(self) -> ExitCode:
+        """Return when the engine has died, or is at a step from which it will not come back."""
+        engine = self._opened()
+        watchdog = Watchdog(lambda: engine.pulse, floor=self._hang_seconds)
+        hung = asyncio.create_task(watchdog.watch(lambda: self._tell(watchdog)))
+        failed = asyncio.create_task(self._failed.wait())
+        try:
+            await asyncio.wait([hung, failed], return_when=asyncio.FIRST_COMPLETED)
+            return ExitCode.ENGINE_FAILED if failed.done() else ExitCode.ENGINE_HUNG
+        finally:
+            hung.cancel()
+            failed.cancel()
 
     async def close(self) -> None:
         """Close the engine, if there is one."""
         if self.engine is not None:
             await asyncio.to_thread(self.engine.close)
 
-    def _fail(self) -> None:
-        self._loop.call_soon_threadsafe(self._failed.set)
+    async def _open(self, open_engine: Callable[[OnFailure], EngineT]) -> EngineT:
+        """On a daemon thread: unlike an executor's, it does not hold up the end of the process."""
+        failed, future = asyncio.Event(), Future[EngineT]()
+
+        def run() -> None:
+            try:
+                future.set_result(open_engine(lambda: self._fail(failed)))
+            except BaseException as error:
+                future.set_exception(error)
+
+        threading.Thread(target=run, name="load", daemon=True).start()
+        self.engine, self._failed = await asyncio.wrap_future(future), failed
+        return self.engine
+
+    def _opened(self) -> EngineT:
+        assert self.engine is not None
+        return self.engine
+
+    def _fail(self, failed: asyncio.Event) -> None:
+        self._loop.call_soon_threadsafe(failed.set)
+
+    async def _tell(self, watchdog: Watchdog) -> None:
+        if watchdog.is_late:
+            await self._availability.obstruct(_LATE)
+        else:
+            await self._availability.clear(_LATE)

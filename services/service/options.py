@@ -77,6 +77,12 @@ def _add_server_options(group: "argparse._ArgumentGroup") -> None:
     _add(group, "tls_certificate", "certificate chain, PEM", shown="no TLS", flag="--tls-cert", read=Path)
     _add(group, "tls_key", "its private key, PEM", shown="no TLS", read=Path)
     _add(group, "drain_seconds", "time for running streams when the server ends", read=float)
+    late = "seconds after which a step of the engine is late, unless steps are slow, and after twice that hung"
+    _add(group, "hang_seconds", late, read=float)
+    age = "seconds after which a client is asked to connect anew"
+    _add(group, "max_connection_age", age, shown="never", read=float, metavar="SECONDS")
+    grace = "seconds that its streams may go on then"
+    _add(group, "max_connection_age_grace", grace, read=float, metavar="SECONDS")
     _add(group, "max_queue", "requests that wait beside those that run", read=int)
     _add(group, "max_text_calls", "Tokenize and Detokenize calls at once", read=int)
     share = "those that run, and half of those that may wait"

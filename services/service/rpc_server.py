@@ -47,7 +47,7 @@ class RpcServer:
         self._config = config
         self._services = ("", service)
         self._health = LoadingHealth(progress)
-        options = (*_OPTIONS, ("grpc.max_receive_message_length", max_request_bytes))
+        options = (*_OPTIONS, *_age_options(config), ("grpc.max_receive_message_length", max_request_bytes))
         errors = ErrorInterceptor()
         self.calls = errors.calls
         self._server = aio.server(interceptors=[errors, RequestParser()], options=options)
@@ -71,7 +71,7 @@ class RpcServer:
             await self._health.set(service, serving.SERVING if is_serving else serving.NOT_SERVING)
 
     async def stop(self) -> None:
-        """Stop listening and cut the calls that still run: their clients see UNAVAILABLE."""
+        """Stop listening, say goodbye on every connection, and cut the calls that still run: with UNAVAILABLE."""
         await self._server.stop(_FLUSH_SECONDS)
 
     def _bind(self) -> str:
@@ -87,3 +87,12 @@ class RpcServer:
         except RuntimeError as error:
             raise ConfigError(f"cannot listen on {listen}: {error}") from error
         return listen if listen.startswith("unix:") else f"{listen.rpartition(':')[0]}:{port}"
+
+
+def _age_options(config: ServerConfig) -> tuple[tuple[str, int], ...]:
+    if config.max_connection_age is None:
+        return ()
+    return (
+        ("grpc.max_connection_age_ms", round(1000 * config.max_connection_age)),
+        ("grpc.max_connection_age_grace_ms", round(1000 * config.max_connection_age_grace)),
+    )

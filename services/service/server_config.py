@@ -9,6 +9,7 @@ from services.service.limits import MAX_STREAMS
 _LARGEST_QUEUE = 1 << 20
 _LARGEST_PORT = 65535
 _SHORTEST_TIMEOUT = 0.1  # seconds
+_DAY = 24 * 3600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +20,9 @@ class ServerConfig:
     tls_certificate: Path | None = None
     tls_key: Path | None = None
     drain_seconds: float = 5.0  # for the streams that still run when the server is to end
+    hang_seconds: float = 60.0  # that a step of the engine may take at least before it counts as late
+    max_connection_age: float | None = None  # seconds after which a client is asked to connect anew; default: never
+    max_connection_age_grace: float = 600.0  # seconds that its streams may go on beyond it
     max_queue: int = 256  # requests that wait beside those that run
     max_text_calls: int = 64  # Tokenize and Detokenize at once
     max_streams_per_connection: int | None = None  # default: those that run, and half of those that wait
@@ -37,6 +41,10 @@ class ServerConfig:
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise ConfigError("only one of tls_certificate and tls_key is set; both are needed, or neither")
         check_range("drain_seconds", self.drain_seconds, 0, 3600)
+        check_range("hang_seconds", self.hang_seconds, _SHORTEST_TIMEOUT, _DAY)
+        if self.max_connection_age is not None:
+            check_range("max_connection_age", self.max_connection_age, _SHORTEST_TIMEOUT, _DAY)
+        check_range("max_connection_age_grace", self.max_connection_age_grace, 0, _DAY)
         check_range("max_queue", self.max_queue, 0, _LARGEST_QUEUE)
         check_range("max_text_calls", self.max_text_calls, 1, _LARGEST_QUEUE)
         if self.max_streams_per_connection is not None:

@@ -3,16 +3,19 @@
 import asyncio
 import gc
 import logging
-import os
 import signal
 import sys
 from collections.abc import Callable
-from typing import NoReturn, Protocol
+from typing import Protocol
 
 from services.engine.config import ConfigError
 from services.engine.decoder.native import DeviceError
 from services.engine.files.checkpoint_error import CheckpointError
 from services.service.errors import EngineFailedError
+from services.service.life.exit_code import ExitCode
+from services.service.life.log_level import set_level
+from services.service.life.reload import Reload
+from services.service.life.stop_signals import StopSignals, end_now
 from services.telemetry.log_lines import configure_logging
 
 _SWITCH_INTERVAL = 0.00005  # seconds; at Python's own 5 ms the engine waits that long for the GIL after each pass
@@ -21,14 +24,16 @@ _SWITCH_INTERVAL = 0.00005  # seconds; at Python's own 5 ms the engine waits tha
 class Service(Protocol):
     """A service's life, on one event loop."""
 
+    reload: Reload
+
     async def start(self) -> str:
         """Listen, and return the address."""
 
     async def open(self) -> None:
         """Load the model and serve."""
 
-    async def wait_failed(self) -> None:
-        """Return when the engine thread has died."""
+    async def wait_failed(self) -> ExitCode:
+        """Return when the engine cannot go on, with what the process is to end with; health has told so by then."""
 
     async def close(self) -> None:
         """Drain, and end the engine."""
@@ -42,37 +47,32 @@ def run_service(name: str, make: Callable[[], Service], *, log_format: str) -> i
         return asyncio.run(_serve(make))
     except (CheckpointError, ConfigError, DeviceError, EngineFailedError) as error:
         print(f"outrider {name}: {error}", file=sys.stderr)
-        return 1
+        return ExitCode.NOT_STARTED
 
 
-async def _serve(make: Callable[[], Service]) -> int:
+async def _serve(make: Callable[[], Service]) -> ExitCode:
     service = make()
-    stopped = asyncio.ensure_future(_stop_signal())
+    stopped = asyncio.create_task(StopSignals().wait())
+    service.reload.add("log level", set_level)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, service.reload)
     print(f"listening on {await service.start()}", flush=True)
     try:
-        opened = asyncio.ensure_future(service.open())
+        opened = asyncio.create_task(service.open())
         await asyncio.wait([opened, stopped], return_when=asyncio.FIRST_COMPLETED)
         if not opened.done():
-            return await _abandon_loading(service)
+            await service.close()
+            end_now(ExitCode.TOLD_TO)  # native code that loads weights on another thread cannot be interrupted
         opened.result()
         gc.freeze()  # what is loaded stays: looking through it would hold up every stream for tens of milliseconds
-        failed = asyncio.ensure_future(service.wait_failed())
+        failed = asyncio.create_task(service.wait_failed())
+        failed.add_done_callback(_end_if_hung)  # while it drains, too
         await asyncio.wait([failed, stopped], return_when=asyncio.FIRST_COMPLETED)
-        return int(failed.done())
+        return failed.result() if failed.done() else ExitCode.TOLD_TO
     finally:
         await service.close()
 
 
-async def _stop_signal() -> None:
-    """Return at the first SIGTERM or SIGINT; further ones change nothing."""
-    received = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, received.set)
-    await received.wait()
-
-
-async def _abandon_loading(service: Service) -> NoReturn:
-    """End the process at once: native code that loads weights on another thread cannot be interrupted."""
-    await service.close()
-    logging.shutdown()
-    os._exit(0)
+def _end_if_hung(failed: asyncio.Task[ExitCode]) -> None:
+    """Nor can native code that hangs be interrupted; clients see what they see of a crash, and resume elsewhere."""
+    if not failed.cancelled() and failed.result() is ExitCode.ENGINE_HUNG:
+        end_now(ExitCode.ENGINE_HUNG)

@@ -18,6 +18,9 @@ from services.engine.sampling_params import SamplingParams
 from services.service.access.caller import Callers
 from services.service.engine_host import EngineHost
 from services.service.errors import EngineFailedError
+from services.service.life.availability import Availability
+from services.service.life.exit_code import ExitCode
+from services.service.life.reload import Reload
 from services.service.limits import MAX_SAMPLES
 from services.service.rpc_server import RpcServer
 from services.service.server_config import ServerConfig
@@ -45,6 +48,7 @@ from services.telemetry.telemetry_config import TelemetryConfig
 logger = logging.getLogger(__name__)
 
 SERVICE: str = generation_pb2.DESCRIPTOR.services_by_name["GenerationService"].full_name
+_SHUTTING_DOWN = "the server is shutting down"
 _WARM_UP_TOKENS = 4
 _MOST_RUN_AHEAD = 64  # as far as drafts go
 _MOST_ALTERNATES = 64
@@ -82,11 +86,12 @@ class TargetServer:
         self._drafts = self._new_drafts(drafts, run_ahead, num_alternates) if is_drafted else None
         self._rehearsals = {address: Rehearsals(self._policy.rehearsal) for address in drafts}
         predictors = self._drafts.predictors if self._drafts else [predictor] if predictor else []
-        self._chat_template = ChatTemplate(None, {})
+        self._chat_template, self._callers = ChatTemplate(None, {}), Callers()
         self._parsers = {"tool_parser": tool_parser, "reasoning_parser": reasoning_parser}
         self._predictors = with_lookup(*predictors, config=self._policy.lookup) if lookup else [*predictors]
-        self._host, self._progress = EngineHost(self._open_engine), LoadingProgress()
-        self._callers = Callers()
+        self._progress, self.reload = LoadingProgress(), Reload()
+        self.availability = Availability(self._tell_availability)
+        self._host = EngineHost(self._open_engine, self.availability, hang_seconds=server.hang_seconds)
         self._max_each = server.streams_per_connection(engine.max_sequences)
         self._admission = Admission(engine.max_sequences + server.max_queue, self._max_each)
         self._servicer = self._new_servicer(server)
@@ -144,7 +149,7 @@ class TargetServer:
             self._drafts.start(vocabulary=engine.model.tokenizer.fingerprint(), vocab_size=model.config.vocab_size)
             await asyncio.to_thread(engine.grammars.start)  # or it would slow down what is measured next
             await asyncio.gather(*(each.first() for each in self._rehearsals.values()))
-        await self._server.set_serving(True)
+        await self._tell_availability(self.availability.reason)
         logger.info(
             "serving %s: device %s, %s threads, context of %s tokens, %s KV blocks, fingerprint %s",
             model.name,
@@ -155,18 +160,22 @@ class TargetServer:
             model.fingerprint,
         )
 
-    async def wait_failed(self) -> None:
-        """Return when the engine thread has died; its sequences have been told, and new requests are refused."""
-        await self._host.wait_failed()
-        self._servicer.close("the engine has failed")
-        await self._server.set_serving(False)
+    async def wait_failed(self) -> ExitCode:
+        """Return when the engine has died or hangs; of a dead one's sequences all have been told."""
+        code = await self._host.wait_ended()
+        await self.availability.obstruct("the engine has failed")
+        return code
 
     async def close(self) -> None:
-        """Drain: refuse new requests, let the running ones finish for a while, cut the rest, end the engine."""
-        self._servicer.close("the server is shutting down")
-        await self._server.set_serving(False)
+        """Drain: refuse new requests, let the running ones finish for a while, cut the rest, end the engine.
+
+        What is cut ends with UNAVAILABLE behind all that was generated, and can be taken up again elsewhere.
+        """
+        await self.availability.obstruct(_SHUTTING_DOWN)
         if not await self._admission.wait_until_idle(self._drain_seconds):
             logger.warning("streams still run after %s s; they are cut", self._drain_seconds)
+            if self.engine is not None:
+                self.engine.abandon(_SHUTTING_DOWN)
         await self._server.stop()
         for each in self._rehearsals.values():
             each.stop()
@@ -180,6 +189,10 @@ class TargetServer:
         drafts = [Draft(address, predictor) for address, predictor in named]
         prefix = self._telemetry.config.metrics_prefix
         return TargetMetrics(engine, load, self._statistics, drafts, prefix=prefix, model_name=name)
+
+    async def _tell_availability(self, reason: str) -> None:
+        self._servicer.refuse(reason)
+        await self._server.set_serving(not reason and self._servicer.is_open)
 
     def _meet_draft(self, address: str) -> None:
         self._rehearsals[address].draft_came(self._rehearse)

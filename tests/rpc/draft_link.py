@@ -3,8 +3,9 @@
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from collections.abc import Sequence as Seq
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from services.draft_protocol.protocol import PROTOCOL_VERSION
 from services.engine.config import EngineConfig, resolve_isa
 from services.engine.decoder.native import NOISE_VERSION
 from services.service.server_config import ServerConfig
-from tests.loop_thread import LoopThread
+from tests.loop_thread import LoopThread, Result
 from tests.rpc.requests import stream, stream_request
 from tests.server import RunningTarget, wait_until
 
@@ -43,6 +44,10 @@ class RunningDraft:
         self.server: DraftServer = self._thread.call(self._make(model, target_tokenizers, translate))
         self.address: str = self._thread.call(self.server.start())
         self._thread.call(self.server.open())
+
+    def begin(self, coroutine: Coroutine[Any, Any, Result]) -> Future[Result]:
+        """Start a coroutine on the service's loop."""
+        return self._thread.begin(coroutine)
 
     @property
     def engine(self) -> DraftEngine:

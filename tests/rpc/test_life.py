@@ -1,15 +1,13 @@
 """The life of the service as those outside see it: loading, serving, draining, failing."""
 
 import logging
-import queue
 import shutil
 import subprocess
-import threading
 from pathlib import Path
 
 import grpc
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 from outrider.v1.generation_pb2 import GetModelInfoRequest
@@ -19,39 +17,15 @@ from services.engine.config import ConfigError
 from services.engine.files.checkpoint_error import CheckpointError
 from services.service.server_config import ServerConfig
 from services.target.server import SERVICE
+from tests.rpc.health_watch import HealthWatch
 from tests.rpc.predictors import BrokenPredictor, GatePredictor
 from tests.rpc.requests import stream, stream_request
 from tests.server import RunningTarget, target_server, wait_until
 
 
-class HealthWatch:
-    """Follows grpc.health.v1's Watch."""
-
-    def __init__(self, target: RunningTarget) -> None:
-        self._seen: queue.Queue[str] = queue.Queue()
-        self._channel = grpc.insecure_channel(target.address, [("grpc.use_local_subchannel_pool", 1)])
-        call = health_pb2_grpc.HealthStub(self._channel).Watch(health_pb2.HealthCheckRequest(service=SERVICE))
-        self._thread = threading.Thread(target=self._follow, args=(call,))
-        self._thread.start()
-
-    def _follow(self, call: grpc.Future) -> None:
-        try:
-            for answer in call:
-                self._seen.put(health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status))
-        except grpc.RpcError as error:
-            self._seen.put(error.code().name)
-
-    def next(self) -> str:
-        return self._seen.get(timeout=60)
-
-    def close(self) -> None:
-        self._channel.close()
-        self._thread.join()
-
-
 def test_health_follows_the_model(model: Path) -> None:
     with target_server(model, loads=False) as target:
-        watch = HealthWatch(target)
+        watch = HealthWatch(target.address)
         assert watch.next() == target.health("") == target.health() == "NOT_SERVING"
         for call in (lambda: stream(target, stream_request()), lambda: target.stub.GetModelInfo(GetModelInfoRequest())):
             with pytest.raises(grpc.RpcError) as failure:

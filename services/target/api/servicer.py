@@ -5,7 +5,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -60,7 +60,7 @@ class _Serving:
 
 
 class GenerationServicer(GenerationServiceServicer):
-    """Answers requests with the engine that `open` gives it, and with UNAVAILABLE before `open` and after `close`."""
+    """Answers requests with the engine that `open` gives it, and with UNAVAILABLE before and while it is to refuse."""
 
     def __init__(
         self,
@@ -84,17 +84,22 @@ class GenerationServicer(GenerationServiceServicer):
         self._statistics, self._traces = statistics, traces
         self._load_reports = load_reports
         self._write_timeout = write_timeout
+        self._progress = progress
         self._serving: _Serving | None = None
-        self._reason: Callable[[], str] = lambda: f"the model is still loading: {progress}"
+        self._refusal = ""
 
     def open(self, engine: TargetEngine, model: ServedModel, load: TargetLoad) -> None:
-        """Serve from now on."""
+        """Serve from now on, unless there is a reason to refuse."""
         self._serving = _Serving(engine, model, load)
 
-    def close(self, reason: str) -> None:
-        """Refuse new requests from now on."""
-        self._serving = None
-        self._reason = lambda: reason
+    @property
+    def is_open(self) -> bool:
+        """Whether there is a model to serve with."""
+        return self._serving is not None
+
+    def refuse(self, reason: str) -> None:
+        """Refuse new requests from now on, because of this; an empty reason is none."""
+        self._refusal = reason
 
     async def StreamGenerate(  # type: ignore[override]  # it writes to the context, so that a cut is seen here
         self, request: generation_pb2.StreamGenerateRequest, context: Context
@@ -213,8 +218,8 @@ class GenerationServicer(GenerationServiceServicer):
                     yield response
 
     def _require_serving(self) -> _Serving:
-        if self._serving is None:
-            raise UnavailableError(self._reason())
+        if self._serving is None or self._refusal:
+            raise UnavailableError(self._refusal or f"the model is still loading: {self._progress}")
         return self._serving
 
     def _model(self) -> ServedModel:

@@ -10,7 +10,7 @@ from services.engine.decoder.loading_progress import LoadingProgress
 from services.engine.decoder.native import BUILD_ID, NOISE_VERSION
 from services.engine.events import Failed
 from services.engine.loaded_model import LoadedModel
-from services.engine.loop import EngineLoop
+from services.engine.loop import EngineLoop, Pulse
 from services.engine.request import OutputOptions, Request
 from services.target.generation.deferred_calls import DeferredCalls
 from services.target.generation.fingerprint import Fingerprint
@@ -134,6 +134,15 @@ class TargetEngine:
     def cancel(self, sequence: Sequence) -> None:
         """Drop a sequence that nobody waits for; its blocks are free before the next step."""
         self._loop.post(lambda: self._step.drop(sequence))
+
+    def abandon(self, message: str) -> None:
+        """Tell everyone who waits that no further token will come, though one might elsewhere."""
+        self._loop.post(lambda: self._step.abandon(message))
+
+    @property
+    def pulse(self) -> Pulse:
+        """Signs of life of the engine thread."""
+        return self._loop.pulse
 
     def _capacity(self, output: OutputOptions) -> int:
         """How many tokens a reader may fall behind; fewer where each of them carries many logits."""

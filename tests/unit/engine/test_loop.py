@@ -127,6 +127,30 @@ def test_a_woken_loop_looks_for_work():
     assert worker.happened() == ["step", "bye"]
 
 
+def test_a_question_is_answered_on_its_own_thread():
+    loop = start(Countdown())
+    assert loop.ask(lambda: threading.current_thread().name).result() == "engine"
+    with pytest.raises(ZeroDivisionError):
+        loop.ask(lambda: 1 // 0).result()
+    assert loop.ask(lambda: 7).result() == 7  # it lives
+    loop.stop()
+
+
+def test_its_pulse_tells_a_step_from_sleep():
+    worker = Gated()
+    loop = start(worker)
+    worker.is_busy.wait()
+    at_step = loop.pulse
+    assert (at_step.is_asleep, loop.pulse.turn) == (False, at_step.turn)
+    worker.may_go_on.set()
+    worker.is_idle.wait()
+    while not loop.pulse.is_asleep:
+        time.sleep(0.001)
+    assert loop.pulse.turn > at_step.turn
+    assert loop.pulse.usual_seconds > 0
+    loop.stop()
+
+
 @pytest.mark.parametrize("seconds", [-1.0, 0.0, 0.05])
 def test_a_sleeping_loop_looks_for_work_when_something_expires(seconds):
     worker = Countdown()
