@@ -18,7 +18,7 @@ from google.protobuf.descriptor_pb2 import (
 )
 
 ROOT = Path(__file__).parents[1]
-FILES = ("generation.proto", "common.proto", "errors.proto")
+FILES = ("generation.proto", "common.proto", "errors.proto", "admin.proto")
 _HEAD = """# The API
 
 Written by `make protos` from the comments in [protos/outrider/v1](../protos/outrider/v1): what the messages mean, what

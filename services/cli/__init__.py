@@ -13,6 +13,7 @@ _COMMANDS = {
     "generate": ("services.cli.generate", "continue a prompt and print the text as it streams"),
     "health": ("services.cli.health", "say whether a service is ready"),
     "top": ("services.cli.top", "watch what a target does, in a terminal"),
+    "admin": ("services.cli.admin", "ask a running service what it is at, and steer it"),
     "pull": ("services.cli.pull", "download models from the hub, for services to find them"),
     "models": ("services.cli.models", "list the models of the hub's cache, and say which can be served"),
     "bench": ("services.bench.command", "measure the decoder, and the services with and without speculation"),

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable
+from concurrent.futures import Future
 
 from services.draft.draft_metrics import DraftMetrics
 from services.draft.drafter import Drafter, DrafterConfig
@@ -10,10 +11,11 @@ from services.draft.multi_step_runner import MultiStepRunner
 from services.draft.sequence_traces import SequenceTraces
 from services.draft_protocol.messages import DraftLoad
 from services.draft_protocol.protocol import MAX_WINDOW
+from services.engine.cache.block_manager import BlockManager
 from services.engine.config import EngineConfig
 from services.engine.decoder.loading_progress import LoadingProgress
 from services.engine.loaded_model import LoadedModel
-from services.engine.loop import EngineLoop, Pulse
+from services.engine.loop import Answer, EngineLoop, Pulse
 
 _RUN_SECONDS = 0.004  # short beside the pass of a target that such a draft is for
 
@@ -84,6 +86,15 @@ class DraftEngine:
     def _start(self) -> None:
         self._loop.start()
         self.grammars.begin()
+
+    @property
+    def blocks(self) -> BlockManager:
+        """Who owns which block of the KV cache."""
+        return self.model.blocks
+
+    def ask(self, question: Callable[[], Answer]) -> "Future[Answer]":
+        """Run a function on the engine thread between two steps."""
+        return self._loop.ask(question)
 
     @property
     def pulse(self) -> Pulse:

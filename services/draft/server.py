@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from outrider.v1 import draft_pb2
 from outrider.v1.draft_pb2_grpc import add_DraftServiceServicer_to_server
+from services.draft.draft_admin import DraftAdmin
 from services.draft.draft_metrics import CurrentDraftMetrics, DraftMetrics
 from services.draft.engine import DraftEngine
 from services.draft.link import Quotas
@@ -20,6 +21,8 @@ from services.engine.hub.fetched_model import fetch, fetch_tokenizer
 from services.engine.hub.hub_name import ModelSource
 from services.engine.loaded_model import LoadedModel
 from services.engine.text.tokenizer import Tokenizer
+from services.service.access.caller import Callers
+from services.service.admin.admin_server import AdminServer
 from services.service.engine_host import EngineHost
 from services.service.life.availability import Availability
 from services.service.life.exit_code import ExitCode
@@ -74,6 +77,8 @@ class DraftServer:
             self._progress,
             max_request_bytes=MAX_REQUEST_BYTES,
         )
+        admin = DraftAdmin(Callers(), self.availability, self.reload, lambda: self.engine, self._servicer)
+        self.admin = AdminServer(server, admin, self._progress)
 
     @property
     def engine(self) -> DraftEngine | None:
@@ -83,6 +88,7 @@ class DraftServer:
     async def start(self) -> str:
         """Listen, and return the address; links get UNAVAILABLE until the model is loaded."""
         self._telemetry.start(CallMetrics(self._server.calls))
+        await self.admin.start()
         return await self._server.start()
 
     async def open(self) -> None:
@@ -130,6 +136,7 @@ class DraftServer:
         """Cut the links, which costs the targets speed only, and end the engine."""
         await self.availability.obstruct("the server is shutting down")
         await self._server.stop()
+        await self.admin.stop()
         await self._host.close()
         await self._telemetry.close()
 

@@ -51,17 +51,17 @@ class DraftServicer(DraftServiceServicer):
 
     def __init__(self) -> None:
         self._engine: DraftEngine | None = None
-        self._name = ""
+        self.name = ""
         self._quotas = Quotas(max_sequences=0, max_cached_tokens=0)
         self._vocabularies: Vocabularies | None = None
         self._num_links = 0
-        self._links: set[DraftLink] = set()
+        self.links: set[DraftLink] = set()
         self._refusal = "the model is still being loaded"
         self._log_limit, self._refusal_limit = LogRateLimit(), LogRateLimit()
 
     def open(self, engine: DraftEngine, name: str, quotas: Quotas, vocabularies: Vocabularies) -> None:
         """Begin to serve targets with one of these vocabularies; each link gets these quotas."""
-        self._engine, self._name, self._quotas, self._vocabularies = engine, name, quotas, vocabularies
+        self._engine, self.name, self._quotas, self._vocabularies = engine, name, quotas, vocabularies
 
     def renew(self, engine: DraftEngine) -> None:
         """Serve with another engine from now on."""
@@ -78,7 +78,7 @@ class DraftServicer(DraftServiceServicer):
 
     def cut_links(self, reason: str) -> None:
         """End all links, which their targets may open again."""
-        for link in self._links:
+        for link in self.links:
             link.cut(reason)
 
     async def Draft(  # type: ignore[override]  # noqa: N802 - it writes to the context, so that a cut is seen here
@@ -111,7 +111,7 @@ class DraftServicer(DraftServiceServicer):
             link = DraftLink(self._quotas, capacity=_CAPACITY, log_limit=self._refusal_limit)
             if self._refusal or engine is not self._engine:  # by now
                 link.cut(self._refusal or "the draft's engine has failed")
-            self._links.add(link)
+            self.links.add(link)
             await context.write(draft_pb2.DraftResponse(hello=self._hello(engine, vocabulary, engine.load(link))))
             engine.join(link)
             telling = asyncio.create_task(_tell_load(engine, link)) if hello.hears_load else None
@@ -123,7 +123,7 @@ class DraftServicer(DraftServiceServicer):
         finally:
             self._num_links -= 1
             if link is not None:
-                self._links.discard(link)
+                self.links.discard(link)
                 engine.leave(link)
 
     async def _end(self, context: _Context, code: grpc.StatusCode, reason: str) -> None:
@@ -134,7 +134,7 @@ class DraftServicer(DraftServiceServicer):
     def _hello(self, engine: DraftEngine, vocabulary: Vocabulary, load: DraftLoad) -> draft_pb2.DraftHello:
         return draft_pb2.DraftHello(
             protocol_version=PROTOCOL_VERSION,
-            model=self._name,
+            model=self.name,
             context_length=engine.model.context_length,
             max_sequences=self._quotas.max_sequences,
             max_cached_tokens=self._quotas.max_cached_tokens,

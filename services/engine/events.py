@@ -246,4 +246,11 @@ class Refused:
     message: str
 
 
-Event = Progress | Chunk | Finished | Failed | Refused
+@dataclass(frozen=True, slots=True)
+class Aborted:
+    """Somebody who may has ended this generation; it is not to be continued anywhere."""
+
+    message: str
+
+
+Event = Progress | Chunk | Finished | Failed | Refused | Aborted

@@ -60,6 +60,26 @@ class InvalidRequestError(RpcError):
         ]
 
 
+class PermissionDeniedError(RpcError):
+    """The caller is known, and may not call this."""
+
+    code = code_pb2.PERMISSION_DENIED
+
+    def details(self) -> Seq[Message]:
+        """That it is for want of a scope."""
+        return [error_details_pb2.ErrorInfo(reason="SCOPE_NEEDED", domain=DOMAIN)]
+
+
+class RequestCancelledError(RpcError):
+    """Those who run the server have ended the request: it is not to be tried again, here or elsewhere."""
+
+    code = code_pb2.ABORTED
+
+    def details(self) -> Seq[Message]:
+        """What tells it from other ends."""
+        return [error_details_pb2.ErrorInfo(reason="REQUEST_CANCELLED", domain=DOMAIN)]
+
+
 class FingerprintMismatchError(RpcError):
     """A continuation of a generation whose bytes this server would not repeat."""
 
@@ -112,6 +132,12 @@ class ReaderStalledError(UnavailableError):
     def details(self) -> Seq[Message]:
         """What tells it from a server that cannot serve."""
         return [error_details_pb2.ErrorInfo(reason="READER_STALLED", domain=DOMAIN)]
+
+
+class UnimplementedError(RpcError):
+    """This kind of service has no such thing."""
+
+    code = code_pb2.UNIMPLEMENTED
 
 
 class InternalError(RpcError):

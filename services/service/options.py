@@ -76,6 +76,7 @@ def _add_server_options(group: "argparse._ArgumentGroup") -> None:
     _add(group, "listen", "HOST:PORT, with port 0 for a free one, or unix:PATH")
     _add(group, "tls_certificate", "certificate chain, PEM", shown="no TLS", flag="--tls-cert", read=Path)
     _add(group, "tls_key", "its private key, PEM", shown="no TLS", read=Path)
+    _add(group, "admin_listen", "where the service is administered, on this machine only", shown="nowhere")
     _add(group, "drain_seconds", "time for running streams when the server ends", read=float)
     late = "seconds after which a step of the engine is late, unless steps are slow, and after twice that hung"
     _add(group, "hang_seconds", late, read=float)

@@ -1,6 +1,7 @@
 """ServerConfig: where and how a service listens."""
 
 from dataclasses import dataclass
+from ipaddress import ip_address
 from pathlib import Path
 
 from services.engine.config import ConfigError, check_range
@@ -19,6 +20,7 @@ class ServerConfig:
     listen: str = "127.0.0.1:50051"
     tls_certificate: Path | None = None
     tls_key: Path | None = None
+    admin_listen: str | None = None  # as `listen`, on this machine only; default: there is no administration
     drain_seconds: float = 5.0  # for the streams that still run when the server is to end
     hang_seconds: float = 60.0  # that a step of the engine may take at least before it counts as late
     max_connection_age: float | None = None  # seconds after which a client is asked to connect anew; default: never
@@ -50,9 +52,29 @@ class ServerConfig:
         if self.max_streams_per_connection is not None:
             check_range("max_streams_per_connection", self.max_streams_per_connection, 1, MAX_STREAMS)
         check_range("write_timeout", self.write_timeout, _SHORTEST_TIMEOUT, 3600)
-        port = self.listen.rpartition(":")[2]
-        has_port = port.isascii() and port.isdecimal() and len(port) <= 5 and int(port) <= _LARGEST_PORT
-        if not self.listen.startswith("unix:") and not has_port:
-            raise ConfigError(
-                f"listen is {self.listen!r}; it must be HOST:PORT, with a port from 0 to {_LARGEST_PORT}, or unix:PATH"
-            )
+        check_address("listen", self.listen)
+        if self.admin_listen is not None:
+            check_address("admin_listen", self.admin_listen)
+            if not _is_local(self.admin_listen):
+                allowed = "an address of this machine, as 127.0.0.1:PORT, or unix:PATH"
+                raise ConfigError(f"admin_listen is {self.admin_listen!r}; it must be {allowed}")
+
+
+def check_address(name: str, address: str) -> None:
+    """Raise ConfigError unless this is HOST:PORT or unix:PATH."""
+    port = address.rpartition(":")[2]
+    has_port = port.isascii() and port.isdecimal() and len(port) <= 5 and int(port) <= _LARGEST_PORT
+    if not address.startswith("unix:") and not has_port:
+        allowed = f"HOST:PORT, with a port from 0 to {_LARGEST_PORT}, or unix:PATH"
+        raise ConfigError(f"{name} is {address!r}; it must be {allowed}")
+
+
+def _is_local(address: str) -> bool:
+    """Whether only processes of this machine can reach it."""
+    host = address.rpartition(":")[0].strip("[]")
+    if address.startswith("unix:") or host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

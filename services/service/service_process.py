@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import logging
 import signal
 import sys
 from collections.abc import Callable

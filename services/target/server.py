@@ -16,6 +16,7 @@ from services.engine.hub.fetched_model import fetch
 from services.engine.request import Request, StopConditions
 from services.engine.sampling_params import SamplingParams
 from services.service.access.caller import Callers
+from services.service.admin.admin_server import AdminServer
 from services.service.engine_host import EngineHost
 from services.service.errors import EngineFailedError
 from services.service.life.availability import Availability
@@ -27,6 +28,8 @@ from services.service.server_config import ServerConfig
 from services.target.api.admission import Admission
 from services.target.api.served_model import ServedModel
 from services.target.api.servicer import GenerationServicer
+from services.target.api.target_admin import TargetAdmin
+from services.target.draft_changes import DraftChanges
 from services.target.generation.engine import TargetEngine
 from services.target.message.syntax import AUTO, MessageSyntax
 from services.target.metrics.request_statistics import RequestStatistics
@@ -82,8 +85,8 @@ class TargetServer:
         self._config, self._policy = engine, PolicyConfig()
         self._telemetry, self._statistics = Telemetry(telemetry, "outrider-target"), RequestStatistics()
         self._drain_seconds, self._name = server.drain_seconds, name or ""
-        is_drafted = bool(drafts) and predictor is None
-        self._drafts = self._new_drafts(drafts, run_ahead, num_alternates) if is_drafted else None
+        has_drafts, is_open = predictor is None and bool(drafts or server.admin_listen), bool(server.admin_listen)
+        self._drafts = self._new_drafts(drafts, run_ahead, num_alternates, is_open=is_open) if has_drafts else None
         self._rehearsals = {address: Rehearsals(self._policy.rehearsal) for address in drafts}
         predictors = self._drafts.predictors if self._drafts else [predictor] if predictor else []
         self._chat_template, self._callers = ChatTemplate(None, {}), Callers()
@@ -98,6 +101,7 @@ class TargetServer:
         self._server = RpcServer(
             server, SERVICE, lambda rpc: add_GenerationServiceServicer_to_server(self._servicer, rpc), self._progress
         )
+        self.admin = AdminServer(server, self._new_admin(server), self._progress)
 
     @property
     def engine(self) -> TargetEngine | None:
@@ -118,7 +122,21 @@ class TargetServer:
             write_timeout=server.write_timeout,
         )
 
-    def _new_drafts(self, addresses: Seq[str], run_ahead: int | None, num_alternates: int) -> DraftPool:
+    def _new_admin(self, server: ServerConfig) -> TargetAdmin:
+        return TargetAdmin(
+            self._callers,
+            self.availability,
+            self.reload,
+            lambda: self.engine,
+            self._servicer,
+            DraftChanges(self._drafts, self._rehearsals, self._policy.rehearsal) if self._drafts else None,
+            server,
+            max_sequences=self._config.max_sequences,
+        )
+
+    def _new_drafts(
+        self, addresses: Seq[str], run_ahead: int | None, num_alternates: int, *, is_open: bool
+    ) -> DraftPool:
         resources = ComputeResources.here(device=self._config.device, threads=self._config.threads)
         return DraftPool(
             addresses,
@@ -126,12 +144,14 @@ class TargetServer:
             self._policy.draft,
             run_ahead=run_ahead,
             num_alternates=num_alternates,
+            is_open=is_open,
             on_linked=self._meet_draft,
         )
 
     async def start(self) -> str:
         """Listen, and return the address; requests get UNAVAILABLE until the model is loaded."""
         self._telemetry.start(CallMetrics(self._server.calls))
+        await self.admin.start()
         return await self._server.start()
 
     async def open(self) -> None:
@@ -177,6 +197,7 @@ class TargetServer:
             if self.engine is not None:
                 self.engine.abandon(_SHUTTING_DOWN)
         await self._server.stop()
+        await self.admin.stop()
         for each in self._rehearsals.values():
             each.stop()
         if self._drafts is not None:

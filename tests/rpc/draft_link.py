@@ -85,7 +85,7 @@ class RunningDraft:
         config = EngineConfig(
             model=model, isa=resolve_isa(), threads=1, kv_blocks=NUM_BLOCKS, max_sequences=MAX_SEQUENCES, max_rows=64
         )
-        server = ServerConfig(listen="127.0.0.1:0", drain_seconds=0)
+        server = ServerConfig(listen="127.0.0.1:0", admin_listen="127.0.0.1:0", drain_seconds=0)
         return DraftServer(config, server, target_tokenizers=target_tokenizers, translate=translate)
 
 

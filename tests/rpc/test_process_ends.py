@@ -1,5 +1,6 @@
 """How services end: drained, at once, or because a step hangs; and what their clients get nevertheless."""
 
+import signal
 import subprocess
 import sys
 import textwrap
@@ -108,6 +109,7 @@ def test_the_same_signal_again_ends_a_service_at_once(model: Path) -> None:
             next(chunks)
             watch = HealthWatch(address)
             assert watch.next() == "SERVING"
+            process.send_signal(signal.SIGHUP)
             process.terminate()
             assert watch.next() == "NOT_SERVING"
             with (
@@ -120,6 +122,7 @@ def test_the_same_signal_again_ends_a_service_at_once(model: Path) -> None:
             _, log = process.communicate(timeout=60)
             watch.close()
     assert process.returncode == 128 + 15
+    assert "reloaded: log level" in log
     assert "SIGTERM again: the process ends at once" in log
 
 

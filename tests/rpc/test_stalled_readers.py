@@ -144,7 +144,7 @@ def test_settings_that_cannot_be_are_named(fields: dict[str, float], said: str) 
 def test_texts_and_generations_do_not_take_each_others_places(model: Path) -> None:
     config = ServerConfig(listen="127.0.0.1:0", drain_seconds=0, max_queue=0, max_text_calls=1)
     with target_server(model, server=config, max_sequences=1) as target:
-        text_calls = target.server._servicer._text_admission
+        text_calls = target.server._servicer.text_admission
         with text_calls.admit(1, "another"):
             for call in (
                 lambda: target.stub.Tokenize(generation_pb2.TokenizeRequest(text="a")),

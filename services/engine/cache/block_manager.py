@@ -54,6 +54,11 @@ class BlockManager:
         return self._cache.num_idle
 
     @property
+    def num_findable(self) -> int:
+        """Blocks that a sequence with the same tokens would find, owned or not."""
+        return len(self._cache)
+
+    @property
     def empty(self) -> list[int]:
         """The free blocks that hold nothing to be found."""
         return [*self._empty]
@@ -127,6 +132,14 @@ class BlockManager:
                 self._own(same)
                 self._give_up(block)
                 sequence.blocks[index] = same
+
+    def forget(self) -> int:
+        """Let no block be found any more, and return how many could be; those that sequences own stay theirs, and can
+        be found again once these are kept anew.
+        """
+        count = len(self._cache)
+        self._empty += self._cache.clear()
+        return count
 
     def check_integrity(self, sequences: Iterable[BlockOwner]) -> None:
         """Raise AssertionError unless every block is free, or owned by as many of `sequences` as it is known to be."""

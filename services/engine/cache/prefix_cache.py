@@ -24,6 +24,10 @@ class PrefixCache:
         """Whether a block can be found here."""
         return block in self._keys
 
+    def __len__(self) -> int:
+        """How many blocks can be found."""
+        return len(self._keys)
+
     @property
     def idle(self) -> list[int]:
         """The blocks that nobody owns, those that were given up first in front."""
@@ -56,6 +60,13 @@ class PrefixCache:
         block, _ = self._idle.popitem(last=False)
         del self._blocks[self._keys.pop(block)]
         return block
+
+    def clear(self) -> list[int]:
+        """Forget all blocks, and return those that nobody owned."""
+        idle = self.idle
+        for forgotten in (self._blocks, self._keys, self._idle):
+            forgotten.clear()
+        return idle
 
     def check_integrity(self) -> None:
         """Raise AssertionError unless every block can be found, and each is evicted before what it goes on from."""

@@ -27,6 +27,10 @@ class Admission:
         """How many are served or wait."""
         return self._in_flight
 
+    def resize(self, capacity: int, max_per_connection: int) -> None:
+        """Let in more or fewer from now on; those that are in stay."""
+        self._capacity, self._max_per_connection = capacity, max_per_connection
+
     @contextlib.contextmanager
     def admit(self, count: int, connection: str) -> Iterator[None]:
         """Let so many more in for as long as the context lasts; raises OverloadedError where they are too many."""

@@ -15,10 +15,16 @@ from grpc import aio
 from outrider.v1 import generation_pb2
 from outrider.v1.generation_pb2_grpc import GenerationServiceServicer
 from services.engine.decoder.loading_progress import LoadingProgress
-from services.engine.events import Failed, Refused
+from services.engine.events import Aborted, Failed, Refused
 from services.engine.request import Request
 from services.service.access.caller import Callers
-from services.service.errors import InvalidRequestError, ReaderStalledError, UnavailableError, Violation
+from services.service.errors import (
+    InvalidRequestError,
+    ReaderStalledError,
+    RequestCancelledError,
+    UnavailableError,
+    Violation,
+)
 from services.service.validation import Violations
 from services.target.api.admission import Admission
 from services.target.api.message_deltas import add_deltas
@@ -79,14 +85,16 @@ class GenerationServicer(GenerationServiceServicer):
         every answer tells the load.
         """
         self._callers = callers
-        self._admission = admission
-        self._text_admission = text_admission
+        self.admission = admission
+        self.text_admission = text_admission
         self._statistics, self._traces = statistics, traces
         self._load_reports = load_reports
-        self._write_timeout = write_timeout
+        self.write_timeout = write_timeout
         self._progress = progress
         self._serving: _Serving | None = None
         self._refusal = ""
+        self.running: dict[Sequence, str] = {}
+        """Who asked for each sequence that runs or waits."""
 
     def open(self, engine: TargetEngine, model: ServedModel, load: TargetLoad) -> None:
         """Serve from now on, unless there is a reason to refuse."""
@@ -101,6 +109,11 @@ class GenerationServicer(GenerationServiceServicer):
         """Refuse new requests from now on, because of this; an empty reason is none."""
         self._refusal = reason
 
+    @property
+    def model_name(self) -> str:
+        """What clients see as the model's name, once there is one."""
+        return self._serving.model.name if self._serving else ""
+
     async def StreamGenerate(  # type: ignore[override]  # it writes to the context, so that a cut is seen here
         self, request: generation_pb2.StreamGenerateRequest, context: Context
     ) -> None:
@@ -112,10 +125,10 @@ class GenerationServicer(GenerationServiceServicer):
     async def _write(self, response: generation_pb2.StreamGenerateResponse, context: Context) -> None:
         """Write a message, which waits where the reader has not read those before; raises ReaderStalledError."""
         try:
-            async with asyncio.timeout(self._write_timeout):
+            async with asyncio.timeout(self.write_timeout):
                 await context.write(response)
         except TimeoutError as error:
-            raise ReaderStalledError(self._write_timeout) from error
+            raise ReaderStalledError(self.write_timeout) from error
 
     async def Generate(
         self, request: generation_pb2.GenerateRequest, context: Context
@@ -130,7 +143,7 @@ class GenerationServicer(GenerationServiceServicer):
     ) -> generation_pb2.TokenizeResponse:
         """Encode text or a conversation."""
         model = self._model()
-        with self._text_admission.admit(1, self._callers.of(context).name):
+        with self.text_admission.admit(1, self._callers.of(context).name):
             ids = await read_tokenize_input(request, model)
             return await asyncio.to_thread(write_tokens, ids, model.tokenizer)
 
@@ -139,7 +152,7 @@ class GenerationServicer(GenerationServiceServicer):
     ) -> generation_pb2.DetokenizeResponse:
         """Decode ids."""
         model = self._model()
-        with self._text_admission.admit(1, self._callers.of(context).name):
+        with self.text_admission.admit(1, self._callers.of(context).name):
             return await asyncio.to_thread(detokenize, request, model)
 
     async def GetModelInfo(
@@ -160,17 +173,18 @@ class GenerationServicer(GenerationServiceServicer):
                 operation = "chat" if message.prompt.WhichOneof("input") == "chat" else "text_completion"
                 trace = self._traces.begin(traceparent, operation=operation, model=model.name)
                 traceparent = places.enter_context(trace).traceparent
-            places.enter_context(self._admission.admit(1, caller))
+            places.enter_context(self.admission.admit(1, caller))
             found = Violations()
             prompt = await read_prompt(message.prompt, model, found)
             grammar = await read_request_grammar(message, prompt, model, found, caller=caller)
             request = await asyncio.to_thread(read_request, message, prompt, grammar, model, found, deadline=deadline)
-            places.enter_context(self._admission.admit(request.num_samples - 1, caller))
+            places.enter_context(self.admission.admit(request.num_samples - 1, caller))
             engine = self._require_serving().engine  # it may have gone while the prompt was encoded
             if traceparent:
                 request = replace(request, traceparent=traceparent)
             readers = await _message_readers(message, request, model)
             sequences = _submit(engine, request)
+            self.running |= dict.fromkeys(sequences, caller)
             self._statistics.begin(sequences, caller)
             if trace is not None:
                 trace.follow(request, sequences)
@@ -183,6 +197,7 @@ class GenerationServicer(GenerationServiceServicer):
                 raise
             finally:
                 for sequence in sequences:
+                    del self.running[sequence]
                     engine.cancel(sequence)
                     self._statistics.end(sequence)
 
@@ -209,6 +224,8 @@ class GenerationServicer(GenerationServiceServicer):
                     has_started = True
                 if isinstance(event, Failed):
                     raise UnavailableError(event.message)
+                if isinstance(event, Aborted):
+                    raise RequestCancelledError(event.message)
                 if isinstance(event, Refused):
                     raise _bad_continuation(event.message)
                 for response in write_event(event, sequences[sample].request, model.tokenizer):

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Seq
+from concurrent.futures import Future
 from importlib.metadata import version
 
 from services.engine.cache.block_manager import BlockManager
@@ -10,7 +11,7 @@ from services.engine.decoder.loading_progress import LoadingProgress
 from services.engine.decoder.native import BUILD_ID, NOISE_VERSION
 from services.engine.events import Failed
 from services.engine.loaded_model import LoadedModel
-from services.engine.loop import EngineLoop, Pulse
+from services.engine.loop import Answer, EngineLoop, Pulse
 from services.engine.request import OutputOptions, Request
 from services.target.generation.deferred_calls import DeferredCalls
 from services.target.generation.fingerprint import Fingerprint
@@ -138,6 +139,27 @@ class TargetEngine:
     def abandon(self, message: str) -> None:
         """Tell everyone who waits that no further token will come, though one might elsewhere."""
         self._loop.post(lambda: self._step.abandon(message))
+
+    def abort(self, sequence: Sequence, message: str) -> None:
+        """End a generation for good, behind what was generated, and tell whoever waits for it."""
+        self._loop.post(lambda: self._step.abort(sequence, message))
+
+    def add_predictor(self, predictor: Predictor) -> None:
+        """Let one more predict; for the engine thread."""
+        self.speculation.add(predictor, self.scheduler.sequences)
+
+    def remove_predictor(self, predictor: Predictor) -> None:
+        """Let one predict no longer; for the engine thread."""
+        self.speculation.remove(predictor, self.scheduler.sequences)
+
+    def ask(self, question: Callable[[], Answer]) -> "Future[Answer]":
+        """Run a function on the engine thread between two steps."""
+        return self._loop.ask(question)
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens that were generated, of all requests."""
+        return self._step.num_tokens
 
     @property
     def pulse(self) -> Pulse:

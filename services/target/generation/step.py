@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass
 
-from services.engine.events import Failed, PassReport
+from services.engine.events import Aborted, Failed, PassReport
 from services.target.generation.deferred_calls import DeferredCalls
 from services.target.generation.model_runner import ModelRunner
 from services.target.generation.sampler import Sampler, SamplerOutput
@@ -51,6 +51,7 @@ class TargetStep:
         self._outputs: dict[Sequence, OutputPipeline] = {}
         self._pass_ended: float | None = None  # the one before; None after idleness
         self.seconds = StepSeconds()
+        self.num_tokens = 0  # that were committed, of all sequences
 
     def step(self) -> bool:
         """One pass over the next batch; False if no sequence has work."""
@@ -89,6 +90,7 @@ class TargetStep:
         is_history_kept = num_committed == len(sampled.records) and not sequence.is_finished
         if sampled.failure is not None and is_history_kept:
             output.finish(sampled.failure)
+        self.num_tokens += num_committed
         self._scheduler.settle(rows, num_committed)
         self._speculation.settle(rows, sampled.records[:num_committed])
         if sequence.is_finished:
@@ -123,6 +125,12 @@ class TargetStep:
         if self._scheduler.remove(sequence):
             self._speculation.close(sequence)
             del self._outputs[sequence]
+
+    def abort(self, sequence: Sequence, message: str) -> None:
+        """End a sequence for good, and tell its consumer so; nothing if it is gone already."""
+        if sequence in self._outputs:
+            sequence.stream.put(Aborted(message))
+            self.drop(sequence)
 
     def abandon(self, message: str) -> None:
         """Tell every sequence's consumer that no further token will come, and free all blocks."""

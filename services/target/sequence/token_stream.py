@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from collections.abc import Sequence as Seq
 
-from services.engine.events import Chunk, Event, Failed, Finished, Progress, Refused
+from services.engine.events import Aborted, Chunk, Event, Failed, Finished, Progress, Refused
 
 
 def _wake_now(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
@@ -83,7 +83,7 @@ class TokenStream:
             await self._ready.wait()
             event = self._pop()
             yield event
-            if isinstance(event, Finished | Failed | Refused):
+            if isinstance(event, Finished | Failed | Refused | Aborted):
                 return
 
 

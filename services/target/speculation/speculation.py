@@ -34,7 +34,7 @@ class Speculation:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """The predictors are asked in turn; the first that predicts anything for a sequence serves it in a step."""
-        config = config or PolicyConfig()
+        self._config = config = config or PolicyConfig()
         self._clock = clock
         self._passes = PassCost(config.pass_cost)
         self._budget = LossBudget(config.budget, clock)
@@ -50,6 +50,21 @@ class Speculation:
         for source in self._sources:
             counts.update({(source.kind, decision): count for decision, count in source.decisions.items()})
         return counts
+
+    def add(self, predictor: Predictor, sequences: Iterable[Sequence]) -> None:
+        """Ask one more predictor from the next step on, for these sequences too, after all but the shortest lookup."""
+        is_lookup_last = bool(self._sources) and self._sources[-1].kind is PredictionSource.LOOKUP
+        source = Source(predictor, self._passes, self._budget, self._config)
+        self._sources.insert(len(self._sources) - is_lookup_last, source)
+        for sequence in filter(_is_followed, sequences):
+            predictor.commit(sequence)
+
+    def remove(self, predictor: Predictor, sequences: Iterable[Sequence]) -> None:
+        """Ask a predictor no longer, and let it forget these sequences, which are all that it knows of."""
+        (source,) = (each for each in self._sources if each.predictor is predictor)
+        self._sources.remove(source)
+        for sequence in filter(_is_followed, sequences):
+            source.close(sequence)
 
     def open(self, sequence: Sequence) -> None:
         """Begin to follow a new sequence; one whose prompt is to be healed, once it is."""

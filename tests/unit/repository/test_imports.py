@@ -28,10 +28,13 @@ _LINK = "services/target/speculation/link/"
 _DRAFT = "services/draft/"
 MESSAGE_USERS = (
     "services/target/api/",
+    "services/service/admin/",
+    "services/cli/admin.py",
     "services/target/server.py",
     f"{_LINK}draft_client.py",
     f"{_LINK}draft_reader.py",
     "services/draft_protocol/",
+    f"{_DRAFT}draft_admin.py",
     f"{_DRAFT}message_check.py",
     f"{_DRAFT}servicer.py",
     f"{_DRAFT}server.py",

@@ -12,7 +12,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.descriptor_pb2 import DescriptorProto, FileDescriptorProto, FileDescriptorSet
 from google.rpc import error_details_pb2, status_pb2
 
-from outrider.v1 import common_pb2, draft_pb2, errors_pb2, generation_pb2
+from outrider.v1 import admin_pb2, common_pb2, draft_pb2, errors_pb2, generation_pb2
 
 ROOT = Path(__file__).parents[3]
 STUBS = ROOT / "clients/python/outrider/v1"
@@ -43,7 +43,9 @@ def test_stubs_are_up_to_date(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "module", [common_pb2, draft_pb2, errors_pb2, generation_pb2], ids=lambda module: module.DESCRIPTOR.name
+    "module",
+    [admin_pb2, common_pb2, draft_pb2, errors_pb2, generation_pb2],
+    ids=lambda module: module.DESCRIPTOR.name,
 )
 def test_baseline_guards_all_that_is_there(module: object) -> None:
     """What is not in the baseline could be broken unnoticed."""

@@ -26,40 +26,80 @@ class DraftPool:
         *,
         run_ahead: int | None = None,
         num_alternates: int = 0,
+        is_open: bool = False,
         on_linked: Callable[[str], None],
     ) -> None:
         """Call this on the event loop that `start` is called on; an address that is given twice is one draft.
-        `on_linked` is called with an address whenever its draft has come. For the rest see DraftClient.
+        With `is_open` drafts may come and go later. `on_linked` is called with an address whenever its draft has come.
+        For the rest see DraftClient.
         """
-        self.addresses = [*dict.fromkeys(addresses)]
-        self._clients = [
-            DraftClient(
-                address,
-                resources,
-                config,
-                run_ahead=run_ahead,
-                num_alternates=num_alternates,
-                hears_load=len(self.addresses) > 1,
-                on_linked=partial(on_linked, address),
-            )
-            for address in self.addresses
-        ]
-        self.remotes = [client.predictor for client in self._clients]
-        self.predictors: Seq[Predictor] = self.remotes
-        if len(self.remotes) > 1:
-            spread = DraftSpread(self.remotes)
-            self.predictors = [SharedPredictor(remote, spread) for remote in self.remotes]
+        different = [*dict.fromkeys(addresses)]
+        is_shared = is_open or len(different) > 1
+        self._connect = partial(
+            DraftClient,
+            resources=resources,
+            config=config,
+            run_ahead=run_ahead,
+            num_alternates=num_alternates,
+            hears_load=is_shared,
+        )
+        self._on_linked = on_linked
+        self._clients = {
+            address: self._connect(address, on_linked=partial(on_linked, address)) for address in different
+        }
+        self._vocabulary, self._vocab_size = "", 0
+        self.remotes = [client.predictor for client in self._clients.values()]
+        self._spread = DraftSpread(self.remotes)
+        self._shared: dict[str, SharedPredictor] = {}
+        self.predictors: Seq[Predictor] = [*map(self._share, different)] if is_shared else self.remotes
 
     @property
     def is_linked(self) -> bool:
         """Whether there is any draft."""
         return not all(remote.absence for remote in self.remotes)
 
+    @property
+    def addresses(self) -> list[str]:
+        """Where drafts are looked for, in the order of `remotes`."""
+        return [*self._clients]
+
+    @property
+    def absences(self) -> dict[str, str]:
+        """Every address, with the reason why its draft is not linked; an empty one if it is."""
+        return {address: client.predictor.absence for address, client in self._clients.items()}
+
     def start(self, *, vocabulary: str, vocab_size: int) -> None:
         """Begin to keep the links up; `vocabulary` is the fingerprint of the target's, which the drafts must know."""
-        for client in self._clients:
+        self._vocabulary, self._vocab_size = vocabulary, vocab_size
+        for client in self._clients.values():
             client.start(vocabulary=vocabulary, vocab_size=vocab_size)
+
+    def add(self, address: str) -> Predictor:
+        """Look for another draft from now on; it is given sequences once it is admitted."""
+        client = self._clients[address] = self._connect(address, on_linked=partial(self._on_linked, address))
+        client.start(vocabulary=self._vocabulary, vocab_size=self._vocab_size)
+        return self._share(address)
+
+    async def remove(self, address: str) -> None:
+        """Give up the link to a draft that was dismissed."""
+        await self._clients.pop(address).stop()
+
+    def predictor_at(self, address: str) -> SharedPredictor:
+        """That of the draft at an address."""
+        return self._shared[address]
+
+    def admit(self, address: str) -> None:
+        """Give sequences to a draft that was added; for the engine thread."""
+        self.remotes.append(self._clients[address].predictor)
+
+    def dismiss(self, address: str) -> None:
+        """Give no more sequences to a draft; for the engine thread."""
+        self.remotes.remove(self._clients[address].predictor)
 
     async def stop(self) -> None:
         """Give the links up."""
-        await asyncio.gather(*(client.stop() for client in self._clients))
+        await asyncio.gather(*(client.stop() for client in self._clients.values()))
+
+    def _share(self, address: str) -> SharedPredictor:
+        shared = self._shared[address] = SharedPredictor(self._clients[address].predictor, self._spread)
+        return shared

@@ -1,0 +1,186 @@
+"""outrider admin: asks a running service what it is at, and steers it."""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import grpc
+
+from outrider.errors import as_error
+from outrider.v1 import admin_pb2
+from outrider.v1.admin_pb2_grpc import AdminServiceStub
+from services.cli.health import open_channel, read_credentials
+from services.cli.terminal import Terminal
+from services.service.life.log_level import LEVELS
+from services.service.printable import printable
+
+_TIMEOUT_SECONDS = 60.0
+_POLL_SECONDS = 0.2
+_LIMITS: dict[str, type] = {
+    "max_queue": int,
+    "max_streams_per_connection": int,
+    "max_text_calls": int,
+    "write_timeout": float,
+}
+_Command = Callable[[AdminServiceStub, argparse.Namespace, Terminal], int]
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add all subcommands; each has the options of the connection."""
+    commands = parser.add_subparsers(title="what to do", metavar="ACTION", required=True)
+    _add(commands, "status", _status, "what the service is at: sequences, KV blocks, drafts, limits")
+    drain = _add(commands, "drain", _drain, "refuse new requests; those that run go on")
+    drain.add_argument("--wait", action="store_true", help="return when none is left")
+    _add(commands, "undrain", _undrain, "serve new requests again")
+    _add(commands, "requests", _requests, "list the requests that run or wait")
+    cancel = _add(commands, "cancel", _cancel, "end requests for good")
+    cancel.add_argument("request_id", metavar="ID", help="as `outrider admin requests` lists it")
+    for name, act, summary in (
+        ("add-draft", _add_draft, "let a target look for another draft"),
+        ("remove-draft", _remove_draft, "let a target give up a draft"),
+    ):
+        _add(commands, name, act, summary).add_argument("draft", metavar="HOST:PORT", help="the draft service")
+    _add(commands, "flush-cache", _flush_cache, "forget the prefix cache")
+    limits = _add(commands, "limits", _limits, "change limits, and print all")
+    for name, kind in _LIMITS.items():
+        limits.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar="N", help="as the service's option")
+    level = _add(commands, "log-level", _log_level, "change how much is logged")
+    level.add_argument("level", choices=[each.lower() for each in LEVELS], help="this, and what is above it")
+    _add(commands, "reload", _reload, "read anew what SIGHUP does")
+
+
+def _add(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", name: str, act: _Command, summary: str
+) -> argparse.ArgumentParser:
+    parser = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+    where = "the service's --admin-listen, HOST:PORT or unix:PATH"
+    parser.add_argument("--address", required=True, metavar="ADDRESS", help=where)
+    parser.add_argument("--tls-ca", type=Path, metavar="FILE", help="call over TLS, trusting these certificates (PEM)")
+    parser.set_defaults(act=act)
+    return parser
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do one thing; returns 0, or 1 where it could not be done."""
+    err = Terminal(sys.stderr)
+    try:
+        with open_channel(arguments.address, read_credentials(arguments.tls_ca)) as channel:
+            code: int = arguments.act(AdminServiceStub(channel), arguments, Terminal(sys.stdout))
+            return code
+    except OSError as error:
+        err.error(f"outrider admin: {error}")
+    except grpc.RpcError as error:
+        problem = " ".join(str(as_error(error)).split())  # on one line
+        err.error(f"outrider admin: {error.code().name}: {printable(problem, 1000)}")
+    return 1
+
+
+def _status(stub: AdminServiceStub, arguments: argparse.Namespace, out: Terminal) -> int:  # noqa: ARG001
+    status = stub.GetStatistics(admin_pb2.GetStatisticsRequest(), timeout=_TIMEOUT_SECONDS)
+    cache, level = status.cache, admin_pb2.LogLevel.Name(status.log_level).removeprefix("LOG_LEVEL_").lower()
+    out.heading(f"{printable(status.model)} {f'refuses: {status.refusal}' if status.refusal else 'serves'}")
+    _print(
+        out,
+        {
+            "up": f"{status.uptime_seconds:.0f} s",
+            "sequences": f"{status.running} running, {status.waiting} waiting, {status.preemptions} preemptions",
+            "generated": f"{status.generated_tokens} tokens, {1000 * status.step_seconds:.1f} ms per step of late",
+            "KV blocks": f"{cache.total_blocks} of {cache.block_size} tokens: {cache.free_blocks} free, "
+            f"{cache.findable_blocks} findable",
+            "log level": level,
+        },
+    )
+    if status.HasField("limits"):
+        _print_limits(out, status.limits)
+    _print_drafts(out, status.drafts)
+    return 0
+
+
+def _drain(stub: AdminServiceStub, arguments: argparse.Namespace, out: Terminal) -> int:
+    left = stub.Drain(admin_pb2.DrainRequest(), timeout=_TIMEOUT_SECONDS).left
+    while arguments.wait and left:
+        time.sleep(_POLL_SECONDS)
+        status = stub.GetStatistics(admin_pb2.GetStatisticsRequest(), timeout=_TIMEOUT_SECONDS)
+        left = status.running + status.waiting
+    out.text(f"drained; {left} left\n")
+    return 0
+
+
+def _undrain(stub: AdminServiceStub, arguments: argparse.Namespace, out: Terminal) -> int:  # noqa: ARG001
+    refusal = stub.Undrain(admin_pb2.UndrainRequest(), timeout=_TIMEOUT_SECONDS).refusal
+    out.text(f"undrained, but requests are refused: {refusal}\n" if refusal else "served again\n")
+    return int(bool(refusal))
+
+
+def _requests(stub: AdminServiceStub, arguments: argparse.Namespace, out: Terminal) -> int:  # noqa: ARG001
+    for each in stub.ListRequests(admin_pb2.ListRequestsRequest(), timeout=_TIMEOUT_SECONDS).requests:
+        state = "runs" if each.is_running else "waits"
+        out.text(
+            f"{printable(each.request_id)}  {printable(each.caller)}  {state}  {each.age_seconds:.1f} s "
+            f"({each.queued_seconds:.1f} s queued)  {each.prompt_tokens} prompt + {each.generated_tokens} tokens  "
+            f"{each.blocks} blocks\n"
+        )
+    return 0
+
+
+def _cancel(stub: AdminServiceStub, arguments: argparse.Namespace, out: Terminal) -> int:
+    request = admin_pb2.CancelRequestRequest(request_id=arguments.request_id)
+    count = stub.CancelRequest(request, timeout=_TIMEOUT_SECONDS).cancelled
+    out.text(f"{count} cancelled\n" if count else "no request has that id\n")
+    return 0 if count else 1
+
+
+def _add_draft(stub: AdminServiceStub, arguments: argparse.Namespace, out: Terminal) -> int:
+    request = admin_pb2.AddDraftRequest(address=arguments.draft)
+    _print_drafts(out, stub.AddDraft(request, timeout=_TIMEOUT_SECONDS).drafts)
+    return 0
+
+
+def _remove_draft(stub: AdminServiceStub, arguments: argparse.Namespace, out: Terminal) -> int:
+    request = admin_pb2.RemoveDraftRequest(address=arguments.draft)
+    _print_drafts(out, stub.RemoveDraft(request, timeout=_TIMEOUT_SECONDS).drafts)
+    return 0
+
+
+def _flush_cache(stub: AdminServiceStub, arguments: argparse.Namespace, out: Terminal) -> int:  # noqa: ARG001
+    request = admin_pb2.FlushPrefixCacheRequest()
+    out.text(f"{stub.FlushPrefixCache(request, timeout=_TIMEOUT_SECONDS).forgotten_blocks} blocks forgotten\n")
+    return 0
+
+
+def _limits(stub: AdminServiceStub, arguments: argparse.Namespace, out: Terminal) -> int:
+    changes = {name: value for name in _LIMITS if (value := getattr(arguments, name)) is not None}
+    if any(value < 0 for value in changes.values()):
+        Terminal(sys.stderr).error("outrider admin: no limit is below 0")
+        return 1
+    request = admin_pb2.SetLimitsRequest(limits=admin_pb2.AdjustableLimits(**changes))
+    _print_limits(out, stub.SetLimits(request, timeout=_TIMEOUT_SECONDS).limits)
+    return 0
+
+
+def _log_level(stub: AdminServiceStub, arguments: argparse.Namespace, out: Terminal) -> int:
+    level = admin_pb2.LogLevel.Value(f"LOG_LEVEL_{arguments.level.upper()}")
+    stub.SetLogLevel(admin_pb2.SetLogLevelRequest(level=level), timeout=_TIMEOUT_SECONDS)
+    out.text(f"logs {arguments.level} and above\n")
+    return 0
+
+
+def _reload(stub: AdminServiceStub, arguments: argparse.Namespace, out: Terminal) -> int:  # noqa: ARG001
+    problems = stub.Reload(admin_pb2.ReloadRequest(), timeout=_TIMEOUT_SECONDS).problems
+    out.text("".join(f"{printable(problem, 1000)}\n" for problem in problems) or "reloaded\n")
+    return int(bool(problems))
+
+
+def _print(out: Terminal, lines: dict[str, str]) -> None:
+    for name, value in lines.items():
+        out.text(f"  {name:<28} {value}\n")
+
+
+def _print_limits(out: Terminal, limits: admin_pb2.AdjustableLimits) -> None:
+    _print(out, {name.replace("_", "-"): f"{getattr(limits, name):g}" for name in _LIMITS})
+
+
+def _print_drafts(out: Terminal, drafts: Iterable[admin_pb2.DraftStatus]) -> None:
+    _print(out, {f"draft {printable(each.address)}": printable(each.absence) or "linked" for each in drafts})

@@ -1,0 +1,43 @@
+"""DraftAdmin: what a draft can be asked by those who run it."""
+
+from collections.abc import Callable
+from typing import NoReturn
+
+from google.protobuf.message import Message
+
+from outrider.v1 import admin_pb2
+from services.draft.engine import DraftEngine
+from services.draft.servicer import DraftServicer
+from services.service.access.caller import Callers
+from services.service.admin.admin_servicer import AdminServicer, Context
+from services.service.errors import UnimplementedError
+from services.service.life.availability import Availability
+from services.service.life.reload import Reload
+
+
+class DraftAdmin(AdminServicer[DraftEngine]):
+    """Knows the sequences by the links that they came on; it has no requests, limits or drafts of its own."""
+
+    def __init__(
+        self,
+        callers: Callers,
+        availability: Availability,
+        reload: Reload,
+        find_engine: Callable[[], DraftEngine | None],
+        servicer: DraftServicer,
+    ) -> None:
+        super().__init__(callers, availability, reload, find_engine)
+        self._servicer = servicer
+
+    async def _refuse(self, request: Message, context: Context) -> NoReturn:  # noqa: ARG002 - gRPC gives it
+        self._authorise(context)
+        raise UnimplementedError("a draft has no requests, limits or drafts of its own; ask its target")
+
+    ListRequests = CancelRequest = SetLimits = AddDraft = RemoveDraft = _refuse
+
+    def _count_left(self, engine: DraftEngine) -> int:  # noqa: ARG002 - the links know
+        return sum(len(link.sequences) for link in self._servicer.links)
+
+    def _describe(self, engine: DraftEngine, statistics: admin_pb2.GetStatisticsResponse) -> None:
+        statistics.model = self._servicer.name
+        statistics.running = self._count_left(engine)

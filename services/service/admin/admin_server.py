@@ -1,0 +1,40 @@
+"""AdminServer: the address at which a service is administered, if it has one."""
+
+import logging
+from dataclasses import replace
+
+from outrider.v1 import admin_pb2
+from outrider.v1.admin_pb2_grpc import AdminServiceServicer, add_AdminServiceServicer_to_server
+from services.engine.decoder.loading_progress import LoadingProgress
+from services.service.rpc_server import RpcServer
+from services.service.server_config import ServerConfig
+
+logger = logging.getLogger(__name__)
+
+SERVICE: str = admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
+
+
+class AdminServer:
+    """Apart from the service's own address, so that nobody who may only generate can even reach it."""
+
+    def __init__(self, config: ServerConfig, servicer: AdminServiceServicer, progress: LoadingProgress) -> None:
+        """Without `admin_listen` there is none."""
+        self.address = ""
+        self._server: RpcServer | None = None
+        if config.admin_listen is not None:
+            own = replace(config, listen=config.admin_listen, tls_certificate=None, tls_key=None)
+            self._server = RpcServer(
+                own, SERVICE, lambda rpc: add_AdminServiceServicer_to_server(servicer, rpc), progress
+            )
+
+    async def start(self) -> None:
+        """Listen; raises ConfigError where that is not possible."""
+        if self._server is not None:
+            self.address = await self._server.start()
+            await self._server.set_serving(True)
+            logger.info("administered at %s", self.address)
+
+    async def stop(self) -> None:
+        """Listen no more."""
+        if self._server is not None:
+            await self._server.stop()

@@ -1,0 +1,143 @@
+"""AdminServicer: what both services can be asked by those who run them; each adds what only it has."""
+
+# ruff: noqa: N802, ARG002 -- the proto names the methods, gRPC gives the arguments
+
+import asyncio
+import time
+from abc import abstractmethod
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Generic, Protocol, TypeVar
+
+from grpc import aio
+
+from outrider.v1 import admin_pb2
+from outrider.v1.admin_pb2_grpc import AdminServiceServicer
+from services.engine.cache.block_manager import BlockManager
+from services.engine.loop import Pulse
+from services.service.access.caller import Callers, Scope
+from services.service.errors import InvalidRequestError, PermissionDeniedError, UnavailableError, Violation
+from services.service.life.availability import Availability
+from services.service.life.log_level import LEVELS, current_level, set_level
+from services.service.life.reload import Reload
+
+Context = aio.ServicerContext[Any, Any]
+Answer = TypeVar("Answer")
+_DRAINED = "the server is drained"
+_PATIENCE_SECONDS = 30.0  # a step of a large model may take long
+_LEVELS = {getattr(admin_pb2, f"LOG_LEVEL_{level}"): level for level in LEVELS}
+
+
+class AdministeredEngine(Protocol):
+    """An engine of either kind."""
+
+    @property
+    def blocks(self) -> BlockManager:
+        """Who owns which block of the KV cache."""
+
+    @property
+    def pulse(self) -> Pulse:
+        """Signs of life of its thread."""
+
+    def ask(self, question: Callable[[], Answer]) -> "Future[Answer]":
+        """Run a function on its thread between two steps."""
+
+
+EngineT = TypeVar("EngineT", bound=AdministeredEngine)
+
+
+class AdminServicer(AdminServiceServicer, Generic[EngineT]):
+    """Answers whoever has the scope `admin`."""
+
+    def __init__(
+        self, callers: Callers, availability: Availability, reload: Reload, find_engine: Callable[[], EngineT | None]
+    ) -> None:
+        """`find_engine` gives the engine that there is just now, if any."""
+        self._callers = callers
+        self._availability = availability
+        self._reload = reload
+        self._find_engine = find_engine
+        self._began = time.monotonic()
+
+    async def Drain(self, request: admin_pb2.DrainRequest, context: Context) -> admin_pb2.DrainResponse:
+        """Refuse what is new."""
+        self._authorise(context)
+        await self._availability.obstruct(_DRAINED)
+        engine = self._find_engine()
+        return admin_pb2.DrainResponse(left=self._count_left(engine) if engine else 0)
+
+    async def Undrain(self, request: admin_pb2.UndrainRequest, context: Context) -> admin_pb2.UndrainResponse:
+        """Serve again, unless something else stands in the way."""
+        self._authorise(context)
+        await self._availability.clear(_DRAINED)
+        return admin_pb2.UndrainResponse(refusal=self._availability.reason)
+
+    async def GetStatistics(
+        self, request: admin_pb2.GetStatisticsRequest, context: Context
+    ) -> admin_pb2.GetStatisticsResponse:
+        """Tell how it stands; read beside the engine's thread, so that one that hangs is told of too."""
+        self._authorise(context)
+        engine = self._require_engine()
+        blocks = engine.blocks
+        statistics = admin_pb2.GetStatisticsResponse(
+            refusal=self._availability.reason,
+            uptime_seconds=time.monotonic() - self._began,
+            step_seconds=engine.pulse.usual_seconds,
+            cache=admin_pb2.CacheStatistics(
+                total_blocks=blocks.num_blocks,
+                free_blocks=blocks.num_free,
+                findable_blocks=blocks.num_findable,
+                block_size=blocks.block_size,
+            ),
+            log_level=admin_pb2.LogLevel.Value(f"LOG_LEVEL_{current_level()}"),
+        )
+        self._describe(engine, statistics)
+        return statistics
+
+    async def FlushPrefixCache(
+        self, request: admin_pb2.FlushPrefixCacheRequest, context: Context
+    ) -> admin_pb2.FlushPrefixCacheResponse:
+        """Let nothing be found any more of what was computed until now."""
+        self._authorise(context)
+        engine = self._require_engine()
+        return admin_pb2.FlushPrefixCacheResponse(forgotten_blocks=await self._ask(engine, engine.blocks.forget))
+
+    async def SetLogLevel(
+        self, request: admin_pb2.SetLogLevelRequest, context: Context
+    ) -> admin_pb2.SetLogLevelResponse:
+        """Log more, or less."""
+        self._authorise(context)
+        if (level := _LEVELS.get(request.level)) is None:
+            allowed = ", ".join(f"LOG_LEVEL_{each}" for each in LEVELS)
+            raise InvalidRequestError([Violation("level", f"is {request.level}; allowed: {allowed}")])
+        set_level(level)
+        return admin_pb2.SetLogLevelResponse()
+
+    async def Reload(self, request: admin_pb2.ReloadRequest, context: Context) -> admin_pb2.ReloadResponse:
+        """Read anew what can be."""
+        self._authorise(context)
+        return admin_pb2.ReloadResponse(problems=self._reload())
+
+    @abstractmethod
+    def _count_left(self, engine: EngineT) -> int:
+        """What still runs or waits."""
+
+    @abstractmethod
+    def _describe(self, engine: EngineT, statistics: admin_pb2.GetStatisticsResponse) -> None:
+        """Add what only this kind of service can tell."""
+
+    def _authorise(self, context: Context) -> None:
+        if Scope.ADMIN not in self._callers.of(context).scopes:
+            raise PermissionDeniedError("this needs the scope admin")
+
+    def _require_engine(self) -> EngineT:
+        if (engine := self._find_engine()) is None:
+            raise UnavailableError("the model is still loading")
+        return engine
+
+    async def _ask(self, engine: EngineT, question: Callable[[], Answer]) -> Answer:
+        """Have a question answered on the engine's thread."""
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(engine.ask(question)), _PATIENCE_SECONDS)
+        except TimeoutError as error:
+            raise UnavailableError(f"the engine has not answered for {_PATIENCE_SECONDS:g} s") from error

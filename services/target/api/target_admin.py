@@ -1,0 +1,151 @@
+"""TargetAdmin: what a target can be asked by those who run it."""
+
+# ruff: noqa: N802, ARG002 -- the proto names the methods, gRPC gives the arguments
+
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import replace
+
+from outrider.v1 import admin_pb2
+from services.engine.config import ConfigError
+from services.service.access.caller import Callers
+from services.service.admin.admin_servicer import AdminServicer, Context
+from services.service.errors import InvalidRequestError, UnimplementedError, Violation
+from services.service.life.availability import Availability
+from services.service.life.reload import Reload
+from services.service.server_config import ServerConfig, check_address
+from services.target.api.servicer import GenerationServicer
+from services.target.draft_changes import DraftChanges
+from services.target.generation.engine import TargetEngine
+from services.target.sequence.sequence import Sequence
+
+_Change = Callable[[DraftChanges, TargetEngine, str], Awaitable[None]]
+_CANCELLED = "the request was cancelled by those who run the server"
+
+
+class TargetAdmin(AdminServicer[TargetEngine]):
+    """Knows the requests by the servicer that takes them."""
+
+    def __init__(
+        self,
+        callers: Callers,
+        availability: Availability,
+        reload: Reload,
+        find_engine: Callable[[], TargetEngine | None],
+        servicer: GenerationServicer,
+        drafts: DraftChanges | None,
+        config: ServerConfig,
+        *,
+        max_sequences: int,
+    ) -> None:
+        """`config` has the limits that hold at the start. Without `drafts` there can be none."""
+        super().__init__(callers, availability, reload, find_engine)
+        self._servicer, self._drafts = servicer, drafts
+        self._config, self._max_sequences = config, max_sequences
+
+    async def ListRequests(
+        self, request: admin_pb2.ListRequestsRequest, context: Context
+    ) -> admin_pb2.ListRequestsResponse:
+        """Tell of each request how far it is, and nothing of what it says."""
+        self._authorise(context)
+        engine, now = self._require_engine(), time.monotonic()
+        running = {*engine.scheduler.running}
+        statuses = [
+            _status(sequence, caller, now, is_running=sequence in running)
+            for sequence, caller in self._servicer.running.items()
+        ]
+        return admin_pb2.ListRequestsResponse(requests=sorted(statuses, key=lambda status: -status.age_seconds))
+
+    async def CancelRequest(
+        self, request: admin_pb2.CancelRequestRequest, context: Context
+    ) -> admin_pb2.CancelRequestResponse:
+        """End all requests of that name."""
+        self._authorise(context)
+        engine = self._require_engine()
+        named = [each for each in self._servicer.running if each.request.request_id == request.request_id]
+        for sequence in named:
+            engine.abort(sequence, _CANCELLED)
+        return admin_pb2.CancelRequestResponse(cancelled=len(named))
+
+    async def SetLimits(self, request: admin_pb2.SetLimitsRequest, context: Context) -> admin_pb2.SetLimitsResponse:
+        """Change what is set, all of it or, where something cannot be, nothing."""
+        self._authorise(context)
+        changes = {field.name: value for field, value in request.limits.ListFields()}
+        if changes.get("max_streams_per_connection") == 0:
+            changes["max_streams_per_connection"] = None
+        try:
+            self._config = replace(self._config, **changes)
+        except ConfigError as error:
+            raise InvalidRequestError([Violation("limits", str(error))]) from error
+        self._apply(self._config)
+        return admin_pb2.SetLimitsResponse(limits=self._limits())
+
+    async def AddDraft(self, request: admin_pb2.AddDraftRequest, context: Context) -> admin_pb2.AddDraftResponse:
+        """Look for another draft."""
+        self._authorise(context)
+        await self._change_drafts(request.address, DraftChanges.add)
+        return admin_pb2.AddDraftResponse(drafts=self._draft_statuses())
+
+    async def RemoveDraft(
+        self, request: admin_pb2.RemoveDraftRequest, context: Context
+    ) -> admin_pb2.RemoveDraftResponse:
+        """Give one up."""
+        self._authorise(context)
+        await self._change_drafts(request.address, DraftChanges.remove)
+        return admin_pb2.RemoveDraftResponse(drafts=self._draft_statuses())
+
+    async def _change_drafts(self, address: str, change: _Change) -> None:
+        engine = self._require_engine()
+        if self._drafts is None:
+            raise UnimplementedError("this target takes no drafts")
+        try:
+            check_address("address", address)
+            await change(self._drafts, engine, address)
+        except ValueError as error:  # of which ConfigError is one
+            raise InvalidRequestError([Violation("address", f"{address[:64]!r}: {error}")]) from error
+
+    def _draft_statuses(self) -> Iterator[admin_pb2.DraftStatus]:
+        for address, absence in (self._drafts.absences if self._drafts else {}).items():
+            yield admin_pb2.DraftStatus(address=address, absence=absence)
+
+    def _apply(self, config: ServerConfig) -> None:
+        servicer, text_calls = self._servicer, config.max_text_calls
+        each = config.streams_per_connection(self._max_sequences)
+        servicer.admission.resize(self._max_sequences + config.max_queue, each)
+        servicer.text_admission.resize(text_calls, -(-text_calls // 2))
+        servicer.write_timeout = config.write_timeout
+
+    def _count_left(self, engine: TargetEngine) -> int:
+        return len(self._servicer.running)
+
+    def _describe(self, engine: TargetEngine, statistics: admin_pb2.GetStatisticsResponse) -> None:
+        statistics.model = self._servicer.model_name
+        statistics.running, statistics.waiting = len(engine.scheduler.running), len(engine.scheduler.waiting)
+        statistics.generated_tokens = engine.num_tokens
+        statistics.preemptions = engine.scheduler.num_preemptions
+        statistics.limits.CopyFrom(self._limits())
+        statistics.drafts.extend(self._draft_statuses())
+
+    def _limits(self) -> admin_pb2.AdjustableLimits:
+        config = self._config
+        return admin_pb2.AdjustableLimits(
+            max_queue=config.max_queue,
+            max_streams_per_connection=config.streams_per_connection(self._max_sequences),
+            max_text_calls=config.max_text_calls,
+            write_timeout=config.write_timeout,
+        )
+
+
+def _status(sequence: Sequence, caller: str, now: float, *, is_running: bool) -> admin_pb2.RequestStatus:
+    timings = sequence.timings
+    return admin_pb2.RequestStatus(
+        request_id=sequence.request.request_id,
+        caller=caller,
+        age_seconds=now - timings.arrived,
+        queued_seconds=(timings.scheduled or now) - timings.arrived,
+        prompt_tokens=sequence.num_prompt,
+        computed_tokens=sequence.num_computed,
+        generated_tokens=max(0, sequence.num_generated),
+        blocks=len(sequence.blocks),
+        is_running=is_running,
+    )

@@ -1,0 +1,54 @@
+"""DraftChanges: drafts come to a target and go from it while it serves."""
+
+import asyncio
+
+from services.target.generation.engine import TargetEngine
+from services.target.speculation.link.draft_pool import DraftPool
+from services.target.speculation.policy.policy_config import RehearsalConfig
+from services.target.speculation.policy.rehearsal import Rehearsals
+
+
+class DraftChanges:
+    """Running sequences are drafted by one that comes, and go on without one that goes: neither changes a byte.
+
+    All of it is called on the event loop of the links, one change at a time.
+    """
+
+    def __init__(self, pool: DraftPool, rehearsals: dict[str, Rehearsals], config: RehearsalConfig) -> None:
+        """`rehearsals` has one for each address; a new one gets its own."""
+        self._pool, self._rehearsals, self._config = pool, rehearsals, config
+        self._changing = asyncio.Lock()
+
+    @property
+    def absences(self) -> dict[str, str]:
+        """As `DraftPool.absences`."""
+        return self._pool.absences
+
+    async def add(self, engine: TargetEngine, address: str) -> None:
+        """Look for another draft; raises ValueError where it is one of them."""
+        async with self._changing:
+            if address in self.absences:
+                raise ValueError("is one of the drafts already")
+            self._rehearsals[address] = Rehearsals(self._config)
+            predictor = self._pool.add(address)
+
+            def admit() -> None:
+                self._pool.admit(address)
+                engine.add_predictor(predictor)
+
+            await asyncio.wrap_future(engine.ask(admit))
+
+    async def remove(self, engine: TargetEngine, address: str) -> None:
+        """Give up a draft; raises ValueError where it is none of them."""
+        async with self._changing:
+            if address not in self.absences:
+                raise ValueError("is none of the drafts")
+            predictor = self._pool.predictor_at(address)
+
+            def dismiss() -> None:
+                self._pool.dismiss(address)
+                engine.remove_predictor(predictor)
+
+            await asyncio.wrap_future(engine.ask(dismiss))
+            self._rehearsals.pop(address).stop()
+            await self._pool.remove(address)
