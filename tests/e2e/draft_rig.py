@@ -97,6 +97,16 @@ class Service:
         return self._status("VmHWM:")
 
     @property
+    def num_threads(self) -> int:
+        """Threads that it has."""
+        return len([*Path(f"/proc/{self._running.pid}/task").iterdir()])
+
+    @property
+    def num_descriptors(self) -> int:
+        """Files, sockets and the like that it has open."""
+        return len([*Path(f"/proc/{self._running.pid}/fd").iterdir()])
+
+    @property
     def cpu_seconds(self) -> float:
         """How long it has computed."""
         return cpu_seconds(self._running.pid)

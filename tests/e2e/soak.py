@@ -1,8 +1,9 @@
-"""The soak: `python -m tests.e2e.soak --minutes 10` streams random requests while the draft is killed over and over.
+"""The soak: `python -m tests.e2e.soak --hours 1` asks for answers that end in every way there is, while the draft is
+killed and both services are drained, flushed and changed.
 
-Every answer is compared with that of a second target, which never had a draft. In the last part of the time the draft
-is left alone, so that its memory can be watched too. Where a slow machine has not come far enough by then for the rest
-to mean anything, it goes on for a while.
+Every answer is compared with that of a second target, to which nothing is done. In the last part of the time the draft
+is not killed, so that what it holds can be watched too. Where a slow machine has not come far enough by then for the
+rest to mean anything, it goes on for a while. Its report is a file.
 """
 
 import argparse
@@ -14,131 +15,102 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from outrider import AsyncClient, OutriderError
-from outrider.types import Speculation
 from tests.e2e.draft_rig import DraftedTarget, Service, until
-from tests.e2e.memory_curve import MemoryCurve
-from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
+from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET, ROOT
+from tests.e2e.process_usage import ProcessUsage
 from tests.e2e.server_process import free_port
-from tests.e2e.soak_request import Answer, SoakRequest
+from tests.e2e.soak_request import WRITE_TIMEOUT, SoakRequest
+from tests.e2e.soak_tally import Tally
+from tests.e2e.soak_troubles import SoakTroubles
 
-NUM_STREAMS = 8
 _NUM_CLIENTS = 16  # so many that all places are taken while others have their answers compared
-_LIFE_SECONDS = (1.0, 6.0)  # of a draft, from its start to its end
-_DOWN_SECONDS = (0.0, 0.5)
+_NUM_STREAMS = 12  # of them at once, which is more than there are places for
 _SHARE_WITH_KILLS = 0.7  # of the whole time
-_SHARE_LINKED = 0.5  # of the lives, counted from when the target is linked: a slow draft is killed before that
-_MOST_MORE_SECONDS = 120.0  # with kills, where something has not happened yet that must
+_NUM_SAMPLES = 400
+_PAUSE_SECONDS = 0.2  # after a refusal
+_REPORT = ROOT / "build" / "soak.txt"
 _BLOCKS = ("--kv-blocks", "512")
-
-
-@dataclass(slots=True)
-class Tally:
-    """What the soak has seen."""
-
-    figures: list[Speculation] = field(default_factory=list)  # of every answer whose end was seen
-    num_partial: int = 0
-    num_tokens: int = 0
-    num_kills: int = 0
-    problems: list[str] = field(default_factory=list)
-
-    def add(self, answer: Answer) -> None:
-        """Count one answer."""
-        self.num_tokens += len(answer.tokens)
-        self.num_partial += not answer.is_whole
-        if answer.result is not None:
-            self.figures.append(answer.result.speculation)
-
-    def sum(self, figure: str) -> int:
-        """One of the figures, over all answers."""
-        return sum(getattr(figures, figure) for figures in self.figures)
-
-    def missing_evidence(self) -> list[str]:
-        """What must have happened for the rest to mean something."""
-        predicted, accepted = self.sum("predicted"), self.sum("accepted")
-        happened = {
-            "whole answers": len(self.figures),
-            "answers cut short": self.num_partial,
-            "kills": self.num_kills,
-            "losses in a stream": self.sum("draft_losses"),
-            "returns in a stream": self.sum("draft_returns"),
-            "accepted predictions": accepted,
-            "rejected predictions": predicted - accepted,
-        }
-        return [f"there were no {name}" for name, count in happened.items() if count == 0]
+_PLACES = ("--max-sequences", "8", "--max-queue", "2", "--stream-capacity", "32", "--write-timeout", str(WRITE_TIMEOUT))
 
 
 class Soak:
-    """One run: the streams, whoever kills the draft, and whoever watches the memory."""
+    """One run: the streams, whoever makes trouble, and whoever watches."""
 
     def __init__(self, target: DraftedTarget, draft: Service, plain: Service, *, seconds: float, seed: int) -> None:
         self._target, self._draft, self._plain = target, draft, plain
-        self._seconds = seconds
-        self._kills_end = time.monotonic() + _SHARE_WITH_KILLS * seconds
+        self._seconds, self._seed = seconds, seed
+        self._began = time.monotonic()
         self._end = math.inf  # until the kills are over
-        self._places = asyncio.Semaphore(NUM_STREAMS)
+        self._places = asyncio.Semaphore(_NUM_STREAMS)
         self._rng = random.Random(seed)
-        self.memory = {"target": MemoryCurve(), "draft": MemoryCurve()}
+        self._usage = [ProcessUsage("target", target.service), ProcessUsage("target without a draft", plain)]
+        self._draft_usage = ProcessUsage("draft", draft)
         self.tally = Tally()
 
-    async def run(self) -> None:
-        """Stream, kill and watch until the time is over, then see that nothing is left."""
+    async def run(self, troubles: SoakTroubles, report: Path | None = None) -> None:
+        """Stream, make trouble and watch until the time is over, then see that nothing is left."""
         streams = [self._stream(random.Random(self._rng.random())) for _ in range(_NUM_CLIENTS)]
-        await asyncio.gather(*streams, self._kill(), self._watch())
+        await asyncio.gather(
+            *streams, self._kill(troubles), troubles.administer(lambda: self._is_over), self._watch(report)
+        )
         await self._check_free()
-        for name, curve in self.memory.items():
-            self.tally.problems += [f"the {name}: {problem}" for problem in curve.problems()]
+        self.tally.problems += [problem for usage in self._all_usage for curve in usage for problem in curve.problems()]
         self.tally.problems += self.tally.missing_evidence()
+        self._write(report)
+
+    def lines(self) -> list[str]:
+        """What has come of it until now."""
+        return [
+            f"seed {self._seed}, {(time.monotonic() - self._began) / 60:.1f} of {self._seconds / 60:.1f} minutes",
+            *self.tally.lines(),
+            *(f"{curve.name}: {curve}" for usage in self._all_usage for curve in usage),
+            *(f"FAILED: {problem}" for problem in self.tally.problems),
+            f"{len(self.tally.problems)} problems",
+        ]
+
+    @property
+    def _all_usage(self) -> list[ProcessUsage]:
+        return [*self._usage, self._draft_usage]
+
+    @property
+    def _is_over(self) -> bool:
+        return time.monotonic() >= self._end
 
     async def _stream(self, rng: random.Random) -> None:
-        async with (
-            AsyncClient(self._target.service.address, max_retries=0) as client,
-            AsyncClient(self._plain.address, max_retries=0) as plain,
-        ):
-            while time.monotonic() < self._end:
+        async with self._target.connect() as client, AsyncClient(self._plain.address, max_retries=0) as plain:
+            while not self._is_over:
                 request = SoakRequest.draw(rng)
                 try:
                     async with self._places:
                         answer = await request.send(client)
-                    difference = answer.difference(await request.reference(plain))
+                    self.tally.add(answer)
+                    if not answer.tokens:
+                        await asyncio.sleep(_PAUSE_SECONDS)
+                    elif difference := answer.difference(await request.reference(plain)):
+                        self.tally.complain(f"{difference}: {request}")
                 except OutriderError as error:
-                    self._complain(f"{type(error).__name__} {error}: {request}")
-                    continue
-                self.tally.add(answer)
-                if difference:
-                    self._complain(f"{difference}: {request}")
+                    self.tally.complain(f"{type(error).__name__} {error}: {request}")
 
-    def _complain(self, problem: str) -> None:
-        self.tally.problems.append(problem)
-        print(f"soak: {problem}", flush=True)
-
-    async def _kill(self) -> None:
-        while self._is_to_be_killed():
-            left = max(self._kills_end - time.monotonic(), _LIFE_SECONDS[0])
-            await asyncio.sleep(min(left, self._rng.uniform(*_LIFE_SECONDS)))
-            self._draft.kill()
-            self.tally.num_kills += 1
-            await asyncio.sleep(self._rng.uniform(*_DOWN_SECONDS))
-            if self._rng.random() < _SHARE_LINKED:
-                await self._target.start_draft(self._draft)
-            else:
-                self._draft.start()
+    async def _kill(self, troubles: SoakTroubles) -> None:
+        await troubles.kill(self._began + _SHARE_WITH_KILLS * self._seconds)
         self._end = time.monotonic() + (1 - _SHARE_WITH_KILLS) * self._seconds
 
-    def _is_to_be_killed(self) -> bool:
-        late = time.monotonic() - self._kills_end
-        return late < 0 or (late < _MOST_MORE_SECONDS and bool(self.tally.missing_evidence()))
-
-    async def _watch(self) -> None:
-        interval = self._seconds / 100
-        while time.monotonic() < self._end:
-            self.memory["target"].add(self._target.service.resident_bytes)
+    async def _watch(self, report: Path | None) -> None:
+        while not self._is_over:
+            for usage in self._usage:
+                usage.sample()
             if self._end < math.inf:
-                self.memory["draft"].add(self._draft.resident_bytes)
-            await asyncio.sleep(interval)
+                self._draft_usage.sample()
+            self._write(report)
+            await asyncio.sleep(self._seconds / _NUM_SAMPLES)
+
+    def _write(self, report: Path | None) -> None:
+        """Until the end, too: a long run that is broken off leaves what it has seen."""
+        if report is not None:
+            report.write_text("\n".join(self.lines()) + "\n")
 
     async def _check_free(self) -> None:
         """Closing reaches the draft a moment later than the client."""
@@ -147,23 +119,27 @@ class Soak:
             await until(lambda: not any(service.num_used_blocks for service in services.values()))
         for name, service in services.items():
             if used := service.num_used_blocks:
-                self._complain(f"the {name} still uses {used} KV blocks")
+                self.tally.complain(f"the {name} still uses {used} KV blocks")
 
 
 @contextmanager
-def running_soak(logs: Path, *, seconds: float, seed: int) -> Iterator[Soak]:
+def running_soak(logs: Path, *, seconds: float, seed: int) -> Iterator[tuple[Soak, SoakTroubles]]:
     """Start all services, and end them."""
-    draft_address = f"127.0.0.1:{free_port()}"
-    options = (*_BLOCKS, "--max-sequences", str(_NUM_CLIENTS))
+    addresses = [f"127.0.0.1:{free_port()}" for _ in range(3)]
+    draft_address, admin, draft_admin = addresses
+    options = (*_BLOCKS, *_PLACES, "--admin-listen", admin)
     target = Service("target", DEMO_TARGET, logs, "--draft", draft_address, *options)
-    plain = Service("target", DEMO_TARGET, _subfolder(logs, "plain"), *options)
-    draft = Service("draft", DEMO_DRAFT, logs, *_BLOCKS, address=draft_address)
+    plain = Service("target", DEMO_TARGET, _subfolder(logs, "plain"), *_BLOCKS, "--max-sequences", str(_NUM_CLIENTS))
+    draft = Service("draft", DEMO_DRAFT, logs, *_BLOCKS, "--admin-listen", draft_admin, address=draft_address)
     services = (target, plain, draft)
     try:
         for service in services:
             service.start()
         asyncio.run(_until_ready(target, plain))
-        yield Soak(DraftedTarget(target, draft_address), draft, plain, seconds=seconds, seed=seed)
+        drafted = DraftedTarget(target, draft_address)
+        soak = Soak(drafted, draft, plain, seconds=seconds, seed=seed)
+        rng = random.Random(seed + 1)
+        yield soak, SoakTroubles(drafted, draft, soak.tally, rng, admin=admin, draft_admin=draft_admin)
     finally:
         for service in services:
             service.kill()
@@ -179,32 +155,24 @@ def _subfolder(folder: Path, name: str) -> Path:
     return folder / name
 
 
-def _summarise(soak: Soak, seed: int) -> None:
-    tally = soak.tally
-    predicted, accepted = tally.sum("predicted"), tally.sum("accepted")
-    print(f"soak: seed {seed}, {len(tally.figures)} answers to their end, {tally.num_partial} cut short")
-    print(f"soak: {tally.num_tokens} tokens, {predicted} predictions verified, {accepted} accepted")
-    print(f"soak: {tally.num_kills} kills, {tally.sum('draft_losses')} losses and {tally.sum('draft_returns')} returns")
-    for name, curve in soak.memory.items():
-        print(f"soak: memory of the {name}: {curve}")
-    for problem in tally.problems:
-        print(f"soak: FAILED: {problem}")
-    print(f"soak: {len(tally.problems)} problems", flush=True)
-
-
 def main() -> int:
     """Run as long as is asked for; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m tests.e2e.soak", description="Stream while the draft dies.")
-    parser.add_argument("--minutes", type=float, default=10.0, metavar="N", help="how long (default: 10)")
+    parser = argparse.ArgumentParser(prog="python -m tests.e2e.soak", description="Ask for answers that end anyhow.")
+    length = parser.add_mutually_exclusive_group()
+    length.add_argument("--hours", type=float, default=1.0, metavar="N", help="how long (default: 1)")
+    length.add_argument("--minutes", type=float, default=None, metavar="N", help="or in minutes")
     parser.add_argument("--seed", type=int, default=None, metavar="N", help="of all that is random (default: the time)")
+    parser.add_argument("--report", type=Path, default=_REPORT, metavar="FILE", help="what it leaves (%(default)s)")
     arguments = parser.parse_args()
     seed = time.time_ns() if arguments.seed is None else arguments.seed
+    minutes = 60 * arguments.hours if arguments.minutes is None else arguments.minutes
+    arguments.report.parent.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory() as logs,
-        running_soak(Path(logs), seconds=60 * arguments.minutes, seed=seed) as soak,
+        running_soak(Path(logs), seconds=60 * minutes, seed=seed) as (soak, troubles),
     ):
-        asyncio.run(soak.run())
-        _summarise(soak, seed)
+        asyncio.run(soak.run(troubles, arguments.report))
+    print("\n".join(f"soak: {line}" for line in soak.lines()), flush=True)
     return int(bool(soak.tally.problems))
 
 

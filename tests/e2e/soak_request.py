@@ -1,16 +1,31 @@
-"""SoakRequest: one random request of the soak, and whether its client waits for the whole answer."""
+"""SoakRequest: one random request of the soak, and how it ends: by itself, or by its client, or by the server."""
 
+import asyncio
 import random
 from dataclasses import dataclass
 from typing import Any
 
-from outrider import AsyncClient, DeadlineExceeded, FinishReason, Result
+import grpc
+
+from outrider import (
+    AsyncClient,
+    DeadlineExceeded,
+    FinishReason,
+    InvalidArgument,
+    OutriderError,
+    ResourceExhausted,
+    Result,
+    Unavailable,
+)
 from tests.e2e.grammars import ENDLESS
 from tests.e2e.streams import source_prompt
 from tests.e2e.transcript import Transcript
 
 _LONGEST_PROMPT, _LONGEST_ANSWER = 200, 1500  # tokens
 _MOST_PREDICTIONS = 15
+_SLOW_CHUNKS = 5
+WRITE_TIMEOUT = 10.0  # of the target, seconds: a soak on a busy machine may itself be late by a few
+STALL_SECONDS = 2 * WRITE_TIMEOUT
 _STOPS = ("\n\n", "return", "self.", "):\n", '"""', "zzz")
 
 
@@ -24,12 +39,14 @@ class SoakRequest:
     num_predictions: int  # 0: as many as the server likes
     cancels_at: int | None = None  # tokens
     deadline: float | None = None  # seconds
+    pause: float = 0.0  # seconds, that its reader takes for each of its first chunks
+    is_bad: bool = False  # no server can serve it
 
     @classmethod
     def draw(cls, rng: random.Random) -> "SoakRequest":
-        """Most clients wait for the end; some leave, and some are in a hurry."""
+        """Most clients wait for the end; some leave, some are in a hurry, some are slow, and some ask for nonsense."""
         num_tokens = int(_LONGEST_ANSWER ** rng.uniform(0.3, 1.0))  # short ones are as many as long ones
-        kind = rng.random()
+        kind, manner = rng.random(), rng.random()
         return cls(
             start=rng.randrange(200),
             length=rng.randrange(1, _LONGEST_PROMPT),
@@ -37,6 +54,8 @@ class SoakRequest:
             num_predictions=rng.randrange(_MOST_PREDICTIONS + 1),
             cancels_at=rng.randrange(num_tokens) if kind < 0.15 else None,
             deadline=rng.uniform(0.01, 1.0) if kind > 0.85 else None,
+            pause=0.0 if manner > 0.15 else 0.1 if manner > 0.03 else STALL_SECONDS,
+            is_bad=manner > 0.92,
         )
 
     @property
@@ -49,22 +68,48 @@ class SoakRequest:
         return Transcript.of(await client.generate(self.prompt, **self.options, speculation="never"))
 
     async def send(self, client: AsyncClient) -> "Answer":
-        """As much of the answer as this client waits for; raises OutriderError for what it has not asked for."""
+        """As much of the answer as there is for this client; raises OutriderError for an end that is no part of the
+        soak.
+        """
         answer = Answer()
-        always = {"speculation": "always", "num_predictions": self.num_predictions} if self.num_predictions else {}
-        options = {**self.options, **always}
         try:
-            async with client.stream(self.prompt, timeout=self.deadline, **options) as stream:
-                async for chunk in stream:
-                    answer.tokens.extend(chunk.tokens)
-                    answer.text += chunk.text
-                    if self.cancels_at is not None and len(answer.tokens) > self.cancels_at:
-                        return answer
-                answer.result = stream.result
-        except DeadlineExceeded:
-            if self.deadline is None:
+            await self._read(client, answer)
+        except OutriderError as error:
+            answer.end = self._end(error)
+            if not answer.end:
                 raise
         return answer
+
+    async def _read(self, client: AsyncClient, answer: "Answer") -> None:
+        always = {"speculation": "always", "num_predictions": self.num_predictions} if self.num_predictions else {}
+        options = {**self.options, **always, **({"top_p": -1.0} if self.is_bad else {})}
+        async with client.stream(self.prompt, timeout=self.deadline, **options) as stream:
+            async for chunk in stream:
+                answer.tokens.extend(chunk.tokens)
+                answer.text += chunk.text
+                answer.num_chunks += 1
+                if self.cancels_at is not None and len(answer.tokens) > self.cancels_at:
+                    answer.end = "left by its client"
+                    return
+                if answer.num_chunks <= (_SLOW_CHUNKS if self.pause < WRITE_TIMEOUT else 1):
+                    await asyncio.sleep(self.pause)
+            answer.result = stream.result
+            answer.end = "whose time was over" if not answer.is_whole else "slow and whole" if self.pause else "whole"
+
+    def _end(self, error: OutriderError) -> str:
+        """What has ended the call; empty for what may not."""
+        match error:
+            case DeadlineExceeded() if self.deadline is not None:
+                return "whose time was over"
+            case InvalidArgument() if self.is_bad:
+                return "refused as bad"
+            case ResourceExhausted():
+                return "refused for load"
+            case Unavailable() if "drained" in str(error):
+                return "refused by a drained target"
+            case Unavailable() if self.pause and "nobody has read" in str(error):
+                return "ended for its reader's silence"
+        return "ended by the administrator" if error.code is grpc.StatusCode.ABORTED else ""
 
 
 class Answer:
@@ -74,6 +119,8 @@ class Answer:
         self.tokens: list[Any] = []
         self.text = ""
         self.result: Result | None = None
+        self.end = ""
+        self.num_chunks = 0
 
     @property
     def is_whole(self) -> bool:
