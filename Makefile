@@ -25,7 +25,7 @@ help:
 	@echo "make demo     stream text from the demo model"
 	@echo "make test     build, and run the tests"
 	@echo "make matrix   run the whole matrix of equality (long; takes up where it left off)"
-	@echo "make real     fetch a published pair of models, and test and measure what is claimed on it (an hour)"
+	@echo "make real     fetch a published pair of models, and test and measure what is claimed on it (hours; may be cut off)"
 	@echo "make soak     ask for an hour for answers that end in every way, while the draft is killed over and over"
 	@echo "make acceptance   measure how often the demo draft is right, offline and over gRPC"
 	@echo "make lint     check style, types, imports and protos"
