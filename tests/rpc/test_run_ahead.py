@@ -79,7 +79,7 @@ def _generate_drafted(target: RunningTarget, sampling: dict[str, Any]) -> Stream
 def _credit(draft: RunningDraft) -> int:
     """How many more tokens the draft may predict now."""
     drafter = draft.engine._drafter
-    return sum(sequence.credit for link in drafter._links for sequence in link.sequences.values())
+    return sum(sequence.credit for link in drafter.links for sequence in link.sequences.values())
 
 
 def _chain(target: RunningTarget) -> list[int]:
