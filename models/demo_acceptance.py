@@ -1,17 +1,19 @@
-"""How often the draft predicts what the target says, on prompts from files that neither has seen."""
+"""How often the draft predicts what the target says, behind the beginnings of documents that neither has seen."""
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 import torch
+from demo_corpus import END_OF_TEXT
 from demo_model import Llama, generate
 from demo_training import gumbel_noise
 from tokenizers import Tokenizer
 from torch import Tensor
 
-PROMPT_TOKENS = 64
-NEW_TOKENS = 128
-PROMPTS_PER_FILE = 4
+PROMPT_TOKENS = 16  # about the first line of a function
+NEW_TOKENS = 120
 DRAFT_LENGTHS = (3, 5, 8)
+PROMPTS_AT_ONCE = 32
 
 
 @dataclass(frozen=True)
@@ -31,16 +33,20 @@ class Acceptance:
     tokens_per_pass: dict[int, float]
 
 
-def prompts_of(tokenizer: Tokenizer, text: str) -> Tensor:
-    """Equally spaced prompts of one file, [prompts, tokens]."""
-    ids = torch.tensor(tokenizer.encode(text).ids)
-    stride = (len(ids) - PROMPT_TOKENS) // PROMPTS_PER_FILE
-    return torch.stack([ids[i * stride : i * stride + PROMPT_TOKENS] for i in range(PROMPTS_PER_FILE)])
+def prompts_of(tokenizer: Tokenizer, documents: Mapping[int, str]) -> Tensor:
+    """How each document begins that is long enough, [prompts, tokens]."""
+    ids = [encoding.ids for encoding in tokenizer.encode_batch(list(documents.values()))]
+    return torch.tensor([one[:PROMPT_TOKENS] for one in ids if len(one) > PROMPT_TOKENS])
+
+
+def whole(answer: list[int], end: int) -> list[int]:
+    """An answer up to the token that ends it, if there is one."""
+    return answer[: answer.index(end) + 1] if end in answer else answer
 
 
 @torch.no_grad()
-def agreement(pair: Pair, prompts: Tensor, temperature: float, seed: int) -> Tensor:
-    """Whether the draft, given the target's text so far, picks the target's next token: [prompts, new tokens].
+def agreement(pair: Pair, prompts: Tensor, temperature: float, seed: int) -> list[list[bool]]:
+    """For each prompt, whether the draft, given the target's text so far, picks the target's next token.
 
     Above temperature 0 both add the same Gumbel noise to their logits, as the services do.
     """
@@ -52,7 +58,9 @@ def agreement(pair: Pair, prompts: Tensor, temperature: float, seed: int) -> Ten
     logits = pair.draft.logits(torch.cat([prompts, chosen[:, :-1]], dim=1))[:, PROMPT_TOKENS - 1 :]
     if noise is not None:
         logits += torch.stack(noise, dim=1)
-    return logits.argmax(dim=-1) == chosen
+    agreed = (logits.argmax(dim=-1) == chosen).tolist()
+    end = pair.tokenizer.token_to_id(END_OF_TEXT)
+    return [row[: len(whole(answer, end))] for row, answer in zip(agreed, chosen.tolist(), strict=True)]
 
 
 def passes_needed(agreed: list[bool], draft_length: int) -> int:
@@ -65,19 +73,19 @@ def passes_needed(agreed: list[bool], draft_length: int) -> int:
     return passes
 
 
-def summarise(agreed: Tensor) -> Acceptance:
-    """The figures of agreements [prompts, new tokens]."""
-    rows = agreed.tolist()
-    passes = {length: sum(passes_needed(row, length) for row in rows) for length in DRAFT_LENGTHS}
-    return Acceptance(agreed.float().mean().item(), {length: agreed.numel() / n for length, n in passes.items()})
+def summarise(agreed: list[list[bool]]) -> Acceptance:
+    """The figures of agreements, one list for each prompt."""
+    total = sum(map(len, agreed))
+    passes = {length: sum(passes_needed(row, length) for row in agreed) for length in DRAFT_LENGTHS}
+    return Acceptance(sum(map(sum, agreed)) / total, {length: total / n for length, n in passes.items()})
 
 
-def measure(pair: Pair, files: dict[str, str], temperature: float, seed: int) -> dict[str, object]:
-    """Acceptance of every file and of all together, ready for JSON."""
-    agreed = {
-        name: agreement(pair, prompts_of(pair.tokenizer, text), temperature, seed + index)
-        for index, (name, text) in enumerate(sorted(files.items()))
-    }
-    overall = summarise(torch.cat(list(agreed.values())))
-    per_file = {name: asdict(summarise(rows)) for name, rows in agreed.items()}
-    return {"temperature": temperature, "overall": asdict(overall), "files": per_file}
+def measure(pair: Pair, documents: Mapping[int, str], temperature: float, seed: int) -> dict[str, object]:
+    """Acceptance behind the beginnings of the documents, ready for JSON."""
+    prompts = prompts_of(pair.tokenizer, documents)
+    agreed = [
+        row
+        for index, part in enumerate(prompts.split(PROMPTS_AT_ONCE))
+        for row in agreement(pair, part, temperature, seed + index)
+    ]
+    return {"temperature": temperature, "prompts": len(prompts)} | asdict(summarise(agreed))

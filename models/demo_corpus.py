@@ -4,9 +4,10 @@ import ast
 import re
 import sysconfig
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -146,7 +147,7 @@ def train_tokenizer() -> Tokenizer:
     return tokenizer
 
 
-def encode_documents(tokenizer: Tokenizer, documents: dict[str, str]) -> torch.Tensor:
+def encode_documents(tokenizer: Tokenizer, documents: Mapping[Any, str]) -> torch.Tensor:
     """All documents as one stream of token ids, each document behind an end-of-text token."""
     end = tokenizer.token_to_id(END_OF_TEXT)
     ids: list[int] = []

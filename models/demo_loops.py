@@ -1,11 +1,12 @@
-"""How much of the target's greedy text goes round in circles, behind prompts from files that it has not seen."""
+"""How much of the target's greedy text goes round in circles, behind the beginnings of held-out documents."""
 
-import torch
-from demo_acceptance import prompts_of
+from collections.abc import Mapping
+
+from demo_acceptance import NEW_TOKENS, prompts_of, whole
+from demo_corpus import END_OF_TEXT
 from demo_model import Llama, generate
 from tokenizers import Tokenizer
 
-NEW_TOKENS = 120
 LAST_TOKENS = 24  # two or three lines
 
 
@@ -15,10 +16,16 @@ def loops(answer: list[int]) -> bool:
     return any(answer[start : start + LAST_TOKENS] == last for start in range(len(answer) - LAST_TOKENS))
 
 
-def measure_loops(target: Llama, tokenizer: Tokenizer, files: dict[str, str]) -> dict[str, object]:
-    """Which files have a second prompt behind which the text loops, ready for JSON."""
-    names = sorted(files)
-    prompts = torch.stack([prompts_of(tokenizer, files[name])[1] for name in names])
-    answers = generate(target, prompts, NEW_TOKENS).tolist()
-    found = [name for name, answer in zip(names, answers, strict=True) if loops(answer)]
-    return {"prompts": len(names), "looping": len(found), "files": found}
+def measure_loops(target: Llama, tokenizer: Tokenizer, documents: Mapping[int, str]) -> dict[str, object]:
+    """How many texts loop, how many came to their end, and how long all are, ready for JSON.
+
+    A text is what a service would give: up to the token that ends it, if the target says one.
+    """
+    prompts, end = prompts_of(tokenizer, documents), tokenizer.token_to_id(END_OF_TEXT)
+    answers = [whole(answer, end) for answer in generate(target, prompts, NEW_TOKENS).tolist()]
+    return {
+        "prompts": len(answers),
+        "looping": sum(map(loops, answers)),
+        "ended": sum(answer[-1] == end for answer in answers),
+        "mean_tokens": sum(map(len, answers)) / len(answers),
+    }

@@ -5,8 +5,11 @@ target      train the target on all text, at a rate that stays
 anneal      go on from there with long windows, at a rate that falls to zero, and write the target
 texts       let the target write what the draft learns from
 draft       teach the draft to predict the target
-losses      measure both models on text that was trained on and on the held-out files
-acceptance  measure how often the draft is right on the held-out files
+divide      clean what write_demo_corpus.py wrote (--written), and hold some of it out
+narrow      teach the target such documents: it goes on from the one in --start, at a rate that falls to zero
+follow      teach the draft of --start to predict the target again, on the same documents
+losses      measure both models on documents and files that were trained on and on those held out
+acceptance  measure how often the draft is right on the held-out documents
 loops       measure how much of the target's greedy text goes round in circles
 verify      compare both checkpoints with the transformers package (which must be installed)
 
@@ -15,13 +18,12 @@ A stage that trains goes on where it was stopped: it saves its state now and the
 """
 
 import argparse
-import json
 import math
-import platform
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from demo_acceptance import Pair, measure
@@ -29,13 +31,14 @@ from demo_checkpoint import (
     TOKENIZER,
     difference_from_transformers,
     load_checkpoint,
-    load_tokenizer,
     save_checkpoint,
 )
-from demo_corpus import VOCAB_SIZE, Corpus, encode_documents, load_corpus, mixed_batches, train_tokenizer
+from demo_corpus import VOCAB_SIZE, encode_documents, mixed_batches, train_tokenizer
+from demo_documents import divided, read_written, save_documents
 from demo_loops import measure_loops
 from demo_model import Llama, Shape
 from demo_training import (
+    LossOf,
     Plan,
     Training,
     continuations,
@@ -44,7 +47,7 @@ from demo_training import (
     next_token_loss,
     start_from,
 )
-from tokenizers import Tokenizer
+from demo_workshop import Workshop
 from torch import Tensor
 
 DEFAULT_FOLDER = Path(__file__).parent / "demo"
@@ -53,8 +56,8 @@ TARGET = Shape(hidden=384, layers=4, heads=6, kv_heads=2, intermediate=1024, voc
 DRAFT = Shape(hidden=128, layers=3, heads=4, kv_heads=2, intermediate=384, vocab=VOCAB_SIZE)
 TARGET_PLAN = Plan(steps=12_000, rows=16, length=512, warmup=60, decay=0)
 ANNEAL_PLAN = Plan(steps=2_400, rows=8, length=1024, warmup=0, decay=2_400)
+NARROW_PLAN = Plan(steps=800, rows=8, length=512, warmup=20, decay=480, muon_rate=0.01, adam_rate=0.0015)
 DRAFT_PLAN = Plan(steps=4_000, rows=16, length=512, warmup=60, decay=2_000)
-TESTS_WEIGHT = 0.4  # of every batch; the library has the rest
 HARDNESS = 0.5
 WRITTEN_WEIGHT = 0.6  # the share of the draft's batches that the target wrote
 SAMPLING_TEMPERATURE = 0.7
@@ -63,45 +66,8 @@ WRITTEN_PROMPTS = 6144  # for each temperature
 WRITTEN_TEMPERATURES = (0.0, SAMPLING_TEMPERATURE)
 WRITTEN_PROMPT_TOKENS, WRITTEN_NEW_TOKENS = 64, 192
 EVALUATION_LENGTH = 512
+SAMPLED_EVERY = 24  # of the texts that were trained on, one in so many is measured
 JUDGED_EVERY = 8  # while training, one in so many of the held-out windows is enough
-
-
-class Workshop:
-    """One run of the script: where the models go, what they learn from, and what is known about them."""
-
-    def __init__(self, folder: Path, state: Path, seed: int, scale: float) -> None:
-        self.folder, self.state, self.seed, self.scale = folder, state, seed, scale
-        self.corpus: Corpus = load_corpus()
-        self.generator = torch.Generator().manual_seed(seed)
-        torch.manual_seed(seed)
-
-    def tokenizer(self) -> Tokenizer:
-        """The shared tokenizer, which the first stage made."""
-        return load_tokenizer(self.folder / "target")
-
-    def streams(self) -> list[tuple[Tensor, float]]:
-        """The training text as token ids, with weights."""
-        tokenizer = self.tokenizer()
-        return [
-            (encode_documents(tokenizer, self.corpus.library), 1 - TESTS_WEIGHT),
-            (encode_documents(tokenizer, self.corpus.tests), TESTS_WEIGHT),
-        ]
-
-    def heldout(self) -> Tensor:
-        """The held-out files as token ids."""
-        return encode_documents(self.tokenizer(), self.corpus.heldout)
-
-    def batches(self, sources: list[tuple[Tensor, float]], plan: Plan) -> Iterator[Tensor]:
-        """The batches that a plan asks for."""
-        return mixed_batches(sources, plan.rows, plan.length, self.generator)
-
-    def note(self, stage: str, facts: dict[str, object]) -> None:
-        """Write what a stage found to training.json, beside what the other stages found."""
-        path = self.folder / "training.json"
-        known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        known[stage] = {"python": platform.python_version(), "torch": torch.__version__, "seed": self.seed} | facts
-        path.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
-        print(stage, json.dumps(facts)[:400], flush=True)
 
 
 def make_tokenizer(shop: Workshop) -> None:
@@ -178,25 +144,57 @@ def train_draft(shop: Workshop) -> None:
     shop.note("draft", work_done(training, plan, sources))
 
 
+def divide_documents(shop: Workshop, written: Path) -> None:
+    """Stage `divide`."""
+    documents = divided(read_written(written))
+    save_documents(documents, shop.folder)
+    shop.note("divide", {"trained": len(documents.trained), "heldout": len(documents.heldout)})
+
+
+def narrow_target(shop: Workshop) -> None:
+    """Stage `narrow`."""
+    training = Training(load_checkpoint(shop.start / "target"))
+    run_narrow(shop, "narrow", training, next_token_loss)
+    save_checkpoint(training.model, shop.tokenizer(), shop.folder / "target")
+
+
+def follow_target(shop: Workshop) -> None:
+    """Stage `follow`."""
+    training = Training(load_checkpoint(shop.start / "draft"))
+    run_narrow(shop, "follow", training, distillation_loss(load_checkpoint(shop.folder / "target"), HARDNESS))
+    save_checkpoint(training.model, shop.tokenizer(), shop.folder / "draft")
+
+
+def run_narrow(shop: Workshop, stage: str, training: Training, loss_of: LossOf) -> None:
+    """Train a model on documents, from where the stage was stopped if it was."""
+    path, plan, sources = shop.state / f"{stage}.pt", NARROW_PLAN.scaled(shop.scale), shop.narrow_streams()
+    if path.exists():
+        training.load(path)
+    judge = partial(mean_loss, training.model, shop.heldout_documents(), EVALUATION_LENGTH, 1, loss_of)
+    training.run(plan, shop.batches(sources, plan), loss_of, judge, path)
+    shop.note(stage, work_done(training, plan, sources))
+
+
 def measure_losses(shop: Workshop) -> None:
     """Stage `losses`."""
-    texts = {"heldout": shop.corpus.heldout, "trained": trained_sample(shop.corpus)}
+    documents = shop.documents()
+    texts: dict[str, Mapping[Any, str]] = {
+        "heldout": documents.heldout,
+        "trained": dict(list(documents.trained.items())[::SAMPLED_EVERY]),
+        "library_heldout": shop.corpus.heldout,
+        "library_trained": dict(list(shop.corpus.library.items())[::SAMPLED_EVERY]),
+    }
     for name in ("target", "draft"):
         model = load_checkpoint(shop.folder / name)
         facts: dict[str, object] = {"parameters": sum(weight.numel() for weight in model.parameters())}
-        for kind, documents in texts.items():
-            stream = encode_documents(shop.tokenizer(), documents)
+        for kind, chosen in texts.items():
+            stream = encode_documents(shop.tokenizer(), chosen)
             loss = mean_loss(model, stream, EVALUATION_LENGTH)
-            facts[kind] = {"loss": loss, "bits_per_byte": bits_per_byte(loss, stream, documents)}
+            facts[kind] = {"loss": loss, "bits_per_byte": bits_per_byte(loss, stream, chosen)}
         shop.note(f"losses_{name}", facts)
 
 
-def trained_sample(corpus: Corpus) -> dict[str, str]:
-    """Every 24th file of the library that was trained on."""
-    return dict(list(corpus.library.items())[::24])
-
-
-def bits_per_byte(loss: float, stream: Tensor, documents: dict[str, str]) -> float:
+def bits_per_byte(loss: float, stream: Tensor, documents: Mapping[Any, str]) -> float:
     """A loss in nats per token as bits per byte of text."""
     size = sum(len(text.encode()) for text in documents.values())
     return loss * len(stream) / size / math.log(2)
@@ -206,13 +204,13 @@ def measure_acceptance(shop: Workshop) -> None:
     """Stage `acceptance`."""
     pair = Pair(load_checkpoint(shop.folder / "target"), load_checkpoint(shop.folder / "draft"), shop.tokenizer())
     for stage, temperature in (("acceptance_greedy", 0.0), ("acceptance_sampled", SAMPLING_TEMPERATURE)):
-        shop.note(stage, measure(pair, shop.corpus.heldout, temperature, shop.seed))
+        shop.note(stage, measure(pair, shop.documents().heldout, temperature, shop.seed))
 
 
 def measure_repetition(shop: Workshop) -> None:
     """Stage `loops`."""
     target = load_checkpoint(shop.folder / "target")
-    shop.note("loops", measure_loops(target, shop.tokenizer(), shop.corpus.heldout))
+    shop.note("loops", measure_loops(target, shop.tokenizer(), shop.documents().heldout))
 
 
 def verify(shop: Workshop) -> None:
@@ -232,6 +230,8 @@ STAGES: dict[str, Callable[[Workshop], None]] = {
     "anneal": anneal_target,
     "texts": write_texts,
     "draft": train_draft,
+    "narrow": narrow_target,
+    "follow": follow_target,
     "losses": measure_losses,
     "acceptance": measure_acceptance,
     "loops": measure_repetition,
@@ -243,7 +243,9 @@ NOT_IN_ALL = frozenset({"verify"})
 def main() -> None:
     """Run the stages that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("stage", choices=["all", *STAGES])
+    parser.add_argument("stage", choices=["all", "divide", *STAGES])
+    parser.add_argument("--written", type=Path, help="what write_demo_corpus.py wrote, for stage divide")
+    parser.add_argument("--start", type=Path, help="the pair that `narrow` and `follow` go on from (default: --folder)")
     parser.add_argument("--folder", type=Path, default=DEFAULT_FOLDER, help="where target/ and draft/ are")
     parser.add_argument("--state", type=Path, default=DEFAULT_STATE, help="where training goes on after a stop")
     parser.add_argument("--seed", type=int, default=1)
@@ -251,9 +253,14 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="train this part of the steps only")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
+    start = arguments.start or arguments.folder
+    shop = partial(Workshop, arguments.folder, arguments.state, start, arguments.seed, arguments.scale)
+    if arguments.stage == "divide":
+        divide_documents(shop(), arguments.written)
+        return
     names = [name for name in STAGES if name not in NOT_IN_ALL] if arguments.stage == "all" else [arguments.stage]
     for name in names:
-        STAGES[name](Workshop(arguments.folder, arguments.state, arguments.seed, arguments.scale))
+        STAGES[name](shop())
 
 
 if __name__ == "__main__":

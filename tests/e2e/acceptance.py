@@ -1,14 +1,14 @@
 """How often the demo draft is right: offline, along the target's own text, and online, over gRPC.
 
-`python -m tests.e2e.acceptance` prints both for the prompts of the held-out files. A position is *judged* online where
-a prediction for it was verified and all before it in its pass were right. The draft sees there what it sees offline, so
-the verdict must be the same at every such position. The shares need not be: positions behind a pass whose predictions
-were all right, and those for which none came in time, are not judged.
+`python -m tests.e2e.acceptance` prints both behind the beginnings of held-out documents. A position is *judged* online
+where a prediction for it was verified and all before it in its pass were right. The draft sees there what it sees
+offline, so the verdict must be the same at every such position. The shares need not be: positions behind a pass whose
+predictions were all right, and those for which none came in time, are not judged.
 """
 
 import asyncio
+import json
 import sys
-import sysconfig
 import tempfile
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
@@ -30,7 +30,7 @@ from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
 from tests.e2e.pass_log import Pass, PassLog
 from tests.server import RunningTarget, target_server
 
-PROMPT_TOKENS, NEW_TOKENS, PROMPTS_PER_FILE = 64, 128, 4
+PROMPT_TOKENS, NEW_TOKENS = 16, 120
 TEMPERATURES = (0.0, 0.7)
 NUM_PREDICTIONS = (3, 5, 8)
 _BLOCKS = -(-(PROMPT_TOKENS + NEW_TOKENS) // BLOCK_SIZE)
@@ -60,8 +60,8 @@ class Stream:
     def replayed(self, num_predictions: int) -> list[Pass]:
         """The passes if all predictions always came in time; the first token needs none, the last is the target's."""
         index, passes = 1, []
-        while index < NEW_TOKENS:
-            run = self.agreed[index : min(index + num_predictions, NEW_TOKENS - 1)]
+        while index < len(self.agreed):
+            run = self.agreed[index : min(index + num_predictions, len(self.agreed) - 1)]
             accepted = run.index(False) if False in run else len(run)
             passes.append(Pass(index, len(run), accepted))
             index += accepted + 1
@@ -69,15 +69,11 @@ class Stream:
 
 
 def heldout_prompts() -> list[list[int]]:
-    """Equally spaced prompts of the files that neither model was trained on, as models/demo_acceptance.py has them."""
+    """How the documents begin that neither model was trained on, as models/demo_acceptance.py has them."""
     tokenizer = Tokenizer.from_folder(DEMO_TARGET)
-    library = Path(sysconfig.get_path("stdlib"))
-    prompts: list[list[int]] = []
-    for name in (DEMO_TARGET.parent / "heldout.txt").read_text().split():
-        ids = tokenizer.encode((library / name).read_text(encoding="utf-8"))
-        stride = (len(ids) - PROMPT_TOKENS) // PROMPTS_PER_FILE
-        prompts += [ids[start * stride : start * stride + PROMPT_TOKENS] for start in range(PROMPTS_PER_FILE)]
-    return prompts
+    lines = (DEMO_TARGET.parent / "heldout.jsonl").read_text(encoding="utf-8").splitlines()
+    ids = [tokenizer.encode(json.loads(line)["text"]) for line in lines]
+    return [one[:PROMPT_TOKENS] for one in ids if len(one) > PROMPT_TOKENS]
 
 
 class OfflineDraft:
@@ -126,7 +122,6 @@ class Experiment:
             seed=seed,
             temperature=temperature,
             max_tokens=NEW_TOKENS,
-            ignore_eos=True,
             speculation="always",
             num_predictions=num_predictions,
         )
