@@ -98,15 +98,18 @@ class TargetServer:
         self._max_each = server.streams_per_connection(engine.max_sequences)
         self._admission = Admission(engine.max_sequences + server.max_queue, self._max_each)
         self._servicer = self._new_servicer(server)
-        self._server = RpcServer(
-            server, SERVICE, lambda rpc: add_GenerationServiceServicer_to_server(self._servicer, rpc), self._progress
-        )
+        self._server = self._new_server(server)
         self.admin = AdminServer(server, self._new_admin(server), self._progress)
 
     @property
     def engine(self) -> TargetEngine | None:
         """The engine, once the model is loaded."""
         return self._host.engine
+
+    def _new_server(self, server: ServerConfig) -> RpcServer:
+        return RpcServer(
+            server, SERVICE, lambda rpc: add_GenerationServiceServicer_to_server(self._servicer, rpc), self._progress
+        )
 
     def _new_servicer(self, server: ServerConfig) -> GenerationServicer:
         text_admission = Admission(server.max_text_calls, -(-server.max_text_calls // 2))

@@ -86,7 +86,7 @@ class SoakRequest:
         async with client.stream(self.prompt, timeout=self.deadline, **options) as stream:
             async for chunk in stream:
                 answer.tokens.extend(chunk.tokens)
-                answer.text += chunk.text
+                answer.text += chunk.text if chunk.tokens else ""  # else it is held back until an end by time
                 answer.num_chunks += 1
                 if self.cancels_at is not None and len(answer.tokens) > self.cancels_at:
                     answer.end = "left by its client"
