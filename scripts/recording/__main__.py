@@ -1,4 +1,4 @@
-"""Record a command as a picture: `python -m scripts.recording docs/pictures/chat.svg --title TITLE -- outrider demo ...`."""
+"""Record a command as a picture: `python -m scripts.recording docs/pictures/chat.svg --title TITLE -- COMMAND`."""
 
 import argparse
 import sys
