@@ -19,7 +19,7 @@ DEV_DEFINES := CMAKE_COMPILE_WARNING_AS_ERROR OUTRIDER_TESTING
 TWO_FILES := -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test matrix real soak acceptance lint tidy sanitize format protos picture bench figures client-deps compose-smoke compose-smoke-deps deploy-test chaos clean
+.PHONY: help demo build test matrix real soak acceptance lint tidy sanitize format protos picture bench figures client-deps compose-smoke compose-smoke-deps deploy-test chaos fuzz clean
 
 help:
 	@echo "make demo     stream text from the demo model"
@@ -39,6 +39,7 @@ help:
 	@echo "make figures  measure all that the README says of speed, beside transformers (a quarter of an hour)"
 	@echo "make client-deps   install what the tests of clients in other languages need (Debian, root)"
 	@echo "make deploy-test   run what deploy/ holds: Envoy, Kubernetes manifests, Ray Serve (installs half a GB)"
+	@echo "make fuzz     send random requests and broken frames to both services"
 	@echo "make chaos    break everything for half an hour, and compare every answer (behind Envoy after make deploy-test)"
 	@echo "make compose-smoke   build the images, and run and kill them under podman (root)"
 
@@ -63,6 +64,11 @@ soak: $(VENV)/.dev
 MINUTES ?= 30
 chaos: $(VENV)/.dev
 	$(BIN)/python -m tests.chaos --minutes $(MINUTES)
+
+REQUESTS ?= 20000
+FRAMES ?= 5000
+fuzz: $(VENV)/.dev
+	$(BIN)/python -m tests.fuzz --requests $(REQUESTS) --frames $(FRAMES)
 
 acceptance: $(VENV)/.dev
 	$(BIN)/python -m tests.e2e.acceptance

@@ -90,6 +90,24 @@ async def test_a_certificate_is_replaced_without_a_restart(envoy: Envoy) -> None
         assert await outrider.generate(PROMPT, max_tokens=4, **GREEDY)
 
 
+async def test_a_path_that_is_not_utf8_reaches_no_target(envoy: Envoy, targets: list[Service]) -> None:
+    """It would end the target's server."""
+    host, _, port = envoy.address.rpartition(":")
+    context = ssl.create_default_context(cafile=str(envoy.authority.certificate))
+    for method in (b"\xf5", b"%F5", b"Other"):
+        reader, writer = await asyncio.open_connection(host, int(port), ssl=context)
+        path = STREAM.rpartition("/")[0].encode() + b"/" + method
+        writer.write(b"POST " + path + b" HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/grpc\r\n")
+        writer.write(b"content-length: 0\r\nconnection: close\r\n\r\n")
+        assert (await reader.read()).startswith(b"HTTP/1.1 ")
+        writer.close()
+    for target in targets:
+        assert target.is_running
+        assert "UnicodeDecodeError" not in target.log()
+    async with client(envoy, max_retries=0) as outrider:
+        assert await outrider.generate(PROMPT, max_tokens=4, **GREEDY)
+
+
 def subject(envoy: Envoy) -> str:
     """Of the certificate that it shows to whoever connects now."""
     with contextlib.closing(connect(envoy)) as connection:

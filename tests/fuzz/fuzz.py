@@ -1,0 +1,202 @@
+"""Fuzz: random requests and mutated frames for a target and a draft, which must answer and stay as they were."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+from google.protobuf.message import Message
+from grpc import aio
+
+from outrider import Client
+from outrider.v1 import draft_pb2, generation_pb2
+from services.draft_protocol.protocol import PROTOCOL_VERSION
+from services.engine.decoder.native import NOISE_VERSION
+from services.engine.text.tokenizer import Tokenizer
+from tests.e2e.draft_rig import GREEDY, PROMPT, Service, until
+from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
+from tests.fuzz.mutated_frames import PREFACE, call_frames, mutated, send
+from tests.fuzz.random_message import RandomMessages, type_of
+
+_NUM_WORKERS = 8
+_CALL_SECONDS = 2.0
+_MOST_PROBLEMS = 20  # after which it is enough
+_MOST_TOKENS = 4  # that most requests may generate
+_SHARE_UNBOUNDED = 0.02
+_MESSAGES_OF_A_LINK = 12
+_WRONG = {grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DATA_LOSS}
+_ENDED_UNDER_A_WRITE = "Internal error from Core"  # gRPC's only word for it on this side, whatever the draft said
+_GENERATION = generation_pb2.DESCRIPTOR.services_by_name["GenerationService"]
+_DRAFT = f"/{draft_pb2.DESCRIPTOR.services_by_name['DraftService'].full_name}/Draft"
+
+
+class Fuzz:
+    """One run against both services; in the end `problems` says what was wrong, and `statuses` how calls ended."""
+
+    def __init__(self, target: Service, draft: Service, *, seed: int) -> None:
+        self._target, self._draft = target, draft
+        self._rng = random.Random(seed)
+        self._hello = draft_pb2.TargetHello(
+            min_protocol_version=PROTOCOL_VERSION,
+            max_protocol_version=PROTOCOL_VERSION,
+            noise_version=NOISE_VERSION,
+            vocabulary_fingerprint=Tokenizer.from_model(DEMO_TARGET).fingerprint(),
+        )
+        self.statuses: Counter[str] = Counter()
+        self.problems: list[str] = []
+
+    async def run(self, *, num_requests: int, num_frames: int) -> None:
+        """So many requests by gRPC, one in eight of them a draft link, and then so many broken connections."""
+        expected = await asyncio.to_thread(self._answer)
+        async with (
+            aio.insecure_channel(self._target.address) as target,
+            aio.insecure_channel(self._draft.address) as draft,
+        ):
+            await self._share(num_requests, lambda rng: self._request(rng, target, draft))
+        await self._share(num_frames, self._break)
+        for service in (self._target, self._draft):
+            if not service.is_running:
+                self._complain(f"the {service.name} has ended: {service.log()[-2000:]}")
+                return
+            if "Traceback" in (log := service.log()):
+                self._complain(f"the {service.name} has failed at something: {log[log.index('Traceback') :][:2000]}")
+        try:
+            await until(lambda: not self._target.num_used_blocks and not self._draft.num_used_blocks)
+        except TimeoutError:
+            self._complain("KV blocks are still in use")
+        if await asyncio.to_thread(self._answer) != expected:
+            self._complain("the same request is answered with another text than before")
+
+    def _complain(self, problem: str) -> None:
+        self.problems.append(problem)
+        print(f"fuzz: FAILED: {problem}", flush=True)
+
+    def _answer(self) -> str:
+        with Client(self._target.address) as client:
+            return client.generate(PROMPT, max_tokens=20, speculation="always", **GREEDY).text
+
+    async def _share(self, count: int, act: Callable[[random.Random], Awaitable[None]]) -> None:
+        numbers = iter(range(count))
+        seeds = [self._rng.random() for _ in range(_NUM_WORKERS)]
+
+        async def work(rng: random.Random) -> None:
+            for _ in numbers:
+                if not (self._target.is_running and self._draft.is_running) or len(self.problems) > _MOST_PROBLEMS:
+                    return
+                await act(rng)
+
+        await asyncio.gather(*(work(random.Random(seed)) for seed in seeds))
+
+    async def _request(self, rng: random.Random, target: Any, draft: Any) -> None:
+        if rng.random() < 1 / 8:
+            await self._link(rng, draft)
+            return
+        method = rng.choice(_GENERATION.methods)
+        request = type_of(method.input_type)()
+        if rng.random() < 0.7:
+            _make_valid(request)
+        RandomMessages(rng).fill(request, share=rng.choice((0.01, 0.1, 0.5)))
+        if rng.random() >= _SHARE_UNBOUNDED and "stop" in request.DESCRIPTOR.fields_by_name:
+            request.stop.max_tokens = rng.randint(1, _MOST_TOKENS)  # type: ignore[attr-defined]
+        path = f"/{_GENERATION.full_name}/{method.name}"
+        if method.server_streaming:
+            call: Any = target.unary_stream(path)(request.SerializeToString(), timeout=_CALL_SECONDS)
+        else:
+            call = target.unary_unary(path)(request.SerializeToString(), timeout=_CALL_SECONDS)
+        await self._end(method.name, call, request)
+
+    async def _link(self, rng: random.Random, draft: Any) -> None:
+        """A hello, mostly as it should be, and then anything."""
+        first = draft_pb2.DraftRequest(hello=self._hello)
+        if rng.random() < 0.1:
+            RandomMessages(rng).fill(first)
+        messages = [first]
+        for _ in range(rng.randrange(_MESSAGES_OF_A_LINK)):
+            message = draft_pb2.DraftRequest()
+            _choose(message, rng)
+            messages.append(message)
+        raw = iter([message.SerializeToString() for message in messages])
+        await self._end("Draft", draft.stream_stream(_DRAFT)(raw, timeout=_CALL_SECONDS), messages[-1])
+
+    async def _end(self, name: str, call: Any, request: Message) -> None:
+        try:
+            if hasattr(call, "__aiter__"):
+                async for _ in call:
+                    pass
+            else:
+                await call
+        except aio.AioRpcError as error:
+            if error.code() in _WRONG and error.details() != _ENDED_UNDER_A_WRITE:
+                self._complain(f"{name}: {error.code().name} {error.details()} for {str(request)[:500]!r}")
+        self.statuses[f"{name} {(await call.code()).name}"] += 1
+
+    async def _break(self, rng: random.Random) -> None:
+        if rng.random() < 0.5:
+            request = generation_pb2.StreamGenerateRequest()
+            _make_valid(request)
+            request.stop.max_tokens = _MOST_TOKENS
+            path, message, service = (
+                f"/{_GENERATION.full_name}/StreamGenerate",
+                request.SerializeToString(),
+                self._target,
+            )
+        else:
+            hello = draft_pb2.DraftRequest(hello=self._hello)
+            path, message, service = _DRAFT, hello.SerializeToString(), self._draft
+        try:
+            await send(service.address, mutated(call_frames(path, message), rng))
+        except OSError as error:
+            self._complain(f"the {service.name} takes no connection: {error}")
+        self.statuses[f"frames for the {service.name}"] += 1
+
+
+def _make_valid(request: Any) -> None:
+    """What is asked of a model, before anything is changed."""
+    names = request.DESCRIPTOR.fields_by_name
+    if "prompt" in names:
+        request.prompt.text = "def f(x):"
+    if "text" in names:
+        request.text = "def f(x):"
+    if "token_ids" in names:
+        request.token_ids.extend([5, 6, 7])
+
+
+def _choose(message: draft_pb2.DraftRequest, rng: random.Random) -> None:
+    """One of the link's messages, about one of a few sequences."""
+    name = rng.choice(("open", "commit", "window", "close"))
+    part = getattr(message, name)
+    part.SetInParent()
+    RandomMessages(rng).fill(part, share=rng.choice((0.2, 0.8)))
+    if rng.random() < 0.9:
+        part.sequence_id = rng.randrange(1, 4)
+    if name == "open" and rng.random() < 0.7:
+        part.sampling.Clear()
+        part.sampling.seed = 1
+    if name == "commit" and rng.random() < 0.7:
+        part.position, part.token_ids[:] = 0, [rng.randrange(500) for _ in range(5)]
+
+
+def call_of_draft(method: bytes) -> bytes:
+    """A connection with one call of such a method of the draft service."""
+    frames = call_frames(_DRAFT.rpartition("/")[0] + "/METHOD", b"")
+    return PREFACE + b"".join(frames).replace(b"METHOD", method.ljust(6))
+
+
+@asynccontextmanager
+async def fuzzed_services(folder: Path) -> AsyncIterator[tuple[Service, Service]]:
+    """A target and its draft, which end with this."""
+    draft = Service("draft", DEMO_DRAFT, folder, "--kv-blocks", "256")
+    target = Service("target", DEMO_TARGET, folder, "--draft", draft.address, "--kv-blocks", "256")
+    try:
+        for service in (draft, target):
+            service.start()
+        await draft.logs("drafting with")
+        await target.logs("serving target")
+        yield target, draft
+    finally:
+        for service in (draft, target):
+            service.kill()
