@@ -13,6 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from outrider.v1.generation_pb2_grpc import GenerationServiceStub
 from services.engine.config import EngineConfig, resolve_isa
+from services.service.access.credential_files import CredentialFiles
 from services.service.server_config import ServerConfig
 from services.target.generation.engine import TargetEngine
 from services.target.message.syntax import AUTO
@@ -36,10 +37,12 @@ class RunningTarget:
         drafts: Seq[str],
         lookup: bool,
         parsers: Mapping[str, str],
+        draft_credentials: CredentialFiles | None = None,
     ) -> None:
         self._thread = LoopThread()
         try:
-            self.server: TargetServer = self.call(_make(engine, server, predictor, drafts, lookup, parsers))
+            made = _make(engine, server, predictor, drafts, lookup, parsers, draft_credentials)
+            self.server: TargetServer = self.call(made)
             self.address: str = self.call(self.server.start())
         except BaseException:
             self._thread.close()
@@ -107,13 +110,14 @@ def target_server(
     server: ServerConfig | None = None,
     loads: bool = True,
     parsers: Mapping[str, str] | None = None,
+    draft_credentials: CredentialFiles | None = None,
     **engine: Any,
 ) -> Iterator[RunningTarget]:
     """Serve a model; `engine` are fields of EngineConfig. Without `loads` the caller runs `server.open()` itself."""
     settings = {"isa": resolve_isa(), "threads": 1, "kv_blocks": 64, **engine}
     config = EngineConfig(model=model, **settings)
     server = server or ServerConfig(listen="127.0.0.1:0", drain_seconds=0)
-    running = RunningTarget(config, server, predictor, drafts, lookup, parsers or {})
+    running = RunningTarget(config, server, predictor, drafts, lookup, parsers or {}, draft_credentials)
     try:
         if loads:
             running.call(running.server.open())
@@ -138,12 +142,14 @@ async def _make(
     drafts: Seq[str],
     lookup: bool,
     parsers: Mapping[str, str],
+    draft_credentials: CredentialFiles | None,
 ) -> TargetServer:
     return TargetServer(
         engine,
         server,
         predictor=predictor,
         drafts=drafts,
+        draft_credentials=draft_credentials,
         run_ahead=RUN_AHEAD,
         lookup=lookup,
         tool_parser=parsers.get("tool_parser", AUTO),

@@ -14,6 +14,7 @@ _COMMANDS = {
     "health": ("services.cli.health", "say whether a service is ready"),
     "top": ("services.cli.top", "watch what a target does, in a terminal"),
     "admin": ("services.cli.admin", "ask a running service what it is at, and steer it"),
+    "token": ("services.cli.token", "make a token that a service accepts"),
     "pull": ("services.cli.pull", "download models from the hub, for services to find them"),
     "models": ("services.cli.models", "list the models of the hub's cache, and say which can be served"),
     "bench": ("services.bench.command", "measure the decoder, and the services with and without speculation"),

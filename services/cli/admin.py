@@ -4,15 +4,15 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterable
-from pathlib import Path
 
 import grpc
 
 from outrider.errors import as_error
 from outrider.v1 import admin_pb2
 from outrider.v1.admin_pb2_grpc import AdminServiceStub
-from services.cli.health import open_channel, read_credentials
+from services.cli.connection import add_token_option, open_local_channel, read_token
 from services.cli.terminal import Terminal
+from services.engine.config import ConfigError
 from services.service.life.log_level import LEVELS
 from services.service.printable import printable
 
@@ -57,7 +57,7 @@ def _add(
     parser = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
     where = "the service's --admin-listen, HOST:PORT or unix:PATH"
     parser.add_argument("--address", required=True, metavar="ADDRESS", help=where)
-    parser.add_argument("--tls-ca", type=Path, metavar="FILE", help="call over TLS, trusting these certificates (PEM)")
+    add_token_option(parser)
     parser.set_defaults(act=act)
     return parser
 
@@ -66,10 +66,10 @@ def run(arguments: argparse.Namespace) -> int:
     """Do one thing; returns 0, or 1 where it could not be done."""
     err = Terminal(sys.stderr)
     try:
-        with open_channel(arguments.address, read_credentials(arguments.tls_ca)) as channel:
+        with open_local_channel(arguments.address, read_token(arguments.token_file)) as channel:
             code: int = arguments.act(AdminServiceStub(channel), arguments, Terminal(sys.stdout))
             return code
-    except OSError as error:
+    except (OSError, ConfigError) as error:
         err.error(f"outrider admin: {error}")
     except grpc.RpcError as error:
         problem = " ".join(str(as_error(error)).split())  # on one line

@@ -19,7 +19,7 @@ from outrider import (
     ToolCall,
     Unavailable,
 )
-from services.cli.health import read_credentials
+from services.cli.connection import add_tls_options, add_token_option, read_credentials
 from services.cli.readiness import Readiness
 from services.cli.result_text import TOKEN_HEADING, summary, token_rows
 from services.cli.terminal import Terminal
@@ -56,7 +56,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--address", action="append", metavar="HOST:PORT", help="a server; several may be given (localhost:50051)"
     )
-    parser.add_argument("--tls-ca", type=Path, metavar="FILE", help="call over TLS, trusting these certificates (PEM)")
+    add_tls_options(parser)
+    add_token_option(parser)
     parser.add_argument(
         "--wait",
         type=float,
@@ -152,12 +153,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _generate(arguments: argparse.Namespace, out: Terminal, err: Terminal) -> Result:
-    credentials = read_credentials(arguments.tls_ca)
+    credentials = read_credentials(arguments)
     addresses = arguments.address or ["localhost:50051"]
-    readiness = Readiness(addresses, credentials, err, seconds=arguments.wait)
+    readiness = Readiness(addresses, credentials.channel, err, seconds=arguments.wait)
     prompt = _prompt(arguments)
     readiness.wait()
-    with Client(*addresses, credentials=credentials, max_retries=_RETRIES) as client:
+    with Client(*addresses, credentials=credentials.channel, token=credentials.token, max_retries=_RETRIES) as client:
         while True:
             try:
                 return _stream(client, prompt, arguments, out)

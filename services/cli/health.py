@@ -3,12 +3,13 @@
 import argparse
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from services.cli.connection import add_tls_options, open_channel, read_credentials
 from services.cli.terminal import Terminal
+from services.engine.config import ConfigError
 from services.service.loading_health import DETAIL
 from services.service.printable import printable
 
@@ -18,16 +19,16 @@ _TIMEOUT_SECONDS = 3.0
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options."""
     parser.add_argument("--address", default="localhost:50051", metavar="HOST:PORT", help="the service (%(default)s)")
-    parser.add_argument("--tls-ca", type=Path, metavar="FILE", help="call over TLS, trusting these certificates (PEM)")
+    add_tls_options(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Ask once, and say the answer; returns 0 if the service serves requests, else 1."""
     out, err = Terminal(sys.stdout), Terminal(sys.stderr)
     try:
-        with open_channel(arguments.address, read_credentials(arguments.tls_ca)) as channel:
+        with open_channel(arguments.address, read_credentials(arguments).channel) as channel:
             answer = ask(channel)
-    except OSError as error:
+    except ConfigError as error:
         err.error(f"outrider health: {error}")
         return 1
     serves = answer.status == health_pb2.HealthCheckResponse.SERVING
@@ -44,11 +45,6 @@ class Health:
     detail: str = ""
 
 
-def is_serving(channel: grpc.Channel) -> bool:
-    """Whether the service at the other end has loaded its model and takes requests; False where nobody answers."""
-    return ask(channel).status == health_pb2.HealthCheckResponse.SERVING
-
-
 def ask(channel: grpc.Channel) -> Health:
     """The health of the service at the other end."""
     health = health_pb2_grpc.HealthStub(channel)  # type: ignore[no-untyped-call]
@@ -58,13 +54,3 @@ def ask(channel: grpc.Channel) -> Health:
         return Health(None)
     details = [value for key, value in call.trailing_metadata() or () if key == DETAIL]
     return Health(int(answer.status), printable("".join(details)))
-
-
-def read_credentials(tls_ca: Path | None) -> grpc.ChannelCredentials | None:
-    """Credentials for TLS that trust the certificates of a file, or None for calls in the clear; raises OSError."""
-    return None if tls_ca is None else grpc.ssl_channel_credentials(tls_ca.read_bytes())
-
-
-def open_channel(address: str, credentials: grpc.ChannelCredentials | None) -> grpc.Channel:
-    """A channel to a service."""
-    return grpc.insecure_channel(address) if credentials is None else grpc.secure_channel(address, credentials)

@@ -8,7 +8,8 @@ import grpc
 from grpc_health.v1 import health_pb2
 
 from outrider import Unavailable
-from services.cli.health import ask, open_channel
+from services.cli.connection import open_channel
+from services.cli.health import ask
 from services.cli.terminal import Terminal
 
 _POLL_SECONDS = 0.5

@@ -4,19 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Collection
 from collections.abc import Sequence as Seq
 from types import TracebackType
 from typing import IO, Self
 
-import grpc
-
-from services.cli.health import is_serving
-
-_POLL_SECONDS = 0.05
 _STOP_SECONDS = 60.0  # beyond any drain that makes sense for a child on this machine
-_LISTENING = "listening on "
+_LISTENING, _SERVING = "listening on ", "serving"
 
 
 class ServiceFailedError(RuntimeError):
@@ -34,6 +28,7 @@ class ServiceProcess:
         self._child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         os.sched_setaffinity(self._child.pid, cores)
         self.address = ""
+        self._serves = False
 
     def __enter__(self) -> Self:
         return self
@@ -50,21 +45,24 @@ class ServiceProcess:
 
     def wait_until_listening(self) -> None:
         """Return when it has an address, and is loading; raises ServiceFailedError where the process ends instead."""
-        assert self._child.stdout is not None
-        line = self._child.stdout.readline().strip()
+        line = self._line()
         if not line.startswith(_LISTENING):
             raise ServiceFailedError(f"the {self._name} did not start; it ended with code {self._child.wait()}")
         self.address = line.removeprefix(_LISTENING)
 
     def wait_until_serving(self) -> None:
-        """Return when health says SERVING; raises ServiceFailedError where the process ends instead."""
+        """Return when it says that it serves; raises ServiceFailedError where the process ends instead."""
         if not self.address:
             self.wait_until_listening()
-        with grpc.insecure_channel(self.address) as channel:
-            while not is_serving(channel):
-                if self._child.poll() is not None:
-                    raise ServiceFailedError(f"the {self._name} ended with code {self._child.returncode}")
-                time.sleep(_POLL_SECONDS)
+        while not self._serves:
+            if not (line := self._line()):
+                raise ServiceFailedError(f"the {self._name} ended with code {self._child.wait()}")
+            self._serves = line == _SERVING
+
+    def _line(self) -> str:
+        """The next line that it prints, empty where it has ended: its health would ask for certificates of ours."""
+        assert self._child.stdout is not None
+        return self._child.stdout.readline().strip()
 
     def wait(self) -> int:
         """Return its exit code once it has ended by itself."""

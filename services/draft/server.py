@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
+from outrider.channel import is_local
 from outrider.v1 import draft_pb2
 from outrider.v1.draft_pb2_grpc import add_DraftServiceServicer_to_server
 from services.draft.draft_admin import DraftAdmin
@@ -15,13 +16,13 @@ from services.draft.sequence_traces import SequenceTraces
 from services.draft.servicer import DraftServicer
 from services.draft.vocabulary.vocabularies import Vocabularies, Way
 from services.draft_protocol.protocol import MAX_REQUEST_BYTES
-from services.engine.config import CPU, EngineConfig
+from services.engine.config import CPU, ConfigError, EngineConfig
 from services.engine.decoder.loading_progress import LoadingProgress
 from services.engine.hub.fetched_model import fetch, fetch_tokenizer
 from services.engine.hub.hub_name import ModelSource
 from services.engine.loaded_model import LoadedModel
 from services.engine.text.tokenizer import Tokenizer
-from services.service.access.caller import Callers
+from services.service.access.tokens import read_callers
 from services.service.admin.admin_server import AdminServer
 from services.service.engine_host import EngineHost
 from services.service.life.availability import Availability
@@ -69,16 +70,19 @@ class DraftServer:
         self.availability = Availability(self._tell_availability)
         self._host = EngineHost(self._open_engine, self.availability, hang_seconds=server.hang_seconds)
         self._restarts = Restarts()
-        self._servicer = DraftServicer()
+        _check_named_targets(server)
+        callers = read_callers(server.tokens_file)
+        self._servicer = DraftServicer(callers)
         self._server = RpcServer(
             server,
+            callers,
             SERVICE,
             lambda rpc: add_DraftServiceServicer_to_server(self._servicer, rpc),
             self._progress,
             max_request_bytes=MAX_REQUEST_BYTES,
         )
-        admin = DraftAdmin(Callers(), self.availability, self.reload, lambda: self.engine, self._servicer)
-        self.admin = AdminServer(server, admin, self._progress)
+        admin = DraftAdmin(callers, self.availability, self.reload, lambda: self.engine, self._servicer)
+        self.admin = AdminServer(server, callers, admin, self._progress)
 
     @property
     def engine(self) -> DraftEngine | None:
@@ -158,3 +162,13 @@ class DraftServer:
         tracing = self._telemetry.tracing
         traces = SequenceTraces(tracing) if tracing else None
         return DraftEngine.open(config, self._progress, max_run=_MAX_RUN, on_failure=on_failure, traces=traces)
+
+
+def _check_named_targets(server: ServerConfig) -> None:
+    """Raise ConfigError for a draft that other machines reach, and that would not know which targets they are."""
+    names = server.tls_client_ca or server.tokens_file
+    if not (names or server.insecure or is_local(server.listen)):
+        raise ConfigError(
+            f"listen is {server.listen}, where any machine may call as a target; give --tls-client-ca or --tokens-file "
+            "so that targets are known, or say --insecure where nobody else is on that network"
+        )

@@ -26,6 +26,7 @@ from services.engine.decoder.compute_resources import ComputeResources
 from services.engine.decoder.native import NOISE_VERSION
 from services.engine.grammar.compiler import GrammarError
 from services.engine.grammar.grammar import Grammar
+from services.service.access.caller import Callers
 from services.service.event_loop_share import EventLoopShare
 from services.service.log_rate_limit import LogRateLimit
 from services.service.printable import printable
@@ -49,7 +50,8 @@ _Context = aio.ServicerContext[draft_pb2.DraftRequest, draft_pb2.DraftResponse]
 class DraftServicer(DraftServiceServicer):
     """Serves any number of targets, each on a link of its own; UNAVAILABLE until `open`, and while it is to refuse."""
 
-    def __init__(self) -> None:
+    def __init__(self, callers: Callers) -> None:
+        self._callers = callers
         self._engine: DraftEngine | None = None
         self.name = ""
         self._quotas = Quotas(max_sequences=0, max_cached_tokens=0)
@@ -85,23 +87,24 @@ class DraftServicer(DraftServiceServicer):
         self, request_iterator: AsyncIterator[draft_pb2.DraftRequest], context: _Context
     ) -> None:
         """One target's link, for as long as it lasts."""
+        target = self._callers.of(context).name
         if (engine := self._engine) is None or self._refusal:
             await context.abort(grpc.StatusCode.UNAVAILABLE, self._refusal)
         if self._num_links >= _MOST_LINKS:
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"there are {_MOST_LINKS} links, as many as may be")
         try:
-            await self._serve(engine, request_iterator, context)
+            await self._serve(engine, target, request_iterator, context)
         except LinkCutError as error:
             await context.abort(grpc.StatusCode.UNAVAILABLE, str(error))
         except LinkOverflowError as error:
-            await self._end(context, grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
+            await self._end(context, target, grpc.StatusCode.RESOURCE_EXHAUSTED, str(error))
         except ProtocolError as error:
-            await self._end(context, grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            await self._end(context, target, grpc.StatusCode.INVALID_ARGUMENT, str(error))
         except DecodeError:
-            await self._end(context, grpc.StatusCode.INVALID_ARGUMENT, "there were bytes that are no message")
+            await self._end(context, target, grpc.StatusCode.INVALID_ARGUMENT, "there were bytes that are no message")
 
     async def _serve(
-        self, engine: DraftEngine, requests: AsyncIterator[draft_pb2.DraftRequest], context: _Context
+        self, engine: DraftEngine, target: str, requests: AsyncIterator[draft_pb2.DraftRequest], context: _Context
     ) -> None:
         self._num_links += 1
         link: DraftLink | None = None
@@ -114,6 +117,7 @@ class DraftServicer(DraftServiceServicer):
             self.links.add(link)
             await context.write(draft_pb2.DraftResponse(hello=self._hello(engine, vocabulary, engine.load(link))))
             engine.join(link)
+            logger.info("the target %s is there", target)
             telling = asyncio.create_task(_tell_load(engine, link)) if hello.hears_load else None
             try:
                 await _carry(engine, link, requests, context, vocabulary)
@@ -126,9 +130,9 @@ class DraftServicer(DraftServiceServicer):
                 self.links.discard(link)
                 engine.leave(link)
 
-    async def _end(self, context: _Context, code: grpc.StatusCode, reason: str) -> None:
+    async def _end(self, context: _Context, target: str, code: grpc.StatusCode, reason: str) -> None:
         if self._log_limit.may_log():
-            logger.warning("a target's link is closed: %s%s", reason, self._log_limit.left_out())
+            logger.warning("a target's link is closed: %s: %s%s", target, reason, self._log_limit.left_out())
         await context.abort(code, reason)
 
     def _hello(self, engine: DraftEngine, vocabulary: Vocabulary, load: DraftLoad) -> draft_pb2.DraftHello:

@@ -22,6 +22,7 @@ CPU_KV_FORMATS = ("bf16", "f32", "int8")
 KV_FORMATS = (*CPU_KV_FORMATS, "fp8")
 ISA_VARIABLE = "OUTRIDER_ISA"
 WEIGHTS_CACHE_VARIABLE = "OUTRIDER_WEIGHTS_CACHE"
+TOKEN_VARIABLE = "OUTRIDER_TOKEN"
 CPU = "cpu"
 _HOST_KV_MEMORY = 2 << 30  # bytes
 _PREFILL_CHUNK = 256
@@ -169,6 +170,11 @@ def resolve_weights_cache(environment: Mapping[str, str] = os.environ) -> Path |
     """The folder that OUTRIDER_WEIGHTS_CACHE names, if it names one."""
     folder = environment.get(WEIGHTS_CACHE_VARIABLE)
     return Path(folder) if folder else None
+
+
+def resolve_token(environment: Mapping[str, str] = os.environ) -> str | None:
+    """The token that OUTRIDER_TOKEN holds, if it holds one: what a command shows to a service."""
+    return environment.get(TOKEN_VARIABLE) or None
 
 
 def resolve_threads(threads: int | None = None) -> int:

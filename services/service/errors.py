@@ -60,6 +60,16 @@ class InvalidRequestError(RpcError):
         ]
 
 
+class UnauthenticatedError(RpcError):
+    """Nobody knows who calls."""
+
+    code = code_pb2.UNAUTHENTICATED
+
+    def details(self) -> Seq[Message]:
+        """That another try without another token is in vain."""
+        return [error_details_pb2.ErrorInfo(reason="TOKEN_NEEDED", domain=DOMAIN)]
+
+
 class PermissionDeniedError(RpcError):
     """The caller is known, and may not call this."""
 

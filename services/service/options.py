@@ -76,6 +76,12 @@ def _add_server_options(group: "argparse._ArgumentGroup") -> None:
     _add(group, "listen", "HOST:PORT, with port 0 for a free one, or unix:PATH")
     _add(group, "tls_certificate", "certificate chain, PEM", shown="no TLS", flag="--tls-cert", read=Path)
     _add(group, "tls_key", "its private key, PEM", shown="no TLS", read=Path)
+    authorities = "accept only clients with certificates of these authorities, PEM"
+    _add(group, "tls_client_ca", authorities, shown="any client", read=Path)
+    tokens = "accept only calls with one of these tokens; `outrider token` makes them"
+    _add(group, "tokens_file", tokens, shown="no token is needed", read=Path)
+    insecure = "allow clear text beyond this machine, for what else keeps it safe"
+    group.add_argument("--insecure", action="store_true", help=insecure)
     _add(group, "admin_listen", "where the service is administered, on this machine only", shown="nowhere")
     _add(group, "drain_seconds", "time for running streams when the server ends", read=float)
     late = "seconds after which a step of the engine is late, unless steps are slow, and after twice that hung"

@@ -2,13 +2,16 @@
 
 from collections.abc import Callable
 
-import grpc
 from grpc import aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from services.engine.config import ConfigError
 from services.engine.decoder.loading_progress import LoadingProgress
+from services.service.access.access_interceptor import AccessInterceptor
+from services.service.access.caller import Callers
+from services.service.access.certificates import server_credentials, watch_certificates
+from services.service.access.clear_text import check_clear_text
 from services.service.interceptors import ErrorInterceptor, RequestParser
 from services.service.keepalive import PERMITTED_PING_MS
 from services.service.limits import MAX_STREAMS
@@ -37,20 +40,24 @@ class RpcServer:
     def __init__(
         self,
         config: ServerConfig,
+        callers: Callers,
         service: str,
         register: Callable[[aio.Server], None],
         progress: LoadingProgress,
         *,
         max_request_bytes: int = _MAX_REQUEST_BYTES,
     ) -> None:
-        """`service` is the service's full name; `register` adds its handlers; health tells of the progress."""
+        """`callers` knows who may call; `service` is the service's full name; `register` adds its handlers; health
+        tells of the progress.
+        """
         self._config = config
+        access = [AccessInterceptor(callers)] if callers.need_tokens else []
         self._services = ("", service)
         self._health = LoadingHealth(progress)
         options = (*_OPTIONS, *_age_options(config), ("grpc.max_receive_message_length", max_request_bytes))
         errors = ErrorInterceptor()
         self.calls = errors.calls
-        self._server = aio.server(interceptors=[errors, RequestParser()], options=options)
+        self._server = aio.server(interceptors=[errors, *access, RequestParser()], options=options)
         register(self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)  # type: ignore[no-untyped-call]
         names = (service, health.SERVICE_NAME, reflection.SERVICE_NAME)
@@ -75,15 +82,15 @@ class RpcServer:
         await self._server.stop(_FLUSH_SECONDS)
 
     def _bind(self) -> str:
-        listen = self._config.listen
+        config, listen = self._config, self._config.listen
+        certificates = watch_certificates(config.tls_certificate, config.tls_key, config.tls_client_ca)
         try:
-            if self._config.tls_certificate is None or self._config.tls_key is None:
+            if certificates is None:
+                remedy = "give --tls-cert and --tls-key"
+                check_clear_text("listen", listen, remedy, is_allowed=config.insecure)
                 port = self._server.add_insecure_port(listen)
             else:
-                pair = (self._config.tls_key.read_bytes(), self._config.tls_certificate.read_bytes())
-                port = self._server.add_secure_port(listen, grpc.ssl_server_credentials([pair]))
-        except OSError as error:
-            raise ConfigError(f"the TLS files cannot be read: {error}") from error
+                port = self._server.add_secure_port(listen, server_credentials(certificates))
         except RuntimeError as error:
             raise ConfigError(f"cannot listen on {listen}: {error}") from error
         return listen if listen.startswith("unix:") else f"{listen.rpartition(':')[0]}:{port}"

@@ -1,9 +1,9 @@
 """ServerConfig: where and how a service listens."""
 
 from dataclasses import dataclass
-from ipaddress import ip_address
 from pathlib import Path
 
+from outrider.channel import is_local
 from services.engine.config import ConfigError, check_range
 from services.service.limits import MAX_STREAMS
 
@@ -20,6 +20,9 @@ class ServerConfig:
     listen: str = "127.0.0.1:50051"
     tls_certificate: Path | None = None
     tls_key: Path | None = None
+    tls_client_ca: Path | None = None  # with it, only clients that show a certificate of its authorities come in
+    tokens_file: Path | None = None  # with it, only calls that show one of its tokens do
+    insecure: bool = False  # whether clear text may leave this machine
     admin_listen: str | None = None  # as `listen`, on this machine only; default: there is no administration
     drain_seconds: float = 5.0  # for the streams that still run when the server is to end
     hang_seconds: float = 60.0  # that a step of the engine may take at least before it counts as late
@@ -42,6 +45,8 @@ class ServerConfig:
     def __post_init__(self) -> None:
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise ConfigError("only one of tls_certificate and tls_key is set; both are needed, or neither")
+        if self.tls_client_ca is not None and self.tls_certificate is None:
+            raise ConfigError("tls_client_ca is set without tls_certificate and tls_key; it needs both")
         check_range("drain_seconds", self.drain_seconds, 0, 3600)
         check_range("hang_seconds", self.hang_seconds, _SHORTEST_TIMEOUT, _DAY)
         if self.max_connection_age is not None:
@@ -55,7 +60,7 @@ class ServerConfig:
         check_address("listen", self.listen)
         if self.admin_listen is not None:
             check_address("admin_listen", self.admin_listen)
-            if not _is_local(self.admin_listen):
+            if not is_local(self.admin_listen):
                 allowed = "an address of this machine, as 127.0.0.1:PORT, or unix:PATH"
                 raise ConfigError(f"admin_listen is {self.admin_listen!r}; it must be {allowed}")
 
@@ -67,14 +72,3 @@ def check_address(name: str, address: str) -> None:
     if not address.startswith("unix:") and not has_port:
         allowed = f"HOST:PORT, with a port from 0 to {_LARGEST_PORT}, or unix:PATH"
         raise ConfigError(f"{name} is {address!r}; it must be {allowed}")
-
-
-def _is_local(address: str) -> bool:
-    """Whether only processes of this machine can reach it."""
-    host = address.rpartition(":")[0].strip("[]")
-    if address.startswith("unix:") or host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False

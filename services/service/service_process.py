@@ -1,6 +1,7 @@
 """The process of a service: from its options to its exit code."""
 
 import asyncio
+import contextlib
 import gc
 import signal
 import sys
@@ -62,6 +63,8 @@ async def _serve(make: Callable[[], Service]) -> ExitCode:
             await service.close()
             end_now(ExitCode.TOLD_TO)  # native code that loads weights on another thread cannot be interrupted
         opened.result()
+        with contextlib.suppress(BrokenPipeError):  # whoever started this process may have read enough
+            print("serving", flush=True)
         gc.freeze()  # what is loaded stays: looking through it would hold up every stream for tens of milliseconds
         failed = asyncio.create_task(service.wait_failed())
         failed.add_done_callback(_end_if_hung)  # while it drains, too

@@ -2,12 +2,21 @@
 
 import argparse
 from collections.abc import Iterable
+from pathlib import Path
 
+from services.service.access.credential_files import CredentialFiles
 from services.service.options import add_options as add_service_options
 from services.service.options import engine_config, server_config, telemetry_config
 from services.service.service_process import run_service
 from services.target.message.syntax import AUTO, NONE, REASONING_SYNTAXES, TOOL_SYNTAXES
 from services.target.server import TargetServer
+
+_DRAFT_FILES = {
+    "tls-ca": "link to drafts over TLS, trusting certificates of these authorities, PEM",
+    "tls-cert": "certificate chain that is shown to drafts, PEM",
+    "tls-key": "its private key, PEM",
+    "token-file": "file with the token that is shown to drafts",
+}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -21,6 +30,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="a draft service; several may be given: each sequence goes to the one with the least to do, and to "
         "another when that fails",
     )
+    for name, description in _DRAFT_FILES.items():
+        parser.add_argument(f"--draft-{name}", type=Path, metavar="FILE", help=description)
     parser.add_argument(
         "--run-ahead",
         type=int,
@@ -65,6 +76,12 @@ def run(arguments: argparse.Namespace) -> int:
             name=arguments.name,
             telemetry=telemetry_config(arguments),
             drafts=arguments.draft,
+            draft_credentials=CredentialFiles(
+                authorities=arguments.draft_tls_ca,
+                certificate=arguments.draft_tls_cert,
+                key=arguments.draft_tls_key,
+                token=arguments.draft_token_file,
+            ),
             run_ahead=arguments.run_ahead,
             num_alternates=arguments.alternates,
             lookup=arguments.lookup,

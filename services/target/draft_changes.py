@@ -1,6 +1,7 @@
 """DraftChanges: drafts come to a target and go from it while it serves."""
 
 import asyncio
+from collections.abc import Callable
 
 from services.target.generation.engine import TargetEngine
 from services.target.speculation.link.draft_pool import DraftPool
@@ -14,9 +15,17 @@ class DraftChanges:
     All of it is called on the event loop of the links, one change at a time.
     """
 
-    def __init__(self, pool: DraftPool, rehearsals: dict[str, Rehearsals], config: RehearsalConfig) -> None:
-        """`rehearsals` has one for each address; a new one gets its own."""
-        self._pool, self._rehearsals, self._config = pool, rehearsals, config
+    def __init__(
+        self,
+        pool: DraftPool,
+        rehearsals: dict[str, Rehearsals],
+        config: RehearsalConfig,
+        check: Callable[[str], None],
+    ) -> None:
+        """`rehearsals` has one for each address; a new one gets its own. `check` raises ValueError for an address that
+        no draft may be at.
+        """
+        self._pool, self._rehearsals, self._config, self._check = pool, rehearsals, config, check
         self._changing = asyncio.Lock()
 
     @property
@@ -25,7 +34,8 @@ class DraftChanges:
         return self._pool.absences
 
     async def add(self, engine: TargetEngine, address: str) -> None:
-        """Look for another draft; raises ValueError where it is one of them."""
+        """Look for another draft; raises ValueError where it is one of them, or must not be."""
+        self._check(address)
         async with self._changing:
             if address in self.absences:
                 raise ValueError("is one of the drafts already")

@@ -5,6 +5,9 @@ import logging
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import replace
+from functools import partial
+
+from grpc import aio
 
 from outrider.v1 import generation_pb2
 from outrider.v1.generation_pb2_grpc import add_GenerationServiceServicer_to_server
@@ -15,7 +18,9 @@ from services.engine.events import Failed
 from services.engine.hub.fetched_model import fetch
 from services.engine.request import Request, StopConditions
 from services.engine.sampling_params import SamplingParams
-from services.service.access.caller import Callers
+from services.service.access.clear_text import check_clear_text
+from services.service.access.credential_files import CredentialFiles
+from services.service.access.tokens import read_callers
 from services.service.admin.admin_server import AdminServer
 from services.service.engine_host import EngineHost
 from services.service.errors import EngineFailedError
@@ -70,26 +75,29 @@ class TargetServer:
         drafts: Seq[str] = (),
         run_ahead: int | None = None,
         num_alternates: int = 0,
+        draft_credentials: CredentialFiles | None = None,
         lookup: bool = True,
         tool_parser: str = AUTO,
         reasoning_parser: str = AUTO,
         telemetry: TelemetryConfig | None = None,
     ) -> None:
         """`name` is what clients see as the model's name, by default that of its folder, or on the hub. `drafts` are
-        addresses of draft services, which share the sequences unless there is another predictor; `run_ahead`,
-        `num_alternates`: see DraftClient. With `lookup`, what a text repeats of itself is predicted too. The parsers:
-        see MessageSyntax. Raises ConfigError for what cannot be, and where OpenTelemetry is wanted and not installed.
+        addresses of draft services, which share the sequences unless there is another predictor, and are shown what the
+        `draft_credentials` hold; `run_ahead`, `num_alternates`: see DraftClient. With `lookup`, what a text repeats of
+        itself is predicted too. The parsers: see MessageSyntax. Raises ConfigError for what cannot be, and where
+        OpenTelemetry is wanted and not installed.
         """
         check_range("run_ahead", run_ahead or 0, 0, _MOST_RUN_AHEAD)
         check_range("alternates", num_alternates, 0, _MOST_ALTERNATES)
         self._config, self._policy = engine, PolicyConfig()
         self._telemetry, self._statistics = Telemetry(telemetry, "outrider-target"), RequestStatistics()
         self._drain_seconds, self._name = server.drain_seconds, name or ""
-        has_drafts, is_open = predictor is None and bool(drafts or server.admin_listen), bool(server.admin_listen)
-        self._drafts = self._new_drafts(drafts, run_ahead, num_alternates, is_open=is_open) if has_drafts else None
+        self._draft_files, self._drafts = draft_credentials or CredentialFiles(), None
+        if predictor is None and (drafts or server.admin_listen):
+            self._drafts = self._new_drafts(drafts, server, run_ahead, num_alternates)
         self._rehearsals = {address: Rehearsals(self._policy.rehearsal) for address in drafts}
         predictors = self._drafts.predictors if self._drafts else [predictor] if predictor else []
-        self._chat_template, self._callers = ChatTemplate(None, {}), Callers()
+        self._chat_template, self._callers = ChatTemplate(None, {}), read_callers(server.tokens_file)
         self._parsers = {"tool_parser": tool_parser, "reasoning_parser": reasoning_parser}
         self._predictors = with_lookup(*predictors, config=self._policy.lookup) if lookup else [*predictors]
         self._progress, self.reload = LoadingProgress(), Reload()
@@ -99,7 +107,7 @@ class TargetServer:
         self._admission = Admission(engine.max_sequences + server.max_queue, self._max_each)
         self._servicer = self._new_servicer(server)
         self._server = self._new_server(server)
-        self.admin = AdminServer(server, self._new_admin(server), self._progress)
+        self.admin = AdminServer(server, self._callers, self._new_admin(server), self._progress)
 
     @property
     def engine(self) -> TargetEngine | None:
@@ -107,9 +115,10 @@ class TargetServer:
         return self._host.engine
 
     def _new_server(self, server: ServerConfig) -> RpcServer:
-        return RpcServer(
-            server, SERVICE, lambda rpc: add_GenerationServiceServicer_to_server(self._servicer, rpc), self._progress
-        )
+        def register(rpc: aio.Server) -> None:
+            add_GenerationServiceServicer_to_server(self._servicer, rpc)
+
+        return RpcServer(server, self._callers, SERVICE, register, self._progress)
 
     def _new_servicer(self, server: ServerConfig) -> GenerationServicer:
         text_admission = Admission(server.max_text_calls, -(-server.max_text_calls // 2))
@@ -132,24 +141,36 @@ class TargetServer:
             self.reload,
             lambda: self.engine,
             self._servicer,
-            DraftChanges(self._drafts, self._rehearsals, self._policy.rehearsal) if self._drafts else None,
+            self._new_changes(self._drafts, server) if self._drafts else None,
             server,
             max_sequences=self._config.max_sequences,
         )
 
+    def _new_changes(self, drafts: DraftPool, server: ServerConfig) -> DraftChanges:
+        check = partial(self._check_draft, server=server)
+        return DraftChanges(drafts, self._rehearsals, self._policy.rehearsal, check)
+
     def _new_drafts(
-        self, addresses: Seq[str], run_ahead: int | None, num_alternates: int, *, is_open: bool
+        self, addresses: Seq[str], server: ServerConfig, run_ahead: int | None, num_alternates: int
     ) -> DraftPool:
+        for address in addresses:
+            self._check_draft(address, server)
         resources = ComputeResources.here(device=self._config.device, threads=self._config.threads)
         return DraftPool(
             addresses,
             resources,
             self._policy.draft,
+            credentials=self._draft_files.watch(),
             run_ahead=run_ahead,
             num_alternates=num_alternates,
-            is_open=is_open,
+            is_open=server.admin_listen is not None,
             on_linked=self._meet_draft,
         )
+
+    def _check_draft(self, address: str, server: ServerConfig) -> None:
+        """Raise ConfigError where clear text would leave this machine unasked."""
+        if self._draft_files.authorities is None:
+            check_clear_text("draft", address, "give --draft-tls-ca", is_allowed=server.insecure)
 
     async def start(self) -> str:
         """Listen, and return the address; requests get UNAVAILABLE until the model is loaded."""

@@ -22,11 +22,12 @@ def main() -> None:
     """Serve until standard input ends."""
     config = yaml.safe_load((ROOT / "deploy/ray/config.yaml").read_text())
     arguments = config["applications"][0]["args"]
-    arguments["target_options"] = [f"--model={DEMO_TARGET}", "--threads=1", "--stream-capacity=8", "--no-lookup"]
+    quick = ["--threads=1", "--stream-capacity=8", "--no-lookup", "--insecure"]
+    arguments["target_options"] = [f"--model={DEMO_TARGET}", *quick]
     arguments["target_resources"] = {"num_cpus": 1}
     arguments["autoscaling"] |= {"min_replicas": 2, "max_replicas": 2}
     arguments["drain_seconds"] = 1
-    options = [f"--model={DEMO_DRAFT}", "--threads=1"]
+    options = [f"--model={DEMO_DRAFT}", "--threads=1", "--insecure"]
     arguments["drafts"] |= {"first_port": free_port(), "resources": {"num_cpus": 1}, "options": options, "count": 1}
     path = {"env_vars": {"PYTHONPATH": f"{ROOT}:{ROOT / 'deploy/ray'}"}}
     ray.init(num_cpus=4, include_dashboard=False, runtime_env=path, object_store_memory=128 << 20)

@@ -28,6 +28,7 @@ from tests.server import RunningTarget, wait_until
 
 MAX_SEQUENCES = 4
 NUM_BLOCKS = 24
+_SERVER = ServerConfig(listen="127.0.0.1:0", admin_listen="127.0.0.1:0", drain_seconds=0)
 PROMPT = [5, 77, 130, 21, 300, 42, 9]
 GREEDY = {"temperature": 0.0, "top_p": 1.0, "repetition_penalty": 1.0, "seed": 5}
 SAMPLED = {**GREEDY, "temperature": 0.8, "top_k": 40, "top_p": 0.9, "frequency_penalty": 0.5}
@@ -39,9 +40,16 @@ OUT_OF_MEMORY = draft_pb2.RELEASE_REASON_OUT_OF_MEMORY
 class RunningDraft:
     """A draft service on a free port, with an event loop on a thread of its own."""
 
-    def __init__(self, model: Path, *, target_tokenizers: Seq[Path] = (), translate: Way = Way.AUTO) -> None:
+    def __init__(
+        self,
+        model: Path,
+        *,
+        server: ServerConfig = _SERVER,
+        target_tokenizers: Seq[Path] = (),
+        translate: Way = Way.AUTO,
+    ) -> None:
         self._thread = LoopThread()
-        self.server: DraftServer = self._thread.call(self._make(model, target_tokenizers, translate))
+        self.server: DraftServer = self._thread.call(self._make(model, server, target_tokenizers, translate))
         self.address: str = self._thread.call(self.server.start())
         self._thread.call(self.server.open())
 
@@ -81,11 +89,12 @@ class RunningDraft:
         self._thread.call(self.server.close())
         self._thread.close()
 
-    async def _make(self, model: Path, target_tokenizers: Seq[Path], translate: Way) -> DraftServer:
+    async def _make(
+        self, model: Path, server: ServerConfig, target_tokenizers: Seq[Path], translate: Way
+    ) -> DraftServer:
         config = EngineConfig(
             model=model, isa=resolve_isa(), threads=1, kv_blocks=NUM_BLOCKS, max_sequences=MAX_SEQUENCES, max_rows=64
         )
-        server = ServerConfig(listen="127.0.0.1:0", admin_listen="127.0.0.1:0", drain_seconds=0)
         return DraftServer(config, server, target_tokenizers=target_tokenizers, translate=translate)
 
 

@@ -1,15 +1,16 @@
 """AsyncClient: talks to Outrider from asyncio."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 import grpc
 import grpc.aio
+from google.protobuf.message import Message
 
 from outrider.async_stream import AsyncStream
-from outrider.channel import ChannelOption, channel_options
+from outrider.channel import ChannelOption, channel_options, token_metadata
 from outrider.chat.encode import Conversation
 from outrider.errors import as_error
 from outrider.health import CHECK, examined_async
@@ -44,12 +45,14 @@ class AsyncClient:
         self,
         *addresses: str,
         credentials: grpc.ChannelCredentials | None = None,
+        token: str | None = None,
         max_retries: int = 10,
         max_backoff: float = 5.0,
         channel_arguments: Sequence[ChannelOption] = (),
         route_by_prefix: bool = False,
     ) -> None:
-        """Connect to addresses such as "localhost:50051", the first one first; in the clear without credentials.
+        """Connect to addresses such as "localhost:50051", the first one first; in the clear without credentials. A
+        `token` shows who calls; raises ValueError where it would leave this machine in the clear.
 
         A call that reaches no server is tried again, and a stream resumed, until every address has failed `max_retries`
         more times in a row without a token arriving. The pauses grow to `max_backoff` seconds. One whose connection
@@ -59,6 +62,7 @@ class AsyncClient:
         """
         self._channels: list[grpc.aio.Channel] = []
         options = channel_options(channel_arguments)
+        metadata = token_metadata(token, addresses, is_encrypted=credentials is not None)
 
         def connect(address: str) -> "Server[GenerationServiceAsyncStub]":
             if credentials is None:
@@ -66,7 +70,7 @@ class AsyncClient:
             else:
                 channel = grpc.aio.secure_channel(address, credentials, options)
             self._channels.append(channel)
-            return Server(GenerationServiceStub(channel), channel.unary_unary(CHECK))
+            return Server(GenerationServiceStub(channel), channel.unary_unary(CHECK), metadata)
 
         self._routes_by_prefix = route_by_prefix
         self._pool = Pool(addresses, connect, RetryPolicy(max_retries, max_backoff))
@@ -110,30 +114,31 @@ class AsyncClient:
     ) -> Encoding:
         """Encode text or a conversation as the model would see it."""
         request = build_tokenize_request(text, add_special_tokens)
-        return parse_encoding(await self._call(lambda stub, left: stub.Tokenize(request, timeout=left), timeout))
+        return parse_encoding(await self._call(lambda stub: stub.Tokenize, request, timeout))
 
     async def detokenize(
         self, token_ids: Sequence[int], *, show_special_tokens: bool | None = None, timeout: float | None = None
     ) -> Decoding:
         """Decode token ids."""
         request = build_detokenize_request(token_ids, show_special_tokens)
-        return parse_decoding(await self._call(lambda stub, left: stub.Detokenize(request, timeout=left), timeout))
+        return parse_decoding(await self._call(lambda stub: stub.Detokenize, request, timeout))
 
     async def model_info(self, *, timeout: float | None = None) -> ModelInfo:
         """Describe the model and the limits of the server."""
         request = GetModelInfoRequest()
-        return parse_model_info(await self._call(lambda stub, left: stub.GetModelInfo(request, timeout=left), timeout))
+        return parse_model_info(await self._call(lambda stub: stub.GetModelInfo, request, timeout))
 
     async def _call(
         self,
-        call: "Callable[[GenerationServiceAsyncStub, float | None], Awaitable[Answer]]",
+        method: "Callable[[GenerationServiceAsyncStub], grpc.aio.UnaryUnaryMultiCallable[Any, Answer]]",
+        request: Message,
         timeout: float | None,
     ) -> Answer:
         attempts = self._pool.attempts(timeout)
         while True:
             server = self._pool.servers[attempts.address]
             try:
-                return await call(server.stub, attempts.time_left())
+                return await method(server.stub)(request, timeout=attempts.time_left(), metadata=server.metadata)
             except grpc.RpcError as failure:
                 pause = attempts.failed(await examined_async(as_error(failure), server.check))
             self._pool.preferred = attempts.address

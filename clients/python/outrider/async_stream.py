@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Self
 import grpc
 
 from outrider.base_stream import BaseStream
+from outrider.channel import Metadata
 from outrider.errors import OutriderError, as_error
 from outrider.generation import Generation
 from outrider.health import examined_async
-from outrider.pool import Metadata, Pool
+from outrider.pool import Pool
 from outrider.samples import Samples
 from outrider.tracing.call_span import call_span
 from outrider.types import Chunk
@@ -53,8 +54,8 @@ class AsyncStream(BaseStream["GenerationServiceAsyncStub"]):
     async def _chunks(self, metadata: Metadata) -> AsyncGenerator[Chunk, None]:
         while not self._generation.is_finished:
             server, timeout = self._next_server(), self._generation.time_left()
-            request = self._generation.next_request()
-            call = server.stub.StreamGenerate(request, timeout=timeout, metadata=(*self._metadata, *metadata))
+            request, shown = self._generation.next_request(), (*server.metadata, *self._metadata, *metadata)
+            call = server.stub.StreamGenerate(request, timeout=timeout, metadata=shown)
             self._watch(call)
             pause = 0.0
             try:

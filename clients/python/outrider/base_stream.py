@@ -7,9 +7,10 @@ from typing import Generic, TypeVar
 import grpc
 import grpc.aio
 
+from outrider.channel import Metadata
 from outrider.errors import Cancelled, OutriderError
 from outrider.generation import Generation
-from outrider.pool import Metadata, Pool, Server
+from outrider.pool import Pool, Server
 from outrider.samples import Samples
 from outrider.types import Prefill, Received, Result, Started
 

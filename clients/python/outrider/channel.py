@@ -1,8 +1,13 @@
-"""How channels to a server are set up."""
+"""How channels to a server are set up, and what a call says of its caller."""
 
+import ipaddress
+import re
 from collections.abc import Sequence
 
 ChannelOption = tuple[str, int | str]
+Metadata = tuple[tuple[str, str], ...]
+
+_TOKEN = re.compile(r"[!-~]+")
 
 _OPTIONS: tuple[ChannelOption, ...] = (
     ("grpc.max_receive_message_length", -1),
@@ -19,3 +24,35 @@ _OPTIONS: tuple[ChannelOption, ...] = (
 def channel_options(extra: Sequence[ChannelOption]) -> list[ChannelOption]:
     """The client's channel options, with those of the caller in place of its own where both name one."""
     return list({**dict(_OPTIONS), **dict(extra)}.items())
+
+
+def token_metadata(token: str | None, addresses: Sequence[str], *, is_encrypted: bool) -> Metadata:
+    """The metadata that show a token, none without one; raises ValueError where others could read it on its way."""
+    if token is None:
+        return bearer(None)
+    check_token(token)
+    if not is_encrypted and (remote := [address for address in addresses if not is_local(address)]):
+        raise ValueError(f"a token is sent over TLS only, or to this machine: {remote[0]!r} needs credentials")
+    return bearer(token)
+
+
+def bearer(token: str | None) -> Metadata:
+    """The metadata that show a token, none without one."""
+    return () if token is None else (("authorization", f"Bearer {token}"),)
+
+
+def check_token(token: str) -> None:
+    """Raise ValueError, which does not repeat it, for a token that no header can hold."""
+    if not _TOKEN.fullmatch(token):
+        raise ValueError("a token must be one word of visible ASCII characters")
+
+
+def is_local(address: str) -> bool:
+    """Whether an address cannot be of another machine: a Unix socket, localhost, or one of the loopback network."""
+    if address.startswith(("unix:", "unix-abstract:")):
+        return True
+    host = address.removeprefix("dns:///").removeprefix("ipv4:").removeprefix("ipv6:").rpartition(":")[0]
+    try:
+        return host == "localhost" or ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

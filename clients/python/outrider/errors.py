@@ -61,6 +61,18 @@ class FingerprintMismatch(OutriderError):
     code = grpc.StatusCode.FAILED_PRECONDITION
 
 
+class Unauthenticated(OutriderError):
+    """The server does not know the token, or needs one."""
+
+    code = grpc.StatusCode.UNAUTHENTICATED
+
+
+class PermissionDenied(OutriderError):
+    """The server knows the token, which has not the scope that the call needs."""
+
+    code = grpc.StatusCode.PERMISSION_DENIED
+
+
 class ResourceExhausted(OutriderError):
     """The server is full."""
 
@@ -94,7 +106,13 @@ class Cancelled(OutriderError):
     code = grpc.StatusCode.CANCELLED
 
 
-_CLASSES = {cls.code: cls for cls in (FingerprintMismatch, ResourceExhausted, Unavailable, DeadlineExceeded, Cancelled)}
+_CLASSES: dict[grpc.StatusCode, type[OutriderError]] = {
+    cls.code: cls
+    for cls in (
+        *(FingerprintMismatch, Unauthenticated, PermissionDenied),
+        *(ResourceExhausted, Unavailable, DeadlineExceeded, Cancelled),
+    )
+}
 
 
 def as_error(failure: grpc.RpcError | OutriderError) -> OutriderError:

@@ -6,23 +6,26 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from outrider.channel import Metadata
 from outrider.retry import Attempts, RetryPolicy
 from outrider.v1 import common_pb2, generation_pb2
 
 PREFIX_HEADER = "outrider-prefix"
 _MOST_BYTES = 1024  # of a beginning; of token ids, each has four
 
-Metadata = tuple[tuple[str, str], ...]
-
 Stub = TypeVar("Stub")
 
 
 @dataclass(frozen=True, slots=True)
 class Server(Generic[Stub]):
-    """The calls of one server, and that which asks for its health, with no message and for an answer as bytes."""
+    """The calls of one server, and that which asks for its health, with no message and for an answer as bytes.
+
+    The `metadata` go with every call but that for health.
+    """
 
     stub: Stub
     check: Callable[..., Any]
+    metadata: Metadata = ()
 
 
 class Pool(Generic[Stub]):

@@ -8,10 +8,11 @@ from typing import Self
 import grpc
 
 from outrider.base_stream import BaseStream
+from outrider.channel import Metadata
 from outrider.errors import OutriderError, as_error
 from outrider.generation import Generation
 from outrider.health import examined
-from outrider.pool import Metadata, Pool
+from outrider.pool import Pool
 from outrider.samples import Samples
 from outrider.tracing.call_span import call_span
 from outrider.types import Chunk
@@ -48,8 +49,8 @@ class Stream(BaseStream[GenerationServiceStub]):
     def _chunks(self, metadata: Metadata) -> Iterator[Chunk]:
         while not self._generation.is_finished:
             server, timeout = self._next_server(), self._generation.time_left()
-            request = self._generation.next_request()
-            call = server.stub.StreamGenerate(request, timeout=timeout, metadata=(*self._metadata, *metadata))
+            request, shown = self._generation.next_request(), (*server.metadata, *self._metadata, *metadata)
+            call = server.stub.StreamGenerate(request, timeout=timeout, metadata=shown)
             self._watch(call)
             pause = 0.0
             try:

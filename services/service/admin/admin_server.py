@@ -6,6 +6,7 @@ from dataclasses import replace
 from outrider.v1 import admin_pb2
 from outrider.v1.admin_pb2_grpc import AdminServiceServicer, add_AdminServiceServicer_to_server
 from services.engine.decoder.loading_progress import LoadingProgress
+from services.service.access.caller import Callers
 from services.service.rpc_server import RpcServer
 from services.service.server_config import ServerConfig
 
@@ -17,14 +18,16 @@ SERVICE: str = admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
 class AdminServer:
     """Apart from the service's own address, so that nobody who may only generate can even reach it."""
 
-    def __init__(self, config: ServerConfig, servicer: AdminServiceServicer, progress: LoadingProgress) -> None:
+    def __init__(
+        self, config: ServerConfig, callers: Callers, servicer: AdminServiceServicer, progress: LoadingProgress
+    ) -> None:
         """Without `admin_listen` there is none."""
         self.address = ""
         self._server: RpcServer | None = None
         if config.admin_listen is not None:
-            own = replace(config, listen=config.admin_listen, tls_certificate=None, tls_key=None)
+            own = replace(config, listen=config.admin_listen, tls_certificate=None, tls_key=None, tls_client_ca=None)
             self._server = RpcServer(
-                own, SERVICE, lambda rpc: add_AdminServiceServicer_to_server(servicer, rpc), progress
+                own, callers, SERVICE, lambda rpc: add_AdminServiceServicer_to_server(servicer, rpc), progress
             )
 
     async def start(self) -> None:

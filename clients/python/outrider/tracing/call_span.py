@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from outrider.pool import Metadata
+from outrider.channel import Metadata
 
 try:
     from opentelemetry import trace

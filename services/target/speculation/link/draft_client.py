@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from grpc import aio
 
+from outrider.channel import bearer
 from outrider.v1 import draft_pb2
 from services.draft_protocol.protocol import MAX_RESPONSE_BYTES, PROTOCOL_VERSION
 from services.draft_protocol.requests import merge_requests, write_request
@@ -16,6 +17,7 @@ from services.draft_protocol.sampling import read_compute_resources, read_vocabu
 from services.engine.decoder.compute_resources import ComputeResources
 from services.engine.decoder.native import NOISE_VERSION
 from services.engine.events import VocabularyMatch
+from services.service.access.credential_files import Credentials
 from services.service.keepalive import PING_MS
 from services.service.printable import printable
 from services.target.speculation.link.draft_address import DraftAddress
@@ -47,18 +49,19 @@ class DraftClient:
         resources: ComputeResources,
         config: DraftConfig,
         *,
+        credentials: Callable[[], Credentials] = Credentials,
         run_ahead: int | None = None,
         num_alternates: int = 0,
         hears_load: bool = False,
         on_linked: Callable[[], None],
     ) -> None:
-        """Call this on the event loop that `start` is called on. `resources` is where the target computes; without
-        `run_ahead`, a draft that competes for it gets no credit ahead of the target's passes, and any other does. One
-        that runs ahead prepares for so many of its next predictions to be wrong. With `hears_load` it is asked to
-        tell its load. `on_linked` is called whenever a draft has come.
+        """Call this on the event loop that `start` is called on. `credentials` gives what each link is made with;
+        `resources` is where the target computes; without `run_ahead`, a draft that competes for it gets no credit ahead
+        of the target's passes, and any other does. One that runs ahead prepares for so many of its next predictions to
+        be wrong. With `hears_load` it is asked to tell its load. `on_linked` is called whenever a draft has come.
         """
         self._tried = DraftAddress(address)
-        self._resources = resources
+        self._resources, self._credentials = resources, credentials
         self._config = config
         self._run_ahead = run_ahead
         self._num_alternates = num_alternates
@@ -90,8 +93,9 @@ class DraftClient:
         while True:
             await asyncio.sleep(tried.due - time.monotonic())
             try:
-                async with aio.insecure_channel(tried.address, options=_OPTIONS) as channel:
-                    await self._serve(_draft(channel))
+                shown = self._credentials()
+                async with _channel(tried.address, shown) as channel:
+                    await self._serve(_draft(channel, shown.token))
             except Exception as error:  # whatever a draft says or does must not end this task
                 self._lose(error)
 
@@ -106,7 +110,8 @@ class DraftClient:
     async def _serve(self, call: DraftCall) -> None:
         tried = self._tried
         reader = DraftReader(call, self.predictor, vocab_size=self._vocab_size)
-        hello = await asyncio.wait_for(self._greet(call, reader), _HELLO_SECONDS)
+        async with asyncio.timeout(_HELLO_SECONDS):  # wait_for would lose a cancellation that comes with an error
+            hello = await self._greet(call, reader)
         match = read_vocabulary_match(hello.vocabulary_match)
         run_ahead = self._credit(read_compute_resources(hello.place))
         tried.linked(reader.runs, time.monotonic())
@@ -164,10 +169,17 @@ class DraftClient:
                     await call.write(request)
 
 
-def _draft(channel: aio.Channel) -> DraftCall:
+def _channel(address: str, shown: Credentials) -> aio.Channel:
+    if shown.channel is None:
+        return aio.insecure_channel(address, options=_OPTIONS)
+    return aio.secure_channel(address, shown.channel, options=_OPTIONS)
+
+
+def _draft(channel: aio.Channel, token: str | None) -> DraftCall:
     """The call of the protocol, but for what comes: that is parsed where it is not trusted."""
     write: Callable[[draft_pb2.DraftRequest], bytes] = draft_pb2.DraftRequest.SerializeToString
-    return channel.stream_stream(_METHOD, request_serializer=write, response_deserializer=bytes)()
+    method = channel.stream_stream(_METHOD, request_serializer=write, response_deserializer=bytes)
+    return method(metadata=bearer(token))
 
 
 def _reason(error: Exception) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence as Seq
 from functools import partial
 
 from services.engine.decoder.compute_resources import ComputeResources
+from services.service.access.credential_files import Credentials
 from services.target.speculation.link.draft_client import DraftClient
 from services.target.speculation.link.draft_spread import DraftSpread
 from services.target.speculation.link.shared_predictor import SharedPredictor
@@ -24,6 +25,7 @@ class DraftPool:
         resources: ComputeResources,
         config: DraftConfig,
         *,
+        credentials: Callable[[], Credentials] = Credentials,
         run_ahead: int | None = None,
         num_alternates: int = 0,
         is_open: bool = False,
@@ -39,6 +41,7 @@ class DraftPool:
             DraftClient,
             resources=resources,
             config=config,
+            credentials=credentials,
             run_ahead=run_ahead,
             num_alternates=num_alternates,
             hears_load=is_shared,

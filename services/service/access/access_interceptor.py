@@ -1,0 +1,62 @@
+"""AccessInterceptor: refuses calls that show no token, or one that does not allow them."""
+
+import logging
+from typing import Any, NoReturn
+
+import grpc
+from grpc import aio
+from grpc_health.v1 import health
+from grpc_reflection.v1alpha import reflection
+
+from services.service.access.caller import Callers, Scope
+from services.service.errors import PermissionDeniedError, RpcError
+from services.service.interceptors import Continuation, MethodHandler
+from services.service.log_rate_limit import LogRateLimit
+from services.service.printable import printable
+
+logger = logging.getLogger(__name__)
+
+_OPEN = health.SERVICE_NAME  # probes and balancers, which have no token, ask it
+_OF_ANY_TOKEN = reflection.SERVICE_NAME
+_TO_GENERATE = ("outrider.v1.GenerationService", "outrider.v1.DraftService")
+
+
+class AccessInterceptor(aio.ServerInterceptor):
+    """Lets pass what a token allows; it stands behind the ErrorInterceptor, before anything of a request is read."""
+
+    def __init__(self, callers: Callers) -> None:
+        self._callers = callers
+        self._log_limit = LogRateLimit()
+
+    async def intercept_service(
+        self, continuation: Continuation, handler_call_details: grpc.HandlerCallDetails
+    ) -> MethodHandler:
+        """The method's own handler, or one that refuses: methods that do not exist are refused like those that do."""
+        method = handler_call_details.method
+        try:
+            self._check(method, handler_call_details.invocation_metadata)
+        except RpcError as error:
+            if self._log_limit.may_log():
+                logger.warning("a call of %s is refused: %s%s", printable(method), error, self._log_limit.left_out())
+            return _refusing(error)
+        return await continuation(handler_call_details)
+
+    def _check(self, method: str, metadata: Any) -> None:  # noqa: ANN401 - as gRPC gives it
+        service = method.strip("/").partition("/")[0]
+        if service == _OPEN:
+            return
+        caller = self._callers.by_token(metadata or ())
+        needed = None if service == _OF_ANY_TOKEN else Scope.GENERATE if service in _TO_GENERATE else Scope.ADMIN
+        if needed is not None and needed not in caller.scopes:
+            has = ", ".join(sorted(scope.value for scope in caller.scopes))
+            raise PermissionDeniedError(f"the token needs the scope {needed.value} for this method; it has {has}")
+
+
+def _refusing(error: RpcError) -> MethodHandler:
+    """A handler for a call of any kind: one that takes a stream waits for no message."""
+
+    async def refuse(requests: Any, context: Any) -> NoReturn:  # noqa: ANN401, ARG001 - gRPC gives the arguments
+        raise error
+
+    handler: MethodHandler = grpc.stream_stream_rpc_method_handler(refuse)
+    return handler

@@ -1,0 +1,59 @@
+"""CredentialFiles: what a caller shows to a service, and whom it trusts, as files that may be replaced."""
+
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+
+from outrider.channel import check_token
+from services.engine.config import ConfigError
+from services.service.access.certificates import channel_credentials, watch_certificates
+from services.service.access.watched_files import WatchedFiles
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a connection and its calls are made with; no channel credentials are clear text."""
+
+    channel: grpc.ChannelCredentials | None = None
+    token: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CredentialFiles:
+    """All PEM but the token, which stands alone in its file. Without any, calls are in clear text and show nothing."""
+
+    authorities: Path | None = None
+    certificate: Path | None = None
+    key: Path | None = None
+    token: Path | None = None
+
+    def __post_init__(self) -> None:
+        if (self.certificate is None) != (self.key is None):
+            raise ConfigError("only one of a TLS certificate and its key is given; both are needed, or neither")
+        if self.certificate is not None and self.authorities is None:
+            raise ConfigError("a TLS certificate is given, but not the authorities of the other side's")
+
+    def watch(self) -> Callable[[], Credentials]:
+        """What gives the credentials as the files have them then; raises ConfigError where a file is wrong now."""
+        certificates = watch_certificates(self.certificate, self.key, self.authorities)
+        token = watch_token(self.token) if self.token else None
+        return lambda: Credentials(
+            channel_credentials(certificates.value) if certificates else None, token.value if token else None
+        )
+
+
+def watch_token(path: Path) -> WatchedFiles[str]:
+    """The token that stands in a file, alone but for white space around it; raises ConfigError."""
+
+    def read(contents: Seq[bytes]) -> str:
+        token = contents[0].decode(errors="replace").strip()
+        try:
+            check_token(token)
+        except ValueError as error:
+            raise ConfigError(f"{path}: {error}") from error
+        return token
+
+    return WatchedFiles([path], read)

@@ -1,0 +1,120 @@
+"""Whoever shows nothing sees health and nothing else, on both ports, whatever methods there are."""
+
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection, reflection_pb2
+
+from outrider import Client, Unavailable
+from services.service.access.caller import Scope
+from services.service.access.tokens import new_token
+from services.service.server_config import ServerConfig
+from tests.certificate_authority import CertificateAuthority
+from tests.rpc.access.conftest import tls_config
+from tests.rpc.draft_link import RunningDraft
+from tests.server import target_server
+
+PROTOS = Path(__file__).parents[3] / "protos/outrider/v1"
+HEALTH, REFLECTION = (
+    file.DESCRIPTOR.services_by_name[name]
+    for file, name in ((health_pb2, "Health"), (reflection_pb2, "ServerReflection"))
+)
+OURS = [
+    service
+    for path in sorted(PROTOS.glob("*.proto"))
+    for service in importlib.import_module(f"outrider.v1.{path.stem}_pb2").DESCRIPTOR.services_by_name.values()
+]
+GENERATING = ("outrider.v1.GenerationService", "outrider.v1.DraftService")
+METHODS = [f"/{service.full_name}/{method.name}" for service in (*OURS, REFLECTION) for method in service.methods]
+UNKNOWN = ["/outrider.v1.GenerationService/Secret", "/outrider.v1.Nothing/There", "/", "/grpc.channelz.v1.Channelz/Get"]
+KEPT_OUT = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
+
+
+class Tokens:
+    """A file of tokens, one for each set of scopes."""
+
+    def __init__(self, folder: Path) -> None:
+        sets = {"generate": [Scope.GENERATE], "admin": [Scope.ADMIN], "all": [*Scope]}
+        made = {name: new_token(name, scopes) for name, scopes in sets.items()}
+        self.path = folder / "tokens"
+        self.path.write_text("".join(f"{line}\n" for _, line in made.values()))
+        self.metadata = {name: (("authorization", f"Bearer {token}"),) for name, (token, _) in made.items()}
+
+
+@pytest.fixture(scope="module")
+def tokens(tmp_path_factory: pytest.TempPathFactory) -> Tokens:
+    return Tokens(tmp_path_factory.mktemp("tokens"))
+
+
+@pytest.fixture(scope="module", params=["target", "draft"])
+def channel(request: pytest.FixtureRequest, model: Path, tokens: Tokens) -> Iterator[grpc.Channel]:
+    """The port of a service that needs tokens."""
+    config = ServerConfig(listen="127.0.0.1:0", drain_seconds=0, tokens_file=tokens.path)
+    if request.param == "target":
+        with target_server(model, server=config) as target:
+            yield target.channel
+        return
+    draft = RunningDraft(model, server=config)
+    with grpc.insecure_channel(draft.address) as channel:
+        yield channel
+    draft.close()
+
+
+def code_of(channel: grpc.Channel, method: str, metadata: tuple[tuple[str, str], ...] | None) -> grpc.StatusCode:
+    """How a call ends that sends one empty message, of whichever kind the method is."""
+    call = channel.stream_stream(method)(iter([b""]), metadata=metadata, timeout=20)
+    try:
+        for _ in call:
+            pass
+    except grpc.RpcError:
+        pass
+    return call.code()
+
+
+@pytest.mark.parametrize("shown", [None, (("authorization", "Bearer guessed"),), (("authorization", "Basic x"),)])
+def test_no_method_answers_an_outsider_but_health(channel: grpc.Channel, shown: tuple[tuple[str, str], ...]) -> None:
+    assert {code_of(channel, method, shown) for method in METHODS + UNKNOWN} == {grpc.StatusCode.UNAUTHENTICATED}
+    for method in ("Check", "Watch"):
+        call = channel.stream_stream(f"/{HEALTH.full_name}/{method}")(iter([b""]), metadata=shown, timeout=20)
+        assert next(call) is not None
+        call.cancel()
+
+
+def test_a_method_needs_the_scope_of_its_service(channel: grpc.Channel, tokens: Tokens) -> None:
+    """Reflection needs any token; a service that is not known to generate is one for administrators."""
+    for method in METHODS:
+        service = method.split("/")[1]
+        needs = {"generate"} if service in GENERATING else {"admin"}
+        needs = {"generate", "admin"} if service == reflection.SERVICE_NAME else needs
+        for name, metadata in tokens.metadata.items():
+            is_kept_out = code_of(channel, method, metadata) in KEPT_OUT
+            assert is_kept_out == (name not in {*needs, "all"}), (method, name)
+
+
+def test_every_method_that_a_server_has_is_scanned(channel: grpc.Channel, tokens: Tokens) -> None:
+    """What reflection tells somebody with a token is what the scan knows of."""
+    ask = reflection_pb2.ServerReflectionRequest(list_services="")
+    call = channel.stream_stream(f"/{reflection.SERVICE_NAME}/ServerReflectionInfo")
+    answers = call(iter([ask.SerializeToString()]), metadata=tokens.metadata["generate"], timeout=20)
+    listed = reflection_pb2.ServerReflectionResponse.FromString(next(answers)).list_services_response.service
+    answers.cancel()
+    scanned = {method.split("/")[1] for method in METHODS} | {HEALTH.full_name}
+    assert {service.name for service in listed} <= scanned
+    assert len(listed) >= 3
+
+
+def test_behind_client_certificates_an_outsider_sees_nothing_at_all(
+    model: Path, authority: CertificateAuthority
+) -> None:
+    config = tls_config(authority.issue(), tls_client_ca=authority.path)
+    with target_server(model, server=config, loads=False) as target:
+        credentials = grpc.ssl_channel_credentials(authority.pem)
+        with grpc.secure_channel(target.address, credentials) as channel:
+            for method in (*METHODS, f"/{HEALTH.full_name}/Check"):
+                assert code_of(channel, method, None) is grpc.StatusCode.UNAVAILABLE
+        with Client(target.address, max_retries=0) as client, pytest.raises(Unavailable):
+            client.model_info()
