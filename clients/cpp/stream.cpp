@@ -7,9 +7,13 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdint>
+#include <fstream>
 #include <iomanip>
 #include <iostream>
+#include <iterator>
+#include <memory>
 #include <optional>
+#include <regex>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -24,15 +28,50 @@ namespace {
 using namespace outrider::v1;
 
 constexpr char kUsage[] =
-    "usage: stream [--address HOST:PORT] [--max-tokens N] [--temperature X] [--seed N] PROMPT\n";
+    "usage: stream [--address HOST:PORT] [--max-tokens N] [--temperature X] [--seed N]\n"
+    "    [--tls-ca FILE [--tls-cert FILE --tls-key FILE]] [--token-file FILE] PROMPT\n";
 constexpr int kFailed = 1;
 constexpr int kWrongUsage = 2;
 constexpr int kInterrupted = 130;  // as shells report a process that SIGINT ended
 
 struct Arguments {
     std::string address = "localhost:50051";
+    std::string authorities, certificate, key, token;  // what the files hold; empty without them
     StreamGenerateRequest request;
 };
+
+// Reads a whole file; throws std::invalid_argument with its name if that cannot be done, or it is empty.
+std::string ReadFile(const char* name) {
+    std::ifstream file(name, std::ios::binary);
+    std::string text((std::istreambuf_iterator<char>(file)), {});
+    if (text.empty())
+        throw std::invalid_argument(name);
+    return text;
+}
+
+// Reads the one word in a file.
+std::string ReadWord(const char* name) {
+    std::istringstream text(ReadFile(name));
+    std::string word;
+    text >> word;
+    return word;
+}
+
+bool IsLocal(const std::string& address) {
+    static const std::regex pattern(R"((unix:|localhost:|127\.\d+\.\d+\.\d+:|\[::1\]:).*)");
+    return std::regex_match(address, pattern);
+}
+
+// What keeps what is to be shown from being sent; empty if nothing does.
+std::string Problem(const Arguments& arguments) {
+    if (!arguments.authorities.empty())
+        return "";
+    if (!arguments.certificate.empty() || !arguments.key.empty())
+        return "--tls-cert and --tls-key need --tls-ca";
+    if (!arguments.token.empty() && !IsLocal(arguments.address))
+        return "a token is sent over TLS only, or to this machine";
+    return "";
+}
 
 // Reads a number that is all of `text`; throws std::invalid_argument if there is none.
 template <typename Number>
@@ -51,6 +90,10 @@ std::optional<Arguments> ReadArguments(int argc, char** argv) {
                               {"max-tokens", required_argument, nullptr, 'm'},
                               {"temperature", required_argument, nullptr, 't'},
                               {"seed", required_argument, nullptr, 's'},
+                              {"tls-ca", required_argument, nullptr, 'A'},
+                              {"tls-cert", required_argument, nullptr, 'C'},
+                              {"tls-key", required_argument, nullptr, 'K'},
+                              {"token-file", required_argument, nullptr, 'T'},
                               {}};
     Arguments arguments;
     StreamGenerateRequest& request = arguments.request;
@@ -70,6 +113,18 @@ std::optional<Arguments> ReadArguments(int argc, char** argv) {
                 case 's':
                     request.mutable_sampling()->set_seed(Parse<uint64_t>(optarg));
                     break;
+                case 'A':
+                    arguments.authorities = ReadFile(optarg);
+                    break;
+                case 'C':
+                    arguments.certificate = ReadFile(optarg);
+                    break;
+                case 'K':
+                    arguments.key = ReadFile(optarg);
+                    break;
+                case 'T':
+                    arguments.token = ReadWord(optarg);
+                    break;
                 default:
                     return std::nullopt;  // getopt has said why
             }
@@ -80,6 +135,10 @@ std::optional<Arguments> ReadArguments(int argc, char** argv) {
     }
     if (optind != argc - 1)
         return std::nullopt;
+    if (const std::string problem = Problem(arguments); !problem.empty()) {
+        std::cerr << problem << '\n';
+        return std::nullopt;
+    }
     request.mutable_prompt()->set_text(argv[optind]);
     return arguments;
 }
@@ -111,9 +170,18 @@ class CancelOnInterrupt {
     std::thread thread_;
 };
 
+// TLS where there are authorities to trust, else clear text.
+std::shared_ptr<grpc::ChannelCredentials> Credentials(const Arguments& arguments) {
+    if (arguments.authorities.empty())
+        return grpc::InsecureChannelCredentials();
+    return grpc::SslCredentials({arguments.authorities, arguments.key, arguments.certificate});
+}
+
 // Prints the text of a generation as it arrives, and keeps the last message.
 grpc::Status PrintText(const Arguments& arguments, grpc::ClientContext& context, Finished& finished) {
-    auto channel = grpc::CreateChannel(arguments.address, grpc::InsecureChannelCredentials());
+    auto channel = grpc::CreateChannel(arguments.address, Credentials(arguments));
+    if (!arguments.token.empty())
+        context.AddMetadata("authorization", "Bearer " + arguments.token);
     auto stub = GenerationService::NewStub(channel);
     auto reader = stub->StreamGenerate(&context, arguments.request);
     StreamGenerateResponse response;

@@ -3,18 +3,23 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"strconv"
 	"strings"
 
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	outriderv1 "outrider/v1"
@@ -28,16 +33,27 @@ const (
 	interrupted = 130 // as shells report a process that SIGINT ended
 )
 
+var local = regexp.MustCompile(`^(unix:|localhost:|127\.\d+\.\d+\.\d+:|\[::1\]:)`)
+
 func main() {
-	address, request := readArguments()
-	// Newer releases of grpc-go prefer NewClient and insecure.NewCredentials, but they keep these two throughout 1.x,
-	// and the releases that distributions ship have only these.
-	connection, err := grpc.Dial(address, grpc.WithInsecure())
+	var files credentialFiles
+	address, request := readArguments(&files)
+	security, err := files.security()
+	var connection *grpc.ClientConn
+	ctx := context.Background()
+	if err == nil {
+		ctx, err = files.withToken(ctx, address)
+	}
+	if err == nil {
+		// Newer releases of grpc-go prefer NewClient, but they keep Dial throughout 1.x, and the releases that
+		// distributions ship have only that.
+		connection, err = grpc.Dial(address, security)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(wrongUsage)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
 	finished, err := printText(ctx, outriderv1.NewGenerationServiceClient(connection), request)
 	stop()
 	connection.Close()
@@ -54,11 +70,58 @@ func main() {
 	fmt.Fprintln(os.Stderr, figures(finished))
 }
 
+// credentialFiles names what to trust, and what to show.
+type credentialFiles struct {
+	authorities, certificate, key, token string
+}
+
+// security returns TLS where there are authorities to trust, else clear text; a certificate of ours goes with its key.
+func (files *credentialFiles) security() (grpc.DialOption, error) {
+	if files.authorities == "" {
+		if files.certificate != "" || files.key != "" {
+			return nil, errors.New("--tls-cert and --tls-key need --tls-ca")
+		}
+		return grpc.WithInsecure(), nil // newer releases prefer insecure.NewCredentials, which older ones do not have
+	}
+	authorities, err := os.ReadFile(files.authorities)
+	if err != nil {
+		return nil, err
+	}
+	config := &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+	if !config.RootCAs.AppendCertsFromPEM(authorities) {
+		return nil, fmt.Errorf("%s holds no certificate", files.authorities)
+	}
+	if files.certificate != "" || files.key != "" {
+		own, err := tls.LoadX509KeyPair(files.certificate, files.key)
+		if err != nil {
+			return nil, err
+		}
+		config.Certificates = []tls.Certificate{own}
+	}
+	return grpc.WithTransportCredentials(credentials.NewTLS(config)), nil
+}
+
+// withToken returns a context whose calls show the token, if there is one: over TLS, or to this machine only.
+func (files *credentialFiles) withToken(ctx context.Context, address string) (context.Context, error) {
+	if files.token == "" {
+		return ctx, nil
+	}
+	if files.authorities == "" && !local.MatchString(address) {
+		return nil, errors.New("a token is sent over TLS only, or to this machine")
+	}
+	token, err := os.ReadFile(files.token)
+	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+strings.TrimSpace(string(token))), err
+}
+
 // readArguments returns the address and the request. A field whose flag is not given stays unset, so that the
 // server's default holds.
-func readArguments() (string, *outriderv1.StreamGenerateRequest) {
+func readArguments(files *credentialFiles) (string, *outriderv1.StreamGenerateRequest) {
 	sampling, stop := &outriderv1.SamplingParameters{}, &outriderv1.StopConditions{}
 	address := flag.String("address", "localhost:50051", "`HOST:PORT` of the server")
+	flag.StringVar(&files.authorities, "tls-ca", "", "call over TLS, trusting the certificates in this `file`")
+	flag.StringVar(&files.certificate, "tls-cert", "", "`file` with a certificate to show")
+	flag.StringVar(&files.key, "tls-key", "", "`file` with its key")
+	flag.StringVar(&files.token, "token-file", "", "`file` with a token to show")
 	flag.Func("max-tokens", "the most `tokens` to generate", func(text string) error {
 		value, err := strconv.ParseInt(text, 10, 32)
 		maxTokens := int32(value)

@@ -1,12 +1,15 @@
 #!/usr/bin/env node
 // Continues a prompt and prints the text as it streams, then what it cost.
+import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 
 import grpc from '@grpc/grpc-js';
 import protoLoader from '@grpc/proto-loader';
 
-const USAGE = 'usage: node stream.js [--address HOST:PORT] [--max-tokens N] [--temperature X] [--seed N] PROMPT';
+const USAGE = `usage: node stream.js [--address HOST:PORT] [--max-tokens N] [--temperature X] [--seed N]
+    [--tls-ca FILE [--tls-cert FILE --tls-key FILE]] [--token-file FILE] PROMPT`;
+const LOCAL = /^(unix:|localhost:|127\.\d+\.\d+\.\d+:|\[::1\]:)/;
 const FAILED = 1;
 const WRONG_USAGE = 2;
 const INTERRUPTED = 130; // as shells report a process that SIGINT ended
@@ -30,6 +33,10 @@ function readArguments() {
       'max-tokens': string,
       temperature: string,
       seed: string,
+      'tls-ca': string,
+      'tls-cert': string,
+      'tls-key': string,
+      'token-file': string,
     },
   });
   if (positionals.length !== 1) throw new Error('exactly one prompt is needed');
@@ -38,8 +45,13 @@ function readArguments() {
     if (text !== undefined && !pattern.test(text)) throw new Error(`--${name} cannot be ${JSON.stringify(text)}`);
     return text;
   };
+  const read = (name) => (values[name] === undefined ? null : readFileSync(values[name]));
   return {
     address: values.address,
+    authorities: read('tls-ca'),
+    key: read('tls-key'),
+    chain: read('tls-cert'),
+    token: read('token-file')?.toString().trim(),
     // What is left out is undefined, and a field that is undefined is not sent: the server's default holds.
     request: {
       prompt: { text: positionals[0] },
@@ -50,6 +62,22 @@ function readArguments() {
       stop: { max_tokens: number('max-tokens', /^-?\d+$/) },
     },
   };
+}
+
+/** TLS where there are authorities to trust, else clear text; a certificate of ours goes with its key. */
+function credentials({ authorities, key, chain }) {
+  if (authorities) return grpc.credentials.createSsl(authorities, key, chain);
+  if (key || chain) throw new Error('--tls-cert and --tls-key need --tls-ca');
+  return grpc.credentials.createInsecure();
+}
+
+/** What shows a token, if there is one: over TLS, or to this machine only. */
+function metadata({ address, authorities, token }) {
+  const shown = new grpc.Metadata();
+  if (token === undefined) return shown;
+  if (!authorities && !LOCAL.test(address)) throw new Error('a token is sent over TLS only, or to this machine');
+  shown.set('authorization', `Bearer ${token}`);
+  return shown;
 }
 
 /** Prints the text of a call as it arrives and returns the last message; throws the call's ServiceError. */
@@ -107,9 +135,10 @@ async function main() {
   let client;
   let call;
   try {
-    const { address, request } = readArguments();
-    client = new GenerationService(address, grpc.credentials.createInsecure());
-    call = client.StreamGenerate(request);
+    const options = readArguments();
+    const shown = metadata(options);
+    client = new GenerationService(options.address, credentials(options));
+    call = client.StreamGenerate(options.request, shown);
   } catch (error) {
     console.error(`${error.message}\n${USAGE}`);
     return WRONG_USAGE;
