@@ -9,13 +9,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tests.log_scan import betrayals
+
 OUTRIDER = str(Path(sys.executable).with_name("outrider"))
 SMALL = ["--kv-blocks", "64", "--threads", "1"]
 
 
 def outrider_run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
-    return subprocess.run([OUTRIDER, *arguments], capture_output=True, text=True, timeout=120, check=False, **options)
+    command = [OUTRIDER, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **options)
+    assert betrayals(done.stderr) == [], "the log of a command betrays nothing"
+    return done
 
 
 @contextlib.contextmanager
