@@ -45,6 +45,7 @@ class GrammarProcess:
         self._limit = CallerLimit(_MOST_AT_ONCE)
         self._passed: dict[bytes, None] = {}  # trials, by their digests, the oldest first
         self._starting = threading.Lock()
+        self._spawning, self._is_closed = threading.Lock(), False
         self._process: subprocess.Popen[bytes] | None = None
         self._worker: Connection | None = None
 
@@ -90,7 +91,10 @@ class GrammarProcess:
             with theirs:
                 command = worker_command(_WORKER, theirs.fileno())
                 # A session of its own: Ctrl-C in a terminal is for the service.
-                self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], start_new_session=True)
+                with self._spawning:
+                    if self._is_closed:
+                        return
+                    self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], start_new_session=True)
             self._worker.send(self._vocabulary)
             self._worker.recv_bytes()
 
@@ -106,6 +110,8 @@ class GrammarProcess:
     def close(self) -> None:
         """End the process, and its forks."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        with self._spawning:  # or what `begin` is just about to start would be left running
+            self._is_closed = True
         if self._process is not None and self._worker is not None:
             self._worker.close()
             with contextlib.suppress(ProcessLookupError):
