@@ -43,7 +43,7 @@ class SoakTroubles:
             self._draft.kill()
             self._tally.deeds["kills of the draft"] += 1
             await asyncio.sleep(self._rng.uniform(*_DOWN_SECONDS))
-            if self._rng.random() < _SHARE_LINKED:
+            if self._rng.random() < _SHARE_LINKED or time.monotonic() >= until:  # it is watched once it has loaded
                 await self._target.start_draft(self._draft)
             else:
                 self._draft.start()
