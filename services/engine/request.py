@@ -45,6 +45,15 @@ class CachePolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Share:
+    """Whose request it is, and when its turn comes; it never changes the output."""
+
+    caller: str = ""
+    weight: float = 1.0  # the caller's, beside others
+    priority: int = 0  # higher comes sooner
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
     """A run of tokens repeated at least `repetitions` times in the last `window` tokens."""
 
@@ -99,6 +108,7 @@ class Request:
     output: OutputOptions = OutputOptions()
     speculation: SpeculationPolicy = SpeculationPolicy()
     cache: CachePolicy = CachePolicy()
+    share: Share = Share()
     num_samples: int = 1
     deadline: float | None = None  # seconds on the monotonic clock
     traceparent: str = ""  # the W3C trace context that work for it belongs to, if there is one

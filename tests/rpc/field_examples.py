@@ -210,6 +210,7 @@ GOOD = {
     "continue_from.token_ids": Good(continued_after(5), lambda seen: seen.ids == seen.plain.token_ids[5:]),
     "continue_from.fingerprint": Good(continued_after(0), lambda seen: seen.ids == seen.plain.token_ids),
     "request_id": Good({"request_id": "mine"}, lambda seen: seen.streamed.started.request_id == "mine"),
+    "priority": Good({"priority": -3}, lambda seen: seen.ids == seen.plain.token_ids),  # when, never what
     "grammar.json_schema": Good({"grammar": {"json_schema": '{"const": 12}'}}, lambda seen: seen.streamed.text == "12"),
     "grammar.regex": Good(
         {"grammar": {"regex": "[ab]{9}"}}, lambda seen: re.fullmatch("[ab]{9}", seen.streamed.text) is not None

@@ -177,6 +177,7 @@ BAD = {
         "is true; allowed: false",
     ),
     "empty request id": ({"request_id": ""}, "request_id", "printable"),
+    "priority above the highest": ({"priority": 11}, "priority", "at least -10, at most 10"),
     "request id of two lines": ({"request_id": "a\nb"}, "request_id", "printable"),
 }
 

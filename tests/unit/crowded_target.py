@@ -171,7 +171,7 @@ class Target:
             oldest = self.runner.batch[0].sequence
             assert oldest.is_finished or _progress(oldest) > before[oldest]
             running = [sequence for sequence in self.scheduler.running if not sequence.is_paused]
-            assert all(oldest.timings.arrived <= sequence.timings.arrived for sequence in running)
+            assert all(oldest.timings.scheduled <= sequence.timings.scheduled for sequence in running)
 
     def _is_held_up(self, sequence: Sequence) -> bool:
         """Whether it waits for the prompt that its first sample, whose reader is slow, is to compute."""

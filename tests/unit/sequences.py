@@ -12,6 +12,7 @@ from services.engine.request import (
     Loop,
     OutputOptions,
     Request,
+    Share,
     SpeculationPolicy,
     StopConditions,
 )
@@ -26,6 +27,7 @@ END = 256
 VOCAB_SIZE = 257
 AUTO = SpeculationPolicy()
 SHARED = CachePolicy()
+ALONE = Share()
 
 
 @functools.cache
@@ -50,6 +52,7 @@ def make_request(
     grammar: Grammar | None = None,
     speculation: SpeculationPolicy = AUTO,
     cache: CachePolicy = SHARED,
+    share: Share = ALONE,
     num_samples: int = 1,
     deadline: float | None = None,
     temperature: float = 0.0,
@@ -84,6 +87,7 @@ def make_request(
         output=OutputOptions(pass_reports=pass_reports, prompt_logprobs=prompt_logprobs),
         speculation=speculation,
         cache=cache,
+        share=share,
         num_samples=num_samples,
         deadline=deadline,
     )

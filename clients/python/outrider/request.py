@@ -98,6 +98,8 @@ class GenerateOptions(TypedDict, total=False):
     heal: bool | None
     """Whether the prompt's last token may be drawn anew, as one that begins with the same bytes."""
     request_id: str | None
+    priority: int | None
+    """When its turn comes among the caller's own, while it waits: the highest first; below 0, behind everybody's."""
     num_samples: int | None
     """Answers to the one prompt. `Chunk.sample` says whose a chunk is; the result is that of sample 0, which has the
     others in `Result.further_samples`."""
@@ -142,6 +144,7 @@ _FIELDS = {
     "add_special_tokens": "prompt.add_special_tokens",
     "heal": "prompt.heal",
     "request_id": "request_id",
+    "priority": "priority",
     "num_samples": "num_samples",
 }
 _GRAMMARS = ("json_schema", "regex", "lark", "choice")

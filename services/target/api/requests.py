@@ -14,9 +14,18 @@ from services.draft_protocol.grammar import read_grammar
 from services.engine.allowed_tokens import AllowedTokens
 from services.engine.grammar.grammar import Grammar
 from services.engine.range import COUNT, FINITE, MAX_COUNT, Range
-from services.engine.request import CachePolicy, Loop, Request, SpeculationMode, SpeculationPolicy, StopConditions
+from services.engine.request import (
+    CachePolicy,
+    Loop,
+    Request,
+    Share,
+    SpeculationMode,
+    SpeculationPolicy,
+    StopConditions,
+)
 from services.engine.sampling_params import SAMPLING_NUMBERS, SamplingParams
 from services.engine.text.healing import Healing, plan_healing
+from services.service.access.caller import Caller
 from services.service.errors import FingerprintMismatchError
 from services.service.limits import LIMITS, MAX_TIME_LIMIT
 from services.service.validation import Violations, is_bias
@@ -28,6 +37,7 @@ from services.target.api.tools import binds_answer, read_tool_grammar
 GenerationRequest = generation_pb2.StreamGenerateRequest | generation_pb2.GenerateRequest
 
 _BIASES = f"{FINITE}, or minus infinity"
+_PRIORITIES = Range(minimum=-10, maximum=10)
 _MODES = {
     common_pb2.SPECULATION_MODE_UNSPECIFIED: SpeculationMode.AUTO,
     common_pb2.SPECULATION_MODE_NEVER: SpeculationMode.NEVER,
@@ -43,9 +53,10 @@ def read_request(
     model: ServedModel,
     found: Violations,
     *,
+    caller: Caller,
     deadline: float | None,
 ) -> Request:
-    """The generation that a message asks for.
+    """The generation that a message of a caller's asks for.
 
     `prompt` and `grammar` are what `read_prompt` and `read_request_grammar` have read, and `found` what they found
     wrong; `deadline` is in seconds on the monotonic clock. Raises FingerprintMismatchError for a continuation of
@@ -67,6 +78,7 @@ def read_request(
         output=read_output(message.output, model, found, is_whole=isinstance(message, generation_pb2.GenerateRequest)),
         speculation=_read_speculation(message.speculation, found),
         cache=read_cache(message.cache) if message.HasField("cache") else CachePolicy(),
+        share=_read_share(message, caller, found),
         num_samples=_read_num_samples(message, model, found),
         deadline=deadline,
     )
@@ -90,6 +102,11 @@ def _read_continuation(message: GenerationRequest, model: ServedModel, found: Vi
     ids = tuple(found.within(field, message.continue_from.token_ids, model.context_length))
     found.check_token_ids(field, ids, model.config.vocab_size)
     return ids
+
+
+def _read_share(message: GenerationRequest, caller: Caller, found: Violations) -> Share:
+    found.check_number("priority", message.priority, _PRIORITIES)
+    return Share(caller=caller.name, weight=caller.limits.weight, priority=message.priority)
 
 
 def _read_num_samples(message: GenerationRequest, model: ServedModel, found: Violations) -> int:

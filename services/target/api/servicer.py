@@ -165,7 +165,7 @@ class GenerationServicer(GenerationServiceServicer):
     async def _generation(self, message: GenerationRequest, context: Context) -> AsyncIterator[Responses]:
         """Admit, read and submit one request; however the call ends, the engine drops what is left of it."""
         deadline = _deadline(context)
-        model, caller = self._model(), self._callers.of(context).name
+        model, caller = self._model(), self._callers.of(context)
         traceparent = _traceparent(context)
         with ExitStack() as places:
             trace = None
@@ -173,19 +173,21 @@ class GenerationServicer(GenerationServiceServicer):
                 operation = "chat" if message.prompt.WhichOneof("input") == "chat" else "text_completion"
                 trace = self._traces.begin(traceparent, operation=operation, model=model.name)
                 traceparent = places.enter_context(trace).traceparent
-            places.enter_context(self.admission.admit(1, caller))
+            places.enter_context(self.admission.admit(1, caller.name))
             found = Violations()
             prompt = await read_prompt(message.prompt, model, found)
-            grammar = await read_request_grammar(message, prompt, model, found, caller=caller)
-            request = await asyncio.to_thread(read_request, message, prompt, grammar, model, found, deadline=deadline)
-            places.enter_context(self.admission.admit(request.num_samples - 1, caller))
+            grammar = await read_request_grammar(message, prompt, model, found, caller=caller.name)
+            request = await asyncio.to_thread(
+                read_request, message, prompt, grammar, model, found, caller=caller, deadline=deadline
+            )
+            places.enter_context(self.admission.admit(request.num_samples - 1, caller.name))
             engine = self._require_serving().engine  # it may have gone while the prompt was encoded
             if traceparent:
                 request = replace(request, traceparent=traceparent)
             readers = await _message_readers(message, request, model)
             sequences = _submit(engine, request)
-            self.running |= dict.fromkeys(sequences, caller)
-            self._statistics.begin(sequences, caller)
+            self.running |= dict.fromkeys(sequences, caller.name)
+            self._statistics.begin(sequences, caller.name)
             if trace is not None:
                 trace.follow(request, sequences)
             try:

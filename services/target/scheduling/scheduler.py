@@ -8,6 +8,8 @@ from enum import StrEnum
 
 from services.engine.cache.block_manager import BlockManager
 from services.engine.events import PredictionSource
+from services.target.scheduling.fair_queue import FairQueue
+from services.target.scheduling.fair_shares import FairShares
 from services.target.sequence.sequence import Sequence
 
 _MAX_PROMPT_LOGITS = 256  # rows in one pass, of 0.6 MB each with 150 000 tokens
@@ -68,26 +70,34 @@ class SchedulerConfig:
 
 
 class Scheduler:
-    """Holds waiting and running sequences, both oldest first, and hands out KV blocks between them.
+    """Holds waiting and running sequences, and hands out KV blocks between them.
 
-    When blocks run out a running sequence is preempted (a paused one if there is one, else the youngest): its blocks
-    are taken and it is later computed anew from its tokens, less those that the prefix cache still has; by row
-    invariance that gives the same bits. A paused one makes way for a waiting one too.
+    Who waits is started in the order of a FairQueue, and the rows of prompts are shared by callers too. When blocks run
+    out a running sequence is preempted (a paused one if there is one, else the one that was started last): its blocks
+    are taken and it is later computed anew from its tokens, less those that the prefix cache still has, before others
+    are started; by row invariance that gives the same bits. A paused one makes way for a waiting one too.
     """
 
     def __init__(self, config: SchedulerConfig, blocks: BlockManager) -> None:
         self._config = config
         self._blocks = blocks
         self._spare_rows = 0
-        self.waiting: list[Sequence] = []
+        self._queue = FairQueue()
+        self._preempted: list[Sequence] = []  # in the order of their starts, as those that run
+        self._prompt_shares = FairShares()
         self.running: list[Sequence] = []
         self.num_preemptions = 0
         self.num_rows = self.num_prediction_rows = 0  # of all passes: those of tokens, and of predictions
         self.num_steps = dict.fromkeys(StepLimit, 0)  # by what limited them
 
     @property
+    def waiting(self) -> list[Sequence]:
+        """The sequences that do not run: those that did before come first."""
+        return [*self._preempted, *self._queue]
+
+    @property
     def sequences(self) -> list[Sequence]:
-        """Every sequence that is not finished, oldest first within running and waiting."""
+        """Every sequence that is not finished, those that run first."""
         return [*self.running, *self.waiting]
 
     @property
@@ -97,16 +107,16 @@ class Scheduler:
 
     def add(self, sequence: Sequence) -> None:
         """Queue a new sequence."""
-        insort(self.waiting, sequence, key=_arrival)
+        self._queue.add(sequence)
 
     def remove(self, sequence: Sequence) -> bool:
         """Forget a sequence and free its blocks; False if it was not here."""
-        for queue in (self.running, self.waiting):
-            if sequence in queue:
-                queue.remove(sequence)
+        for started in (self.running, self._preempted):
+            if sequence in started:
+                started.remove(sequence)
                 self._blocks.shrink(sequence, 0)
                 return True
-        return False
+        return self._queue.remove(sequence)
 
     def expired(self) -> list[Sequence]:
         """The sequences whose time is over."""
@@ -124,29 +134,49 @@ class Scheduler:
         """Choose the rows of the next pass within the row budget; empty if there is nothing to do."""
         self._admit()
         batch: list[ScheduledRows] = []
-        budget, logits_budget = self._config.max_rows, _MAX_PROMPT_LOGITS
         ready = [sequence for sequence in self.running if not sequence.is_paused]
-        decodes_left = sum(sequence.num_pending == 1 for sequence in ready)
+        prompts = [sequence for sequence in ready if sequence.num_pending > 1]
+        self._spare_rows = self._config.max_rows
+        prompt_rows = self._share_rows(prompts, self._config.max_rows - len(ready) + len(prompts))
         for sequence in ready:
-            decodes_left -= sequence.num_pending == 1
-            num_pending = sequence.num_pending - self._is_awaited(sequence)
-            num_tokens = min(num_pending, self._config.prefill_chunk, budget - decodes_left)
-            if sequence.needs_prompt_logprobs and sequence.num_pending > 1:
-                num_tokens = min(num_tokens, logits_budget)
+            num_tokens = prompt_rows.get(sequence, 0) if sequence.num_pending > 1 else 1
             if num_tokens <= 0 or sequence not in self.running:  # the latter: preempted by an older one just now
                 continue
             if self._make_room(sequence, sequence.num_computed + num_tokens):
                 draws = num_tokens == sequence.num_pending
-                batch.append(
-                    ScheduledRows(sequence, num_tokens, draws=draws, prompt_targets=sequence.prompt_targets(num_tokens))
-                )
-                budget -= num_tokens
-                logits_budget -= len(batch[-1].prompt_targets)
-        self._spare_rows = budget
+                targets = sequence.prompt_targets(num_tokens)
+                batch.append(ScheduledRows(sequence, num_tokens, draws=draws, prompt_targets=targets))
+                self._spare_rows -= num_tokens
         if batch:
-            self.num_rows += self._config.max_rows - budget
+            self.num_rows += self._config.max_rows - self._spare_rows
             self.num_steps[self._limit(batch)] += 1
         return batch
+
+    def _share_rows(self, prompts: list[Sequence], num_rows: int) -> dict[Sequence, int]:
+        """Hand out rows to sequences that have more than one to compute: each gets a chunk, and callers take turns."""
+        shared: dict[Sequence, int] = {}
+        callers: dict[str, list[Sequence]] = {}
+        for sequence in prompts:
+            callers.setdefault(sequence.request.share.caller, []).append(sequence)
+        is_shared = len(callers) > 1
+        if is_shared:
+            weights = {caller: own[0].request.share.weight for caller, own in callers.items()}
+            self._prompt_shares.set_callers(weights)
+        logits_budget = _MAX_PROMPT_LOGITS
+        while callers and num_rows > 0:
+            caller = self._prompt_shares.next(callers) if is_shared else next(iter(callers))
+            sequence = callers[caller].pop(0)
+            if not callers[caller]:
+                del callers[caller]
+            most = min(self._config.prefill_chunk, num_rows)
+            if sequence.needs_prompt_logprobs:
+                most = min(most, logits_budget)
+            shared[sequence] = min(sequence.num_pending - self._is_awaited(sequence), most)
+            num_rows -= shared[sequence]
+            logits_budget -= len(sequence.prompt_targets(shared[sequence]))
+            if is_shared:
+                self._prompt_shares.charge(caller, shared[sequence])
+        return shared
 
     def add_predictions(self, rows: ScheduledRows, predictions: list[int]) -> None:
         """Put predictions behind a decoding run, as many as the pass has rows left for and free blocks hold: nothing is
@@ -172,6 +202,7 @@ class Scheduler:
         sequence.num_computed = min(sequence.num_computed, len(sequence.tokens) - 1)
         self._blocks.keep(sequence, sequence.num_computed)
         self._blocks.shrink(sequence, len(sequence.tokens))
+        self._queue.charge(sequence, num_committed)
 
     def _limit(self, batch: list[ScheduledRows]) -> StepLimit:
         if not self._spare_rows:
@@ -182,15 +213,33 @@ class Scheduler:
         return StepLimit.WORK if all(rows.draws for rows in batch) else StepLimit.PREFILL_CHUNK
 
     def _admit(self) -> None:
-        for sequence in [sequence for sequence in self.waiting if not sequence.is_paused]:
-            if (first := self._first_sample(sequence)) is not None and first.num_computed < len(sequence.tokens) - 1:
-                continue
-            while not self._claim(sequence):
-                victim = self._youngest_paused()
-                if victim is None:
-                    return
-                self._preempt(victim)
-            self._start(sequence)
+        for sequence in [sequence for sequence in self._preempted if not sequence.is_paused]:
+            if not self._start(sequence):
+                return
+            self._preempted.remove(sequence)
+        while self._has_place() and (first := self._queue.first(self._is_ready)) and self._start(first):
+            self._queue.take(first)
+
+    def _has_place(self) -> bool:
+        return len(self.running) < self._config.max_sequences or self._youngest_paused() is not None
+
+    def _is_ready(self, sequence: Sequence) -> bool:
+        """Whether it need not wait for its first sample to compute their prompt."""
+        first = self._first_sample(sequence)
+        return first is None or first.num_computed >= len(sequence.tokens) - 1
+
+    def _start(self, sequence: Sequence) -> bool:
+        """Let a sequence run, if there is room or can be made."""
+        while not self._claim(sequence):
+            if (victim := self._youngest_paused()) is None:
+                return False
+            self._preempt(victim)
+        self._blocks.grow(sequence, len(sequence.tokens))
+        if not sequence.timings.scheduled:
+            sequence.timings.scheduled = time.monotonic()
+            sequence.num_cached = sequence.num_computed
+        insort(self.running, sequence, key=_start_time)
+        return True
 
     def _claim(self, sequence: Sequence) -> bool:
         """Give a sequence what is cached of it, unless there is no place for it or no room for its other tokens."""
@@ -213,18 +262,10 @@ class Scheduler:
     def _is_awaited(self, sequence: Sequence) -> bool:
         """Whether others wait for all of its prompt but the last token, behind which all of them draw together."""
         is_first = sequence.request.num_samples > 1 and sequence.num_pending > 1
-        return is_first and any(self._first_sample(other) is sequence for other in self.waiting)
+        return is_first and any(self._first_sample(other) is sequence for other in self._queue)
 
     def _youngest_paused(self) -> Sequence | None:
         return next((sequence for sequence in reversed(self.running) if sequence.is_paused), None)
-
-    def _start(self, sequence: Sequence) -> None:
-        self.waiting.remove(sequence)
-        insort(self.running, sequence, key=_arrival)
-        self._blocks.grow(sequence, len(sequence.tokens))
-        if not sequence.timings.scheduled:
-            sequence.timings.scheduled = time.monotonic()
-            sequence.num_cached = sequence.num_computed
 
     def _make_room(self, sequence: Sequence, num_tokens: int) -> bool:
         """Get blocks for a sequence's first tokens by preempting others; False if it had to go itself."""
@@ -241,8 +282,8 @@ class Scheduler:
         self._blocks.release(sequence)
         sequence.num_preemptions += 1
         self.num_preemptions += 1
-        insort(self.waiting, sequence, key=_arrival)
+        insort(self._preempted, sequence, key=_start_time)
 
 
-def _arrival(sequence: Sequence) -> float:
-    return sequence.timings.arrived
+def _start_time(sequence: Sequence) -> float:
+    return sequence.timings.scheduled

@@ -117,6 +117,7 @@ OPTIONS = [
     ("heal", True, {"prompt": {"text": "p", "heal": True}}),
     ("request_id", "", {"request_id": ""}),
     ("num_samples", 4, {"num_samples": 4}),
+    ("priority", -3, {"priority": -3}),
 ]
 
 
@@ -138,7 +139,7 @@ def test_every_option_is_tested_and_every_field_has_an_option() -> None:
     )
     fields = sum(len(part.DESCRIPTOR.fields) for part in parts)
     assert (
-        fields - 1 == len(GenerateOptions.__annotations__) - len(of_chats) - 4
+        fields - 1 == len(GenerateOptions.__annotations__) - len(of_chats) - 5
     )  # not prompt_token_ids; not of these parts
 
 

@@ -23,9 +23,10 @@ _sym_db = _symbol_database.Default()
 
 
 from google.protobuf import any_pb2 as google_dot_protobuf_dot_any__pb2
+from google.protobuf import duration_pb2 as google_dot_protobuf_dot_duration__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18outrider/v1/errors.proto\x12\x0boutrider.v1\x1a\x19google/protobuf/any.proto\"S\n\x0b\x45rrorStatus\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12%\n\x07\x64\x65tails\x18\x03 \x03(\x0b\x32\x14.google.protobuf.Any\"I\n\x10\x42\x61\x64RequestDetail\x12\x35\n\x10\x66ield_violations\x18\x01 \x03(\x0b\x32\x1b.outrider.v1.FieldViolation\"4\n\x0e\x46ieldViolation\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\tB\x1aP\x01Z\x16outrider/v1;outriderv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18outrider/v1/errors.proto\x12\x0boutrider.v1\x1a\x19google/protobuf/any.proto\x1a\x1egoogle/protobuf/duration.proto\"S\n\x0b\x45rrorStatus\x12\x0c\n\x04\x63ode\x18\x01 \x01(\x05\x12\x0f\n\x07message\x18\x02 \x01(\t\x12%\n\x07\x64\x65tails\x18\x03 \x03(\x0b\x32\x14.google.protobuf.Any\"I\n\x10\x42\x61\x64RequestDetail\x12\x35\n\x10\x66ield_violations\x18\x01 \x03(\x0b\x32\x1b.outrider.v1.FieldViolation\"4\n\x0e\x46ieldViolation\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\x13\n\x0b\x64\x65scription\x18\x02 \x01(\t\"=\n\x0bRetryDetail\x12.\n\x0bretry_delay\x18\x01 \x01(\x0b\x32\x19.google.protobuf.DurationB\x1aP\x01Z\x16outrider/v1;outriderv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,10 +34,12 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'outrider.v1.errors_pb2', _g
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'P\001Z\026outrider/v1;outriderv1'
-  _globals['_ERRORSTATUS']._serialized_start=68
-  _globals['_ERRORSTATUS']._serialized_end=151
-  _globals['_BADREQUESTDETAIL']._serialized_start=153
-  _globals['_BADREQUESTDETAIL']._serialized_end=226
-  _globals['_FIELDVIOLATION']._serialized_start=228
-  _globals['_FIELDVIOLATION']._serialized_end=280
+  _globals['_ERRORSTATUS']._serialized_start=100
+  _globals['_ERRORSTATUS']._serialized_end=183
+  _globals['_BADREQUESTDETAIL']._serialized_start=185
+  _globals['_BADREQUESTDETAIL']._serialized_end=258
+  _globals['_FIELDVIOLATION']._serialized_start=260
+  _globals['_FIELDVIOLATION']._serialized_end=312
+  _globals['_RETRYDETAIL']._serialized_start=314
+  _globals['_RETRYDETAIL']._serialized_end=375
 # @@protoc_insertion_point(module_scope)

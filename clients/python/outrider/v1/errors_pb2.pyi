@@ -4,12 +4,13 @@ isort:skip_file
 The error details that Outrider sends, for clients that do not ship googleapis.
 
 Every error is a gRPC status. Its `grpc-status-details-bin` trailer is a google.rpc.Status, and bad input is described
-there by a google.rpc.BadRequest. The messages below have their fields and numbers, so either set decodes them.
+there by a google.rpc.BadRequest, when to come back by a google.rpc.RetryInfo. The messages below have their fields and numbers, so either set decodes them.
 """
 
 from collections import abc as _abc
 from google.protobuf import any_pb2 as _any_pb2
 from google.protobuf import descriptor as _descriptor
+from google.protobuf import duration_pb2 as _duration_pb2
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 import builtins as _builtins
@@ -104,3 +105,27 @@ class FieldViolation(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___FieldViolation: _TypeAlias = FieldViolation  # noqa: Y015
+
+@_typing.final
+class RetryDetail(_message.Message):
+    """Decodes a google.rpc.RetryInfo."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RETRY_DELAY_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def retry_delay(self) -> _duration_pb2.Duration:
+        """How long to wait before the call is made again, at least."""
+
+    def __init__(
+        self,
+        *,
+        retry_delay: _duration_pb2.Duration | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["retry_delay", b"retry_delay"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["retry_delay", b"retry_delay"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RetryDetail: _TypeAlias = RetryDetail  # noqa: Y015

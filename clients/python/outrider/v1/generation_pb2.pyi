@@ -35,6 +35,7 @@ class StreamGenerateRequest(_message.Message):
     GRAMMAR_FIELD_NUMBER: _builtins.int
     NUM_SAMPLES_FIELD_NUMBER: _builtins.int
     CACHE_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """A name for the request in logs and answers. Default: one that the server makes."""
     num_samples: _builtins.int
@@ -42,6 +43,11 @@ class StreamGenerateRequest(_message.Message):
     field; sample i that to a request with a seed derived from this one's and i, which its `Started` names. From 1 to
     16, and no more than the sequences that the server runs at once; 1 with `continue_from`: an interrupted sample is
     continued as a request of its own. Default: 1.
+    """
+    priority: _builtins.int
+    """When the request's turn comes, while it waits: among those of one caller the highest comes first. Above 0 it puts
+    nobody before another caller; below 0 it puts a request behind those of everybody that are higher. None waits for
+    ever: every eighth start is that of the oldest request that priorities hold back. From -10 to 10. Default: 0.
     """
     @_builtins.property
     def prompt(self) -> _common_pb2.Prompt:
@@ -88,17 +94,22 @@ class StreamGenerateRequest(_message.Message):
         grammar: _common_pb2.Grammar | None = ...,
         num_samples: _builtins.int | None = ...,
         cache: _common_pb2.CachePolicy | None = ...,
+        priority: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_num_samples", b"_num_samples", "_request_id", b"_request_id", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "num_samples", b"num_samples", "output", b"output", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_num_samples", b"_num_samples", "_request_id", b"_request_id", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "num_samples", b"num_samples", "output", b"output", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__num_samples: _TypeAlias = _typing.Literal["num_samples"]  # noqa: Y015
     _WhichOneofArgType__num_samples: _TypeAlias = _typing.Literal["_num_samples", b"_num_samples"]  # noqa: Y015
+    _WhichOneofReturnType__priority: _TypeAlias = _typing.Literal["priority"]  # noqa: Y015
+    _WhichOneofArgType__priority: _TypeAlias = _typing.Literal["_priority", b"_priority"]  # noqa: Y015
     _WhichOneofReturnType__request_id: _TypeAlias = _typing.Literal["request_id"]  # noqa: Y015
     _WhichOneofArgType__request_id: _TypeAlias = _typing.Literal["_request_id", b"_request_id"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__num_samples) -> _WhichOneofReturnType__num_samples | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__priority) -> _WhichOneofReturnType__priority | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__request_id) -> _WhichOneofReturnType__request_id | None: ...
 
@@ -394,6 +405,7 @@ class GenerateRequest(_message.Message):
     GRAMMAR_FIELD_NUMBER: _builtins.int
     NUM_SAMPLES_FIELD_NUMBER: _builtins.int
     CACHE_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """A name for the request in logs and answers. Default: one that the server makes."""
     num_samples: _builtins.int
@@ -401,6 +413,11 @@ class GenerateRequest(_message.Message):
     field; sample i that to a request with a seed derived from this one's and i, which its `Started` names. From 1 to
     16, and no more than the sequences that the server runs at once; 1 with `continue_from`: an interrupted sample is
     continued as a request of its own. Default: 1.
+    """
+    priority: _builtins.int
+    """When the request's turn comes, while it waits: among those of one caller the highest comes first. Above 0 it puts
+    nobody before another caller; below 0 it puts a request behind those of everybody that are higher. None waits for
+    ever: every eighth start is that of the oldest request that priorities hold back. From -10 to 10. Default: 0.
     """
     @_builtins.property
     def prompt(self) -> _common_pb2.Prompt:
@@ -447,17 +464,22 @@ class GenerateRequest(_message.Message):
         grammar: _common_pb2.Grammar | None = ...,
         num_samples: _builtins.int | None = ...,
         cache: _common_pb2.CachePolicy | None = ...,
+        priority: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_num_samples", b"_num_samples", "_request_id", b"_request_id", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "num_samples", b"num_samples", "output", b"output", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_num_samples", b"_num_samples", "_request_id", b"_request_id", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "num_samples", b"num_samples", "output", b"output", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__num_samples: _TypeAlias = _typing.Literal["num_samples"]  # noqa: Y015
     _WhichOneofArgType__num_samples: _TypeAlias = _typing.Literal["_num_samples", b"_num_samples"]  # noqa: Y015
+    _WhichOneofReturnType__priority: _TypeAlias = _typing.Literal["priority"]  # noqa: Y015
+    _WhichOneofArgType__priority: _TypeAlias = _typing.Literal["_priority", b"_priority"]  # noqa: Y015
     _WhichOneofReturnType__request_id: _TypeAlias = _typing.Literal["request_id"]  # noqa: Y015
     _WhichOneofArgType__request_id: _TypeAlias = _typing.Literal["_request_id", b"_request_id"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__num_samples) -> _WhichOneofReturnType__num_samples | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__priority) -> _WhichOneofReturnType__priority | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__request_id) -> _WhichOneofReturnType__request_id | None: ...
 

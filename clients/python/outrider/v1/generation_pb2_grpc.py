@@ -29,8 +29,9 @@ class GenerationServiceStub:
     """Generates text with one language model.
 
     Errors: INVALID_ARGUMENT with one google.rpc.BadRequest violation per bad field; FAILED_PRECONDITION if a
-    continuation comes from another fingerprint; RESOURCE_EXHAUSTED if the server is full; UNAVAILABLE if it is loading
-    or going away. Cancelling a call, or its deadline, frees what it holds.
+    continuation comes from another fingerprint; RESOURCE_EXHAUSTED if the server is full, or
+    cannot begin before the call's deadline, with a google.rpc.RetryInfo, and a google.rpc.ErrorInfo that says of what
+    there is too much; UNAVAILABLE if it is loading or going away. Cancelling a call, or its deadline, frees what it holds.
     """
 
     def __init__(self, channel):
@@ -70,8 +71,9 @@ class GenerationServiceServicer:
     """Generates text with one language model.
 
     Errors: INVALID_ARGUMENT with one google.rpc.BadRequest violation per bad field; FAILED_PRECONDITION if a
-    continuation comes from another fingerprint; RESOURCE_EXHAUSTED if the server is full; UNAVAILABLE if it is loading
-    or going away. Cancelling a call, or its deadline, frees what it holds.
+    continuation comes from another fingerprint; RESOURCE_EXHAUSTED if the server is full, or
+    cannot begin before the call's deadline, with a google.rpc.RetryInfo, and a google.rpc.ErrorInfo that says of what
+    there is too much; UNAVAILABLE if it is loading or going away. Cancelling a call, or its deadline, frees what it holds.
     """
 
     def StreamGenerate(self, request, context):
@@ -149,8 +151,9 @@ class GenerationService:
     """Generates text with one language model.
 
     Errors: INVALID_ARGUMENT with one google.rpc.BadRequest violation per bad field; FAILED_PRECONDITION if a
-    continuation comes from another fingerprint; RESOURCE_EXHAUSTED if the server is full; UNAVAILABLE if it is loading
-    or going away. Cancelling a call, or its deadline, frees what it holds.
+    continuation comes from another fingerprint; RESOURCE_EXHAUSTED if the server is full, or
+    cannot begin before the call's deadline, with a google.rpc.RetryInfo, and a google.rpc.ErrorInfo that says of what
+    there is too much; UNAVAILABLE if it is loading or going away. Cancelling a call, or its deadline, frees what it holds.
     """
 
     @staticmethod

@@ -30,8 +30,9 @@ class GenerationServiceStub:
     """Generates text with one language model.
 
     Errors: INVALID_ARGUMENT with one google.rpc.BadRequest violation per bad field; FAILED_PRECONDITION if a
-    continuation comes from another fingerprint; RESOURCE_EXHAUSTED if the server is full; UNAVAILABLE if it is loading
-    or going away. Cancelling a call, or its deadline, frees what it holds.
+    continuation comes from another fingerprint; RESOURCE_EXHAUSTED if the server is full, or
+    cannot begin before the call's deadline, with a google.rpc.RetryInfo, and a google.rpc.ErrorInfo that says of what
+    there is too much; UNAVAILABLE if it is loading or going away. Cancelling a call, or its deadline, frees what it holds.
     """
 
     @_typing.overload
@@ -54,8 +55,9 @@ class GenerationServiceAsyncStub(GenerationServiceStub):
     """Generates text with one language model.
 
     Errors: INVALID_ARGUMENT with one google.rpc.BadRequest violation per bad field; FAILED_PRECONDITION if a
-    continuation comes from another fingerprint; RESOURCE_EXHAUSTED if the server is full; UNAVAILABLE if it is loading
-    or going away. Cancelling a call, or its deadline, frees what it holds.
+    continuation comes from another fingerprint; RESOURCE_EXHAUSTED if the server is full, or
+    cannot begin before the call's deadline, with a google.rpc.RetryInfo, and a google.rpc.ErrorInfo that says of what
+    there is too much; UNAVAILABLE if it is loading or going away. Cancelling a call, or its deadline, frees what it holds.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -74,8 +76,9 @@ class GenerationServiceServicer(metaclass=_abc_1.ABCMeta):
     """Generates text with one language model.
 
     Errors: INVALID_ARGUMENT with one google.rpc.BadRequest violation per bad field; FAILED_PRECONDITION if a
-    continuation comes from another fingerprint; RESOURCE_EXHAUSTED if the server is full; UNAVAILABLE if it is loading
-    or going away. Cancelling a call, or its deadline, frees what it holds.
+    continuation comes from another fingerprint; RESOURCE_EXHAUSTED if the server is full, or
+    cannot begin before the call's deadline, with a google.rpc.RetryInfo, and a google.rpc.ErrorInfo that says of what
+    there is too much; UNAVAILABLE if it is loading or going away. Cancelling a call, or its deadline, frees what it holds.
     """
 
     @_abc_1.abstractmethod

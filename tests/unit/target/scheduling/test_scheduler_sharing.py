@@ -65,7 +65,7 @@ async def test_samples_draw_together_behind_a_prompt_that_one_has_computed():
     (other,) = add(scheduler, 2)
     assert shape(step(scheduler)) == [(first, 6), (other, 2)]
     assert shape(step(scheduler)) == [(first, 3), (other, 1)]  # all but the last token
-    assert shape(step(scheduler)) == [(first, 1), (second, 1), (third, 1), (other, 1)]
+    assert shape(step(scheduler)) == [(first, 1), (other, 1), (second, 1), (third, 1)]
     assert first.blocks[:2] == second.blocks[:2] == third.blocks[:2]
     assert len({sample.blocks[2] for sample in (first, second, third)}) == 3
 
