@@ -77,7 +77,7 @@ bench: $(VENV)/.runtime
 	$(BIN)/outrider bench
 
 figures: $(VENV)/.dev build/pair/draft/config.json
-	$(BIN)/python -m services.bench.experiments.figures --models build/pair --chart docs/speed.svg
+	$(BIN)/python -m services.bench.experiments.figures --models build/pair --chart docs/pictures/speed.svg
 
 build/pair/draft/config.json:
 	$(BIN)/python -m services.bench.experiments.make_pair build/pair

@@ -87,23 +87,20 @@ class TargetServer:
         itself is predicted too. The parsers: see MessageSyntax. Raises ConfigError for what cannot be, and where
         OpenTelemetry is wanted and not installed.
         """
-        check_range("run_ahead", run_ahead or 0, 0, _MOST_RUN_AHEAD)
-        check_range("alternates", num_alternates, 0, _MOST_ALTERNATES)
-        self._config, self._policy = engine, PolicyConfig()
+        _check_links(run_ahead, num_alternates)
+        self._config, self._policy, self._name = engine, PolicyConfig(), name or ""
         self._telemetry, self._statistics = Telemetry(telemetry, "outrider-target"), RequestStatistics()
-        self._drain_seconds, self._name = server.drain_seconds, name or ""
-        self._draft_files, self._drafts = draft_credentials or CredentialFiles(), None
-        if predictor is None and (drafts or server.admin_listen):
-            self._drafts = self._new_drafts(drafts, server, run_ahead, num_alternates)
+        self._draft_files = draft_credentials or CredentialFiles()
+        has_drafts = predictor is None and bool(drafts or server.admin_listen)
+        self._drafts = self._new_drafts(drafts, server, run_ahead, num_alternates) if has_drafts else None
         self._rehearsals = {address: Rehearsals(self._policy.rehearsal) for address in drafts}
-        predictors = self._drafts.predictors if self._drafts else [predictor] if predictor else []
-        self._chat_template, self._callers = ChatTemplate(None, {}), read_callers(server.tokens_file)
+        self._callers, self._chat_template = read_callers(server.tokens_file), ChatTemplate(None, {})
         self._parsers = {"tool_parser": tool_parser, "reasoning_parser": reasoning_parser}
-        self._predictors = with_lookup(*predictors, config=self._policy.lookup) if lookup else [*predictors]
+        self._predictors = self._order_predictors(predictor, has_lookup=lookup)
         self._progress, self.reload = LoadingProgress(), Reload()
         self.availability = Availability(self._tell_availability)
         self._host = EngineHost(self._open_engine, self.availability, hang_seconds=server.hang_seconds)
-        self._max_each = server.streams_per_connection(engine.max_sequences)
+        self._drain_seconds, self._max_each = server.drain_seconds, server.streams_per_connection(engine.max_sequences)
         self._admission = Admission(engine.max_sequences + server.max_queue, self._max_each)
         self._servicer = self._new_servicer(server)
         self._server = self._new_server(server)
@@ -113,6 +110,10 @@ class TargetServer:
     def engine(self) -> TargetEngine | None:
         """The engine, once the model is loaded."""
         return self._host.engine
+
+    def _order_predictors(self, predictor: Predictor | None, *, has_lookup: bool) -> list[Predictor]:
+        predictors = self._drafts.predictors if self._drafts else [predictor] if predictor else []
+        return with_lookup(*predictors, config=self._policy.lookup) if has_lookup else [*predictors]
 
     def _new_server(self, server: ServerConfig) -> RpcServer:
         def register(rpc: aio.Server) -> None:
@@ -258,6 +259,11 @@ class TargetServer:
             progress=self._progress,
             on_failure=on_failure,
         )
+
+
+def _check_links(run_ahead: int | None, num_alternates: int) -> None:
+    check_range("run_ahead", run_ahead or 0, 0, _MOST_RUN_AHEAD)
+    check_range("alternates", num_alternates, 0, _MOST_ALTERNATES)
 
 
 async def _warm_up(engine: TargetEngine) -> None:

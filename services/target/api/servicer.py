@@ -31,11 +31,7 @@ from services.target.api.message_deltas import add_deltas
 from services.target.api.model_info import write_model_info
 from services.target.api.prompts import read_prompt, read_tokenize_input
 from services.target.api.requests import GenerationRequest, read_request, read_request_grammar
-from services.target.api.responses import (
-    write_event,
-    write_started,
-    write_whole,
-)
+from services.target.api.responses import write_event, write_started, write_whole
 from services.target.api.served_model import ServedModel
 from services.target.api.tokenization import detokenize, write_tokens
 from services.target.generation.engine import TargetEngine
