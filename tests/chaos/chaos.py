@@ -10,7 +10,7 @@ from outrider import AsyncClient, InvalidArgument, OutriderError, ResourceExhaus
 from tests.chaos.faults import Faults
 from tests.chaos.stand import ChaosStand
 from tests.e2e.draft_rig import until
-from tests.e2e.soak_request import SoakRequest
+from tests.e2e.soak_request import REFUSED, SoakRequest
 
 _NUM_CALLERS = 8
 _PATIENCE_SECONDS = 300.0  # for one answer
@@ -87,6 +87,9 @@ class Chaos:
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
                 answer = await request.send(client)
+                if answer.end == REFUSED:
+                    self.tally.num_refusals += 1
+                    return
             difference = answer.difference(await request.reference(plain))
         except (OutriderError, TimeoutError) as error:
             if _is_refusal_for_load(error):
@@ -94,10 +97,10 @@ class Chaos:
             else:
                 self._complain(f"{type(error).__name__} {error}: {request}")
             return
-        if difference:
-            self._complain(f"{difference}: {request}")
-        assert answer.result is not None
-        self.tally.results.append(answer.result)
+        if difference or answer.result is None:
+            self._complain(f"{difference or answer.end}: {request}")
+        else:
+            self.tally.results.append(answer.result)
 
     def _complain(self, problem: str) -> None:
         self.tally.problems.append(problem)
@@ -110,7 +113,7 @@ def _is_refusal_for_load(error: Exception) -> bool:
 
 
 def _draw(rng: random.Random) -> SoakRequest:
-    """Whoever calls here waits for the end."""
+    """Whoever calls here asks for what can be, reads it at once and waits for the end."""
     request = SoakRequest.draw(rng)
     options = {**request.options, "max_tokens": min(request.options["max_tokens"], _LONGEST_ANSWER)}
-    return replace(request, options=options, cancels_at=None, deadline=None)
+    return replace(request, options=options, cancels_at=None, deadline=None, pause=0.0, is_bad=False)

@@ -26,6 +26,7 @@ _MOST_PREDICTIONS = 15
 _SLOW_CHUNKS = 5
 WRITE_TIMEOUT = 10.0  # of the target, seconds: a soak on a busy machine may itself be late by a few
 STALL_SECONDS = 2 * WRITE_TIMEOUT
+REFUSED = "refused for load"
 _STOPS = ("\n\n", "return", "self.", "):\n", '"""', "zzz")
 
 
@@ -104,7 +105,7 @@ class SoakRequest:
             case InvalidArgument() if self.is_bad:
                 return "refused as bad"
             case ResourceExhausted():
-                return "refused for load"
+                return REFUSED
             case Unavailable() if "drained" in str(error):
                 return "refused by a drained target"
             case Unavailable() if self.pause and "nobody has read" in str(error):

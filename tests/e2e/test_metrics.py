@@ -152,7 +152,9 @@ COMMON_LABELS = {"model_name", "engine"}
 
 
 def described(family: Any) -> dict[str, str]:
-    """The row of the page for a family."""
+    """The row of the page for a family; none for one that has nothing to count yet, and so no labels."""
+    if not family.samples:
+        return {}
     labels: dict[str, set[str]] = {}
     for sample in family.samples:
         for label, each in sample.labels.items():
