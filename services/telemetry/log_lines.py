@@ -15,6 +15,12 @@ def configure_logging(log_format: str) -> None:
     handler.setFormatter(JsonFormatter() if log_format == "json" else logging.Formatter(_TEXT))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     logging.getLogger("httpx2").setLevel(logging.WARNING)  # of a download: else a line for each request
+    logging.getLogger("grpc._cython.cygrpc").addFilter(_tells_no_metadata)
+
+
+def _tells_no_metadata(record: logging.LogRecord) -> bool:
+    """A caller's metadata that are not UTF-8 are read as Latin-1; grpcio would log them in full, whatever they hold."""
+    return not str(record.msg).startswith("Invalid encoding on")
 
 
 class JsonFormatter(logging.Formatter):

@@ -127,7 +127,7 @@ class Service:
 
     def log(self, since: int = 0) -> str:
         """What it has logged, from a place in the log on."""
-        return self._log.read_bytes()[since:].decode()
+        return self._log.read_bytes()[since:].decode(errors="replace")  # gRPC logs bytes of its callers
 
     async def logs(self, text: str, since: int = 0, *, otherwise: str | None = None) -> None:
         """Return once it has logged this, or what may come in its place; raises TimeoutError."""
