@@ -1,6 +1,7 @@
 """RpcServer: a gRPC server with health, reflection and the settings that long streams need."""
 
 from collections.abc import Callable
+from typing import cast
 
 from grpc import aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
@@ -12,6 +13,7 @@ from services.service.access.access_interceptor import AccessInterceptor
 from services.service.access.caller import Callers
 from services.service.access.certificates import server_credentials, watch_certificates
 from services.service.access.clear_text import check_clear_text
+from services.service.guarded_server import GuardedServer
 from services.service.interceptors import ErrorInterceptor, RequestParser
 from services.service.keepalive import PERMITTED_PING_MS
 from services.service.limits import MAX_STREAMS
@@ -57,7 +59,8 @@ class RpcServer:
         options = (*_OPTIONS, *_age_options(config), ("grpc.max_receive_message_length", max_request_bytes))
         errors = ErrorInterceptor()
         self.calls = errors.calls
-        self._server = aio.server(interceptors=[errors, *access, RequestParser()], options=options)
+        # The stubs of grpcio do not know that it is one.
+        self._server = cast(aio.Server, GuardedServer([errors, *access, RequestParser()], options))
         register(self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)  # type: ignore[no-untyped-call]
         names = (service, health.SERVICE_NAME, reflection.SERVICE_NAME)

@@ -90,8 +90,7 @@ async def test_a_certificate_is_replaced_without_a_restart(envoy: Envoy) -> None
         assert await outrider.generate(PROMPT, max_tokens=4, **GREEDY)
 
 
-async def test_a_path_that_is_not_utf8_reaches_no_target(envoy: Envoy, targets: list[Service]) -> None:
-    """It would end the target's server."""
+async def test_a_path_that_is_not_utf8_harms_no_target(envoy: Envoy, targets: list[Service]) -> None:
     host, _, port = envoy.address.rpartition(":")
     context = ssl.create_default_context(cafile=str(envoy.authority.certificate))
     for method in (b"\xf5", b"%F5", b"Other"):

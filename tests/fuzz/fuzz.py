@@ -19,7 +19,7 @@ from services.engine.decoder.native import NOISE_VERSION
 from services.engine.text.tokenizer import Tokenizer
 from tests.e2e.draft_rig import GREEDY, PROMPT, Service, until
 from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
-from tests.fuzz.mutated_frames import PREFACE, call_frames, mutated, send
+from tests.fuzz.mutated_frames import call_frames, mutated, send
 from tests.fuzz.random_message import RandomMessages, type_of
 
 _NUM_WORKERS = 8
@@ -27,6 +27,7 @@ _CALL_SECONDS = 2.0
 _MOST_PROBLEMS = 20  # after which it is enough
 _MOST_TOKENS = 4  # that most requests may generate
 _SHARE_UNBOUNDED = 0.02
+_SHARE_OF_ANY_BYTES = 0.1  # of paths, and of metadata
 _MESSAGES_OF_A_LINK = 12
 _WRONG = {grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DATA_LOSS}
 _ENDED_UNDER_A_WRITE = "Internal error from Core"  # gRPC's only word for it on this side, whatever the draft said
@@ -147,11 +148,18 @@ class Fuzz:
         else:
             hello = draft_pb2.DraftRequest(hello=self._hello)
             path, message, service = _DRAFT, hello.SerializeToString(), self._draft
+        if rng.random() < _SHARE_OF_ANY_BYTES:
+            path = _any_text(rng)
+        metadata = _any_text(rng) if rng.random() < _SHARE_OF_ANY_BYTES else ""
         try:
-            await send(service.address, mutated(call_frames(path, message), rng))
+            await send(service.address, mutated(call_frames(path, message, metadata), rng))
         except OSError as error:
             self._complain(f"the {service.name} takes no connection: {error}")
         self.statuses[f"frames for the {service.name}"] += 1
+
+
+def _any_text(rng: random.Random) -> str:
+    return rng.randbytes(rng.randrange(9)).decode(errors="surrogateescape")
 
 
 def _make_valid(request: Any) -> None:
@@ -178,12 +186,6 @@ def _choose(message: draft_pb2.DraftRequest, rng: random.Random) -> None:
         part.sampling.seed = 1
     if name == "commit" and rng.random() < 0.7:
         part.position, part.token_ids[:] = 0, [rng.randrange(500) for _ in range(5)]
-
-
-def call_of_draft(method: bytes) -> bytes:
-    """A connection with one call of such a method of the draft service."""
-    frames = call_frames(_DRAFT.rpartition("/")[0] + "/METHOD", b"")
-    return PREFACE + b"".join(frames).replace(b"METHOD", method.ljust(6))
 
 
 @asynccontextmanager

@@ -10,6 +10,7 @@ from grpc_reflection.v1alpha import reflection
 
 from services.service.access.caller import Callers, Scope
 from services.service.errors import PermissionDeniedError, RpcError
+from services.service.guarded_server import UNKNOWN
 from services.service.interceptors import Continuation, MethodHandler
 from services.service.log_rate_limit import LogRateLimit
 from services.service.printable import printable
@@ -17,7 +18,8 @@ from services.service.printable import printable
 logger = logging.getLogger(__name__)
 
 _OPEN = health.SERVICE_NAME  # probes and balancers, which have no token, ask it
-_OF_ANY_TOKEN = reflection.SERVICE_NAME
+_OF_ANY_TOKEN = (reflection.SERVICE_NAME, UNKNOWN)
+_NO_METHOD = "a method that does not exist"
 _TO_GENERATE = ("outrider.v1.GenerationService", "outrider.v1.DraftService")
 
 
@@ -37,7 +39,9 @@ class AccessInterceptor(aio.ServerInterceptor):
             self._check(method, handler_call_details.invocation_metadata)
         except RpcError as error:
             if self._log_limit.may_log():
-                logger.warning("a call of %s is refused: %s%s", printable(method), error, self._log_limit.left_out())
+                logger.warning(
+                    "a call of %s is refused: %s%s", printable(method) or _NO_METHOD, error, self._log_limit.left_out()
+                )
             return _refusing(error)
         return await continuation(handler_call_details)
 
@@ -46,7 +50,7 @@ class AccessInterceptor(aio.ServerInterceptor):
         if service == _OPEN:
             return
         caller = self._callers.by_token(metadata or ())
-        needed = None if service == _OF_ANY_TOKEN else Scope.GENERATE if service in _TO_GENERATE else Scope.ADMIN
+        needed = None if service in _OF_ANY_TOKEN else Scope.GENERATE if service in _TO_GENERATE else Scope.ADMIN
         if needed is not None and needed not in caller.scopes:
             has = ", ".join(sorted(scope.value for scope in caller.scopes))
             raise PermissionDeniedError(f"the token needs the scope {needed.value} for this method; it has {has}")

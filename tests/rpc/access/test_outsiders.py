@@ -50,13 +50,16 @@ def tokens(tmp_path_factory: pytest.TempPathFactory) -> Tokens:
     return Tokens(tmp_path_factory.mktemp("tokens"))
 
 
-@pytest.fixture(scope="module", params=["target", "draft"])
+@pytest.fixture(scope="module", params=["target", "draft", "admin"])
 def channel(request: pytest.FixtureRequest, model: Path, tokens: Tokens) -> Iterator[grpc.Channel]:
     """The port of a service that needs tokens."""
-    config = ServerConfig(listen="127.0.0.1:0", drain_seconds=0, tokens_file=tokens.path)
-    if request.param == "target":
+    local = "127.0.0.1:0"
+    config = ServerConfig(listen=local, admin_listen=local, drain_seconds=0, tokens_file=tokens.path)
+    if request.param != "draft":
         with target_server(model, server=config) as target:
-            yield target.channel
+            address = target.server.admin.address if request.param == "admin" else target.address
+            with grpc.insecure_channel(address) as channel:
+                yield channel
         return
     draft = RunningDraft(model, server=config)
     with grpc.insecure_channel(draft.address) as channel:
@@ -84,27 +87,40 @@ def test_no_method_answers_an_outsider_but_health(channel: grpc.Channel, shown: 
         call.cancel()
 
 
-def test_a_method_needs_the_scope_of_its_service(channel: grpc.Channel, tokens: Tokens) -> None:
-    """Reflection needs any token; a service that is not known to generate is one for administrators."""
-    for method in METHODS:
-        service = method.split("/")[1]
-        needs = {"generate"} if service in GENERATING else {"admin"}
-        needs = {"generate", "admin"} if service == reflection.SERVICE_NAME else needs
-        for name, metadata in tokens.metadata.items():
-            is_kept_out = code_of(channel, method, metadata) in KEPT_OUT
-            assert is_kept_out == (name not in {*needs, "all"}), (method, name)
-
-
-def test_every_method_that_a_server_has_is_scanned(channel: grpc.Channel, tokens: Tokens) -> None:
-    """What reflection tells somebody with a token is what the scan knows of."""
+def served(channel: grpc.Channel, tokens: Tokens) -> set[str]:
+    """The services of a port, as reflection tells somebody with a token."""
     ask = reflection_pb2.ServerReflectionRequest(list_services="")
     call = channel.stream_stream(f"/{reflection.SERVICE_NAME}/ServerReflectionInfo")
     answers = call(iter([ask.SerializeToString()]), metadata=tokens.metadata["generate"], timeout=20)
     listed = reflection_pb2.ServerReflectionResponse.FromString(next(answers)).list_services_response.service
     answers.cancel()
-    scanned = {method.split("/")[1] for method in METHODS} | {HEALTH.full_name}
-    assert {service.name for service in listed} <= scanned
-    assert len(listed) >= 3
+    return {service.name for service in listed}
+
+
+def test_a_method_needs_the_scope_of_its_service(channel: grpc.Channel, tokens: Tokens) -> None:
+    """Reflection needs any token; a service that is not known to generate is one for administrators."""
+    there = served(channel, tokens)
+    for method in METHODS:
+        if (service := method.split("/")[1]) in there:
+            needs = {"generate"} if service in GENERATING else {"admin"}
+            needs = {"generate", "admin"} if service == reflection.SERVICE_NAME else needs
+            for name, metadata in tokens.metadata.items():
+                is_kept_out = code_of(channel, method, metadata) in KEPT_OUT
+                assert is_kept_out == (name not in {*needs, "all"}), (method, name)
+
+
+def test_whoever_has_a_token_is_told_that_a_method_does_not_exist(channel: grpc.Channel, tokens: Tokens) -> None:
+    there = served(channel, tokens)
+    absent = [method for method in METHODS if method.split("/")[1] not in there] + UNKNOWN
+    for metadata in tokens.metadata.values():
+        assert {code_of(channel, method, metadata) for method in absent} == {grpc.StatusCode.UNIMPLEMENTED}
+
+
+def test_every_method_that_a_server_has_is_scanned(channel: grpc.Channel, tokens: Tokens) -> None:
+    """What reflection tells is what the scan knows of."""
+    there = served(channel, tokens)
+    assert there <= {method.split("/")[1] for method in METHODS} | {HEALTH.full_name}
+    assert len(there) >= 3
 
 
 def test_behind_client_certificates_an_outsider_sees_nothing_at_all(
