@@ -10,6 +10,7 @@ import pytest
 import outrider
 from outrider.v1 import common_pb2
 from services.engine.request import Request
+from services.service.access.caller import Caller
 from services.service.validation import Violations
 from services.target.api.prompts import read_prompt
 from services.target.api.requests import read_request
@@ -167,7 +168,9 @@ def test_who_does_not_read_is_paused_the_earlier_the_more_comes_with_a_token(
     message = stream_request(output={"logits": True}, stop={"max_tokens": 60, "ignore_eos": True})
     found = Violations()
     prompt = target.call(read_prompt(message.prompt, model, found))
-    sequence = target.call(_submit(target, read_request(message, prompt, None, model, found, deadline=None)))
+    sequence = target.call(
+        _submit(target, read_request(message, prompt, None, model, found, caller=Caller("test"), deadline=None))
+    )
     wait_until(lambda: sequence.is_paused)
     assert target.on_engine_thread(lambda: sequence.num_generated) == 3
     target.engine.cancel(sequence)

@@ -55,8 +55,8 @@ class DraftAddress:
 
     def complain(self, text: str, *, exc_info: bool = False) -> None:
         """Log why it is not there: once and not at every try, and of a draft that is bad once a minute."""
-        is_news, self._complaint = text != self._complaint, text
-        if is_news and (not self._is_bad or self._log_limit.may_log()):
+        if text != self._complaint and (not self._is_bad or self._log_limit.may_log()):
+            self._complaint = text  # only now: what the limit has held back is still news
             logger.warning("%s%s", text, self._log_limit.left_out(), exc_info=exc_info)
 
 
