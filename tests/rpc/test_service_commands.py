@@ -180,7 +180,8 @@ def test_target_says_in_one_line_what_is_wrong_with_a_folder(
     assert said in error
     assert str(folder) in error
     assert "Traceback" not in done.stderr
-    assert "packed in" not in done.stderr or damage is damage_weights
+    is_read_beside = damage in (damage_tokenizer, damage_weights)  # the weights of so small a model may be the sooner
+    assert "packed in" not in done.stderr or is_read_beside
 
 
 def test_a_target_whose_engine_fails_ends_with_an_error(model: Path) -> None:
