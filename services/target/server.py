@@ -142,6 +142,7 @@ class TargetServer:
             self.reload,
             lambda: self.engine,
             self._servicer,
+            self._statistics,
             self._new_changes(self._drafts, server) if self._drafts else None,
             server,
             max_sequences=self._config.max_sequences,

@@ -10,6 +10,7 @@ import pytest
 from prometheus_client.core import Metric
 
 from services.engine.config import ConfigError
+from services.engine.request import Share
 from services.target.metrics import target_metrics
 from services.target.metrics.request_statistics import RequestStatistics
 from services.target.metrics.target_load import TargetLoad
@@ -58,8 +59,8 @@ async def test_callers_beyond_a_number_are_counted_together(
     monkeypatch.setattr(target_metrics, "_MOST_CALLERS", 3)
     statistics = RequestStatistics()
     for index in range(50):
-        sequences = [make_sequence(make_request()) for _ in range(2 if index in (7, 8) else 1)]
-        statistics.begin(sequences, f"ipv4:10.0.0.{index}:4000")
+        request = make_request(share=Share(caller=f"ipv4:10.0.0.{index}:4000"))
+        statistics.begin(make_sequence(request) for _ in range(2 if index in (7, 8) else 1))
     samples = [sample for family in collect(target, statistics, "outrider") for sample in family.samples]
     callers = [sample for sample in samples if sample.name == "outrider:caller_requests"]
     counts = {each.labels["caller"]: each.value for each in callers if each.labels["state"] == "waiting"}

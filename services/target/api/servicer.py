@@ -89,8 +89,6 @@ class GenerationServicer(GenerationServiceServicer):
         self._progress = progress
         self._serving: _Serving | None = None
         self._refusal = ""
-        self.running: dict[Sequence, str] = {}
-        """Who asked for each sequence that runs or waits."""
 
     def open(self, engine: TargetEngine, model: ServedModel, load: TargetLoad) -> None:
         """Serve from now on, unless there is a reason to refuse."""
@@ -182,8 +180,7 @@ class GenerationServicer(GenerationServiceServicer):
                 request = replace(request, traceparent=traceparent)
             readers = await _message_readers(message, request, model)
             sequences = _submit(engine, request)
-            self.running |= dict.fromkeys(sequences, caller.name)
-            self._statistics.begin(sequences, caller.name)
+            self._statistics.begin(sequences)
             if trace is not None:
                 trace.follow(request, sequences)
             try:
@@ -195,7 +192,6 @@ class GenerationServicer(GenerationServiceServicer):
                 raise
             finally:
                 for sequence in sequences:
-                    del self.running[sequence]
                     engine.cancel(sequence)
                     self._statistics.end(sequence)
 

@@ -17,6 +17,7 @@ from services.service.server_config import ServerConfig, check_address
 from services.target.api.servicer import GenerationServicer
 from services.target.draft_changes import DraftChanges
 from services.target.generation.engine import TargetEngine
+from services.target.metrics.request_statistics import RequestStatistics
 from services.target.sequence.sequence import Sequence
 
 _Change = Callable[[DraftChanges, TargetEngine, str], Awaitable[None]]
@@ -24,7 +25,7 @@ _CANCELLED = "the request was cancelled by those who run the server"
 
 
 class TargetAdmin(AdminServicer[TargetEngine]):
-    """Knows the requests by the servicer that takes them."""
+    """Knows the requests by the statistics that are kept of them."""
 
     def __init__(
         self,
@@ -33,6 +34,7 @@ class TargetAdmin(AdminServicer[TargetEngine]):
         reload: Reload,
         find_engine: Callable[[], TargetEngine | None],
         servicer: GenerationServicer,
+        statistics: RequestStatistics,
         drafts: DraftChanges | None,
         config: ServerConfig,
         *,
@@ -40,7 +42,7 @@ class TargetAdmin(AdminServicer[TargetEngine]):
     ) -> None:
         """`config` has the limits that hold at the start. Without `drafts` there can be none."""
         super().__init__(callers, availability, reload, find_engine)
-        self._servicer, self._drafts = servicer, drafts
+        self._servicer, self._statistics, self._drafts = servicer, statistics, drafts
         self._config, self._max_sequences = config, max_sequences
 
     async def ListRequests(
@@ -50,10 +52,8 @@ class TargetAdmin(AdminServicer[TargetEngine]):
         self._authorise(context)
         engine, now = self._require_engine(), time.monotonic()
         running = {*engine.scheduler.running}
-        statuses = [
-            _status(sequence, caller, now, is_running=sequence in running)
-            for sequence, caller in self._servicer.running.items()
-        ]
+        live = self._statistics.live
+        statuses = [_status(sequence, now, is_running=sequence in running) for sequence in live]
         return admin_pb2.ListRequestsResponse(requests=sorted(statuses, key=lambda status: -status.age_seconds))
 
     async def CancelRequest(
@@ -62,7 +62,7 @@ class TargetAdmin(AdminServicer[TargetEngine]):
         """End all requests of that name."""
         self._authorise(context)
         engine = self._require_engine()
-        named = [each for each in self._servicer.running if each.request.request_id == request.request_id]
+        named = [each for each in self._statistics.live if each.request.request_id == request.request_id]
         for sequence in named:
             engine.abort(sequence, _CANCELLED)
         return admin_pb2.CancelRequestResponse(cancelled=len(named))
@@ -116,7 +116,7 @@ class TargetAdmin(AdminServicer[TargetEngine]):
         servicer.write_timeout = config.write_timeout
 
     def _count_left(self, engine: TargetEngine) -> int:
-        return len(self._servicer.running)
+        return self._statistics.num_live
 
     def _describe(self, engine: TargetEngine, statistics: admin_pb2.GetStatisticsResponse) -> None:
         statistics.model = self._servicer.model_name
@@ -136,11 +136,11 @@ class TargetAdmin(AdminServicer[TargetEngine]):
         )
 
 
-def _status(sequence: Sequence, caller: str, now: float, *, is_running: bool) -> admin_pb2.RequestStatus:
+def _status(sequence: Sequence, now: float, *, is_running: bool) -> admin_pb2.RequestStatus:
     timings = sequence.timings
     return admin_pb2.RequestStatus(
         request_id=sequence.request.request_id,
-        caller=caller,
+        caller=sequence.request.share.caller,
         age_seconds=now - timings.arrived,
         queued_seconds=(timings.scheduled or now) - timings.arrived,
         prompt_tokens=sequence.num_prompt,

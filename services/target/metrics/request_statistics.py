@@ -65,7 +65,6 @@ class RequestHistograms:
 class _Live:
     """A sequence whose reader is still here."""
 
-    caller: str
     is_scheduled: bool = False  # as far as this has heard
     heard_at: float = 0.0  # when its last chunk came
 
@@ -89,10 +88,10 @@ class RequestStatistics:
         self._speculation = SpeculationStats()  # of those that have ended
         self._lock = threading.Lock()  # so that whoever reads sees a sequence either live or ended
 
-    def begin(self, sequences: Iterable[Sequence], caller: str) -> None:
+    def begin(self, sequences: Iterable[Sequence]) -> None:
         """Somebody reads these from now on."""
         with self._lock:
-            self._live.update((sequence, _Live(caller)) for sequence in sequences)
+            self._live.update((sequence, _Live()) for sequence in sequences)
 
     def observe(self, sequence: Sequence, event: Event) -> None:
         """An event has come from a sequence's stream."""
@@ -141,6 +140,12 @@ class RequestStatistics:
         """Sequences whose readers are here."""
         return len(self._live)
 
+    @property
+    def live(self) -> list[Sequence]:
+        """The sequences whose readers are here."""
+        with self._lock:
+            return [*self._live]
+
     def speculation(self) -> SpeculationStats:
         """How the predictions of all requests have fared, those included that still run."""
         total = SpeculationStats()
@@ -153,10 +158,9 @@ class RequestStatistics:
     def by_caller(self) -> dict[str, Counter[str]]:
         """For each caller how many of its sequences run, and how many wait for their first pass."""
         callers: dict[str, Counter[str]] = {}
-        with self._lock:
-            for sequence, live in self._live.items():
-                state = "running" if sequence.timings.scheduled else "waiting"
-                callers.setdefault(live.caller, Counter())[state] += 1
+        for sequence in self.live:
+            state = "running" if sequence.timings.scheduled else "waiting"
+            callers.setdefault(sequence.request.share.caller, Counter())[state] += 1
         return callers
 
 
