@@ -45,7 +45,6 @@ class DraftMetrics(Collector):
         page.counter("predicted_tokens", "Tokens that were predicted, alternates aside.", counts.tokens)
         page.counter("runs", "Runs of predictions that were sent.", counts.runs)
         page.counter("alternates", "Alternates that were sent.", counts.alternates)
-        free, cached = self._blocks.num_free, self._blocks.num_cached
-        states = {"used": self._blocks.num_blocks - free, "cached": cached, "empty": max(0, free - cached)}
-        page.gauge("kv_blocks", "KV blocks that are owned, free but to be found, and empty.", states, "state")
+        text = "KV blocks that are owned, free but to be found, and empty."
+        page.gauge("kv_blocks", text, self._blocks.num_by_state, "state")
         return page

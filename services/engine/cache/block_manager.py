@@ -49,9 +49,10 @@ class BlockManager:
         return len(self._empty) + self._cache.num_idle
 
     @property
-    def num_cached(self) -> int:
-        """Of those, the ones that hold what a sequence to come may find."""
-        return self._cache.num_idle
+    def num_by_state(self) -> dict[str, int]:
+        """Blocks that sequences own, and of the others those that hold what one to come may find, and the rest."""
+        num_empty, num_cached = len(self._empty), self._cache.num_idle
+        return {"used": self.num_blocks - num_empty - num_cached, "cached": num_cached, "empty": num_empty}
 
     @property
     def num_findable(self) -> int:

@@ -50,8 +50,9 @@ class TargetMetrics(Collector):
         add_predictions(own, self._statistics, stats)
         add_decisions(own, self._engine.speculation)
         add_links(own, self._drafts, stats)
-        _add_blocks(own, self._engine)
         _add_steps(own, self._engine)
+        text = "KV blocks that are owned, free but to be found, and empty."
+        own.gauge("kv_blocks", text, self._engine.blocks.num_by_state, "state")
         return chain(shared, own)
 
     def _add_load(self, page: MetricPage) -> None:
@@ -97,13 +98,6 @@ def _add_callers(page: MetricPage, statistics: RequestStatistics) -> None:
 def _caller_label(name: str) -> str:
     """A caller's name; of a connection, the host that it comes from."""
     return name.rpartition(":")[0] if name.startswith(("ipv4:", "ipv6:")) else name
-
-
-def _add_blocks(page: MetricPage, engine: TargetEngine) -> None:
-    blocks = engine.blocks
-    free, cached = blocks.num_free, blocks.num_cached
-    states = {"used": blocks.num_blocks - free, "cached": cached, "empty": max(0, free - cached)}
-    page.gauge("kv_blocks", "KV blocks that are owned, free but to be found, and empty.", states, "state")
 
 
 def _add_steps(page: MetricPage, engine: TargetEngine) -> None:
