@@ -47,6 +47,7 @@ TOOLS = [
     {"name": "stop"},
 ]
 QUESTION = [Message("user", "Write a function that adds two numbers.")]
+_MOST_TRIES = 10  # a short answer may end before a busy draft has compiled the grammar
 
 
 @pytest.fixture(scope="module")
@@ -104,10 +105,14 @@ def called(messages: Seq[Chunk | Finished]) -> list[tuple[str, str]]:
 def test_predictions_change_no_call(drafted: RunningTarget, temperature: float) -> None:
     options = {"tool_choice": "define_function", "temperature": temperature}
     plain = asked(drafted, **options, speculation="never")
-    predicted = asked(drafted, **options, speculation="always", num_predictions=4)
-    assert predicted.speculation.accepted > 0
-    assert predicted.message == plain.message
-    assert predicted.token_ids == plain.token_ids
+    for _ in range(_MOST_TRIES):
+        predicted = asked(drafted, **options, speculation="always", num_predictions=4)
+        assert predicted.message == plain.message
+        assert predicted.token_ids == plain.token_ids
+        if predicted.speculation.accepted > 0:
+            break
+    else:
+        pytest.fail("the draft was never right")
     assert plain.message is not None
     (call,) = plain.message.tool_calls
     check(call)
