@@ -15,8 +15,9 @@ CPP := $(shell find native clients tests \( -name build -o -name node_modules \)
 
 DEV_DEFINES := CMAKE_COMPILE_WARNING_AS_ERROR OUTRIDER_TESTING
 
-# Many tests wait, and many hold one core: two files at a time, on whatever machine.
-TWO_FILES := -n 2 --dist loadfile
+# Many tests wait, and many hold one core: two files at a time, on whatever machine. More threads of libraries than
+# that would only spin beside each other.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help demo build test matrix real soak acceptance lint tidy sanitize format protos picture bench figures client-deps compose-smoke compose-smoke-deps deploy-test chaos fuzz clean
@@ -49,10 +50,10 @@ demo: $(VENV)/.runtime
 build: $(VENV)/.dev
 
 test: $(VENV)/.dev
-	$(BIN)/pytest $(TWO_FILES)
+	$(PYTEST)
 
 matrix: $(VENV)/.dev sanitize
-	$(BIN)/pytest -m exhaustive $(TWO_FILES)
+	$(PYTEST) -m exhaustive
 	$(BIN)/python -m tests.e2e.matrix
 
 real: $(VENV)/.dev
