@@ -3,25 +3,29 @@
 import argparse
 import functools
 import importlib.util
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 import yaml
 
+from services.cli import health
 from services.draft import command as draft
 from services.draft.server import SERVICE as DRAFT_SERVICE
-from services.service.options import server_config
+from services.service.options import server_config, telemetry_config
 from services.target import command as target
 from services.target.server import SERVICE as TARGET_SERVICE
 
 ROOT = Path(__file__).parents[2] / "deploy/kubernetes"
 OVERLAYS = sorted(path.name for path in (ROOT / "overlays").iterdir())
 SERVICES = {"target": (target, TARGET_SERVICE), "draft": (draft, DRAFT_SERVICE)}
-OF_EXTENSIONS = ("HTTPRoute", "InferencePool")  # whose schemas no package has
+OF_EXTENSIONS = ("HTTPRoute", "InferencePool", "PodMonitor")  # whose schemas no package has
+ALERTS = ROOT.parent / "observability/rules.yaml"
 
 pytestmark = pytest.mark.skipif(
     shutil.which("kubectl") is None, reason="KUBECTL IS NOT INSTALLED: NO MANIFEST IS BUILT"
@@ -54,9 +58,18 @@ def container(overlay: str, name: str) -> dict[str, Any]:
 
 def options(overlay: str, name: str) -> argparse.Namespace:
     """What the service reads from its arguments; ends the test where it would refuse them."""
+    return parsed(SERVICES[name][0], container(overlay, name)["args"])
+
+
+def parsed(command: ModuleType, arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
-    SERVICES[name][0].add_options(parser)
-    return parser.parse_args(container(overlay, name)["args"])
+    command.add_options(parser)
+    return parser.parse_args(arguments)
+
+
+def files(arguments: argparse.Namespace) -> set[Path]:
+    """What the options name, but for the model."""
+    return {value for name, value in vars(arguments).items() if isinstance(value, Path) and name != "model"}
 
 
 def port_of(address: str) -> int:
@@ -84,9 +97,21 @@ def test_kubernetes_takes_it(overlay: str, tmp_path: Path) -> None:
 def test_each_service_takes_its_options_and_is_asked_for_health_where_it_listens(overlay: str, name: str) -> None:
     arguments, its = options(overlay, name), container(overlay, name)
     server = server_config(arguments)
-    assert [port["containerPort"] for port in its["ports"]] == [port_of(server.listen)]
+    scraped = port_of(telemetry_config(arguments).metrics_listen or "")
+    assert {port["name"]: port["containerPort"] for port in its["ports"]} == {
+        "grpc": port_of(server.listen),
+        "metrics": scraped,
+    }
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
-        assert its[probe]["grpc"] == {"port": port_of(server.listen), "service": SERVICES[name][1]}
+        if server.tls_certificate is None:
+            assert its[probe]["grpc"] == {"port": port_of(server.listen), "service": SERVICES[name][1]}
+            continue
+        outrider, command, *rest = its[probe]["exec"]["command"]
+        asked = parsed(health, rest)
+        assert (outrider, command, port_of(asked.address)) == ("outrider", "health", port_of(server.listen))
+        assert "grpc" not in its[probe]
+        assert asked.tls_ca
+        assert asked.tls_cert or not server.tls_client_ca
     (service,) = (each for (kind, of), each in resources(overlay).items() if (kind, of) == ("Service", name))
     assert is_selected(service["spec"]["selector"], pods(overlay)[name])
     assert [port["port"] for port in service["spec"]["ports"]] == [port_of(server.listen)]
@@ -128,11 +153,63 @@ def test_drafts_talk_to_targets_only(overlay: str) -> None:
     policy = resources(overlay)["NetworkPolicy", "draft"]["spec"]
     both = pods(overlay)
     assert is_selected(policy["podSelector"]["matchLabels"], both["draft"])
-    ((rule,), ports) = policy["ingress"][0]["from"], policy["ingress"][0]["ports"]
+    links, scrapes = policy["ingress"]
+    ((rule,), ports) = links["from"], links["ports"]
     assert is_selected(rule["podSelector"]["matchLabels"], both["target"])
     assert not is_selected(rule["podSelector"]["matchLabels"], both["draft"])
     assert [port["port"] for port in ports] == [port_of(options(overlay, "draft").listen)]
+    assert [port["port"] for port in scrapes["ports"]] == [9464]
     assert policy["egress"] == []
+
+
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_pods_of_others_are_let_in_and_reached_by_their_own_labels(overlay: str) -> None:
+    """A name server that had to be called outrider too would not be reached, and no draft be found."""
+    policy = resources(overlay)["NetworkPolicy", "target"]["spec"]
+    peers = [peer["podSelector"]["matchLabels"] for rule in policy["ingress"] for peer in rule["from"]]
+    assert peers == [{"outrider-client": "true"}, {"outrider-scraper": "true"}]
+    (link,), (names,) = (rule["to"] for rule in policy["egress"])
+    assert is_selected(link["podSelector"]["matchLabels"], pods(overlay)["draft"])
+    assert names["podSelector"]["matchLabels"] == {"k8s-app": "kube-dns"}
+
+
+@pytest.mark.parametrize("name", SERVICES)
+@pytest.mark.parametrize("overlay", OVERLAYS)
+def test_clear_text_is_what_an_overlay_says_and_secrets_are_where_the_options_look(overlay: str, name: str) -> None:
+    arguments, its, spec = options(overlay, name), container(overlay, name), pods(overlay)[name]["spec"]
+    is_secured = overlay == "secured"
+    assert arguments.insecure == (not is_secured)
+    assert (arguments.tls_certificate is not None) == is_secured
+    (service,) = (each for (kind, of), each in resources(overlay).items() if (kind, of) == ("Service", name))
+    assert service["spec"]["ports"][0]["appProtocol"] == ("https" if is_secured else "kubernetes.io/h2c")
+    named = files(arguments)
+    if is_secured:
+        named |= files(parsed(health, its["readinessProbe"]["exec"]["command"][2:]))
+    secrets = {each["name"]: each["secret"]["secretName"] for each in spec["volumes"] if "secret" in each}
+    mounts = {Path(each["mountPath"]): each["name"] for each in its["volumeMounts"]}
+    found = {(secrets[mounts[file.parent]], file.name) for file in named}
+    tls = {(f"{name}-tls", item) for item in ("tls.crt", "tls.key", "ca.crt")}
+    tokens = {("target-tokens", "tokens")} if name == "target" else set()
+    assert found == (tls | tokens if is_secured else set())
+
+
+def test_drafts_and_targets_know_each_other_by_certificates() -> None:
+    target, draft = options("secured", "target"), options("secured", "draft")
+    assert draft.tls_client_ca == target.draft_tls_ca
+    assert (target.draft_tls_cert, target.draft_tls_key) == (target.tls_certificate, target.tls_key)
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_prometheus_finds_the_pods_and_their_alerts_go_by_its_jobs(name: str) -> None:
+    monitor = resources("secured")["PodMonitor", name]["spec"]
+    assert is_selected(monitor["selector"]["matchLabels"], pods("secured")[name])
+    ((end),) = monitor["podMetricsEndpoints"]
+    assert end["port"] in {port["name"] for port in container("secured", name)["ports"]}
+    ((relabelled),) = end["relabelings"]
+    assert relabelled["targetLabel"] == "job"
+    jobs = set(re.findall(r'job=~"([^"]*)"', ALERTS.read_text()))
+    assert all(re.fullmatch(job, relabelled["replacement"]) for job in jobs)
+    assert jobs
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)
