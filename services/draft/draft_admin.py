@@ -8,7 +8,6 @@ from google.protobuf.message import Message
 from outrider.v1 import admin_pb2
 from services.draft.engine import DraftEngine
 from services.draft.servicer import DraftServicer
-from services.service.access.caller import Callers
 from services.service.admin.admin_servicer import AdminServicer, Context
 from services.service.errors import UnimplementedError
 from services.service.life.availability import Availability
@@ -20,17 +19,15 @@ class DraftAdmin(AdminServicer[DraftEngine]):
 
     def __init__(
         self,
-        callers: Callers,
         availability: Availability,
         reload: Reload,
         find_engine: Callable[[], DraftEngine | None],
         servicer: DraftServicer,
     ) -> None:
-        super().__init__(callers, availability, reload, find_engine)
+        super().__init__(availability, reload, find_engine)
         self._servicer = servicer
 
-    async def _refuse(self, request: Message, context: Context) -> NoReturn:  # noqa: ARG002 - gRPC gives it
-        self._authorise(context)
+    async def _refuse(self, request: Message, context: Context) -> NoReturn:  # noqa: ARG002 - gRPC gives them
         raise UnimplementedError("a draft has no requests, limits or drafts of its own; ask its target")
 
     ListRequests = CancelRequest = SetLimits = AddDraft = RemoveDraft = _refuse

@@ -137,7 +137,6 @@ class TargetServer:
 
     def _new_admin(self, server: ServerConfig) -> TargetAdmin:
         return TargetAdmin(
-            self._callers,
             self.availability,
             self.reload,
             lambda: self.engine,

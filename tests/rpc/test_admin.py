@@ -12,7 +12,6 @@ import outrider
 from outrider.v1 import admin_pb2
 from outrider.v1.admin_pb2_grpc import AdminServiceStub
 from services.engine.config import ConfigError
-from services.service.access.caller import Caller, Callers, Scope
 from services.service.server_config import ServerConfig
 from tests.rpc.administered import admin_of, administered_target
 from tests.rpc.draft_link import RunningDraft
@@ -206,28 +205,6 @@ def test_the_log_level_changes_until_a_reload(administered: tuple[RunningTarget,
     finally:
         root.setLevel(levels[0])
         grpc_logger.setLevel(levels[1])
-
-
-class Strangers(Callers):
-    """May generate, and no more."""
-
-    def of(self, context: object) -> Caller:
-        return Caller("stranger", frozenset({Scope.GENERATE}))
-
-
-@pytest.mark.parametrize("name", [each.name for each in admin_pb2.DESCRIPTOR.services_by_name["AdminService"].methods])
-def test_every_method_needs_the_scope(
-    administered: tuple[RunningTarget, AdminServiceStub],
-    draft: RunningDraft,
-    name: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(Callers, "of", Strangers.of)
-    with admin_of(draft.server.admin.address) as of_draft:
-        for admin in (administered[1], of_draft):
-            with pytest.raises(grpc.RpcError) as failure:
-                getattr(admin, name)(getattr(admin_pb2, f"{name}Request")())
-            assert failure.value.code() is grpc.StatusCode.PERMISSION_DENIED
 
 
 def test_nobody_is_administered_at_the_services_own_address(target: RunningTarget) -> None:

@@ -15,8 +15,7 @@ from outrider.v1 import admin_pb2
 from outrider.v1.admin_pb2_grpc import AdminServiceServicer
 from services.engine.cache.block_manager import BlockManager
 from services.engine.loop import Pulse
-from services.service.access.caller import Callers, Scope
-from services.service.errors import InvalidRequestError, PermissionDeniedError, UnavailableError, Violation
+from services.service.errors import InvalidRequestError, UnavailableError, Violation
 from services.service.life.availability import Availability
 from services.service.life.log_level import LEVELS, current_level, set_level
 from services.service.life.reload import Reload
@@ -47,13 +46,10 @@ EngineT = TypeVar("EngineT", bound=AdministeredEngine)
 
 
 class AdminServicer(AdminServiceServicer, Generic[EngineT]):
-    """Answers whoever has the scope `admin`."""
+    """Answers whoever comes in: the AccessInterceptor lets those with the scope `admin`."""
 
-    def __init__(
-        self, callers: Callers, availability: Availability, reload: Reload, find_engine: Callable[[], EngineT | None]
-    ) -> None:
+    def __init__(self, availability: Availability, reload: Reload, find_engine: Callable[[], EngineT | None]) -> None:
         """`find_engine` gives the engine that there is just now, if any."""
-        self._callers = callers
         self._availability = availability
         self._reload = reload
         self._find_engine = find_engine
@@ -61,14 +57,12 @@ class AdminServicer(AdminServiceServicer, Generic[EngineT]):
 
     async def Drain(self, request: admin_pb2.DrainRequest, context: Context) -> admin_pb2.DrainResponse:
         """Refuse what is new."""
-        self._authorise(context)
         await self._availability.obstruct(_DRAINED)
         engine = self._find_engine()
         return admin_pb2.DrainResponse(left=self._count_left(engine) if engine else 0)
 
     async def Undrain(self, request: admin_pb2.UndrainRequest, context: Context) -> admin_pb2.UndrainResponse:
         """Serve again, unless something else stands in the way."""
-        self._authorise(context)
         await self._availability.clear(_DRAINED)
         return admin_pb2.UndrainResponse(refusal=self._availability.reason)
 
@@ -76,7 +70,6 @@ class AdminServicer(AdminServiceServicer, Generic[EngineT]):
         self, request: admin_pb2.GetStatisticsRequest, context: Context
     ) -> admin_pb2.GetStatisticsResponse:
         """Tell how it stands; read beside the engine's thread, so that one that hangs is told of too."""
-        self._authorise(context)
         engine = self._require_engine()
         blocks = engine.blocks
         statistics = admin_pb2.GetStatisticsResponse(
@@ -98,7 +91,6 @@ class AdminServicer(AdminServiceServicer, Generic[EngineT]):
         self, request: admin_pb2.FlushPrefixCacheRequest, context: Context
     ) -> admin_pb2.FlushPrefixCacheResponse:
         """Let nothing be found any more of what was computed until now."""
-        self._authorise(context)
         engine = self._require_engine()
         return admin_pb2.FlushPrefixCacheResponse(forgotten_blocks=await self._ask(engine, engine.blocks.forget))
 
@@ -106,7 +98,6 @@ class AdminServicer(AdminServiceServicer, Generic[EngineT]):
         self, request: admin_pb2.SetLogLevelRequest, context: Context
     ) -> admin_pb2.SetLogLevelResponse:
         """Log more, or less."""
-        self._authorise(context)
         if (level := _LEVELS.get(request.level)) is None:
             allowed = ", ".join(f"LOG_LEVEL_{each}" for each in LEVELS)
             raise InvalidRequestError([Violation("level", f"is {request.level}; allowed: {allowed}")])
@@ -115,7 +106,6 @@ class AdminServicer(AdminServiceServicer, Generic[EngineT]):
 
     async def Reload(self, request: admin_pb2.ReloadRequest, context: Context) -> admin_pb2.ReloadResponse:
         """Read anew what can be."""
-        self._authorise(context)
         return admin_pb2.ReloadResponse(problems=self._reload())
 
     @abstractmethod
@@ -125,10 +115,6 @@ class AdminServicer(AdminServiceServicer, Generic[EngineT]):
     @abstractmethod
     def _describe(self, engine: EngineT, statistics: admin_pb2.GetStatisticsResponse) -> None:
         """Add what only this kind of service can tell."""
-
-    def _authorise(self, context: Context) -> None:
-        if Scope.ADMIN not in self._callers.of(context).scopes:
-            raise PermissionDeniedError("this needs the scope admin")
 
     def _require_engine(self) -> EngineT:
         if (engine := self._find_engine()) is None:

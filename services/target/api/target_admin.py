@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from outrider.v1 import admin_pb2
 from services.engine.config import ConfigError
-from services.service.access.caller import Callers
 from services.service.admin.admin_servicer import AdminServicer, Context
 from services.service.errors import InvalidRequestError, UnimplementedError, Violation
 from services.service.life.availability import Availability
@@ -29,7 +28,6 @@ class TargetAdmin(AdminServicer[TargetEngine]):
 
     def __init__(
         self,
-        callers: Callers,
         availability: Availability,
         reload: Reload,
         find_engine: Callable[[], TargetEngine | None],
@@ -41,7 +39,7 @@ class TargetAdmin(AdminServicer[TargetEngine]):
         max_sequences: int,
     ) -> None:
         """`config` has the limits that hold at the start. Without `drafts` there can be none."""
-        super().__init__(callers, availability, reload, find_engine)
+        super().__init__(availability, reload, find_engine)
         self._servicer, self._statistics, self._drafts = servicer, statistics, drafts
         self._config, self._max_sequences = config, max_sequences
 
@@ -49,7 +47,6 @@ class TargetAdmin(AdminServicer[TargetEngine]):
         self, request: admin_pb2.ListRequestsRequest, context: Context
     ) -> admin_pb2.ListRequestsResponse:
         """Tell of each request how far it is, and nothing of what it says."""
-        self._authorise(context)
         engine, now = self._require_engine(), time.monotonic()
         running = {*engine.scheduler.running}
         live = self._statistics.live
@@ -60,7 +57,6 @@ class TargetAdmin(AdminServicer[TargetEngine]):
         self, request: admin_pb2.CancelRequestRequest, context: Context
     ) -> admin_pb2.CancelRequestResponse:
         """End all requests of that name."""
-        self._authorise(context)
         engine = self._require_engine()
         named = [each for each in self._statistics.live if each.request.request_id == request.request_id]
         for sequence in named:
@@ -69,7 +65,6 @@ class TargetAdmin(AdminServicer[TargetEngine]):
 
     async def SetLimits(self, request: admin_pb2.SetLimitsRequest, context: Context) -> admin_pb2.SetLimitsResponse:
         """Change what is set, all of it or, where something cannot be, nothing."""
-        self._authorise(context)
         changes = {field.name: value for field, value in request.limits.ListFields()}
         if changes.get("max_streams_per_connection") == 0:
             changes["max_streams_per_connection"] = None
@@ -82,7 +77,6 @@ class TargetAdmin(AdminServicer[TargetEngine]):
 
     async def AddDraft(self, request: admin_pb2.AddDraftRequest, context: Context) -> admin_pb2.AddDraftResponse:
         """Look for another draft."""
-        self._authorise(context)
         await self._change_drafts(request.address, DraftChanges.add)
         return admin_pb2.AddDraftResponse(drafts=self._draft_statuses())
 
@@ -90,7 +84,6 @@ class TargetAdmin(AdminServicer[TargetEngine]):
         self, request: admin_pb2.RemoveDraftRequest, context: Context
     ) -> admin_pb2.RemoveDraftResponse:
         """Give one up."""
-        self._authorise(context)
         await self._change_drafts(request.address, DraftChanges.remove)
         return admin_pb2.RemoveDraftResponse(drafts=self._draft_statuses())
 

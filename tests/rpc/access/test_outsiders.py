@@ -1,5 +1,6 @@
 """Whoever shows nothing sees health and nothing else, on both ports, whatever methods there are."""
 
+import contextlib
 import importlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +17,7 @@ from services.service.server_config import ServerConfig
 from tests.certificate_authority import CertificateAuthority
 from tests.rpc.access.conftest import tls_config
 from tests.rpc.draft_link import RunningDraft
-from tests.server import target_server
+from tests.server import RunningTarget, target_server
 
 PROTOS = Path(__file__).parents[3] / "protos/outrider/v1"
 HEALTH, REFLECTION = (
@@ -50,21 +51,19 @@ def tokens(tmp_path_factory: pytest.TempPathFactory) -> Tokens:
     return Tokens(tmp_path_factory.mktemp("tokens"))
 
 
-@pytest.fixture(scope="module", params=["target", "draft", "admin"])
+@pytest.fixture(scope="module", params=["target", "target's admin", "draft", "draft's admin"])
 def channel(request: pytest.FixtureRequest, model: Path, tokens: Tokens) -> Iterator[grpc.Channel]:
-    """The port of a service that needs tokens."""
-    local = "127.0.0.1:0"
+    """A port of a service that needs tokens."""
+    local, service = "127.0.0.1:0", request.param
     config = ServerConfig(listen=local, admin_listen=local, drain_seconds=0, tokens_file=tokens.path)
-    if request.param != "draft":
-        with target_server(model, server=config) as target:
-            address = target.server.admin.address if request.param == "admin" else target.address
-            with grpc.insecure_channel(address) as channel:
-                yield channel
-        return
-    draft = RunningDraft(model, server=config)
-    with grpc.insecure_channel(draft.address) as channel:
-        yield channel
-    draft.close()
+    with contextlib.ExitStack() as stack:
+        if service.startswith("target"):
+            running: RunningTarget | RunningDraft = stack.enter_context(target_server(model, server=config))
+        else:
+            running = RunningDraft(model, server=config)
+            stack.callback(running.close)
+        address = running.server.admin.address if service.endswith("admin") else running.address
+        yield stack.enter_context(grpc.insecure_channel(address))
 
 
 def code_of(channel: grpc.Channel, method: str, metadata: tuple[tuple[str, str], ...] | None) -> grpc.StatusCode:
