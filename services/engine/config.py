@@ -26,6 +26,7 @@ TOKEN_VARIABLE = "OUTRIDER_TOKEN"
 CPU = "cpu"
 _HOST_KV_MEMORY = 2 << 30  # bytes
 _PREFILL_CHUNK = 256
+_LARGEST_PORT = 65535
 _BITS = {"f32": 32, "bf16": 16, "fp8": 8, "int8": 8, "int4": 4, STORED: 4}  # bits of each weight, scales aside
 _LARGEST = {  # what each count may be at most; memory has bounds of its own besides
     "threads": max(64, 4 * (os.cpu_count() or 1)),  # beyond the cores they only wait for each other
@@ -65,11 +66,11 @@ class EngineConfig:
     stream_capacity: int = 256
 
     def __post_init__(self) -> None:
-        _check_choice("isa", self.isa, isas())
+        check_choice("isa", self.isa, isas())
         _check_device(self.device)
         on_cpu = self.device == CPU
-        _check_choice("weights", self.weights, (STORED, *(CPU_WEIGHT_FORMATS if on_cpu else WEIGHT_FORMATS), AUTO))
-        _check_choice("kv", self.kv, CPU_KV_FORMATS if on_cpu else KV_FORMATS)
+        check_choice("weights", self.weights, (STORED, *(CPU_WEIGHT_FORMATS if on_cpu else WEIGHT_FORMATS), AUTO))
+        check_choice("kv", self.kv, CPU_KV_FORMATS if on_cpu else KV_FORMATS)
         if self.weights_cache is not None and not on_cpu:
             raise ConfigError(f"weights_cache is {self.weights_cache}; it must not be set with device {self.device}")
         for name, largest in _LARGEST.items():
@@ -188,6 +189,20 @@ def check_range(name: str, value: float, least: float, most: float) -> None:
         raise ConfigError(f"{name} is {value}; it must be from {least} to {most}")
 
 
+def check_choice(name: str, value: str, allowed: Collection[str]) -> None:
+    """Raise ConfigError for a setting that is none of those allowed."""
+    if value not in allowed:
+        raise ConfigError(f"{name} is {value!r}; it must be one of {', '.join(allowed)}")
+
+
+def split_address(name: str, address: str, *, other: str = "") -> tuple[str, int]:
+    """Host and port of HOST:PORT or [HOST]:PORT; raises ConfigError, which says what `other` there may be."""
+    host, _, port = address.rpartition(":")
+    if not host or not (port.isascii() and port.isdecimal() and len(port) <= 5 and int(port) <= _LARGEST_PORT):
+        raise ConfigError(f"{name} is {address!r}; it must be HOST:PORT, with a port from 0 to {_LARGEST_PORT}{other}")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
 def _gpus() -> list[str]:
     return [f"cuda:{index}" for index in range(len(cuda_devices()))]
 
@@ -196,8 +211,3 @@ def _check_device(device: str) -> None:
     if device not in (allowed := [CPU, *_gpus()]):
         reason = f" (no GPU: {problem})" if (problem := cuda_problem()) else ""
         raise ConfigError(f"device is {device!r}; it must be one of {', '.join(allowed)}{reason}")
-
-
-def _check_choice(name: str, value: str, allowed: Collection[str]) -> None:
-    if value not in allowed:
-        raise ConfigError(f"{name} is {value!r}; it must be one of {', '.join(allowed)}")

@@ -4,11 +4,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from outrider.channel import is_local
-from services.engine.config import ConfigError, check_range
+from services.engine.config import ConfigError, check_range, split_address
 from services.service.limits import MAX_STREAMS
 
 _LARGEST_QUEUE = 1 << 20
-_LARGEST_PORT = 65535
 _SHORTEST_TIMEOUT = 0.1  # seconds
 _DAY = 24 * 3600
 
@@ -67,8 +66,5 @@ class ServerConfig:
 
 def check_address(name: str, address: str) -> None:
     """Raise ConfigError unless this is HOST:PORT or unix:PATH."""
-    port = address.rpartition(":")[2]
-    has_port = port.isascii() and port.isdecimal() and len(port) <= 5 and int(port) <= _LARGEST_PORT
-    if not address.startswith("unix:") and not has_port:
-        allowed = f"HOST:PORT, with a port from 0 to {_LARGEST_PORT}, or unix:PATH"
-        raise ConfigError(f"{name} is {address!r}; it must be {allowed}")
+    if not address.startswith("unix:"):
+        split_address(name, address, other=", or unix:PATH")

@@ -8,8 +8,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
 from prometheus_client.registry import Collector
 
-from services.engine.config import ConfigError
-from services.telemetry.telemetry_config import split_address
+from services.engine.config import ConfigError, split_address
 
 _MOST_SCRAPES = 8  # at once; others are hung up on
 _SECONDS = 10.0  # that a scraper may be silent
@@ -22,7 +21,7 @@ class MetricsServer:
         """Listen on HOST:PORT; raises ConfigError where that is not possible."""
         self._registry = CollectorRegistry(auto_describe=False)
         ProcessCollector(registry=self._registry)
-        host, port = split_address(listen)
+        host, port = split_address("metrics_listen", listen)
         try:
             self._server = _new_server(host, port)
         except OSError as error:
