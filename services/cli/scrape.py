@@ -31,11 +31,14 @@ class Scrape:
     def of(cls, address: str) -> Self:
         """Ask a service that serves metrics on HOST:PORT; raises OSError and ValueError where none does."""
         with urllib.request.urlopen(f"http://{address}/metrics", timeout=_TIMEOUT_SECONDS) as answer:
-            page: str = answer.read(_MOST_BYTES).decode()
-        families = text_string_to_metric_families(page)
+            return cls.read(answer.read(_MOST_BYTES).decode())
+
+    @classmethod
+    def read(cls, page: str) -> Self:
+        """What a page says that has just been told; raises ValueError for one that is none."""
         samples = [
             Sample(sample.name.rpartition(":")[2], sample.labels, sample.value)
-            for family in families
+            for family in text_string_to_metric_families(page)
             for sample in family.samples
         ]
         return cls(samples, time.monotonic())

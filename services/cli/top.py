@@ -3,23 +3,37 @@
 import argparse
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
+import grpc
+
+from outrider.errors import as_error
+from outrider.v1 import admin_pb2
+from outrider.v1.admin_pb2_grpc import AdminServiceStub
+from services.cli.connection import add_token_option, open_local_channel, read_token
 from services.cli.scrape import Scrape
 from services.cli.terminal import Terminal
+from services.service.printable import printable
 
+_TIMEOUT_SECONDS = 5.0
 _SHORTEST_INTERVAL = 0.1  # seconds
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options."""
-    where = "where a target serves metrics, as its --metrics-listen says (%(default)s)"
-    parser.add_argument("--metrics-address", default="localhost:9464", metavar="HOST:PORT", help=where)
+    source = parser.add_mutually_exclusive_group()
+    admin = "ask a target there, its --admin-listen, HOST:PORT or unix:PATH"
+    source.add_argument("--address", metavar="ADDRESS", help=admin)
+    where = "or read what it serves to Prometheus, as its --metrics-listen says (%(default)s)"
+    source.add_argument("--metrics-address", default="localhost:9464", metavar="HOST:PORT", help=where)
+    add_token_option(parser)
     parser.add_argument("--interval", type=_seconds, default=1.0, metavar="S", help="seconds between two looks")
     parser.add_argument("--once", action="store_true", help="look for one interval, print that, and end")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Watch until Ctrl-C; returns the exit code, 1 where nobody serves metrics there."""
+    """Watch until Ctrl-C; returns the exit code, 1 where nobody tells metrics there."""
     err = Terminal(sys.stderr)
     try:
         import rich  # noqa: F401 - the view needs it
@@ -27,31 +41,47 @@ def run(arguments: argparse.Namespace) -> int:
         err.error("outrider top: rich is not installed; it comes with: pip install 'outrider[top]'")
         return 1
     try:
-        _watch(arguments.metrics_address, arguments.interval, once=arguments.once)
+        with _looking(arguments) as look:
+            _watch(look, arguments.interval, once=arguments.once)
     except (OSError, ValueError) as error:
-        err.error(f"outrider top: no metrics at {arguments.metrics_address}: {error}")
+        err.error(f"outrider top: no metrics at {arguments.address or arguments.metrics_address}: {error}")
+        return 1
+    except grpc.RpcError as error:
+        problem = " ".join(str(as_error(error)).split())  # on one line
+        err.error(f"outrider top: no metrics at {arguments.address}: {printable(problem, 1000)}")
         return 1
     except KeyboardInterrupt:
         return 0
     return 0
 
 
-def _watch(address: str, interval: float, *, once: bool) -> None:
+@contextmanager
+def _looking(arguments: argparse.Namespace) -> Iterator[Callable[[], Scrape]]:
+    """What looks once, while a channel is open if it needs one."""
+    if arguments.address is None:
+        yield lambda: Scrape.of(arguments.metrics_address)
+        return
+    with open_local_channel(arguments.address, read_token(arguments.token_file)) as channel:
+        stub = AdminServiceStub(channel)
+        yield lambda: Scrape.read(stub.GetMetrics(admin_pb2.GetMetricsRequest(), timeout=_TIMEOUT_SECONDS).page)
+
+
+def _watch(look: Callable[[], Scrape], interval: float, *, once: bool) -> None:
     from rich.console import Console
     from rich.live import Live
 
     from services.cli.top_view import TopView
 
-    before, console = Scrape.of(address), Console()
+    before, console = look(), Console()
     time.sleep(interval)
-    now = Scrape.of(address)
+    now = look()
     if once:
         console.print(TopView(before, now).render())
         return
     with Live(TopView(before, now).render(), console=console, screen=True) as live:
         while True:
             time.sleep(interval)
-            before, now = now, Scrape.of(address)
+            before, now = now, look()
             live.update(TopView(before, now).render())
 
 

@@ -12,6 +12,7 @@ from services.service.admin.admin_servicer import AdminServicer, Context
 from services.service.errors import UnimplementedError
 from services.service.life.availability import Availability
 from services.service.life.reload import Reload
+from services.telemetry.telemetry import Telemetry
 
 
 class DraftAdmin(AdminServicer[DraftEngine]):
@@ -21,10 +22,11 @@ class DraftAdmin(AdminServicer[DraftEngine]):
         self,
         availability: Availability,
         reload: Reload,
+        telemetry: Telemetry,
         find_engine: Callable[[], DraftEngine | None],
         servicer: DraftServicer,
     ) -> None:
-        super().__init__(availability, reload, find_engine)
+        super().__init__(availability, reload, telemetry, find_engine)
         self._servicer = servicer
 
     async def _refuse(self, request: Message, context: Context) -> NoReturn:  # noqa: ARG002 - gRPC gives them

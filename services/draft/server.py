@@ -81,7 +81,7 @@ class DraftServer:
             self._progress,
             max_request_bytes=MAX_REQUEST_BYTES,
         )
-        admin = DraftAdmin(self.availability, self.reload, lambda: self.engine, self._servicer)
+        admin = DraftAdmin(self.availability, self.reload, self._telemetry, lambda: self.engine, self._servicer)
         self.admin = AdminServer(server, callers, admin, self._progress)
 
     @property

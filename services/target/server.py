@@ -139,6 +139,7 @@ class TargetServer:
         return TargetAdmin(
             self.availability,
             self.reload,
+            self._telemetry,
             lambda: self.engine,
             self._servicer,
             self._statistics,

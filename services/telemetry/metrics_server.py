@@ -5,8 +5,7 @@ import threading
 from socketserver import ThreadingMixIn
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from prometheus_client import CollectorRegistry, ProcessCollector, make_wsgi_app
-from prometheus_client.registry import Collector
+from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from services.engine.config import ConfigError, split_address
 
@@ -17,23 +16,17 @@ _SECONDS = 10.0  # that a scraper may be silent
 class MetricsServer:
     """Threads of its own answer; collectors are called on them, and read what other threads count."""
 
-    def __init__(self, listen: str) -> None:
+    def __init__(self, listen: str, registry: CollectorRegistry) -> None:
         """Listen on HOST:PORT; raises ConfigError where that is not possible."""
-        self._registry = CollectorRegistry(auto_describe=False)
-        ProcessCollector(registry=self._registry)
         host, port = split_address("metrics_listen", listen)
         try:
             self._server = _new_server(host, port)
         except OSError as error:
             raise ConfigError(f"cannot listen on {listen} for metrics: {error}") from error
-        self._server.set_app(make_wsgi_app(self._registry))
+        self._server.set_app(make_wsgi_app(registry))
         self.address = f"{listen.rpartition(':')[0]}:{self._server.server_port}"
         self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
         self._thread.start()
-
-    def add(self, collector: Collector) -> None:
-        """Let scrapes see what this collects too."""
-        self._registry.register(collector)
 
     def close(self) -> None:
         """Stop listening, and wait for the thread that did."""

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.registry import Collector
 
 from services.telemetry.metrics_server import MetricsServer
@@ -18,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class Telemetry:
-    """Serves metrics and sends traces, each if it is asked for."""
+    """Gathers metrics, serves them and sends traces, each if it is asked for."""
 
     def __init__(self, config: TelemetryConfig | None, service: str) -> None:
         """Without a configuration nothing is told; `service` is the name for traces.
@@ -26,21 +27,26 @@ class Telemetry:
         Raises ConfigError where OpenTelemetry is wanted and not installed.
         """
         self.config = config or TelemetryConfig()
+        self._registry = CollectorRegistry(auto_describe=False)
         self._metrics: MetricsServer | None = None
         self.tracing: Tracing | None = open_tracing(self.config.otlp_endpoint, service)
 
     def start(self, *collectors: Collector) -> None:
         """Serve these metrics; raises ConfigError where that is not possible."""
-        if self.config.metrics_listen is not None:
-            self._metrics = MetricsServer(self.config.metrics_listen)
-            logger.info("metrics are served on %s", self._metrics.address)
+        ProcessCollector(registry=self._registry)
         self.add(collectors)
+        if self.config.metrics_listen is not None:
+            self._metrics = MetricsServer(self.config.metrics_listen, self._registry)
+            logger.info("metrics are served on %s", self._metrics.address)
 
     def add(self, collectors: Iterable[Collector]) -> None:
         """Serve these metrics too, from now on."""
-        if self._metrics is not None:
-            for collector in collectors:
-                self._metrics.add(collector)
+        for collector in collectors:
+            self._registry.register(collector)
+
+    def page(self) -> str:
+        """All metrics as they are now, in Prometheus's text format; any thread may ask."""
+        return generate_latest(self._registry).decode()
 
     async def close(self) -> None:
         """Stop serving, and send what is left."""

@@ -225,6 +225,19 @@ def test_this_machine_has_several_addresses(address: str) -> None:
     assert ServerConfig(admin_listen=address).admin_listen == address
 
 
+def test_metrics_are_told_by_rpc_as_to_prometheus(
+    administered: tuple[RunningTarget, AdminServiceStub], draft: RunningDraft
+) -> None:
+    target, admin = administered
+    stream(target, stream_request())
+    told = admin.GetMetrics(admin_pb2.GetMetricsRequest()).page
+    assert 'outrider:calls_total{code="OK",method="StreamGenerate"}' in told
+    assert "outrider:generation_tokens_total" in told
+    assert "process_open_fds" in told
+    with admin_of(draft.server.admin.address) as of_draft:
+        assert "outrider:draft_links{" in of_draft.GetMetrics(admin_pb2.GetMetricsRequest()).page
+
+
 def test_a_draft_is_administered_too(draft: RunningDraft) -> None:
     with admin_of(draft.server.admin.address) as admin:
         told = status(admin)

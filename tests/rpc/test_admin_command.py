@@ -124,3 +124,23 @@ def test_every_method_has_a_subcommand(capsys: pytest.CaptureFixture[str]) -> No
         cli.main(["admin", "--help"])
     methods = admin_pb2.DESCRIPTOR.services_by_name["AdminService"].methods
     assert capsys.readouterr().out.count("\n    ") >= len(methods)
+
+
+def test_top_shows_by_rpc_what_runs(
+    model: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a target that serves no metrics to Prometheus."""
+    monkeypatch.setenv("COLUMNS", "160")
+    predictor = GatePredictor()
+    with administered_target(model, predictor=predictor) as (target, _):
+        predictor.gate.clear()
+        call = target.stub.StreamGenerate(stream_request())
+        next(call)
+        assert cli.main(["top", "--address", target.server.admin.address, "--interval", "0.1", "--once"]) == 0
+        predictor.gate.set()
+        list(call)
+    shown = capsys.readouterr().out
+    assert re.search(r"ipv4:127\.0\.0\.1 *\W+1 running, 0 waiting", shown)
+    assert re.search(r"used +cached +empty", shown)
+    assert cli.main(["top", "--address", "127.0.0.1:1", "--once"]) == 1
+    assert capsys.readouterr().err.startswith("outrider top: no metrics at 127.0.0.1:1: ")

@@ -7,6 +7,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import Metric
 
 from services.engine.config import ConfigError
@@ -68,17 +69,23 @@ async def test_callers_beyond_a_number_are_counted_together(
     assert counts == {"ipv4:10.0.0.7": 2, "ipv4:10.0.0.8": 2, "ipv4:10.0.0.0": 1}
 
 
+def process_metrics() -> CollectorRegistry:
+    registry = CollectorRegistry()
+    ProcessCollector(registry=registry)
+    return registry
+
+
 def test_a_port_that_is_taken_is_named() -> None:
-    server = MetricsServer("127.0.0.1:0")
+    server = MetricsServer("127.0.0.1:0", process_metrics())
     try:
         with pytest.raises(ConfigError, match=f"cannot listen on {server.address} for metrics: "):
-            MetricsServer(server.address)
+            MetricsServer(server.address, CollectorRegistry())
     finally:
         server.close()
 
 
 def test_scrapers_that_say_nothing_keep_no_thread_beyond_a_few() -> None:
-    server = MetricsServer("127.0.0.1:0")
+    server = MetricsServer("127.0.0.1:0", process_metrics())
     host, port = server.address.split(":")
     try:
         with contextlib.ExitStack() as stack:

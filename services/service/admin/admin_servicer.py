@@ -19,6 +19,7 @@ from services.service.errors import InvalidRequestError, UnavailableError, Viola
 from services.service.life.availability import Availability
 from services.service.life.log_level import LEVELS, current_level, set_level
 from services.service.life.reload import Reload
+from services.telemetry.telemetry import Telemetry
 
 Context = aio.ServicerContext[Any, Any]
 Answer = TypeVar("Answer")
@@ -48,8 +49,15 @@ EngineT = TypeVar("EngineT", bound=AdministeredEngine)
 class AdminServicer(AdminServiceServicer, Generic[EngineT]):
     """Answers whoever comes in: the AccessInterceptor lets those with the scope `admin`."""
 
-    def __init__(self, availability: Availability, reload: Reload, find_engine: Callable[[], EngineT | None]) -> None:
+    def __init__(
+        self,
+        availability: Availability,
+        reload: Reload,
+        telemetry: Telemetry,
+        find_engine: Callable[[], EngineT | None],
+    ) -> None:
         """`find_engine` gives the engine that there is just now, if any."""
+        self._telemetry = telemetry
         self._availability = availability
         self._reload = reload
         self._find_engine = find_engine
@@ -86,6 +94,10 @@ class AdminServicer(AdminServiceServicer, Generic[EngineT]):
         )
         self._describe(engine, statistics)
         return statistics
+
+    async def GetMetrics(self, request: admin_pb2.GetMetricsRequest, context: Context) -> admin_pb2.GetMetricsResponse:
+        """Tell all counts, beside the event loop."""
+        return admin_pb2.GetMetricsResponse(page=await asyncio.to_thread(self._telemetry.page))
 
     async def FlushPrefixCache(
         self, request: admin_pb2.FlushPrefixCacheRequest, context: Context

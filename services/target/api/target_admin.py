@@ -18,6 +18,7 @@ from services.target.draft_changes import DraftChanges
 from services.target.generation.engine import TargetEngine
 from services.target.metrics.request_statistics import RequestStatistics
 from services.target.sequence.sequence import Sequence
+from services.telemetry.telemetry import Telemetry
 
 _Change = Callable[[DraftChanges, TargetEngine, str], Awaitable[None]]
 _CANCELLED = "the request was cancelled by those who run the server"
@@ -30,6 +31,7 @@ class TargetAdmin(AdminServicer[TargetEngine]):
         self,
         availability: Availability,
         reload: Reload,
+        telemetry: Telemetry,
         find_engine: Callable[[], TargetEngine | None],
         servicer: GenerationServicer,
         statistics: RequestStatistics,
@@ -39,7 +41,7 @@ class TargetAdmin(AdminServicer[TargetEngine]):
         max_sequences: int,
     ) -> None:
         """`config` has the limits that hold at the start. Without `drafts` there can be none."""
-        super().__init__(availability, reload, find_engine)
+        super().__init__(availability, reload, telemetry, find_engine)
         self._servicer, self._statistics, self._drafts = servicer, statistics, drafts
         self._config, self._max_sequences = config, max_sequences
 

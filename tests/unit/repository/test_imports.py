@@ -30,6 +30,7 @@ MESSAGE_USERS = (
     "services/target/api/",
     "services/service/admin/",
     "services/cli/admin.py",
+    "services/cli/top.py",
     "services/target/server.py",
     f"{_LINK}draft_client.py",
     f"{_LINK}draft_reader.py",

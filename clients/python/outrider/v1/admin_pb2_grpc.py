@@ -54,6 +54,11 @@ class AdminServiceStub:
                 request_serializer=outrider_dot_v1_dot_admin__pb2.GetStatisticsRequest.SerializeToString,
                 response_deserializer=outrider_dot_v1_dot_admin__pb2.GetStatisticsResponse.FromString,
                 _registered_method=True)
+        self.GetMetrics = channel.unary_unary(
+                '/outrider.v1.AdminService/GetMetrics',
+                request_serializer=outrider_dot_v1_dot_admin__pb2.GetMetricsRequest.SerializeToString,
+                response_deserializer=outrider_dot_v1_dot_admin__pb2.GetMetricsResponse.FromString,
+                _registered_method=True)
         self.ListRequests = channel.unary_unary(
                 '/outrider.v1.AdminService/ListRequests',
                 request_serializer=outrider_dot_v1_dot_admin__pb2.ListRequestsRequest.SerializeToString,
@@ -120,6 +125,13 @@ class AdminServiceServicer:
 
     def GetStatistics(self, request, context):
         """Tells what the service is at, as it is now.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetMetrics(self, request, context):
+        """Tells all that the service counts, as a scrape of its metrics does.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -200,6 +212,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.GetStatistics,
                     request_deserializer=outrider_dot_v1_dot_admin__pb2.GetStatisticsRequest.FromString,
                     response_serializer=outrider_dot_v1_dot_admin__pb2.GetStatisticsResponse.SerializeToString,
+            ),
+            'GetMetrics': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetMetrics,
+                    request_deserializer=outrider_dot_v1_dot_admin__pb2.GetMetricsRequest.FromString,
+                    response_serializer=outrider_dot_v1_dot_admin__pb2.GetMetricsResponse.SerializeToString,
             ),
             'ListRequests': grpc.unary_unary_rpc_method_handler(
                     servicer.ListRequests,
@@ -328,6 +345,33 @@ class AdminService:
             '/outrider.v1.AdminService/GetStatistics',
             outrider_dot_v1_dot_admin__pb2.GetStatisticsRequest.SerializeToString,
             outrider_dot_v1_dot_admin__pb2.GetStatisticsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetMetrics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outrider.v1.AdminService/GetMetrics',
+            outrider_dot_v1_dot_admin__pb2.GetMetricsRequest.SerializeToString,
+            outrider_dot_v1_dot_admin__pb2.GetMetricsResponse.FromString,
             options,
             channel_credentials,
             insecure,

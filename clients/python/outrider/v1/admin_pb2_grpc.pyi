@@ -44,6 +44,8 @@ class AdminServiceStub:
     """Serves new requests again."""
     GetStatistics: _grpc.UnaryUnaryMultiCallable[_admin_pb2.GetStatisticsRequest, _admin_pb2.GetStatisticsResponse]
     """Tells what the service is at, as it is now."""
+    GetMetrics: _grpc.UnaryUnaryMultiCallable[_admin_pb2.GetMetricsRequest, _admin_pb2.GetMetricsResponse]
+    """Tells all that the service counts, as a scrape of its metrics does."""
     ListRequests: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListRequestsRequest, _admin_pb2.ListRequestsResponse]
     """Lists a target's requests, oldest first: those that run, and those that wait for a place."""
     CancelRequest: _grpc.UnaryUnaryMultiCallable[_admin_pb2.CancelRequestRequest, _admin_pb2.CancelRequestResponse]
@@ -81,6 +83,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Serves new requests again."""
     GetStatistics: _aio.UnaryUnaryMultiCallable[_admin_pb2.GetStatisticsRequest, _admin_pb2.GetStatisticsResponse]  # type: ignore[assignment]
     """Tells what the service is at, as it is now."""
+    GetMetrics: _aio.UnaryUnaryMultiCallable[_admin_pb2.GetMetricsRequest, _admin_pb2.GetMetricsResponse]  # type: ignore[assignment]
+    """Tells all that the service counts, as a scrape of its metrics does."""
     ListRequests: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListRequestsRequest, _admin_pb2.ListRequestsResponse]  # type: ignore[assignment]
     """Lists a target's requests, oldest first: those that run, and those that wait for a place."""
     CancelRequest: _aio.UnaryUnaryMultiCallable[_admin_pb2.CancelRequestRequest, _admin_pb2.CancelRequestResponse]  # type: ignore[assignment]
@@ -133,6 +137,14 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.GetStatisticsResponse, _abc.Awaitable[_admin_pb2.GetStatisticsResponse]]:
         """Tells what the service is at, as it is now."""
+
+    @_abc_1.abstractmethod
+    def GetMetrics(
+        self,
+        request: _admin_pb2.GetMetricsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.GetMetricsResponse, _abc.Awaitable[_admin_pb2.GetMetricsResponse]]:
+        """Tells all that the service counts, as a scrape of its metrics does."""
 
     @_abc_1.abstractmethod
     def ListRequests(
