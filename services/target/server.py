@@ -39,7 +39,6 @@ from services.target.generation.engine import TargetEngine
 from services.target.message.syntax import AUTO, MessageSyntax
 from services.target.metrics.request_statistics import RequestStatistics
 from services.target.metrics.request_traces import RequestTraces
-from services.target.metrics.speculation_metrics import Draft
 from services.target.metrics.target_load import TargetLoad
 from services.target.metrics.target_metrics import TargetMetrics
 from services.target.prompt.chat_template import ChatTemplate
@@ -232,10 +231,8 @@ class TargetServer:
         await self._telemetry.close()
 
     def _new_metrics(self, engine: TargetEngine, name: str, load: TargetLoad) -> TargetMetrics:
-        named = zip(self._drafts.addresses, self._drafts.remotes, strict=True) if self._drafts else ()
-        drafts = [Draft(address, predictor) for address, predictor in named]
         prefix = self._telemetry.config.metrics_prefix
-        return TargetMetrics(engine, load, self._statistics, drafts, prefix=prefix, model_name=name)
+        return TargetMetrics(engine, load, self._statistics, self._drafts, prefix=prefix, model_name=name)
 
     async def _tell_availability(self, reason: str) -> None:
         self._servicer.refuse(reason)

@@ -33,6 +33,10 @@ def status(admin: AdminServiceStub) -> admin_pb2.GetStatisticsResponse:
     return admin.GetStatistics(admin_pb2.GetStatisticsRequest())
 
 
+def metrics(admin: AdminServiceStub) -> str:
+    return admin.GetMetrics(admin_pb2.GetMetricsRequest()).page
+
+
 def test_a_drained_server_refuses_what_is_new_and_lets_run_what_runs(model: Path) -> None:
     predictor = GatePredictor()
     with administered_target(model, predictor=predictor) as (target, admin):
@@ -139,6 +143,8 @@ def test_drafts_come_and_go_under_a_running_stream(model: Path, draft: RunningDr
         assert ids == whole.token_ids
         assert speculation.accepted > 0
         assert [each.absence for each in status(admin).drafts] == [""]
+        of_link = f'{{draft="{draft.address}"}}'
+        assert f"outrider:draft_link_up{of_link} 1.0" in metrics(admin)
         with pytest.raises(grpc.RpcError) as failure:
             admin.AddDraft(admin_pb2.AddDraftRequest(address=draft.address))
         assert "is one of the drafts already" in violations(failure.value)["address"]
@@ -147,6 +153,7 @@ def test_drafts_come_and_go_under_a_running_stream(model: Path, draft: RunningDr
             ids += event.chunk.token_ids
             if number == 3:
                 assert not admin.RemoveDraft(admin_pb2.RemoveDraftRequest(address=draft.address)).drafts
+        assert draft.address not in metrics(admin)
         assert ids == whole.token_ids
         target.assert_all_free()
     draft.assert_all_free()
@@ -230,12 +237,12 @@ def test_metrics_are_told_by_rpc_as_to_prometheus(
 ) -> None:
     target, admin = administered
     stream(target, stream_request())
-    told = admin.GetMetrics(admin_pb2.GetMetricsRequest()).page
+    told = metrics(admin)
     assert 'outrider:calls_total{code="OK",method="StreamGenerate"}' in told
     assert "outrider:generation_tokens_total" in told
     assert "process_open_fds" in told
     with admin_of(draft.server.admin.address) as of_draft:
-        assert "outrider:draft_links{" in of_draft.GetMetrics(admin_pb2.GetMetricsRequest()).page
+        assert "outrider:draft_links{" in metrics(of_draft)
 
 
 def test_a_draft_is_administered_too(draft: RunningDraft) -> None:

@@ -37,7 +37,7 @@ STEMS = {
 
 def collect(target: RunningTarget, statistics: RequestStatistics, prefix: str) -> list[Metric]:
     load = TargetLoad(target.engine, statistics, lambda: 0)
-    metrics = TargetMetrics(target.engine, load, statistics, (), prefix=prefix, model_name="some")
+    metrics = TargetMetrics(target.engine, load, statistics, None, prefix=prefix, model_name="some")
     return [*metrics.collect()]
 
 

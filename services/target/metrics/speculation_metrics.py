@@ -1,21 +1,12 @@
 """The metrics of predictions, and of the links to the drafts that make them."""
 
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
 
 from services.engine.events import NoSpeculation, PredictionSource, SourceStats, SpeculationStats
 from services.target.metrics.request_statistics import RequestStatistics
-from services.target.speculation.link.remote_predictor import RemotePredictor
+from services.target.speculation.link.draft_pool import DraftPool
 from services.target.speculation.speculation import Speculation
 from services.telemetry.metric_page import MetricPage
-
-
-@dataclass(frozen=True, slots=True)
-class Draft:
-    """A draft that predicts, with the address that it was named by."""
-
-    address: str
-    predictor: RemotePredictor
 
 
 def add_shared(page: MetricPage, stats: SpeculationStats) -> None:
@@ -54,10 +45,10 @@ def add_decisions(page: MetricPage, speculation: Speculation) -> None:
     page.counter("speculation_decisions", text, decisions, "source", "decision")
 
 
-def add_links(page: MetricPage, drafts: Seq[Draft], stats: SpeculationStats) -> None:
-    """The links to the drafts, whether there is one now or not."""
-    counts = {draft.address: draft.predictor.counts for draft in drafts}
-    predictors = {draft.address: draft.predictor for draft in drafts}
+def add_links(page: MetricPage, drafts: DraftPool | None, stats: SpeculationStats) -> None:
+    """The links to the drafts that there are just now, linked or not: drafts come and go."""
+    predictors = drafts.by_address if drafts else {}
+    counts = {address: each.counts for address, each in predictors.items()}
     up = {address: int(not each.absence) for address, each in predictors.items()}
     page.gauge("draft_link_up", "Whether the draft is there.", up, "draft")
     arrivals = {address: each.num_arrivals for address, each in predictors.items()}
@@ -78,9 +69,8 @@ def add_links(page: MetricPage, drafts: Seq[Draft], stats: SpeculationStats) -> 
     page.counter("draft_link_tokens", "Predicted tokens that have come.", tokens, "draft")
     alternates = {address: each.alternates for address, each in counts.items()}
     page.counter("draft_link_alternates", "Alternates that have come.", alternates, "draft")
-    useless = sum(each.useless_tokens for each in counts.values())
     drafted = stats.by_source.get(PredictionSource.DRAFT, SourceStats())
-    wasted = {"useless": useless, "rejected": drafted.offered - drafted.accepted}
+    wasted = {"useless": drafts.useless_tokens if drafts else 0, "rejected": drafted.offered - drafted.accepted}
     page.counter("draft_link_wasted_tokens", "Predicted tokens that were of no use, by why.", wasted, "cause")
     trips = {address: each.round_trips for address, each in counts.items()}
     text = "Seconds from asking for predictions to their arrival."

@@ -1,7 +1,6 @@
 """TargetMetrics: what a scrape reads of the target, as metrics."""
 
 from collections.abc import Iterable
-from collections.abc import Sequence as Seq
 from dataclasses import asdict
 from itertools import chain
 
@@ -10,8 +9,9 @@ from prometheus_client.registry import Collector
 
 from services.target.generation.engine import TargetEngine
 from services.target.metrics.request_statistics import RequestStatistics
-from services.target.metrics.speculation_metrics import Draft, add_decisions, add_links, add_predictions, add_shared
+from services.target.metrics.speculation_metrics import add_decisions, add_links, add_predictions, add_shared
 from services.target.metrics.target_load import TargetLoad
+from services.target.speculation.link.draft_pool import DraftPool
 from services.telemetry.metric_page import OWN_PREFIX, MetricPage
 
 _MOST_CALLERS = 32
@@ -27,7 +27,7 @@ class TargetMetrics(Collector):
         engine: TargetEngine,
         load: TargetLoad,
         statistics: RequestStatistics,
-        drafts: Seq[Draft],
+        drafts: DraftPool | None,
         *,
         prefix: str,
         model_name: str,

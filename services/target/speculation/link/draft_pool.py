@@ -9,6 +9,7 @@ from services.engine.decoder.compute_resources import ComputeResources
 from services.service.access.credential_files import Credentials
 from services.target.speculation.link.draft_client import DraftClient
 from services.target.speculation.link.draft_spread import DraftSpread
+from services.target.speculation.link.remote_predictor import RemotePredictor
 from services.target.speculation.link.shared_predictor import SharedPredictor
 from services.target.speculation.policy.policy_config import DraftConfig
 from services.target.speculation.predictors.predictor import Predictor
@@ -50,7 +51,7 @@ class DraftPool:
         self._clients = {
             address: self._connect(address, on_linked=partial(on_linked, address)) for address in different
         }
-        self._vocabulary, self._vocab_size = "", 0
+        self._vocabulary, self._vocab_size, self._useless_of_gone = "", 0, 0
         self.remotes = [client.predictor for client in self._clients.values()]
         self._spread = DraftSpread(self.remotes)
         self._shared: dict[str, SharedPredictor] = {}
@@ -62,14 +63,19 @@ class DraftPool:
         return not all(remote.absence for remote in self.remotes)
 
     @property
-    def addresses(self) -> list[str]:
-        """Where drafts are looked for, in the order of `remotes`."""
-        return [*self._clients]
+    def by_address(self) -> dict[str, RemotePredictor]:
+        """The drafts that are looked for just now, linked or not; any thread may ask."""
+        return {address: client.predictor for address, client in self._clients.copy().items()}
 
     @property
     def absences(self) -> dict[str, str]:
         """Every address, with the reason why its draft is not linked; an empty one if it is."""
-        return {address: client.predictor.absence for address, client in self._clients.items()}
+        return {address: predictor.absence for address, predictor in self.by_address.items()}
+
+    @property
+    def useless_tokens(self) -> int:
+        """Predicted tokens that came too late or did not fit, of all drafts that there ever were."""
+        return self._useless_of_gone + sum(each.counts.useless_tokens for each in self.by_address.values())
 
     def start(self, *, vocabulary: str, vocab_size: int) -> None:
         """Begin to keep the links up; `vocabulary` is the fingerprint of the target's, which the drafts must know."""
@@ -85,7 +91,9 @@ class DraftPool:
 
     async def remove(self, address: str) -> None:
         """Give up the link to a draft that was dismissed."""
-        await self._clients.pop(address).stop()
+        client = self._clients.pop(address)
+        self._useless_of_gone += client.predictor.counts.useless_tokens
+        await client.stop()
 
     def predictor_at(self, address: str) -> SharedPredictor:
         """That of the draft at an address."""
