@@ -55,7 +55,7 @@ class RpcServer:
         self._config = config
         access = [AccessInterceptor(callers)] if callers.need_tokens else []
         self._services = ("", service)
-        self._health = LoadingHealth(progress)
+        self._health = LoadingHealth(progress, self._services)
         options = (*_OPTIONS, *_age_options(config), ("grpc.max_receive_message_length", max_request_bytes))
         errors = ErrorInterceptor()
         self.calls = errors.calls

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import grpc
 import pytest
-from grpc_health.v1 import health_pb2
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
 from outrider.v1.generation_pb2 import GetModelInfoRequest
@@ -47,6 +47,12 @@ def test_health_says_how_much_is_loaded_until_all_is(model: Path) -> None:
         target.call(target.server.open())
         assert str(target.server._progress) == "100% of the weights are loaded"
         assert ask(target.channel) == Health(health_pb2.HealthCheckResponse.SERVING)
+
+
+def test_health_is_told_of_all_services_at_once(target: RunningTarget) -> None:
+    told = health_pb2_grpc.HealthStub(target.channel).List(health_pb2.HealthListRequest()).statuses
+    serving = health_pb2.HealthCheckResponse.SERVING
+    assert {name: each.status for name, each in told.items()} == {"": serving, SERVICE: serving}
 
 
 def test_reflection_names_the_services(target: RunningTarget) -> None:

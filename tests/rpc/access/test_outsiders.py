@@ -80,7 +80,7 @@ def code_of(channel: grpc.Channel, method: str, metadata: tuple[tuple[str, str],
 @pytest.mark.parametrize("shown", [None, (("authorization", "Bearer guessed"),), (("authorization", "Basic x"),)])
 def test_no_method_answers_an_outsider_but_health(channel: grpc.Channel, shown: tuple[tuple[str, str], ...]) -> None:
     assert {code_of(channel, method, shown) for method in METHODS + UNKNOWN} == {grpc.StatusCode.UNAUTHENTICATED}
-    for method in ("Check", "Watch"):
+    for method in (each.name for each in HEALTH.methods):
         call = channel.stream_stream(f"/{HEALTH.full_name}/{method}")(iter([b""]), metadata=shown, timeout=20)
         assert next(call) is not None
         call.cancel()
