@@ -47,9 +47,7 @@ class Stream:
     def judged(self) -> dict[int, bool]:
         """The verdict on the token with this index, where there was one."""
         return {
-            one.index + offset: offset < one.num_accepted
-            for one in self.passes
-            for offset in range(min(one.num_predicted, one.num_accepted + 1))
+            one.index + offset: offset < one.num_accepted for one in self.passes for offset in range(one.num_judged)
         }
 
     @property
@@ -63,7 +61,7 @@ class Stream:
         while index < len(self.agreed):
             run = self.agreed[index : min(index + num_predictions, len(self.agreed) - 1)]
             accepted = run.index(False) if False in run else len(run)
-            passes.append(Pass(index, len(run), accepted))
+            passes.append(Pass(index, accepted + 1, len(run), accepted))
             index += accepted + 1
         return passes
 
@@ -145,12 +143,12 @@ def experiment() -> Iterator[Experiment]:
 
 def share(passes: Seq[Pass]) -> float:
     """Accepted predictions among the judged ones: in each pass those accepted and the first that was not."""
-    judged = sum(min(one.num_predicted, one.num_accepted + 1) for one in passes)
-    return sum(one.num_accepted for one in passes) / judged
+    return sum(one.num_accepted for one in passes) / sum(one.num_judged for one in passes)
 
 
-def _tokens_per_pass(passes: Seq[Pass]) -> float:
-    return 1 + sum(one.num_accepted for one in passes) / len(passes)
+def tokens_per_pass(passes: Seq[Pass]) -> float:
+    """How many tokens a pass gives, the mean."""
+    return sum(one.num_tokens for one in passes) / len(passes)
 
 
 def _report(temperature: float, num_predictions: int, streams: Seq[Stream]) -> int:
@@ -164,7 +162,7 @@ def _report(temperature: float, num_predictions: int, streams: Seq[Stream]) -> i
         f"offline {np.mean(agreed):.4f} of {len(agreed)} positions; "
         f"judged only: replayed {share(replayed):.4f}, online {share(online):.4f} of {num_judged}, "
         f"{contradictions} verdicts differ; "
-        f"tokens per pass: replayed {_tokens_per_pass(replayed):.3f}, online {_tokens_per_pass(online):.3f}",
+        f"tokens per pass: replayed {tokens_per_pass(replayed):.3f}, online {tokens_per_pass(online):.3f}",
         flush=True,
     )
     return contradictions

@@ -15,8 +15,14 @@ class Pass:
     """One pass of one sequence; `index` is that of the first token that it drew."""
 
     index: int
+    num_tokens: int  # that it gave, up to an end among them
     num_predicted: int
     num_accepted: int
+
+    @property
+    def num_judged(self) -> int:
+        """Predictions with a verdict: those that were right, and the first that was not; none behind the end."""
+        return min(self.num_predicted, self.num_tokens)
 
 
 class PassLog:
@@ -46,4 +52,5 @@ class PassLog:
     def _add(self, rows: ScheduledRows, records: list[TokenRecord]) -> None:
         self._request = rows.sequence.request
         index = rows.sequence.num_generated - len(records)
-        self._passes.append(Pass(index, len(rows.predictions), sum(record.predicted for record in records)))
+        num_accepted = sum(record.predicted for record in records)
+        self._passes.append(Pass(index, len(records), len(rows.predictions), num_accepted))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from outrider import AsyncClient
-from tests.e2e.acceptance import share
+from tests.e2e.acceptance import share, tokens_per_pass
 from tests.e2e.draft_rig import Service
 from tests.e2e.pass_log import Pass, PassLog
 from tests.real.texts import Question, tasks
@@ -48,8 +48,8 @@ def measure_acceptance(
         log = PassLog(running.engine)
         for task, temperature in wanted:
             passes = [one for question in questions[task] for one in _answer(running, log, question, temperature)]
-            per_pass = 1 + sum(one.num_accepted for one in passes) / len(passes)
-            yield Acceptance(task, temperature, share(passes), per_pass, round(per_pass * len(passes)))
+            num_tokens = sum(one.num_tokens for one in passes)
+            yield Acceptance(task, temperature, share(passes), tokens_per_pass(passes), num_tokens)
 
 
 def _answer(running: RunningTarget, log: PassLog, question: Question, temperature: float) -> list[Pass]:
