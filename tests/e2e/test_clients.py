@@ -83,14 +83,16 @@ def test_every_bad_field_is_named_with_what_it_allows(run_client: RunClient, tar
 
 
 def test_ctrl_c_ends_the_generation_on_the_server_too(command: list[str], target: RunningTarget):
-    options = [f"--address={target.address}", "--temperature=1", "--seed=5"]
+    options = [f"--address={target.address}", "--temperature=3", "--seed=2"]  # which goes on for thousands of tokens
     with subprocess.Popen([*command, *options, PROMPT], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as client:
         assert client.stdout is not None
         assert client.stdout.read(1)
+        (sequence,) = target.on_engine_thread(lambda: [*target.engine.scheduler.sequences])
         client.send_signal(signal.SIGINT)
         _, errors = client.communicate(timeout=SECONDS)
     assert (client.returncode, errors) == (130, b"")
     target.assert_all_free()
+    assert not sequence.is_finished
 
 
 def test_only_what_is_given_is_sent(run_client: RunClient):

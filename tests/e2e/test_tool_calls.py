@@ -122,7 +122,7 @@ def test_several_calls_follow_their_schemas(drafted: RunningTarget) -> None:
     message = asked(drafted, temperature=1.0).message
     assert message is not None
     assert not message.content
-    assert message.tool_calls
+    assert len(message.tool_calls) > 1
     for call in message.tool_calls:
         check(call)
 

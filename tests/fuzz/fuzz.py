@@ -103,6 +103,8 @@ class Fuzz:
         RandomMessages(rng).fill(request, share=rng.choice((0.01, 0.1, 0.5)))
         if rng.random() >= _SHARE_UNBOUNDED and "stop" in request.DESCRIPTOR.fields_by_name:
             request.stop.max_tokens = rng.randint(1, _MOST_TOKENS)  # type: ignore[attr-defined]
+        elif "stop" in request.DESCRIPTOR.fields_by_name:
+            request.stop.ignore_eos = True  # type: ignore[attr-defined]
         path = f"/{_GENERATION.full_name}/{method.name}"
         if method.server_streaming:
             call: Any = target.unary_stream(path)(request.SerializeToString(), timeout=_CALL_SECONDS)
