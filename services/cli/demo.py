@@ -13,7 +13,7 @@ from services.cli.terminal import Terminal
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.hub.hub_name import SOURCES, read_source
 
-_MAX_TOKENS = 120
+_MAX_TOKENS = 200
 _SEED = 7
 _NUM_PREDICTIONS = 4
 
@@ -43,17 +43,10 @@ def _asked(question: str, temperature: float) -> _Scene:
     return _Scene("a question", f"> {question}\n\n", [Message("user", question)], temperature)
 
 
-_STACK = '''class Stack:
-    """A last-in, first-out stack."""
-
-    def __init__(self):
-        self._items = []
-
-'''
 _TEXTS = (
-    _begun(_STACK, 0.7),
-    _begun("import argparse\nimport sys\n\n\ndef main(argv=None):\n", 0.0),
-    _begun("def read_config(path):\n", 0.7),
+    _begun("def average(numbers: list) -> float:\n", 0.0),
+    _begun("def binary_search(items, target):\n", 0.0),
+    _begun("def reverse_words(sentence: str) -> str:\n", 0.7),
 )
 _QUESTIONS = (
     _asked("Write a Python function that merges two sorted lists. Answer with the code only.", 0.0),

@@ -33,6 +33,7 @@ from tests.server import RunningTarget, target_server
 PROMPT_TOKENS, NEW_TOKENS = 16, 120
 TEMPERATURES = (0.0, 0.7)
 NUM_PREDICTIONS = (3, 5, 8)
+LEAST_ACCEPTANCE = 0.75  # greedy: of the verdicts online, and of all positions offline
 _BLOCKS = -(-256 // BLOCK_SIZE)  # of the longest prompt and answer that anybody asks of it
 
 
@@ -151,7 +152,8 @@ def tokens_per_pass(passes: Seq[Pass]) -> float:
     return sum(one.num_tokens for one in passes) / len(passes)
 
 
-def _report(temperature: float, num_predictions: int, streams: Seq[Stream]) -> int:
+def _report(temperature: float, num_predictions: int, streams: Seq[Stream]) -> bool:
+    """Print the figures; returns whether all verdicts are the same offline, and enough of the greedy ones good."""
     online = [one for stream in streams for one in stream.passes]
     replayed = [one for stream in streams for one in stream.replayed(num_predictions)]
     agreed = [is_right for stream in streams for is_right in stream.agreed]
@@ -165,14 +167,14 @@ def _report(temperature: float, num_predictions: int, streams: Seq[Stream]) -> i
         f"tokens per pass: replayed {tokens_per_pass(replayed):.3f}, online {tokens_per_pass(online):.3f}",
         flush=True,
     )
-    return contradictions
+    return contradictions == 0 and (temperature > 0 or share(online) >= LEAST_ACCEPTANCE)
 
 
 def main() -> int:
-    """Print all figures; returns 1 where offline and online contradict each other."""
+    """Print all figures; returns 1 where offline and online contradict each other, or the draft is too often wrong."""
     prompts = heldout_prompts()
     with experiment() as running:
-        contradictions = sum(
+        are_good = [
             _report(
                 temperature,
                 num_predictions,
@@ -180,8 +182,8 @@ def main() -> int:
             )
             for temperature in TEMPERATURES
             for num_predictions in NUM_PREDICTIONS
-        )
-    return int(contradictions > 0)
+        ]
+    return int(not all(are_good))
 
 
 if __name__ == "__main__":

@@ -263,7 +263,7 @@ def test_demo_continues_texts_with_a_model_that_does_not(model: Path, tmp_path: 
     (folder / "chat_template.jinja").unlink()
     done = outrider_run("demo", "--model", str(folder), "--max-tokens", "8")
     assert (done.returncode, done.stderr) == (0, "")
-    assert re.findall(r"^── (\w+) ", done.stdout, re.MULTILINE) == ["class", "import", "def"]
+    assert len(re.findall(r"^── def \w+\(.*\).*: … .+ ──\ndef \w+\(", done.stdout, re.MULTILINE)) == 3
     assert "accepted" not in done.stdout  # there is no draft
 
 
