@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from outrider import Chunk, Client, GenerateOptions, Message, OutriderError, Prompt
 from services.cli.result_text import summary
-from services.cli.service_pair import ModelPair, demo_models, running_pair
+from services.cli.service_pair import ModelPair, ServicePair, demo_models, running_pair
 from services.cli.service_process import ServiceFailedError
 from services.cli.terminal import Terminal
 from services.engine.files.checkpoint_error import CheckpointError
@@ -74,7 +74,7 @@ def run(arguments: argparse.Namespace) -> int:
     with tempfile.TemporaryFile("w+") as log:
         try:
             with running_pair(models.fetched(), log=log) as pair:
-                _show(pair.target.address, out, arguments.max_tokens)
+                _show(pair, out, arguments.max_tokens)
         except (CheckpointError, ServiceFailedError, OutriderError) as error:
             log.seek(0)
             err.text(log.read())
@@ -83,12 +83,15 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _show(address: str, out: Terminal, max_tokens: int) -> None:
+def _show(pair: ServicePair, out: Terminal, max_tokens: int) -> None:
     """Let the model answer questions if it was taught to, or continue texts."""
+    address = pair.target.address
     with Client(address) as client:
         info = client.model_info()
         parts = info.fingerprint_parts
         out.note(f"{info.architecture} on {parts.device}, {parts.weight_format} weights, served on {address}")
+        if pair.draft:
+            out.legend()
         for scene in _QUESTIONS if info.has_chat_template else _TEXTS:
             _play(scene, client, out, max_tokens)
 

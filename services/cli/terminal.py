@@ -22,6 +22,11 @@ class Terminal:
         """Write text that had been predicted."""
         self.text(f"{_GREEN}{text}{_PLAIN}" if self._is_coloured else text)
 
+    def legend(self) -> None:
+        """Write what the colour of predicted text means, where it has one."""
+        if self._is_coloured:
+            self._line(_GREEN, "green: what the draft had predicted")
+
     def heading(self, text: str) -> None:
         """Write a line that stands out."""
         self._line(_BOLD, text)

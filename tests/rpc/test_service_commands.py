@@ -1,4 +1,4 @@
-"""`outrider up`, `target`, `draft` and `demo`, as a shell runs them."""
+"""`outrider up`, `target` and `draft`, as a shell runs them."""
 
 import json
 import math
@@ -13,7 +13,6 @@ from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
-import grpc
 import pytest
 
 import outrider
@@ -236,41 +235,6 @@ def test_a_target_that_is_told_to_stop_while_loading_stops(model: Path) -> None:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=60)
     assert process.returncode == 0
-
-
-def test_demo_writes_live_and_leaves_nothing_behind() -> None:
-    done = outrider_run("demo", "--max-tokens", "24", cwd=Path(__file__).parents[2])
-    assert (done.returncode, done.stderr) == (0, "")
-    headings = re.findall(r"^── .+ ──$", done.stdout, re.MULTILINE)
-    ends = re.findall(r"^\d+ tokens · .* ended by \w+", done.stdout, re.MULTILINE)
-    assert len(headings) == len(ends) >= 2
-    served = re.search(r"served on (\S+)$", done.stdout, re.MULTILINE)
-    assert served is not None
-    with grpc.insecure_channel(served[1]) as channel, pytest.raises(grpc.FutureTimeoutError):
-        grpc.channel_ready_future(channel).result(timeout=1)
-
-
-def test_demo_asks_questions_of_a_model_that_chats(model: Path) -> None:
-    done = outrider_run("demo", "--model", str(model), "--draft", str(model), "--max-tokens", "24")
-    assert (done.returncode, done.stderr) == (0, "")
-    scenes = re.findall(r"^── a question … .+ ──\n> .+\?? .*\.\n\n", done.stdout, re.MULTILINE)
-    ends = re.findall(r"^\d+ tokens? · .*per pass · \d+% accepted · ended by \w+", done.stdout, re.MULTILINE)
-    assert len(scenes) == len(ends) == 2
-
-
-def test_demo_continues_texts_with_a_model_that_does_not(model: Path, tmp_path: Path) -> None:
-    folder = copy_of(model, tmp_path)
-    (folder / "chat_template.jinja").unlink()
-    done = outrider_run("demo", "--model", str(folder), "--max-tokens", "8")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert len(re.findall(r"^── def \w+\(.*\).*: … .+ ──\ndef \w+\(", done.stdout, re.MULTILINE)) == 3
-    assert "accepted" not in done.stdout  # there is no draft
-
-
-def test_demo_refuses_a_draft_without_a_model(model: Path) -> None:
-    done = outrider_run("demo", "--draft", str(model))
-    assert (done.returncode, done.stdout) == (1, "")
-    assert "--draft is the draft of --model, which is not given" in done.stderr
 
 
 def test_a_stranger_s_client_streams_by_reflection(target: RunningTarget) -> None:
