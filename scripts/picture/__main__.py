@@ -1,4 +1,4 @@
-"""Write docs/architecture.svg, and the table of the packages in docs/architecture.md: `python -m scripts.picture`."""
+"""Write the picture and the table of the packages of docs/architecture.md: `python -m scripts.picture`."""
 
 from pathlib import Path
 
@@ -9,5 +9,5 @@ ROOT = Path(__file__).parents[2]
 
 if __name__ == "__main__":
     page = ROOT / "docs" / "architecture.md"
-    page.with_suffix(".svg").write_text(draw(ROOT))
+    (page.parent / "pictures" / "architecture.svg").write_text(draw(ROOT))
     page.write_text(with_table(page.read_text(), ROOT))

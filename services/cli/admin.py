@@ -20,9 +20,10 @@ _TIMEOUT_SECONDS = 60.0
 _POLL_SECONDS = 0.2
 _LIMITS: dict[str, type] = {
     "max_queue": int,
-    "max_streams_per_connection": int,
+    "max_waiting_tokens": int,
     "max_text_calls": int,
-    "write_timeout": float,
+    "max_streams_per_caller": int,
+    "reader_timeout": float,
 }
 _Command = Callable[[AdminServiceStub, argparse.Namespace, Terminal], int]
 

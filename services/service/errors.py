@@ -1,5 +1,6 @@
 """RpcError: what a call may fail with, each kind with its status and google.rpc details."""
 
+import math
 from collections.abc import Sequence as Seq
 from typing import NamedTuple
 
@@ -10,6 +11,8 @@ from google.rpc import code_pb2, error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
 DOMAIN = "outrider"
+Trailers = tuple[tuple[str, str], ...]
+_PUSHBACK = "grpc-retry-pushback-ms"
 
 
 class Violation(NamedTuple):
@@ -26,6 +29,10 @@ class RpcError(Exception):
 
     def details(self) -> Seq[Message]:
         """The google.rpc messages that say the same to a program."""
+        return ()
+
+    def trailers(self) -> Trailers:
+        """Metadata that ends the call beside these."""
         return ()
 
     def status(self) -> grpc.Status:
@@ -113,17 +120,29 @@ class FingerprintMismatchError(RpcError):
 
 
 class OverloadedError(RpcError):
-    """As many requests are served or wait as may."""
+    """There is as much work here as may be, or more than can be done in the call's time."""
 
     code = code_pb2.RESOURCE_EXHAUSTED
 
-    def __init__(self, in_flight: str, *, retry_seconds: int) -> None:
-        super().__init__(f"{in_flight} are being served or wait, as many as may; try again later")
-        self._retry_seconds = retry_seconds
+    def __init__(self, problem: str, *, reason: str, of_caller: bool, retry_seconds: float) -> None:
+        """`of_caller` says whether the caller's own work is too much, rather than everybody's."""
+        super().__init__(f"{problem}; try again in {retry_seconds:.1f} s")
+        self._reason = reason
+        self._scope = "caller" if of_caller else "server"
+        self._retry_ms = math.ceil(1000 * retry_seconds)
 
     def details(self) -> Seq[Message]:
-        """When to try again."""
-        return [error_details_pb2.RetryInfo(retry_delay=Duration(seconds=self._retry_seconds))]
+        """When to try again, and of what there is too much."""
+        delay = Duration()
+        delay.FromMilliseconds(self._retry_ms)
+        return [
+            error_details_pb2.RetryInfo(retry_delay=delay),
+            error_details_pb2.ErrorInfo(reason=self._reason, domain=DOMAIN, metadata={"limit_of": self._scope}),
+        ]
+
+    def trailers(self) -> Trailers:
+        """When to try again, for gRPC's own retries."""
+        return ((_PUSHBACK, str(self._retry_ms)),)
 
 
 class UnavailableError(RpcError):

@@ -12,6 +12,8 @@ import grpc
 from google.protobuf.message import DecodeError
 from grpc import aio
 
+from services.service.access.caller import Callers
+from services.service.admission import Admission
 from services.service.errors import InternalError, InvalidRequestError, RpcError, Violation
 
 logger = logging.getLogger(__name__)
@@ -79,17 +81,19 @@ def _answering_errors(handler: Answer, method: str) -> Answer:
 
 async def _abort(context: Context, error: RpcError) -> NoReturn:
     status = error.status()
-    await context.abort(status.code, status.details, status.trailing_metadata or ())
+    await context.abort(status.code, status.details, (*(status.trailing_metadata or ()), *error.trailers()))
 
 
 class RequestParser(aio.ServerInterceptor):
     """Turns the bytes of requests into messages, those of megabytes beside the event loop.
 
     It parses one large request at a time, so that many at once delay the event loop by no more than one of them: some
-    ten milliseconds, in which the library does not let other threads run.
+    ten milliseconds, in which the library does not let other threads run. The bytes of the large ones are admitted or
+    refused before that, and count until their calls end.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, callers: Callers, admission: Admission) -> None:
+        self._callers, self._admission = callers, admission
         self._thread = ThreadPoolExecutor(1, "parser")
 
     async def intercept_service(
@@ -103,18 +107,22 @@ class RequestParser(aio.ServerInterceptor):
 
     def _parsing(self, handler: Answer, parse: _Parse) -> Answer:
         async def answer(data: bytes, context: Context) -> Any:  # noqa: ANN401 - whatever the method answers
-            return await handler(await self._parse(parse, data), context)
+            if len(data) <= _SMALL:
+                return await handler(_parsed(parse, data), context)
+            with self._admission.admit(len(data), self._callers.of(context)):
+                message = await asyncio.get_running_loop().run_in_executor(self._thread, _parsed, parse, data)
+                del data
+                return await handler(message, context)
 
         return answer
 
-    async def _parse(self, parse: _Parse, data: bytes) -> Any:  # noqa: ANN401 - a message of some kind
-        try:
-            if len(data) <= _SMALL:
-                return parse(data)
-            return await asyncio.get_running_loop().run_in_executor(self._thread, parse, data)
-        except DecodeError as error:
-            problem = f"has {len(data)} bytes that are no such message; allowed: what its proto says"
-            raise InvalidRequestError([Violation("request", problem)]) from error
+
+def _parsed(parse: _Parse, data: bytes) -> Any:  # noqa: ANN401 - a message of some kind
+    try:
+        return parse(data)
+    except DecodeError as error:
+        problem = f"has {len(data)} bytes that are no such message; allowed: what its proto says"
+        raise InvalidRequestError([Violation("request", problem)]) from error
 
 
 def _wrapped(handler: MethodHandler, wrap: Callable[[Answer], Answer], *, takes_bytes: bool = False) -> MethodHandler:

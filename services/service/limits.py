@@ -23,6 +23,7 @@ class Limits:
     max_tools_bytes: int = 1 << 18
 
 
+MAX_REQUEST_BYTES = 4 << 20
 MAX_RECORDS_BYTES = 3 << 20  # of one message: gRPC's clients take 4 MB unless told otherwise
 LIMITS = Limits()
 MAX_TIME_LIMIT = 24 * 3600  # seconds

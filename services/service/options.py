@@ -92,9 +92,11 @@ def _add_server_options(group: "argparse._ArgumentGroup") -> None:
     _add(group, "max_connection_age_grace", grace, read=float, metavar="SECONDS")
     _add(group, "max_queue", "requests that wait beside those that run", read=int)
     _add(group, "max_text_calls", "Tokenize and Detokenize calls at once", read=int)
+    _add(group, "max_waiting_tokens", "tokens of prompts that wait to be computed", read=int)
+    _add(group, "max_held_bytes", "bytes of large requests, until their calls end", read=int)
     share = "those that run, and half of those that may wait"
-    _add(group, "max_streams_per_connection", "requests that one connection may have", shown=share, read=int)
-    _add(group, "write_timeout", "seconds after which a stream that nobody reads is ended", read=float)
+    _add(group, "max_streams_per_caller", "requests that one caller may have", shown=share, read=int)
+    _add(group, "reader_timeout", "seconds after which a stream that nobody reads is ended", read=float)
 
 
 def _add_telemetry_options(group: "argparse._ArgumentGroup") -> None:

@@ -13,14 +13,14 @@ from services.service.access.access_interceptor import AccessInterceptor
 from services.service.access.caller import Callers
 from services.service.access.certificates import server_credentials, watch_certificates
 from services.service.access.clear_text import check_clear_text
+from services.service.admission import Admission, Work
 from services.service.guarded_server import GuardedServer
 from services.service.interceptors import ErrorInterceptor, RequestParser
 from services.service.keepalive import PERMITTED_PING_MS
-from services.service.limits import MAX_STREAMS
+from services.service.limits import MAX_REQUEST_BYTES, MAX_STREAMS
 from services.service.loading_health import LoadingHealth
 from services.service.server_config import ServerConfig
 
-_MAX_REQUEST_BYTES = 4 << 20
 _FLUSH_SECONDS = 0.25  # for the last messages of calls that have just ended
 _OPTIONS = (
     ("grpc.so_reuseport", 0),  # a second server on the same port fails loudly
@@ -47,7 +47,7 @@ class RpcServer:
         register: Callable[[aio.Server], None],
         progress: LoadingProgress,
         *,
-        max_request_bytes: int = _MAX_REQUEST_BYTES,
+        max_request_bytes: int = MAX_REQUEST_BYTES,
     ) -> None:
         """`callers` knows who may call; `service` is the service's full name; `register` adds its handlers; health
         tells of the progress.
@@ -59,8 +59,10 @@ class RpcServer:
         options = (*_OPTIONS, *_age_options(config), ("grpc.max_receive_message_length", max_request_bytes))
         errors = ErrorInterceptor()
         self.calls = errors.calls
+        self.held_bytes = Admission(Work.REQUEST_BYTES, config.max_held_bytes, config.share(config.max_held_bytes))
+        parser = RequestParser(callers, self.held_bytes)
         # The stubs of grpcio do not know that it is one.
-        self._server = cast(aio.Server, GuardedServer([errors, *access, RequestParser()], options))
+        self._server = cast(aio.Server, GuardedServer([errors, *access, parser], options))
         register(self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)  # type: ignore[no-untyped-call]
         names = (service, health.SERVICE_NAME, reflection.SERVICE_NAME)

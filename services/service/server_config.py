@@ -5,9 +5,10 @@ from pathlib import Path
 
 from outrider.channel import is_local
 from services.engine.config import ConfigError, check_range, split_address
-from services.service.limits import MAX_STREAMS
+from services.service.limits import MAX_REQUEST_BYTES
 
 _LARGEST_QUEUE = 1 << 20
+_LARGEST = 1 << 40
 _SHORTEST_TIMEOUT = 0.1  # seconds
 _DAY = 24 * 3600
 
@@ -28,18 +29,20 @@ class ServerConfig:
     max_connection_age: float | None = None  # seconds after which a client is asked to connect anew; default: never
     max_connection_age_grace: float = 600.0  # seconds that its streams may go on beyond it
     max_queue: int = 256  # requests that wait beside those that run
+    max_waiting_tokens: int = 1 << 18  # of prompts, until they are computed
+    max_held_bytes: int = 1 << 28  # of large requests, from their arrival to their calls' ends
     max_text_calls: int = 64  # Tokenize and Detokenize at once
-    max_streams_per_connection: int | None = None  # default: those that run, and half of those that wait
-    write_timeout: float = 60.0  # seconds that a stream waits for its reader
+    max_streams_per_caller: int | None = None  # default: those that run, and half of those that wait
+    reader_timeout: float = 60.0  # seconds that a stream waits for its reader
 
-    def streams_per_connection(self, max_sequences: int) -> int:
-        """The most requests that one connection may have, beside so many sequences that run at once.
+    def streams_per_caller(self, max_sequences: int) -> int:
+        """The most requests that one caller may have, beside so many sequences that run at once."""
+        return self.max_streams_per_caller or max_sequences + self.share(self.max_queue)
 
-        Connections by a Unix socket cannot be told apart: each of them may have all.
-        """
-        if self.listen.startswith("unix:"):
-            return max_sequences + self.max_queue
-        return self.max_streams_per_connection or max_sequences + -(-self.max_queue // 2)
+    def share(self, amount: int) -> int:
+        """What one caller may have of so much: half, or all where callers cannot be told apart."""
+        are_all_alike = self.listen.startswith("unix:") and self.tokens_file is None
+        return amount if are_all_alike else -(-amount // 2)
 
     def __post_init__(self) -> None:
         if (self.tls_certificate is None) != (self.tls_key is None):
@@ -53,9 +56,11 @@ class ServerConfig:
         check_range("max_connection_age_grace", self.max_connection_age_grace, 0, _DAY)
         check_range("max_queue", self.max_queue, 0, _LARGEST_QUEUE)
         check_range("max_text_calls", self.max_text_calls, 1, _LARGEST_QUEUE)
-        if self.max_streams_per_connection is not None:
-            check_range("max_streams_per_connection", self.max_streams_per_connection, 1, MAX_STREAMS)
-        check_range("write_timeout", self.write_timeout, _SHORTEST_TIMEOUT, 3600)
+        check_range("max_waiting_tokens", self.max_waiting_tokens, 1, _LARGEST)
+        check_range("max_held_bytes", self.max_held_bytes, 2 * MAX_REQUEST_BYTES, _LARGEST)
+        if self.max_streams_per_caller is not None:
+            check_range("max_streams_per_caller", self.max_streams_per_caller, 1, _LARGEST)
+        check_range("reader_timeout", self.reader_timeout, _SHORTEST_TIMEOUT, 3600)
         check_address("listen", self.listen)
         if self.admin_listen is not None:
             check_address("admin_listen", self.admin_listen)

@@ -30,7 +30,7 @@ from services.service.life.reload import Reload
 from services.service.limits import MAX_SAMPLES
 from services.service.rpc_server import RpcServer
 from services.service.server_config import ServerConfig
-from services.target.api.admission import Admission
+from services.target.api.admissions import Admissions
 from services.target.api.served_model import ServedModel
 from services.target.api.servicer import GenerationServicer
 from services.target.api.target_admin import TargetAdmin
@@ -99,8 +99,8 @@ class TargetServer:
         self._progress, self.reload = LoadingProgress(), Reload()
         self.availability = Availability(self._tell_availability)
         self._host = EngineHost(self._open_engine, self.availability, hang_seconds=server.hang_seconds)
-        self._drain_seconds, self._max_each = server.drain_seconds, server.streams_per_connection(engine.max_sequences)
-        self._admission = Admission(engine.max_sequences + server.max_queue, self._max_each)
+        self._drain_seconds = server.drain_seconds
+        self._admissions = Admissions(server, max_sequences=engine.max_sequences)
         self._servicer = self._new_servicer(server)
         self._server = self._new_server(server)
         self.admin = AdminServer(server, self._callers, self._new_admin(server), self._progress)
@@ -121,17 +121,15 @@ class TargetServer:
         return RpcServer(server, self._callers, SERVICE, register, self._progress)
 
     def _new_servicer(self, server: ServerConfig) -> GenerationServicer:
-        text_admission = Admission(server.max_text_calls, -(-server.max_text_calls // 2))
         tracing = self._telemetry.tracing
         return GenerationServicer(
             self._callers,
-            self._admission,
-            text_admission,
+            self._admissions,
             self._progress,
             self._statistics,
             traces=RequestTraces(tracing) if tracing else None,
             load_reports=self._telemetry.config.load_reports,
-            write_timeout=server.write_timeout,
+            reader_timeout=server.reader_timeout,
         )
 
     def _new_admin(self, server: ServerConfig) -> TargetAdmin:
@@ -143,8 +141,8 @@ class TargetServer:
             self._servicer,
             self._statistics,
             self._new_changes(self._drafts, server) if self._drafts else None,
+            self._admissions,
             server,
-            max_sequences=self._config.max_sequences,
         )
 
     def _new_changes(self, drafts: DraftPool, server: ServerConfig) -> DraftChanges:
@@ -186,8 +184,8 @@ class TargetServer:
         await _warm_up(engine)
         template = self._chat_template
         syntax = MessageSyntax.find(template.source, engine.model.tokenizer, **self._parsers)
-        model = _served_model(engine, self._name, template, syntax, max_samples=min(MAX_SAMPLES, self._max_each))
-        load = TargetLoad(engine, self._statistics, lambda: self._admission.in_flight)
+        model = _served_model(engine, self._name, template, syntax, max_samples=self._admissions.streams.each)
+        load = TargetLoad(engine, self._statistics, lambda: self._admissions.streams.total)
         self._servicer.open(engine, model, load)
         self._telemetry.add([self._new_metrics(engine, model.name, load)])
         if self._drafts is not None:
@@ -217,7 +215,7 @@ class TargetServer:
         What is cut ends with UNAVAILABLE behind all that was generated, and can be taken up again elsewhere.
         """
         await self.availability.obstruct(_SHUTTING_DOWN)
-        if not await self._admission.wait_until_idle(self._drain_seconds):
+        if not await self._admissions.streams.wait_until_idle(self._drain_seconds):
             logger.warning("streams still run after %s s; they are cut", self._drain_seconds)
             if self.engine is not None:
                 self.engine.abandon(_SHUTTING_DOWN)
@@ -268,7 +266,8 @@ async def _warm_up(engine: TargetEngine) -> None:
     """Generate a few tokens, so that the first request finds memory touched and code paged in."""
     stops = StopConditions(max_tokens=min(_WARM_UP_TOKENS, engine.model.context_length - 1))
     sampling = SamplingParams(seed=0, temperature=0.0)
-    (sequence,) = engine.submit(Request(request_id="warm-up", prompt=(0,), sampling=sampling, stops=stops))
+    request = Request(request_id="warm-up", prompt=(0,), sampling=sampling, stops=stops)
+    (sequence,) = engine.submit(engine.prepare(request))
     async for event in sequence.stream:
         if isinstance(event, Failed):
             raise EngineFailedError(event.message)
@@ -290,5 +289,5 @@ def _served_model(
         chat_template=chat_template,
         syntax=syntax,
         fingerprint=engine.fingerprint,
-        max_samples=min(max_samples, engine.config.max_sequences),
+        max_samples=min(MAX_SAMPLES, max_samples, engine.config.max_sequences),
     )

@@ -17,7 +17,7 @@ from tests.e2e.server_process import free_port
 
 NUM_PLACES = 16
 _BLOCKS = ("--kv-blocks", "512")
-_TARGET = (*_BLOCKS, "--max-sequences", str(NUM_PLACES), "--max-streams-per-connection", "64")
+_TARGET = (*_BLOCKS, "--max-sequences", str(NUM_PLACES), "--max-streams-per-caller", "64")
 _PATIENCE: dict[str, Any] = {"max_retries": 60, "max_backoff": 1.0}  # longer than both targets take to come back
 _DELAY = {"fixed_delay": "0.05s", "percentage": {"numerator": 20}}
 _ABORT = {"grpc_status": grpc.StatusCode.UNAVAILABLE.value[0], "percentage": {"numerator": 5}}

@@ -130,7 +130,7 @@ def test_running_streams_end_before_a_target_is_killed_and_its_gateway_is_not_li
     arguments, spec = options(overlay, "target"), pods(overlay)["target"]["spec"]
     before = container(overlay, "target")["lifecycle"]["preStop"]["sleep"]["seconds"]
     assert before + arguments.drain_seconds < spec["terminationGracePeriodSeconds"]
-    assert arguments.max_streams_per_connection == arguments.max_sequences + arguments.max_queue
+    assert arguments.max_streams_per_caller == arguments.max_sequences + arguments.max_queue
 
 
 @pytest.mark.parametrize("name", SERVICES)

@@ -3,6 +3,7 @@
 import mmap
 import struct
 import threading
+from collections.abc import Sequence as Seq
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from services.engine.events import VocabularyMatch
 from services.engine.request import Request
 from services.target.generation.engine import TargetEngine
 from services.target.generation.sampler import SamplerOutput
+from services.target.output.output_pipeline import OutputPipeline
 from services.target.scheduling.scheduler import ScheduledRows
 from services.target.speculation.link.remote_predictor import RemotePredictor
 from tests.e2e.cells import MODELS, PUBLISHED
@@ -72,10 +74,11 @@ class Probe:
             self._saw(batch, preemptions)
             return batch
 
-        def watched_submit(request: Request) -> Any:
+        def watched_submit(outputs: Seq[OutputPipeline]) -> Any:
+            request = outputs[0].sequence.request
             if _counts(request):
                 self._add(resumed_streams=bool(request.received), resumed_tokens=len(request.received))
-            return submit(request)
+            return submit(outputs)
 
         step = engine._step
         commit = step._commit

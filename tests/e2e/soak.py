@@ -22,7 +22,7 @@ from tests.e2e.draft_rig import DraftedTarget, Service, until
 from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET, ROOT
 from tests.e2e.process_usage import ProcessUsage
 from tests.e2e.server_process import free_port
-from tests.e2e.soak_request import WRITE_TIMEOUT, SoakRequest
+from tests.e2e.soak_request import READER_TIMEOUT, SoakRequest
 from tests.e2e.soak_tally import Tally
 from tests.e2e.soak_troubles import SoakTroubles
 
@@ -33,7 +33,8 @@ _NUM_SAMPLES = 400
 _PAUSE_SECONDS = 0.2  # after a refusal
 _REPORT = ROOT / "build" / "soak.txt"
 _BLOCKS = ("--kv-blocks", "512")
-_PLACES = ("--max-sequences", "8", "--max-queue", "2", "--stream-capacity", "32", "--write-timeout", str(WRITE_TIMEOUT))
+_PLACES = ("--max-sequences", "8", "--max-queue", "2")
+_READERS = ("--stream-capacity", "32", "--reader-timeout", str(READER_TIMEOUT))
 
 
 class Soak:
@@ -127,7 +128,7 @@ def running_soak(logs: Path, *, seconds: float, seed: int) -> Iterator[tuple[Soa
     """Start all services, and end them."""
     addresses = [f"127.0.0.1:{free_port()}" for _ in range(3)]
     draft_address, admin, draft_admin = addresses
-    options = (*_BLOCKS, *_PLACES, "--admin-listen", admin)
+    options = (*_BLOCKS, *_PLACES, *_READERS, "--admin-listen", admin)
     target = Service("target", DEMO_TARGET, logs, "--draft", draft_address, *options)
     plain = Service("target", DEMO_TARGET, _subfolder(logs, "plain"), *_BLOCKS, "--max-sequences", str(_NUM_CLIENTS))
     draft = Service("draft", DEMO_DRAFT, logs, *_BLOCKS, "--admin-listen", draft_admin, address=draft_address)

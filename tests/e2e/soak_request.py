@@ -24,8 +24,8 @@ from tests.e2e.transcript import Transcript
 _LONGEST_PROMPT, _LONGEST_ANSWER = 200, 1500  # tokens
 _MOST_PREDICTIONS = 15
 _SLOW_CHUNKS = 5
-WRITE_TIMEOUT = 10.0  # of the target, seconds: a soak on a busy machine may itself be late by a few
-STALL_SECONDS = 2 * WRITE_TIMEOUT
+READER_TIMEOUT = 10.0  # of the target, seconds: a soak on a busy machine may itself be late by a few
+STALL_SECONDS = 2 * READER_TIMEOUT
 REFUSED = "refused for load"
 _STOPS = ("\n\n", "return", "self.", "):\n", '"""', "zzz")
 
@@ -92,7 +92,7 @@ class SoakRequest:
                 if self.cancels_at is not None and len(answer.tokens) > self.cancels_at:
                     answer.end = "left by its client"
                     return
-                if answer.num_chunks <= (_SLOW_CHUNKS if self.pause < WRITE_TIMEOUT else 1):
+                if answer.num_chunks <= (_SLOW_CHUNKS if self.pause < READER_TIMEOUT else 1):
                     await asyncio.sleep(self.pause)
             answer.result = stream.result
             answer.end = "whose time was over" if not answer.is_whole else "slow and whole" if self.pause else "whole"

@@ -173,22 +173,22 @@ def test_limits_hold_as_soon_as_they_are_set(model: Path) -> None:
     with administered_target(model, predictor=predictor) as (target, admin):
         before = admin.SetLimits(admin_pb2.SetLimitsRequest()).limits
         assert before.max_queue == 256
-        limits = admin_pb2.AdjustableLimits(max_streams_per_connection=1, write_timeout=9.5)
+        limits = admin_pb2.AdjustableLimits(max_streams_per_caller=1, reader_timeout=9.5)
         after = admin.SetLimits(admin_pb2.SetLimitsRequest(limits=limits)).limits
-        assert (after.max_queue, after.max_streams_per_connection, after.write_timeout) == (256, 1, 9.5)
+        assert (after.max_queue, after.max_streams_per_caller, after.reader_timeout) == (256, 1, 9.5)
         predictor.gate.clear()
         call = target.stub.StreamGenerate(stream_request())
         next(call)
         with pytest.raises(grpc.RpcError) as failure:
             stream(target, stream_request())
         assert failure.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        bad = admin_pb2.AdjustableLimits(max_queue=7, write_timeout=0)
+        bad = admin_pb2.AdjustableLimits(max_queue=7, reader_timeout=0)
         with pytest.raises(grpc.RpcError) as failure:
             admin.SetLimits(admin_pb2.SetLimitsRequest(limits=bad))
-        assert "write_timeout is 0" in violations(failure.value)["limits"]
+        assert "reader_timeout is 0" in violations(failure.value)["limits"]
         assert status(admin).limits == after
-        default = admin_pb2.AdjustableLimits(max_streams_per_connection=0)
-        assert admin.SetLimits(admin_pb2.SetLimitsRequest(limits=default)).limits.max_streams_per_connection > 1
+        default = admin_pb2.AdjustableLimits(max_streams_per_caller=0)
+        assert admin.SetLimits(admin_pb2.SetLimitsRequest(limits=default)).limits.max_streams_per_caller > 1
         predictor.gate.set()
         assert len(stream(target, stream_request()).token_ids) == 24
         list(call)

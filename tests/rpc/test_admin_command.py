@@ -84,18 +84,19 @@ def said(capsys: pytest.CaptureFixture[str]) -> str:
 
 
 def test_limits_are_changed_and_told(admin: Admin) -> None:
-    code, out, _ = admin("limits", "--max-queue", "12", "--write-timeout", "7.5")
+    code, out, _ = admin("limits", "--max-queue", "12", "--reader-timeout", "7.5")
     assert code == 0
     assert dict(line.split() for line in out.splitlines()) == {
         "max-queue": "12",
-        "max-streams-per-connection": "70",
+        "max-waiting-tokens": "262144",
         "max-text-calls": "64",
-        "write-timeout": "7.5",
+        "max-streams-per-caller": "70",
+        "reader-timeout": "7.5",
     }
-    code, _, err = admin("limits", "--write-timeout", "0")
-    assert (code, "write_timeout is 0" in err) == (1, True)
+    code, _, err = admin("limits", "--reader-timeout", "0")
+    assert (code, "reader_timeout is 0" in err) == (1, True)
     assert admin("limits", "--max-queue", "-1")[0] == 1
-    assert admin("limits", "--max-queue", "256", "--write-timeout", "60")[0] == 0
+    assert admin("limits", "--max-queue", "256", "--reader-timeout", "60")[0] == 0
 
 
 def test_drafts_are_added_and_removed(admin: Admin) -> None:

@@ -9,8 +9,9 @@ import pytest
 import outrider
 from outrider.v1 import generation_pb2
 from services.engine.decoder.native import derive_seed
+from services.service.access.caller import Caller
+from services.service.admission import Admission, Work
 from services.service.errors import OverloadedError
-from services.target.api.admission import Admission
 from tests.cutting_proxy import CuttingProxy
 from tests.rpc.requests import PROMPT, as_unary, stream, stream_request, violations
 from tests.server import RunningTarget, target_server, wait_until
@@ -105,13 +106,13 @@ def test_cancelling_frees_every_sample(target: RunningTarget) -> None:
 
 
 async def test_samples_count_as_sequences() -> None:
-    admission = Admission(4)
-    with admission.admit(1, "a"), admission.admit(2, "a"):
-        with pytest.raises(OverloadedError), admission.admit(2, "a"):
-            pass
-        with admission.admit(1, "a"):
+    admission = Admission(Work.STREAMS, 4)
+    with admission.admit(1, Caller("a")), admission.admit(2, Caller("a")):
+        with pytest.raises(OverloadedError):
+            admission.admit(2, Caller("a"))
+        with admission.admit(1, Caller("a")):
             assert not await admission.wait_until_idle(0.0)
-    with admission.admit(4, "a"):
+    with admission.admit(4, Caller("a")):
         pass
     assert await admission.wait_until_idle(0.0)
 

@@ -12,10 +12,9 @@ import outrider
 from outrider.v1 import generation_pb2
 from outrider.v1.generation_pb2_grpc import GenerationServiceStub
 from services.engine.config import ConfigError
-from services.service.errors import OverloadedError
+from services.service.access.caller import Caller
 from services.service.server_config import ServerConfig
 from services.target.api import servicer
-from services.target.api.admission import Admission
 from tests.rpc.requests import PROMPT, detail, stream, stream_request
 from tests.server import RunningTarget, target_server, wait_until
 
@@ -30,8 +29,8 @@ NARROW = [  # so that a few tokens fill what the transport holds
 LONG = {"max_tokens": 200, "ignore_eos": True}
 
 
-def serve(model: Path, write_timeout: float) -> Iterator[RunningTarget]:
-    config = ServerConfig(listen="127.0.0.1:0", drain_seconds=0, max_queue=MAX_QUEUE, write_timeout=write_timeout)
+def serve(model: Path, reader_timeout: float) -> Iterator[RunningTarget]:
+    config = ServerConfig(listen="127.0.0.1:0", drain_seconds=0, max_queue=MAX_QUEUE, reader_timeout=reader_timeout)
     with target_server(model, server=config, max_sequences=MAX_SEQUENCES, stream_capacity=4) as running:
         yield running
         running.assert_all_free()
@@ -50,7 +49,7 @@ def strict(model: Path) -> Iterator[RunningTarget]:
 
 
 def in_flight(target: RunningTarget) -> int:
-    return target.server._admission._in_flight
+    return target.server._admissions.streams.total
 
 
 def stall(channel: grpc.Channel) -> list[grpc.Call]:
@@ -66,7 +65,7 @@ def test_four_hundred_who_never_read_keep_nobody_out(patient: RunningTarget) -> 
         wait_until(lambda: sum(call.done() for call in calls) == NUM_STALLED - SHARE)
         refused = [call for call in calls if call.done()]
         assert {call.code() for call in refused} == {grpc.StatusCode.RESOURCE_EXHAUSTED}
-        assert f"{SHARE} requests of this connection" in refused[0].details()
+        assert f"{SHARE} requests of this caller" in refused[0].details()
         assert stream(patient, stream_request()).token_ids == expected
         assert patient.health() == "SERVING"
     wait_until(lambda: not in_flight(patient))
@@ -116,23 +115,14 @@ def test_the_client_that_comes_back_gets_the_same_bytes(strict: RunningTarget) -
         ]
 
 
-async def test_no_connection_gets_more_than_its_share() -> None:
-    admission = Admission(4, 3)
-    with admission.admit(3, "a"):
-        with pytest.raises(OverloadedError, match="3 requests of this connection"), admission.admit(1, "a"):
-            pass
-        with admission.admit(1, "b"):
-            pass
-    with admission.admit(3, "a"):
-        pass
-
-
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"write_timeout": 0}, r"write_timeout is 0; it must be from 0\.1 to 3600"),
-        ({"write_timeout": float("nan")}, "write_timeout is nan"),
-        ({"max_streams_per_connection": 0}, "max_streams_per_connection is 0; it must be from 1 to 1024"),
+        ({"reader_timeout": 0}, r"reader_timeout is 0; it must be from 0\.1 to 3600"),
+        ({"reader_timeout": float("nan")}, "reader_timeout is nan"),
+        ({"max_streams_per_caller": 0}, "max_streams_per_caller is 0; it must be from 1 to"),
+        ({"max_waiting_tokens": 0}, "max_waiting_tokens is 0; it must be from 1 to"),
+        ({"max_held_bytes": 1 << 22}, "max_held_bytes is 4194304; it must be from 8388608 to"),
         ({"max_text_calls": 0}, "max_text_calls is 0; it must be from 1 to"),
     ],
 )
@@ -144,8 +134,8 @@ def test_settings_that_cannot_be_are_named(fields: dict[str, float], said: str) 
 def test_texts_and_generations_do_not_take_each_others_places(model: Path) -> None:
     config = ServerConfig(listen="127.0.0.1:0", drain_seconds=0, max_queue=0, max_text_calls=1)
     with target_server(model, server=config, max_sequences=1) as target:
-        text_calls = target.server._servicer.text_admission
-        with text_calls.admit(1, "another"):
+        text_calls = target.server._admissions.text_calls
+        with text_calls.admit(1, Caller("another")):
             for call in (
                 lambda: target.stub.Tokenize(generation_pb2.TokenizeRequest(text="a")),
                 lambda: target.stub.Detokenize(generation_pb2.DetokenizeRequest(token_ids=[5])),
@@ -153,9 +143,9 @@ def test_texts_and_generations_do_not_take_each_others_places(model: Path) -> No
                 with pytest.raises(grpc.RpcError) as failure:
                     call()
                 assert failure.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-                assert detail(failure.value, error_details_pb2.RetryInfo).retry_delay.seconds == 1
+                assert detail(failure.value, error_details_pb2.ErrorInfo).reason == "TOO_MANY_CALLS"
             assert len(stream(target, stream_request()).token_ids) == 24
-        with target.server._admission.admit(1, "another"):
+        with target.server._admissions.streams.admit(1, Caller("another")):
             assert target.stub.Tokenize(generation_pb2.TokenizeRequest(text="a")).token_ids
             with pytest.raises(grpc.RpcError) as failure:
                 stream(target, stream_request())

@@ -57,6 +57,7 @@ class AsyncClient:
         A call that reaches no server is tried again, and a stream resumed, until every address has failed `max_retries`
         more times in a row without a token arriving. The pauses grow to `max_backoff` seconds. One whose connection
         breaks before anything has arrived is tried once more at most, and raises ServerLost where the server is gone.
+        A full server is asked again when it says, behind the other addresses.
 
         With `route_by_prefix` each stream carries a hash of its prompt's beginning, by which proxies choose a server.
         """

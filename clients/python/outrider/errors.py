@@ -6,13 +6,15 @@ from collections.abc import Iterable
 from typing import NamedTuple, cast
 
 import grpc
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, Message
 
 from outrider.types import Received
 from outrider.v1 import errors_pb2
 
 _DETAILS_KEY = "grpc-status-details-bin"
+_PUSHBACK_KEY = "grpc-retry-pushback-ms"
 _BAD_REQUEST = "/google.rpc.BadRequest"
+_RETRY_INFO = "/google.rpc.RetryInfo"
 # How gRPC reports a stream that a dying server or a proxy has reset, beside UNAVAILABLE.
 _BROKEN_CODES = (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN)
 _BROKEN_MARKS = ("RST_STREAM", "GOAWAY", "Stream removed")
@@ -74,9 +76,11 @@ class PermissionDenied(OutriderError):
 
 
 class ResourceExhausted(OutriderError):
-    """The server is full."""
+    """The server is full, or cannot begin in time, and neither `max_retries` nor the time allows another try."""
 
     code = grpc.StatusCode.RESOURCE_EXHAUSTED
+    retry_after: float | None = None
+    """Seconds after which the server wants to be asked again; None if it did not say, or does not want to."""
 
 
 class Unavailable(OutriderError):
@@ -126,6 +130,8 @@ def as_error(failure: grpc.RpcError | OutriderError) -> OutriderError:
         code = grpc.StatusCode.UNAVAILABLE
     if code is grpc.StatusCode.UNAVAILABLE:
         return _unavailable(message)
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return _exhausted(message, failure)
     cls = _CLASSES.get(code)
     return OutriderError(message, code) if cls is None else cls(message)
 
@@ -136,17 +142,39 @@ def _unavailable(message: str) -> Unavailable:
     return error
 
 
+def _exhausted(message: str, failure: grpc.RpcError) -> ResourceExhausted:
+    error = ResourceExhausted(message)
+    retry_info = errors_pb2.RetryDetail()
+    if (pushback := _trailers(failure).get(_PUSHBACK_KEY)) is not None:
+        milliseconds = str(pushback)
+        error.retry_after = int(milliseconds) / 1000 if milliseconds.isascii() and milliseconds.isdecimal() else None
+    elif _read_detail(failure, _RETRY_INFO, retry_info):
+        error.retry_after = max(retry_info.retry_delay.ToMilliseconds() / 1000, 0.0)
+    return error
+
+
 def _violations(failure: grpc.RpcError) -> list[Violation]:
-    status = errors_pb2.ErrorStatus()
     bad_request = errors_pb2.BadRequestDetail()
-    trailers = cast(Iterable[tuple[str, str | bytes]], failure.trailing_metadata() or ())
-    try:
-        for key, value in trailers:
-            if key == _DETAILS_KEY and isinstance(value, bytes):
-                status.MergeFromString(value)
-        for detail in status.details:
-            if detail.type_url.endswith(_BAD_REQUEST):
-                bad_request.MergeFromString(detail.value)
-    except DecodeError:
-        return []  # the status itself still says that the request is bad
+    _read_detail(failure, _BAD_REQUEST, bad_request)
     return [Violation(violation.field, violation.description) for violation in bad_request.field_violations]
+
+
+def _read_detail(failure: grpc.RpcError, kind: str, detail: Message) -> bool:
+    """Read the error's detail of a kind, and say whether there is one; the status alone still says what is wrong."""
+    status = errors_pb2.ErrorStatus()
+    packed = _trailers(failure).get(_DETAILS_KEY)
+    found = False
+    try:
+        status.MergeFromString(packed if isinstance(packed, bytes) else b"")
+        for each in status.details:
+            if each.type_url.endswith(kind):
+                detail.MergeFromString(each.value)
+                found = True
+    except DecodeError:
+        detail.Clear()
+        return False
+    return found
+
+
+def _trailers(failure: grpc.RpcError) -> dict[str, str | bytes]:
+    return dict(cast(Iterable[tuple[str, str | bytes]], failure.trailing_metadata() or ()))

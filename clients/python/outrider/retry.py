@@ -81,15 +81,19 @@ class Attempts:
     def failed(self, error: OutriderError, *, resuming: bool = False) -> float:
         """Move to the next address and return the seconds to wait before using it; raises when it is time to stop.
 
-        A server that is full, or has another fingerprint, is passed over only when there is something to resume. A call
-        that one server after another breaks down at is not carried on to all of them.
+        A server that is full is asked again when it says, if it does, after the others. One that does not say, or has
+        another fingerprint, is passed over only when there is something to resume. A call that one server after another
+        breaks down at is not carried on to all of them.
         """
         self._num_broken += isinstance(error, Unavailable) and error.broke
         if isinstance(error, ServerLost) or self._num_broken > (_MOST_BROKEN_RESUMING if resuming else _MOST_BROKEN):
             raise error
         if resuming and isinstance(error, FingerprintMismatch):
             self._refused.add(self.address)
-        elif not isinstance(error, Unavailable | Cancelled) and not (resuming and isinstance(error, ResourceExhausted)):
+        elif isinstance(error, ResourceExhausted):
+            if not resuming and error.retry_after is None:
+                raise error
+        elif not isinstance(error, Unavailable | Cancelled):
             raise error
         open_addresses = self._num_addresses - len(self._refused)
         self._failures += 1
@@ -97,8 +101,12 @@ class Attempts:
             raise error
         self._advance()
         pause = self._pause(open_addresses)
+        if pause and isinstance(error, ResourceExhausted):
+            pause = max(pause, error.retry_after or 0.0)
         left = self.time_left()
         if left is not None and pause >= left:
+            if isinstance(error, ResourceExhausted):
+                raise error
             raise DeadlineExceeded("the time given to the call ran out before a server could be reached") from error
         return pause
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 from grpc import aio
@@ -15,9 +16,10 @@ from grpc import aio
 from outrider.v1 import generation_pb2
 from outrider.v1.generation_pb2_grpc import GenerationServiceServicer
 from services.engine.decoder.loading_progress import LoadingProgress
-from services.engine.events import Aborted, Failed, Refused
+from services.engine.events import Aborted, Failed, Progress, Refused
 from services.engine.request import Request
 from services.service.access.caller import Callers
+from services.service.admission import Place
 from services.service.errors import (
     InvalidRequestError,
     ReaderStalledError,
@@ -26,7 +28,7 @@ from services.service.errors import (
     Violation,
 )
 from services.service.validation import Violations
-from services.target.api.admission import Admission
+from services.target.api.admissions import Admissions
 from services.target.api.message_deltas import add_deltas
 from services.target.api.model_info import write_model_info
 from services.target.api.prompts import read_prompt, read_tokenize_input
@@ -67,25 +69,20 @@ class GenerationServicer(GenerationServiceServicer):
     def __init__(
         self,
         callers: Callers,
-        admission: Admission,
-        text_admission: Admission,
+        admissions: Admissions,
         progress: LoadingProgress,
         statistics: RequestStatistics,
         *,
         traces: RequestTraces | None = None,
         load_reports: bool = False,
-        write_timeout: float,
+        reader_timeout: float,
     ) -> None:
-        """`text_admission` is for Tokenize and Detokenize; `progress` is told to whoever calls too early.
-        After `write_timeout` seconds in which its reader has taken nothing, a stream is ended. With `load_reports`
-        every answer tells the load.
+        """`progress` is told to whoever calls too early. After `reader_timeout` seconds in which its reader has taken
+        nothing, a stream is ended. With `load_reports` every answer tells the load.
         """
-        self._callers = callers
-        self.admission = admission
-        self.text_admission = text_admission
+        self._callers, self._admissions = callers, admissions
         self._statistics, self._traces = statistics, traces
-        self._load_reports = load_reports
-        self.write_timeout = write_timeout
+        self._load_reports, self.reader_timeout = load_reports, reader_timeout
         self._progress = progress
         self._serving: _Serving | None = None
         self._refusal = ""
@@ -119,10 +116,10 @@ class GenerationServicer(GenerationServiceServicer):
     async def _write(self, response: generation_pb2.StreamGenerateResponse, context: Context) -> None:
         """Write a message, which waits where the reader has not read those before; raises ReaderStalledError."""
         try:
-            async with asyncio.timeout(self.write_timeout):
+            async with asyncio.timeout(self.reader_timeout):
                 await context.write(response)
         except TimeoutError as error:
-            raise ReaderStalledError(self.write_timeout) from error
+            raise ReaderStalledError(self.reader_timeout) from error
 
     async def Generate(
         self, request: generation_pb2.GenerateRequest, context: Context
@@ -137,7 +134,7 @@ class GenerationServicer(GenerationServiceServicer):
     ) -> generation_pb2.TokenizeResponse:
         """Encode text or a conversation."""
         model = self._model()
-        with self.text_admission.admit(1, self._callers.of(context).name):
+        with self._admissions.text_calls.admit(1, self._callers.of(context)):
             ids = await read_tokenize_input(request, model)
             return await asyncio.to_thread(write_tokens, ids, model.tokenizer)
 
@@ -146,7 +143,7 @@ class GenerationServicer(GenerationServiceServicer):
     ) -> generation_pb2.DetokenizeResponse:
         """Decode ids."""
         model = self._model()
-        with self.text_admission.admit(1, self._callers.of(context).name):
+        with self._admissions.text_calls.admit(1, self._callers.of(context)):
             return await asyncio.to_thread(detokenize, request, model)
 
     async def GetModelInfo(
@@ -158,33 +155,34 @@ class GenerationServicer(GenerationServiceServicer):
     @asynccontextmanager
     async def _generation(self, message: GenerationRequest, context: Context) -> AsyncIterator[Responses]:
         """Admit, read and submit one request; however the call ends, the engine drops what is left of it."""
-        deadline = _deadline(context)
+        deadline, traceparent = _deadline(context), _traceparent(context)
         model, caller = self._model(), self._callers.of(context)
-        traceparent = _traceparent(context)
         with ExitStack() as places:
             trace = None
             if self._traces is not None:
                 operation = "chat" if message.prompt.WhichOneof("input") == "chat" else "text_completion"
                 trace = self._traces.begin(traceparent, operation=operation, model=model.name)
                 traceparent = places.enter_context(trace).traceparent
-            places.enter_context(self.admission.admit(1, caller.name))
+            num_samples = max(1, min(message.num_samples, model.max_samples))
+            tokens = self._admissions.waiting_tokens
+            tokens.check(1, caller, deadline=deadline)  # before the prompt costs anything
+            places.enter_context(self._admissions.streams.admit(num_samples, caller))
             found = Violations()
             prompt = await read_prompt(message.prompt, model, found)
+            waiting = places.enter_context(tokens.admit(len(prompt), caller, deadline=deadline))
             grammar = await read_request_grammar(message, prompt, model, found, caller=caller.name)
-            request = await asyncio.to_thread(
-                read_request, message, prompt, grammar, model, found, caller=caller, deadline=deadline
-            )
-            places.enter_context(self.admission.admit(request.num_samples - 1, caller.name))
-            engine = self._require_serving().engine  # it may have gone while the prompt was encoded
+            read = partial(read_request, caller=caller, deadline=deadline)
+            request = await asyncio.to_thread(read, message, prompt, grammar, model, found)
             if traceparent:
                 request = replace(request, traceparent=traceparent)
+            engine = self._require_serving().engine  # it may have gone while the prompt was encoded
             readers = await _message_readers(message, request, model)
-            sequences = _submit(engine, request)
+            sequences = await _submit(engine, request)
             self._statistics.begin(sequences)
             if trace is not None:
                 trace.follow(request, sequences)
             try:
-                yield self._responses(sequences, model, message, readers)
+                yield self._responses(sequences, model, message, readers, waiting)
                 self._tell_load(context)
             except ReaderStalledError as error:
                 text = "request %s: its reader took nothing for %g s; it is ended"
@@ -207,6 +205,7 @@ class GenerationServicer(GenerationServiceServicer):
         model: ServedModel,
         message: GenerationRequest,
         readers: list[MessageReader] | None,
+        waiting: Place,
     ) -> Responses:
         has_started = False
         async with aclosing(interleaved([sequence.stream for sequence in sequences])) as events:
@@ -216,6 +215,8 @@ class GenerationServicer(GenerationServiceServicer):
                     for response in _started(sequences, model, message):
                         yield response
                     has_started = True
+                if not isinstance(event, Progress):
+                    waiting.give_back()
                 if isinstance(event, Failed):
                     raise UnavailableError(event.message)
                 if isinstance(event, Aborted):
@@ -280,11 +281,15 @@ def _traceparent(context: Context) -> str:
     return ""
 
 
-def _submit(engine: TargetEngine, request: Request) -> list[Sequence]:
+async def _submit(engine: TargetEngine, request: Request) -> list[Sequence]:
     try:
-        return engine.submit(request)
+        if request.received:  # which may be long
+            outputs = await asyncio.to_thread(engine.prepare, request, asyncio.get_running_loop())
+        else:
+            outputs = engine.prepare(request)
     except ValueError as error:
         raise _bad_continuation(str(error)) from error
+    return engine.submit(outputs)
 
 
 def _bad_continuation(problem: str) -> InvalidRequestError:

@@ -13,6 +13,7 @@ from services.service.errors import InvalidRequestError, UnimplementedError, Vio
 from services.service.life.availability import Availability
 from services.service.life.reload import Reload
 from services.service.server_config import ServerConfig, check_address
+from services.target.api.admissions import Admissions
 from services.target.api.servicer import GenerationServicer
 from services.target.draft_changes import DraftChanges
 from services.target.generation.engine import TargetEngine
@@ -36,14 +37,13 @@ class TargetAdmin(AdminServicer[TargetEngine]):
         servicer: GenerationServicer,
         statistics: RequestStatistics,
         drafts: DraftChanges | None,
+        admissions: Admissions,
         config: ServerConfig,
-        *,
-        max_sequences: int,
     ) -> None:
         """`config` has the limits that hold at the start. Without `drafts` there can be none."""
         super().__init__(availability, reload, telemetry, find_engine)
         self._servicer, self._statistics, self._drafts = servicer, statistics, drafts
-        self._config, self._max_sequences = config, max_sequences
+        self._admissions, self._config = admissions, config
 
     async def ListRequests(
         self, request: admin_pb2.ListRequestsRequest, context: Context
@@ -68,8 +68,8 @@ class TargetAdmin(AdminServicer[TargetEngine]):
     async def SetLimits(self, request: admin_pb2.SetLimitsRequest, context: Context) -> admin_pb2.SetLimitsResponse:
         """Change what is set, all of it or, where something cannot be, nothing."""
         changes = {field.name: value for field, value in request.limits.ListFields()}
-        if changes.get("max_streams_per_connection") == 0:
-            changes["max_streams_per_connection"] = None
+        if changes.get("max_streams_per_caller") == 0:
+            changes["max_streams_per_caller"] = None
         try:
             self._config = replace(self._config, **changes)
         except ConfigError as error:
@@ -104,11 +104,8 @@ class TargetAdmin(AdminServicer[TargetEngine]):
             yield admin_pb2.DraftStatus(address=address, absence=absence)
 
     def _apply(self, config: ServerConfig) -> None:
-        servicer, text_calls = self._servicer, config.max_text_calls
-        each = config.streams_per_connection(self._max_sequences)
-        servicer.admission.resize(self._max_sequences + config.max_queue, each)
-        servicer.text_admission.resize(text_calls, -(-text_calls // 2))
-        servicer.write_timeout = config.write_timeout
+        self._admissions.resize(config)
+        self._servicer.reader_timeout = config.reader_timeout
 
     def _count_left(self, engine: TargetEngine) -> int:
         return self._statistics.num_live
@@ -125,9 +122,10 @@ class TargetAdmin(AdminServicer[TargetEngine]):
         config = self._config
         return admin_pb2.AdjustableLimits(
             max_queue=config.max_queue,
-            max_streams_per_connection=config.streams_per_connection(self._max_sequences),
+            max_waiting_tokens=config.max_waiting_tokens,
+            max_streams_per_caller=self._admissions.streams.each,
             max_text_calls=config.max_text_calls,
-            write_timeout=config.write_timeout,
+            reader_timeout=config.reader_timeout,
         )
 
 

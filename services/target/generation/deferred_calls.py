@@ -7,16 +7,22 @@ from collections.abc import Callable
 from contextlib import suppress
 from queue import SimpleQueue
 
+_CALLS_IN_TURN = 4  # of an event loop, each of which lets a reader write a message
+
 
 class DeferredCalls:
     """Readers that are woken at once contend for the GIL with the engine thread, which then waits for them.
 
     So their calls wait until it is about to give the GIL away, and go to their event loops together. They go by a
     thread of our own, since to wake an event loop is a system call, around which Python gives the GIL away too.
+
+    An event loop makes a few of them in each of its turns, so that whoever else wants something of it does not wait for
+    all readers; events that come meanwhile are merged in their streams.
     """
 
     def __init__(self) -> None:
         self._calls: deque[tuple[asyncio.AbstractEventLoop, Callable[[], object]]] = deque()
+        self._due: dict[asyncio.AbstractEventLoop, deque[Callable[[], object]]] = {}
         self._flushes: SimpleQueue[bool] = SimpleQueue()  # False: the last one
         self._thread = threading.Thread(target=self._deliver, name="deferred-calls", daemon=True)
         self._thread.start()
@@ -44,9 +50,20 @@ class DeferredCalls:
                 by_loop.setdefault(loop, []).append(call)
             for loop, calls in by_loop.items():
                 with suppress(RuntimeError):  # it is closed: nobody reads there any more
-                    loop.call_soon_threadsafe(_make, calls)
+                    loop.call_soon_threadsafe(self._take_in, loop, calls)
 
+    def _take_in(self, loop: asyncio.AbstractEventLoop, calls: list[Callable[[], object]]) -> None:
+        """Runs on the event loop, as do those that follow it."""
+        is_running = loop in self._due
+        self._due.setdefault(loop, deque()).extend(calls)
+        if not is_running:
+            self._make_some(loop)
 
-def _make(calls: list[Callable[[], object]]) -> None:
-    for call in calls:
-        call()
+    def _make_some(self, loop: asyncio.AbstractEventLoop) -> None:
+        due = self._due[loop]
+        for _ in range(min(_CALLS_IN_TURN, len(due))):
+            due.popleft()()
+        if due:
+            loop.call_soon(self._make_some, loop)
+        else:
+            del self._due[loop]

@@ -1,5 +1,6 @@
 """TargetEngine: a model made ready to generate, behind calls that any thread may make."""
 
+import asyncio
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Seq
 from concurrent.futures import Future
@@ -93,14 +94,19 @@ class TargetEngine:
         """What passes have taken."""
         return self._step.seconds
 
-    def submit(self, request: Request) -> list[Sequence]:
-        """Begin a generation, or one for each sample; call it on the event loop that will read their streams.
+    def prepare(self, request: Request, loop: asyncio.AbstractEventLoop | None = None) -> list[OutputPipeline]:
+        """What a generation begins with, or each of its samples: what was received is replayed, which may take long.
 
-        Raises ValueError where the received tokens go on beyond the generation's end.
+        Their streams are read on `loop`, by default the one that runs here. Raises ValueError where the received tokens
+        go on beyond the generation's end.
         """
-        first = self._make(request, None)
+        first = self._make(request, None, loop)
         further = range(1, request.num_samples)
-        outputs = [first, *(self._make(request.sample(index), first.sequence) for index in further)]
+        return [first, *(self._make(request.sample(index), first.sequence, loop) for index in further)]
+
+    def submit(self, outputs: Seq[OutputPipeline]) -> list[Sequence]:
+        """Begin a generation, or one for each sample, that was prepared."""
+        first = outputs[0]
         if first.sequence.is_finished:
             first.deliver_end()
             self._deferred_calls.flush()
@@ -121,9 +127,14 @@ class TargetEngine:
         finally:
             self.cancel(output.sequence)
 
-    def _make(self, request: Request, first_sample: Sequence | None) -> OutputPipeline:
+    def _make(
+        self, request: Request, first_sample: Sequence | None, loop: asyncio.AbstractEventLoop | None = None
+    ) -> OutputPipeline:
         stream = TokenStream(
-            capacity=self._capacity(request.output), on_drained=self._loop.wake, wake=self._deferred_calls.add
+            capacity=self._capacity(request.output),
+            on_drained=self._loop.wake,
+            wake=self._deferred_calls.add,
+            loop=loop,
         )
         sequence = Sequence(request, stream, context_length=self.model.context_length, first_sample=first_sample)
         return OutputPipeline(sequence, self.model.tokenizer)

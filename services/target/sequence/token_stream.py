@@ -27,14 +27,16 @@ class TokenStream:
         capacity: int,
         on_drained: Callable[[], None],
         wake: Callable[[asyncio.AbstractEventLoop, Callable[[], object]], object] = _wake_now,
+        loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         """`capacity` is in tokens, those of a prompt with records included; `on_drained` is called when a full
-        stream has room again, and `wake` is how the producer lets the consumer's event loop know of events.
+        stream has room again, and `wake` is how the producer lets the consumer's event loop know of events. That loop
+        is the one that runs here, unless `loop` is another.
         """
         self._capacity = capacity
         self._on_drained = on_drained
         self._wake = wake
-        self._loop = asyncio.get_running_loop()
+        self._loop = loop or asyncio.get_running_loop()
         self._lock = threading.Lock()
         self._events: deque[Event] = deque()
         self._num_tokens = 0

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import grpc
 import pytest
 from google.protobuf import any_pb2
+from google.protobuf.duration_pb2 import Duration
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 from grpc_status import rpc_status
 
@@ -82,3 +83,30 @@ def test_a_malformed_trailer_hides_nothing() -> None:
     error = as_error(failure(grpc.StatusCode.INVALID_ARGUMENT, trailers=(("grpc-status-details-bin", b"\xff\xff"),)))
     assert isinstance(error, outrider.InvalidArgument)
     assert error.violations == ()
+
+
+def retry_info(seconds: float) -> tuple[str, bytes]:
+    detail = any_pb2.Any()
+    delay = Duration()
+    delay.FromMilliseconds(round(1000 * seconds))
+    detail.Pack(error_details_pb2.RetryInfo(retry_delay=delay))
+    status = status_pb2.Status(code=code_pb2.RESOURCE_EXHAUSTED, message="full", details=[detail])
+    return "grpc-status-details-bin", status.SerializeToString()
+
+
+@pytest.mark.parametrize(
+    ("trailers", "retry_after"),
+    [
+        ((), None),
+        ((("grpc-retry-pushback-ms", "1500"),), 1.5),
+        ((retry_info(2.25),), 2.25),
+        ((retry_info(2.25), ("grpc-retry-pushback-ms", "1500")), 1.5),
+        ((retry_info(2.25), ("grpc-retry-pushback-ms", "-1")), None),
+        ((retry_info(2.25), ("grpc-retry-pushback-ms", "soon")), None),
+        ((retry_info(-1),), 0.0),
+    ],
+)
+def test_a_full_server_says_when_to_come_back(trailers: tuple, retry_after: float | None) -> None:
+    error = as_error(failure(grpc.StatusCode.RESOURCE_EXHAUSTED, trailers=trailers))
+    assert isinstance(error, outrider.ResourceExhausted)
+    assert error.retry_after == retry_after

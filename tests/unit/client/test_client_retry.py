@@ -82,6 +82,25 @@ def test_a_refusal_is_passed_over_only_when_resuming(error: OutriderError) -> No
         Attempts(RetryPolicy(1, 1.0), 2).failed(error)
 
 
+def full(retry_after: float) -> ResourceExhausted:
+    error = ResourceExhausted("full")
+    error.retry_after = retry_after
+    return error
+
+
+def test_a_full_server_is_asked_again_when_it_says_behind_the_others() -> None:
+    attempts = Attempts(RetryPolicy(2, 1.0), 2)
+    assert [attempts.failed(full(30.0)) for _ in range(4)] == [0.0, 30.0, 0.0, 30.0]
+    with pytest.raises(ResourceExhausted):
+        attempts.failed(full(30.0))
+    assert 0 < Attempts(RetryPolicy(2, 1.0), 1).failed(full(0.0)) <= 0.1
+
+
+def test_a_server_that_is_full_beyond_the_calls_time_is_not_waited_for() -> None:
+    with pytest.raises(ResourceExhausted):
+        Attempts(RetryPolicy(2, 1.0), 1, timeout=5.0).failed(full(6.0))
+
+
 def test_one_deadline_for_all_attempts() -> None:
     clock = Clock()
     attempts = Attempts(RetryPolicy(10, 1.0), 1, timeout=5.0, clock=clock)

@@ -161,4 +161,4 @@ def test_the_map_says_of_each_package_what_its_docstring_says():
 
 
 def test_the_picture_is_up_to_date():
-    assert (ROOT / "docs/architecture.svg").read_text() == draw(ROOT), "run `make picture`"
+    assert (ROOT / "docs/pictures/architecture.svg").read_text() == draw(ROOT), "run `make picture`"

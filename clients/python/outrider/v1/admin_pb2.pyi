@@ -324,45 +324,53 @@ class AdjustableLimits(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     MAX_QUEUE_FIELD_NUMBER: _builtins.int
-    MAX_STREAMS_PER_CONNECTION_FIELD_NUMBER: _builtins.int
+    MAX_STREAMS_PER_CALLER_FIELD_NUMBER: _builtins.int
     MAX_TEXT_CALLS_FIELD_NUMBER: _builtins.int
-    WRITE_TIMEOUT_FIELD_NUMBER: _builtins.int
+    READER_TIMEOUT_FIELD_NUMBER: _builtins.int
+    MAX_WAITING_TOKENS_FIELD_NUMBER: _builtins.int
     max_queue: _builtins.int
     """Requests that may wait beside those that run."""
-    max_streams_per_connection: _builtins.int
-    """Requests that one connection may have. 0 in a request: as many as by default."""
+    max_streams_per_caller: _builtins.int
+    """Requests that one caller may have. 0 in a request: as many as by default."""
     max_text_calls: _builtins.int
     """Tokenize and Detokenize calls at once."""
-    write_timeout: _builtins.float
+    reader_timeout: _builtins.float
     """Seconds after which a stream that nobody reads is ended."""
+    max_waiting_tokens: _builtins.int
+    """Tokens of prompts that may wait to be computed."""
     def __init__(
         self,
         *,
         max_queue: _builtins.int | None = ...,
-        max_streams_per_connection: _builtins.int | None = ...,
+        max_streams_per_caller: _builtins.int | None = ...,
         max_text_calls: _builtins.int | None = ...,
-        write_timeout: _builtins.float | None = ...,
+        reader_timeout: _builtins.float | None = ...,
+        max_waiting_tokens: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_queue", b"_max_queue", "_max_streams_per_connection", b"_max_streams_per_connection", "_max_text_calls", b"_max_text_calls", "_write_timeout", b"_write_timeout", "max_queue", b"max_queue", "max_streams_per_connection", b"max_streams_per_connection", "max_text_calls", b"max_text_calls", "write_timeout", b"write_timeout"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_max_queue", b"_max_queue", "_max_streams_per_caller", b"_max_streams_per_caller", "_max_text_calls", b"_max_text_calls", "_max_waiting_tokens", b"_max_waiting_tokens", "_reader_timeout", b"_reader_timeout", "max_queue", b"max_queue", "max_streams_per_caller", b"max_streams_per_caller", "max_text_calls", b"max_text_calls", "max_waiting_tokens", b"max_waiting_tokens", "reader_timeout", b"reader_timeout"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_queue", b"_max_queue", "_max_streams_per_connection", b"_max_streams_per_connection", "_max_text_calls", b"_max_text_calls", "_write_timeout", b"_write_timeout", "max_queue", b"max_queue", "max_streams_per_connection", b"max_streams_per_connection", "max_text_calls", b"max_text_calls", "write_timeout", b"write_timeout"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_max_queue", b"_max_queue", "_max_streams_per_caller", b"_max_streams_per_caller", "_max_text_calls", b"_max_text_calls", "_max_waiting_tokens", b"_max_waiting_tokens", "_reader_timeout", b"_reader_timeout", "max_queue", b"max_queue", "max_streams_per_caller", b"max_streams_per_caller", "max_text_calls", b"max_text_calls", "max_waiting_tokens", b"max_waiting_tokens", "reader_timeout", b"reader_timeout"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__max_queue: _TypeAlias = _typing.Literal["max_queue"]  # noqa: Y015
     _WhichOneofArgType__max_queue: _TypeAlias = _typing.Literal["_max_queue", b"_max_queue"]  # noqa: Y015
-    _WhichOneofReturnType__max_streams_per_connection: _TypeAlias = _typing.Literal["max_streams_per_connection"]  # noqa: Y015
-    _WhichOneofArgType__max_streams_per_connection: _TypeAlias = _typing.Literal["_max_streams_per_connection", b"_max_streams_per_connection"]  # noqa: Y015
+    _WhichOneofReturnType__max_streams_per_caller: _TypeAlias = _typing.Literal["max_streams_per_caller"]  # noqa: Y015
+    _WhichOneofArgType__max_streams_per_caller: _TypeAlias = _typing.Literal["_max_streams_per_caller", b"_max_streams_per_caller"]  # noqa: Y015
     _WhichOneofReturnType__max_text_calls: _TypeAlias = _typing.Literal["max_text_calls"]  # noqa: Y015
     _WhichOneofArgType__max_text_calls: _TypeAlias = _typing.Literal["_max_text_calls", b"_max_text_calls"]  # noqa: Y015
-    _WhichOneofReturnType__write_timeout: _TypeAlias = _typing.Literal["write_timeout"]  # noqa: Y015
-    _WhichOneofArgType__write_timeout: _TypeAlias = _typing.Literal["_write_timeout", b"_write_timeout"]  # noqa: Y015
+    _WhichOneofReturnType__max_waiting_tokens: _TypeAlias = _typing.Literal["max_waiting_tokens"]  # noqa: Y015
+    _WhichOneofArgType__max_waiting_tokens: _TypeAlias = _typing.Literal["_max_waiting_tokens", b"_max_waiting_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__reader_timeout: _TypeAlias = _typing.Literal["reader_timeout"]  # noqa: Y015
+    _WhichOneofArgType__reader_timeout: _TypeAlias = _typing.Literal["_reader_timeout", b"_reader_timeout"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_queue) -> _WhichOneofReturnType__max_queue | None: ...
     @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_streams_per_connection) -> _WhichOneofReturnType__max_streams_per_connection | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_streams_per_caller) -> _WhichOneofReturnType__max_streams_per_caller | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_text_calls) -> _WhichOneofReturnType__max_text_calls | None: ...
     @_typing.overload
-    def WhichOneof(self, oneof_group: _WhichOneofArgType__write_timeout) -> _WhichOneofReturnType__write_timeout | None: ...
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_waiting_tokens) -> _WhichOneofReturnType__max_waiting_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__reader_timeout) -> _WhichOneofReturnType__reader_timeout | None: ...
 
 Global___AdjustableLimits: _TypeAlias = AdjustableLimits  # noqa: Y015
 

@@ -1,7 +1,8 @@
-"""Readers on an event loop are woken when the engine says so, and all of a step's at once."""
+"""Readers on an event loop are woken when the engine says so, a few in each of its turns."""
 
 import asyncio
 import threading
+from collections import Counter
 
 from services.target.generation.deferred_calls import DeferredCalls
 
@@ -70,7 +71,26 @@ def test_no_call_is_lost_between_threads_that_add_and_flush():
         for thread in threads:
             await asyncio.to_thread(thread.join)
         await asyncio.to_thread(deferred_calls.close)
-        await asyncio.sleep(0)
+        for _ in range(2000):  # more turns than the calls need, a few of which are made in each
+            await asyncio.sleep(0)
         return len(called)
 
     assert asyncio.run(run()) == 2000
+
+
+def test_many_calls_leave_the_event_loop_turns_for_others():
+    async def run() -> list[int]:
+        deferred_calls = DeferredCalls()
+        loop = asyncio.get_running_loop()
+        called: list[int] = []
+        turn = 0
+        for _ in range(100):
+            deferred_calls.add(loop, lambda: called.append(turn))
+        deferred_calls.flush()
+        while len(called) < 100:
+            turn += 1
+            await asyncio.sleep(0)
+        await asyncio.to_thread(deferred_calls.close)
+        return called
+
+    assert max(Counter(asyncio.run(run())).values()) <= 8
