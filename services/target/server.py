@@ -43,6 +43,7 @@ from services.target.metrics.target_load import TargetLoad
 from services.target.metrics.target_metrics import TargetMetrics
 from services.target.prompt.chat_template import ChatTemplate
 from services.target.prompt.prompt_encoder import PromptEncoder
+from services.target.speculation.link.draft_links import DraftLinks
 from services.target.speculation.link.draft_pool import DraftPool
 from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.policy.predictor_order import with_lookup
@@ -230,7 +231,8 @@ class TargetServer:
 
     def _new_metrics(self, engine: TargetEngine, name: str, load: TargetLoad) -> TargetMetrics:
         prefix = self._telemetry.config.metrics_prefix
-        return TargetMetrics(engine, load, self._statistics, self._drafts, prefix=prefix, model_name=name)
+        links = self._drafts.links if self._drafts else DraftLinks
+        return TargetMetrics(engine, load, self._statistics, links, prefix=prefix, model_name=name)
 
     async def _tell_availability(self, reason: str) -> None:
         self._servicer.refuse(reason)

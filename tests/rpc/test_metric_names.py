@@ -16,6 +16,7 @@ from services.target.metrics import target_metrics
 from services.target.metrics.request_statistics import RequestStatistics
 from services.target.metrics.target_load import TargetLoad
 from services.target.metrics.target_metrics import TargetMetrics
+from services.target.speculation.link.draft_links import DraftLinks
 from services.telemetry import metrics_server
 from services.telemetry.metrics_server import MetricsServer
 from services.telemetry.open_tracing import open_tracing
@@ -37,7 +38,7 @@ STEMS = {
 
 def collect(target: RunningTarget, statistics: RequestStatistics, prefix: str) -> list[Metric]:
     load = TargetLoad(target.engine, statistics, lambda: 0)
-    metrics = TargetMetrics(target.engine, load, statistics, None, prefix=prefix, model_name="some")
+    metrics = TargetMetrics(target.engine, load, statistics, DraftLinks, prefix=prefix, model_name="some")
     return [*metrics.collect()]
 
 

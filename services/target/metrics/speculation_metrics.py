@@ -4,7 +4,7 @@ from collections.abc import Sequence as Seq
 
 from services.engine.events import NoSpeculation, PredictionSource, SourceStats, SpeculationStats
 from services.target.metrics.request_statistics import RequestStatistics
-from services.target.speculation.link.draft_pool import DraftPool
+from services.target.speculation.link.draft_links import DraftLinks
 from services.target.speculation.speculation import Speculation
 from services.telemetry.metric_page import MetricPage
 
@@ -45,9 +45,9 @@ def add_decisions(page: MetricPage, speculation: Speculation) -> None:
     page.counter("speculation_decisions", text, decisions, "source", "decision")
 
 
-def add_links(page: MetricPage, drafts: DraftPool | None, stats: SpeculationStats) -> None:
+def add_links(page: MetricPage, links: DraftLinks, stats: SpeculationStats) -> None:
     """The links to the drafts that there are just now, linked or not: drafts come and go."""
-    predictors = drafts.by_address if drafts else {}
+    predictors = links.by_address
     counts = {address: each.counts for address, each in predictors.items()}
     up = {address: int(not each.absence) for address, each in predictors.items()}
     page.gauge("draft_link_up", "Whether the draft is there.", up, "draft")
@@ -70,7 +70,7 @@ def add_links(page: MetricPage, drafts: DraftPool | None, stats: SpeculationStat
     alternates = {address: each.alternates for address, each in counts.items()}
     page.counter("draft_link_alternates", "Alternates that have come.", alternates, "draft")
     drafted = stats.by_source.get(PredictionSource.DRAFT, SourceStats())
-    wasted = {"useless": drafts.useless_tokens if drafts else 0, "rejected": drafted.offered - drafted.accepted}
+    wasted = {"useless": links.useless_tokens, "rejected": drafted.offered - drafted.accepted}
     page.counter("draft_link_wasted_tokens", "Predicted tokens that were of no use, by why.", wasted, "cause")
     trips = {address: each.round_trips for address, each in counts.items()}
     text = "Seconds from asking for predictions to their arrival."

@@ -1,6 +1,6 @@
 """TargetMetrics: what a scrape reads of the target, as metrics."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from itertools import chain
 
@@ -11,7 +11,7 @@ from services.target.generation.engine import TargetEngine
 from services.target.metrics.request_statistics import RequestStatistics
 from services.target.metrics.speculation_metrics import add_decisions, add_links, add_predictions, add_shared
 from services.target.metrics.target_load import TargetLoad
-from services.target.speculation.link.draft_pool import DraftPool
+from services.target.speculation.link.draft_links import DraftLinks
 from services.telemetry.metric_page import OWN_PREFIX, MetricPage
 
 _MOST_CALLERS = 32
@@ -27,7 +27,7 @@ class TargetMetrics(Collector):
         engine: TargetEngine,
         load: TargetLoad,
         statistics: RequestStatistics,
-        drafts: DraftPool | None,
+        find_links: Callable[[], DraftLinks],
         *,
         prefix: str,
         model_name: str,
@@ -35,7 +35,7 @@ class TargetMetrics(Collector):
         """`prefix` goes before the names that other engines have too."""
         self._engine, self._load = engine, load
         self._statistics = statistics
-        self._drafts = drafts
+        self._find_links = find_links
         self._prefix = prefix
         self._labels = {"model_name": model_name, "engine": "0"}
 
@@ -49,7 +49,7 @@ class TargetMetrics(Collector):
         _add_callers(own, self._statistics)
         add_predictions(own, self._statistics, stats)
         add_decisions(own, self._engine.speculation)
-        add_links(own, self._drafts, stats)
+        add_links(own, self._find_links(), stats)
         _add_steps(own, self._engine)
         text = "KV blocks that are owned, free but to be found, and empty."
         own.gauge("kv_blocks", text, self._engine.blocks.num_by_state, "state")

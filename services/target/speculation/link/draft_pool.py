@@ -8,8 +8,8 @@ from functools import partial
 from services.engine.decoder.compute_resources import ComputeResources
 from services.service.access.credential_files import Credentials
 from services.target.speculation.link.draft_client import DraftClient
+from services.target.speculation.link.draft_links import DraftLinks
 from services.target.speculation.link.draft_spread import DraftSpread
-from services.target.speculation.link.remote_predictor import RemotePredictor
 from services.target.speculation.link.shared_predictor import SharedPredictor
 from services.target.speculation.policy.policy_config import DraftConfig
 from services.target.speculation.predictors.predictor import Predictor
@@ -62,20 +62,16 @@ class DraftPool:
         """Whether there is any draft."""
         return not all(remote.absence for remote in self.remotes)
 
-    @property
-    def by_address(self) -> dict[str, RemotePredictor]:
-        """The drafts that are looked for just now, linked or not; any thread may ask."""
-        return {address: client.predictor for address, client in self._clients.copy().items()}
+    def links(self) -> DraftLinks:
+        """The drafts that are looked for just now; any thread may ask."""
+        by_address = {address: client.predictor for address, client in self._clients.copy().items()}
+        useless_tokens = sum(each.counts.useless_tokens for each in by_address.values())
+        return DraftLinks(by_address, self._useless_of_gone + useless_tokens)
 
     @property
     def absences(self) -> dict[str, str]:
         """Every address, with the reason why its draft is not linked; an empty one if it is."""
-        return {address: predictor.absence for address, predictor in self.by_address.items()}
-
-    @property
-    def useless_tokens(self) -> int:
-        """Predicted tokens that came too late or did not fit, of all drafts that there ever were."""
-        return self._useless_of_gone + sum(each.counts.useless_tokens for each in self.by_address.values())
+        return {address: predictor.absence for address, predictor in self.links().by_address.items()}
 
     def start(self, *, vocabulary: str, vocab_size: int) -> None:
         """Begin to keep the links up; `vocabulary` is the fingerprint of the target's, which the drafts must know."""
