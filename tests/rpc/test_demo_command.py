@@ -17,7 +17,7 @@ def test_demo_writes_live_and_leaves_nothing_behind() -> None:
     done = outrider_run("demo", cwd=Path(__file__).parents[2])
     assert (done.returncode, done.stderr) == (0, "")
     ways = re.findall(r"^── .+ … (.+) ──$", done.stdout, re.MULTILINE)
-    ends = re.findall(r"^\d+ tokens · .* accepted · ended by (.+)$", done.stdout, re.MULTILINE)
+    ends = re.findall(r"^\d+ tokens · .* · ended by (.+)$", done.stdout, re.MULTILINE)
     assert {*ways} == {"greedy", "drawn at temperature 0.7"}
     assert {end for way, end in zip(ways, ends, strict=True) if way == "greedy"} == {"stop token"}
     assert "green" not in done.stdout
@@ -28,20 +28,21 @@ def test_demo_writes_live_and_leaves_nothing_behind() -> None:
 
 
 def test_on_a_terminal_what_was_predicted_is_green() -> None:
-    demo = record([OUTRIDER, "demo", "--max-tokens", "24"], 100)
+    demo = record([OUTRIDER, "demo"], 100)
     text = "".join(output.text for output in demo.outputs).replace("\r\n", "\n")
     assert demo.exit_code == 0
     legend, *predicted = re.findall(rf"{re.escape(GREEN)}(.+?){re.escape(PLAIN)}", text, re.DOTALL)
     assert legend == "green: what the draft had predicted"
-    assert "".join(predicted).count("\n") >= 3
+    assert "".join(predicted).strip()
 
 
 def test_demo_asks_questions_of_a_model_that_chats(model: Path) -> None:
-    done = outrider_run("demo", "--model", str(model), "--draft", str(model), "--max-tokens", "24")
+    done = outrider_run("demo", "--model", str(model), "--draft", str(model), "--max-tokens", "100")
     assert (done.returncode, done.stderr) == (0, "")
     scenes = re.findall(r"^── a question … .+ ──\n> .+\?? .*\.\n\n", done.stdout, re.MULTILINE)
-    ends = re.findall(r"^\d+ tokens? · .*per pass · \d+% accepted · ended by \w+", done.stdout, re.MULTILINE)
+    ends = re.findall(r"^\d+ tokens? · .*per pass · .* · ended by \w+", done.stdout, re.MULTILINE)
     assert len(scenes) == len(ends) == 2
+    assert re.search(r"[1-9]\d*% accepted", done.stdout)
 
 
 def test_demo_continues_texts_with_a_model_that_does_not(model: Path, tmp_path: Path) -> None:
