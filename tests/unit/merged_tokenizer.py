@@ -10,7 +10,7 @@ from services.engine.text.tokenizer import Tokenizer
 
 ALPHABET = [b"a", b"b", b" ", b"\xc3", b"\xa9", b"\xff"]  # the two in the middle are one character; the last is none
 END = "<end>"
-_CHARACTER_OF = {byte: character for character, byte in _BYTE_OF.items()}
+_CHARACTER_OF = {byte: chr(character) for character, byte in _BYTE_OF.items()}
 
 
 def merged_tokenizer(

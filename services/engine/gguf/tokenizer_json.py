@@ -1,6 +1,5 @@
 """tokenizer_json: the tokenizer of a GGUF file, as the tokenizer.json that does the same."""
 
-import json
 import logging
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,10 +18,11 @@ _ADDED = {TokenType.CONTROL: True, TokenType.UNKNOWN: True, TokenType.USER_DEFIN
 _BEFORE_SPACES = {"<unk>", "<s>", "<|endoftext|>"}  # tokens of Phi-3 behind which spaces count
 _MERGED = (TokenType.NORMAL, TokenType.USER_DEFINED)
 _Description = dict[str, Any]
+_Pair = tuple[str, str]
 
 
-def describe_tokenizer(path: Path) -> str:
-    """Return the text of a tokenizer.json; raises CheckpointError naming the key at fault."""
+def describe_tokenizer(path: Path) -> _Description:
+    """Return the fields of a tokenizer.json; raises CheckpointError naming the key at fault."""
     vocabulary = Vocabulary(GgufFile(path).metadata)
     match vocabulary.model:
         case "gpt2":
@@ -33,7 +33,7 @@ def describe_tokenizer(path: Path) -> str:
             problem = f"{shown(model)} is not supported; allowed are gpt2 and llama"
             raise vocabulary.metadata.error(f"{PREFIX}model", problem)
     common = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [*_added_tokens(vocabulary)]}
-    return json.dumps(common | description)
+    return common | description
 
 
 def _describe_bpe(vocabulary: Vocabulary) -> _Description:
@@ -44,7 +44,7 @@ def _describe_bpe(vocabulary: Vocabulary) -> _Description:
         "pre_tokenizer": pre.describe(),
         "post_processor": _post_processor(vocabulary, adds_begin=pre.adds_begin),
         "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
-        "model": _model(vocabulary, [*_stored_merges(vocabulary)]) | {"ignore_merges": pre.ignores_merges},
+        "model": _model(vocabulary, _stored_merges(vocabulary)) | {"ignore_merges": pre.ignores_merges},
     }
 
 
@@ -81,14 +81,14 @@ def _pre_tokenizer(vocabulary: Vocabulary) -> PreTokenizer:
     return pre
 
 
-def _model(vocabulary: Vocabulary, merges: list[list[str]]) -> _Description:
-    ids: dict[str, int] = {}
-    for token_id, (token, kind) in enumerate(zip(vocabulary.tokens, vocabulary.types, strict=True)):
-        if kind == TokenType.UNUSED:  # it pads the embedding, and no text leads to it
-            continue
-        if ids.setdefault(token, token_id) != token_id:
-            problem = f"{shown(token)} occurs twice, as {ids[token]} and {token_id}"
-            raise vocabulary.metadata.error(f"{PREFIX}tokens", problem)
+def _model(vocabulary: Vocabulary, merges: list[_Pair]) -> _Description:
+    unused = int(TokenType.UNUSED)  # it pads the embedding, and no text leads to it
+    tokens = zip(vocabulary.tokens, range(len(vocabulary.tokens)), vocabulary.types, strict=True)
+    used = [(token, token_id) for token, token_id, kind in tokens if kind != unused]
+    if len(ids := dict(used)) != len(used):
+        token, token_id = next(each for each in used if ids[each[0]] != each[1])
+        problem = f"{shown(token)} occurs twice, as {token_id} and {ids[token]}"
+        raise vocabulary.metadata.error(f"{PREFIX}tokens", problem)
     plain = {"dropout": None, "unk_token": None, "continuing_subword_prefix": None, "end_of_word_suffix": None}
     flags = {"fuse_unk": False, "byte_fallback": False, "ignore_merges": False}
     return {"type": "BPE", **plain, **flags, "vocab": ids, "merges": merges}
@@ -127,15 +127,17 @@ def _post_processor(vocabulary: Vocabulary, *, adds_begin: bool) -> _Description
     return {"type": "TemplateProcessing", "single": single, "pair": pair, "special_tokens": special}
 
 
-def _stored_merges(vocabulary: Vocabulary) -> Iterator[list[str]]:
+def _stored_merges(vocabulary: Vocabulary) -> list[_Pair]:
     """The pairs that the file lists, best first; a space parts them, and a token may begin with one."""
-    for index, merge in enumerate(vocabulary.metadata.texts(key := f"{PREFIX}merges")):
-        if (cut := merge.find(" ", 1)) < 0:
-            raise vocabulary.metadata.error(key, f"element {index} must be two tokens and a space, is {shown(merge)}")
-        yield [merge[:cut], merge[cut + 1 :]]
+    merges = vocabulary.metadata.texts(key := f"{PREFIX}merges")
+    pairs = [(merge[:cut], merge[cut + 1 :]) for merge in merges if (cut := merge.find(" ", 1)) > 0]
+    if len(pairs) < len(merges):
+        index, merge = next(each for each in enumerate(merges) if each[1].find(" ", 1) < 0)
+        raise vocabulary.metadata.error(key, f"element {index} must be two tokens and a space, is {shown(merge)}")
+    return pairs
 
 
-def _merges_by_score(vocabulary: Vocabulary) -> list[list[str]]:
+def _merges_by_score(vocabulary: Vocabulary) -> list[_Pair]:
     """All pairs of tokens that make a token, in the order of its score."""
     scores = vocabulary.list_of(f"{PREFIX}scores")
     tokens = [token for token, kind in zip(vocabulary.tokens, vocabulary.types, strict=True) if kind in _MERGED]
@@ -150,4 +152,4 @@ def _merges_by_score(vocabulary: Vocabulary) -> list[list[str]]:
             if (left := token[:cut]) in ids and (right := token[cut:]) in ids:
                 merges.append((-scores[ids[token]], ids[left], ids[right], left, right))
     merges.sort()
-    return [[left, right] for *_, left, right in merges]
+    return [(left, right) for *_, left, right in merges]

@@ -1,5 +1,6 @@
 """The bytes that each token id stands for, read from the vocabulary and decoder of a tokenizer.json."""
 
+import codecs
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -81,16 +82,17 @@ def _from_pieces(token: str, replacements: Mapping[str, str], has_byte_tokens: b
 def _from_byte_level(token: str) -> bytes:
     """Convert a byte-level token, each of whose characters stands for one byte; any other token is literal."""
     try:
-        return bytes(_BYTE_OF[character] for character in token)
-    except KeyError:
+        data, _ = codecs.charmap_encode(token, "strict", _BYTE_OF)
+        return data
+    except UnicodeEncodeError:
         return token.encode()
 
 
-def _byte_level_alphabet() -> dict[str, int]:
+def _byte_level_alphabet() -> dict[int, int]:
     """Return GPT-2's map: printable Latin-1 characters stand for themselves, all other bytes for those from 256 on."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
-    return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(others)}
+    return {byte: byte for byte in printable} | {256 + i: byte for i, byte in enumerate(others)}
 
 
 _BYTE_OF = _byte_level_alphabet()

@@ -4,7 +4,9 @@ import functools
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import tokenizers
 
@@ -12,6 +14,7 @@ from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.model_file import MIB, read_model_text
 from services.engine.gguf.gguf_file import is_gguf
 from services.engine.gguf.tokenizer_json import describe_tokenizer
+from services.engine.text.assembled_bpe import assemble_bpe
 from services.engine.text.token_bytes import read_token_bytes
 
 _MOST_BYTES = 128 * MIB  # four times the largest that is in use
@@ -21,18 +24,22 @@ _SAMPLE = "Hello, wörld: 1 + 1 = 2!\n"
 class Tokenizer:
     """The vocabulary of one checkpoint; immutable, and safe to share between threads."""
 
-    def __init__(self, description: str, where: str = "tokenizer.json") -> None:
-        """Build from the text of a tokenizer.json; raises CheckpointError where it cannot be used."""
+    def __init__(self, description: str | Mapping[str, Any], where: str = "tokenizer.json") -> None:
+        """Build from the text of a tokenizer.json, or from the fields of one of a byte-pair vocabulary, where the model
+        has all tokens; raises CheckpointError where it cannot be used.
+        """
         try:
-            self._encoder = _build(description)
-            fields = json.loads(description)
+            if isinstance(description, str):
+                self._encoder, fields = _build(description), json.loads(description)
+                self._description, vocabulary = description, self._encoder.get_vocab(with_added_tokens=True)
+            else:
+                self._encoder, fields = assemble_bpe(description), description
+                self._description, vocabulary = self._encoder.to_str(), fields["model"]["vocab"]
         except (KeyboardInterrupt, SystemExit):
             raise
         except BaseException as error:  # the library raises bare Exception for any flaw, and panics beside that
             raise CheckpointError(f"{where}: is not a usable tokenizer: {_brief(error)}") from error
-        self._description = description
         self._where = where
-        vocabulary = self._encoder.get_vocab(with_added_tokens=True)
         self._bytes = read_token_bytes(fields, vocabulary, where)
         self._longest_token = max(map(len, self._bytes), default=0)
         self._special_ids = frozenset(
@@ -70,9 +77,13 @@ class Tokenizer:
         """The file that it was read from."""
         return self._where
 
+    def __reduce__(self) -> tuple[type["Tokenizer"], tuple[str, str]]:
+        """It is pickled as the text that it can be built from: all that is there already."""
+        return Tokenizer, (self._description, self._where)
+
     @property
     def description(self) -> str:
-        """The text that it was built from, with which another process builds it anew."""
+        """The text of a tokenizer.json, from which another process builds it anew."""
         return self._description
 
     @property
