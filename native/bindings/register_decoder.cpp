@@ -159,6 +159,12 @@ void register_decoder(py::module_& module) {
              py::arg("max_sequences"), py::arg("max_blocks"), py::call_guard<py::gil_scoped_release>())
         .def("allocate_cache", &Decoder::allocate_cache, py::arg("num_blocks"),
              py::call_guard<py::gil_scoped_release>())
+        .def(
+            "commit_cache",
+            [](Decoder& decoder, int first_block, int num_blocks) {
+                decoder.cache().commit(first_block, num_blocks);
+            },
+            py::arg("first_block"), py::arg("num_blocks"), py::call_guard<py::gil_scoped_release>())
         .def("load", &load, py::arg("name"), py::arg("values"))
         .def("load_rows", &load_rows, py::arg("name"), py::arg("first_row"), py::arg("values"))
         .def("load_blocks", &load_blocks, py::arg("name"), py::arg("first_row"), py::arg("type"),

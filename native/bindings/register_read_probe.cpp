@@ -15,7 +15,9 @@ namespace {
 class ReadProbe {
   public:
     ReadProbe(std::shared_ptr<Device> device, int64_t bytes)
-        : device_(std::move(device)), memory_(device_, rounded_up(bytes)) {}
+        : device_(std::move(device)), memory_(device_, rounded_up(bytes)) {
+        device_->commit(memory_.data(), memory_.size());  // or all pages might be the same one, of zeros
+    }
 
     size_t bytes() const { return memory_.size(); }
     void read(bool in_stripes) { device_->read({memory_.data(), memory_.size(), in_stripes}); }

@@ -69,7 +69,7 @@ class DraftEngine:
         """Load the configured model, which takes long, and start the engine thread; raises CheckpointError."""
         model = LoadedModel.load(config, progress)
         engine = cls(model, config, max_run=max_run, on_failure=on_failure, traces=traces)
-        engine._start()
+        engine._loop.start()
         return engine
 
     def renewed(self, on_failure: Callable[[], None]) -> "DraftEngine":
@@ -80,12 +80,8 @@ class DraftEngine:
         self.close()
         model = self.model.renewed(self.config)
         engine = DraftEngine(model, self.config, max_run=self._max_run, on_failure=on_failure, traces=self._traces)
-        engine._start()
+        engine._loop.start()
         return engine
-
-    def _start(self) -> None:
-        self._loop.start()
-        self.grammars.begin()
 
     @property
     def blocks(self) -> BlockManager:

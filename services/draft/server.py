@@ -105,6 +105,7 @@ class DraftServer:
         self._servicer.open(engine, self._name, quotas, await asyncio.to_thread(self._vocabularies, engine.model))
         self._telemetry.add([CurrentDraftMetrics(self._new_metrics)])
         await self._tell_availability(self.availability.reason)
+        engine.grammars.begin()
         logger.info(
             "drafting with %s: device %s, %s weights, %s threads, context of %s tokens, %s KV blocks",
             self._name,
@@ -126,7 +127,9 @@ class DraftServer:
         return ExitCode.ENGINE_HUNG
 
     async def _begin_anew(self) -> None:
-        self._servicer.renew(await self._host.replace(DraftEngine.renewed))
+        engine = await self._host.replace(DraftEngine.renewed)
+        self._servicer.renew(engine)
+        engine.grammars.begin()
 
     def _new_metrics(self) -> DraftMetrics:
         assert self.engine is not None

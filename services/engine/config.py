@@ -8,7 +8,7 @@ from pathlib import Path
 
 from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.checkpoint.weight_shapes import count_parameters
-from services.engine.decoder.host_memory import host_memory
+from services.engine.decoder.host_memory import free_memory, host_memory
 from services.engine.decoder.native import BLOCK_SIZE, Device, cuda_devices, cuda_problem, isas, kv_bytes
 from services.engine.decoder.weight_choice import AUTO, STORED, choose_stored, choose_weights
 from services.engine.hub.hub_name import ModelSource
@@ -137,11 +137,12 @@ class EngineConfig:
         """Raise ConfigError, before anything is loaded, where weights and KV cache cannot fit the host's memory."""
         kv = self.num_blocks(model) * self._block_bytes(model)
         least = count_parameters(model) * _BITS[weights] // 8
-        if least + kv > (memory := host_memory()):
-            raise ConfigError(
-                f"weights are {weights}, of {least} bytes at least, beside {kv} bytes of KV cache; together they must "
-                f"take at most {memory}, what this host has"
-            )
+        for memory, whose in ((host_memory(), "what this host has"), (free_memory(), "what this host has left")):
+            if least + kv > memory:
+                raise ConfigError(
+                    f"weights are {weights}, of {least} bytes at least, beside {kv} bytes of KV cache; together they "
+                    f"must take at most {memory}, {whose}"
+                )
 
     def resolve_context_length(self, model: ModelConfig, num_blocks: int) -> int:
         """The most tokens of prompt and answer together: one sequence alone always fits in the KV cache."""

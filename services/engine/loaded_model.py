@@ -1,15 +1,18 @@
 """LoadedModel: a checkpoint's weights on a device, with the cache and the tokenizer that go with them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from services.engine.cache.block_manager import BlockManager
 from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from services.engine.config import EngineConfig
 from services.engine.decoder.background_digest import BackgroundDigest
+from services.engine.decoder.cache_memory import take_cache_memory
 from services.engine.decoder.digest_record import DigestRecord
+from services.engine.decoder.idle_thread import in_idle_time
 from services.engine.decoder.loading_progress import LoadingProgress
 from services.engine.decoder.model_loader import fill_decoder, find_blocks, new_decoder
 from services.engine.decoder.native import BLOCK_SIZE, Decoder, Device, Sampler
@@ -38,12 +41,14 @@ class LoadedModel:
     context_length: int  # tokens of prompt and answer: one sequence alone always fits in the cache
 
     @classmethod
-    def load(cls, config: EngineConfig, progress: LoadingProgress | None = None) -> "LoadedModel":
+    def load(
+        cls, config: EngineConfig, progress: LoadingProgress | None = None, try_out: Callable[[], None] = lambda: None
+    ) -> "LoadedModel":
         """Load the configured checkpoint: its weights, which take long, while all else is read and tried, so that an
         error of that is told without waiting for them; run a first pass.
 
-        `progress` is told how much of the weights is loaded. Raises CheckpointError where the checkpoint cannot be had
-        or is not as it should be, DeviceError and ConfigError where the device has no room for it.
+        `progress` is told how much of the weights is loaded; `try_out` tries what else goes with them. Raises what it
+        raises, CheckpointError for a checkpoint that is not as it should be, DeviceError and ConfigError for no room.
         """
         checkpoint = load_checkpoint(fetch(config.model).path, context_length=config.context_length)
         device = config.open_device()
@@ -55,13 +60,15 @@ class LoadedModel:
         progress = progress or LoadingProgress()
         with digest, ThreadPoolExecutor(2, "load") as threads, _cancelled_by_errors(progress):
             filled = threads.submit(fill_decoder, checkpoint, decoder, device, weights, cache, progress)
-            allocated = threads.submit(_allocate_host_cache, config, checkpoint, decoder, device)
+            tried = threads.submit(try_out)
             tokenizer = Tokenizer.from_model(checkpoint.path)
             checkpoint.check_vocabulary(tokenizer)
             grammars = _make_grammars(tokenizer, checkpoint)
-            filled.result()
-            num_blocks = allocated.result() or _allocate_cache(config, checkpoint, decoder, sampler, device)
+            tried.result()
+            is_packed_now = filled.result()
+            num_blocks = _allocate_cache(config, checkpoint, decoder, sampler, device)
             warm_up(checkpoint, decoder)
+        _leave_for_idle_time(decoder, device, weights, cache if is_packed_now else None)
         return cls(
             checkpoint=checkpoint,
             tokenizer=tokenizer,
@@ -130,29 +137,28 @@ def _cancelled_by_errors(progress: LoadingProgress) -> Iterator[None]:
         raise
 
 
-def _allocate_host_cache(config: EngineConfig, checkpoint: Checkpoint, decoder: Decoder, device: Device) -> int | None:
-    """Allocate the KV cache and return its blocks, unless the device has memory of its own, which weights come into
-    first.
-    """
-    if device.memory is not None:
-        return None
-    num_blocks = config.num_blocks(checkpoint.config)
-    decoder.allocate_cache(num_blocks)
-    return num_blocks
+def _leave_for_idle_time(decoder: Decoder, device: Device, weights: str, cache: WeightsCache | None) -> None:
+    """Begin what nobody has to wait for; a cache is given the weights."""
+    in_idle_time(partial(take_cache_memory, decoder))
+    if cache is not None:
+        in_idle_time(partial(cache.save, decoder, device, weights))
 
 
 def _allocate_cache(
     config: EngineConfig, checkpoint: Checkpoint, decoder: Decoder, sampler: Sampler, device: Device
 ) -> int:
-    """Allocate a GPU's KV cache behind all that passes and draws will ever need, with what is left."""
+    """Allocate the KV cache and return its blocks; on a GPU with what is left behind all that passes and draws will
+    ever need.
+    """
     model = checkpoint.config
-    decoder.reserve(
-        max_rows=config.max_rows,
-        max_logits=config.max_rows,
-        max_sequences=config.max_rows,  # a draft may have a sequence for each row
-        max_blocks=config.blocks_each(model),
-    )
-    sampler.reserve(model.vocab_size)
+    if device.memory is not None:
+        decoder.reserve(
+            max_rows=config.max_rows,
+            max_logits=config.max_rows,
+            max_sequences=config.max_rows,  # a draft may have a sequence for each row
+            max_blocks=config.blocks_each(model),
+        )
+        sampler.reserve(model.vocab_size)
     num_blocks = config.num_blocks(model, config.memory_left(device))
     decoder.allocate_cache(num_blocks)
     return num_blocks

@@ -191,9 +191,9 @@ class TargetServer:
         self._telemetry.add([self._new_metrics(engine, model.name, load)])
         if self._drafts is not None:
             self._drafts.start(vocabulary=engine.model.tokenizer.fingerprint(), vocab_size=model.config.vocab_size)
-            await asyncio.to_thread(engine.grammars.start)  # or it would slow down what is measured next
             await asyncio.gather(*(each.first() for each in self._rehearsals.values()))
         await self._tell_availability(self.availability.reason)
+        engine.grammars.begin()  # not before: it would slow down what is measured, and hold up all who wait
         logger.info(
             "serving %s: device %s, %s threads, context of %s tokens, %s KV blocks, fingerprint %s",
             model.name,
@@ -249,12 +249,12 @@ class TargetServer:
         model = fetch(self._config.model)
         self._name = self._name or model.name
         self._chat_template = ChatTemplate.from_model(model.path)
-        self._chat_template.try_out()  # before the weights are read: that takes long
         return TargetEngine.open(
             replace(self._config, model=model.path),
             predictors=self._predictors,
             policy=self._policy,
             progress=self._progress,
+            try_out=self._chat_template.try_out,
             on_failure=on_failure,
         )
 

@@ -139,6 +139,8 @@ class World:
         yield "DecoderConfig.rope_of_layer", lambda number: self._configure(rope_of_layer=(number, 0))
         yield "Decoder.num_blocks", self._allocate
         yield "Decoder.allocate_cache.num_blocks", lambda number: self._without_cache().allocate_cache(number)
+        yield "Decoder.commit_cache.first_block", lambda number: decoder.commit_cache(number, 1)
+        yield "Decoder.commit_cache.num_blocks", lambda number: decoder.commit_cache(0, number)
         yield "Decoder.load_rows.first_row", self._load_rows
         for field in ("max_rows", "max_logits", "max_sequences", "max_blocks"):
             sizes_of = {"max_rows": 4, "max_logits": 4, "max_sequences": 1, "max_blocks": 1}

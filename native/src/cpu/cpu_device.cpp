@@ -51,15 +51,9 @@ class CpuDevice final : public Device {
     ThreadPool& pool() override { return pool_; }
     std::optional<DeviceMemory> memory() const override { return std::nullopt; }
 
-    /// Committed: a machine with too little memory fails at start-up and not in a request.
-    void* allocate(size_t bytes) override {
-        void* memory = cpu::allocate(bytes);
-        const auto size = static_cast<int64_t>(bytes);
-        pool_.parallel_for(tasks_of(size, kHugePage), [&](int64_t task) {
-            const int64_t first = task * kHugePage;
-            commit(static_cast<char*>(memory) + first, std::min<int64_t>(kHugePage, size - first));
-        });
-        return memory;
+    void* allocate(size_t bytes) override { return cpu::allocate(bytes); }
+    void commit(void* memory, size_t bytes) override {
+        cpu::commit(static_cast<char*>(memory), static_cast<int64_t>(bytes));
     }
     void release(void* memory) noexcept override { cpu::release(memory); }
     void upload(void* to, const void* from, size_t bytes) override { std::memcpy(to, from, bytes); }

@@ -1,5 +1,6 @@
 #include "cpu/cpu_memory.h"
 
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <new>
@@ -46,12 +47,17 @@ void* allocate(size_t bytes) {
     return memory;
 }
 
-void commit(char* zeroed, int64_t bytes) {
-    volatile char* memory = zeroed;  // or the compiler would leave out what changes nothing
+void commit(char* memory, int64_t bytes) {
+    const auto touch = [&](int64_t offset) {
+        char zero = 0;  // is put in place of a zero: a write that changes nothing, whoever else writes there
+        std::atomic_ref<char>(memory[offset]).compare_exchange_strong(zero, 0, std::memory_order_relaxed);
+    };
     for (int64_t offset = 0; offset < bytes; offset += kSmallestPage) {
-        memory[offset] = 0;
+        touch(offset);
     }
-    memory[bytes - 1] = 0;
+    if (bytes > 0) {
+        touch(bytes - 1);
+    }
 }
 
 void release(void* memory) noexcept {

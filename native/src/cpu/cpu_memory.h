@@ -13,7 +13,8 @@ constexpr int64_t kHugePage = int64_t{2} << 20;
 void* allocate(size_t bytes);
 void release(void* memory) noexcept;
 
-/// Makes zeroed memory take up what it will: a write to each page, which the system clears before.
-void commit(char* zeroed, int64_t bytes);
+/// Makes memory take up what it will: the system clears each page that was not written yet. Others may write
+/// to it meanwhile.
+void commit(char* memory, int64_t bytes);
 
 }  // namespace outrider::cpu

@@ -27,6 +27,14 @@ void KvCache::allocate(int num_blocks) {
     num_blocks_ = num_blocks;
 }
 
+void KvCache::commit(int first_block, int num_blocks) {
+    require_block(first_block);
+    require_range("num_blocks", num_blocks, 1, num_blocks_ - first_block);
+    for (const DeviceBuffer<char>& layer : layers_) {
+        device_->commit(layer.data() + first_block * block_bytes_, num_blocks * block_bytes_);
+    }
+}
+
 KvLayer KvCache::layer(int index) const {
     return {layers_[index].data(), format_, num_kv_heads_, head_dim_};
 }

@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--draft-weights", choices=_FORMATS, help="ours and the peers' (int4 with int4, else int8)")
     add_setting_options(parser)
     parser.set_defaults(rounds=3, runs=15, new_tokens=64)
-    parser.add_argument("--json", type=Path, default=Path("docs/speed.json"), help="(%(default)s)")
+    parser.add_argument("--json", type=Path, default=Path("docs/pictures/speed.json"), help="(%(default)s)")
     parser.add_argument("--chart", type=Path, metavar="FILE", help="draw it there, as SVG")
     group = parser.add_argument_group("peers; transformers is found by itself")
     group.add_argument("--llama-server", type=Path, metavar="PROGRAM", help="llama.cpp's server")

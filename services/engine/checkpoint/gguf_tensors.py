@@ -88,8 +88,8 @@ class GgufTensors:
         return factors
 
     def release(self, name: str) -> None:
-        """Give back the memory that one tensor's file takes up since it has been read; views stay valid."""
-        self._files[name].release()
+        """Give back the memory that one tensor takes up since it has been read; views stay valid."""
+        self._files[name].release(name)
 
 
 def _open_parts(first: GgufFile) -> list[GgufFile]:

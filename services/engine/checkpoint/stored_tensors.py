@@ -41,4 +41,4 @@ class StoredTensors(Protocol):
         """Return rows as they are stored.  # [rows, bytes of a row]"""
 
     def release(self, name: str) -> None:
-        """Give back the memory that one tensor's file takes up since it has been read; views stay valid."""
+        """Give back the memory that one tensor takes up since it has been read; views stay valid."""

@@ -26,9 +26,10 @@ def load_decoder(
     num_blocks: int | None = None,
     cache: WeightsCache | None = None,
 ) -> Decoder:
-    """A new decoder with all of its weights: see `new_decoder` and `fill_decoder`."""
+    """A new decoder with all of its weights, which the cache has then: see `new_decoder` and `fill_decoder`."""
     decoder = new_decoder(checkpoint, device, weights=weights, kv=kv, num_blocks=num_blocks)
-    fill_decoder(checkpoint, decoder, device, weights, cache)
+    if fill_decoder(checkpoint, decoder, device, weights, cache) and cache is not None:
+        cache.save(decoder, device, weights)
     return decoder
 
 
@@ -60,18 +61,18 @@ def fill_decoder(
     weights: str,
     cache: WeightsCache | None = None,
     progress: LoadingProgress | None = None,
-) -> None:
-    """Give a new decoder its weights, packed now or, as the cache has it, by an earlier start.
+) -> bool:
+    """Give a new decoder its weights, packed now or, as the cache has it, by an earlier start; return whether now.
 
     `progress` is told how much is loaded, and may cancel it. Raises CheckpointError for a weight that the decoder
     refuses or misses, CancelledError.
     """
     progress = progress or LoadingProgress()
-    if cache is None or not cache.restore(decoder, device, weights):
+    is_cached = cache is not None and cache.restore(decoder, device, weights)
+    if not is_cached:
         _pack(checkpoint, decoder, find_blocks(checkpoint), progress)
-        if cache is not None:
-            cache.save(decoder, device, weights)
     progress.advance(1.0)
+    return not is_cached
 
 
 def find_blocks(checkpoint: Checkpoint) -> dict[str, str]:

@@ -63,9 +63,11 @@ class GgufFile:
         tensor = self.tensors[name]
         return self._data[tensor.begin : tensor.begin + tensor.size].reshape(math.prod(tensor.shape[:-1]), -1)
 
-    def release(self) -> None:
-        """Give back the memory of all that has been read; views stay valid and are read anew when used."""
-        self._map.madvise(mmap.MADV_DONTNEED)
+    def release(self, name: str) -> None:
+        """Give back the memory of what has been read of a tensor; views stay valid and are read anew when used."""
+        tensor, header = self.tensors[name], len(self._map) - len(self._data)
+        begin = (header + tensor.begin) // mmap.PAGESIZE * mmap.PAGESIZE
+        self._map.madvise(mmap.MADV_DONTNEED, begin, header + tensor.begin + tensor.size - begin)
 
     def _check_version(self, reader: HeaderReader) -> None:
         if (magic := self._map[:4]) != _MAGIC:

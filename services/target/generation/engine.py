@@ -75,13 +75,15 @@ class TargetEngine:
         predictors: Seq[Predictor] = (),
         policy: PolicyConfig | None = None,
         progress: LoadingProgress | None = None,
+        try_out: Callable[[], None] = lambda: None,
         on_failure: Callable[[], None],
     ) -> "TargetEngine":
-        """Load the configured model, which takes long, and start the engine thread; raises CheckpointError."""
-        model = LoadedModel.load(config, progress)
+        """Load the configured model, which takes long, and start the engine thread; `try_out` tries meanwhile what else
+        is served with it. Raises CheckpointError.
+        """
+        model = LoadedModel.load(config, progress, try_out)
         engine = cls(model, config, predictors=predictors, policy=policy, on_failure=on_failure)
         engine._loop.start()
-        engine.grammars.begin()
         return engine
 
     @property

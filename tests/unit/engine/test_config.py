@@ -16,7 +16,7 @@ from services.engine.config import (
     resolve_threads,
     resolve_weights_cache,
 )
-from services.engine.decoder.host_memory import host_memory
+from services.engine.decoder.host_memory import free_memory, host_memory
 from services.engine.decoder.native import BLOCK_SIZE, cuda_devices, cuda_problem, isas
 from services.target.generation.fingerprint import Fingerprint
 
@@ -86,6 +86,20 @@ def test_weights_that_the_host_has_no_memory_for_are_refused_before_they_are_rea
             make_config().check_host_memory(huge, weights)
         assert bits * huge.vocab_size * huge.hidden_size // 8 > host_memory()
     make_config(kv_blocks=1).check_host_memory(MODEL, "f32")
+
+
+def test_weights_that_the_host_has_no_memory_left_for_are_refused_before_they_are_read(monkeypatch):
+    monkeypatch.setattr("services.engine.config.free_memory", lambda: 1000)
+    with pytest.raises(ConfigError, match=r"^weights are bf16, .* together they must take at most 1000, .* has left$"):
+        make_config(kv_blocks=1).check_host_memory(MODEL, "bf16")
+
+
+def test_memory_that_is_left_is_what_the_system_says(tmp_path):
+    table = tmp_path / "meminfo"
+    table.write_text("MemTotal:  9 kB\nMemAvailable:       3 kB\nSwapTotal: 7 kB\nSwapFree:   2 kB\n")
+    assert free_memory(table) == 5 * 1024
+    table.write_text("MemTotal:  9 kB\n")
+    assert free_memory(table) == free_memory(tmp_path / "missing") == host_memory()
 
 
 def test_a_container_s_limit_is_the_memory_there_is(tmp_path):

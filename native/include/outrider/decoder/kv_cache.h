@@ -18,6 +18,9 @@ class KvCache {
     /// Throws std::invalid_argument when num_blocks < 1 or beyond the limit, std::logic_error where it has
     /// blocks already.
     void allocate(int num_blocks);
+    /// Takes the memory of some blocks, which the system may have put off giving; passes may use the cache
+    /// meanwhile. Throws std::invalid_argument for blocks that are not there.
+    void commit(int first_block, int num_blocks);
 
     KvLayer layer(int index) const;
     KvFormat format() const { return format_; }

@@ -37,7 +37,10 @@ class Device {
     virtual ThreadPool& pool() = 0;
 
     virtual std::optional<DeviceMemory> memory() const = 0;
-    virtual void* allocate(size_t bytes) = 0;  // zeroed
+    /// Returns zeroed memory, which the host's system may put off giving until it is written.
+    virtual void* allocate(size_t bytes) = 0;
+    /// Takes what `allocate` has put off, on the calling thread; others may use the memory meanwhile.
+    virtual void commit(void* memory, size_t bytes) = 0;
     virtual void release(void* memory) noexcept = 0;
     virtual void upload(void* to, const void* from, size_t bytes) = 0;
     virtual void download(void* to, const void* from, size_t bytes) = 0;

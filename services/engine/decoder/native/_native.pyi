@@ -139,7 +139,16 @@ class Decoder:
         """
 
     def allocate_cache(self, num_blocks: int) -> None:
-        """Give the cache its memory, once; raises ValueError for less than a block or out of reason, DeviceError."""
+        """Give the cache its memory, once; raises ValueError for less than a block or out of reason, DeviceError.
+
+        The host's system may put off giving it until it is written, see `commit_cache`.
+        """
+
+    def commit_cache(self, first_block: int, num_blocks: int) -> None:
+        """Take the memory of some blocks, on the calling thread; passes may run meanwhile.
+
+        Raises ValueError for blocks that are not there.
+        """
 
     def load(self, name: str, values: NDArray[np.generic]) -> None:
         """Pack one weight under its canonical name.
