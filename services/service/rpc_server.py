@@ -22,9 +22,13 @@ from services.service.loading_health import LoadingHealth
 from services.service.server_config import ServerConfig
 
 _FLUSH_SECONDS = 0.25  # for the last messages of calls that have just ended
+_MOST_PENDING = 1 << 16  # calls that nobody has looked at yet
 _OPTIONS = (
     ("grpc.so_reuseport", 0),  # a second server on the same port fails loudly
     ("grpc.max_concurrent_streams", MAX_STREAMS),
+    # A crowd is refused call by call, and told when to come back: gRPC's core would drop calls without a word.
+    ("grpc.server.max_pending_requests", _MOST_PENDING),
+    ("grpc.server.max_pending_requests_hard_limit", _MOST_PENDING),
     ("grpc.max_send_message_length", -1),  # a unary answer with all its records can be long
     # A client may ask whether we are still there: a long prompt is silent.
     ("grpc.http2.min_ping_interval_without_data_ms", PERMITTED_PING_MS),

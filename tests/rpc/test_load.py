@@ -1,9 +1,11 @@
 """A server that has as much to do as it takes in: who is refused, and told what, and that nothing is left."""
 
 import json
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from google.rpc import error_details_pb2
 
 import outrider
 from outrider.v1 import generation_pb2
+from outrider.v1.generation_pb2_grpc import GenerationServiceStub
 from services.service.access.caller import Caller, Scope
 from services.service.access.tokens import new_token
 from services.service.admission import Admission
@@ -22,6 +25,7 @@ from tests.server import RunningTarget, target_server, wait_until
 
 MAX_SEQUENCES, MAX_QUEUE, MAX_TOKENS, MAX_BYTES = 2, 30, 600, 9 << 20
 MAX_STREAMS = MAX_SEQUENCES + MAX_QUEUE
+ALONE = [("grpc.use_local_subchannel_pool", 1)]
 ENDLESS = {"max_tokens": 1000, "ignore_eos": True}
 
 
@@ -112,3 +116,21 @@ def test_a_token_has_limits_of_its_own(model: Path, tmp_path: Path) -> None:
         assert refused(target, stream_request(), metadata=one) == ("TOO_MANY_REQUESTS", "caller")
         assert [*target.stub.StreamGenerate(stream_request(), metadata=two)][-1].HasField("finished")
         call.cancel()
+
+
+async def block_event_loop(ended: threading.Event) -> None:
+    ended.wait(60)
+
+
+def test_each_of_a_crowd_is_told_why_it_is_refused(small: RunningTarget) -> None:
+    ended, request = threading.Event(), generation_pb2.DetokenizeRequest(token_ids=[5])
+    with others(small.server._admissions.text_calls, 64), ThreadPoolExecutor() as thread, ExitStack() as channels:
+        blocked = thread.submit(small.call, block_event_loop(ended))
+        calls = []
+        for _ in range(2):
+            channel = channels.enter_context(grpc.insecure_channel(small.address, ALONE))
+            calls += [GenerationServiceStub(channel).Detokenize.future(request) for _ in range(1000)]
+        time.sleep(1.0)  # the core has them all, and the event loop none
+        ended.set()
+        blocked.result()
+        assert {call.code() for call in calls} == {grpc.StatusCode.RESOURCE_EXHAUSTED}
