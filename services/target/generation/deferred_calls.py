@@ -53,11 +53,15 @@ class DeferredCalls:
                     loop.call_soon_threadsafe(self._take_in, loop, calls)
 
     def _take_in(self, loop: asyncio.AbstractEventLoop, calls: list[Callable[[], object]]) -> None:
-        """Runs on the event loop, as do those that follow it."""
-        is_running = loop in self._due
-        self._due.setdefault(loop, deque()).extend(calls)
-        if not is_running:
-            self._make_some(loop)
+        for call in calls:
+            self.take_turn(loop, call)
+
+    def take_turn(self, loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
+        """Let `loop`, on which this runs, make a call behind those that it is to make already."""
+        if loop not in self._due:
+            self._due[loop] = deque()
+            loop.call_soon(self._make_some, loop)
+        self._due[loop].append(call)
 
     def _make_some(self, loop: asyncio.AbstractEventLoop) -> None:
         due = self._due[loop]

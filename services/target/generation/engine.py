@@ -136,6 +136,7 @@ class TargetEngine:
             capacity=self._capacity(request.output),
             on_drained=self._loop.wake,
             wake=self._deferred_calls.add,
+            take_turn=self._deferred_calls.take_turn,
             loop=loop,
         )
         sequence = Sequence(request, stream, context_length=self.model.context_length, first_sample=first_sample)

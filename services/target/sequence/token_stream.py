@@ -8,6 +8,8 @@ from collections.abc import Sequence as Seq
 
 from services.engine.events import Aborted, Chunk, Event, Failed, Finished, Progress, Refused
 
+_Call = Callable[[asyncio.AbstractEventLoop, Callable[[], object]], object]
+
 
 def _wake_now(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
     loop.call_soon_threadsafe(call)
@@ -26,16 +28,17 @@ class TokenStream:
         *,
         capacity: int,
         on_drained: Callable[[], None],
-        wake: Callable[[asyncio.AbstractEventLoop, Callable[[], object]], object] = _wake_now,
+        wake: _Call = _wake_now,
+        take_turn: _Call = _wake_now,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         """`capacity` is in tokens, those of a prompt with records included; `on_drained` is called when a full
-        stream has room again, and `wake` is how the producer lets the consumer's event loop know of events. That loop
-        is the one that runs here, unless `loop` is another.
+        stream has room again, `wake` is how the producer lets the consumer's event loop know of events, and `take_turn`
+        how the consumer comes back for the next one. That loop is the one that runs here, unless `loop` is another.
         """
         self._capacity = capacity
         self._on_drained = on_drained
-        self._wake = wake
+        self._wake, self._take_turn = wake, take_turn
         self._loop = loop or asyncio.get_running_loop()
         self._lock = threading.Lock()
         self._events: deque[Event] = deque()
@@ -69,12 +72,14 @@ class TokenStream:
     def _pop(self) -> Event:
         with self._lock:
             event = self._events.popleft()
-            if not self._events:
-                self._ready.clear()
+            self._ready.clear()
+            has_more = bool(self._events)
             was_full = self.is_full
             if isinstance(event, Chunk | Progress):
                 self._num_tokens -= len(event.records)
             drained = was_full and not self.is_full
+        if has_more:
+            self._take_turn(self._loop, self._ready.set)
         if drained:
             self._on_drained()
         return event

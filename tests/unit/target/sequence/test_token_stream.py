@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -200,3 +201,17 @@ async def test_whoever_leaves_interleaved_streams_leaves_what_has_not_been_read(
     await events.aclose()
     assert not streams[index].is_full
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_reader_of_many_events_waits_for_its_turn_before_each():
+    turns: list[Callable[[], object]] = []
+    stream = TokenStream(capacity=9, on_drained=lambda: None, take_turn=lambda _, call: turns.append(call))
+    for event in (Progress(1, 1), chunk("a"), FINISHED):
+        stream.put(event)
+    reader = asyncio.create_task(read(stream))
+    for num_turns in (1, 2):
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert (len(turns), reader.done()) == (num_turns, False)
+        turns[-1]()
+    assert await reader == [Progress(1, 1), chunk("a"), FINISHED]
