@@ -69,7 +69,7 @@ chaos: $(VENV)/.dev
 REQUESTS ?= 20000
 FRAMES ?= 5000
 fuzz: $(VENV)/.dev
-	$(BIN)/python -m tests.fuzz --requests $(REQUESTS) --frames $(FRAMES)
+	$(BIN)/python -m tests.fuzz --requests $(REQUESTS) --frames $(FRAMES) $(if $(SEED),--seed $(SEED))
 
 acceptance: $(VENV)/.dev
 	$(BIN)/python -m tests.e2e.acceptance

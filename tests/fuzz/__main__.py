@@ -7,24 +7,27 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.fuzz.fuzz import Fuzz, fuzzed_services
-from tests.rpc.health_latency import HealthLatency
+from tests.fuzz.fuzz import Fuzz
+from tests.fuzz.fuzzed_service import fuzzed_services
+from tests.fuzz.health_probe import HealthProbe
 
 
 async def _run(folder: Path, arguments: argparse.Namespace, seed: int) -> int:
-    async with fuzzed_services(folder) as (target, draft):
-        fuzz = Fuzz(target, draft, seed=seed)
-        before = [service.resident_bytes for service in (target, draft)]
-        with HealthLatency(target.address, time.monotonic) as health:
+    print(f"fuzz: seed {seed}", flush=True)
+    async with fuzzed_services(folder) as services:
+        fuzz = Fuzz(*services, seed=seed)
+        async with HealthProbe(services) as health:
             await fuzz.run(num_requests=arguments.requests, num_frames=arguments.frames)
-        after = [service.resident_bytes if service.is_running else 0 for service in (target, draft)]
-    for name, one, other in zip(("target", "draft"), before, after, strict=True):
-        print(f"fuzz: the {name} holds {other >> 20} MiB, {one >> 20} before")
-    stalls = sorted(health.seconds)
-    print(f"fuzz: health took {1000 * stalls[-1]:.0f} ms at most, {1000 * stalls[len(stalls) * 99 // 100]:.0f} at p99")
+    for curve in fuzz.curves:
+        print(f"fuzz: {curve.name}: {curve}")
+    for name, (most, usual) in health.latencies.items():
+        print(f"fuzz: the {name} said within {1000 * most:.0f} ms that it is well, {1000 * usual:.0f} at p99")
     print(f"fuzz: seed {seed}, {dict(fuzz.statuses.most_common())}")
-    print(f"fuzz: {len(fuzz.problems)} problems", flush=True)
-    return int(bool(fuzz.problems))
+    grown = [problem for curve in fuzz.curves for problem in curve.problems()]
+    for problem in (more := [*grown, *health.problems()]):
+        print(f"fuzz: FAILED: {problem}")
+    print(f"fuzz: {len(fuzz.problems) + len(more)} problems", flush=True)
+    return int(bool(fuzz.problems or more))
 
 
 def main() -> int:

@@ -2,10 +2,9 @@
 
 import asyncio
 import random
+import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
@@ -17,16 +16,20 @@ from outrider.v1 import draft_pb2, generation_pb2
 from services.draft_protocol.protocol import PROTOCOL_VERSION
 from services.engine.decoder.native import NOISE_VERSION
 from services.engine.text.tokenizer import Tokenizer
-from tests.e2e.draft_rig import GREEDY, PROMPT, Service, until
-from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
+from tests.e2e.draft_rig import GREEDY, PATIENCE_SECONDS, PROMPT
+from tests.e2e.models import DEMO_TARGET
+from tests.e2e.process_usage import ProcessUsage
+from tests.e2e.usage_curve import UsageCurve
+from tests.fuzz.fuzzed_service import FuzzedService
 from tests.fuzz.mutated_frames import call_frames, mutated, send
 from tests.fuzz.random_message import RandomMessages, type_of
 
-_NUM_WORKERS = 8
+_NUM_WORKERS = 16
+_SAMPLES = 200  # of what the services hold, in each of the two parts of a run
 _CALL_SECONDS = 2.0
 _MOST_PROBLEMS = 20  # after which it is enough
 _MOST_TOKENS = 4  # that most requests may generate
-_SHARE_UNBOUNDED = 0.02
+_SHARE_UNBOUNDED = 0.002
 _SHARE_OF_ANY_BYTES = 0.1  # of paths, and of metadata
 _MESSAGES_OF_A_LINK = 12
 _WRONG = {grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DATA_LOSS}
@@ -36,11 +39,13 @@ _DRAFT = f"/{draft_pb2.DESCRIPTOR.services_by_name['DraftService'].full_name}/Dr
 
 
 class Fuzz:
-    """One run against both services; in the end `problems` says what was wrong, and `statuses` how calls ended."""
+    """One run against both services; in the end `problems` says what was wrong, `statuses` how calls ended, and the
+    `curves` what the services held. What is sent follows from the seed and its number alone.
+    """
 
-    def __init__(self, target: Service, draft: Service, *, seed: int) -> None:
+    def __init__(self, target: FuzzedService, draft: FuzzedService, *, seed: int) -> None:
         self._target, self._draft = target, draft
-        self._rng = random.Random(seed)
+        self._seed = seed
         self._hello = draft_pb2.TargetHello(
             min_protocol_version=PROTOCOL_VERSION,
             max_protocol_version=PROTOCOL_VERSION,
@@ -49,6 +54,7 @@ class Fuzz:
         )
         self.statuses: Counter[str] = Counter()
         self.problems: list[str] = []
+        self.curves: list[UsageCurve] = []
 
     async def run(self, *, num_requests: int, num_frames: int) -> None:
         """So many requests by gRPC, one in eight of them a draft link, and then so many broken connections."""
@@ -57,18 +63,15 @@ class Fuzz:
             aio.insecure_channel(self._target.address) as target,
             aio.insecure_channel(self._draft.address) as draft,
         ):
-            await self._share(num_requests, lambda rng: self._request(rng, target, draft))
-        await self._share(num_frames, self._break)
+            await self._share("requests", num_requests, lambda rng: self._request(rng, target, draft))
+        await self._share("frames", num_frames, self._break)
         for service in (self._target, self._draft):
             if not service.is_running:
                 self._complain(f"the {service.name} has ended: {service.log()[-2000:]}")
                 return
             if "Traceback" in (log := service.log()):
                 self._complain(f"the {service.name} has failed at something: {log[log.index('Traceback') :][:2000]}")
-        try:
-            await until(lambda: not self._target.num_used_blocks and not self._draft.num_used_blocks)
-        except TimeoutError:
-            self._complain("KV blocks are still in use")
+            await self._wait_until_idle(service)
         if await asyncio.to_thread(self._answer) != expected:
             self._complain("the same request is answered with another text than before")
 
@@ -80,17 +83,31 @@ class Fuzz:
         with Client(self._target.address) as client:
             return client.generate(PROMPT, max_tokens=20, speculation="always", **GREEDY).text
 
-    async def _share(self, count: int, act: Callable[[random.Random], Awaitable[None]]) -> None:
-        numbers = iter(range(count))
-        seeds = [self._rng.random() for _ in range(_NUM_WORKERS)]
+    async def _wait_until_idle(self, service: FuzzedService) -> None:
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                while service.num_used_blocks or await service.num_sequences():
+                    await asyncio.sleep(0.1)
+        except TimeoutError:
+            left = f"{await service.num_sequences()} sequences and {service.num_used_blocks} KV blocks"
+            self._complain(f"the {service.name} still has {left}")
 
-        async def work(rng: random.Random) -> None:
-            for _ in numbers:
+    async def _share(self, kind: str, count: int, act: Callable[[random.Random], Awaitable[None]]) -> None:
+        numbers, step, began = iter(range(count)), max(1, count // _SAMPLES), time.monotonic()
+        usages = [ProcessUsage(service.name, service) for service in (self._target, self._draft)]
+
+        async def work() -> None:
+            for number in numbers:
                 if not (self._target.is_running and self._draft.is_running) or len(self.problems) > _MOST_PROBLEMS:
                     return
-                await act(rng)
+                await act(random.Random(f"{self._seed} {kind} {number}"))
+                if number % step == 0:
+                    for usage in usages:
+                        usage.sample()
 
-        await asyncio.gather(*(work(random.Random(seed)) for seed in seeds))
+        await asyncio.gather(*(work() for _ in range(_NUM_WORKERS)))
+        self.curves += [curve for usage in usages for curve in usage]
+        print(f"fuzz: {count} {kind}, {count / (time.monotonic() - began):.0f} a second", flush=True)
 
     async def _request(self, rng: random.Random, target: Any, draft: Any) -> None:
         if rng.random() < 1 / 8:
@@ -188,19 +205,3 @@ def _choose(message: draft_pb2.DraftRequest, rng: random.Random) -> None:
         part.sampling.seed = 1
     if name == "commit" and rng.random() < 0.7:
         part.position, part.token_ids[:] = 0, [rng.randrange(500) for _ in range(5)]
-
-
-@asynccontextmanager
-async def fuzzed_services(folder: Path) -> AsyncIterator[tuple[Service, Service]]:
-    """A target and its draft, which end with this."""
-    draft = Service("draft", DEMO_DRAFT, folder, "--kv-blocks", "256")
-    target = Service("target", DEMO_TARGET, folder, "--draft", draft.address, "--kv-blocks", "256")
-    try:
-        for service in (draft, target):
-            service.start()
-        await draft.logs("drafting with")
-        await target.logs("serving target")
-        yield target, draft
-    finally:
-        for service in (draft, target):
-            service.kill()

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from tests.fuzz.fuzz import Fuzz, fuzzed_services
+from tests.fuzz.fuzz import Fuzz
+from tests.fuzz.fuzzed_service import fuzzed_services
 
 
 async def test_random_requests_and_mutated_frames_do_no_harm(tmp_path: Path) -> None:
