@@ -10,6 +10,7 @@ _COMMANDS = {
     "demo": ("services.cli.demo", "start the demo model, or another one, watch it write, stop it"),
     "target": ("services.target.command", "run the target service"),
     "draft": ("services.draft.command", "run the draft service"),
+    "gateway": ("services.gateway.command", "speak HTTP in front of a target, as OpenAI's API and others do"),
     "generate": ("services.cli.generate", "continue a prompt and print the text as it streams"),
     "health": ("services.cli.health", "say whether a service is ready"),
     "top": ("services.cli.top", "watch what a target does, in a terminal"),

@@ -44,7 +44,8 @@ MESSAGE_USERS = (
     "services/bench/experiments/scripted_draft.py",
 )
 # Who may know gRPC itself: those and the plumbing around them.
-GRPC_USERS = (*MESSAGE_USERS, f"{_LINK}draft_address.py", "services/service/", "services/cli/")
+_GATEWAY = "services/gateway/gateway.py"
+GRPC_USERS = (*MESSAGE_USERS, f"{_LINK}draft_address.py", "services/service/", "services/cli/", _GATEWAY)
 
 
 @functools.cache

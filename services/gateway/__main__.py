@@ -1,0 +1,10 @@
+"""python -m services.gateway: the gateway, as `outrider gateway` starts it."""
+
+import argparse
+import sys
+
+from services.gateway.command import add_options, run
+
+parser = argparse.ArgumentParser(prog="services.gateway", description="Speak HTTP in front of a target.")
+add_options(parser)
+sys.exit(run(parser.parse_args()))

@@ -1,0 +1,40 @@
+"""GatewayConfig: where the gateway listens, which targets it asks, and what it takes from whom."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from services.engine.config import ConfigError, check_range
+from services.service.access.credential_files import CredentialFiles
+from services.service.server_config import check_address
+
+_LARGEST_BODY = 1 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayConfig:
+    """The settings of one gateway; `listen` is HOST:PORT, with port 0 for a free one."""
+
+    targets: tuple[str, ...]  # that hold the same model; the first one is asked first
+    listen: str = "127.0.0.1:8000"
+    tls_certificate: Path | None = None
+    tls_key: Path | None = None
+    credentials: CredentialFiles = field(default_factory=CredentialFiles)  # for the targets
+    insecure: bool = False  # whether clear text may leave this machine
+    cors_origins: tuple[str, ...] = ()  # of pages that may call; "*" for any
+    max_body: int = 8 << 20  # bytes of one request
+    body_seconds: float = 60.0  # in which it has to arrive
+    max_connections: int = 1024
+    drain_seconds: float = 5.0  # for the answers that are still written when the gateway is to end
+    max_retries: int = 10  # of each target in a row, before an answer is given up
+
+    def __post_init__(self) -> None:
+        check_address("listen", self.listen)
+        if self.listen.startswith("unix:"):
+            raise ConfigError(f"listen is {self.listen!r}; it must be HOST:PORT")
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise ConfigError("only one of tls_certificate and tls_key is set; both are needed, or neither")
+        check_range("max_body", self.max_body, 1, _LARGEST_BODY)
+        check_range("body_seconds", self.body_seconds, 0.1, 3600)
+        check_range("max_connections", self.max_connections, 1, 1 << 20)
+        check_range("drain_seconds", self.drain_seconds, 0, 3600)
+        check_range("max_retries", self.max_retries, 0, 1000)

@@ -1,0 +1,98 @@
+"""Endpoint: one API's way from an HTTP request to the answer that goes back."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Generic
+
+from starlette.requests import Request as HttpRequest
+from starlette.responses import JSONResponse, Response
+
+from outrider import AsyncClient, OutriderError
+from services.gateway.gateway import Gateway
+from services.gateway.generation.answers import Answers
+from services.gateway.generation.event_stream import EventStream
+from services.gateway.generation.field_names import problem_of
+from services.gateway.generation.head import Head, Ticket
+from services.gateway.generation.place import HEADER, Places
+from services.gateway.generation.problem import Kind, Problem
+from services.gateway.generation.validation import parse
+from services.gateway.generation.writer import Api, Request
+from services.gateway.web.event_response import EventResponse, encode_event
+from services.gateway.web.presence import unless_left
+
+logger = logging.getLogger(__name__)
+
+
+class Endpoint(Generic[Request]):
+    """Answers the requests of one API."""
+
+    def __init__(self, api: Api[Request], gateway: Gateway) -> None:
+        self._api = api
+        self._gateway = gateway
+
+    async def __call__(self, http: HttpRequest) -> Response:
+        """The response, which may be an error in the API's own shape."""
+        async with AsyncExitStack() as held:
+            try:
+                body = await self._gateway.body_of(http)
+                request = parse(self._api.request, body)
+                client = await held.enter_async_context(self._gateway.client_for(http))
+                return await unless_left(http, self._answer(http, request, body, client, held))
+            except OutriderError as error:
+                problem = problem_of(error, self._api.request.rpc_names)
+            except Problem as error:
+                problem = error
+        return JSONResponse(self._api.problem(problem), problem.kind.status)
+
+    async def _answer(
+        self, http: HttpRequest, request: Request, body: bytes, client: AsyncClient, held: AsyncExitStack
+    ) -> Response:
+        await self._gateway.model.check(request.model, client)
+        known = Places.read(http.headers[HEADER]) if request.stream and HEADER in http.headers else None
+        ticket = known.ticket if known else Ticket.new(request.seed)
+        answers = _ask(client, request, ticket)
+        held.callback(answers.cancel)
+        await answers.begin()
+        head = _head(answers, ticket)
+        writer = self._api.writer(request, head)
+        if not request.stream:
+            async for _ in answers.pieces():
+                pass
+            return JSONResponse(writer.whole(answers.results()))
+        check = head.check(body)
+        if known is not None and known.check != check:
+            raise Problem(Kind.CHANGED, f"{HEADER}: is of another request, or of another model or build", HEADER)
+        stream = EventStream(answers, writer, Places(ticket, check, answers.num_choices), known)
+        return EventResponse(self._encoded(stream), held.pop_all())
+
+    async def _encoded(self, stream: EventStream) -> AsyncIterator[bytes]:
+        try:
+            async for (data, name), number, event_id in stream.events():
+                if self._api.is_numbered:
+                    data["sequence_number"] = number
+                yield encode_event(data, name=name, event_id=event_id)
+        except OutriderError as error:
+            problem = problem_of(error, self._api.request.rpc_names)
+            logger.warning("a stream has broken off: %s", problem.kind.value)
+            yield encode_event(self._api.problem(problem), name="error" if self._api.names_errors else None)
+            return
+        yield self._api.last
+
+
+def _ask(client: AsyncClient, request: Request, ticket: Ticket) -> Answers:
+    """Begin to ask; raises Problem for options that go together with no prompt, or not with each other."""
+    options = request.options()
+    options["seed"] = ticket.seed
+    options.setdefault("request_id", ticket.name)
+    try:
+        streams = [client.stream(prompt, **options) for prompt in request.prompts()]
+    except TypeError as error:
+        raise Problem(Kind.INVALID, str(error)) from None
+    return Answers(streams, request.samples, reads_messages=request.reads_messages)
+
+
+def _head(answers: Answers, ticket: Ticket) -> Head:
+    started = answers.started
+    records = tuple(answers.prompt_records())
+    return Head(ticket, started.model, started.fingerprint, answers.samples, answers.num_choices, records)

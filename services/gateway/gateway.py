@@ -1,0 +1,42 @@
+"""Gateway: what all endpoints share."""
+
+from contextlib import AbstractAsyncContextManager
+
+import grpc
+from starlette.requests import Request
+
+from outrider import AsyncClient
+from outrider.channel import is_local
+from services.gateway.config import GatewayConfig
+from services.gateway.generation.clients import Clients
+from services.gateway.served_model import ServedModel
+from services.gateway.web.body import read_body
+from services.gateway.web.key import key_of
+
+
+class Gateway:
+    """Clients of the targets, the model that these serve, and the bounds of requests."""
+
+    def __init__(self, config: GatewayConfig) -> None:
+        """Call it on the event loop. Raises ConfigError for files of credentials that are wrong."""
+        self._config = config
+        self._credentials = config.credentials.watch()
+        self._tells_keys = config.credentials.authorities is not None or all(map(is_local, config.targets))
+        self._clients = Clients(self._connect)
+        self.model = ServedModel()
+
+    async def body_of(self, request: Request) -> bytes:
+        """A request's body; raises Problem where it is too large or too slow."""
+        return await read_body(request, most=self._config.max_body, seconds=self._config.body_seconds)
+
+    def client_for(self, request: Request) -> AbstractAsyncContextManager[AsyncClient]:
+        """The client that shows the caller's key to the targets, unless others could read it on its way."""
+        return self._clients.lent(key_of(request) if self._tells_keys else None)
+
+    async def close(self) -> None:
+        """Close the connections to the targets."""
+        await self._clients.close()
+
+    def _connect(self, key: str | None) -> AsyncClient:
+        channel: grpc.ChannelCredentials | None = self._credentials().channel
+        return AsyncClient(*self._config.targets, credentials=channel, token=key, max_retries=self._config.max_retries)

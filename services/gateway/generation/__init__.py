@@ -1,0 +1,1 @@
+"""What every API asks of a target: requests with their fields, streams of pieces, places in them, errors, usage."""

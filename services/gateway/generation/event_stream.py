@@ -1,0 +1,56 @@
+"""EventStream: an answer as events, each with the id behind which it can be taken up again."""
+
+from collections.abc import AsyncIterator, Iterator
+
+from services.gateway.generation.answers import Answers
+from services.gateway.generation.piece import Piece
+from services.gateway.generation.place import Missed, Places
+from services.gateway.generation.writer import Event, Writer, choices_of
+
+
+class EventStream:
+    """The events of one answer. The writer is told all of it, so that its state is that of the first time."""
+
+    def __init__(self, answers: Answers, writer: Writer, places: Places, known: Places | None) -> None:
+        """`known` is what the reader has of an earlier time; raises Problem where that was another answer."""
+        self._answers = answers
+        self._writer = writer
+        self._places = places
+        self._missed = Missed(known, answers.num_choices)
+        places.count = known.count if known else 0
+
+    async def events(self) -> AsyncIterator[tuple[Event, int, str]]:
+        """Events, each with its number from 0 and its id; raises OutriderError."""
+        async for piece in self._answers.pieces():
+            known, new = self._missed.split(piece)
+            if known is not None:
+                self._writer.piece(known)
+                self._places.passed(known)
+            if new is not None:
+                for told in self._of_piece(new):
+                    yield told
+        results = self._answers.results()
+        for choice, result in enumerate(choices_of(results)):
+            for event in self._writer.end(choice, result):
+                self._places.choices[choice].events += 1
+                if not self._missed.drop(choice):
+                    yield self._told(event)
+        for event in self._writer.tail(results):
+            self._places.tail += 1
+            if not self._missed.drop(None):
+                yield self._told(event)
+
+    def _of_piece(self, piece: Piece) -> Iterator[tuple[Event, int, str]]:
+        events = self._writer.piece(piece)
+        for event in events[:-1]:
+            self._places.choices[piece.choice].events += 1
+            if not self._missed.drop(piece.choice):
+                yield self._told(event)
+        self._places.passed(piece)
+        if events and not self._missed.drop(piece.choice):
+            yield self._told(events[-1])
+
+    def _told(self, event: Event) -> tuple[Event, int, str]:
+        number = self._places.count
+        self._places.count += 1
+        return event, number, str(self._places)

@@ -1,0 +1,48 @@
+"""Piece: what follows in one of the answers of a request, small enough to become one event of an API."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from outrider import Chunk, ContentDelta, MessageDelta, Token, ToolCall
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Tokens of one answer and what they add to it, at most one delta; a text is all content."""
+
+    choice: int
+    token_ids: tuple[int, ...]
+    tokens: tuple[Token, ...] = ()
+    """Their records, if asked for."""
+    delta: MessageDelta | None = None
+
+    @property
+    def units(self) -> int:
+        """The length of the delta: characters; a call counts as one."""
+        return 0 if self.delta is None else 1 if isinstance(self.delta, ToolCall) else len(self.delta.text)
+
+    def split(self, tokens: int, units: int) -> tuple["Piece", "Piece"]:
+        """The piece with so many of its tokens and units, and the one with the others."""
+        first, rest = _split(self.delta, units)
+        return (
+            replace(self, token_ids=self.token_ids[:tokens], tokens=self.tokens[:tokens], delta=first),
+            replace(self, token_ids=self.token_ids[tokens:], tokens=self.tokens[tokens:], delta=rest),
+        )
+
+
+def pieces_of(chunk: Chunk, choice: int, *, reads_messages: bool) -> Iterator[Piece]:
+    """The pieces of a chunk, whose first one has all its tokens."""
+    deltas: tuple[MessageDelta, ...] = chunk.message_deltas
+    if not reads_messages:
+        deltas = (ContentDelta(chunk.text),) if chunk.text else ()
+    yield Piece(choice, chunk.token_ids, chunk.tokens, deltas[0] if deltas else None)
+    for delta in deltas[1:]:
+        yield Piece(choice, (), (), delta)
+
+
+def _split(delta: MessageDelta | None, units: int) -> tuple[MessageDelta | None, MessageDelta | None]:
+    if delta is None or units <= 0:
+        return None, delta
+    if isinstance(delta, ToolCall) or units >= len(delta.text):
+        return delta, None
+    return replace(delta, text=delta.text[:units]), replace(delta, text=delta.text[units:])

@@ -1,0 +1,63 @@
+"""GenerationRequest: the fields that the requests of all APIs share, and what they say to the RPC."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from collections.abc import Sequence as Seq
+from typing import Annotated, Any, ClassVar, get_type_hints
+
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from outrider import GenerateOptions, Prompt
+from services.gateway.generation.field_names import COMMON_NAMES
+
+# What each API asks for in its own way, or conversations have, or what its objects have no place for.
+_ASKED_OTHERWISE = {"max_tokens", "num_samples", "seed", "stop"}
+_OF_CONVERSATIONS = {"tools", "tool_choice", "parallel_tool_calls", "template_variables", "message_deltas"}
+_OF_CONVERSATIONS |= {"add_generation_prompt", "continue_final_message"}
+_OF_TOKENS = {"logprobs", "top_candidates", "prompt_logprobs"}
+_UNTOLD = {"token_records", "pass_reports", "rank", "entropy", "logits", "logits_token_ids"}
+
+
+class Part(BaseModel):
+    """A part of a request: what it does not name is refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+_TYPES = get_type_hints(GenerateOptions)
+_NAMES = tuple(name for name in _TYPES if name not in _ASKED_OTHERWISE | _OF_CONVERSATIONS | _OF_TOKENS | _UNTOLD)
+_FIELDS: dict[str, Any] = {name: (_TYPES[name], None) for name in _NAMES}
+_Options: Any = create_model("Options", __base__=Part, **_FIELDS)
+
+
+class GenerationRequest(_Options, ABC):  # type: ignore[misc]
+    """A request for text. The options of the RPC are fields, under the names and types that the client has for them.
+
+    Ranges are the target's to check: it names what is wrong, and `rpc_names` says what that is called here.
+    """
+
+    rpc_names: ClassVar[Mapping[str, str]] = COMMON_NAMES
+    reads_messages: ClassVar[bool] = False
+
+    model: str | None = Field(None, description="The model's name; without it, whatever is served.")
+    stream: bool = False
+    seed: Annotated[int, Field(ge=0, lt=1 << 64)] | None = Field(None, description="By default one that is drawn.")
+
+    @abstractmethod
+    def prompts(self) -> Seq[Prompt]:
+        """What is to be continued, each by itself."""
+
+    @property
+    def samples(self) -> int:
+        """Answers to each prompt."""
+        return 1
+
+    def options(self) -> GenerateOptions:
+        """How, as the client takes it; what is None is the target's to choose."""
+        options = GenerateOptions()
+        for name in _NAMES:
+            if (value := getattr(self, name)) is not None:
+                options[name] = value  # type: ignore[literal-required]
+        if self.samples != 1:
+            options["num_samples"] = self.samples
+        return options

@@ -1,0 +1,43 @@
+"""Validation: a body of JSON becomes a request, or a problem that names the field."""
+
+from collections.abc import Sequence as Seq
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
+
+from services.gateway.generation.problem import Kind, Problem
+
+_MOST_TOLD = 8  # problems of one request
+_PREFIX = "Value error, "  # of what our own validators say
+
+Request = TypeVar("Request", bound=BaseModel)
+
+
+def parse(kind: type[Request], body: bytes) -> Request:
+    """The request in a body; raises Problem."""
+    try:
+        return kind.model_validate_json(body)
+    except ValidationError as error:
+        faults = error.errors(include_url=False, include_context=False, include_input=False)
+        if faults[0]["type"] == "json_invalid":
+            raise Problem(Kind.INVALID, f"the body is no JSON: {faults[0]['msg']}") from None
+    told: dict[str, str] = {}
+    document = from_json(body)
+    for fault in faults[:_MOST_TOLD]:
+        told.setdefault(_path(document, fault["loc"], fault["type"]), fault["msg"].removeprefix(_PREFIX))
+    message = "; ".join(f"{path}: {what}" if path else what for path, what in told.items())
+    raise Problem(Kind.INVALID, message, next(iter(told)) or None)
+
+
+def _path(document: object, location: Seq[int | str], fault: str) -> str:
+    """Where a fault is in the document: pydantic also names the types that a value might have been of."""
+    path = ""
+    for step in location:
+        if isinstance(document, dict) and step in document:
+            document, path = document[step], f"{path}.{step}" if path else str(step)
+        elif isinstance(document, list) and isinstance(step, int) and step < len(document):
+            document, path = document[step], f"{path}[{step}]"
+        elif fault == "missing" and step == location[-1]:
+            path = f"{path}.{step}" if path else str(step)
+    return path

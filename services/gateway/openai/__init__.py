@@ -1,0 +1,1 @@
+"""OpenAI's API: models, completions, chat completions, responses; tokens as other servers give them."""

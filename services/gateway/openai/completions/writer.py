@@ -1,0 +1,97 @@
+"""CompletionWriter: completions as objects and events of OpenAI's API."""
+
+from collections.abc import Sequence as Seq
+from typing import Any
+
+from outrider import ContentDelta, Result, Token
+from services.gateway.generation.head import Head
+from services.gateway.generation.piece import Piece
+from services.gateway.generation.usage import metrics_of, usage_of
+from services.gateway.generation.writer import Api, Event, Json, choices_of
+from services.gateway.openai.completions.request import CompletionRequest
+from services.gateway.openai.completions.token_logprobs import TokenLogprobs
+from services.gateway.openai.finish import finish_reason, stop_reason, told_by_us
+from services.gateway.openai.problem_body import problem_body
+
+
+class CompletionWriter:
+    """Each piece is one event; with `echo` one with the prompt comes before a choice's first."""
+
+    def __init__(self, request: CompletionRequest, head: Head) -> None:
+        self._request = request
+        self._head = head
+        self._tells_usage = request.stream_options is not None and request.stream_options.include_usage
+        self._prompts = request.prompts()
+        self._logprobs = [TokenLogprobs() for _ in range(head.num_choices)]
+        self._to_echo = set(range(head.num_choices)) if request.echo else set()
+        self._base = {
+            "id": f"cmpl-{head.ticket.name}",
+            "object": "text_completion",
+            "created": head.ticket.created,
+            "model": head.model,
+            "system_fingerprint": head.fingerprint,
+        }
+
+    def piece(self, piece: Piece) -> Seq[Event]:
+        """Its text, if there is any, or its tokens."""
+        events = self._echo(piece.choice)
+        told = self._of_tokens(piece.choice, piece.tokens)
+        if isinstance(piece.delta, ContentDelta) or (told is not None and piece.tokens):
+            text = piece.delta.text if isinstance(piece.delta, ContentDelta) else ""
+            events.append(self._event(piece.choice, text, told))
+        return events
+
+    def end(self, choice: int, result: Result) -> Seq[Event]:
+        """Why it ended."""
+        events = self._echo(choice)
+        events.append(self._event(choice, "", None, **self._end(result)))
+        return events
+
+    def tail(self, results: Seq[Result]) -> Seq[Event]:
+        """What it has cost, if that was asked."""
+        if not self._tells_usage:
+            return ()
+        return (Event({**self._base, "choices": [], "usage": usage_of(results), "metrics": metrics_of(results)}),)
+
+    def whole(self, results: Seq[Result]) -> Json:
+        """All of it."""
+        choices = [self._choice(index, result) for index, result in enumerate(choices_of(results))]
+        return {**self._base, "choices": choices, "usage": usage_of(results), "metrics": metrics_of(results)}
+
+    def _choice(self, index: int, result: Result) -> Json:
+        records = self._prompt_records(index) if self._request.echo else ()
+        text = self._prompt_text(index) + result.text if self._request.echo else result.text
+        logprobs = self._of_tokens(index, (*records, *result.tokens))
+        return {"index": index, "text": text, "logprobs": logprobs, **self._end(result)}
+
+    def _end(self, result: Result) -> dict[str, Any]:
+        ours = told_by_us(result, self._head)
+        return {"finish_reason": finish_reason(result), "stop_reason": stop_reason(result), "outrider": ours}
+
+    def _event(self, choice: int, text: str, logprobs: Json | None, **end: object) -> Event:
+        told = {"index": choice, "text": text, "logprobs": logprobs, **(end or {"finish_reason": None})}
+        usage = {"usage": None} if self._tells_usage else {}
+        return Event({**self._base, "choices": [told], **usage})
+
+    def _echo(self, choice: int) -> list[Event]:
+        if choice not in self._to_echo:
+            return []
+        self._to_echo.remove(choice)
+        return [self._event(choice, self._prompt_text(choice), self._of_tokens(choice, self._prompt_records(choice)))]
+
+    def _of_tokens(self, choice: int, tokens: Seq[Token]) -> Json | None:
+        if self._request.logprobs is None:
+            return None
+        return self._logprobs[choice].lists(tokens, with_top=self._request.logprobs > 0)
+
+    def _prompt_records(self, choice: int) -> tuple[Token, ...]:
+        return self._head.prompt_records[choice // self._head.samples]
+
+    def _prompt_text(self, choice: int) -> str:
+        prompt = self._prompts[choice // self._head.samples]
+        if isinstance(prompt, str):
+            return prompt
+        return b"".join(token.bytes for token in self._prompt_records(choice)).decode(errors="replace")
+
+
+COMPLETIONS = Api(CompletionRequest, CompletionWriter, problem_body, last=b"data: [DONE]\n\n")

@@ -1,0 +1,83 @@
+"""GatewayServer: the gateway's life, from a socket to the end of the last answer."""
+
+import asyncio
+import socket
+from contextlib import AbstractContextManager, nullcontext
+
+import uvicorn
+
+from services.engine.config import ConfigError
+from services.gateway.app import make_app
+from services.gateway.config import GatewayConfig
+from services.gateway.gateway import Gateway
+from services.service.access.clear_text import check_clear_text
+
+_BACKLOG = 1024
+_REMEDY = "set --tls-cert and --tls-key"
+
+
+class GatewayServer:
+    """Made on the event loop; raises ConfigError."""
+
+    def __init__(self, config: GatewayConfig) -> None:
+        if config.tls_certificate is None:
+            check_clear_text("listen", config.listen, _REMEDY, is_allowed=config.insecure)
+        for target in config.targets:
+            if config.credentials.authorities is None:
+                check_clear_text("target", target, "set --target-tls-ca", is_allowed=config.insecure)
+        self.gateway = Gateway(config)
+        self._socket = _bound(config.listen)
+        settings = uvicorn.Config(
+            make_app(self.gateway, config.cors_origins),
+            http="h11",  # which bounds what it reads of a head
+            ws="none",
+            lifespan="on",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=config.max_connections,
+            timeout_graceful_shutdown=round(config.drain_seconds),
+            ssl_certfile=config.tls_certificate,
+            ssl_keyfile=config.tls_key,
+        )
+        self._server = _Server(settings)
+        self._serving: asyncio.Task[None] | None = None
+
+    @property
+    def address(self) -> str:
+        """HOST:PORT."""
+        host, port = self._socket.getsockname()[:2]
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    async def start(self) -> None:
+        """Serve; connections made before wait until then."""
+        self._serving = asyncio.create_task(self._server.serve([self._socket]))
+
+    async def close(self) -> None:
+        """Take no more requests, and return when the last answer is written, or its time is over."""
+        self._server.should_exit = True
+        if self._serving is not None:
+            await self._serving
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to whoever runs it."""
+
+    def capture_signals(self) -> AbstractContextManager[None]:  # type: ignore[override]
+        """Nothing is captured."""
+        return nullcontext()
+
+
+def _bound(listen: str) -> socket.socket:
+    host, _, port = listen.rpartition(":")
+    try:
+        return socket.create_server(
+            (host.strip("[]"), int(port)), family=_family(host), backlog=_BACKLOG, reuse_port=False
+        )
+    except OSError as error:
+        raise ConfigError(f"listen is {listen!r}, which cannot be had: {error.strerror}") from error
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -1,0 +1,32 @@
+"""EventResponse: an answer as server-sent events."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
+
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+_HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}  # the second is for nginx
+
+
+class EventResponse(StreamingResponse):
+    """Whatever way it ends, and if nobody ever reads it, what it holds is released."""
+
+    def __init__(self, events: AsyncIterator[bytes], held: AsyncExitStack) -> None:
+        super().__init__(events, headers=_HEADERS, media_type="text/event-stream")
+        self._held = held
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send it."""
+        async with self._held:
+            await super().__call__(scope, receive, send)
+
+
+def encode_event(data: dict[str, Any], *, name: str | None = None, event_id: str | None = None) -> bytes:
+    """An event on the wire; JSON has no line breaks of its own."""
+    first = f"event: {name}\n" if name else ""
+    identity = f"id: {event_id}\n" if event_id else ""
+    return f"{first}{identity}data: {_ENCODER.encode(data)}\n\n".encode()

@@ -1,0 +1,52 @@
+"""What the gateway's tests share: the demo pair, and a gateway in front of it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import openai
+import pytest
+
+from tests.checkpoints import Kind, random_checkpoint
+from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
+from tests.gateway.running_gateway import RunningGateway
+from tests.rpc.draft_link import RunningDraft
+from tests.server import RunningTarget, target_server
+
+
+@pytest.fixture(scope="session")
+def model() -> Path:
+    """The folder of a small random Llama, which has a chat template."""
+    return random_checkpoint(Kind.LLAMA)
+
+
+@pytest.fixture(scope="session")
+def demo() -> Iterator[RunningTarget]:
+    """The demo target with its draft."""
+    draft = RunningDraft(DEMO_DRAFT)
+    try:
+        with target_server(DEMO_TARGET, drafts=[draft.address], kv_blocks=256, stream_capacity=8) as running:
+            running.wait_for_draft()
+            yield running
+    finally:
+        draft.close()
+
+
+@pytest.fixture(scope="session")
+def shared_gateway(demo: RunningTarget) -> Iterator[RunningGateway]:
+    """A gateway in front of it."""
+    with RunningGateway(demo.address) as running:
+        yield running
+
+
+@pytest.fixture
+def gateway(shared_gateway: RunningGateway, demo: RunningTarget) -> Iterator[RunningGateway]:
+    """It; after the test the target holds nothing any more."""
+    yield shared_gateway
+    demo.assert_all_free()
+
+
+@pytest.fixture
+def client(gateway: RunningGateway) -> Iterator[openai.OpenAI]:
+    """OpenAI's own client of the gateway."""
+    with openai.OpenAI(base_url=f"{gateway.url}/v1", api_key="none", max_retries=0, timeout=60) as client:
+        yield client

@@ -1,0 +1,115 @@
+"""Completions by OpenAI's own client have the bytes of the RPC, however they are asked for."""
+
+import asyncio
+from typing import Any
+
+import openai
+import pytest
+
+from outrider import Result
+from tests.gateway.running_gateway import RunningGateway
+
+PROMPT = "def read(self, path):"
+SAMPLED: dict[str, Any] = {"temperature": 0.8, "seed": 17, "max_tokens": 60}
+
+
+def rpc(gateway: RunningGateway, prompt: Any = PROMPT, **options: Any) -> Result:
+    with gateway.rpc() as client:
+        return client.generate(prompt, **{**SAMPLED, **options})
+
+
+@pytest.mark.parametrize("speculation", ["never", "auto", "always"])
+def test_one_seed_gives_the_bytes_of_the_rpc(client: openai.OpenAI, gateway: RunningGateway, speculation: str):
+    expected = rpc(gateway, speculation="never")
+    asked = {"model": "target", "prompt": PROMPT, **SAMPLED, "extra_body": {"speculation": speculation}}
+    whole = client.completions.create(**asked)
+    streamed = list(client.completions.create(**asked, stream=True))
+    assert whole.choices[0].text == "".join(one.choices[0].text for one in streamed) == expected.text
+    assert whole.choices[0].finish_reason == streamed[-1].choices[0].finish_reason == "length"
+    assert whole.system_fingerprint == expected.started.fingerprint
+    assert len({one.id for one in streamed}) == 1
+
+
+def test_ids_are_a_prompt_as_their_text_is(client: openai.OpenAI, gateway: RunningGateway):
+    expected = rpc(gateway)
+    answer = client.completions.create(model="target", prompt=[*expected.started.prompt_token_ids], **SAMPLED)
+    assert answer.choices[0].text == expected.text
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_samples_and_several_prompts_are_choices_in_order(client: openai.OpenAI, gateway: RunningGateway, stream: bool):
+    prompts = [PROMPT, "import os", "class Stack"]
+    expected = [rpc(gateway, prompt, num_samples=2) for prompt in prompts]
+    answer: Any = client.completions.create(model="target", prompt=prompts, n=2, stream=stream, **SAMPLED)
+    texts = [""] * 6
+    for part in answer if stream else [answer]:
+        for choice in part.choices:
+            texts[choice.index] += choice.text
+    assert texts == [text for one in expected for text in (one.text, one.further_samples[0].text)]
+
+
+def test_what_speculation_did_is_told(client: openai.OpenAI):
+    asked = {"model": "target", "prompt": PROMPT, **SAMPLED, "extra_body": {"speculation": "always"}}
+    *_, last = client.completions.create(**asked, stream=True, stream_options={"include_usage": True})
+    for usage, metrics in (
+        (last.usage, last.metrics),
+        *((one.usage, one.metrics) for one in [client.completions.create(**asked)]),
+    ):
+        stats, details = metrics["speculative_decoding"], usage.completion_tokens_details
+        assert usage.completion_tokens == 60
+        assert usage.total_tokens == usage.prompt_tokens + 60
+        assert stats["num_draft_tokens"] > stats["num_accepted_draft_tokens"] == details.accepted_prediction_tokens > 0
+        assert details.rejected_prediction_tokens == stats["num_draft_tokens"] - stats["num_accepted_draft_tokens"]
+        assert sum(stats["acceptance_histogram"]) == stats["num_spec_steps"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_echo_with_logprobs_has_an_entry_for_each_token(
+    client: openai.OpenAI, gateway: RunningGateway, stream: bool
+):
+    """As lm-eval reads it: those of the prompt and one more."""
+    expected = rpc(gateway, max_tokens=1, temperature=0.0, top_candidates=1, prompt_logprobs=True)
+    ids = [*expected.started.prompt_token_ids]
+    asked = {"model": "target", "echo": True, "logprobs": 1, "max_tokens": 1, "temperature": 0, "seed": 17}
+    answer: Any = client.completions.create(prompt=ids, stream=stream, **asked)
+    choices = [part.choices[0] for part in (answer if stream else [answer])]
+    told = [one.logprobs for one in choices if one.logprobs]
+    tokens = [*expected.prompt_records, *expected.tokens]
+    assert "".join(one.text for one in choices) == PROMPT + expected.text
+    assert [text for one in told for text in one.tokens] == [token.bytes.decode() for token in tokens]
+    assert [number for one in told for number in one.token_logprobs] == [token.raw_logprob for token in tokens]
+    assert len(tokens) == len(ids) + 1
+    offsets = [offset for one in told for offset in one.text_offset]
+    assert offsets == [len("".join(token.text for token in tokens[:count])) for count in range(len(tokens))]
+    tops = [top for one in told for top in one.top_logprobs]
+    assert tops[0] is None
+    assert all(max(top, key=top.get) == tokens[-1].text for top in tops[-1:])
+
+
+def test_a_stop_string_ends_and_is_told(client: openai.OpenAI, gateway: RunningGateway):
+    free = rpc(gateway).text
+    stop = free[len(free) // 2 : len(free) // 2 + 3]
+    answer = client.completions.create(model="target", prompt=PROMPT, stop=[stop, "never said"], **SAMPLED)
+    assert answer.choices[0].text == free[: free.index(stop)]
+    assert (answer.choices[0].finish_reason, answer.choices[0].stop_reason) == ("stop", stop)  # type: ignore[attr-defined]
+
+
+def test_parameters_of_ours_have_their_effect(client: openai.OpenAI, gateway: RunningGateway):
+    options: dict[str, Any] = {"banned_strings": ["self"], "min_p": 0.02, "top_k": 40, "repetition_penalty": 1.1}
+    answer = client.completions.create(model="target", prompt=PROMPT, extra_body=options, **SAMPLED)
+    assert answer.choices[0].text == rpc(gateway, **options).text
+    chosen = client.completions.create(model="target", prompt=PROMPT, extra_body={"choice": ["yes", "no"]})
+    assert chosen.choices[0].text in ("yes", "no")
+    matched = client.completions.create(model="target", prompt=PROMPT, extra_body={"regex": "[0-9]{4}"})
+    assert matched.choices[0].text.isdecimal()
+
+
+async def test_the_async_client_streams_many_at_once(gateway: RunningGateway):
+    expected = [rpc(gateway, seed=seed).text for seed in range(6)]
+    async with openai.AsyncOpenAI(base_url=f"{gateway.url}/v1", api_key="none") as client:
+
+        async def stream(seed: int) -> str:
+            asked = {"model": "target", "prompt": PROMPT, **SAMPLED, "seed": seed}
+            return "".join([one.choices[0].text async for one in await client.completions.create(**asked, stream=True)])
+
+        assert await asyncio.gather(*map(stream, range(6))) == expected

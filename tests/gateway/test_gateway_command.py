@@ -1,0 +1,68 @@
+"""outrider gateway: its options and its process, and what a plain installation says of it."""
+
+import signal
+import subprocess
+import sys
+
+import httpx2
+import pytest
+
+from outrider import GenerateOptions
+from services.cli import main
+from services.gateway.openai.completions.request import CompletionRequest
+from tests.server import RunningTarget
+
+_OF_CONVERSATIONS = {"tools", "tool_choice", "parallel_tool_calls", "template_variables", "add_generation_prompt"}
+_OF_CONVERSATIONS |= {"continue_final_message", "message_deltas"}
+_SAID_OTHERWISE = {"num_samples": "n", "top_candidates": "logprobs", "prompt_logprobs": "echo"}
+_NOT_TOLD_HERE = {"token_records", "pass_reports", "rank", "entropy", "logits", "logits_token_ids"}
+
+
+def test_it_serves_until_it_is_told_to_end(demo: RunningTarget):
+    command = [sys.executable, "-P", "-m", "services.gateway", "--target", demo.address, "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().removeprefix("listening on ").strip()
+        assert process.stdout.readline() == "serving\n"
+        assert httpx2.get(f"http://{address}/health").status_code == 200
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--listen", "0.0.0.0:0"], "where others may read and change what is said"),
+        (["--target", "192.0.2.1:50051"], "set --target-tls-ca, or say --insecure"),
+        (["--listen", "nowhere"], "listen is 'nowhere'; it must be HOST:PORT"),
+        (["--max-body", "0"], "max_body is 0"),
+        (["--tls-cert", "gone.pem"], "only one of tls_certificate and tls_key is set"),
+    ],
+)
+def test_a_bad_option_is_told(options: list[str], said: str, capsys: pytest.CaptureFixture[str]):
+    assert main(["gateway", "--target", "localhost:1", *options]) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_what_it_needs_is_named_where_it_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setitem(sys.modules, "starlette", None)
+    assert main(["gateway", "--target", "localhost:1"]) == 1
+    assert capsys.readouterr().err.endswith("it comes with: pip install 'outrider[gateway]'\n")
+
+
+def test_a_plain_installation_needs_nothing_of_it():
+    script = """
+import sys
+for name in ("starlette", "uvicorn", "pydantic"):
+    sys.modules[name] = None
+import services.target.server, services.draft.server, services.gateway.command, services.cli.up
+"""
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_every_option_of_the_client_is_a_field():
+    served = set(GenerateOptions.__annotations__) - _OF_CONVERSATIONS - _NOT_TOLD_HERE
+    fields = CompletionRequest.model_fields.keys()
+    assert {_SAID_OTHERWISE.get(name, name) for name in served} <= fields

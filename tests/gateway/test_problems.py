@@ -1,0 +1,108 @@
+"""What cannot be answered is refused in the API's own shape, with the field's own name; whoever leaves frees all."""
+
+from typing import Any
+
+import httpx2
+import openai
+import pytest
+
+from tests.gateway.running_gateway import RunningGateway
+from tests.server import RunningTarget
+
+ENDLESS = {"prompt": "def main(argv):", "max_tokens": 1900, "ignore_eos": True}
+BAD: dict[str, tuple[dict[str, Any], str, str]] = {
+    "a range": ({"top_p": 7}, "top_p", "is 7; allowed: above 0, at most 1"),
+    "an entry": ({"stop": ["a", ""]}, "stop[1]", "has 0 bytes"),
+    "a type": ({"max_tokens": "many"}, "max_tokens", "valid integer"),
+    "none of its fields": ({"speculaton": "never"}, "speculaton", "not permitted"),
+    "a suffix": ({"suffix": "end"}, "suffix", "is not served"),
+    "the best of some": ({"best_of": 3}, "best_of", "is 3, which is not served"),
+    "many candidates": ({"logprobs": 2000}, "logprobs", "is 2000; allowed: "),
+    "many samples": ({"n": 99}, "n", "allowed: at least 1, at most 16"),
+    "a number beyond the wire's": ({"top_k": 1 << 70}, "top_k", ""),
+    "many prompts": ({"prompt": ["a"] * 65, "n": 2}, "n", "asks for 130 answers to all prompts"),
+    "no prompt": ({"prompt": []}, "prompt", "is empty"),
+    "ids that are none": ({"prompt": [1, -1]}, "prompt", ""),
+    "a part of a part": ({"stream_options": {"include": 1}}, "stream_options.include", "not permitted"),
+    "a grammar that is none": ({"regex": "("}, "regex", ""),
+    "a mode that is none": ({"speculation": "sometimes"}, "speculation", "'never', 'auto' or 'always'"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_bad_field_is_named(client: openai.OpenAI, case: str):
+    fields, name, said = BAD[case]
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.completions.create(model="target", prompt="a", extra_body=fields)
+    assert refused.value.param == name
+    assert said in refused.value.message
+
+
+def test_another_model_is_not_found(client: openai.OpenAI):
+    with pytest.raises(openai.NotFoundError, match="'gpt-9' is not served here; allowed: 'target'"):
+        client.completions.create(model="gpt-9", prompt="a")
+    assert client.models.retrieve("target").id == "target"
+    with pytest.raises(openai.NotFoundError):
+        client.models.retrieve("org/name")
+
+
+def test_two_grammars_are_refused(gateway: RunningGateway):
+    answer = gateway.post("/v1/completions", {"prompt": "a", "regex": "a", "lark": "start: /a/"})
+    assert answer.status_code == 400
+    assert answer.json()["error"]["message"] == "regex and lark are given; a text follows one grammar"
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b'"\xff"', b"[" * 100_000, b'{"prompt": "\\ud800"}', b'{"prompt": {"a": 1}}']
+)
+def test_what_is_no_request_is_refused(gateway: RunningGateway, body: bytes):
+    answer = httpx2.post(f"{gateway.url}/v1/completions", content=body)
+    assert answer.status_code == 400
+    assert answer.json()["error"]["type"] == "invalid_request_error"
+
+
+def test_paths_and_methods_that_are_none(gateway: RunningGateway):
+    assert gateway.post("/v1/edits", {}).json()["error"]["message"] == "/v1/edits is not served"
+    answer = httpx2.get(f"{gateway.url}/v1/completions")
+    assert (answer.status_code, answer.json()["error"]["type"]) == (405, "invalid_request_error")
+
+
+def test_a_stream_that_is_left_frees_its_sequence(client: openai.OpenAI, demo: RunningTarget):
+    asked = {"model": "target", "prompt": "def main(argv):", "max_tokens": 1900, "extra_body": {"ignore_eos": True}}
+    stream = client.completions.create(**asked, stream=True)
+    next(iter(stream))
+    stream.close()
+    demo.assert_all_free()
+
+
+def test_an_answer_that_nobody_waits_for_frees_its_sequence(gateway: RunningGateway, demo: RunningTarget):
+    with httpx2.Client() as client, pytest.raises(httpx2.ReadTimeout):
+        client.post(f"{gateway.url}/v1/completions", json=ENDLESS, timeout=0.3)
+    demo.assert_all_free()
+
+
+def test_a_body_is_bounded(demo: RunningTarget):
+    with RunningGateway(demo.address, max_body=1000) as small:
+        assert small.post("/v1/completions", {"prompt": "a" * 900, "max_tokens": 1}).status_code == 200
+        answer = small.post("/v1/completions", {"prompt": "a" * 1000})
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "request_too_large")
+
+
+def test_a_page_may_call_where_it_is_allowed(demo: RunningTarget):
+    asks = {"origin": "https://a.example", "access-control-request-method": "POST"}
+    with RunningGateway(demo.address, cors_origins=("https://a.example",)) as open_one:
+        answer = httpx2.options(f"{open_one.url}/v1/completions", headers=asks)
+        assert answer.headers["access-control-allow-origin"] == "https://a.example"
+        others = {**asks, "origin": "https://b.example"}
+        assert httpx2.options(f"{open_one.url}/v1/completions", headers=others).status_code == 400
+    with RunningGateway(demo.address) as closed:
+        assert "access-control-allow-origin" not in httpx2.get(f"{closed.url}/health", headers=asks).headers
+
+
+def test_without_a_target_it_says_so():
+    with RunningGateway("127.0.0.1:1", max_retries=0) as lost:
+        assert httpx2.get(f"{lost.url}/health").status_code == 503
+        with openai.OpenAI(base_url=f"{lost.url}/v1", api_key="none", max_retries=0) as client:
+            with pytest.raises(openai.InternalServerError) as refused:
+                client.completions.create(model="target", prompt="a")
+            assert refused.value.status_code == 503
