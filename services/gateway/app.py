@@ -16,6 +16,7 @@ from services.gateway.endpoint import Endpoint
 from services.gateway.gateway import Gateway
 from services.gateway.generation.problem import Kind, Problem
 from services.gateway.health import Health
+from services.gateway.openai.chat.writer import CHAT
 from services.gateway.openai.completions.writer import COMPLETIONS
 from services.gateway.openai.models import Models
 from services.gateway.openai.problem_body import problem_body
@@ -35,6 +36,7 @@ def make_app(gateway: Gateway, cors_origins: Seq[str]) -> Starlette:
         Route("/v1/models", models.__call__, methods=["GET"]),
         Route("/v1/models/{name:path}", models.__call__, methods=["GET"]),
         Route("/v1/completions", Endpoint(COMPLETIONS, gateway).__call__, methods=["POST"]),
+        Route("/v1/chat/completions", Endpoint(CHAT, gateway).__call__, methods=["POST"]),
     ]
     cors = Middleware(CORSMiddleware, allow_origins=cors_origins, allow_methods=["*"], allow_headers=["*"])
     middleware = [cors] if cors_origins else []

@@ -45,6 +45,34 @@ def gateway(shared_gateway: RunningGateway, demo: RunningTarget) -> Iterator[Run
     demo.assert_all_free()
 
 
+@pytest.fixture(scope="session")
+def talker(model: Path) -> Iterator[RunningTarget]:
+    """A target that knows conversations, calls of tools, and thoughts."""
+    with target_server(model, parsers={"reasoning_parser": "think"}, stream_capacity=4, kv_blocks=128) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def shared_chat_gateway(talker: RunningTarget) -> Iterator[RunningGateway]:
+    """A gateway in front of it."""
+    with RunningGateway(talker.address) as running:
+        yield running
+
+
+@pytest.fixture
+def chat_gateway(shared_chat_gateway: RunningGateway, talker: RunningTarget) -> Iterator[RunningGateway]:
+    """It; after the test the target holds nothing any more."""
+    yield shared_chat_gateway
+    talker.assert_all_free()
+
+
+@pytest.fixture
+def chat_client(chat_gateway: RunningGateway) -> Iterator[openai.OpenAI]:
+    """OpenAI's own client of it."""
+    with openai.OpenAI(base_url=f"{chat_gateway.url}/v1", api_key="none", max_retries=0, timeout=60) as client:
+        yield client
+
+
 @pytest.fixture
 def client(gateway: RunningGateway) -> Iterator[openai.OpenAI]:
     """OpenAI's own client of the gateway."""

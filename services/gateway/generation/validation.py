@@ -26,8 +26,14 @@ def parse(kind: type[Request], body: bytes) -> Request:
     document = from_json(body)
     for fault in faults[:_MOST_TOLD]:
         told.setdefault(_path(document, fault["loc"], fault["type"]), fault["msg"].removeprefix(_PREFIX))
+    told = {path: what for path, what in told.items() if not any(_is_within(other, path) for other in told)}
     message = "; ".join(f"{path}: {what}" if path else what for path, what in told.items())
     raise Problem(Kind.INVALID, message, next(iter(told)) or None)
+
+
+def _is_within(path: str, other: str) -> bool:
+    """Whether a path leads further than another, which is then no news: the value might have been of several types."""
+    return path.startswith((f"{other}.", f"{other}["))
 
 
 def _path(document: object, location: Seq[int | str], fault: str) -> str:

@@ -1,0 +1,136 @@
+"""Messages, tools and formats as chat completions have them, and as the RPC's client takes them."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field
+
+from services.gateway.generation.request import Part
+
+
+class TextPart(Part):
+    """A part of a message; images, sound and files are not served."""
+
+    type: Literal["text"]
+    text: str
+
+
+class CalledFunction(Part):
+    """A function that the model has called."""
+
+    name: str
+    arguments: str
+
+
+class Call(Part):
+    """A call in a message of the assistant."""
+
+    id: str | None = None
+    type: Literal["function"] = "function"
+    function: CalledFunction
+    index: int | None = None  # of the event that it came in
+
+
+class ChatMessage(Part):
+    """One message; what other fields an answer of ours or OpenAI's has may come back in it, empty."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | list[TextPart] | None = None
+    name: str | None = None
+    tool_calls: list[Call] | None = None
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
+    refusal: None = None
+    audio: None = None
+    annotations: Annotated[list[None], Field(max_length=0)] | None = None
+    function_call: None = None
+
+    def as_message(self) -> dict[str, Any]:
+        """It as the client takes it; templates know of no developers, who speak where the system does."""
+        role = "system" if self.role == "developer" else self.role
+        content = self.content if isinstance(self.content, str | None) else [part.model_dump() for part in self.content]
+        message: dict[str, Any] = {"role": role, "content": content}
+        for name in ("name", "tool_call_id", "reasoning_content"):
+            if (value := getattr(self, name)) is not None:
+                message[name] = value
+        if self.tool_calls:
+            message["tool_calls"] = [call.model_dump(exclude={"index"}) for call in self.tool_calls]
+        return message
+
+
+class Function(Part):
+    """What the model may call."""
+
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class Tool(Part):
+    """A tool; all are functions."""
+
+    type: Literal["function"]
+    function: Function
+
+
+class NamedFunction(Part):
+    """The name of one."""
+
+    name: str
+
+
+class ChosenTool(Part):
+    """The tool that is to be called."""
+
+    type: Literal["function"]
+    function: NamedFunction
+
+
+ToolChoice = Literal["none", "auto", "required"] | ChosenTool
+
+
+class TextFormat(Part):
+    """Any text."""
+
+    type: Literal["text"]
+
+
+class ObjectFormat(Part):
+    """Any JSON object."""
+
+    type: Literal["json_object"]
+
+
+class JsonSchema(Part):
+    """A schema, which the answer follows whether or not it is `strict`."""
+
+    name: str
+    schema_: dict[str, Any] | None = Field(None, alias="schema")
+    description: str | None = None
+    strict: bool | None = None
+
+
+class SchemaFormat(Part):
+    """JSON by a schema."""
+
+    type: Literal["json_schema"]
+    json_schema: JsonSchema
+
+
+Format = Annotated[TextFormat | ObjectFormat | SchemaFormat, Discriminator("type")]
+ANY_OBJECT: Mapping[str, Any] = {"type": "object"}
+
+
+def schema_of(wanted: TextFormat | ObjectFormat | SchemaFormat | None) -> Mapping[str, Any] | None:
+    """The schema that an answer in a format follows, if it follows one."""
+    if wanted is None or isinstance(wanted, TextFormat):
+        return None
+    if isinstance(wanted, ObjectFormat) or wanted.json_schema.schema_ is None:
+        return ANY_OBJECT
+    return wanted.json_schema.schema_
+
+
+def choice_name(choice: ToolChoice) -> str:
+    """A choice as the client takes it: one of three words, or a tool's name."""
+    return choice if isinstance(choice, str) else choice.function.name

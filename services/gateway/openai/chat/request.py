@@ -1,0 +1,76 @@
+"""ChatRequest: the body of POST /v1/chat/completions."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence as Seq
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from outrider import GenerateOptions, Prompt
+from services.gateway.generation.field_names import COMMON_NAMES
+from services.gateway.generation.request import GenerationRequest
+from services.gateway.openai.chat.messages import ChatMessage, Format, Tool, ToolChoice, choice_name, schema_of
+from services.gateway.openai.ignored import IgnoredFields, StreamOptions
+
+
+class ChatRequest(GenerationRequest, IgnoredFields):
+    """A conversation, and how the model is to go on with it."""
+
+    rpc_names: ClassVar[Mapping[str, str]] = {
+        **COMMON_NAMES,
+        "output.top_candidates": "top_logprobs",
+        "grammar": "response_format",
+    }
+    reads_messages: ClassVar[bool] = True
+
+    messages: Annotated[list[ChatMessage], Field(min_length=1)]
+    max_completion_tokens: int | None = None
+    max_tokens: int | None = Field(None, description="The older name of max_completion_tokens.")
+    stop: str | list[str] | None = None
+    n: Annotated[int, Field(ge=1)] | None = None
+    logprobs: bool | None = None
+    top_logprobs: Annotated[int, Field(ge=0)] | None = None
+    stream_options: StreamOptions | None = None
+    tools: list[Tool] | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    response_format: Format | None = None
+    reasoning_effort: str | None = Field(None, description="A variable of the chat template, where it has that.")
+    template_variables: dict[str, Any] | None = None
+    add_generation_prompt: bool | None = None
+    continue_final_message: bool | None = None
+    modalities: list[Literal["text"]] | None = None
+
+    def prompts(self) -> Seq[Prompt]:
+        """The conversation."""
+        return ([message.as_message() for message in self.messages],)
+
+    @property
+    def samples(self) -> int:
+        """Answers to it."""
+        return self.n or 1
+
+    def options(self) -> GenerateOptions:
+        """Those that all have, and those of conversations; the answer is read as a message."""
+        options = super().options()
+        options["message_deltas"] = True
+        options["max_tokens"] = self.max_completion_tokens or self.max_tokens
+        options["stop"] = self.stop
+        if (schema := schema_of(self.response_format)) is not None:
+            options["json_schema"] = schema
+        if self.logprobs:
+            options["logprobs"] = True
+            options["top_candidates"] = self.top_logprobs
+        if self.tools:
+            options["tools"] = [tool.function.model_dump(exclude_none=True) for tool in self.tools]
+            options["parallel_tool_calls"] = self.parallel_tool_calls
+        if self.tool_choice is not None and (self.tools or self.tool_choice not in ("auto", "none")):
+            options["tool_choice"] = choice_name(self.tool_choice)
+        options["template_variables"] = self._variables()
+        options["add_generation_prompt"] = self.add_generation_prompt
+        options["continue_final_message"] = self.continue_final_message
+        return options
+
+    def _variables(self) -> dict[str, Any] | None:
+        effort = {} if self.reasoning_effort is None else {"reasoning_effort": self.reasoning_effort}
+        return {**effort, **(self.template_variables or {})} or None

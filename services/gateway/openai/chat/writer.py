@@ -1,0 +1,117 @@
+"""ChatWriter: chat completions as objects and events of OpenAI's API."""
+
+from collections.abc import Iterable
+from collections.abc import Sequence as Seq
+from typing import Any
+
+from outrider import ContentDelta, Message, MessageDelta, ReasoningDelta, Result, Token, ToolCall
+from services.gateway.generation.head import Head
+from services.gateway.generation.piece import Piece
+from services.gateway.generation.usage import metrics_of, usage_of
+from services.gateway.generation.writer import Api, Event, Json, choices_of
+from services.gateway.openai.chat.request import ChatRequest
+from services.gateway.openai.finish import finish_reason, stop_reason, told_by_us
+from services.gateway.openai.problem_body import problem_body
+from services.gateway.openai.token_text import token_text
+
+
+class ChatWriter:
+    """Each piece is one event, the first of each choice with the role."""
+
+    def __init__(self, request: ChatRequest, head: Head) -> None:
+        self._tells_logprobs = bool(request.logprobs)
+        self._tells_usage = request.stream_options is not None and request.stream_options.include_usage
+        self._head = head
+        self._calls = [0] * head.num_choices
+        self._begun: set[int] = set()
+        self._base = {
+            "id": f"chatcmpl-{head.ticket.name}",
+            "object": "chat.completion.chunk",
+            "created": head.ticket.created,
+            "model": head.model,
+            "system_fingerprint": head.fingerprint,
+        }
+
+    def piece(self, piece: Piece) -> Seq[Event]:
+        """What it adds to the message, if anything, or its tokens."""
+        logprobs = self._logprobs(piece.tokens) if piece.tokens else None
+        if piece.delta is None and logprobs is None:
+            return ()
+        delta = {**self._role(piece.choice), **({} if piece.delta is None else self._delta(piece.choice, piece.delta))}
+        return (self._event(piece.choice, delta, logprobs),)
+
+    def end(self, choice: int, result: Result) -> Seq[Event]:
+        """Why it ended."""
+        return (self._event(choice, self._role(choice), None, **self._end(result)),)
+
+    def tail(self, results: Seq[Result]) -> Seq[Event]:
+        """What it has cost, if that was asked."""
+        if not self._tells_usage:
+            return ()
+        return (Event({**self._base, "choices": [], "usage": usage_of(results), "metrics": metrics_of(results)}),)
+
+    def whole(self, results: Seq[Result]) -> Json:
+        """All of it."""
+        choices = [
+            {
+                "index": index,
+                "message": self._message(index, result.message),
+                "logprobs": self._logprobs(result.tokens),
+                **self._end(result),
+            }
+            for index, result in enumerate(choices_of(results))
+        ]
+        told = {"choices": choices, "usage": usage_of(results), "metrics": metrics_of(results)}
+        return {**self._base, "object": "chat.completion", **told}
+
+    def _message(self, choice: int, message: Message | None) -> Json:
+        assert message is not None
+        calls = [self._call(choice, index, call) for index, call in enumerate(message.tool_calls)]
+        told: Json = {"role": "assistant", "content": message.content or (None if calls else ""), "refusal": None}
+        if message.reasoning_content:
+            told["reasoning_content"] = message.reasoning_content
+        return {**told, "tool_calls": calls} if calls else told
+
+    def _role(self, choice: int) -> Json:
+        if choice in self._begun:
+            return {}
+        self._begun.add(choice)
+        return {"role": "assistant", "content": ""}
+
+    def _delta(self, choice: int, delta: MessageDelta) -> Json:
+        match delta:
+            case ContentDelta(text):
+                return {"content": text}
+            case ReasoningDelta(text):
+                return {"reasoning_content": text}
+            case ToolCall():
+                index = self._calls[choice]
+                self._calls[choice] += 1
+                return {"tool_calls": [{"index": index, **self._call(choice, index, delta)}]}
+
+    def _call(self, choice: int, index: int, call: ToolCall) -> Json:
+        """A call, with a name that it has again when the answer is taken up again."""
+        function = {"name": call.name, "arguments": call.arguments}
+        return {"id": f"call_{self._head.ticket.name}_{choice}_{index}", "type": "function", "function": function}
+
+    def _end(self, result: Result) -> dict[str, Any]:
+        assert result.message is not None
+        reason = "tool_calls" if result.message.tool_calls else finish_reason(result)
+        return {"finish_reason": reason, "stop_reason": stop_reason(result), "outrider": told_by_us(result, self._head)}
+
+    def _event(self, choice: int, delta: Json, logprobs: Json | None, **end: object) -> Event:
+        told = {"index": choice, "delta": delta, "logprobs": logprobs, **(end or {"finish_reason": None})}
+        usage = {"usage": None} if self._tells_usage else {}
+        return Event({**self._base, "choices": [told], **usage})
+
+    def _logprobs(self, tokens: Iterable[Token]) -> Json | None:
+        return {"content": [_told(token) for token in tokens], "refusal": None} if self._tells_logprobs else None
+
+
+def _told(token: Token) -> Json:
+    tops = [{"token": token_text(one), "logprob": one.raw_logprob, "bytes": [*one.bytes]} for one in token.candidates]
+    told = {"token": token_text(token), "logprob": token.raw_logprob, "bytes": [*token.bytes]}
+    return {**told, "top_logprobs": tops}
+
+
+CHAT = Api(ChatRequest, ChatWriter, problem_body, last=b"data: [DONE]\n\n")
