@@ -16,10 +16,12 @@ from services.gateway.endpoint import Endpoint
 from services.gateway.gateway import Gateway
 from services.gateway.generation.problem import Kind, Problem
 from services.gateway.health import Health
+from services.gateway.openai.call import Call
 from services.gateway.openai.chat.writer import CHAT
 from services.gateway.openai.completions.writer import COMPLETIONS
-from services.gateway.openai.models import Models
+from services.gateway.openai.models import list_models, retrieve_model
 from services.gateway.openai.problem_body import problem_body
+from services.gateway.openai.tokenization import detokenize, tokenize
 
 
 def make_app(gateway: Gateway, cors_origins: Seq[str]) -> Starlette:
@@ -30,11 +32,12 @@ def make_app(gateway: Gateway, cors_origins: Seq[str]) -> Starlette:
         yield
         await gateway.close()
 
-    models = Models(gateway)
     routes = [
         Route("/health", Health(gateway).__call__, methods=["GET"]),
-        Route("/v1/models", models.__call__, methods=["GET"]),
-        Route("/v1/models/{name:path}", models.__call__, methods=["GET"]),
+        Route("/v1/models", Call(gateway, list_models).__call__, methods=["GET"]),
+        Route("/v1/models/{name:path}", Call(gateway, retrieve_model).__call__, methods=["GET"]),
+        Route("/tokenize", Call(gateway, tokenize).__call__, methods=["POST"]),
+        Route("/detokenize", Call(gateway, detokenize).__call__, methods=["POST"]),
         Route("/v1/completions", Endpoint(COMPLETIONS, gateway).__call__, methods=["POST"]),
         Route("/v1/chat/completions", Endpoint(CHAT, gateway).__call__, methods=["POST"]),
     ]

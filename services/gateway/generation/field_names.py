@@ -7,6 +7,10 @@ from services.gateway.generation.problem import Kind, Problem, kind_of
 
 COMMON_NAMES: Mapping[str, str] = {
     "prompt.text": "prompt",
+    "token_ids": "tokens",
+    "text": "prompt",
+    "chat": "messages",
+    "chat.messages": "messages",
     "prompt.token_ids": "prompt",
     "prompt.token_ids.ids": "prompt",
     "prompt.chat": "messages",

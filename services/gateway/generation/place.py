@@ -9,6 +9,7 @@ from services.gateway.generation.problem import Kind, Problem
 
 HEADER = "Last-Event-ID"
 _MOST_CHARACTERS = 1 << 13
+_SEED_BITS = 64
 _ID = re.compile(r"(\w{24})\.(\d{1,12})\.(\d{1,20})\.([0-9a-f]{12})\.(\d{1,12})\.(\d{1,4})\.(\d[\d_-]*)", re.ASCII)
 _PLACE = re.compile(r"(\d{1,9})-(\d{1,9})-(\d{1,4})", re.ASCII)
 
@@ -45,7 +46,7 @@ class Places:
         """The places that an event's id tells of; raises Problem for what is none of ours."""
         match = _ID.fullmatch(event_id) if len(event_id) <= _MOST_CHARACTERS else None
         found = [_PLACE.fullmatch(place) for place in match[7].split("_")] if match else [None]
-        if match is None or None in found:
+        if match is None or None in found or int(match[3]) >> _SEED_BITS:
             raise Problem(Kind.INVALID, f"{HEADER}: is no id of an event of this server", HEADER)
         places = cls(Ticket(match[1], int(match[2]), int(match[3])), match[4], 0)
         places.count, places.tail = int(match[5]), int(match[6])

@@ -44,6 +44,6 @@ def _path(document: object, location: Seq[int | str], fault: str) -> str:
             document, path = document[step], f"{path}.{step}" if path else str(step)
         elif isinstance(document, list) and isinstance(step, int) and step < len(document):
             document, path = document[step], f"{path}[{step}]"
-        elif fault == "missing" and step == location[-1]:
+        elif fault in ("missing", "value_error") and step == location[-1]:  # the second is of a default
             path = f"{path}.{step}" if path else str(step)
     return path

@@ -1,41 +1,27 @@
 """GET /v1/models, and /v1/models/NAME: the one model that the targets serve."""
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
 
-from outrider import ModelInfo, OutriderError
+from outrider import AsyncClient, ModelInfo
 from services.gateway.gateway import Gateway
-from services.gateway.generation.field_names import COMMON_NAMES, problem_of
 from services.gateway.generation.problem import Kind, Problem
 from services.gateway.generation.writer import Json
-from services.gateway.openai.problem_body import problem_body
 
 
-class Models:
-    """Tells of it."""
-
-    def __init__(self, gateway: Gateway) -> None:
-        self._gateway = gateway
-
-    async def __call__(self, http: Request) -> Response:
-        """A list of one, or that one by its name, which may have slashes."""
-        try:
-            async with self._gateway.client_for(http) as client:
-                model = _model(await self._gateway.model.info(client))
-            if (name := http.path_params.get("name", model["id"])) != model["id"]:
-                raise Problem(Kind.NOT_FOUND, f"model: {name!r} is not served; allowed: {model['id']!r}", "model")
-        except OutriderError as error:
-            return _refusal(problem_of(error, COMMON_NAMES))
-        except Problem as problem:
-            return _refusal(problem)
-        return JSONResponse(model if "name" in http.path_params else {"object": "list", "data": [model]})
+async def list_models(client: AsyncClient, gateway: Gateway, _: Request) -> Json:
+    """A list of one."""
+    return {"object": "list", "data": [_told(await gateway.model.info(client))]}
 
 
-def _refusal(problem: Problem) -> Response:
-    return JSONResponse(problem_body(problem), problem.kind.status)
+async def retrieve_model(client: AsyncClient, gateway: Gateway, http: Request) -> Json:
+    """That one by its name, which may have slashes; raises Problem for another name."""
+    info, name = await gateway.model.info(client), http.path_params["name"]
+    if name != info.name:
+        raise Problem(Kind.NOT_FOUND, f"model: {name!r} is not served here; allowed: {info.name!r}", "model")
+    return _told(info)
 
 
-def _model(info: ModelInfo) -> Json:
+def _told(info: ModelInfo) -> Json:
     return {
         "id": info.name,
         "object": "model",

@@ -1,0 +1,56 @@
+"""POST /tokenize and /detokenize: token ids, in the shape that vLLM gave these two."""
+
+from typing import Annotated
+
+from pydantic import Field, ValidationInfo, field_validator
+from starlette.requests import Request
+
+from outrider import AsyncClient
+from services.gateway.gateway import Gateway
+from services.gateway.generation.request import Part
+from services.gateway.generation.validation import parse
+from services.gateway.generation.writer import Json
+from services.gateway.openai.chat.messages import ChatMessage
+
+
+class TokenizeRequest(Part):
+    """A text or a conversation."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: Annotated[list[ChatMessage], Field(min_length=1)] | None = Field(None, validate_default=True)
+    add_special_tokens: bool | None = None
+
+    @field_validator("messages")
+    @classmethod
+    def _is_one(cls, messages: list[ChatMessage] | None, info: ValidationInfo) -> list[ChatMessage] | None:
+        if "prompt" in info.data and (messages is None) == (info.data["prompt"] is None):
+            raise ValueError("either prompt or messages has to be given")
+        return messages
+
+
+class DetokenizeRequest(Part):
+    """Token ids."""
+
+    model: str | None = None
+    tokens: list[int]
+    show_special_tokens: bool | None = None
+
+
+async def tokenize(client: AsyncClient, gateway: Gateway, http: Request) -> Json:
+    """The ids, and the bytes of each; raises OutriderError and Problem."""
+    request = parse(TokenizeRequest, await gateway.body_of(http))
+    await gateway.model.check(request.model, client)
+    said = [message.as_message() for message in request.messages or ()] or request.prompt
+    assert said is not None
+    encoding = await client.tokenize(said, add_special_tokens=request.add_special_tokens)
+    tokens = [bytes_.decode(errors="replace") for bytes_ in encoding.token_bytes]
+    return {"count": len(encoding.token_ids), "tokens": encoding.token_ids, "token_strs": tokens}
+
+
+async def detokenize(client: AsyncClient, gateway: Gateway, http: Request) -> Json:
+    """The text; raises OutriderError and Problem."""
+    request = parse(DetokenizeRequest, await gateway.body_of(http))
+    await gateway.model.check(request.model, client)
+    decoding = await client.detokenize(request.tokens, show_special_tokens=request.show_special_tokens)
+    return {"prompt": decoding.text}

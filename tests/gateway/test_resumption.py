@@ -1,0 +1,132 @@
+"""A stream goes on with the same bytes: behind a target that was killed, and for a reader who lost the connection."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from outrider import Client
+from tests.e2e.draft_rig import Service
+from tests.e2e.models import DEMO_TARGET
+from tests.gateway.events import SentEvent, read_events
+from tests.gateway.running_gateway import RunningGateway
+
+PROMPT = "def read(self, path):"
+COMPLETION: dict[str, Any] = {
+    "prompt": [PROMPT, "import os"],
+    "n": 2,
+    "max_tokens": 24,
+    "seed": 3,
+    "temperature": 0.9,
+    "logprobs": 1,
+    "echo": True,
+    "stream": True,
+    "stream_options": {"include_usage": True},
+}
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[list[Service]]:
+    """Two targets in processes of their own."""
+    services = []
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        services.append(Service("target", DEMO_TARGET, tmp_path / name, "--stream-capacity", "4"))
+        services[-1].start()
+    try:
+        for service in services:
+            asyncio.run(service.logs("serving target"))
+        yield services
+    finally:
+        for service in services:
+            service.kill()
+
+
+def test_a_killed_target_is_not_noticed(pair: list[Service]):
+    first, second = pair
+    body = {"prompt": PROMPT, "max_tokens": 400, "seed": 9, "temperature": 0.9, "ignore_eos": True}
+    with RunningGateway(first.address, second.address) as gateway:
+        url, text, count = f"{gateway.url}/v1/completions", "", 0
+        with httpx2.stream("POST", url, json={**body, "stream": True}, timeout=60) as response:
+            for count, event in enumerate(read_events(response.iter_lines())):
+                text += event.data["choices"][0]["text"]
+                if count == 10:
+                    first.kill()
+        assert count > 40
+    options: Any = {name: value for name, value in body.items() if name != "prompt"}
+    with Client(second.address) as client:
+        assert client.generate(PROMPT, speculation="never", **options).text == text
+
+
+def whole(gateway: RunningGateway, path: str, body: dict[str, Any], last: str | None = None) -> list[SentEvent]:
+    headers = {} if last is None else {"last-event-id": last}
+    answer = gateway.post(path, body, headers=headers)
+    assert answer.status_code == 200, answer.text
+    return list(read_events([*answer.text.splitlines(), ""]))
+
+
+def told(events: list[SentEvent]) -> dict[int, tuple[str, list[float | None], list[Any], list[str]]]:
+    """Of each choice the text, the numbers, the calls and the ends."""
+    found: dict[int, tuple[str, list[float | None], list[Any], list[str]]] = {}
+    for event in events:
+        for choice in event.data["choices"]:
+            text, numbers, calls, ends = found.get(choice["index"], ("", [], [], []))
+            delta = choice.get("delta", {})
+            text += choice.get("text", "") + (delta.get("reasoning_content") or "") + (delta.get("content") or "")
+            logprobs = choice["logprobs"] or {}
+            more = logprobs.get("token_logprobs") or [one["logprob"] for one in logprobs.get("content", ())]
+            ends = ends + [choice["finish_reason"]] * (choice["finish_reason"] is not None)
+            found[choice["index"]] = (text, numbers + more, calls + delta.get("tool_calls", []), ends)
+    return found
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_a_reader_goes_on_behind_any_event(gateway: RunningGateway, part: int):
+    events = whole(gateway, "/v1/completions", COMPLETION)
+    for cut in range(part + 1, len(events), 12):
+        rest = whole(gateway, "/v1/completions", COMPLETION, events[cut - 1].id)
+        assert told([*events[:cut], *rest]) == told(events)
+        assert {event.data["id"] for event in rest} == {events[0].data["id"]}
+        assert rest[-1].data["usage"] == events[-1].data["usage"] | {
+            name: rest[-1].data["usage"][name] for name in ("prompt_tokens_details", "completion_tokens_details")
+        }
+
+
+def test_without_a_seed_the_id_has_the_one_that_was_drawn(gateway: RunningGateway):
+    body = {"prompt": PROMPT, "max_tokens": 30, "stream": True}
+    events = whole(gateway, "/v1/completions", body)
+    assert told([*events[:3], *whole(gateway, "/v1/completions", body, events[2].id)]) == told(events)
+
+
+def test_calls_and_thoughts_go_on_too(chat_gateway: RunningGateway):
+    tool = {"type": "function", "function": {"name": "now"}}
+    body = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 120, "seed": 5, "temperature": 0.7}
+    called = {**body, "tools": [tool], "tool_choice": "required", "stream": True, "logprobs": True}
+    thought = {**body, "messages": [*body["messages"], {"role": "assistant", "content": "<think>so"}], "stream": True}  # type: ignore[misc]
+    for asked in (called, {**thought, "continue_final_message": True}):
+        events = whole(chat_gateway, "/v1/chat/completions", asked)
+        for cut in range(1, len(events), max(1, len(events) // 4)):
+            rest = whole(chat_gateway, "/v1/chat/completions", asked, events[cut - 1].id)
+            assert told([*events[:cut], *rest]) == told(events)
+
+
+@pytest.mark.parametrize("change", [{"max_tokens": 25}, {"n": 1}])
+def test_another_request_is_not_gone_on_with(gateway: RunningGateway, change: Any):
+    last = whole(gateway, "/v1/completions", COMPLETION)[3].id
+    answer = gateway.post("/v1/completions", {**COMPLETION, **change}, headers={"last-event-id": last})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (409, "Last-Event-ID")
+    assert "is of another request" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("last", ["7", "a" * 9000, f"{'a' * 24}.1.99999999999999999999.{'0' * 12}.1.0.1-1-1", "é"])
+def test_an_id_that_is_none_is_refused(gateway: RunningGateway, last: str):
+    answer = gateway.post("/v1/completions", COMPLETION, headers={"last-event-id": last.encode("latin-1")})
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "Last-Event-ID")
+
+
+def test_what_was_whole_goes_on_with_nothing(gateway: RunningGateway):
+    events = whole(gateway, "/v1/completions", COMPLETION)
+    assert whole(gateway, "/v1/completions", COMPLETION, events[-1].id) == []
