@@ -3,10 +3,12 @@
 import argparse
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
-from services.cli.service_pair import ModelPair, demo_models, options_of_draft, running_pair
-from services.cli.service_process import ServiceFailedError
+from services.cli.service_pair import CoreAssignment, ModelPair, demo_models, options_of_draft, running_pair
+from services.cli.service_process import ServiceFailedError, ServiceProcess
 from services.cli.terminal import Terminal
 from services.engine.config import CPU, WEIGHT_CHOICES
 from services.engine.decoder.weight_choice import AUTO
@@ -19,6 +21,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", type=read_source, help=f"{SOURCES} (default: the demo model)")
     parser.add_argument("--draft", type=read_source, metavar="MODEL", help="a draft's model, with --model")
     parser.add_argument("--listen", default="127.0.0.1:50051", metavar="ADDRESS", help="HOST:PORT (%(default)s)")
+    parser.add_argument(
+        "--http", metavar="HOST:PORT", help="speak HTTP too, at this address, as `outrider gateway` does"
+    )
     parser.add_argument("--device", default=CPU, help="what computes: cpu, or cuda:N for that GPU (%(default)s)")
     parser.add_argument("--draft-device", metavar="DEVICE", help="what computes the draft (default: as --device)")
     parser.add_argument(
@@ -56,10 +61,25 @@ def run(arguments: argparse.Namespace) -> int:
             address = pair.target.address
             out.heading(f"outrider is up on {address}; Ctrl-C stops it. In another terminal:")
             out.text(f'  outrider generate "def quicksort" --max-tokens 100 --address {address}\n')
-            return pair.target.wait()
+            with _gateway(arguments.http, address) as gateway:
+                if gateway is not None:
+                    out.text(f"OpenAI's API is at http://{gateway.address}/v1\n")
+                return pair.target.wait()
     except (CheckpointError, ServiceFailedError) as error:
         Terminal(sys.stderr).error(f"outrider up: {error}")
         return 1
     except KeyboardInterrupt:
         out.note("outrider is down")
         return 0
+
+
+@contextmanager
+def _gateway(listen: str | None, target: str) -> Iterator[ServiceProcess | None]:
+    """The gateway in front of a target, if there is to be one; raises ServiceFailedError."""
+    if listen is None:
+        yield None
+        return
+    options = ["--target", target, "--listen", listen]
+    with ServiceProcess("gateway", options, cores=CoreAssignment.shared().target) as gateway:
+        gateway.wait_until_serving()
+        yield gateway

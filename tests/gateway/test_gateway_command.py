@@ -7,9 +7,11 @@ import sys
 import httpx2
 import pytest
 
-from outrider import GenerateOptions
+from outrider import Client, GenerateOptions
 from services.cli import main
 from services.gateway.openai.completions.request import CompletionRequest
+from tests.e2e.models import DEMO_TARGET
+from tests.rpc.commands import SMALL, outrider_begin, press_ctrl_c
 from tests.server import RunningTarget
 
 _OF_CONVERSATIONS = {"tools", "tool_choice", "parallel_tool_calls", "template_variables", "add_generation_prompt"}
@@ -66,3 +68,17 @@ def test_every_option_of_the_client_is_a_field():
     served = set(GenerateOptions.__annotations__) - _OF_CONVERSATIONS - _NOT_TOLD_HERE
     fields = CompletionRequest.model_fields.keys()
     assert {_SAID_OTHERWISE.get(name, name) for name in served} <= fields
+
+
+def test_up_speaks_http_too(demo: RunningTarget):
+    local = ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+    with outrider_begin("up", "--model", str(DEMO_TARGET), *local, "--", *SMALL) as process:
+        assert process.stdout is not None
+        *_, said = (process.stdout.readline() for _ in range(3))
+        url = said.removeprefix("OpenAI's API is at ").strip()
+        asked = {"prompt": "import", "seed": 5, "max_tokens": 8}
+        answer = httpx2.post(f"{url}/completions", json=asked, timeout=60).json()
+        press_ctrl_c(process)
+        assert process.wait(60) == 0
+    with Client(demo.address) as client:
+        assert answer["choices"][0]["text"] == client.generate("import", seed=5, max_tokens=8).text
