@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from collections.abc import Sequence as Seq
 from contextlib import asynccontextmanager
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -12,16 +13,28 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from services.gateway.anthropic.writer import MESSAGES
 from services.gateway.endpoint import Endpoint
 from services.gateway.gateway import Gateway
 from services.gateway.generation.problem import Kind, Problem
+from services.gateway.generation.writer import Api
 from services.gateway.health import Health
 from services.gateway.openai.call import Call
 from services.gateway.openai.chat.writer import CHAT
 from services.gateway.openai.completions.writer import COMPLETIONS
 from services.gateway.openai.models import list_models, retrieve_model
 from services.gateway.openai.problem_body import problem_body
-from services.gateway.openai.tokenization import detokenize, tokenize
+from services.gateway.openai.responses.writer import RESPONSES
+from services.gateway.openai.tokenization import DetokenizeRequest, TokenizeRequest, detokenize, tokenize
+from services.gateway.openapi import document
+
+_APIS: dict[str, Api[Any]] = {
+    "/v1/completions": COMPLETIONS,
+    "/v1/chat/completions": CHAT,
+    "/v1/responses": RESPONSES,
+    "/v1/messages": MESSAGES,
+}
+_CALLS = {"/tokenize": (TokenizeRequest, tokenize), "/detokenize": (DetokenizeRequest, detokenize)}
 
 
 def make_app(gateway: Gateway, cors_origins: Seq[str]) -> Starlette:
@@ -32,19 +45,34 @@ def make_app(gateway: Gateway, cors_origins: Seq[str]) -> Starlette:
         yield
         await gateway.close()
 
-    routes = [
-        Route("/health", Health(gateway).__call__, methods=["GET"]),
-        Route("/v1/models", Call(gateway, list_models).__call__, methods=["GET"]),
-        Route("/v1/models/{name:path}", Call(gateway, retrieve_model).__call__, methods=["GET"]),
-        Route("/tokenize", Call(gateway, tokenize).__call__, methods=["POST"]),
-        Route("/detokenize", Call(gateway, detokenize).__call__, methods=["POST"]),
-        Route("/v1/completions", Endpoint(COMPLETIONS, gateway).__call__, methods=["POST"]),
-        Route("/v1/chat/completions", Endpoint(CHAT, gateway).__call__, methods=["POST"]),
-    ]
     cors = Middleware(CORSMiddleware, allow_origins=cors_origins, allow_methods=["*"], allow_headers=["*"])
-    middleware = [cors] if cors_origins else []
-    handlers = {HTTPException: _refuse, Exception: _fail}
-    return Starlette(routes=routes, middleware=middleware, exception_handlers=handlers, lifespan=lifespan)
+    return Starlette(
+        routes=_routes(gateway),
+        middleware=[cors] if cors_origins else [],
+        exception_handlers={HTTPException: _refuse, Exception: _fail},
+        lifespan=lifespan,
+    )
+
+
+def _routes(gateway: Gateway) -> list[Route]:
+    asked = {path: api.request for path, api in _APIS.items()} | {path: call[0] for path, call in _CALLS.items()}
+    described = JSONResponse(document(asked, {path: path in _APIS for path in asked}))
+
+    async def describe(_: Request) -> Response:
+        return described
+
+    posts = {path: Endpoint(api, gateway).__call__ for path, api in _APIS.items()}
+    posts |= {path: Call(gateway, call[1]).__call__ for path, call in _CALLS.items()}
+    gets = {
+        "/health": Health(gateway).__call__,
+        "/openapi.json": describe,
+        "/v1/models": Call(gateway, list_models).__call__,
+        "/v1/models/{name:path}": Call(gateway, retrieve_model).__call__,
+    }
+    return [
+        *(Route(path, answer, methods=["GET"]) for path, answer in gets.items()),
+        *(Route(path, answer, methods=["POST"]) for path, answer in posts.items()),
+    ]
 
 
 async def _refuse(http: Request, error: Exception) -> Response:

@@ -95,4 +95,12 @@ def _ask(client: AsyncClient, request: Request, ticket: Ticket) -> Answers:
 def _head(answers: Answers, ticket: Ticket) -> Head:
     started = answers.started
     records = tuple(answers.prompt_records())
-    return Head(ticket, started.model, started.fingerprint, answers.samples, answers.num_choices, records)
+    return Head(
+        ticket=ticket,
+        model=started.model,
+        fingerprint=started.fingerprint,
+        samples=answers.samples,
+        num_choices=answers.num_choices,
+        prompt_tokens=started.prompt_tokens,
+        prompt_records=records,
+    )

@@ -34,6 +34,8 @@ class Head:
     fingerprint: str
     samples: int
     num_choices: int
+    prompt_tokens: int
+    """Of the first prompt."""
     prompt_records: tuple[tuple[Token, ...], ...] = ()
     """For each prompt those of its tokens, if asked for."""
 

@@ -25,16 +25,16 @@ class Event(NamedTuple):
 class Writer(Protocol):
     """Writes one answer, piece by piece; of the events of a piece only the last one may tell of its delta."""
 
-    def piece(self, piece: Piece) -> Seq[Event]:
+    def piece(self, piece: Piece, /) -> Seq[Event]:
         """What follows."""
 
-    def end(self, choice: int, result: Result) -> Seq[Event]:
+    def end(self, choice: int, result: Result, /) -> Seq[Event]:
         """The end of one choice."""
 
-    def tail(self, results: Seq[Result]) -> Seq[Event]:
+    def tail(self, results: Seq[Result], /) -> Seq[Event]:
         """The end of all; the results are those of the prompts."""
 
-    def whole(self, results: Seq[Result]) -> Json:
+    def whole(self, results: Seq[Result], /) -> Json:
         """The answer that is not streamed."""
 
 

@@ -1,0 +1,122 @@
+"""MessageWriter: messages as objects and events of Anthropic's API."""
+
+import json
+from collections.abc import Iterator
+from collections.abc import Sequence as Seq
+
+from outrider import ContentDelta, FinishReason, MessageDelta, ReasoningDelta, Result, ToolCall
+from services.gateway.anthropic.problem_body import problem_body
+from services.gateway.anthropic.request import MessageRequest
+from services.gateway.generation.head import Head
+from services.gateway.generation.piece import Piece
+from services.gateway.generation.usage import metrics_of
+from services.gateway.generation.writer import Api, Event, Json
+
+_LENGTH = {FinishReason.MAX_TOKENS, FinishReason.CONTEXT_LENGTH, FinishReason.DEADLINE, FinishReason.TIME_LIMIT}
+
+
+class MessageWriter:
+    """What is thought and said become blocks that grow; calls come as a whole."""
+
+    def __init__(self, _: MessageRequest, head: Head) -> None:
+        self._head = head
+        self._is_begun = False
+        self._open: type[MessageDelta] | None = None
+        self._index = -1
+
+    def piece(self, piece: Piece) -> Seq[Event]:
+        """What it adds to the block that is open, or to another one."""
+        return [*self._begin(), *(() if piece.delta is None else self._delta(piece.delta))]
+
+    def end(self, _: int, result: Result) -> Seq[Event]:
+        """The end of the last block, and why there is no other."""
+        ended = {"type": "message_delta", "delta": _ends(result), "usage": self._usage(result)}
+        told = {**ended, "metrics": metrics_of([result]), "outrider": self._ours(result)}
+        return [*self._begin(), *self._close(), Event(told, "message_delta")]
+
+    def tail(self, _: Seq[Result]) -> Seq[Event]:
+        """That it is over."""
+        return [Event({"type": "message_stop"}, "message_stop")]
+
+    def whole(self, results: Seq[Result]) -> Json:
+        """All of it."""
+        (result,) = results
+        message = result.message
+        assert message is not None
+        deltas: list[MessageDelta] = [ReasoningDelta(message.reasoning_content)] if message.reasoning_content else []
+        if message.content:
+            deltas.append(ContentDelta(str(message.content)))
+        blocks = [
+            self._block(index, delta, is_whole=True) for index, delta in enumerate((*deltas, *message.tool_calls))
+        ]
+        told = {"content": blocks, **_ends(result), "usage": self._usage(result)}
+        return {**self._base(), **told, "metrics": metrics_of(results), "outrider": self._ours(result)}
+
+    def _base(self) -> Json:
+        ticket = self._head.ticket
+        base = {"id": f"msg_{ticket.name}", "type": "message", "role": "assistant", "model": self._head.model}
+        return {**base, "content": [], "stop_reason": None, "stop_sequence": None}
+
+    def _begin(self) -> Iterator[Event]:
+        if not self._is_begun:
+            self._is_begun = True
+            usage = {"input_tokens": self._head.prompt_tokens, "output_tokens": 0}
+            yield Event({"type": "message_start", "message": {**self._base(), "usage": usage}}, "message_start")
+
+    def _delta(self, delta: MessageDelta) -> Iterator[Event]:
+        if self._open is not type(delta) or isinstance(delta, ToolCall):
+            yield from self._close()
+            self._index += 1
+            self._open = type(delta)
+            yield self._event("start", content_block=self._block(self._index, delta, is_whole=False))
+        yield self._event("delta", delta=_more(delta))
+
+    def _close(self) -> Iterator[Event]:
+        if self._open is not None:
+            self._open = None
+            yield self._event("stop")
+
+    def _event(self, what: str, **fields: object) -> Event:
+        name = f"content_block_{what}"
+        return Event({"type": name, "index": self._index, **fields}, name)
+
+    def _block(self, index: int, delta: MessageDelta, *, is_whole: bool) -> Json:
+        match delta:
+            case ContentDelta(text):
+                return {"type": "text", "text": text if is_whole else ""}
+            case ReasoningDelta(text):
+                return {"type": "thinking", "thinking": text if is_whole else "", "signature": ""}
+            case ToolCall():
+                arguments = json.loads(delta.arguments) if is_whole else {}
+                name = f"toolu_{self._head.ticket.name}_{index}"
+                return {"type": "tool_use", "id": name, "name": delta.name, "input": arguments}
+
+    def _usage(self, result: Result) -> Json:
+        cached = result.usage.cached_tokens  # which may be some of an interrupted answer too
+        read = min(cached, result.usage.prompt_tokens)
+        told = {"input_tokens": result.usage.prompt_tokens - read, "output_tokens": result.usage.completion_tokens}
+        return {**told, "cache_read_input_tokens": read, "cache_creation_input_tokens": 0}
+
+    def _ours(self, result: Result) -> Json:
+        return {"finish_reason": result.finish_reason.value, "seed": self._head.ticket.seed}
+
+
+def _more(delta: MessageDelta) -> Json:
+    match delta:
+        case ContentDelta(text):
+            return {"type": "text_delta", "text": text}
+        case ReasoningDelta(text):
+            return {"type": "thinking_delta", "thinking": text}
+        case ToolCall():
+            return {"type": "input_json_delta", "partial_json": delta.arguments}
+
+
+def _ends(result: Result) -> Json:
+    if result.message is not None and result.message.tool_calls:
+        return {"stop_reason": "tool_use", "stop_sequence": None}
+    if result.stop_string is not None:
+        return {"stop_reason": "stop_sequence", "stop_sequence": result.stop_string}
+    return {"stop_reason": "max_tokens" if result.finish_reason in _LENGTH else "end_turn", "stop_sequence": None}
+
+
+MESSAGES = Api(MessageRequest, MessageWriter, problem_body, names_errors=True)

@@ -1,0 +1,1 @@
+"""POST /v1/responses: OpenAI's newer API, without what it stores."""

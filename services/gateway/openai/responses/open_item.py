@@ -1,0 +1,80 @@
+"""OpenItem: an item of a response while it grows, and the events that tell of it."""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from outrider import ContentDelta, ReasoningDelta, ToolCall
+from services.gateway.generation.writer import Event, Json
+
+_PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc"}
+_PARTS = {"message": "output_text", "reasoning": "reasoning_text"}
+
+
+class OpenItem:
+    """A message, a thought or a call."""
+
+    KINDS: ClassVar[dict[type, str]] = {ContentDelta: "message", ReasoningDelta: "reasoning"}
+
+    def __init__(self, kind: str, index: int, name: str, tool: str | None = None) -> None:
+        """`tool` is what is called."""
+        self.kind = kind
+        self._text: list[str] = []
+        self._place = {"item_id": f"{_PREFIXES[kind]}_{name}", "output_index": index}
+        self._tool = tool
+
+    @classmethod
+    def of_call(cls, index: int, name: str, call: ToolCall) -> "OpenItem":
+        """A call without its arguments."""
+        return cls("function_call", index, name, call.name)
+
+    def opened(self) -> Iterator[Event]:
+        """That there is another one."""
+        yield _event(
+            "response.output_item.added", output_index=self._place["output_index"], item=self._told("in_progress")
+        )
+        if self._tool is None:
+            yield self._part_event("added")
+
+    def more(self, text: str) -> Event:
+        """What it grows by."""
+        self._text.append(text)
+        if self._tool is not None:
+            return _event("response.function_call_arguments.delta", **self._place, delta=text)
+        logprobs: Json = {"logprobs": []} if self.kind == "message" else {}
+        return _event(f"response.{_PARTS[self.kind]}.delta", **self._place, content_index=0, delta=text, **logprobs)
+
+    def closed(self) -> Iterator[Event]:
+        """That it grows no more."""
+        text = "".join(self._text)
+        if self._tool is not None:
+            yield _event("response.function_call_arguments.done", **self._place, name=self._tool, arguments=text)
+        else:
+            logprobs: Json = {"logprobs": []} if self.kind == "message" else {}
+            yield _event(f"response.{_PARTS[self.kind]}.done", **self._place, content_index=0, text=text, **logprobs)
+            yield self._part_event("done")
+        yield _event("response.output_item.done", output_index=self._place["output_index"], item=self.whole())
+
+    def whole(self) -> Json:
+        """It, with all that it has."""
+        return self._told("completed")
+
+    def _told(self, status: str) -> Json:
+        item: Json = {"id": self._place["item_id"], "type": self.kind, "status": status}
+        if self._tool is not None:
+            name = str(self._place["item_id"]).removeprefix("fc_")
+            return {**item, "call_id": f"call_{name}", "name": self._tool, "arguments": "".join(self._text)}
+        content = [self._part()] if self._text or status == "completed" else []
+        if self.kind == "reasoning":
+            return {**item, "summary": [], "content": content}
+        return {**item, "role": "assistant", "content": content}
+
+    def _part(self) -> Json:
+        part: Json = {"type": _PARTS[self.kind], "text": "".join(self._text)}
+        return {**part, "annotations": [], "logprobs": []} if self.kind == "message" else part
+
+    def _part_event(self, what: str) -> Event:
+        return _event(f"response.content_part.{what}", **self._place, content_index=0, part=self._part())
+
+
+def _event(name: str, /, **fields: object) -> Event:
+    return Event({"type": name, **fields}, name)

@@ -1,0 +1,87 @@
+"""ResponseRequest: the body of POST /v1/responses."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence as Seq
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, field_validator
+
+from outrider import GenerateOptions, Prompt
+from services.gateway.generation.field_names import COMMON_NAMES
+from services.gateway.generation.request import GenerationRequest, Part
+from services.gateway.openai.chat.messages import ANY_OBJECT, ObjectFormat
+from services.gateway.openai.ignored import IgnoredFields
+from services.gateway.openai.responses.items import (
+    Item,
+    ResponseSchema,
+    ResponseTool,
+    ResponseToolChoice,
+    TextSettings,
+    messages_of,
+)
+
+
+class Reasoning(Part):
+    """How much the model is to think, where its template has a variable for that."""
+
+    effort: str | None = None
+    summary: str | None = None
+
+
+class ResponseRequest(GenerationRequest, IgnoredFields):
+    """A conversation, all of it: what was said before is not kept here."""
+
+    rpc_names: ClassVar[Mapping[str, str]] = {
+        **COMMON_NAMES,
+        "prompt.chat": "input",
+        "prompt.chat.messages": "input",
+        "stop.max_tokens": "max_output_tokens",
+        "grammar": "text.format",
+    }
+    reads_messages: ClassVar[bool] = True
+
+    input: str | Annotated[list[Item], Field(min_length=1)]
+    instructions: str | None = None
+    max_output_tokens: int | None = None
+    stop: str | list[str] | None = None
+    tools: list[ResponseTool] | None = None
+    tool_choice: Literal["none", "auto", "required"] | ResponseToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    text: TextSettings | None = None
+    reasoning: Reasoning | None = None
+    template_variables: dict[str, Any] | None = None
+    truncation: Literal["disabled"] | None = None
+    background: Literal[False] | None = None
+    include: list[Literal["reasoning.encrypted_content"]] | None = None  # thoughts are told as they are
+    previous_response_id: str | None = Field(None, description="Not served: nothing is stored.")
+
+    @field_validator("previous_response_id")
+    @classmethod
+    def _nothing_is_stored(cls, name: str | None) -> str | None:
+        if name is not None:
+            raise ValueError("is not served, as no response is stored; send the whole conversation as input")
+        return name
+
+    def prompts(self) -> Seq[Prompt]:
+        """The conversation."""
+        return (messages_of(self.input, self.instructions),)
+
+    def options(self) -> GenerateOptions:
+        """Those that all have, and those of conversations; the answer is read as a message."""
+        options = super().options()
+        options["message_deltas"] = True
+        options["max_tokens"] = self.max_output_tokens
+        options["stop"] = self.stop
+        wanted = self.text.format if self.text else None
+        if isinstance(wanted, ResponseSchema | ObjectFormat):
+            options["json_schema"] = wanted.schema_ if isinstance(wanted, ResponseSchema) else ANY_OBJECT
+        if self.tools:
+            options["tools"] = [tool.model_dump(exclude_none=True, exclude={"type"}) for tool in self.tools]
+            options["parallel_tool_calls"] = self.parallel_tool_calls
+        if self.tool_choice is not None and (self.tools or self.tool_choice not in ("auto", "none")):
+            choice = self.tool_choice
+            options["tool_choice"] = choice if isinstance(choice, str) else choice.name
+        effort = self.reasoning.effort if self.reasoning else None
+        variables = {**({} if effort is None else {"reasoning_effort": effort}), **(self.template_variables or {})}
+        options["template_variables"] = variables or None
+        return options

@@ -1,0 +1,52 @@
+"""GET /openapi.json: what the gateway can be asked, as an OpenAPI document."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from outrider import __version__
+
+_OBJECT = {"application/json": {"schema": {"type": "object"}}}
+_EVENTS = {"text/event-stream": {"schema": {"type": "string"}}}
+_PROBLEMS = {400: "A field is wrong", 401: "The key is not known", 404: "Another model", 413: "The body is too large"}
+_PROBLEMS |= {409: "The answer cannot be gone on with", 429: "The target is full", 503: "No target can be reached"}
+_GET = {"/health": "Whether a target answers", "/v1/models": "The model", "/openapi.json": "This document"}
+_NAME = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
+
+
+def document(asked: Mapping[str, type[BaseModel]], told: Mapping[str, bool]) -> dict[str, Any]:
+    """The document; `asked` is what is posted to each path, `told` whether it may answer with events."""
+    requests = list(dict.fromkeys(asked.values()))
+    template = "#/components/schemas/{model}"
+    schemas, definitions = models_json_schema([(one, "validation") for one in requests], ref_template=template)
+    paths: dict[str, Any] = {path: {"get": _get(summary)} for path, summary in _GET.items()}
+    paths["/v1/models/{name}"] = {"get": _get("The model by its name"), "parameters": [_NAME]}
+    for path, request in asked.items():
+        paths[path] = {"post": _post(request, schemas[request, "validation"], is_streamed=told[path])}
+    schemes = {"key": {"type": "http", "scheme": "bearer"}}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Outrider", "version": __version__},
+        "paths": paths,
+        "components": {"schemas": definitions.get("$defs", {}), "securitySchemes": schemes},
+        "security": [{}, {"key": []}],
+    }
+
+
+def _get(summary: str) -> dict[str, Any]:
+    return {"summary": summary, "responses": {"200": {"description": summary, "content": _OBJECT}, **_problems()}}
+
+
+def _post(request: type[BaseModel], schema: Mapping[str, Any], *, is_streamed: bool) -> dict[str, Any]:
+    content = {**_OBJECT, **(_EVENTS if is_streamed else {})}
+    return {
+        "summary": (request.__doc__ or "").partition("\n")[0],
+        "requestBody": {"required": True, "content": {"application/json": {"schema": schema}}},
+        "responses": {"200": {"description": "The answer", "content": content}, **_problems()},
+    }
+
+
+def _problems() -> dict[str, Any]:
+    return {str(status): {"description": what, "content": _OBJECT} for status, what in _PROBLEMS.items()}

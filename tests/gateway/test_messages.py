@@ -1,0 +1,96 @@
+"""Messages by Anthropic's own client have the bytes of the RPC."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import anthropic
+import pytest
+
+from outrider import Result
+from tests.gateway.running_gateway import RunningGateway
+
+MODEL = "llama-torch.float32"  # of the random checkpoint
+SAMPLED: dict[str, Any] = {"model": MODEL, "max_tokens": 40, "extra_body": {"seed": 5, "temperature": 0.7}}
+SAID: Any = [{"role": "user", "content": "A last-in, first-out stack"}]
+BEGUN: Any = [{"role": "system", "content": "Be short."}, *SAID]
+NOW: Any = {
+    "name": "now",
+    "input_schema": {"type": "object", "properties": {}, "additionalProperties": False},
+}
+
+
+@pytest.fixture
+def client(chat_gateway: RunningGateway) -> Iterator[anthropic.Anthropic]:
+    """Anthropic's own client."""
+    with anthropic.Anthropic(base_url=chat_gateway.url, api_key="none", max_retries=0) as client:
+        yield client
+
+
+def rpc(gateway: RunningGateway, messages: Any, **options: Any) -> Result:
+    with gateway.rpc() as client:
+        sampled = {"temperature": 0.7, "seed": 5, "max_tokens": 40, "message_deltas": True}
+        return client.generate(messages, **{**sampled, **options})
+
+
+def test_one_seed_gives_the_bytes_of_the_rpc(client: anthropic.Anthropic, chat_gateway: RunningGateway):
+    expected = rpc(chat_gateway, BEGUN)
+    assert expected.message is not None
+    whole: Any = client.messages.create(system="Be short.", messages=SAID, **SAMPLED)
+    assert [block.text for block in whole.content] == [expected.message.content]
+    assert (whole.stop_reason, whole.usage.output_tokens) == ("max_tokens", 40)
+    assert whole.usage.input_tokens + whole.usage.cache_read_input_tokens == expected.usage.prompt_tokens
+    with client.messages.stream(system="Be short.", messages=SAID, **SAMPLED) as stream:
+        assert "".join(stream.text_stream) == expected.message.content
+    final: Any = stream.get_final_message()
+    assert (final.stop_reason, final.usage.output_tokens) == ("max_tokens", 40)
+
+
+def test_calls_are_blocks_and_go_back(client: anthropic.Anthropic, chat_gateway: RunningGateway):
+    tool = {"name": "now", "parameters": NOW["input_schema"]}
+    expected = rpc(chat_gateway, BEGUN, max_tokens=200, tools=[tool], tool_choice="required").message
+    assert expected is not None
+    asked: Any = {**SAMPLED, "system": "Be short.", "max_tokens": 200, "tools": [NOW], "tool_choice": {"type": "any"}}
+    whole: Any = client.messages.create(messages=SAID, **asked)
+    with client.messages.stream(messages=SAID, **asked) as stream:
+        streamed: Any = stream.get_final_message()
+    assert whole.stop_reason == streamed.stop_reason == "tool_use"
+    for message in (whole, streamed):
+        assert [block.name for block in message.content] == [call.name for call in expected.tool_calls]
+        assert [block.input for block in message.content] == [{} for _ in expected.tool_calls]
+    results = [{"type": "tool_result", "tool_use_id": block.id, "content": "12"} for block in whole.content]
+    told: Any = [*SAID, {"role": "assistant", "content": whole.content}, {"role": "user", "content": results}]
+    after = client.messages.create(messages=told, **{**asked, "tool_choice": {"type": "none"}})
+    assert after.content[0].type == "text"
+
+
+def test_the_assistants_last_message_is_gone_on_with(client: anthropic.Anthropic, chat_gateway: RunningGateway):
+    said: Any = [*SAID, {"role": "assistant", "content": "<think>so"}]
+    expected = rpc(chat_gateway, said, continue_final_message=True).message
+    assert expected is not None
+    assert expected.reasoning_content
+    whole: Any = client.messages.create(messages=said, **SAMPLED)
+    assert [(block.type, block.thinking) for block in whole.content] == [("thinking", expected.reasoning_content)]
+
+
+def test_a_stop_sequence_is_told(client: anthropic.Anthropic, chat_gateway: RunningGateway):
+    stop = re.findall("[a-z]{4}", rpc(chat_gateway, SAID).text)[-1]
+    whole = client.messages.create(messages=SAID, stop_sequences=[stop], **SAMPLED)
+    assert (whole.stop_reason, whole.stop_sequence) == ("stop_sequence", stop)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"max_tokens": 0}, "max_tokens: is 0"),
+        ({"stop_sequences": [""]}, "stop_sequences[0]: has 0 bytes"),
+        ({"messages": [{"role": "system", "content": "a"}]}, "messages[0].role"),
+        ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "tools[0]"),
+    ],
+)
+def test_a_bad_field_is_named(client: anthropic.Anthropic, fields: dict[str, Any], said: str):
+    with pytest.raises(anthropic.BadRequestError) as refused:
+        client.messages.create(messages=SAID, **{**SAMPLED, "extra_body": fields})
+    body: Any = refused.value.body
+    assert body["error"]["type"] == "invalid_request_error"
+    assert said in body["error"]["message"]

@@ -1,0 +1,36 @@
+"""The OpenAPI document tells of every path and field, and nothing that it tells of fails."""
+
+import json
+from typing import Any
+
+import httpx2
+
+from services.gateway.app import make_app
+from services.gateway.config import GatewayConfig
+from services.gateway.gateway import Gateway
+from services.gateway.openai.completions.request import CompletionRequest
+from tests.gateway.running_gateway import RunningGateway
+
+
+async def test_every_path_is_told_of():
+    app = make_app(Gateway(GatewayConfig(targets=("127.0.0.1:1",))), ())
+    paths = {str(getattr(route, "path", "")) for route in app.routes}
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://gateway") as client:
+        told = (await client.get("/openapi.json")).json()
+    assert {path.replace("{name:path}", "{name}") for path in paths} == told["paths"].keys()
+    fields = told["components"]["schemas"]["CompletionRequest"]["properties"]
+    assert fields.keys() == CompletionRequest.model_fields.keys()
+    references = [one.split('"')[0] for one in json.dumps(told).split('"#/components/schemas/')[1:]]
+    assert {*references} <= told["components"]["schemas"].keys()
+
+
+def test_no_value_of_a_field_makes_the_gateway_fail(gateway: RunningGateway):
+    """Each field in turn with values of every type: it is refused or answered."""
+    told = httpx2.get(f"{gateway.url}/openapi.json").json()["components"]["schemas"]
+    values: list[Any] = [-1, 1 << 65, "a", ["a"], {"a": 1}, True]
+    needed = {"prompt": "a", "max_tokens": 1}
+    with httpx2.Client(base_url=gateway.url, timeout=60) as client:
+        for name in told["CompletionRequest"]["properties"]:
+            for value in values:
+                answer = client.post("/v1/completions", json={**needed, name: value})
+                assert answer.status_code in (200, 400, 404, 409), (name, value, answer.text)
