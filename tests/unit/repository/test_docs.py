@@ -16,7 +16,7 @@ from scripts.picture.table import with_table
 ROOT = Path(__file__).parents[3]
 PAGES = [
     page
-    for pattern in ("*.md", "docs/*.md")
+    for pattern in ("*.md", "docs/**/*.md")
     for page in sorted(ROOT.glob(pattern))
     if page.name != "api.md"  # which is generated
 ]
