@@ -1,11 +1,16 @@
-"""What holds for every test: no log betrays what was asked or answered, nor who asked by which token."""
+"""What holds for every test: no time is judged, and no log betrays prompts, answers, or the token of who asked."""
 
 import logging
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.log_scan import LogScan, betrayals_in
+
+# How fast examples are found and tested says something of the machine, and nothing of the code.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")

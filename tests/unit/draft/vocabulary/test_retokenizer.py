@@ -13,7 +13,7 @@ from tests.unit.merged_tokenizer import ALPHABET, merged_tokenizer, merges
 
 texts = st.text(alphabet="ab é", max_size=12).map(str.encode)
 data = st.lists(st.sampled_from(ALPHABET), max_size=12).map(b"".join)
-random = settings(deadline=None, derandomize=True, database=None)
+random = settings(derandomize=True, database=None)
 
 
 def make_retokenizer(tokenizer: Tokenizer) -> Retokenizer:

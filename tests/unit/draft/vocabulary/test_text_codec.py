@@ -10,7 +10,7 @@ from tests.unit.merged_tokenizer import ALPHABET, END, merged_tokenizer, merges
 
 MARK = chr(256)
 texts = st.lists(st.sampled_from([*(each.decode("latin-1") for each in ALPHABET), MARK]), max_size=12).map("".join)
-random = settings(deadline=None, derandomize=True, database=None)
+random = settings(derandomize=True, database=None)
 
 
 def make_codec(tokenizer: Tokenizer) -> TextCodec:

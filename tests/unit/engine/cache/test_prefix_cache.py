@@ -252,4 +252,4 @@ class Life(RuleBasedStateMachine):
 
 
 TestLife = Life.TestCase
-TestLife.settings = settings(max_examples=80, stateful_step_count=40, deadline=None, derandomize=True, database=None)
+TestLife.settings = settings(max_examples=80, stateful_step_count=40, derandomize=True, database=None)

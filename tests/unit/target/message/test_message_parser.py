@@ -66,7 +66,7 @@ def test_words_are_not_held_back(name):
         assert visible >= len(answer.text.strip()) - len("</think>") - 12
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.lists(PIECES, max_size=20).map("".join), st.sampled_from([*TOOL_SYNTAXES]), st.booleans(), st.data())
 def test_whatever_is_written_is_read_the_same_in_pieces_and_nothing_is_lost(text, family, is_thinking, data):
     answer = Answer(family, text, [], is_thinking)

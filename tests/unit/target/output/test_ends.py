@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import cycle
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from services.engine.events import Event, FinishReason
@@ -166,7 +166,6 @@ async def chunks_of(case: Case, received: list[int]) -> list[Event]:
     return [event async for event in consumer.stream]
 
 
-@settings(deadline=None)
 @given(
     st.builds(
         Case,

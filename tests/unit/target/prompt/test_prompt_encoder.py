@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 import tokenizers
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from services.engine.text.tokenizer import Tokenizer
@@ -39,7 +39,6 @@ def library(tokenizer: Tokenizer) -> tokenizers.Tokenizer:
 
 
 @pytest.mark.parametrize("tokenizer", [BYTE_LEVEL, SENTENCEPIECE], ids=["byte level", "sentencepiece"])
-@settings(deadline=None)
 @given(text=st.lists(texts).map("".join), add_special=st.booleans())
 def test_ids_are_those_of_the_librarys_encode(tokenizer: Tokenizer, text: str, add_special: bool) -> None:
     expected = library(tokenizer).encode(text, add_special_tokens=add_special).ids
@@ -50,7 +49,6 @@ def test_the_worker_gives_the_same_ids(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prompt_encoder, "_SMALL_BYTES", -1)
     encoder = PromptEncoder(SENTENCEPIECE, NO_TEMPLATE)
 
-    @settings(deadline=None)
     @given(text=st.lists(texts).map("".join), add_special=st.booleans())
     def check(text: str, add_special: bool) -> None:
         expected = library(SENTENCEPIECE).encode(text, add_special_tokens=add_special).ids
