@@ -27,7 +27,7 @@ help:
 	@echo "make test     build, and run the tests"
 	@echo "make matrix   run the whole matrix of equality (long; takes up where it left off)"
 	@echo "make real     fetch a published pair of models, and test and measure what is claimed on it (hours; may be cut off)"
-	@echo "make soak     ask for an hour for answers that end in every way, while the draft is killed over and over"
+	@echo "make soak     ask for an hour, or MINUTES, for answers that end in every way, while the draft is killed over and over"
 	@echo "make acceptance   measure how often the demo draft is right, offline and over gRPC"
 	@echo "make lint     check style, types, imports and protos"
 	@echo "make tidy     check the C++ with clang-tidy"
@@ -60,11 +60,10 @@ real: $(VENV)/.dev
 	$(BIN)/python -m tests.real
 
 soak: $(VENV)/.dev
-	$(BIN)/python -m tests.e2e.soak --hours 1
+	$(BIN)/python -m tests.e2e.soak --minutes $(or $(MINUTES),60)
 
-MINUTES ?= 30
 chaos: $(VENV)/.dev
-	$(BIN)/python -m tests.chaos --minutes $(MINUTES)
+	$(BIN)/python -m tests.chaos --minutes $(or $(MINUTES),30)
 
 REQUESTS ?= 20000
 FRAMES ?= 5000

@@ -19,10 +19,11 @@ from pathlib import Path
 
 from outrider import AsyncClient, OutriderError
 from tests.e2e.draft_rig import DraftedTarget, Service, until
+from tests.e2e.loop_lateness import LoopLateness
 from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET, ROOT
 from tests.e2e.process_usage import ProcessUsage
 from tests.e2e.server_process import free_port
-from tests.e2e.soak_request import READER_TIMEOUT, SoakRequest
+from tests.e2e.soak_request import READER_TIMEOUT, SILENCE, SoakRequest
 from tests.e2e.soak_tally import Tally
 from tests.e2e.soak_troubles import SoakTroubles
 
@@ -31,6 +32,7 @@ _NUM_STREAMS = 12  # of them at once, which is more than there are places for
 _SHARE_WITH_KILLS = 0.7  # of the whole time
 _NUM_SAMPLES = 400
 _PAUSE_SECONDS = 0.2  # after a refusal
+_SHARE_LATE = 0.5  # of the time after which a target ends a stream that nobody reads
 _REPORT = ROOT / "build" / "soak.txt"
 _BLOCKS = ("--kv-blocks", "512")
 _PLACES = ("--max-sequences", "8", "--max-queue", "2")
@@ -49,14 +51,17 @@ class Soak:
         self._rng = random.Random(seed)
         self._usage = [ProcessUsage("target", target.service), ProcessUsage("target without a draft", plain)]
         self._draft_usage = ProcessUsage("draft", draft)
+        self._lateness = LoopLateness()
         self.tally = Tally()
 
     async def run(self, troubles: SoakTroubles, report: Path | None = None) -> None:
         """Stream, make trouble and watch until the time is over, then see that nothing is left."""
         streams = [self._stream(random.Random(self._rng.random())) for _ in range(_NUM_CLIENTS)]
+        looking = asyncio.create_task(self._lateness.watch())
         await asyncio.gather(
             *streams, self._kill(troubles), troubles.administer(lambda: self._is_over), self._watch(report)
         )
+        looking.cancel()
         await self._check_free()
         self.tally.problems += [problem for usage in self._all_usage for curve in usage for problem in curve.problems()]
         self.tally.problems += self.tally.missing_evidence()
@@ -67,6 +72,7 @@ class Soak:
         return [
             f"seed {self._seed}, {(time.monotonic() - self._began) / 60:.1f} of {self._seconds / 60:.1f} minutes",
             *self.tally.lines(),
+            f"its own event loop was late by {self._lateness.most:.2f} s at most",
             *(f"{curve.name}: {curve}" for usage in self._all_usage for curve in usage),
             *(f"FAILED: {problem}" for problem in self.tally.problems),
             f"{len(self.tally.problems)} problems",
@@ -93,7 +99,10 @@ class Soak:
                     elif difference := answer.difference(await request.reference(plain)):
                         self.tally.complain(f"{difference}: {request}")
                 except OutriderError as error:
-                    self.tally.complain(f"{type(error).__name__} {error}: {request}")
+                    if SILENCE in str(error) and self._lateness.over(READER_TIMEOUT) >= _SHARE_LATE * READER_TIMEOUT:
+                        self.tally.ends["whose reader was late itself"] += 1
+                    else:
+                        self.tally.complain(f"{type(error).__name__} {error}: {request}")
 
     async def _kill(self, troubles: SoakTroubles) -> None:
         await troubles.kill(self._began + _SHARE_WITH_KILLS * self._seconds)

@@ -27,6 +27,7 @@ _SLOW_CHUNKS = 5
 READER_TIMEOUT = 10.0  # of the target, seconds: a soak on a busy machine may itself be late by a few
 STALL_SECONDS = 2 * READER_TIMEOUT
 REFUSED = "refused for load"
+SILENCE = "nobody has read"  # what a target says that ends a stream for it
 _STOPS = ("\n\n", "return", "self.", "):\n", '"""', "zzz")
 
 
@@ -108,7 +109,7 @@ class SoakRequest:
                 return REFUSED
             case Unavailable() if "drained" in str(error):
                 return "refused by a drained target"
-            case Unavailable() if self.pause and "nobody has read" in str(error):
+            case Unavailable() if self.pause and SILENCE in str(error):
                 return "ended for its reader's silence"
         return "ended by the administrator" if error.code is grpc.StatusCode.ABORTED else ""
 
