@@ -19,7 +19,10 @@ async def _run(folder: Path, seconds: float, seed: int) -> int:
         await chaos.run()
     tally = chaos.tally
     resumed = sum(result.resumed for result in tally.results)
-    print(f"chaos: seed {seed}, {len(tally.results)} answers, taken up again {resumed} times")
+    print(
+        f"chaos: seed {seed}, {len(tally.results)} answers, taken up again {resumed} times, "
+        f"asked again by their callers {tally.num_asked_again} times"
+    )
     print(f"chaos: {tally.num_refusals} refusals for load; faults: {dict(tally.faults.most_common())}")
     for problem in tally.problems:
         print(f"chaos: FAILED: {problem}")

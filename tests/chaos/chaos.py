@@ -6,11 +6,11 @@ from collections import Counter
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from outrider import AsyncClient, InvalidArgument, OutriderError, ResourceExhausted, Result
+from outrider import AsyncClient, InvalidArgument, OutriderError, ResourceExhausted, Result, ServerLost
 from tests.chaos.faults import Faults
 from tests.chaos.stand import ChaosStand
 from tests.e2e.draft_rig import until
-from tests.e2e.soak_request import REFUSED, SoakRequest
+from tests.e2e.soak_request import REFUSED, Answer, SoakRequest
 
 _NUM_CALLERS = 8
 _PATIENCE_SECONDS = 300.0  # for one answer
@@ -25,6 +25,7 @@ class Tally:
 
     results: list[Result] = field(default_factory=list)
     num_refusals: int = 0
+    num_asked_again: int = 0  # by the caller, where the server went that was at work on it
     faults: Counter[str] = field(default_factory=Counter)
     problems: list[str] = field(default_factory=list)
 
@@ -86,7 +87,7 @@ class Chaos:
     async def _ask(self, request: SoakRequest, client: AsyncClient, plain: AsyncClient) -> None:
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
-                answer = await request.send(client)
+                answer = await self._send(request, client)
                 if answer.end == REFUSED:
                     self.tally.num_refusals += 1
                     return
@@ -101,6 +102,14 @@ class Chaos:
             self._complain(f"{difference or answer.end}: {request}")
         else:
             self.tally.results.append(answer.result)
+
+    async def _send(self, request: SoakRequest, client: AsyncClient) -> Answer:
+        """As a caller who knows that its requests end no server."""
+        while True:
+            try:
+                return await request.send(client)
+            except ServerLost:
+                self.tally.num_asked_again += 1
 
     def _complain(self, problem: str) -> None:
         self.tally.problems.append(problem)

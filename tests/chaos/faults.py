@@ -11,6 +11,8 @@ from tests.e2e.draft_rig import Service
 
 _PAUSE_SECONDS = (0.2, 1.5)  # between two faults
 _DOWN_SECONDS, _STOPPED_SECONDS, _STARVED_SECONDS = (0.0, 1.0), (0.1, 3.0), (0.5, 2.0)
+_STEPPED_SECONDS = (1.5, 4.0)
+_STEPS = (2, 3600, 30 * 86400)  # seconds
 _SPARE_BYTES = 1 << 20  # of memory that a starved process gets further
 
 
@@ -29,6 +31,7 @@ class Faults:
             self._stall,
             self._starve_of_memory,
             self._fill_disk,
+            self._step_clock,
         ]
         if stand.envoy is not None:
             self._kinds.append(self._replace_certificate)
@@ -80,6 +83,13 @@ class Faults:
     async def _fill_disk(self) -> None:
         """Nothing can be written to any file, such as the log."""
         await self._limit(self._rng.choice(self._stand.services), resource.RLIMIT_FSIZE, 0)
+
+    async def _step_clock(self) -> None:
+        """The wall clock of one service jumps, and later jumps back."""
+        clock = self._stand.clocks[self._rng.choice(self._stand.services)]
+        clock.step(self._rng.choice((-1, 1)) * self._rng.choice(_STEPS))
+        await self._wait(_STEPPED_SECONDS)
+        clock.step(0)
 
     async def _replace_certificate(self) -> None:
         self._num_certificates += 1

@@ -9,6 +9,7 @@ from typing import Any, Self
 import grpc
 
 from outrider import AsyncClient
+from tests.chaos.stepped_clock import SteppedClock
 from tests.deploy.envoy import Envoy, binary
 from tests.e2e.draft_rig import Service
 from tests.e2e.link_proxy import LinkProxy
@@ -37,6 +38,7 @@ class ChaosStand:
     """
 
     def __init__(self, folder: Path) -> None:
+        self.clocks: dict[Service, SteppedClock] = {}
         self.drafts = [self._service(folder, "draft", number, *_BLOCKS) for number in range(2)]
         links = [*itertools.chain.from_iterable(("--draft", draft.address) for draft in self.drafts)]
         self.targets = [self._service(folder, "target", number, *links, *_TARGET) for number in range(2)]
@@ -76,4 +78,7 @@ class ChaosStand:
     def _service(self, folder: Path, name: str, number: int, *options: str) -> Service:
         logs = folder / f"{name}-{number}"
         logs.mkdir()
-        return Service(name, DEMO_TARGET if name == "target" else DEMO_DRAFT, logs, *options)
+        clock, model = SteppedClock(logs), DEMO_TARGET if name == "target" else DEMO_DRAFT
+        service = Service(name, model, logs, *options, wrapper=clock.wrapper)
+        self.clocks[service] = clock
+        return service

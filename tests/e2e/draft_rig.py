@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Sequence as Seq
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -32,12 +33,15 @@ READ_AHEAD = 40  # tokens that may be generated before it shows that their reade
 class Service:
     """`python -m services.NAME` in a process of its own, on one port, and what it logs; it ends when the test does."""
 
-    def __init__(self, name: str, model: Path, logs: Path, *options: str, address: str | None = None) -> None:
+    def __init__(
+        self, name: str, model: Path, logs: Path, *options: str, address: str | None = None, wrapper: Seq[str] = ()
+    ) -> None:
+        """`wrapper` is what the command is started by."""
         self.address = address or f"127.0.0.1:{free_port()}"
         self.name = name
         self._log = logs / f"{name}.log"
         self._gauge = BlockGauge(logs / f"{name}.blocks")
-        start = [sys.executable, "-m", "tests.e2e.monitored_service", name, str(logs / f"{name}.blocks")]
+        start = [*wrapper, sys.executable, "-m", "tests.e2e.monitored_service", name, str(logs / f"{name}.blocks")]
         self._command = [*start, "--model", str(model), "--listen", self.address, "--threads", "1", *options]
         self._process: subprocess.Popen[bytes] | None = None
 
