@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Generic
 
+from starlette.requests import ClientDisconnect
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 
@@ -22,6 +23,7 @@ from services.gateway.web.event_response import EventResponse, encode_event
 from services.gateway.web.presence import unless_left
 
 logger = logging.getLogger(__name__)
+_LEFT = 499  # nginx's number for a caller who is gone, and reads it no more
 
 
 class Endpoint(Generic[Request]):
@@ -39,11 +41,13 @@ class Endpoint(Generic[Request]):
                 request = parse(self._api.request, body)
                 client = await held.enter_async_context(self._gateway.client_for(http))
                 return await unless_left(http, self._answer(http, request, body, client, held))
+            except ClientDisconnect:
+                return Response(status_code=_LEFT)
             except OutriderError as error:
                 problem = problem_of(error, self._api.request.rpc_names)
             except Problem as error:
                 problem = error
-        return JSONResponse(self._api.problem(problem), problem.kind.status)
+        return JSONResponse(self._api.problem(problem), problem.kind.status, problem.headers)
 
     async def _answer(
         self, http: HttpRequest, request: Request, body: bytes, client: AsyncClient, held: AsyncExitStack

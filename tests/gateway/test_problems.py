@@ -6,8 +6,11 @@ import httpx2
 import openai
 import pytest
 
+from outrider import Client
+from services.service.server_config import ServerConfig
+from tests.e2e.models import DEMO_TARGET
 from tests.gateway.running_gateway import RunningGateway
-from tests.server import RunningTarget
+from tests.server import RunningTarget, target_server
 
 ENDLESS = {"prompt": "def main(argv):", "max_tokens": 1900, "ignore_eos": True}
 BAD: dict[str, tuple[dict[str, Any], str, str]] = {
@@ -106,3 +109,18 @@ def test_without_a_target_it_says_so():
             with pytest.raises(openai.InternalServerError) as refused:
                 client.completions.create(model="target", prompt="a")
             assert refused.value.status_code == 503
+
+
+def test_a_full_target_says_when_to_come_again(demo: RunningTarget):
+    asked = {"prompt": "a", "max_tokens": 1, "time_limit": 60}
+    config = ServerConfig(listen="127.0.0.1:0", drain_seconds=0, max_queue=0)
+    with (
+        target_server(DEMO_TARGET, server=config, max_sequences=1) as full,
+        RunningGateway(full.address, max_retries=0) as gateway,
+        Client(full.address) as rpc,
+        rpc.stream("a", max_tokens=1900, ignore_eos=True) as stream,
+    ):
+        next(iter(stream))
+        answer = gateway.post("/v1/completions", asked)
+        assert (answer.status_code, answer.json()["error"]["type"]) == (429, "rate_limit_error")
+        assert int(answer.headers["retry-after"]) >= 0

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from outrider import InvalidArgument, OutriderError, Violation
+from outrider import InvalidArgument, OutriderError, ResourceExhausted, Violation
 from services.gateway.generation.problem import Kind, Problem, kind_of
 
 COMMON_NAMES: Mapping[str, str] = {
@@ -37,7 +37,8 @@ def problem_of(error: OutriderError, names: Mapping[str, str]) -> Problem:
         violations = [Violation(api_name(one.field, names), one.description) for one in error.violations]
         message = "; ".join(f"{field}: {description}" for field, description in violations)
         return Problem(Kind.INVALID, message, violations[0].field)
-    return Problem(kind_of(error), str(error) or type(error).__name__)
+    retry_after = error.retry_after if isinstance(error, ResourceExhausted) else None
+    return Problem(kind_of(error), str(error) or type(error).__name__, retry_after=retry_after)
 
 
 def api_name(path: str, names: Mapping[str, str]) -> str:

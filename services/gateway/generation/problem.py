@@ -1,5 +1,6 @@
 """Problem: what is wrong with a request, or went wrong with it, before an API puts it into its own words."""
 
+import math
 from enum import Enum
 
 from outrider import (
@@ -66,11 +67,18 @@ _KINDS: tuple[tuple[type[OutriderError], Kind], ...] = (
 class Problem(Exception):  # noqa: N818 - it is none of ours that went wrong
     """A request that cannot be answered; `field` is the API's own path of what is wrong."""
 
-    def __init__(self, kind: Kind, message: str, field: str | None = None) -> None:
+    def __init__(self, kind: Kind, message: str, field: str | None = None, *, retry_after: float | None = None) -> None:
+        """After `retry_after` seconds there may be room."""
         super().__init__(message)
         self.kind = kind
         self.message = message
         self.field = field
+        self._retry_after = retry_after
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What HTTP tells of it beside its number: whole seconds after which to ask again."""
+        return {} if self._retry_after is None else {"retry-after": str(math.ceil(self._retry_after))}
 
 
 def kind_of(error: OutriderError) -> Kind:

@@ -30,4 +30,4 @@ class Call:
             problem = problem_of(error, COMMON_NAMES)
         except Problem as error:
             problem = error
-        return JSONResponse(problem_body(problem), problem.kind.status)
+        return JSONResponse(problem_body(problem), problem.kind.status, problem.headers)
