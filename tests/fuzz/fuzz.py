@@ -104,6 +104,8 @@ class Fuzz:
                 if number % step == 0:
                     for usage in usages:
                         usage.sample()
+                if number % (10 * step) == 0:
+                    print(f"fuzz: {number} {kind}, {number / (time.monotonic() - began):.0f} a second", flush=True)
 
         await asyncio.gather(*(work() for _ in range(_NUM_WORKERS)))
         self.curves += [curve for usage in usages for curve in usage]
