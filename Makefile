@@ -20,7 +20,7 @@ DEV_DEFINES := CMAKE_COMPILE_WARNING_AS_ERROR OUTRIDER_TESTING
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test matrix real soak acceptance lint tidy sanitize format protos picture bench figures client-deps compose-smoke compose-smoke-deps deploy-test chaos fuzz clean
+.PHONY: help demo build test matrix real soak load acceptance lint tidy sanitize format protos picture bench figures client-deps compose-smoke compose-smoke-deps deploy-test chaos fuzz clean
 
 help:
 	@echo "make demo     stream text from the demo model"
@@ -28,6 +28,7 @@ help:
 	@echo "make matrix   run the whole matrix of equality (long; takes up where it left off)"
 	@echo "make real     fetch a published pair of models, and test and measure what is claimed on it (hours; may be cut off)"
 	@echo "make soak     ask for an hour, or MINUTES, for answers that end in every way, while the draft is killed over and over"
+	@echo "make load     let 2,000 callers come at once, and judge what that does to the server (two minutes)"
 	@echo "make acceptance   measure how often the demo draft is right, offline and over gRPC"
 	@echo "make lint     check style, types, imports and protos"
 	@echo "make tidy     check the C++ with clang-tidy"
@@ -69,6 +70,9 @@ REQUESTS ?= 20000
 FRAMES ?= 5000
 fuzz: $(VENV)/.dev
 	$(BIN)/python -m tests.fuzz --requests $(REQUESTS) --frames $(FRAMES) $(if $(SEED),--seed $(SEED))
+
+load: $(VENV)/.dev
+	$(BIN)/python -m tests.load
 
 acceptance: $(VENV)/.dev
 	$(BIN)/python -m tests.e2e.acceptance
