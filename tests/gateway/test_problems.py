@@ -2,15 +2,16 @@
 
 from typing import Any
 
+import grpc
 import httpx2
 import openai
 import pytest
 
-from outrider import Client
-from services.service.server_config import ServerConfig
-from tests.e2e.models import DEMO_TARGET
+from outrider import ResourceExhausted
+from services.gateway.generation.field_names import COMMON_NAMES, problem_of
 from tests.gateway.running_gateway import RunningGateway
-from tests.server import RunningTarget, target_server
+from tests.scripted_server import Fault, ScriptedServer
+from tests.server import RunningTarget
 
 ENDLESS = {"prompt": "def main(argv):", "max_tokens": 1900, "ignore_eos": True}
 BAD: dict[str, tuple[dict[str, Any], str, str]] = {
@@ -111,16 +112,18 @@ def test_without_a_target_it_says_so():
             assert refused.value.status_code == 503
 
 
-def test_a_full_target_says_when_to_come_again(demo: RunningTarget):
-    asked = {"prompt": "a", "max_tokens": 1, "time_limit": 60}
-    config = ServerConfig(listen="127.0.0.1:0", drain_seconds=0, max_queue=0)
+def test_a_full_target_says_when_to_come_again():
+    full = ResourceExhausted("the server is full")
+    full.retry_after = 1.2
+    told = problem_of(full, COMMON_NAMES)
+    assert (told.kind.status, told.headers) == (429, {"retry-after": "2"})
+    assert problem_of(ResourceExhausted("no"), COMMON_NAMES).headers == {}
+
+
+def test_a_refusal_for_want_of_room_has_its_status():
     with (
-        target_server(DEMO_TARGET, server=config, max_sequences=1) as full,
+        ScriptedServer(Fault("arrival", grpc.StatusCode.RESOURCE_EXHAUSTED)) as full,
         RunningGateway(full.address, max_retries=0) as gateway,
-        Client(full.address) as rpc,
-        rpc.stream("a", max_tokens=1900, ignore_eos=True) as stream,
     ):
-        next(iter(stream))
-        answer = gateway.post("/v1/completions", asked)
-        assert (answer.status_code, answer.json()["error"]["type"]) == (429, "rate_limit_error")
-        assert int(answer.headers["retry-after"]) >= 0
+        answer = gateway.post("/v1/completions", {"prompt": "a"})
+    assert (answer.status_code, answer.json()["error"]["type"]) == (429, "rate_limit_error")
