@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 
 from services.engine.cache.block_manager import BlockManager
 from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
@@ -139,9 +138,9 @@ def _cancelled_by_errors(progress: LoadingProgress) -> Iterator[None]:
 
 def _leave_for_idle_time(decoder: Decoder, device: Device, weights: str, cache: WeightsCache | None) -> None:
     """Begin what nobody has to wait for; a cache is given the weights."""
-    in_idle_time(partial(take_cache_memory, decoder))
+    in_idle_time(take_cache_memory(decoder))
     if cache is not None:
-        in_idle_time(partial(cache.save, decoder, device, weights))
+        in_idle_time(cache.save(decoder, device, weights))
 
 
 def _allocate_cache(

@@ -2,18 +2,23 @@
 
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Generator
+from contextlib import closing, suppress
 
 _LAST_OF_ALL = 19  # as nice as can be: it has the time that nobody else wants
 
 
-def in_idle_time(work: Callable[[], None]) -> threading.Thread:
-    """Start a thread that does the work, and that ends with the process, whatever it is at."""
+def in_idle_time(steps: Generator[None]) -> threading.Thread:
+    """Start a thread that does the work step by step, and leaves it between two steps once the process is to end."""
 
     def run() -> None:
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LAST_OF_ALL)
-        work()
+        with suppress(OSError):  # where that is forbidden, it goes beside the others
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LAST_OF_ALL)
+        with closing(steps):
+            for _ in steps:
+                if not threading.main_thread().is_alive():
+                    return
 
-    thread = threading.Thread(target=run, name="idle time", daemon=True)
+    thread = threading.Thread(target=run, name="idle time")
     thread.start()
     return thread

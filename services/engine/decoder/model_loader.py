@@ -29,7 +29,8 @@ def load_decoder(
     """A new decoder with all of its weights, which the cache has then: see `new_decoder` and `fill_decoder`."""
     decoder = new_decoder(checkpoint, device, weights=weights, kv=kv, num_blocks=num_blocks)
     if fill_decoder(checkpoint, decoder, device, weights, cache) and cache is not None:
-        cache.save(decoder, device, weights)
+        for _ in cache.save(decoder, device, weights):
+            pass
     return decoder
 
 

@@ -8,7 +8,7 @@ import json
 import os
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -32,19 +32,24 @@ class PackedFileError(ValueError):
 
 
 class PackedFile:
-    """The weights that belong to one key, which is any JSON object; `threads` share the work."""
+    """The weights that belong to one key, which is any JSON object; `threads` share the reading."""
 
     def __init__(self, path: Path, key: Mapping[str, str], *, threads: int) -> None:
         self.path = path
         self._key = dict(key)
         self._threads = threads
 
-    def write(self, file: BinaryIO, weights: Weights) -> None:
-        """Write into a file that is open and empty; raises OSError."""
-        header = json.dumps(self._header(weights)).encode()
+    def write(self, file: BinaryIO, weights: Weights) -> Generator[None]:
+        """Write into a file that is open and empty, step by step on one thread; raises OSError."""
+        checksums = []
+        for item in _slices(weights, 0):
+            checksums.append(zlib.crc32(item.memory))
+            yield
+        header = json.dumps(self._layout(weights) | {"crc32": checksums}).encode()
         file.write(_PREFIX.pack(_MAGIC, len(header), zlib.crc32(header)) + header)
-        for values in weights.values():
-            file.write(values.data)
+        for item in _slices(weights, 0):
+            file.write(item.memory)
+            yield
 
     def read(self, weights: Weights) -> None:
         """Fill the weights; what is in them after an error is undefined.
@@ -56,19 +61,12 @@ class PackedFile:
             checksums = self._match(header, weights)
             self._check_size(file, begin + sum(values.nbytes for values in weights.values()))
             slices = zip(_slices(weights, begin), checksums, strict=True)
-            self._each(lambda item: self._read_slice(file.fileno(), *item), slices)
-
-    def _header(self, weights: Weights) -> dict[str, Any]:
-        checksums = self._each(lambda item: zlib.crc32(item.memory), _slices(weights, 0))
-        return self._layout(weights) | {"crc32": checksums}
+            with ThreadPoolExecutor(self._threads) as pool:
+                list(pool.map(lambda item: self._read_slice(file.fileno(), *item), slices))
 
     def _layout(self, weights: Weights) -> dict[str, Any]:
         sizes = {name: values.nbytes for name, values in weights.items()}
         return {"version": _VERSION, "key": self._key, "slice": _SLICE, "bytes": sizes}
-
-    def _each(self, action: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
-        with ThreadPoolExecutor(self._threads) as pool:
-            return list(pool.map(action, items))
 
     def _read_header(self, file: BinaryIO) -> tuple[dict[str, Any], int]:
         """The header, and where the weights begin."""

@@ -1,4 +1,4 @@
-"""The first pass of a loaded model: it touches all memory, and finds weights that are no numbers."""
+"""The first pass of a loaded model: it touches all weights, and finds weights that are no numbers."""
 
 import numpy as np
 

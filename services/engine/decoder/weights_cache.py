@@ -4,6 +4,7 @@ import hashlib
 import json
 import logging
 import time
+from collections.abc import Generator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -49,13 +50,13 @@ class WeightsCache:
         logger.info("weights read from %s in %.1f s", file.path, time.perf_counter() - begin)
         return True
 
-    def save(self, decoder: Decoder, device: Device, weights: str) -> None:
-        """Keep what a decoder has packed; where that fails, a warning says why."""
+    def save(self, decoder: Decoder, device: Device, weights: str) -> Generator[None]:
+        """Keep what a decoder has packed, a part in each step; where that fails, a warning says why."""
         packed_file, begin = self._file(device, weights), time.perf_counter()
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             with atomic_file(packed_file.path) as file:
-                packed_file.write(file, decoder.packed_weights())
+                yield from packed_file.write(file, decoder.packed_weights())
         except OSError as error:
             logger.warning("packed weights are not kept: %s: %s", packed_file.path, error)
             return

@@ -35,7 +35,7 @@ def empty_weights() -> dict[str, np.ndarray]:
 def file(tmp_path: Path) -> PackedFile:
     file = PackedFile(tmp_path / "weights.packed", KEY, threads=2)
     with file.path.open("wb") as output:
-        file.write(output, random_weights())
+        list(file.write(output, random_weights()))
     return file
 
 
@@ -49,7 +49,7 @@ def test_what_was_written_is_read(file: PackedFile) -> None:
 
 def test_equal_weights_make_equal_files(file: PackedFile) -> None:
     output = io.BytesIO()
-    file.write(output, random_weights())
+    list(file.write(output, random_weights()))
     assert output.getvalue() == file.path.read_bytes()
 
 

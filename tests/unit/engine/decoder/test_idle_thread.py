@@ -1,0 +1,43 @@
+"""Work in idle time: nobody waits for it, the end of the process least of all."""
+
+import subprocess
+import sys
+import threading
+from collections.abc import Generator
+
+from services.engine.decoder.idle_thread import in_idle_time
+
+_ENDLESS = """
+import itertools
+from services.engine.decoder.idle_thread import in_idle_time
+from services.engine.decoder.native import Device, ReadProbe
+
+def work():
+    try:
+        for _ in itertools.count():
+            probe.read(in_stripes=False)  # which gives the GIL away
+            yield
+    finally:
+        print("left", flush=True)
+
+probe = ReadProbe(Device.cpu("portable", 1), 1 << 20)
+in_idle_time(work())
+"""
+
+
+def test_all_steps_are_taken() -> None:
+    taken: list[int] = []
+
+    def work() -> Generator[None]:
+        for step in range(5):
+            taken.append(step)
+            yield
+
+    in_idle_time(work()).join()
+    assert taken == [0, 1, 2, 3, 4]
+    assert not [thread for thread in threading.enumerate() if thread.name == "idle time"]
+
+
+def test_a_process_ends_between_two_steps_as_it_would_have_without() -> None:
+    ended = subprocess.run([sys.executable, "-c", _ENDLESS], capture_output=True, text=True, check=False, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "left\n", "")
