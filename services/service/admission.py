@@ -60,9 +60,13 @@ class Place:
 
     def give_back(self) -> None:
         """Let others have it; nothing where it was given back before."""
-        if self._amount:
-            self._admission._give_back(self._amount, self._caller)
-            self._amount = 0
+        self.keep(0)
+
+    def keep(self, most: int) -> None:
+        """Let others have what is beyond so much."""
+        if (amount := self._amount - most) > 0:
+            self._admission._give_back(amount, self._caller)
+            self._amount = most
 
 
 class Admission:
@@ -70,7 +74,7 @@ class Admission:
 
     The last places are for those who have few: beside others, no caller gets more than twice what is left. Those who
     are refused are told when to come back: one after the other, as fast as work of this kind has ended of late. It is
-    all for one event loop. A prompt may be larger than the limit, if its caller has none that waits.
+    all for one event loop. A prompt may be larger than a limit, where none that counts towards it waits.
     """
 
     def __init__(
@@ -115,17 +119,21 @@ class Admission:
         self.check(amount, caller, deadline=deadline)
         self._count_time()
         self._total += amount
-        self.of_caller[caller.name] += amount
-        if self._total:
+        if amount:
+            self.of_caller[caller.name] += amount
             self._is_idle.clear()
         return Place(self, amount, caller.name)
+
+    def most(self, caller: Caller) -> int:
+        """What a caller may have here at best."""
+        return self._work.own_limit(caller) or self.each
 
     def check(self, amount: int, caller: Caller, *, deadline: float | None = None) -> None:
         """Raise OverloadedError where so much more is too much, or would begin after the deadline by the clock."""
         if (excess := self._excess(self._total, amount, self._capacity)) > 0:
             self._refuse(amount, excess, None, f"{self._total} {self._work.plural}")
         held = self.of_caller.get(caller.name, 0)
-        most = self._work.own_limit(caller) or self.each
+        most = self.most(caller)
         if held and len(self.of_caller) > 1:
             most = min(most, _OF_FREE * (self._capacity - self._total))
         if (excess := self._excess(held, amount, most)) > 0:

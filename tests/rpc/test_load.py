@@ -116,6 +116,11 @@ def test_a_token_has_limits_of_its_own(model: Path, tmp_path: Path) -> None:
         assert refused(target, stream_request(), metadata=one) == ("TOO_MANY_REQUESTS", "caller")
         assert [*target.stub.StreamGenerate(stream_request(), metadata=two)][-1].HasField("finished")
         call.cancel()
+        request = stream_request()
+        request.num_samples = 2
+        with pytest.raises(grpc.RpcError, match="see num_samples") as failure:
+            [*target.stub.StreamGenerate(request, metadata=two)]
+        assert failure.value.code() is grpc.StatusCode.INVALID_ARGUMENT, "no waiting would help"
 
 
 async def block_event_loop(ended: threading.Event) -> None:

@@ -16,6 +16,7 @@ from outrider.errors import (
 )
 
 _FIRST_BACKOFF = 0.1
+_LONGEST_PAUSE = 300.0  # seconds that a server can make a client wait
 _MOST_BROKEN = 1  # connections that may break before a call has started, and it is tried again
 _MOST_BROKEN_RESUMING = 3  # and that may break in a row before a further token arrives
 
@@ -102,7 +103,7 @@ class Attempts:
         self._advance()
         pause = self._pause(open_addresses)
         if pause and isinstance(error, ResourceExhausted):
-            pause = max(pause, error.retry_after or 0.0)
+            pause = max(pause, min(error.retry_after or 0.0, _LONGEST_PAUSE))
         left = self.time_left()
         if left is not None and pause >= left:
             if isinstance(error, ResourceExhausted):

@@ -166,7 +166,7 @@ class GenerationServicer(GenerationServiceServicer):
             num_samples = max(1, min(message.num_samples, model.max_samples))
             tokens = self._admissions.waiting_tokens
             tokens.check(1, caller, deadline=deadline)  # before the prompt costs anything
-            places.enter_context(self._admissions.streams.admit(num_samples, caller))
+            places.enter_context(self._admissions.admit_samples(num_samples, caller))
             found = Violations()
             prompt = await read_prompt(message.prompt, model, found)
             waiting = places.enter_context(tokens.admit(len(prompt), caller, deadline=deadline))
@@ -211,12 +211,11 @@ class GenerationServicer(GenerationServiceServicer):
         async with aclosing(interleaved([sequence.stream for sequence in sequences])) as events:
             async for sample, event in events:
                 self._statistics.observe(sequences[sample], event)
+                waiting.keep(event.total - event.done if isinstance(event, Progress) else 0)
                 if not has_started:  # only once the scheduler has taken it up is it known what is cached
                     for response in _started(sequences, model, message):
                         yield response
                     has_started = True
-                if not isinstance(event, Progress):
-                    waiting.give_back()
                 if isinstance(event, Failed):
                     raise UnavailableError(event.message)
                 if isinstance(event, Aborted):

@@ -65,9 +65,11 @@ class DeferredCalls:
 
     def _make_some(self, loop: asyncio.AbstractEventLoop) -> None:
         due = self._due[loop]
-        for _ in range(min(_CALLS_IN_TURN, len(due))):
-            due.popleft()()
-        if due:
-            loop.call_soon(self._make_some, loop)
-        else:
-            del self._due[loop]
+        try:
+            for _ in range(min(_CALLS_IN_TURN, len(due))):
+                due.popleft()()
+        finally:  # one that fails is not to keep the others waiting
+            if due:
+                loop.call_soon(self._make_some, loop)
+            else:
+                del self._due[loop]

@@ -138,3 +138,25 @@ async def test_who_would_begin_after_the_deadline_is_refused_and_nobody_else():
     assert int(dict(late.value.trailers())["grpc-retry-pushback-ms"]) == pytest.approx(50_000, rel=0.1)
     for place in greedy:
         place.give_back()
+
+
+async def test_who_asks_for_nothing_is_nobody_here():
+    admission = Admission(Work.PROMPT_TOKENS, 100)
+    with admission.admit(0, caller("a")):
+        assert admission.of_caller == {}
+    assert admission.total == 0
+
+
+async def test_what_is_given_back_in_parts_makes_room_and_tells_how_fast_it_goes():
+    clock = Clock()
+    admission = Admission(Work.PROMPT_TOKENS, 10_000, clock=clock)
+    with admission.admit(8000, caller("a")) as place:
+        for left in range(7900, 3900, -100):
+            clock.now += 1.0
+            place.keep(left)
+        assert admission.total == 4000
+        assert admission.rate == pytest.approx(100, rel=0.1)
+        assert admission.expected_wait(1, "a") == pytest.approx(40, rel=0.1)
+        place.keep(9000)  # more is not asked for by this
+        assert admission.total == 4000
+    assert (admission.total, admission.of_caller) == (0, {})
