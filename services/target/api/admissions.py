@@ -1,8 +1,6 @@
 """Admissions: how much of each kind of work the target service takes in."""
 
-from services.service.access.caller import Caller
-from services.service.admission import Admission, Place, Work
-from services.service.errors import InvalidRequestError, Violation
+from services.service.admission import Admission, Work
 from services.service.server_config import ServerConfig
 
 
@@ -18,13 +16,6 @@ class Admissions:
         self.waiting_tokens = Admission(Work.PROMPT_TOKENS, 0)
         self.text_calls = Admission(Work.TEXT_CALLS, 0)
         self.resize(server)
-
-    def admit_samples(self, count: int, caller: Caller) -> Place:
-        """Let in a request for so many; raises OverloadedError, or InvalidRequestError for more than may ever be."""
-        if count > (most := self.streams.most(caller)):
-            problem = f"is {count}; allowed: 1 to {most}, the requests that this caller may have at once"
-            raise InvalidRequestError([Violation("num_samples", problem)])
-        return self.streams.admit(count, caller)
 
     def resize(self, server: ServerConfig) -> None:
         """Let in more or less from now on; what is here stays."""

@@ -166,7 +166,7 @@ class GenerationServicer(GenerationServiceServicer):
             num_samples = max(1, min(message.num_samples, model.max_samples))
             tokens = self._admissions.waiting_tokens
             tokens.check(1, caller, deadline=deadline)  # before the prompt costs anything
-            places.enter_context(self._admissions.admit_samples(num_samples, caller))
+            places.enter_context(self._admissions.streams.admit(num_samples, caller))
             found = Violations()
             prompt = await read_prompt(message.prompt, model, found)
             waiting = places.enter_context(tokens.admit(len(prompt), caller, deadline=deadline))
