@@ -12,6 +12,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from services.bench.experiments.scripted_draft import Behaviour, ScriptedDraft, replying
 from tests.e2e import garbage_draft
 from tests.e2e.draft_rig import GREEDY, SAMPLED, DraftedTarget, Service, until
+from services.target.speculation.link.draft_reader import ENDED
 from tests.e2e.garbage_draft import flood_of, named
 
 _SECONDS = 2.0
@@ -98,7 +99,8 @@ async def test_a_flood_costs_next_to_nothing(fresh_target: DraftedTarget, behavi
     assert 0 < draft.num_links <= _MOST_LINKS
     assert target.service.resident_bytes < before + _FEW_BYTES
     complaints = [line for line in log.splitlines() if f"{target.draft_address} {target.UNLINKED}" in line]
-    assert told in complaints[-1], complaints
-    assert sum(told in complaint for complaint in complaints) == 1, "once a minute"
+    words = (told, ENDED) if told == "RESOURCE_EXHAUSTED" else (told,)  # gRPC loses that under a write of the target's
+    fitting = [complaint for complaint in complaints if any(word in complaint for word in words)]
+    assert fitting == complaints[-1:], f"not once a minute: {complaints}"
     assert "Traceback" not in log
     assert max(map(len, log.splitlines())) < _LONGEST_LINE
