@@ -10,9 +10,9 @@ from grpc import aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from services.bench.experiments.scripted_draft import Behaviour, ScriptedDraft, replying
+from services.target.speculation.link.draft_reader import ENDED
 from tests.e2e import garbage_draft
 from tests.e2e.draft_rig import GREEDY, SAMPLED, DraftedTarget, Service, until
-from services.target.speculation.link.draft_reader import ENDED
 from tests.e2e.garbage_draft import flood_of, named
 
 _SECONDS = 2.0
