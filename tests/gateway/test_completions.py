@@ -113,3 +113,16 @@ async def test_the_async_client_streams_many_at_once(gateway: RunningGateway):
             return "".join([one.choices[0].text async for one in await client.completions.create(**asked, stream=True)])
 
         assert await asyncio.gather(*map(stream, range(6))) == expected
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_seed_of_each_sample_gives_it_alone(client: openai.OpenAI, gateway: RunningGateway, stream: bool):
+    answer: Any = client.completions.create(model="target", prompt=PROMPT, n=2, stream=stream, **SAMPLED)
+    texts, seeds = [""] * 2, [0] * 2
+    for part in answer if stream else [answer]:
+        for choice in part.choices:
+            texts[choice.index] += choice.text
+            if choice.finish_reason is not None:
+                seeds[choice.index] = choice.outrider["seed"]
+    assert seeds[0] == SAMPLED["seed"]
+    assert [rpc(gateway, seed=seed).text for seed in seeds] == texts

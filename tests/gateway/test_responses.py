@@ -8,6 +8,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from outrider import Result
+from services.gateway.openai.responses.request import ResponseRequest
 from tests.gateway.events import read_events
 from tests.gateway.running_gateway import RunningGateway
 
@@ -120,3 +121,15 @@ def test_a_bad_field_is_named(chat_client: openai.OpenAI, fields: dict[str, Any]
     with pytest.raises(openai.BadRequestError) as refused:
         chat_client.responses.create(model=MODEL, input="a", extra_body=fields)
     assert refused.value.param == name
+
+
+def test_nothing_that_was_said_is_lost():
+    call = {"type": "function_call", "call_id": "c", "name": "now", "arguments": "{}"}
+    output = {"type": "function_call_output", "call_id": "c", "output": "12"}
+    said = [{"role": role, "content": text} for role, text in (("user", "a"), ("assistant", "A"), ("assistant", "B"))]
+    asked = ResponseRequest.model_validate({"input": [*said[:2], call, said[2], output]})
+    called = [{"id": "c", "function": {"name": "now", "arguments": "{}"}}]
+    assert asked.prompts() == (
+        [said[0], {**said[1], "tool_calls": called}, said[2], {"role": "tool", "tool_call_id": "c", "content": "12"}],
+    )
+    assert ResponseRequest.model_validate({"input": said}).prompts() == (said,)

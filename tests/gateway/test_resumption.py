@@ -9,10 +9,12 @@ import httpx2
 import pytest
 
 from outrider import Client
+from outrider.v1 import generation_pb2
 from tests.e2e.draft_rig import Service
 from tests.e2e.models import DEMO_TARGET
 from tests.gateway.events import SentEvent, read_events
 from tests.gateway.running_gateway import RunningGateway
+from tests.scripted_server import Request, ScriptedServer, ScriptedServicer
 
 PROMPT = "def read(self, path):"
 COMPLETION: dict[str, Any] = {
@@ -129,3 +131,21 @@ def test_an_id_that_is_none_is_refused(gateway: RunningGateway, last: str):
 def test_what_was_whole_goes_on_with_nothing(gateway: RunningGateway):
     events = whole(gateway, "/v1/completions", COMPLETION)
     assert whole(gateway, "/v1/completions", COMPLETION, events[-1].id) == []
+
+
+class MixedServicer(ScriptedServicer):
+    """Two builds behind one address: which of them answers is in the prompt."""
+
+    def _started(self, request: Request, prompt: list[int], seed: int) -> generation_pb2.Started:
+        started = super()._started(request, prompt, seed)
+        started.fingerprint = f"f{prompt[0] % 2}"
+        return started
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_prompts_under_several_fingerprints_have_no_answer(stream: bool):
+    with ScriptedServer(servicer_type=MixedServicer) as server, RunningGateway(server.address) as gateway:
+        alike = gateway.post("/v1/completions", {"prompt": ["a", "c"], "max_tokens": 3, "stream": stream})
+        mixed = gateway.post("/v1/completions", {"prompt": ["a", "b"], "max_tokens": 3, "stream": stream})
+    assert (alike.status_code, mixed.status_code) == (200, 503)
+    assert mixed.json()["error"]["message"] == "the targets that answer the prompts are of different models or builds"

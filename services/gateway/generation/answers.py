@@ -7,6 +7,7 @@ from typing import TypeVar
 
 from outrider import AsyncStream, Chunk, Result, Started, Token
 from services.gateway.generation.piece import Piece, pieces_of
+from services.gateway.generation.problem import Kind, Problem
 
 Item = TypeVar("Item")
 
@@ -54,10 +55,13 @@ class Answers:
 
     @property
     def started(self) -> Started:
-        """How the first answer started; there is one once they have begun."""
-        started = self._streams[0].started
-        assert started is not None
-        return started
+        """How the first answer started, once they have begun; raises Problem where others did under other builds."""
+        started = [stream.started for stream in self._streams]
+        first = started[0]
+        assert first is not None
+        if any(one is None or one.fingerprint != first.fingerprint for one in started):
+            raise Problem(Kind.UNAVAILABLE, "the targets that answer the prompts are of different models or builds")
+        return first
 
     def prompt_records(self) -> list[tuple[Token, ...]]:
         """For each prompt the records of its tokens, if asked for, once they have begun."""

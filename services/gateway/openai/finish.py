@@ -3,7 +3,6 @@
 from typing import Any
 
 from outrider import FinishReason, Result
-from services.gateway.generation.head import Head
 
 _LENGTH = {FinishReason.MAX_TOKENS, FinishReason.CONTEXT_LENGTH, FinishReason.DEADLINE, FinishReason.TIME_LIMIT}
 
@@ -18,6 +17,6 @@ def stop_reason(result: Result) -> str | int | None:
     return result.stop_string if result.stop_string is not None else result.stop_token_id
 
 
-def told_by_us(result: Result, head: Head) -> dict[str, Any]:
-    """What OpenAI's API has no words for: why it ended exactly, and the seed that gives the same answer again."""
-    return {"finish_reason": result.finish_reason.value, "seed": head.ticket.seed}
+def told_by_us(result: Result) -> dict[str, Any]:
+    """What OpenAI's API has no words for: why it ended exactly, and the seed that gives this answer again, alone."""
+    return {"finish_reason": result.finish_reason.value, "seed": result.started.seed}

@@ -97,7 +97,7 @@ class ChatWriter:
     def _end(self, result: Result) -> dict[str, Any]:
         assert result.message is not None
         reason = "tool_calls" if result.message.tool_calls else finish_reason(result)
-        return {"finish_reason": reason, "stop_reason": stop_reason(result), "outrider": told_by_us(result, self._head)}
+        return {"finish_reason": reason, "stop_reason": stop_reason(result), "outrider": told_by_us(result)}
 
     def _event(self, choice: int, delta: Json, logprobs: Json | None, **end: object) -> Event:
         told = {"index": choice, "delta": delta, "logprobs": logprobs, **(end or {"finish_reason": None})}

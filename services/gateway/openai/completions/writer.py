@@ -65,7 +65,7 @@ class CompletionWriter:
         return {"index": index, "text": text, "logprobs": logprobs, **self._end(result)}
 
     def _end(self, result: Result) -> dict[str, Any]:
-        ours = told_by_us(result, self._head)
+        ours = told_by_us(result)
         return {"finish_reason": finish_reason(result), "stop_reason": stop_reason(result), "outrider": ours}
 
     def _event(self, choice: int, text: str, logprobs: Json | None, **end: object) -> Event:

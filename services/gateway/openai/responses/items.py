@@ -120,13 +120,13 @@ def messages_of(said: str | Iterable[Item], instructions: str | None) -> list[di
     for item in said:
         match item:
             case MessageItem(role="assistant"):
-                _last(messages)["content"] = _text(item.content)
+                _speaking(messages)["content"] = _text(item.content)
             case MessageItem():
                 role = "system" if item.role == "developer" else item.role
                 messages.append({"role": role, "content": _text(item.content)})
             case CallItem():
                 call = {"id": item.call_id, "function": {"name": item.name, "arguments": item.arguments}}
-                _last(messages).setdefault("tool_calls", []).append(call)
+                _assistant(messages).setdefault("tool_calls", []).append(call)
             case CallOutputItem():
                 messages.append({"role": "tool", "tool_call_id": item.call_id, "content": item.output})
             case ReasoningItem():
@@ -135,12 +135,18 @@ def messages_of(said: str | Iterable[Item], instructions: str | None) -> list[di
     return messages
 
 
-def _last(messages: list[dict[str, Any]]) -> dict[str, Any]:
-    """The assistant's message that is not finished yet; one begins where there is none."""
-    if not messages or messages[-1]["role"] != "assistant" or "tool_calls" in messages[-1]:
-        is_open = bool(messages) and messages[-1]["role"] == "assistant"
-        if not is_open:
-            messages.append({"role": "assistant", "content": None})
+def _assistant(messages: list[dict[str, Any]]) -> dict[str, Any]:
+    """The assistant's message that the conversation ends with; one begins where there is none."""
+    if not messages or messages[-1]["role"] != "assistant":
+        messages.append({"role": "assistant", "content": None})
+    return messages[-1]
+
+
+def _speaking(messages: list[dict[str, Any]]) -> dict[str, Any]:
+    """The same for a text: what has said or called something already is over, and another message begins."""
+    last = _assistant(messages)
+    if last["content"] is not None or "tool_calls" in last:
+        messages.append({"role": "assistant", "content": None})
     return messages[-1]
 
 

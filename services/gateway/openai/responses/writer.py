@@ -50,7 +50,7 @@ class ResponseWriter:
             "output": self._items or _items_of(result.message, self._names()),
             "usage": _usage(results),
             "metrics": metrics_of(results),
-            "outrider": told_by_us(result, self._head),
+            "outrider": told_by_us(result),
         }
 
     def _base(self, status: str) -> Json:
