@@ -21,7 +21,7 @@ class GatewayConfig:
     credentials: CredentialFiles = field(default_factory=CredentialFiles)  # for the targets
     insecure: bool = False  # whether clear text may leave this machine
     cors_origins: tuple[str, ...] = ()  # of pages that may call; "*" for any
-    max_body: int = 8 << 20  # bytes of one request
+    max_body: int = 4 << 20  # bytes of one request
     body_seconds: float = 60.0  # in which it has to arrive
     max_connections: int = 1024
     drain_seconds: float = 5.0  # for the answers that are still written when the gateway is to end

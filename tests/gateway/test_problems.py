@@ -57,12 +57,35 @@ def test_two_grammars_are_refused(gateway: RunningGateway):
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"{", b"[]", b'"\xff"', b"[" * 100_000, b'{"prompt": "\\ud800"}', b'{"prompt": {"a": 1}}']
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b'"\xff"',
+        b"[" * 100_000,
+        b'{"prompt": "\\ud800"}',
+        b'{"prompt": {"a": 1}}',
+        b'{"prompt": "a", "top_p": NaN}',
+    ],
 )
 def test_what_is_no_request_is_refused(gateway: RunningGateway, body: bytes):
     answer = httpx2.post(f"{gateway.url}/v1/completions", content=body)
     assert answer.status_code == 400
     assert answer.json()["error"]["type"] == "invalid_request_error"
+
+
+def test_a_body_that_is_all_faults_is_refused_with_the_first(gateway: RunningGateway):
+    entries = gateway.post("/v1/completions", {"prompt": [{}] * 1000, "stop": [1, 2]}).json()["error"]
+    assert {part.partition(":")[0] for part in entries["message"].split("; ")} == {"prompt[0]", "stop[0]"}
+    keys = gateway.post("/v1/completions", {f"k{index}": 1 for index in range(2000)}).json()["error"]
+    assert keys["message"] == "the body has 2001 faults"
+
+
+def test_a_number_that_json_has_not_is_refused_wherever_it_is(chat_gateway: RunningGateway):
+    said = b'{"messages": [{"role": "user", "content": "a"}], "template_variables": {"a": [-Infinity]}}'
+    answer = httpx2.post(f"{chat_gateway.url}/v1/chat/completions", content=said)
+    assert (answer.status_code, answer.json()["error"]["message"][:19]) == (400, "the body is no JSON")
 
 
 def test_paths_and_methods_that_are_none(gateway: RunningGateway):

@@ -70,17 +70,22 @@ def as_messages(message: AnthropicMessage) -> list[dict[str, Any]]:
 
 
 def _message(role: str, blocks: Iterable[Block]) -> dict[str, Any]:
-    message: dict[str, Any] = {"role": role, "content": None}
+    texts: list[str] = []
+    thoughts: list[str] = []
+    calls: list[dict[str, Any]] = []
     for block in blocks:
         match block:
             case TextBlock(text=text):
-                message["content"] = text if message["content"] is None else f"{message['content']}\n{text}"
+                texts.append(text)
             case ThinkingBlock(thinking=thinking):
-                message["reasoning_content"] = message.get("reasoning_content", "") + thinking
+                thoughts.append(thinking)
             case ToolUseBlock():
                 call = {"id": block.id, "function": {"name": block.name, "arguments": json.dumps(block.input)}}
-                message.setdefault("tool_calls", []).append(call)
-    return message
+                calls.append(call)
+    message: dict[str, Any] = {"role": role, "content": "\n".join(texts) if texts else None}
+    if thoughts:
+        message["reasoning_content"] = "".join(thoughts)
+    return {**message, "tool_calls": calls} if calls else message
 
 
 def text_of(content: str | Iterable[TextBlock]) -> str:

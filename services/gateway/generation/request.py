@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from typing import Annotated, Any, ClassVar, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, create_model
+from pydantic_core import CoreSchema
 
 from outrider import GenerateOptions, Prompt
 from services.gateway.generation.field_names import COMMON_NAMES
@@ -15,13 +16,32 @@ _ASKED_OTHERWISE = {"max_tokens", "num_samples", "seed", "stop"}
 _OF_CONVERSATIONS = {"tools", "tool_choice", "parallel_tool_calls", "template_variables", "message_deltas"}
 _OF_CONVERSATIONS |= {"add_generation_prompt", "continue_final_message"}
 _OF_TOKENS = {"logprobs", "top_candidates", "prompt_logprobs"}
+_OF_ENTRIES = ("list", "tuple", "set", "frozenset")  # the kinds of schemas
 _UNTOLD = {"token_records", "pass_reports", "rank", "entropy", "logits", "logits_token_ids"}
+
+
+def _fail_fast(schema: object) -> None:
+    if isinstance(schema, dict):
+        if schema.get("type") in _OF_ENTRIES:
+            schema["fail_fast"] = True
+        for part in schema.values():
+            _fail_fast(part)
+    elif isinstance(schema, list | tuple):
+        for part in schema:
+            _fail_fast(part)
 
 
 class Part(BaseModel):
     """A part of a request: what it does not name is refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: type[BaseModel], handler: GetCoreSchemaHandler) -> CoreSchema:
+        """As pydantic has it, but a list is at fault with the first of its entries that is, not once for each."""
+        schema = handler(source)
+        _fail_fast(schema)
+        return schema
 
 
 _TYPES = get_type_hints(GenerateOptions)

@@ -9,6 +9,7 @@ from pydantic_core import from_json
 from services.gateway.generation.problem import Kind, Problem
 
 _MOST_TOLD = 8  # problems of one request
+_MOST_LISTED = 1024  # a list of them takes far more memory than a body that is made to have many
 _PREFIX = "Value error, "  # of what our own validators say
 
 Request = TypeVar("Request", bound=BaseModel)
@@ -17,13 +18,16 @@ Request = TypeVar("Request", bound=BaseModel)
 def parse(kind: type[Request], body: bytes) -> Request:
     """The request in a body; raises Problem."""
     try:
-        return kind.model_validate_json(body)
+        document = from_json(body, allow_inf_nan=False)
+    except ValueError as error:
+        raise Problem(Kind.INVALID, f"the body is no JSON: {error}") from None
+    try:
+        return kind.model_validate(document)
     except ValidationError as error:
+        if error.error_count() > _MOST_LISTED:
+            raise Problem(Kind.INVALID, f"the body has {error.error_count()} faults") from None
         faults = error.errors(include_url=False, include_context=False, include_input=False)
-        if faults[0]["type"] == "json_invalid":
-            raise Problem(Kind.INVALID, f"the body is no JSON: {faults[0]['msg']}") from None
     told: dict[str, str] = {}
-    document = from_json(body)
     for fault in faults[:_MOST_TOLD]:
         told.setdefault(_path(document, fault["loc"], fault["type"]), fault["msg"].removeprefix(_PREFIX))
     told = {path: what for path, what in told.items() if not any(_is_within(other, path) for other in told)}

@@ -8,7 +8,9 @@ from typing import Any
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-_ENCODER = json.JSONEncoder(separators=(",", ":"))  # ASCII: some clients take U+2028 for the end of a line
+_ENCODER = json.JSONEncoder(
+    separators=(",", ":"), allow_nan=False
+)  # ASCII: some clients take U+2028 for the end of a line
 _HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}  # the second is for nginx
 
 
