@@ -79,9 +79,12 @@ async def _serve(arguments: argparse.Namespace) -> None:
     signals = StopSignals()
     await server.start()
     print(f"listening on {server.address}\nserving", flush=True)
+    told, ended = asyncio.create_task(signals.wait()), asyncio.create_task(server.ended())
     try:
-        await signals.wait()
+        await asyncio.wait((told, ended), return_when=asyncio.FIRST_COMPLETED)
     finally:
+        told.cancel()
+        ended.cancel()
         await server.close()
 
 

@@ -33,6 +33,10 @@ class Gateway:
         """The client that shows the caller's key to the targets, unless others could read it on its way."""
         return self._clients.lent(key_of(request) if self._tells_keys else None)
 
+    def client_without_key(self) -> AbstractAsyncContextManager[AsyncClient]:
+        """The client that shows none."""
+        return self._clients.lent(None)
+
     async def close(self) -> None:
         """Close the connections to the targets."""
         await self._clients.close()

@@ -41,6 +41,11 @@ class GatewayServer:
             ssl_certfile=config.tls_certificate,
             ssl_keyfile=config.tls_key,
         )
+        try:
+            settings.load()
+        except OSError as error:  # of TLS too
+            self._socket.close()
+            raise ConfigError(f"tls_certificate {config.tls_certificate} or tls_key: {error}") from error
         self._server = _Server(settings)
         self._serving: asyncio.Task[None] | None = None
 
@@ -54,11 +59,19 @@ class GatewayServer:
         """Serve; connections made before wait until then."""
         self._serving = asyncio.create_task(self._server.serve([self._socket]))
 
+    async def ended(self) -> None:
+        """Return when it serves no more; `close` then raises what it failed of."""
+        assert self._serving is not None
+        await asyncio.wait((self._serving,))
+
     async def close(self) -> None:
         """Take no more requests, and return when the last answer is written, or its time is over."""
         self._server.should_exit = True
-        if self._serving is not None:
-            await self._serving
+        try:
+            if self._serving is not None:
+                await self._serving
+        finally:
+            self._socket.close()
 
 
 class _Server(uvicorn.Server):

@@ -3,9 +3,11 @@
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import httpx2
 import pytest
+import uvicorn
 
 from outrider import Client, GenerateOptions
 from services.cli import main
@@ -44,6 +46,22 @@ def test_it_serves_until_it_is_told_to_end(demo: RunningTarget):
 def test_a_bad_option_is_told(options: list[str], said: str, capsys: pytest.CaptureFixture[str]):
     assert main(["gateway", "--target", "localhost:1", *options]) == 1
     assert said in capsys.readouterr().err
+
+
+def test_a_certificate_that_is_none_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (bad := tmp_path / "bad.pem").write_text("none")
+    local = ["--target", "localhost:1", "--listen", "127.0.0.1:0"]
+    assert main(["gateway", *local, "--tls-cert", str(bad), "--tls-key", str(bad)]) == 1
+    assert f"tls_certificate {bad}" in capsys.readouterr().err
+
+
+def test_it_ends_when_it_can_serve_no_more(monkeypatch: pytest.MonkeyPatch):
+    async def fail(_: uvicorn.Server) -> None:
+        raise RuntimeError("the loop is lost")
+
+    monkeypatch.setattr(uvicorn.Server, "main_loop", fail)
+    with pytest.raises(RuntimeError, match="the loop is lost"):
+        main(["gateway", "--target", "localhost:1", "--listen", "127.0.0.1:0"])
 
 
 def test_what_it_needs_is_named_where_it_is_not_installed(

@@ -51,7 +51,8 @@ def test_another_key_is_refused_as_openai_refuses_it(guarded: RunningGateway, ke
 def test_without_a_key_nothing_is_told_but_that_it_lives(guarded: RunningGateway):
     assert guarded.post("/v1/completions", {"prompt": "a"}).status_code == 401
     assert httpx2.get(f"{guarded.url}/v1/models").status_code == 401
-    assert httpx2.get(f"{guarded.url}/health").json() == {"status": "ok"}
+    for headers in ({}, {"authorization": "Bearer two words"}):
+        assert httpx2.get(f"{guarded.url}/health", headers=headers).json() == {"status": "ok"}
 
 
 def test_many_keys_leave_few_clients(guarded: RunningGateway, monkeypatch: pytest.MonkeyPatch):

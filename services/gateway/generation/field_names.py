@@ -1,9 +1,12 @@
 """Field names: what an API calls the fields that the RPC finds fault with."""
 
+import logging
 from collections.abc import Mapping
 
 from outrider import InvalidArgument, OutriderError, ResourceExhausted, Violation
 from services.gateway.generation.problem import Kind, Problem, kind_of
+
+logger = logging.getLogger(__name__)
 
 COMMON_NAMES: Mapping[str, str] = {
     "prompt.text": "prompt",
@@ -31,14 +34,21 @@ COMMON_NAMES: Mapping[str, str] = {
 }
 
 
+_FIXED = {Kind.UNAVAILABLE: "no target can be reached, or it has ended", Kind.BROKEN: "a target failed at this request"}
+
+
 def problem_of(error: OutriderError, names: Mapping[str, str]) -> Problem:
     """A failed call as the API tells it; every bad field is named, the first one apart too."""
     if isinstance(error, InvalidArgument) and error.violations:
         violations = [Violation(api_name(one.field, names), one.description) for one in error.violations]
         message = "; ".join(f"{field}: {description}" for field, description in violations)
         return Problem(Kind.INVALID, message, violations[0].field)
+    kind = kind_of(error)
+    if kind in _FIXED:  # what the client says of these has addresses of targets, which are nobody's business
+        logger.warning("a target's call failed: %s: %s", kind.value, error)
+        return Problem(kind, _FIXED[kind])
     retry_after = error.retry_after if isinstance(error, ResourceExhausted) else None
-    return Problem(kind_of(error), str(error) or type(error).__name__, retry_after=retry_after)
+    return Problem(kind, str(error) or type(error).__name__, retry_after=retry_after)
 
 
 def api_name(path: str, names: Mapping[str, str]) -> str:
