@@ -3,6 +3,7 @@
 import asyncio
 import socket
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 
 import uvicorn
 
@@ -10,6 +11,7 @@ from services.engine.config import ConfigError
 from services.gateway.app import make_app
 from services.gateway.config import GatewayConfig
 from services.gateway.gateway import Gateway
+from services.gateway.web.bounded_protocol import BoundedProtocol
 from services.service.access.clear_text import check_clear_text
 
 _BACKLOG = 1024
@@ -27,16 +29,16 @@ class GatewayServer:
                 check_clear_text("target", target, "set --target-tls-ca", is_allowed=config.insecure)
         self.gateway = Gateway(config)
         self._socket = _bound(config.listen)
+        protocol = partial(BoundedProtocol, most=config.max_connections, seconds=config.body_seconds)
         settings = uvicorn.Config(
             make_app(self.gateway, config.cors_origins),
-            http="h11",  # which bounds what it reads of a head
+            http=protocol,  # type: ignore[arg-type]  # its h11 bounds what it reads of a head
             ws="none",
             lifespan="on",
             log_config=None,
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            limit_concurrency=config.max_connections,
             timeout_graceful_shutdown=round(config.drain_seconds),
             ssl_certfile=config.tls_certificate,
             ssl_keyfile=config.tls_key,

@@ -77,8 +77,9 @@ class Problem(Exception):  # noqa: N818 - it is none of ours that went wrong
 
     @property
     def headers(self) -> dict[str, str]:
-        """What HTTP tells of it beside its number: whole seconds after which to ask again."""
-        return {} if self._retry_after is None else {"retry-after": str(math.ceil(self._retry_after))}
+        """What HTTP tells of it beside its number: whole seconds after which to ask again, or that it ends there."""
+        told = {} if self._retry_after is None else {"retry-after": str(math.ceil(self._retry_after))}
+        return {**told, "connection": "close"} if self.kind is Kind.TOO_SLOW else told
 
 
 def kind_of(error: OutriderError) -> Kind:

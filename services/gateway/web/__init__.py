@@ -1,1 +1,1 @@
-"""What the gateway needs of HTTP: bodies within bounds, keys, server-sent events, readers who leave."""
+"""What the gateway needs of HTTP: connections and bodies within bounds, keys, server-sent events, readers who leave."""
