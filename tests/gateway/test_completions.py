@@ -1,13 +1,17 @@
 """Completions by OpenAI's own client have the bytes of the RPC, however they are asked for."""
 
 import asyncio
+import threading
+from collections.abc import Iterator
 from typing import Any
 
+import grpc
 import openai
 import pytest
 
 from outrider import Result
 from tests.gateway.running_gateway import RunningGateway
+from tests.scripted_server import Event, Request, ScriptedServer, ScriptedServicer
 
 PROMPT = "def read(self, path):"
 SAMPLED: dict[str, Any] = {"temperature": 0.8, "seed": 17, "max_tokens": 60}
@@ -126,3 +130,32 @@ def test_the_seed_of_each_sample_gives_it_alone(client: openai.OpenAI, gateway: 
                 seeds[choice.index] = choice.outrider["seed"]
     assert seeds[0] == SAMPLED["seed"]
     assert [rpc(gateway, seed=seed).text for seed in seeds] == texts
+
+
+class LateServicer(ScriptedServicer):
+    """Begins to answer "late" once another answer, larger than what is sent to those who do not read, is taken."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._is_taken = threading.Event()
+
+    def StreamGenerate(self, request: Request, context: grpc.ServicerContext) -> Iterator[Event]:  # noqa: N802
+        """One stream."""
+        is_late = request.prompt.text == "late"
+        if is_late and not self._is_taken.wait(10):
+            context.abort(grpc.StatusCode.INTERNAL, "the other answer is not read")
+        for event in super().StreamGenerate(request, context):
+            if event.HasField("chunk") and not is_late:
+                event.chunk.text = "a" * (1 << 19)
+            yield event
+        self._is_taken.set()
+
+
+def test_the_answers_that_have_begun_are_read_while_another_waits():
+    with (
+        ScriptedServer(servicer_type=LateServicer, tokens_per_chunk=1) as server,
+        RunningGateway(server.address) as one,
+    ):
+        answer = one.post("/v1/completions", {"prompt": ["soon", "late"], "seed": 1, "max_tokens": 20})
+    assert answer.status_code == 200
+    assert [len(choice["text"]) > 1000 for choice in answer.json()["choices"]] == [True, False]

@@ -1,7 +1,7 @@
 """Answers: the streams of one request, one per prompt, read as pieces of its choices."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncIterator
 from collections.abc import Sequence as Seq
 from typing import TypeVar
 
@@ -10,6 +10,7 @@ from services.gateway.generation.piece import Piece, pieces_of
 from services.gateway.generation.problem import Kind, Problem
 
 Item = TypeVar("Item")
+_MOST_EARLY = 1 << 14  # chunks that are kept until every answer has begun
 
 
 class Answers:
@@ -19,7 +20,8 @@ class Answers:
         self.samples = samples
         self._streams = streams
         self._reads_messages = reads_messages
-        self._first: list[Chunk | None] = []
+        self._early: list[tuple[int, Chunk | None]] = []
+        self._reading: dict[asyncio.Task[Chunk | None], int] = {}
         self._iterators: list[AsyncIterator[Chunk]] = []
 
     async def begin(self) -> None:
@@ -29,18 +31,47 @@ class Answers:
         """
         self._iterators = [aiter(stream) for stream in self._streams]
         if len(self._iterators) == 1:  # a task more would be time lost
-            self._first = [await anext(self._iterators[0], None)]
-        else:
-            self._first = await asyncio.gather(*(anext(iterator, None) for iterator in self._iterators))
+            self._early = [(0, await anext(self._iterators[0], None))]
+            return
+        unknown, held = set(range(len(self._iterators))), []
+        for index in unknown:
+            self._read_on(index)
+        while unknown:  # a target gives up on whoever does not read what is written already
+            for index, chunk in await self._arrived():
+                unknown.discard(index)
+                if chunk is None:
+                    continue
+                self._early.append((index, chunk))
+                if len(self._early) < _MOST_EARLY:
+                    self._read_on(index)
+                else:
+                    held.append(index)
+        for index in held:
+            self._read_on(index)
 
     async def pieces(self) -> AsyncIterator[Piece]:
         """All that follows; raises OutriderError."""
-        for index, chunk in enumerate(self._first):
+        for index, chunk in self._early:
             for piece in self._pieces(index, chunk):
                 yield piece
-        async for index, chunk in _merged(self._iterators):
-            for piece in self._pieces(index, chunk):
-                yield piece
+        if len(self._iterators) == 1:
+            async for chunk in self._iterators[0]:
+                for piece in self._pieces(0, chunk):
+                    yield piece
+        while self._reading:
+            for index, chunk in await self._arrived():
+                for piece in self._pieces(index, chunk):
+                    yield piece
+                if chunk is not None:
+                    self._read_on(index)
+
+    async def _arrived(self) -> list[tuple[int, Chunk | None]]:
+        """What has come next, of the answers that are read; None is the end of one."""
+        done, _ = await asyncio.wait(self._reading, return_when=asyncio.FIRST_COMPLETED)
+        return [(self._reading.pop(task), task.result()) for task in done]
+
+    def _read_on(self, index: int) -> None:
+        self._reading[_next(self._iterators[index])] = index
 
     def _pieces(self, prompt: int, chunk: Chunk | None) -> Seq[Piece]:
         if chunk is None:
@@ -75,26 +106,7 @@ class Answers:
         """End what is still written."""
         for stream in self._streams:
             stream.cancel()
-
-
-async def _merged(iterators: Seq[AsyncIterator[Item]]) -> AsyncGenerator[tuple[int, Item], None]:
-    """What all of them give, with the number of the one that gave it, as it comes."""
-    if len(iterators) == 1:
-        async for one in iterators[0]:
-            yield 0, one
-        return
-    waiting = {_next(iterator): index for index, iterator in enumerate(iterators)}
-    try:
-        while waiting:
-            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                index = waiting.pop(task)
-                item = task.result()
-                if item is not None:
-                    yield index, item
-                    waiting[_next(iterators[index])] = index
-    finally:
-        for task in waiting:
+        for task in self._reading:
             task.cancel()
 
 
@@ -102,4 +114,12 @@ def _next(iterator: AsyncIterator[Item]) -> "asyncio.Task[Item | None]":
     async def step() -> Item | None:
         return await anext(iterator, None)
 
-    return asyncio.create_task(step())
+    task = asyncio.create_task(step())
+    task.add_done_callback(_seen)
+    return task
+
+
+def _seen(task: "asyncio.Task[Item | None]") -> None:
+    """Of several answers that fail together one says why."""
+    if not task.cancelled():
+        task.exception()
