@@ -166,3 +166,15 @@ def test_a_model_without_a_chat_template_says_so(client: openai.OpenAI):
         client.chat.completions.create(model="target", messages=SAID)
     assert refused.value.param == "messages"
     assert "no chat template" in refused.value.message
+
+
+def test_null_is_as_good_as_left_out(chat_gateway: RunningGateway):
+    asked = {"messages": [{"role": "user", "content": "a"}], "seed": 5, "max_completion_tokens": 4}
+    nulls = {"stream": None, "stream_options": {"include_usage": None}}
+    plain, null = (chat_gateway.post("/v1/chat/completions", {**asked, **more}).json() for more in ({}, nulls))
+    assert plain["choices"][0]["message"] == null["choices"][0]["message"]
+
+
+def test_no_tokens_are_not_the_older_names_number(chat_gateway: RunningGateway):
+    asked = {"messages": [{"role": "user", "content": "a"}], "max_completion_tokens": 0, "max_tokens": 4}
+    assert chat_gateway.post("/v1/chat/completions", asked).status_code == 400

@@ -60,7 +60,7 @@ class GenerationRequest(_Options, ABC):  # type: ignore[misc]
     reads_messages: ClassVar[bool] = False
 
     model: str | None = Field(None, description="The model's name; without it, whatever is served.")
-    stream: bool = False
+    stream: bool | None = None
     seed: Annotated[int, Field(ge=0, lt=1 << 64)] | None = Field(None, description="By default one that is drawn.")
 
     @abstractmethod

@@ -20,5 +20,5 @@ class IgnoredFields(Part):
 class StreamOptions(Part):
     """What a stream tells beside the answer."""
 
-    include_usage: bool = False
+    include_usage: bool | None = None
     include_obfuscation: bool | None = None  # none is needed: the sizes of our events are no secret that we keep

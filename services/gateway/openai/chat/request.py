@@ -54,7 +54,8 @@ class ChatRequest(GenerationRequest, IgnoredFields):
         """Those that all have, and those of conversations; the answer is read as a message."""
         options = super().options()
         options["message_deltas"] = True
-        options["max_tokens"] = self.max_completion_tokens or self.max_tokens
+        most = self.max_completion_tokens
+        options["max_tokens"] = self.max_tokens if most is None else most
         options["stop"] = self.stop
         if (schema := schema_of(self.response_format)) is not None:
             options["json_schema"] = schema

@@ -20,7 +20,7 @@ class ChatWriter:
 
     def __init__(self, request: ChatRequest, head: Head) -> None:
         self._tells_logprobs = bool(request.logprobs)
-        self._tells_usage = request.stream_options is not None and request.stream_options.include_usage
+        self._tells_usage = request.stream_options is not None and bool(request.stream_options.include_usage)
         self._head = head
         self._calls = [0] * head.num_choices
         self._begun: set[int] = set()

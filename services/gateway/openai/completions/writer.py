@@ -20,7 +20,7 @@ class CompletionWriter:
     def __init__(self, request: CompletionRequest, head: Head) -> None:
         self._request = request
         self._head = head
-        self._tells_usage = request.stream_options is not None and request.stream_options.include_usage
+        self._tells_usage = request.stream_options is not None and bool(request.stream_options.include_usage)
         self._prompts = request.prompts()
         self._logprobs = [TokenLogprobs() for _ in range(head.num_choices)]
         self._to_echo = set(range(head.num_choices)) if request.echo else set()
