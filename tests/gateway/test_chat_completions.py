@@ -178,3 +178,8 @@ def test_null_is_as_good_as_left_out(chat_gateway: RunningGateway):
 def test_no_tokens_are_not_the_older_names_number(chat_gateway: RunningGateway):
     asked = {"messages": [{"role": "user", "content": "a"}], "max_completion_tokens": 0, "max_tokens": 4}
     assert chat_gateway.post("/v1/chat/completions", asked).status_code == 400
+
+
+def test_candidates_need_logprobs(chat_gateway: RunningGateway):
+    asked = {"messages": [{"role": "user", "content": "a"}], "top_logprobs": 2}
+    assert chat_gateway.post("/v1/chat/completions", asked).json()["error"]["param"] == "top_logprobs"

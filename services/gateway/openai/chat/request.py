@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from outrider import GenerateOptions, Prompt
 from services.gateway.generation.field_names import COMMON_NAMES
@@ -40,6 +40,13 @@ class ChatRequest(GenerationRequest, IgnoredFields):
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     modalities: list[Literal["text"]] | None = None
+
+    @field_validator("top_logprobs")
+    @classmethod
+    def _needs_logprobs(cls, top: int | None, info: ValidationInfo) -> int | None:
+        if top and not info.data.get("logprobs"):
+            raise ValueError(f"is {top}, which needs logprobs to be true")
+        return top
 
     def prompts(self) -> Seq[Prompt]:
         """The conversation."""
