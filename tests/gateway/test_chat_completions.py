@@ -183,3 +183,9 @@ def test_no_tokens_are_not_the_older_names_number(chat_gateway: RunningGateway):
 def test_candidates_need_logprobs(chat_gateway: RunningGateway):
     asked = {"messages": [{"role": "user", "content": "a"}], "top_logprobs": 2}
     assert chat_gateway.post("/v1/chat/completions", asked).json()["error"]["param"] == "top_logprobs"
+
+
+@pytest.mark.parametrize("name", ["regex", "lark"])
+def test_a_grammar_has_the_name_it_was_given_by(chat_gateway: RunningGateway, name: str):
+    asked = {"messages": [{"role": "user", "content": "a"}], name: "("}
+    assert chat_gateway.post("/v1/chat/completions", asked).json()["error"]["param"] == name

@@ -26,6 +26,8 @@ COMMON_NAMES: Mapping[str, str] = {
     "stop.token_ids": "stop_token_ids",
     "stop.loop": "stop_on_loop",
     "grammar.choice.texts": "choice",
+    "grammar.regex": "regex",
+    "grammar.lark": "lark",
     "speculation.mode": "speculation",
     "cache.prefix": "prefix_cache",
     "cache.salt": "cache_salt",
