@@ -15,6 +15,8 @@ from services.engine.decoder.weight_choice import AUTO
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.hub.hub_name import SOURCES, read_source
 
+_LOOPBACK = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
+
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options."""
@@ -52,6 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     draft_device = arguments.draft_device or arguments.device
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
+        _check_http(arguments)
         with running_pair(
             models.fetched(),
             listen=arguments.listen,
@@ -73,13 +76,20 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
 
 
+def _check_http(arguments: argparse.Namespace) -> None:
+    if arguments.http and any(option.startswith("--tls") for option in arguments.options):
+        problem = "--http asks the target in clear text; with --tls options of it, start `outrider gateway` by itself"
+        raise ServiceFailedError(problem)
+
+
 @contextmanager
 def _gateway(listen: str | None, target: str) -> Iterator[ServiceProcess | None]:
     """The gateway in front of a target, if there is to be one; raises ServiceFailedError."""
     if listen is None:
         yield None
         return
-    options = ["--target", target, "--listen", listen]
+    host, _, port = target.rpartition(":")
+    options = ["--target", f"{_LOOPBACK.get(host, host)}:{port}", "--listen", listen]
     with ServiceProcess("gateway", options, cores=CoreAssignment.shared().target) as gateway:
         gateway.wait_until_serving()
         yield gateway

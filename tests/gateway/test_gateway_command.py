@@ -88,6 +88,11 @@ def test_every_option_of_the_client_is_a_field():
     assert {_SAID_OTHERWISE.get(name, name) for name in served} <= fields
 
 
+def test_up_does_not_promise_http_in_front_of_a_target_with_tls(capsys: pytest.CaptureFixture[str]):
+    assert main(["up", "--http", "127.0.0.1:0", "--", "--tls-cert", "some.pem"]) == 1
+    assert "--http asks the target in clear text" in capsys.readouterr().err
+
+
 def test_up_speaks_http_too(demo: RunningTarget):
     local = ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
     with outrider_begin("up", "--model", str(DEMO_TARGET), *local, "--", *SMALL) as process:

@@ -12,7 +12,7 @@ from services.gateway.generation.writer import Api, Event, Json, choices_of
 from services.gateway.openai.chat.request import ChatRequest
 from services.gateway.openai.finish import finish_reason, stop_reason, told_by_us
 from services.gateway.openai.problem_body import problem_body
-from services.gateway.openai.token_text import token_text
+from services.gateway.openai.token_text import token_text, told_logprob
 
 
 class ChatWriter:
@@ -109,8 +109,8 @@ class ChatWriter:
 
 
 def _told(token: Token) -> Json:
-    tops = [{"token": token_text(one), "logprob": one.raw_logprob, "bytes": [*one.bytes]} for one in token.candidates]
-    told = {"token": token_text(token), "logprob": token.raw_logprob, "bytes": [*token.bytes]}
+    tops = [{"token": token_text(one), "logprob": told_logprob(one), "bytes": [*one.bytes]} for one in token.candidates]
+    told = {"token": token_text(token), "logprob": told_logprob(token), "bytes": [*token.bytes]}
     return {**told, "top_logprobs": tops}
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from outrider import Token
-from services.gateway.openai.token_text import token_text
+from services.gateway.openai.token_text import token_text, told_logprob
 
 
 class TokenLogprobs:
@@ -20,7 +20,7 @@ class TokenLogprobs:
         tokens = tuple(tokens)
         return {
             "tokens": [token_text(token) for token in tokens],
-            "token_logprobs": [token.raw_logprob for token in tokens],
+            "token_logprobs": [told_logprob(token) for token in tokens],
             "top_logprobs": [_top(token) for token in tokens] if with_top else None,
             "text_offset": [self._begin(token) for token in tokens],
         }
@@ -31,9 +31,9 @@ class TokenLogprobs:
         return offset
 
 
-def _top(token: Token) -> dict[str, float] | None:
+def _top(token: Token) -> dict[str, float | None] | None:
     """The candidates, and the token itself where it is none of them."""
     if token.raw_logprob is None:
         return None
-    candidates = {token_text(one): one.raw_logprob for one in token.candidates}
-    return {**candidates, **{token_text(token): token.raw_logprob}}
+    told = {token_text(one): told_logprob(one) for one in token.candidates}
+    return {**told, token_text(token): told_logprob(token)}

@@ -1,0 +1,22 @@
+"""Tokens as OpenAI's APIs spell them."""
+
+import math
+
+import pytest
+
+from outrider import Candidate
+from services.gateway.openai.token_text import token_text, told_logprob
+
+
+def candidate(data: bytes, logprob: float) -> Candidate:
+    return Candidate(5, data, "", raw_logprob=logprob, processed_logprob=logprob)
+
+
+def test_no_two_tokens_read_the_same() -> None:
+    assert token_text(candidate(b" caf\xc3\xa9", 0.0)) == " café"
+    assert token_text(candidate(b"\xc3", 0.0)) == "bytes:\\xc3"
+
+
+@pytest.mark.parametrize(("logprob", "told"), [(-0.5, -0.5), (-math.inf, -9999.0)])
+def test_json_can_tell_each_log_probability(logprob: float, told: float) -> None:
+    assert told_logprob(candidate(b"a", logprob)) == told
