@@ -61,9 +61,18 @@ def judge(setting: Setting, outcome: Outcome, watcher: Watcher) -> bool:
     return all(figure <= most for _, figure, most in judged)
 
 
+async def _settled(service: Service) -> None:
+    """Wait until the memory of its KV cache, which it takes behind its start, is there."""
+    before = -1
+    while (now := service.resident_bytes) != before:
+        before = now
+        await asyncio.sleep(1.0)
+
+
 async def run(service: Service, setting: Setting) -> tuple[Outcome, Watcher]:
     """The crowd in one process, the watcher in this one."""
     command = ["-m", "tests.load.crowd", service.address, json.dumps(asdict(setting))]
+    await _settled(service)
     watcher = Watcher(service.address, lambda: service.resident_bytes)
 
     async def load() -> bytes:
