@@ -1,13 +1,12 @@
 """Fixtures of the tests that run what `deploy` holds."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.deploy.envoy import Envoy, binary
-from tests.e2e.draft_rig import Service
+from tests.e2e.draft_rig import Service, serving
 from tests.e2e.models import DEMO_TARGET
 
 
@@ -16,15 +15,8 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Service]]
     """Two replicas of the demo target."""
     options = ("--stream-capacity", "8", "--kv-blocks", "256", "--drain-seconds", "0")
     services = [Service("target", DEMO_TARGET, tmp_path_factory.mktemp("target"), *options) for _ in range(2)]
-    for service in services:
-        service.start()
-    try:
-        for service in services:
-            asyncio.run(service.logs("serving target"))
+    with serving(services):
         yield services
-    finally:
-        for service in services:
-            service.kill()
 
 
 @pytest.fixture

@@ -1,13 +1,12 @@
 """Fixtures of the tests that link the demo target with drafts."""
 
-import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.draft_rig import DraftedTarget, MakeDraft, Service
+from tests.e2e.draft_rig import DraftedTarget, MakeDraft, Service, serving
 from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
 from tests.e2e.server_process import free_port
 from tests.e2e.told_pair import ToldPair, told_pair
@@ -35,7 +34,8 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DraftedTarget]:
 @pytest.fixture(scope="module")
 def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[DraftedTarget]]:
     """One more, which looks for drafts at many addresses: a bad one is not soon looked for where it was."""
-    with _targets(tmp_path_factory.mktemp("target"), count=_NUM_ADDRESSES) as many:
+    few = ("--kv-blocks", "1024")  # whose memory, taken behind the start, is little beside what a flood may cost
+    with _targets(tmp_path_factory.mktemp("target"), *few, count=_NUM_ADDRESSES) as many:
         yield many
 
 
@@ -46,16 +46,12 @@ def fresh_target(targets: list[DraftedTarget]) -> DraftedTarget:
 
 
 @contextmanager
-def _targets(logs: Path, *, count: int) -> Iterator[list[DraftedTarget]]:
+def _targets(logs: Path, *options: str, count: int) -> Iterator[list[DraftedTarget]]:
     addresses = [f"127.0.0.1:{free_port()}" for _ in range(count)]
     drafts = (option for address in addresses for option in ("--draft", address))
-    service = Service("target", DEMO_TARGET, logs, *drafts, "--stream-capacity", "8", "--no-lookup")
-    service.start()
-    try:
-        asyncio.run(service.logs("serving target"))
+    service = Service("target", DEMO_TARGET, logs, *drafts, "--stream-capacity", "8", "--no-lookup", *options)
+    with serving([service]):
         yield [DraftedTarget(service, address) for address in addresses]
-    finally:
-        service.kill()
 
 
 @pytest.fixture

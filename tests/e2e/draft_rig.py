@@ -4,9 +4,9 @@ import asyncio
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from collections.abc import Sequence as Seq
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -150,6 +150,20 @@ class Service:
 
 
 MakeDraft = Callable[..., Service]
+
+
+@contextmanager
+def serving(targets: Seq[Service]) -> Iterator[None]:
+    """Targets that all serve, and are killed in the end."""
+    for target in targets:
+        target.start()
+    try:
+        for target in targets:
+            asyncio.run(target.logs("serving target"))
+        yield
+    finally:
+        for target in targets:
+            target.kill()
 
 
 class DraftedTarget:

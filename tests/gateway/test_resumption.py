@@ -1,6 +1,5 @@
 """A stream goes on with the same bytes: behind a target that was killed, and for a reader who lost the connection."""
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 
 from outrider import Client
 from outrider.v1 import generation_pb2
-from tests.e2e.draft_rig import Service
+from tests.e2e.draft_rig import Service, serving
 from tests.e2e.models import DEMO_TARGET
 from tests.gateway.events import SentEvent, read_events
 from tests.gateway.running_gateway import RunningGateway
@@ -33,18 +32,12 @@ COMPLETION: dict[str, Any] = {
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[list[Service]]:
     """Two targets in processes of their own."""
-    services = []
-    for name in ("one", "two"):
-        (tmp_path / name).mkdir()
-        services.append(Service("target", DEMO_TARGET, tmp_path / name, "--stream-capacity", "4"))
-        services[-1].start()
-    try:
-        for service in services:
-            asyncio.run(service.logs("serving target"))
+    folders = [tmp_path / name for name in ("one", "two")]
+    for folder in folders:
+        folder.mkdir()
+    services = [Service("target", DEMO_TARGET, folder, "--stream-capacity", "4") for folder in folders]
+    with serving(services):
         yield services
-    finally:
-        for service in services:
-            service.kill()
 
 
 def test_a_killed_target_is_not_noticed(pair: list[Service]):
