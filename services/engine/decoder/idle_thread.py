@@ -19,6 +19,7 @@ def in_idle_time(steps: Generator[None]) -> threading.Thread:
                 if not threading.main_thread().is_alive():
                     return
 
-    thread = threading.Thread(target=run, name="idle time")
+    # A daemon thread's child is a daemon too unless told; one that is in native code at the end would abort the process.
+    thread = threading.Thread(target=run, name="idle time", daemon=False)
     thread.start()
     return thread

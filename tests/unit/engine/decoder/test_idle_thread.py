@@ -8,7 +8,7 @@ from collections.abc import Generator
 from services.engine.decoder.idle_thread import in_idle_time
 
 _ENDLESS = """
-import itertools
+import itertools, threading
 from services.engine.decoder.idle_thread import in_idle_time
 from services.engine.decoder.native import Device, ReadProbe
 
@@ -21,7 +21,9 @@ def work():
         print("left", flush=True)
 
 probe = ReadProbe(Device.cpu("portable", 1), 1 << 20)
-in_idle_time(work())
+starter = threading.Thread(target=in_idle_time, args=[work()], daemon=True)
+starter.start()
+starter.join()
 """
 
 
