@@ -1,4 +1,4 @@
-"""Write docs/api.md from the comments of the protos: `python scripts/api_docs.py [FILE]` (needs grpcio-tools)."""
+"""Write docs/use/api.md from the comments of the protos: `python scripts/api_docs.py [FILE]` (needs grpcio-tools)."""
 
 import re
 import subprocess
@@ -21,9 +21,9 @@ ROOT = Path(__file__).parents[1]
 FILES = ("generation.proto", "common.proto", "errors.proto", "admin.proto")
 _HEAD = """# The API
 
-Written by `make protos` from the comments in [protos/outrider/v1](../protos/outrider/v1): what the messages mean, what
-values are allowed, and what holds where a field is not set. A bad request is answered with INVALID_ARGUMENT and every
-bad field at once. The protocol between target and draft is in [draft.proto](../protos/outrider/v1/draft.proto).
+Written by `make protos` from the comments in [protos/outrider/v1](../../protos/outrider/v1): what the messages mean,
+what values are allowed, and what holds where a field is not set. A bad request is answered with INVALID_ARGUMENT and
+every bad field at once. The protocol between target and draft is [draft.proto](../../protos/outrider/v1/draft.proto).
 """
 _MESSAGES, _ENUMS, _SERVICES = 4, 5, 6  # field numbers of FileDescriptorProto, as paths of comments have them
 _FIELDS, _VALUES, _METHODS = 2, 2, 2  # of DescriptorProto, EnumDescriptorProto and ServiceDescriptorProto
@@ -32,7 +32,7 @@ _Field = FieldDescriptorProto
 
 def main() -> None:
     """Write the page."""
-    out = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "api.md"
+    out = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "use" / "api.md"
     sections = [section for name in FILES for section in _sections(_describe(name))]
     out.write_text("\n".join([_HEAD, *sections]))
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Works on the protos. Run from anywhere.
 #   protos.sh stubs [DIR]   write the Python stubs under DIR (default: the client package)
-#   protos.sh docs [FILE]   write the page on the API (default: docs/api.md)
+#   protos.sh docs [FILE]   write the page on the API (default: docs/use/api.md)
 #   protos.sh lint          buf lint, buf format, and buf breaking against protos/baseline.binpb (needs npm)
 #   protos.sh baseline      accept the protos as the new baseline, unless they break the old one (needs npm)
 # PYTHON names the interpreter that has grpcio-tools and mypy-protobuf (default: .venv/bin/python, else python3).
@@ -31,7 +31,7 @@ stubs)
     compile --grpc_python_out="$out" --mypy_grpc_out="quiet:$out" $(grep -l '^service ' $PROTOS)
     ;;
 docs)
-    "$PYTHON" scripts/api_docs.py "${2:-docs/api.md}"
+    "$PYTHON" scripts/api_docs.py "${2:-docs/use/api.md}"
     ;;
 lint)
     buf lint

@@ -31,4 +31,4 @@ def _packages(box: Box) -> Iterator[Path]:
 def _row(package: Path, root: Path) -> str:
     name = package.relative_to(root / "services").as_posix()
     docstring = ast.get_docstring(ast.parse((package / "__init__.py").read_text())) or ""
-    return f"| [`{name}`](../services/{name}) | {docstring.partition(chr(10))[0]} |\n"
+    return f"| [`{name}`](../../services/{name}) | {docstring.partition(chr(10))[0]} |\n"

@@ -15,7 +15,7 @@ from outrider import Client, FinishReason, InvalidArgument, PredictionSource, Re
 from tests.e2e.told_pair import Samples, ToldPair, value
 from tests.server import wait_until
 
-PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
+PAGE = Path(__file__).parents[2] / "docs" / "operate" / "metrics.md"
 CODE = "def quicksort(items):\n    if len(items) < 2:\n        return items\n"
 REQUESTS: list[dict[str, Any]] = [
     {"max_tokens": 40, "seed": 1},

@@ -52,8 +52,8 @@ _SCHEMA = (
     '"required": ["name", "diameter_km", "moons", "note"], "additionalProperties": false}'
 )
 _DOCUMENTS = {
-    "docs/speculation.md": "Summarise this page in a list of its main points.",
-    "docs/sampling.md": "List the steps of sampling that this page describes, in their order.",
+    "docs/inside/speculation.md": "Summarise this page in a list of its main points.",
+    "docs/use/sampling.md": "List the steps of sampling that this page describes, in their order.",
 }
 
 

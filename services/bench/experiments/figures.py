@@ -2,8 +2,8 @@
 
 DIR holds target/ and draft/, as `python -m services.bench.experiments.make_pair DIR` makes them. For each format of the
 target's weights the vital signs are measured as by `outrider bench`, in turn with whichever peers are named; what they
-need is in docs/benchmarks.md. All goes into one file of JSON, and a chart is drawn from it. With all peers it takes
-about a quarter of an hour on two cores that do nothing else.
+need is in docs/inside/benchmarks.md. All goes into one file of JSON, and a chart is drawn from it. With all peers it
+takes about a quarter of an hour on two cores that do nothing else.
 """
 
 import argparse

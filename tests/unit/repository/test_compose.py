@@ -99,7 +99,7 @@ def test_the_gpu_images_are_built_and_started_for_a_gpu(name: str) -> None:
 
 
 def test_every_variable_is_documented() -> None:
-    documented = (ROOT / "docs/deployment.md").read_text()
+    documented = (ROOT / "docs/operate/deployment.md").read_text()
     for name in ("compose.yaml", "compose.gpu.yaml"):
         for variable in re.findall(r"\$\{(\w+)", (ROOT / name).read_text()):
             assert f"`{variable}`" in documented

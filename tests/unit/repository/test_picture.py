@@ -81,7 +81,7 @@ def test_the_table_has_the_packages_from_above_and_replaces_the_one_before(tmp_p
     page = with_table("# A\n\n| package | what is in it |\n|---|---|\n| gone | since long |\n\nB\n", root)
     rows = [line for line in page.splitlines() if line.startswith("| [")]
     assert [row.split("`")[1] for row in rows] == ["cli", "top", "middle", "middle/inner", "bottom", "bottom/native"]
-    assert rows[1] == "| [`top`](../services/top) | What is in top. |"
+    assert rows[1] == "| [`top`](../../services/top) | What is in top. |"
     assert page.startswith("# A\n\n| package")
     assert page.endswith("|\n\nB\n")
     assert "gone" not in page

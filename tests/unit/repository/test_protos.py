@@ -19,11 +19,11 @@ STUBS = ROOT / "clients/python/outrider/v1"
 
 
 @pytest.mark.skipif(
-    find_spec("grpc_tools") is None, reason="NOT CHECKED whether docs/api.md is up to date: no grpcio-tools"
+    find_spec("grpc_tools") is None, reason="NOT CHECKED whether docs/use/api.md is up to date: no grpcio-tools"
 )
 def test_the_page_on_the_api_is_up_to_date(tmp_path: Path) -> None:
     subprocess.run([sys.executable, ROOT / "scripts/api_docs.py", tmp_path / "api.md"], check=True)
-    assert (tmp_path / "api.md").read_text() == (ROOT / "docs/api.md").read_text(), "run `make protos`"
+    assert (tmp_path / "api.md").read_text() == (ROOT / "docs/use/api.md").read_text(), "run `make protos`"
 
 
 @pytest.mark.skipif(

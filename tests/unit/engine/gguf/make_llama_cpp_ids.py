@@ -32,7 +32,7 @@ def train(*, byte_level: bool) -> tuple[list[str], list[str]]:
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet()) if byte_level else []
     size = 6000 if byte_level else 900
     trainer = trainers.BpeTrainer(vocab_size=size, initial_alphabet=alphabet, show_progress=False)
-    page = [] if byte_level else [(ROOT / "docs" / "speculation.md").read_text()]
+    page = [] if byte_level else [(ROOT / "docs" / "inside" / "speculation.md").read_text()]
     tokenizer.train_from_iterator([*ODD_TEXTS, *page], trainer)
     model = json.loads(tokenizer.to_str())["model"]
     return sorted(model["vocab"], key=model["vocab"].get), [" ".join(merge) for merge in model["merges"]]
