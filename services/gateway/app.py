@@ -27,6 +27,7 @@ from services.gateway.openai.problem_body import problem_body
 from services.gateway.openai.responses.writer import RESPONSES
 from services.gateway.openai.tokenization import DetokenizeRequest, TokenizeRequest, detokenize, tokenize
 from services.gateway.openapi import document
+from services.gateway.web.allowed_hosts import AllowedHosts
 
 _APIS: dict[str, Api[Any]] = {
     "/v1/completions": COMPLETIONS,
@@ -37,8 +38,8 @@ _APIS: dict[str, Api[Any]] = {
 _CALLS = {"/tokenize": (TokenizeRequest, tokenize), "/detokenize": (DetokenizeRequest, detokenize)}
 
 
-def make_app(gateway: Gateway, cors_origins: Seq[str]) -> Starlette:
-    """The gateway as an ASGI application, which pages of these origins may call."""
+def make_app(gateway: Gateway, cors_origins: Seq[str] = (), hosts: frozenset[str] | None = None) -> Starlette:
+    """The gateway as an ASGI application, which pages of these origins may call, by these names of it or by any."""
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -46,9 +47,10 @@ def make_app(gateway: Gateway, cors_origins: Seq[str]) -> Starlette:
         await gateway.close()
 
     cors = Middleware(CORSMiddleware, allow_origins=cors_origins, allow_methods=["*"], allow_headers=["*"])
+    names = () if hosts is None else (Middleware(AllowedHosts, hosts=hosts, refuse=_refused),)
     return Starlette(
         routes=_routes(gateway),
-        middleware=[cors] if cors_origins else [],
+        middleware=[*names, *((cors,) if cors_origins else ())],
         exception_handlers={HTTPException: _refuse, Exception: _fail},
         lifespan=lifespan,
     )
@@ -85,6 +87,10 @@ async def _refuse(http: Request, error: Exception) -> Response:
     return JSONResponse(problem_body(problem), problem.kind.status, error.headers)
 
 
+def _refused(problem: Problem) -> Response:
+    return JSONResponse(problem_body(problem), problem.kind.status, problem.headers)
+
+
 async def _fail(_: Request, __: Exception) -> Response:
     """A fault of ours; the log has it."""
-    return JSONResponse(problem_body(Problem(Kind.BROKEN, "the gateway failed at this request")), Kind.BROKEN.status)
+    return _refused(Problem(Kind.BROKEN, "the gateway failed at this request"))

@@ -35,6 +35,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--insecure", action="store_true", help=insecure)
     origins = "a page's origin, such as https://example.com, that may call; * for any (default: none)"
     parser.add_argument("--cors-origin", action="append", default=[], metavar="ORIGIN", help=origins)
+    hosts = "names by which requests may call this gateway beside those of this machine; * for any"
+    parser.add_argument("--allowed-hosts", action="extend", nargs="+", default=[], metavar="NAME", help=hosts)
     for name, description in _NUMBERS.items():
         flag, default = f"--{name.replace('_', '-')}", _DEFAULTS[name]
         parser.add_argument(flag, type=type(default), default=default, metavar="N", help=f"{description} (%(default)s)")
@@ -99,5 +101,6 @@ def _config(arguments: argparse.Namespace) -> GatewayConfig:
         ),
         insecure=arguments.insecure,
         cors_origins=tuple(arguments.cors_origin),
+        allowed_hosts=tuple(arguments.allowed_hosts),
         **{name: getattr(arguments, name) for name in _NUMBERS},
     )

@@ -1,5 +1,6 @@
 """GatewayConfig: where the gateway listens, which targets it asks, and what it takes from whom."""
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from services.service.access.credential_files import CredentialFiles
 from services.service.server_config import check_address
 
 _LARGEST_BODY = 1 << 30
+_HOST = re.compile(r"\*|[\w.-]+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +23,7 @@ class GatewayConfig:
     credentials: CredentialFiles = field(default_factory=CredentialFiles)  # for the targets
     insecure: bool = False  # whether clear text may leave this machine
     cors_origins: tuple[str, ...] = ()  # of pages that may call; "*" for any
+    allowed_hosts: tuple[str, ...] = ()  # names of the gateway beside those of this machine; "*" for any
     max_body: int = 4 << 20  # bytes of one request
     body_seconds: float = 60.0  # in which it has to arrive
     max_connections: int = 1024
@@ -33,6 +36,9 @@ class GatewayConfig:
             raise ConfigError(f"listen is {self.listen!r}; it must be HOST:PORT")
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise ConfigError("only one of tls_certificate and tls_key is set; both are needed, or neither")
+        for host in self.allowed_hosts:
+            if not _HOST.fullmatch(host):
+                raise ConfigError(f"allowed_hosts has {host!r}; allowed: a name without scheme and port, or *")
         check_range("max_body", self.max_body, 1, _LARGEST_BODY)
         check_range("body_seconds", self.body_seconds, 0.1, 3600)
         check_range("max_connections", self.max_connections, 1, 1 << 20)

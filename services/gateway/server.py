@@ -11,6 +11,7 @@ from services.engine.config import ConfigError
 from services.gateway.app import make_app
 from services.gateway.config import GatewayConfig
 from services.gateway.gateway import Gateway
+from services.gateway.web.allowed_hosts import hosts_of
 from services.gateway.web.bounded_protocol import BoundedProtocol
 from services.service.access.clear_text import check_clear_text
 
@@ -31,7 +32,7 @@ class GatewayServer:
         self._socket = _bound(config.listen)
         protocol = partial(BoundedProtocol, most=config.max_connections, seconds=config.body_seconds)
         settings = uvicorn.Config(
-            make_app(self.gateway, config.cors_origins),
+            make_app(self.gateway, config.cors_origins, hosts_of(config.listen, config.allowed_hosts)),
             http=protocol,  # type: ignore[arg-type]  # its h11 bounds what it reads of a head
             ws="none",
             lifespan="on",

@@ -8,7 +8,7 @@ import pytest
 
 from tests.gateway.running_gateway import RunningGateway
 
-HEAD = b"POST /v1/completions HTTP/1.1\r\nhost: a\r\n"
+HEAD = b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
 
 
 def connect(gateway: RunningGateway) -> socket.socket:
@@ -28,7 +28,7 @@ def read_all(connection: socket.socket) -> bytes:
 def test_one_beyond_the_bound_is_closed():
     with RunningGateway("127.0.0.1:1", max_connections=2) as gateway, connect(gateway) as one, connect(gateway) as two:
         for connection in (one, two):
-            connection.sendall(b"GET /openapi.json HTTP/1.1\r\nhost: a\r\n\r\n")
+            connection.sendall(b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n")
             assert connection.recv(12) == b"HTTP/1.1 200"
         with connect(gateway) as third:
             assert read_all(third) == b""

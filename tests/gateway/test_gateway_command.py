@@ -40,6 +40,7 @@ def test_it_serves_until_it_is_told_to_end(demo: RunningTarget):
         (["--target", "192.0.2.1:50051"], "set --target-tls-ca, or say --insecure"),
         (["--listen", "nowhere"], "listen is 'nowhere'; it must be HOST:PORT"),
         (["--max-body", "0"], "max_body is 0"),
+        (["--allowed-hosts", "a.example", "http://a"], "allowed_hosts has 'http://a'; allowed: a name without scheme"),
         (["--tls-cert", "gone.pem"], "only one of tls_certificate and tls_key is set"),
     ],
 )

@@ -13,6 +13,7 @@ from tests.gateway.running_gateway import RunningGateway
 from tests.scripted_server import Fault, ScriptedServer
 from tests.server import RunningTarget
 
+JSON = {"content-type": "application/json"}
 ENDLESS = {"prompt": "def main(argv):", "max_tokens": 1900, "ignore_eos": True}
 BAD: dict[str, tuple[dict[str, Any], str, str]] = {
     "a range": ({"top_p": 7}, "top_p", "is 7; allowed: above 0, at most 1"),
@@ -70,7 +71,7 @@ def test_two_grammars_are_refused(gateway: RunningGateway):
     ],
 )
 def test_what_is_no_request_is_refused(gateway: RunningGateway, body: bytes):
-    answer = httpx2.post(f"{gateway.url}/v1/completions", content=body)
+    answer = httpx2.post(f"{gateway.url}/v1/completions", content=body, headers=JSON)
     assert answer.status_code == 400
     assert answer.json()["error"]["type"] == "invalid_request_error"
 
@@ -84,7 +85,7 @@ def test_a_body_that_is_all_faults_is_refused_with_the_first(gateway: RunningGat
 
 def test_a_number_that_json_has_not_is_refused_wherever_it_is(chat_gateway: RunningGateway):
     said = b'{"messages": [{"role": "user", "content": "a"}], "template_variables": {"a": [-Infinity]}}'
-    answer = httpx2.post(f"{chat_gateway.url}/v1/chat/completions", content=said)
+    answer = httpx2.post(f"{chat_gateway.url}/v1/chat/completions", content=said, headers=JSON)
     assert (answer.status_code, answer.json()["error"]["message"][:19]) == (400, "the body is no JSON")
 
 

@@ -27,6 +27,7 @@ class Kind(Enum):
     TOO_SLOW = "too slow"
     CHANGED = "changed"
     TOO_LARGE = "too large"
+    WRONG_TYPE = "wrong type"
     FULL = "full"
     BROKEN = "broken"
     UNAVAILABLE = "unavailable"
@@ -47,6 +48,7 @@ _STATUS = {
     Kind.TOO_SLOW: 408,
     Kind.CHANGED: 409,
     Kind.TOO_LARGE: 413,
+    Kind.WRONG_TYPE: 415,
     Kind.FULL: 429,
     Kind.BROKEN: 500,
     Kind.UNAVAILABLE: 503,

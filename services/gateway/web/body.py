@@ -6,9 +6,13 @@ from starlette.requests import ClientDisconnect, Request
 
 from services.gateway.generation.problem import Kind, Problem
 
+_JSON = "application/json"
+_MOST_REPEATED = 64  # characters of what is refused
+
 
 async def read_body(request: Request, *, most: int, seconds: float) -> bytes:
-    """The whole body, of so many bytes at most; raises Problem."""
+    """The whole body, JSON of so many bytes at most; raises Problem."""
+    _check_type(request.headers.get("content-type", ""))
     try:
         async with asyncio.timeout(seconds):
             return await _read(request, most)
@@ -16,6 +20,13 @@ async def read_body(request: Request, *, most: int, seconds: float) -> bytes:
         raise Problem(Kind.TOO_SLOW, f"the body has not arrived within {seconds:g} s") from None
     except ClientDisconnect:
         raise Problem(Kind.TOO_SLOW, "the body has not arrived as a whole") from None
+
+
+def _check_type(told: str) -> None:
+    """Any page may send what it calls a text, or nothing at all, to any address; JSON only where it is let."""
+    if told.partition(";")[0].strip().lower() != _JSON:
+        message = f"Content-Type: is {told[:_MOST_REPEATED]!r}; allowed: {_JSON}"
+        raise Problem(Kind.WRONG_TYPE, message, "Content-Type")
 
 
 async def _read(request: Request, most: int) -> bytes:
