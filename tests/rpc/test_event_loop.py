@@ -4,12 +4,14 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import grpc
 import pytest
 
 from outrider.v1 import generation_pb2
 from services.engine.grammar.compiler import GrammarCompiler
 from services.engine.text import healing
 from services.engine.text.tokenizer import Tokenizer
+from services.service import interceptors
 from services.target.api import prompts, requests, servicer
 from services.target.message.message_reader import MessageReader
 from services.target.output.output_pipeline import OutputPipeline
@@ -18,6 +20,7 @@ from tests.rpc import chat_examples
 from tests.rpc.requests import as_unary, continued, stream, stream_request
 from tests.server import RunningTarget
 
+LARGE = 1 << 20  # bytes of a request
 LONG_WORK: list[tuple[Any, str]] = [
     (Tokenizer, "encode"),
     (Tokenizer, "ids_beginning_with"),
@@ -26,6 +29,7 @@ LONG_WORK: list[tuple[Any, str]] = [
     (MessageReader, "__init__"),
     (OutputPipeline, "_replay"),
     (healing, "plan_healing"),
+    (interceptors, "_parsed"),
     (prompts, "_read_ids"),
     (prompts, "_read_source"),
     (requests, "_read_sampling"),
@@ -45,7 +49,8 @@ class Whereabouts:
     def noting(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         def run(*arguments: Any, **options: Any) -> Any:
             is_nothing = name == "_replay" and not arguments[0].sequence.request.received
-            if not is_nothing:
+            is_small = name == "_parsed" and len(arguments[1]) < LARGE
+            if not (is_nothing or is_small):
                 self.of[name].add(threading.get_ident())
             return function(*arguments, **options)
 
@@ -81,6 +86,8 @@ def test_what_may_take_long_runs_beside_the_event_loop(
     target.stub.Generate(as_unary(request))
     ids = target.stub.Tokenize(generation_pb2.TokenizeRequest(text="import os")).token_ids
     target.stub.Detokenize(generation_pb2.DetokenizeRequest(token_ids=ids))
+    with pytest.raises(grpc.RpcError):
+        target.stub.Detokenize(generation_pb2.DetokenizeRequest(token_ids=[5] * LARGE))
     loop = target.call(this_thread())
     assert [name for name, threads in whereabouts.of.items() if not threads] == [], "all of it ran"
     assert [name for name, threads in whereabouts.of.items() if loop in threads] == []
