@@ -18,7 +18,7 @@ from services.gateway.generation.head import Head, Ticket
 from services.gateway.generation.place import HEADER, Places
 from services.gateway.generation.problem import Kind, Problem
 from services.gateway.generation.validation import parse
-from services.gateway.generation.writer import Api, Request
+from services.gateway.generation.writer import Api, Event, Request
 from services.gateway.web.event_response import EventResponse, encode_event
 from services.gateway.web.presence import unless_left
 
@@ -44,7 +44,7 @@ class Endpoint(Generic[Request]):
             except ClientDisconnect:
                 return Response(status_code=_LEFT)
             except OutriderError as error:
-                problem = problem_of(error, self._api.request.rpc_names)
+                problem = problem_of(error, request.name_of)
             except Problem as error:
                 problem = error
         return JSONResponse(self._api.problem(problem), problem.kind.status, problem.headers)
@@ -68,20 +68,23 @@ class Endpoint(Generic[Request]):
         if known is not None and known.check != check:
             raise Problem(Kind.CHANGED, f"{HEADER}: is of another request, or of another model or build", HEADER)
         stream = EventStream(answers, writer, Places(ticket, check, answers.num_choices), known)
-        return EventResponse(self._encoded(stream), held.pop_all())
+        return EventResponse(self._encoded(request, stream), held.pop_all())
 
-    async def _encoded(self, stream: EventStream) -> AsyncIterator[bytes]:
+    async def _encoded(self, request: Request, stream: EventStream) -> AsyncIterator[bytes]:
         try:
-            async for (data, name), number, event_id in stream.events():
-                if self._api.is_numbered:
-                    data["sequence_number"] = number
-                yield encode_event(data, name=name, event_id=event_id)
+            async for event, number, event_id in stream.events():
+                yield self._encode(event, number, event_id)
         except OutriderError as error:
-            problem = problem_of(error, self._api.request.rpc_names)
+            problem = problem_of(error, request.name_of)
             logger.warning("a stream has broken off: %s", problem.kind.value)
-            yield encode_event(self._api.problem(problem), name="error" if self._api.names_errors else None)
+            yield self._encode(self._api.problem_event(problem), stream.count, None)
             return
         yield self._api.last
+
+    def _encode(self, event: Event, number: int, event_id: str | None) -> bytes:
+        if self._api.is_numbered:
+            event.data["sequence_number"] = number
+        return encode_event(event.data, name=event.name, event_id=event_id)
 
 
 def _ask(client: AsyncClient, request: Request, ticket: Ticket) -> Answers:

@@ -20,6 +20,11 @@ NOW: Any = {
 }
 
 
+RESULTS: Any = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": name} for name in "ab"]}
+CALL: Any = {"type": "tool_use", "id": "a", "name": "", "input": {}}
+CALLED: Any = {"role": "assistant", "content": [{"type": "text", "text": "a"}, CALL]}
+
+
 @pytest.fixture
 def client(chat_gateway: RunningGateway) -> Iterator[anthropic.Anthropic]:
     """Anthropic's own client."""
@@ -86,6 +91,10 @@ def test_a_stop_sequence_is_told(client: anthropic.Anthropic, chat_gateway: Runn
         ({"stop_sequences": [""]}, "stop_sequences[0]: has 0 bytes"),
         ({"messages": [{"role": "system", "content": "a"}]}, "messages[0].role"),
         ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "tools[0]"),
+        ({"tools": [NOW, {"name": "b", "input_schema": {"type": "a"}}]}, "tools[1].input_schema: has type 'a'"),
+        ({"tools": [NOW], "tool_choice": {"type": "tool", "name": "b"}}, "tool_choice.name: is 'b'"),
+        ({"system": "a", "messages": [*SAID, CALLED]}, "messages[1].content[1].name: is empty"),
+        ({"messages": [*SAID, RESULTS, CALLED]}, "messages[2].content[1].name: is empty"),
     ],
 )
 def test_a_bad_field_is_named(client: anthropic.Anthropic, fields: dict[str, Any], said: str):

@@ -8,7 +8,7 @@ import openai
 import pytest
 
 from outrider import ResourceExhausted
-from services.gateway.generation.field_names import COMMON_NAMES, problem_of
+from services.gateway.generation.field_names import common_name, problem_of
 from tests.gateway.running_gateway import RunningGateway
 from tests.scripted_server import Fault, ScriptedServer
 from tests.server import RunningTarget
@@ -54,7 +54,8 @@ def test_another_model_is_not_found(client: openai.OpenAI):
 def test_two_grammars_are_refused(gateway: RunningGateway):
     answer = gateway.post("/v1/completions", {"prompt": "a", "regex": "a", "lark": "start: /a/"})
     assert answer.status_code == 400
-    assert answer.json()["error"]["message"] == "regex and lark are given; a text follows one grammar"
+    assert answer.json()["error"]["message"] == "lark: is given beside regex; an answer follows one of them"
+    assert answer.json()["error"]["param"] == "lark"
 
 
 @pytest.mark.parametrize(
@@ -140,9 +141,9 @@ def test_without_a_target_it_says_so():
 def test_a_full_target_says_when_to_come_again():
     full = ResourceExhausted("the server is full")
     full.retry_after = 1.2
-    told = problem_of(full, COMMON_NAMES)
+    told = problem_of(full, common_name)
     assert (told.kind.status, told.headers) == (429, {"retry-after": "2"})
-    assert problem_of(ResourceExhausted("no"), COMMON_NAMES).headers == {}
+    assert problem_of(ResourceExhausted("no"), common_name).headers == {}
 
 
 def test_a_refusal_for_want_of_room_has_its_status():

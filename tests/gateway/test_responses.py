@@ -19,6 +19,10 @@ NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}
 NOW: Any = {"type": "function", "name": "now", "strict": False, "parameters": NOTHING}
 
 
+SAID: Any = {"role": "user", "content": "a"}
+CALLED: Any = {"type": "function_call", "call_id": "c", "name": "now", "arguments": "{}"}
+
+
 class Colour(BaseModel):
     """What an answer is parsed as."""
 
@@ -115,6 +119,10 @@ def without_deltas(events: list[Any]) -> list[str]:
         ({"input": []}, "input"),
         ({"max_output_tokens": 0}, "max_output_tokens"),
         ({"input": [{"type": "item_reference", "id": "a"}]}, "input[0]"),
+        ({"instructions": "a", "input": [SAID, CALLED, {**CALLED, "arguments": "x"}]}, "input[2].arguments"),
+        ({"tools": [NOW], "tool_choice": {"type": "function", "name": "b"}}, "tool_choice.name"),
+        ({"regex": "a", "text": {"format": {"type": "json_object"}}}, "text"),
+        ({"text": {"format": {"type": "json_schema", "name": "a", "schema": {"type": "a"}}}}, "text.format.schema"),
     ],
 )
 def test_a_bad_field_is_named(chat_client: openai.OpenAI, fields: dict[str, Any], name: str):

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator
 
+from services.gateway.generation.message_source import MessageSource
 from services.gateway.generation.request import Part
 
 
@@ -67,6 +68,16 @@ def as_messages(message: AnthropicMessage) -> list[dict[str, Any]]:
     told = [{"role": "tool", "tool_call_id": one.tool_use_id, "content": text_of(one.content)} for one in results]
     others = [block for block in message.content if not isinstance(block, ToolResultBlock)]
     return [*told, _message(message.role, others)] if others or not told else told
+
+
+def sources_of(message: AnthropicMessage, name: str) -> list[MessageSource]:
+    """Where each of these comes from."""
+    if isinstance(message.content, str):
+        return [MessageSource(name)]
+    blocks = [(f"{name}.content[{index}]", block) for index, block in enumerate(message.content)]
+    results = [MessageSource(path) for path, block in blocks if isinstance(block, ToolResultBlock)]
+    calls = [path for path, block in blocks if isinstance(block, ToolUseBlock)]
+    return results if results and len(results) == len(blocks) else [*results, MessageSource(name, calls)]
 
 
 def _message(role: str, blocks: Iterable[Block]) -> dict[str, Any]:

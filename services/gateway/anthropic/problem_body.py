@@ -1,7 +1,7 @@
 """Errors in the shape of Anthropic's API, whose messages name the field."""
 
 from services.gateway.generation.problem import Kind, Problem
-from services.gateway.generation.writer import Json
+from services.gateway.generation.writer import Event, Json
 
 _TYPES = {
     Kind.UNAUTHENTICATED: "authentication_error",
@@ -16,6 +16,11 @@ _TYPES = {
 
 
 def problem_body(problem: Problem) -> Json:
-    """The body of an error, and the data of one in a stream."""
+    """The body of an error."""
     kind = _TYPES.get(problem.kind, "invalid_request_error")
     return {"type": "error", "error": {"type": kind, "message": problem.message, "field": problem.field}}
+
+
+def problem_event(problem: Problem) -> Event:
+    """An error in a stream."""
+    return Event(problem_body(problem), "error")

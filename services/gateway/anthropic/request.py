@@ -7,8 +7,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from outrider import GenerateOptions, Prompt
-from services.gateway.anthropic.blocks import AnthropicMessage, Cached, TextBlock, as_messages, text_of
-from services.gateway.generation.field_names import COMMON_NAMES
+from services.gateway.anthropic.blocks import AnthropicMessage, Cached, TextBlock, as_messages, sources_of, text_of
+from services.gateway.generation.field_names import COMMON_NAMES, chat_names
+from services.gateway.generation.message_source import MessageSource, source_name
 from services.gateway.generation.request import GenerationRequest, Part
 
 
@@ -38,13 +39,24 @@ class Thinking(Part):
     display: str | None = None
 
 
+_OF_TOOLS = {
+    ".tools[].parameters": "tools[].input_schema",
+    ".tool_choice.tool": "tool_choice.name",
+    ".tool_choice.mode": "tool_choice.type",
+    ".tool_choice.parallel": "tool_choice.disable_parallel_tool_use",
+}
 _WORDS = {"auto": "auto", "any": "required", "none": "none"}
 
 
 class MessageRequest(GenerationRequest):
     """A conversation; where its last message is the assistant's, that one is gone on with."""
 
-    rpc_names: ClassVar[Mapping[str, str]] = {**COMMON_NAMES, "stop.strings": "stop_sequences"}
+    rpc_names: ClassVar[Mapping[str, str]] = {
+        **COMMON_NAMES,
+        **chat_names(_OF_TOOLS),
+        "stop.strings": "stop_sequences",
+        "stop.max_tokens": "max_tokens",
+    }
     reads_messages: ClassVar[bool] = True
 
     max_tokens: int
@@ -62,6 +74,13 @@ class MessageRequest(GenerationRequest):
         """The conversation."""
         system = [] if self.system is None else [{"role": "system", "content": text_of(self.system)}]
         return ([*system, *(one for message in self.messages for one in as_messages(message))],)
+
+    def name_of(self, path: str) -> str:
+        """What the API calls a field of the RPC's request, where the system and results of calls are messages too."""
+        sources = [] if self.system is None else [MessageSource("system")]
+        for index, message in enumerate(self.messages):
+            sources += sources_of(message, f"messages[{index}]")
+        return source_name(path, sources, "input") or super().name_of(path)
 
     def options(self) -> GenerateOptions:
         """Those that all have, and those of conversations; the answer is read as a message."""

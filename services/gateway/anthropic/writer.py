@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 
 from outrider import ContentDelta, FinishReason, MessageDelta, ReasoningDelta, Result, ToolCall
-from services.gateway.anthropic.problem_body import problem_body
+from services.gateway.anthropic.problem_body import problem_body, problem_event
 from services.gateway.anthropic.request import MessageRequest
 from services.gateway.generation.head import Head
 from services.gateway.generation.piece import Piece
@@ -112,11 +112,12 @@ def _more(delta: MessageDelta) -> Json:
 
 
 def _ends(result: Result) -> Json:
+    if result.finish_reason in _LENGTH:
+        return {"stop_reason": "max_tokens", "stop_sequence": None}
     if result.message is not None and result.message.tool_calls:
         return {"stop_reason": "tool_use", "stop_sequence": None}
-    if result.stop_string is not None:
-        return {"stop_reason": "stop_sequence", "stop_sequence": result.stop_string}
-    return {"stop_reason": "max_tokens" if result.finish_reason in _LENGTH else "end_turn", "stop_sequence": None}
+    reason = "end_turn" if result.stop_string is None else "stop_sequence"
+    return {"stop_reason": reason, "stop_sequence": result.stop_string}
 
 
-MESSAGES = Api(MessageRequest, MessageWriter, problem_body, names_errors=True)
+MESSAGES = Api(MessageRequest, MessageWriter, problem_body, problem_event)

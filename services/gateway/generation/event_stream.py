@@ -19,6 +19,11 @@ class EventStream:
         self._missed = Missed(known, answers.num_choices)
         places.count = known.count if known else 0
 
+    @property
+    def count(self) -> int:
+        """Events that have been told, those of earlier times included."""
+        return self._places.count
+
     async def events(self) -> AsyncIterator[tuple[Event, int, str]]:
         """Events, each with its number from 0 and its id; raises OutriderError."""
         async for piece in self._answers.pieces():

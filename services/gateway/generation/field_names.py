@@ -1,27 +1,38 @@
 """Field names: what an API calls the fields that the RPC finds fault with."""
 
 import logging
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 
 from outrider import InvalidArgument, OutriderError, ResourceExhausted, Violation
 from services.gateway.generation.problem import Kind, Problem, kind_of
 
 logger = logging.getLogger(__name__)
+_INDEX = re.compile(r"\[(\d+)\]")
+
+
+def chat_names(others: Mapping[str, str]) -> dict[str, str]:
+    """The names of what the RPC's conversations have, where an API has no others; [] stands for any index."""
+    names = {
+        "": "messages",
+        ".messages": "messages",
+        ".tools": "tools",
+        ".tool_choice": "tool_choice",
+        ".tool_choice.mode": "tool_choice",
+        ".tool_choice.parallel": "parallel_tool_calls",
+        ".template_variables": "template_variables",
+        **others,
+    }
+    return {f"{before}chat{path}": name for path, name in names.items() for before in ("", "prompt.")}
+
 
 COMMON_NAMES: Mapping[str, str] = {
     "prompt.text": "prompt",
     "token_ids": "tokens",
     "text": "prompt",
-    "chat": "messages",
-    "chat.messages": "messages",
     "prompt.token_ids": "prompt",
     "prompt.token_ids.ids": "prompt",
-    "prompt.chat": "messages",
-    "prompt.chat.messages": "messages",
-    "prompt.chat.tools": "tools",
-    "prompt.chat.tool_choice": "tool_choice",
-    "prompt.chat.tool_choice.parallel": "parallel_tool_calls",
-    "prompt.chat.template_variables": "template_variables",
+    **chat_names({}),
     "stop.strings": "stop",
     "stop.token_ids": "stop_token_ids",
     "stop.loop": "stop_on_loop",
@@ -39,10 +50,10 @@ COMMON_NAMES: Mapping[str, str] = {
 _FIXED = {Kind.UNAVAILABLE: "no target can be reached, or it has ended", Kind.BROKEN: "a target failed at this request"}
 
 
-def problem_of(error: OutriderError, names: Mapping[str, str]) -> Problem:
+def problem_of(error: OutriderError, name_of: Callable[[str], str]) -> Problem:
     """A failed call as the API tells it; every bad field is named, the first one apart too."""
     if isinstance(error, InvalidArgument) and error.violations:
-        violations = [Violation(api_name(one.field, names), one.description) for one in error.violations]
+        violations = [Violation(name_of(one.field), one.description) for one in error.violations]
         message = "; ".join(f"{field}: {description}" for field, description in violations)
         return Problem(Kind.INVALID, message, violations[0].field)
     kind = kind_of(error)
@@ -55,8 +66,14 @@ def problem_of(error: OutriderError, names: Mapping[str, str]) -> Problem:
 
 def api_name(path: str, names: Mapping[str, str]) -> str:
     """The API's name of a path in the RPC's request: that of its longest known beginning, with what follows it."""
-    known = [name for name in names if path == name or path.startswith((f"{name}.", f"{name}["))]
+    pattern, indices = _INDEX.sub("[]", path), iter(_INDEX.findall(path))
+    known = [name for name in names if pattern == name or pattern.startswith((f"{name}.", f"{name}["))]
     if not known:
         return path.partition(".")[2] or path
     longest = max(known, key=len)
-    return names[longest] + path[len(longest) :]
+    return re.sub(r"\[\]", lambda _: f"[{next(indices)}]", names[longest] + pattern[len(longest) :])
+
+
+def common_name(path: str) -> str:
+    """The name that the APIs have in common."""
+    return api_name(path, COMMON_NAMES)

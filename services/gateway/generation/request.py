@@ -5,17 +5,18 @@ from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from typing import Annotated, Any, ClassVar, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, create_model
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, ValidationInfo, create_model, field_validator
 from pydantic_core import CoreSchema
 
 from outrider import GenerateOptions, Prompt
-from services.gateway.generation.field_names import COMMON_NAMES
+from services.gateway.generation.field_names import COMMON_NAMES, api_name
 
 # What each API asks for in its own way, or conversations have, or what its objects have no place for.
 _ASKED_OTHERWISE = {"max_tokens", "num_samples", "seed", "stop"}
 _OF_CONVERSATIONS = {"tools", "tool_choice", "parallel_tool_calls", "template_variables", "message_deltas"}
 _OF_CONVERSATIONS |= {"add_generation_prompt", "continue_final_message"}
 _OF_TOKENS = {"logprobs", "top_candidates", "prompt_logprobs"}
+GRAMMARS = ("json_schema", "regex", "lark", "choice")
 _OF_ENTRIES = ("list", "tuple", "set", "frozenset")  # the kinds of schemas
 _UNTOLD = {"token_records", "pass_reports", "rank", "entropy", "logits", "logits_token_ids"}
 
@@ -50,6 +51,13 @@ _FIELDS: dict[str, Any] = {name: (_TYPES[name], None) for name in _NAMES}
 _Options: Any = create_model("Options", __base__=Part, **_FIELDS)
 
 
+def only_grammar(grammar: object, info: ValidationInfo) -> object:
+    """What a field says of the form of an answer; raises ValueError where another one has said it already."""
+    if others := [name for name in GRAMMARS if name != info.field_name and info.data.get(name) is not None]:
+        raise ValueError(f"is given beside {others[0]}; an answer follows one of them")
+    return grammar
+
+
 class GenerationRequest(_Options, ABC):  # type: ignore[misc]
     """A request for text. The options of the RPC are fields, under the names and types that the client has for them.
 
@@ -63,6 +71,11 @@ class GenerationRequest(_Options, ABC):  # type: ignore[misc]
     stream: bool | None = None
     seed: Annotated[int, Field(ge=0, lt=1 << 64)] | None = Field(None, description="By default one that is drawn.")
 
+    @field_validator(*GRAMMARS)
+    @classmethod
+    def _is_the_only_one(cls, grammar: object, info: ValidationInfo) -> object:
+        return grammar if grammar is None else only_grammar(grammar, info)
+
     @abstractmethod
     def prompts(self) -> Seq[Prompt]:
         """What is to be continued, each by itself."""
@@ -71,6 +84,12 @@ class GenerationRequest(_Options, ABC):  # type: ignore[misc]
     def samples(self) -> int:
         """Answers to each prompt."""
         return 1
+
+    def name_of(self, path: str) -> str:
+        """What the API calls a field of the RPC's request."""
+        given = next((name for name in GRAMMARS if getattr(self, name) is not None), None)
+        ours = {} if given is None else {"grammar": given, f"grammar.{given}": given}
+        return api_name(path, {**self.rpc_names, **ours})
 
     def options(self) -> GenerateOptions:
         """How, as the client takes it; what is None is the target's to choose."""

@@ -45,8 +45,8 @@ class Api(Generic[Request]):
     request: type[Request]
     writer: Callable[[Request, Head], Writer]
     problem: Callable[[Problem], Json]
-    names_errors: bool = False
-    """Whether an error in a stream is an event of that name."""
+    problem_event: Callable[[Problem], Event]
+    """How an error in a stream is told."""
     is_numbered: bool = False
     """Whether each event tells its `sequence_number`."""
     last: bytes = b""

@@ -7,7 +7,7 @@ from starlette.responses import JSONResponse, Response
 
 from outrider import AsyncClient, OutriderError
 from services.gateway.gateway import Gateway
-from services.gateway.generation.field_names import COMMON_NAMES, problem_of
+from services.gateway.generation.field_names import common_name, problem_of
 from services.gateway.generation.problem import Problem
 from services.gateway.generation.writer import Json
 from services.gateway.openai.problem_body import problem_body
@@ -27,7 +27,7 @@ class Call:
             async with self._gateway.client_for(http) as client:
                 return JSONResponse(await self._ask(client, self._gateway, http))
         except OutriderError as error:
-            problem = problem_of(error, COMMON_NAMES)
+            problem = problem_of(error, common_name)
         except Problem as error:
             problem = error
         return JSONResponse(problem_body(problem), problem.kind.status, problem.headers)

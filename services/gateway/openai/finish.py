@@ -8,8 +8,10 @@ _LENGTH = {FinishReason.MAX_TOKENS, FinishReason.CONTEXT_LENGTH, FinishReason.DE
 
 
 def finish_reason(result: Result) -> str:
-    """Whether a limit ended it, or the model did."""
-    return "length" if result.finish_reason in _LENGTH else "stop"
+    """Whether a limit ended it, or the model did, perhaps with calls; one that a limit has cut is none."""
+    if result.finish_reason in _LENGTH:
+        return "length"
+    return "tool_calls" if result.message is not None and result.message.tool_calls else "stop"
 
 
 def stop_reason(result: Result) -> str | int | None:

@@ -1,7 +1,7 @@
 """Errors in the shape of OpenAI's API."""
 
 from services.gateway.generation.problem import Kind, Problem
-from services.gateway.generation.writer import Json
+from services.gateway.generation.writer import Event, Json
 
 _TYPES = {
     Kind.UNAUTHENTICATED: "authentication_error",
@@ -21,7 +21,18 @@ _CODES = {
 
 
 def problem_body(problem: Problem) -> Json:
-    """The body of an error, and the data of one in a stream."""
+    """The body of an error."""
     code = "model_not_found" if problem.field == "model" else _CODES.get(problem.kind)
     kind = _TYPES.get(problem.kind, "invalid_request_error")
     return {"error": {"message": problem.message, "type": kind, "param": problem.field, "code": code}}
+
+
+def problem_event(problem: Problem) -> Event:
+    """An error in a stream of completions."""
+    return Event(problem_body(problem))
+
+
+def response_problem_event(problem: Problem) -> Event:
+    """An error in a stream of a response's events, which it is one of."""
+    told = problem_body(problem)["error"]
+    return Event({"type": "error", **{name: told[name] for name in ("code", "message", "param")}}, "error")

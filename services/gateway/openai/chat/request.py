@@ -7,10 +7,19 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, ValidationInfo, field_validator
 
 from outrider import GenerateOptions, Prompt
-from services.gateway.generation.field_names import COMMON_NAMES
-from services.gateway.generation.request import GenerationRequest
+from services.gateway.generation.field_names import COMMON_NAMES, chat_names
+from services.gateway.generation.request import GenerationRequest, only_grammar
 from services.gateway.openai.chat.messages import ChatMessage, Format, Tool, ToolChoice, choice_name, schema_of
 from services.gateway.openai.ignored import IgnoredFields, StreamOptions
+
+_OF_MESSAGES = {
+    ".messages[].parts[]": "messages[].content[]",
+    ".messages[].tool_calls[].name": "messages[].tool_calls[].function.name",
+    ".messages[].tool_calls[].arguments": "messages[].tool_calls[].function.arguments",
+    ".tools[].name": "tools[].function.name",
+    ".tools[].parameters": "tools[].function.parameters",
+    ".tool_choice.tool": "tool_choice.function.name",
+}
 
 
 class ChatRequest(GenerationRequest, IgnoredFields):
@@ -18,8 +27,10 @@ class ChatRequest(GenerationRequest, IgnoredFields):
 
     rpc_names: ClassVar[Mapping[str, str]] = {
         **COMMON_NAMES,
+        **chat_names(_OF_MESSAGES),
         "output.top_candidates": "top_logprobs",
         "grammar": "response_format",
+        "grammar.json_schema": "response_format.json_schema.schema",
     }
     reads_messages: ClassVar[bool] = True
 
@@ -47,6 +58,13 @@ class ChatRequest(GenerationRequest, IgnoredFields):
         if top and not info.data.get("logprobs"):
             raise ValueError(f"is {top}, which needs logprobs to be true")
         return top
+
+    @field_validator("response_format")
+    @classmethod
+    def _is_the_only_form(cls, wanted: Format | None, info: ValidationInfo) -> Format | None:
+        if schema_of(wanted) is not None:
+            only_grammar(wanted, info)
+        return wanted
 
     def prompts(self) -> Seq[Prompt]:
         """The conversation."""

@@ -11,7 +11,7 @@ from services.gateway.generation.usage import metrics_of, usage_of
 from services.gateway.generation.writer import Api, Event, Json, choices_of
 from services.gateway.openai.chat.request import ChatRequest
 from services.gateway.openai.finish import finish_reason, stop_reason, told_by_us
-from services.gateway.openai.problem_body import problem_body
+from services.gateway.openai.problem_body import problem_body, problem_event
 from services.gateway.openai.token_text import token_text, told_logprob
 
 
@@ -95,9 +95,11 @@ class ChatWriter:
         return {"id": f"call_{self._head.ticket.name}_{choice}_{index}", "type": "function", "function": function}
 
     def _end(self, result: Result) -> dict[str, Any]:
-        assert result.message is not None
-        reason = "tool_calls" if result.message.tool_calls else finish_reason(result)
-        return {"finish_reason": reason, "stop_reason": stop_reason(result), "outrider": told_by_us(result)}
+        return {
+            "finish_reason": finish_reason(result),
+            "stop_reason": stop_reason(result),
+            "outrider": told_by_us(result),
+        }
 
     def _event(self, choice: int, delta: Json, logprobs: Json | None, **end: object) -> Event:
         told = {"index": choice, "delta": delta, "logprobs": logprobs, **(end or {"finish_reason": None})}
@@ -114,4 +116,4 @@ def _told(token: Token) -> Json:
     return {**told, "top_logprobs": tops}
 
 
-CHAT = Api(ChatRequest, ChatWriter, problem_body, last=b"data: [DONE]\n\n")
+CHAT = Api(ChatRequest, ChatWriter, problem_body, problem_event, last=b"data: [DONE]\n\n")

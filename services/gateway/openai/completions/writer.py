@@ -11,7 +11,7 @@ from services.gateway.generation.writer import Api, Event, Json, choices_of
 from services.gateway.openai.completions.request import CompletionRequest
 from services.gateway.openai.completions.token_logprobs import TokenLogprobs
 from services.gateway.openai.finish import finish_reason, stop_reason, told_by_us
-from services.gateway.openai.problem_body import problem_body
+from services.gateway.openai.problem_body import problem_body, problem_event
 
 
 class CompletionWriter:
@@ -94,4 +94,4 @@ class CompletionWriter:
         return b"".join(token.bytes for token in self._prompt_records(choice)).decode(errors="replace")
 
 
-COMPLETIONS = Api(CompletionRequest, CompletionWriter, problem_body, last=b"data: [DONE]\n\n")
+COMPLETIONS = Api(CompletionRequest, CompletionWriter, problem_body, problem_event, last=b"data: [DONE]\n\n")

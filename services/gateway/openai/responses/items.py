@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
+from services.gateway.generation.message_source import MessageSource
 from services.gateway.generation.request import Part
 from services.gateway.openai.chat.messages import ObjectFormat, TextFormat
 
@@ -112,42 +113,53 @@ class TextSettings(Part):
     verbosity: str | None = None
 
 
-def messages_of(said: str | Iterable[Item], instructions: str | None) -> list[dict[str, Any]]:
-    """The conversation as the client takes it: what was thought and called becomes part of the message that follows."""
-    messages: list[dict[str, Any]] = [{"role": "system", "content": instructions}] if instructions else []
-    if isinstance(said, str):
-        return [*messages, {"role": "user", "content": said}]
-    for item in said:
+class Said:
+    """A conversation as the client takes it: what was thought and called becomes part of the message that follows."""
+
+    def __init__(self, said: str | Iterable[Item], instructions: str | None) -> None:
+        self.messages: list[dict[str, Any]] = []
+        self.sources: list[MessageSource] = []
+        """Where each message comes from."""
+        if instructions:
+            self._begin("system", instructions, "instructions")
+        if isinstance(said, str):
+            self._begin("user", said, "input")
+            return
+        for index, item in enumerate(said):
+            self._add(item, f"input[{index}]")
+
+    def _add(self, item: Item, name: str) -> None:
         match item:
             case MessageItem(role="assistant"):
-                _speaking(messages)["content"] = _text(item.content)
+                self._speaking(name)["content"] = _text(item.content)
             case MessageItem():
-                role = "system" if item.role == "developer" else item.role
-                messages.append({"role": role, "content": _text(item.content)})
+                self._begin("system" if item.role == "developer" else item.role, _text(item.content), name)
             case CallItem():
                 call = {"id": item.call_id, "function": {"name": item.name, "arguments": item.arguments}}
-                _assistant(messages).setdefault("tool_calls", []).append(call)
+                self._assistant(name).setdefault("tool_calls", []).append(call)
+                self.sources[-1].calls.append(name)
             case CallOutputItem():
-                messages.append({"role": "tool", "tool_call_id": item.call_id, "content": item.output})
+                self._begin("tool", item.output, name)["tool_call_id"] = item.call_id
             case ReasoningItem():
-                messages.append({"role": "assistant", "content": None})
-                messages[-1]["reasoning_content"] = _text(item.content or item.summary)
-    return messages
+                self._begin("assistant", None, name)["reasoning_content"] = _text(item.content or item.summary)
 
+    def _begin(self, role: str, content: str | None, name: str) -> dict[str, Any]:
+        self.messages.append({"role": role, "content": content})
+        self.sources.append(MessageSource(name))
+        return self.messages[-1]
 
-def _assistant(messages: list[dict[str, Any]]) -> dict[str, Any]:
-    """The assistant's message that the conversation ends with; one begins where there is none."""
-    if not messages or messages[-1]["role"] != "assistant":
-        messages.append({"role": "assistant", "content": None})
-    return messages[-1]
+    def _assistant(self, name: str) -> dict[str, Any]:
+        """The assistant's message that the conversation ends with; one begins where there is none."""
+        if not self.messages or self.messages[-1]["role"] != "assistant":
+            self._begin("assistant", None, name)
+        return self.messages[-1]
 
-
-def _speaking(messages: list[dict[str, Any]]) -> dict[str, Any]:
-    """The same for a text: what has said or called something already is over, and another message begins."""
-    last = _assistant(messages)
-    if last["content"] is not None or "tool_calls" in last:
-        messages.append({"role": "assistant", "content": None})
-    return messages[-1]
+    def _speaking(self, name: str) -> dict[str, Any]:
+        """The same for a text: what has said or called something already is over, and another message begins."""
+        last = self._assistant(name)
+        if last["content"] is not None or "tool_calls" in last:
+            self._begin("assistant", None, name)
+        return self.messages[-1]
 
 
 def _text(content: str | Iterable[ResponseText]) -> str:

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 
 from outrider import GenerateOptions, Prompt
-from services.gateway.generation.field_names import COMMON_NAMES
-from services.gateway.generation.request import GenerationRequest, Part
+from services.gateway.generation.field_names import COMMON_NAMES, chat_names
+from services.gateway.generation.message_source import source_name
+from services.gateway.generation.request import GenerationRequest, Part, only_grammar
 from services.gateway.openai.chat.messages import ANY_OBJECT, ObjectFormat
 from services.gateway.openai.ignored import IgnoredFields
 from services.gateway.openai.responses.items import (
@@ -16,8 +17,8 @@ from services.gateway.openai.responses.items import (
     ResponseSchema,
     ResponseTool,
     ResponseToolChoice,
+    Said,
     TextSettings,
-    messages_of,
 )
 
 
@@ -33,10 +34,10 @@ class ResponseRequest(GenerationRequest, IgnoredFields):
 
     rpc_names: ClassVar[Mapping[str, str]] = {
         **COMMON_NAMES,
-        "prompt.chat": "input",
-        "prompt.chat.messages": "input",
+        **chat_names({"": "input", ".messages": "input", ".tool_choice.tool": "tool_choice.name"}),
         "stop.max_tokens": "max_output_tokens",
         "grammar": "text.format",
+        "grammar.json_schema": "text.format.schema",
     }
     reads_messages: ClassVar[bool] = True
 
@@ -62,9 +63,21 @@ class ResponseRequest(GenerationRequest, IgnoredFields):
             raise ValueError("is not served, as no response is stored; send the whole conversation as input")
         return name
 
+    @field_validator("text")
+    @classmethod
+    def _is_the_only_form(cls, text: TextSettings | None, info: ValidationInfo) -> TextSettings | None:
+        if text is not None and isinstance(text.format, ResponseSchema | ObjectFormat):
+            only_grammar(text, info)
+        return text
+
     def prompts(self) -> Seq[Prompt]:
         """The conversation."""
-        return (messages_of(self.input, self.instructions),)
+        return (Said(self.input, self.instructions).messages,)
+
+    def name_of(self, path: str) -> str:
+        """What the API calls a field of the RPC's request, whose messages are made of items."""
+        sources = Said(self.input, self.instructions).sources
+        return source_name(path, sources, "arguments") or super().name_of(path)
 
     def options(self) -> GenerateOptions:
         """Those that all have, and those of conversations; the answer is read as a message."""

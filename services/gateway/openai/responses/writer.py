@@ -10,7 +10,7 @@ from services.gateway.generation.piece import Piece
 from services.gateway.generation.usage import metrics_of, usage_of
 from services.gateway.generation.writer import Api, Event, Json
 from services.gateway.openai.finish import finish_reason, told_by_us
-from services.gateway.openai.problem_body import problem_body
+from services.gateway.openai.problem_body import problem_body, response_problem_event
 from services.gateway.openai.responses.open_item import OpenItem
 from services.gateway.openai.responses.request import ResponseRequest
 
@@ -42,7 +42,7 @@ class ResponseWriter:
         """All of it."""
         (result,) = results
         assert result.message is not None
-        is_cut = finish_reason(result) == "length" and not result.message.tool_calls
+        is_cut = finish_reason(result) == "length"
         status = "incomplete" if is_cut else "completed"
         return {
             **self._base(status),
@@ -148,4 +148,4 @@ def _usage(results: Seq[Result]) -> dict[str, Any]:
     }
 
 
-RESPONSES = Api(ResponseRequest, ResponseWriter, problem_body, names_errors=True, is_numbered=True)
+RESPONSES = Api(ResponseRequest, ResponseWriter, problem_body, response_problem_event, is_numbered=True)
