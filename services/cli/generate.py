@@ -20,7 +20,7 @@ from outrider import (
     Unavailable,
 )
 from services.cli.connection import add_tls_options, add_token_option, read_credentials
-from services.cli.readiness import Readiness
+from services.cli.readiness import Readiness, add_wait_options
 from services.cli.result_text import TOKEN_HEADING, summary, token_rows
 from services.cli.terminal import Terminal
 
@@ -47,7 +47,6 @@ _FLAGS = {
     "prompt-logprobs": "list the tokens of the prompt too",
 }
 _RETRIES = 5  # of an address that does not answer, about three seconds
-_WAIT_SECONDS = 600.0  # for a server that is loading its model
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -58,13 +57,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     add_tls_options(parser)
     add_token_option(parser)
-    parser.add_argument(
-        "--wait",
-        type=float,
-        default=_WAIT_SECONDS,
-        metavar="SECONDS",
-        help="wait so long for a server that is loading its model (%(default)g)",
-    )
+    add_wait_options(parser)
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="end after this time with what there is")
     parser.add_argument("--chat", action="store_true", help="send the prompt as a user's message in a conversation")
     for name, kind in _NUMBERS.items():

@@ -1,5 +1,6 @@
 """Readiness: waits while servers load their model, which takes minutes where that is large."""
 
+import argparse
 import time
 from collections.abc import Sequence as Seq
 from typing import NamedTuple
@@ -12,10 +13,24 @@ from services.cli.connection import open_channel
 from services.cli.health import ask
 from services.cli.terminal import Terminal
 
+_WAIT_SECONDS = 600.0
 _POLL_SECONDS = 0.5
 _NOTE_SECONDS = 15.0  # between two lines that say that we still wait
 _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+def add_wait_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how long to wait for a server that is loading."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "--wait",
+        type=float,
+        default=_WAIT_SECONDS,
+        metavar="SECONDS",
+        help="wait so long for a server that is loading its model (%(default)g)",
+    )
+    group.add_argument("--no-wait", dest="wait", action="store_const", const=0.0, help="fail where it is loading")
 
 
 class Readiness:
@@ -42,23 +57,32 @@ class Readiness:
 
         Raises Unavailable when the seconds are over.
         """
-        began = said = time.monotonic()
+        began = time.monotonic()
         if (loading := self._loading()) is None:
             return False
-        self._terminal.note(
-            f"{loading.address} does not serve yet: its model is loading; waiting for up to {self._seconds:g} s"
-        )
+        if self._seconds > 0:
+            self._terminal.note(f"{loading}: its model is loading; waiting for up to {self._seconds:g} s")
+        try:
+            self._wait_for(loading, began)
+        finally:
+            self._terminal.progress("")
+        self._seconds -= time.monotonic() - began
+        return True
+
+    def _wait_for(self, loading: "_Loading | None", began: float) -> None:
+        said = began
         while loading is not None:
             now = time.monotonic()
             if now - began >= self._seconds:
-                raise Unavailable(f"{loading.address} does not serve yet, after waiting for {now - began:.1f} s")
-            if now - said >= _NOTE_SECONDS:
-                self._terminal.note(f"{loading.address} does not serve yet, after {now - began:.0f} s{loading.detail}")
+                waited = f", after waiting for {now - began:.1f} s" if self._seconds > 0 else ""
+                raise Unavailable(f"{loading}{waited}{loading.detail}")
+            line = f"{loading}, after {now - began:.0f} s{loading.detail}"
+            self._terminal.progress(line)
+            if now - said >= _NOTE_SECONDS and not self._terminal.is_watched:
+                self._terminal.note(line)
                 said = now
             time.sleep(min(_POLL_SECONDS, self._seconds))
             loading = self._loading()
-        self._seconds -= time.monotonic() - began
-        return True
 
     def _loading(self) -> "_Loading | None":
         """A server that listens and does not serve yet, where no other one serves."""
@@ -78,3 +102,6 @@ class _Loading(NamedTuple):
 
     address: str
     detail: str
+
+    def __str__(self) -> str:
+        return f"{self.address} does not serve yet"

@@ -1,8 +1,10 @@
 """Terminal: where a command writes, with colour only where somebody looks."""
 
 import os
+import shutil
 from typing import TextIO
 
+_LINE_AGAIN = "\r\033[K"
 _BOLD, _DIM, _RED, _GREEN, _PLAIN = "\033[1m", "\033[2m", "\033[31m", "\033[32m", "\033[0m"
 
 
@@ -12,6 +14,11 @@ class Terminal:
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._is_coloured = stream.isatty()
+
+    @property
+    def is_watched(self) -> bool:
+        """Whether somebody looks, so that a line can be written anew."""
+        return self._is_coloured
 
     def text(self, text: str) -> None:
         """Write text as it is."""
@@ -34,6 +41,12 @@ class Terminal:
     def note(self, text: str) -> None:
         """Write a line that stands back."""
         self._line(_DIM, text)
+
+    def progress(self, text: str) -> None:
+        """Write a line in the place of the last progress, where somebody looks; no text takes that away."""
+        if self._is_coloured:
+            width = shutil.get_terminal_size().columns - 1
+            self.text(f"{_LINE_AGAIN}{_DIM}{text[:width]}{_PLAIN}" if text else _LINE_AGAIN)
 
     def error(self, text: str) -> None:
         """Write a line that tells of a failure."""

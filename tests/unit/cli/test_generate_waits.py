@@ -2,6 +2,8 @@
 
 # ruff: noqa: N802
 
+import io
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,9 +14,19 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthServicer
 
 from services.cli import generate, main, readiness
+from services.cli.readiness import Readiness
+from services.cli.terminal import Terminal
+from services.service.loading_health import DETAIL
 from tests.scripted_server import Event, Request, ScriptedServer, ScriptedServicer, answer, text_of
 
 TEXT = text_of(answer([*b"Hi"], 5), is_whole=True)
+
+
+class Screen(io.StringIO):
+    """What somebody looks at."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 class LoadingServicer(ScriptedServicer):
@@ -43,6 +55,7 @@ class LoadingHealth(HealthServicer):
             context.abort(grpc.StatusCode.UNAVAILABLE, "not there yet")
         self._num_checks -= 1
         if self._num_checks >= 0:
+            context.set_trailing_metadata(((DETAIL, "half of it is loaded"),))
             return HealthCheckResponse(status=HealthCheckResponse.NOT_SERVING)
         self.is_loaded.set()
         return HealthCheckResponse(status=HealthCheckResponse.SERVING)
@@ -89,10 +102,28 @@ def test_it_does_not_wait_where_another_server_serves(capsys: pytest.CaptureFixt
     assert "does not serve" not in said.err
 
 
-@pytest.mark.parametrize("seconds", ["0", "0.2"])
-def test_it_gives_up_when_it_has_waited_as_long_as_it_is_told(capsys: pytest.CaptureFixture[str], seconds: str) -> None:
+@pytest.mark.parametrize("option", [["--no-wait"], ["--wait", "0"]])
+def test_it_fails_at_once_if_it_is_told_not_to_wait(capsys: pytest.CaptureFixture[str], option: list[str]) -> None:
     with loading_server(100_000) as address:
-        assert main(["generate", "--address", address, "--wait", seconds, "Hi"]) == 1
+        assert main(["generate", "--address", address, *option, "Hi"]) == 1
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", f"outrider generate: {address} does not serve yet: half of it is loaded\n")
+
+
+def test_a_terminal_has_one_line_of_progress_which_is_gone_in_the_end() -> None:
+    screen = Screen()
+    with loading_server(20) as address:
+        assert Readiness([address], None, Terminal(screen), seconds=60).wait()
+    said, *lines = screen.getvalue().split("\r\033[K")
+    assert said.endswith("waiting for up to 60 s\033[0m\n")
+    waits = re.escape(f"\033[2m{address} does not serve yet, after ")
+    told = re.compile(waits + r"\d+ s: half of it is loaded\x1b\[0m")
+    assert [line for line in lines if not told.fullmatch(line)] == [""]
+
+
+def test_it_gives_up_when_it_has_waited_as_long_as_it_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    with loading_server(100_000) as address:
+        assert main(["generate", "--address", address, "--wait", "0.2", "Hi"]) == 1
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.splitlines()[-1].startswith(f"outrider generate: {address} does not serve yet, after waiting for ")
