@@ -81,6 +81,7 @@ class PassReport:
     host: float | None = None  # the time since the pass before, waiting aside; None after idleness
     num_tokens: int = 0  # those that were committed
     num_accepted: int = 0
+    num_alternates: int = 0  # that had taken a chain's place before this pass
 
     def completed(self, taken: Collection[TokenRecord]) -> "PassReport":
         """The report with what was committed."""

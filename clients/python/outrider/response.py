@@ -90,6 +90,7 @@ def _pass_report(message: common_pb2.PassReport) -> PassReport:
         waiting=_seconds(message.waiting),
         verifying=_seconds(message.verifying),
         host=_seconds(message.host) if message.HasField("host") else None,
+        alternates=message.alternates,
     )
 
 

@@ -60,6 +60,8 @@ class PassReport:
     """The pass itself, shared by all generations that it served."""
     host: float | None
     """The server's own work between the pass before and this one; None if it was idle before."""
+    alternates: int = 0
+    """As `Speculation.alternates`, before this pass: where it grows, its predictions begin behind an alternate."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -194,6 +194,7 @@ def write_pass_report(report: PassReport) -> common_pb2.PassReport:
         waiting=_write_duration(report.waiting),
         verifying=_write_duration(report.verifying),
         host=None if report.host is None else _write_duration(report.host),
+        alternates=report.num_alternates,
     )
 
 

@@ -145,4 +145,11 @@ class TargetStep:
 def _report(rows: ScheduledRows, spans: _Spans) -> PassReport | None:
     if not rows.sequence.request.output.pass_reports:
         return None
-    return PassReport(rows.source, len(rows.predictions), rows.waiting, spans.verifying, spans.host)
+    return PassReport(
+        rows.source,
+        len(rows.predictions),
+        rows.waiting,
+        spans.verifying,
+        spans.host,
+        num_alternates=rows.sequence.speculation.alternates,
+    )

@@ -1634,6 +1634,7 @@ class PassReport(_message.Message):
     WAITING_FIELD_NUMBER: _builtins.int
     VERIFYING_FIELD_NUMBER: _builtins.int
     HOST_FIELD_NUMBER: _builtins.int
+    ALTERNATES_FIELD_NUMBER: _builtins.int
     tokens: _builtins.int
     """Tokens committed."""
     predicted: _builtins.int
@@ -1642,6 +1643,10 @@ class PassReport(_message.Message):
     """Those of them that turned out right."""
     source: Global___PredictionSource.ValueType
     """What had predicted them. Unspecified if nothing was predicted."""
+    alternates: _builtins.int
+    """As `SpeculationStats.alternates`, before this pass. Where it is more than in the report before, what the draft had
+    predicted for this pass begins behind an alternate, which had been there before the miss that it answers was known.
+    """
     @_builtins.property
     def waiting(self) -> _duration_pb2.Duration:
         """The time spent on getting predictions before the pass, mostly waiting for a draft."""
@@ -1666,10 +1671,11 @@ class PassReport(_message.Message):
         waiting: _duration_pb2.Duration | None = ...,
         verifying: _duration_pb2.Duration | None = ...,
         host: _duration_pb2.Duration | None = ...,
+        alternates: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["host", b"host", "verifying", b"verifying", "waiting", b"waiting"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "host", b"host", "predicted", b"predicted", "source", b"source", "tokens", b"tokens", "verifying", b"verifying", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted", b"accepted", "alternates", b"alternates", "host", b"host", "predicted", b"predicted", "source", b"source", "tokens", b"tokens", "verifying", b"verifying", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -123,6 +123,16 @@ async def test_a_report_of_each_pass_comes_with_its_tokens_if_it_is_asked_for():
     assert max(counts) == (4, 3, 3)
     sources = [PredictionSource.DRAFT if predicted else None for _, predicted, _ in counts]
     assert [report.source for report in chunk.reports] == sources
+
+
+async def test_a_report_has_the_alternates_that_were_found_before_its_pass():
+    target = Target()
+    sequence, stream = target.add(make_request(b"0123456789", max_tokens=6, stop_ids=[], pass_reports=True))
+    while target.driver.step():
+        sequence.speculation.alternates += 1  # as the link does when it settles the pass
+    *_, chunk, _ = await read(stream)
+    passes, steps = len(chunk.reports), sequence.speculation.alternates
+    assert [report.num_alternates for report in chunk.reports] == list(range(steps - passes, steps))
     assert all(report.host > 0 for report in chunk.reports), "other passes had computed the prompt"
     assert all(report.verifying > 0 and (report.waiting > 0) == (at > 0) for at, report in enumerate(chunk.reports))
 
