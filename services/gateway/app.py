@@ -16,6 +16,7 @@ from starlette.routing import Route
 from services.gateway.anthropic.writer import MESSAGES
 from services.gateway.endpoint import Endpoint
 from services.gateway.gateway import Gateway
+from services.gateway.generate.writer import GENERATE
 from services.gateway.generation.problem import Kind, Problem
 from services.gateway.generation.writer import Api
 from services.gateway.health import Health
@@ -34,6 +35,7 @@ _APIS: dict[str, Api[Any]] = {
     "/v1/chat/completions": CHAT,
     "/v1/responses": RESPONSES,
     "/v1/messages": MESSAGES,
+    "/v1/generate": GENERATE,
 }
 _CALLS = {"/tokenize": (TokenizeRequest, tokenize), "/detokenize": (DetokenizeRequest, detokenize)}
 

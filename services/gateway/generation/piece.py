@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from outrider import Chunk, ContentDelta, MessageDelta, Token, ToolCall
+from outrider import Chunk, ContentDelta, MessageDelta, PassReport, Token, ToolCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +15,8 @@ class Piece:
     tokens: tuple[Token, ...] = ()
     """Their records, if asked for."""
     delta: MessageDelta | None = None
+    reports: tuple[PassReport, ...] = ()
+    """Those of the passes that ended with these tokens, if asked for."""
 
     @property
     def units(self) -> int:
@@ -22,11 +24,12 @@ class Piece:
         return 0 if self.delta is None else 1 if isinstance(self.delta, ToolCall) else len(self.delta.text)
 
     def split(self, tokens: int, units: int) -> tuple["Piece", "Piece"]:
-        """The piece with so many of its tokens and units, and the one with the others."""
+        """The piece with so many of its tokens and units, and the one with the others, which has the reports."""
         first, rest = _split(self.delta, units)
+        reports = self.reports if tokens < len(self.token_ids) else ()
         return (
-            replace(self, token_ids=self.token_ids[:tokens], tokens=self.tokens[:tokens], delta=first),
-            replace(self, token_ids=self.token_ids[tokens:], tokens=self.tokens[tokens:], delta=rest),
+            Piece(self.choice, self.token_ids[:tokens], self.tokens[:tokens], first),
+            Piece(self.choice, self.token_ids[tokens:], self.tokens[tokens:], rest, reports),
         )
 
 
@@ -35,7 +38,7 @@ def pieces_of(chunk: Chunk, choice: int, *, reads_messages: bool) -> Iterator[Pi
     deltas: tuple[MessageDelta, ...] = chunk.message_deltas
     if not reads_messages:
         deltas = (ContentDelta(chunk.text),) if chunk.text else ()
-    yield Piece(choice, chunk.token_ids, chunk.tokens, deltas[0] if deltas else None)
+    yield Piece(choice, chunk.token_ids, chunk.tokens, deltas[0] if deltas else None, chunk.pass_reports)
     for delta in deltas[1:]:
         yield Piece(choice, (), (), delta)
 

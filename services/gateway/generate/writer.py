@@ -1,0 +1,75 @@
+"""GenerateWriter: the RPC's events, and the whole answer, as JSON."""
+
+from collections.abc import Sequence as Seq
+from dataclasses import fields
+from typing import Any
+
+from pydantic_core import to_jsonable_python
+
+from outrider import ContentDelta, Result
+from services.gateway.generate.request import GenerateRequest
+from services.gateway.generation.head import Head
+from services.gateway.generation.piece import Piece
+from services.gateway.generation.writer import Api, Event, Json
+from services.gateway.openai.problem_body import problem_body
+
+_TOLD_BEFORE = ("started", "text", "token_ids", "tokens", "pass_reports", "prompt_records")
+_NOT_ASKED_HERE = ("further_samples", "message")
+_END = [field.name for field in fields(Result) if field.name not in (*_TOLD_BEFORE, *_NOT_ASKED_HERE)]
+
+
+class GenerateWriter:
+    """Events `started`, `chunk` and `finished`. Bytes are in base64, times in seconds; minus infinity is null."""
+
+    def __init__(self, request: GenerateRequest, head: Head) -> None:
+        self._request = request
+        self._head = head
+        self._is_begun = False
+
+    def piece(self, piece: Piece) -> Seq[Event]:
+        """Its tokens, what they add to the text, and the reports of the passes that ended with them."""
+        text = piece.delta.text if isinstance(piece.delta, ContentDelta) else ""
+        told = {"text": text, "token_ids": piece.token_ids, "tokens": piece.tokens, "pass_reports": piece.reports}
+        return [*self._begin(), Event(_json(told), "chunk")]
+
+    def end(self, choice: int, result: Result) -> Seq[Event]:  # noqa: ARG002 - there is one
+        """Why it ended, and what speculation did."""
+        return [*self._begin(), Event(_end(result), "finished")]
+
+    def tail(self, results: Seq[Result]) -> Seq[Event]:  # noqa: ARG002 - that was all
+        """Nothing."""
+        return ()
+
+    def whole(self, results: Seq[Result]) -> Json:
+        """All of it as one object."""
+        (result,) = results
+        told = {name: getattr(result, name) for name in ("text", "token_ids", "tokens", "pass_reports")}
+        return {**self._started(), **_json(told), **_end(result)}
+
+    def _begin(self) -> list[Event]:
+        if self._is_begun:
+            return []
+        self._is_begun = True
+        return [Event(self._started(), "started")]
+
+    def _started(self) -> Json:
+        head = self._head
+        return {
+            "request_id": self._request.request_id or head.ticket.name,
+            "seed": head.ticket.seed,
+            "model": head.model,
+            "fingerprint": head.fingerprint,
+            "prompt_tokens": head.prompt_tokens,
+        }
+
+
+def _end(result: Result) -> Json:
+    return _json({name: getattr(result, name) for name in _END})
+
+
+def _json(told: dict[str, Any]) -> Json:
+    plain: Json = to_jsonable_python(told, bytes_mode="base64", inf_nan_mode="null")
+    return plain
+
+
+GENERATE = Api(GenerateRequest, GenerateWriter, problem_body, names_errors=True)
