@@ -19,7 +19,7 @@ def in_idle_time(steps: Generator[None]) -> threading.Thread:
                 if not threading.main_thread().is_alive():
                     return
 
-    # A daemon thread's child is a daemon too unless told; one that is in native code at the end would abort the process.
+    # A daemon thread's child is a daemon too unless told, and one that is in native code at the end aborts the process.
     thread = threading.Thread(target=run, name="idle time", daemon=False)
     thread.start()
     return thread

@@ -10,6 +10,7 @@ from outrider import ContentDelta, Result
 from services.gateway.generate.request import GenerateRequest
 from services.gateway.generation.head import Head
 from services.gateway.generation.piece import Piece
+from services.gateway.generation.problem import Problem
 from services.gateway.generation.writer import Api, Event, Json
 from services.gateway.openai.problem_body import problem_body
 
@@ -72,4 +73,8 @@ def _json(told: dict[str, Any]) -> Json:
     return plain
 
 
-GENERATE = Api(GenerateRequest, GenerateWriter, problem_body, names_errors=True)
+def _problem_event(problem: Problem) -> Event:
+    return Event(problem_body(problem), "error")
+
+
+GENERATE = Api(GenerateRequest, GenerateWriter, problem_body, _problem_event)
