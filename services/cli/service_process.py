@@ -1,6 +1,7 @@
 """ServiceProcess: a target or a draft service as a child process."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -11,6 +12,18 @@ from typing import IO, Self
 
 _STOP_SECONDS = 60.0  # beyond any drain that makes sense for a child on this machine
 _LISTENING, _SERVING = "listening on ", "serving"
+
+
+def first_ended(*services: "ServiceProcess") -> "ServiceProcess":
+    """Wait until one of them has ended by itself."""
+    poll, opened = select.poll(), {os.pidfd_open(service.pid): service for service in services}
+    try:
+        for descriptor in opened:
+            poll.register(descriptor, select.POLLIN)
+        return opened[poll.poll()[0][0]]
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
 
 
 class ServiceFailedError(RuntimeError):

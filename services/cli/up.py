@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from services.cli.service_pair import CoreAssignment, ModelPair, demo_models, options_of_draft, running_pair
-from services.cli.service_process import ServiceFailedError, ServiceProcess
+from services.cli.service_process import ServiceFailedError, ServiceProcess, first_ended
 from services.cli.terminal import Terminal
 from services.engine.config import CPU, WEIGHT_CHOICES
 from services.engine.decoder.weight_choice import AUTO
@@ -67,6 +67,8 @@ def run(arguments: argparse.Namespace) -> int:
             with _gateway(arguments.http, address) as gateway:
                 if gateway is not None:
                     out.text(f"OpenAI's API is at http://{gateway.address}/v1\n")
+                    if first_ended(pair.target, gateway) is gateway:
+                        raise ServiceFailedError(f"the gateway ended with code {gateway.wait()}")
                 return pair.target.wait()
     except (CheckpointError, ServiceFailedError) as error:
         Terminal(sys.stderr).error(f"outrider up: {error}")

@@ -2,13 +2,12 @@
 
 from contextlib import AbstractAsyncContextManager
 
-import grpc
 from starlette.requests import Request
 
 from outrider import AsyncClient
 from outrider.channel import is_local
 from services.gateway.config import GatewayConfig
-from services.gateway.generation.clients import Clients
+from services.gateway.generation.clients import Caller, Clients
 from services.gateway.served_model import ServedModel
 from services.gateway.web.body import read_body
 from services.gateway.web.key import key_of
@@ -31,16 +30,19 @@ class Gateway:
 
     def client_for(self, request: Request) -> AbstractAsyncContextManager[AsyncClient]:
         """The client that shows the caller's key to the targets, unless others could read it on its way."""
-        return self._clients.lent(key_of(request) if self._tells_keys else None)
+        return self._lent(key_of(request) if self._tells_keys else None)
 
     def client_without_key(self) -> AbstractAsyncContextManager[AsyncClient]:
         """The client that shows none."""
-        return self._clients.lent(None)
+        return self._lent(None)
 
     async def close(self) -> None:
         """Close the connections to the targets."""
         await self._clients.close()
 
-    def _connect(self, key: str | None) -> AsyncClient:
-        channel: grpc.ChannelCredentials | None = self._credentials().channel
-        return AsyncClient(*self._config.targets, credentials=channel, token=key, max_retries=self._config.max_retries)
+    def _lent(self, key: str | None) -> AbstractAsyncContextManager[AsyncClient]:
+        return self._clients.lent(Caller(key, self._credentials().channel))
+
+    def _connect(self, caller: Caller) -> AsyncClient:
+        retries = self._config.max_retries
+        return AsyncClient(*self._config.targets, credentials=caller.channel, token=caller.key, max_retries=retries)

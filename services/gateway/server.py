@@ -13,9 +13,11 @@ from services.gateway.config import GatewayConfig
 from services.gateway.gateway import Gateway
 from services.gateway.web.allowed_hosts import hosts_of
 from services.gateway.web.bounded_protocol import BoundedProtocol
+from services.service.access.certificates import server_context, watch_certificates
 from services.service.access.clear_text import check_clear_text
 
 _BACKLOG = 1024
+_LOOK_SECONDS = 0.05  # between two looks at what is left at the end
 _REMEDY = "set --tls-cert and --tls-key"
 
 
@@ -28,6 +30,7 @@ class GatewayServer:
         for target in config.targets:
             if config.credentials.authorities is None:
                 check_clear_text("target", target, "set --target-tls-ca", is_allowed=config.insecure)
+        files = watch_certificates(config.tls_certificate, config.tls_key, None)
         self.gateway = Gateway(config)
         self._socket = _bound(config.listen)
         protocol = partial(BoundedProtocol, most=config.max_connections, seconds=config.body_seconds)
@@ -40,16 +43,10 @@ class GatewayServer:
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            timeout_graceful_shutdown=round(config.drain_seconds),
-            ssl_certfile=config.tls_certificate,
-            ssl_keyfile=config.tls_key,
+            ssl_context_factory=(lambda *_: server_context(files)) if files else None,
         )
-        try:
-            settings.load()
-        except OSError as error:  # of TLS too
-            self._socket.close()
-            raise ConfigError(f"tls_certificate {config.tls_certificate} or tls_key: {error}") from error
         self._server = _Server(settings)
+        self._drain_seconds = config.drain_seconds
         self._serving: asyncio.Task[None] | None = None
 
     @property
@@ -72,6 +69,11 @@ class GatewayServer:
         self._server.should_exit = True
         try:
             if self._serving is not None:
+                await asyncio.wait((self._serving,), timeout=self._drain_seconds)
+                while not self._serving.done():
+                    for connection in self._server.server_state.connections:
+                        connection.transport.abort()  # which is to the answers as if their readers had left
+                    await asyncio.wait((self._serving,), timeout=_LOOK_SECONDS)
                 await self._serving
         finally:
             self._socket.close()

@@ -1,5 +1,6 @@
 """outrider gateway: its options and its process, and what a plain installation says of it."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -53,7 +54,7 @@ def test_a_certificate_that_is_none_is_told(tmp_path: Path, capsys: pytest.Captu
     (bad := tmp_path / "bad.pem").write_text("none")
     local = ["--target", "localhost:1", "--listen", "127.0.0.1:0"]
     assert main(["gateway", *local, "--tls-cert", str(bad), "--tls-key", str(bad)]) == 1
-    assert f"tls_certificate {bad}" in capsys.readouterr().err
+    assert f"{bad} and {bad}: are no certificate and its key" in capsys.readouterr().err
 
 
 def test_it_ends_when_it_can_serve_no_more(monkeypatch: pytest.MonkeyPatch):
@@ -92,6 +93,27 @@ def test_every_option_of_the_client_is_a_field():
 def test_up_does_not_promise_http_in_front_of_a_target_with_tls(capsys: pytest.CaptureFixture[str]):
     assert main(["up", "--http", "127.0.0.1:0", "--", "--tls-cert", "some.pem"]) == 1
     assert "--http asks the target in clear text" in capsys.readouterr().err
+
+
+def test_up_ends_when_its_gateway_does():
+    local = ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+    with outrider_begin("up", "--model", str(DEMO_TARGET), *local, "--", *SMALL) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        for _ in range(3):
+            process.stdout.readline()
+        (gateway,) = (child for child in _children(process.pid) if b"services.gateway" in _command_of(child))
+        os.kill(gateway, signal.SIGKILL)
+        assert process.wait(60) == 1
+        assert "outrider up: the gateway ended with code -9" in process.stderr.read()
+
+
+def _children(pid: int) -> list[int]:
+    return [*map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
+
+
+def _command_of(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def test_up_speaks_http_too(demo: RunningTarget):

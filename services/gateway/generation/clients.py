@@ -1,14 +1,24 @@
-"""Clients: a client of the targets for each key that callers show; keys go on as the RPC's tokens."""
+"""Clients: a client of the targets for each caller, that is for each key shown; keys go on as the RPC's tokens."""
 
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import NamedTuple
+
+import grpc
 
 from outrider import AsyncClient
 from services.gateway.generation.problem import Kind, Problem
 
 _MOST_IDLE = 64  # they share connections, so that one more costs little
+
+
+class Caller(NamedTuple):
+    """Whose requests go over one connection to the targets: their key, and what the gateway itself shows."""
+
+    key: str | None
+    channel: grpc.ChannelCredentials | None
 
 
 @dataclass(slots=True)
@@ -20,20 +30,20 @@ class _Client:
 class Clients:
     """Lends them; of those that nobody uses the ones that were used last are kept."""
 
-    def __init__(self, connect: Callable[[str | None], AsyncClient]) -> None:
-        """`connect` makes a client that shows a token; it raises ValueError for a key that cannot be one."""
+    def __init__(self, connect: Callable[[Caller], AsyncClient]) -> None:
+        """`connect` makes a client that shows its key as a token; it raises ValueError for one that cannot be."""
         self._connect = connect
-        self._clients: OrderedDict[str | None, _Client] = OrderedDict()
+        self._clients: OrderedDict[Caller, _Client] = OrderedDict()
 
     @asynccontextmanager
-    async def lent(self, key: str | None) -> AsyncIterator[AsyncClient]:
-        """The client of a key; raises Problem for a key that cannot be a token."""
-        if (entry := self._clients.get(key)) is None:
+    async def lent(self, caller: Caller) -> AsyncIterator[AsyncClient]:
+        """The client of a caller; raises Problem for a key that cannot be a token."""
+        if (entry := self._clients.get(caller)) is None:
             try:
-                entry = self._clients[key] = _Client(self._connect(key))
+                entry = self._clients[caller] = _Client(self._connect(caller))
             except ValueError as error:
                 raise Problem(Kind.UNAUTHENTICATED, str(error)) from None
-        self._clients.move_to_end(key)
+        self._clients.move_to_end(caller)
         entry.users += 1
         try:
             yield entry.client
@@ -47,6 +57,6 @@ class Clients:
             await self._clients.popitem()[1].client.close()
 
     async def _forget(self) -> None:
-        idle = [key for key, entry in self._clients.items() if not entry.users]
-        for key in idle[:-_MOST_IDLE]:
-            await self._clients.pop(key).client.close()
+        idle = [caller for caller, entry in self._clients.items() if not entry.users]
+        for caller in idle[:-_MOST_IDLE]:
+            await self._clients.pop(caller).client.close()

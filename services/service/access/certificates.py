@@ -72,6 +72,32 @@ def channel_credentials(certificates: Certificates) -> grpc.ChannelCredentials:
     return grpc.ssl_channel_credentials(certificates.authorities, key, chain)
 
 
+def server_context(files: WatchedFiles[Certificates]) -> ssl.SSLContext:
+    """The same for Python's own TLS: it shows what the files hold when a connection is made."""
+    told = files.value
+    context = current = _context(told)
+
+    def look(connection: ssl.SSLObject, *_: object) -> None:
+        """What OpenSSL calls in each handshake, whether or not the other side has named a server."""
+        nonlocal told, current
+        if (now := files.value) is not told:
+            told, current = now, _context(now)
+        connection.context = current
+
+    context.sni_callback = look
+    return context
+
+
+def _context(certificates: Certificates) -> ssl.SSLContext:
+    assert certificates.pair is not None
+    key, chain = certificates.pair
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with _in_memory(chain) as chain_file, _in_memory(key) as key_file:
+        # An encrypted key would be asked for at the terminal; an empty password makes it an error.
+        context.load_cert_chain(chain_file, key_file, password="")
+    return context
+
+
 def _configuration(certificates: Certificates) -> "grpc.ServerCertificateConfiguration":
     assert certificates.pair is not None
     return grpc.ssl_server_certificate_configuration([certificates.pair], certificates.authorities)
@@ -85,12 +111,10 @@ def _check_authorities(path: Path, data: bytes) -> None:
 
 
 def _check_pair(chain: Path, key: Path, found: dict[Path, bytes]) -> None:
-    with _in_memory(found[chain]) as chain_file, _in_memory(found[key]) as key_file:
-        try:
-            # An encrypted key would be asked for at the terminal; an empty password makes it an error.
-            ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(chain_file, key_file, password="")
-        except (ssl.SSLError, ValueError) as error:
-            raise ConfigError(f"{chain} and {key}: are no certificate and its key in PEM: {error}") from error
+    try:
+        _context(Certificates((found[key], found[chain]), None))
+    except (ssl.SSLError, ValueError) as error:
+        raise ConfigError(f"{chain} and {key}: are no certificate and its key in PEM: {error}") from error
 
 
 @contextmanager

@@ -3,13 +3,14 @@
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import grpc
 
 from outrider.channel import check_token
 from services.engine.config import ConfigError
-from services.service.access.certificates import channel_credentials, watch_certificates
+from services.service.access.certificates import Certificates, channel_credentials, watch_certificates
 from services.service.access.watched_files import WatchedFiles
 
 
@@ -37,12 +38,18 @@ class CredentialFiles:
             raise ConfigError("a TLS certificate is given, but not the authorities of the other side's")
 
     def watch(self) -> Callable[[], Credentials]:
-        """What gives the credentials as the files have them then; raises ConfigError where a file is wrong now."""
+        """What gives the credentials as the files have them then, the same ones until they change.
+
+        Raises ConfigError where a file is wrong now.
+        """
         certificates = watch_certificates(self.certificate, self.key, self.authorities)
         token = watch_token(self.token) if self.token else None
-        return lambda: Credentials(
-            channel_credentials(certificates.value) if certificates else None, token.value if token else None
-        )
+
+        @lru_cache(1)
+        def made(shown: Certificates | None, secret: str | None) -> Credentials:
+            return Credentials(channel_credentials(shown) if shown else None, secret)
+
+        return lambda: made(certificates.value if certificates else None, token.value if token else None)
 
 
 def watch_token(path: Path) -> WatchedFiles[str]:
