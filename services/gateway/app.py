@@ -13,14 +13,16 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from services.gateway.anthropic.count import CountRequest, count_tokens
+from services.gateway.anthropic.problem_body import problem_body as anthropic_body
 from services.gateway.anthropic.writer import MESSAGES
+from services.gateway.call import Call
 from services.gateway.endpoint import Endpoint
 from services.gateway.gateway import Gateway
 from services.gateway.generate.writer import GENERATE
 from services.gateway.generation.problem import Kind, Problem
 from services.gateway.generation.writer import Api
 from services.gateway.health import Health
-from services.gateway.openai.call import Call
 from services.gateway.openai.chat.writer import CHAT
 from services.gateway.openai.completions.writer import COMPLETIONS
 from services.gateway.openai.models import list_models, retrieve_model
@@ -37,7 +39,11 @@ _APIS: dict[str, Api[Any]] = {
     "/v1/messages": MESSAGES,
     "/v1/generate": GENERATE,
 }
-_CALLS = {"/tokenize": (TokenizeRequest, tokenize), "/detokenize": (DetokenizeRequest, detokenize)}
+_CALLS = {
+    "/tokenize": (TokenizeRequest, tokenize, problem_body),
+    "/detokenize": (DetokenizeRequest, detokenize, problem_body),
+    "/v1/messages/count_tokens": (CountRequest, count_tokens, anthropic_body),
+}
 
 
 def make_app(gateway: Gateway, cors_origins: Seq[str] = (), hosts: frozenset[str] | None = None) -> Starlette:
@@ -66,12 +72,12 @@ def _routes(gateway: Gateway) -> list[Route]:
         return described
 
     posts = {path: Endpoint(api, gateway).__call__ for path, api in _APIS.items()}
-    posts |= {path: Call(gateway, call[1]).__call__ for path, call in _CALLS.items()}
+    posts |= {path: Call(gateway, *call[1:]).__call__ for path, call in _CALLS.items()}
     gets = {
         "/health": Health(gateway).__call__,
         "/openapi.json": describe,
-        "/v1/models": Call(gateway, list_models).__call__,
-        "/v1/models/{name:path}": Call(gateway, retrieve_model).__call__,
+        "/v1/models": Call(gateway, list_models, problem_body).__call__,
+        "/v1/models/{name:path}": Call(gateway, retrieve_model, problem_body).__call__,
     }
     return [
         *(Route(path, answer, methods=["GET"]) for path, answer in gets.items()),

@@ -37,6 +37,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--cors-origin", action="append", default=[], metavar="ORIGIN", help=origins)
     hosts = "names by which requests may call this gateway beside those of this machine; * for any"
     parser.add_argument("--allowed-hosts", action="extend", nargs="+", default=[], metavar="NAME", help=hosts)
+    endpoint = "a collector of OpenTelemetry that spans of requests go to (default: none)"
+    parser.add_argument("--otlp-endpoint", metavar="http://HOST:PORT", help=endpoint)
     for name, description in _NUMBERS.items():
         flag, default = f"--{name.replace('_', '-')}", _DEFAULTS[name]
         parser.add_argument(flag, type=type(default), default=default, metavar="N", help=f"{description} (%(default)s)")
@@ -102,5 +104,6 @@ def _config(arguments: argparse.Namespace) -> GatewayConfig:
         insecure=arguments.insecure,
         cors_origins=tuple(arguments.cors_origin),
         allowed_hosts=tuple(arguments.allowed_hosts),
+        otlp_endpoint=arguments.otlp_endpoint,
         **{name: getattr(arguments, name) for name in _NUMBERS},
     )

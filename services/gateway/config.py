@@ -24,6 +24,7 @@ class GatewayConfig:
     insecure: bool = False  # whether clear text may leave this machine
     cors_origins: tuple[str, ...] = ()  # of pages that may call; "*" for any
     allowed_hosts: tuple[str, ...] = ()  # names of the gateway beside those of this machine; "*" for any
+    otlp_endpoint: str | None = None  # of a collector of traces, http://HOST:PORT or https
     max_body: int = 4 << 20  # bytes of one request
     body_seconds: float = 60.0  # in which it has to arrive
     max_connections: int = 1024

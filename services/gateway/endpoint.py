@@ -20,10 +20,10 @@ from services.gateway.generation.problem import Kind, Problem
 from services.gateway.generation.validation import parse
 from services.gateway.generation.writer import Api, Event, Request
 from services.gateway.web.event_response import EventResponse, encode_event
-from services.gateway.web.presence import unless_left
+from services.gateway.web.presence import LEFT, unless_left
+from services.gateway.web.traces import Trace
 
 logger = logging.getLogger(__name__)
-_LEFT = 499  # nginx's number for a caller who is gone, and reads it no more
 
 
 class Endpoint(Generic[Request]):
@@ -36,26 +36,28 @@ class Endpoint(Generic[Request]):
     async def __call__(self, http: HttpRequest) -> Response:
         """The response, which may be an error in the API's own shape."""
         async with AsyncExitStack() as held:
+            trace = held.enter_context(self._gateway.traces.of(http))
             try:
                 body = await self._gateway.body_of(http)
                 request = parse(self._api.request, body)
                 client = await held.enter_async_context(self._gateway.client_for(http))
-                return await unless_left(http, self._answer(http, request, body, client, held))
+                return await unless_left(http, self._answer(http, request, body, client, trace, held))
             except ClientDisconnect:
-                return Response(status_code=_LEFT)
+                return Response(status_code=LEFT)
             except OutriderError as error:
                 problem = problem_of(error, request.name_of)
             except Problem as error:
                 problem = error
+            trace.error = problem.kind.value
         return JSONResponse(self._api.problem(problem), problem.kind.status, problem.headers)
 
     async def _answer(
-        self, http: HttpRequest, request: Request, body: bytes, client: AsyncClient, held: AsyncExitStack
+        self, http: HttpRequest, request: Request, body: bytes, client: AsyncClient, trace: Trace, held: AsyncExitStack
     ) -> Response:
         await self._gateway.model.check(request.model, client)
         known = Places.read(http.headers[HEADER]) if request.stream and HEADER in http.headers else None
         ticket = known.ticket if known else Ticket.new(request.seed)
-        answers = _ask(client, request, ticket)
+        answers = _ask(client, request, ticket, trace)
         held.callback(answers.cancel)
         await answers.begin()
         head = _head(answers, ticket)
@@ -68,14 +70,15 @@ class Endpoint(Generic[Request]):
         if known is not None and known.check != check:
             raise Problem(Kind.CHANGED, f"{HEADER}: is of another request, or of another model or build", HEADER)
         stream = EventStream(answers, writer, Places(ticket, check, answers.num_choices), known)
-        return EventResponse(self._encoded(request, stream), held.pop_all())
+        return EventResponse(self._encoded(request, stream, trace), held.pop_all())
 
-    async def _encoded(self, request: Request, stream: EventStream) -> AsyncIterator[bytes]:
+    async def _encoded(self, request: Request, stream: EventStream, trace: Trace) -> AsyncIterator[bytes]:
         try:
             async for event, number, event_id in stream.events():
                 yield self._encode(event, number, event_id)
         except OutriderError as error:
             problem = problem_of(error, request.name_of)
+            trace.error = problem.kind.value
             logger.warning("a stream has broken off: %s", problem.kind.value)
             yield self._encode(self._api.problem_event(problem), stream.count, None)
             return
@@ -87,13 +90,14 @@ class Endpoint(Generic[Request]):
         return encode_event(event.data, name=event.name, event_id=event_id)
 
 
-def _ask(client: AsyncClient, request: Request, ticket: Ticket) -> Answers:
+def _ask(client: AsyncClient, request: Request, ticket: Ticket, trace: Trace) -> Answers:
     """Begin to ask; raises Problem for options that go together with no prompt, or not with each other."""
     options = request.options()
     options["seed"] = ticket.seed
     options.setdefault("request_id", ticket.name)
+    told = trace.traceparent or None
     try:
-        streams = [client.stream(prompt, **options) for prompt in request.prompts()]
+        streams = [client.stream(prompt, traceparent=told, **options) for prompt in request.prompts()]
     except TypeError as error:
         raise Problem(Kind.INVALID, str(error)) from None
     return Answers(streams, request.samples, reads_messages=request.reads_messages)

@@ -1,5 +1,6 @@
 """Gateway: what all endpoints share."""
 
+import asyncio
 from contextlib import AbstractAsyncContextManager
 
 from starlette.requests import Request
@@ -11,18 +12,20 @@ from services.gateway.generation.clients import Caller, Clients
 from services.gateway.served_model import ServedModel
 from services.gateway.web.body import read_body
 from services.gateway.web.key import key_of
+from services.gateway.web.traces import Traces
 
 
 class Gateway:
     """Clients of the targets, the model that these serve, and the bounds of requests."""
 
     def __init__(self, config: GatewayConfig) -> None:
-        """Call it on the event loop. Raises ConfigError for files of credentials that are wrong."""
+        """Call it on the event loop. Raises ConfigError for wrong files, and for what is not installed."""
         self._config = config
         self._credentials = config.credentials.watch()
         self._tells_keys = config.credentials.authorities is not None or all(map(is_local, config.targets))
         self._clients = Clients(self._connect)
         self.model = ServedModel()
+        self.traces = Traces(config.otlp_endpoint)
 
     async def body_of(self, request: Request) -> bytes:
         """A request's body; raises Problem where it is too large or too slow."""
@@ -39,6 +42,7 @@ class Gateway:
     async def close(self) -> None:
         """Close the connections to the targets."""
         await self._clients.close()
+        await asyncio.to_thread(self.traces.close)
 
     def _lent(self, key: str | None) -> AbstractAsyncContextManager[AsyncClient]:
         return self._clients.lent(Caller(key, self._credentials().channel))

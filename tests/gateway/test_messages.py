@@ -84,6 +84,16 @@ def test_a_stop_sequence_is_told(client: anthropic.Anthropic, chat_gateway: Runn
     assert (whole.stop_reason, whole.stop_sequence) == ("stop_sequence", stop)
 
 
+def test_tokens_are_counted_as_a_message_has_them(client: anthropic.Anthropic):
+    asked: Any = {"messages": SAID, "system": "Be short.", "tools": [NOW]}
+    count = client.messages.count_tokens(model=MODEL, **asked)
+    usage: Any = client.messages.create(**asked, **SAMPLED).usage
+    assert count.input_tokens == usage.input_tokens + usage.cache_read_input_tokens
+    assert client.messages.count_tokens(model=MODEL, messages=SAID).input_tokens < count.input_tokens
+    with pytest.raises(anthropic.BadRequestError, match=r"tools\[0\]\.input_schema: has type 'a'"):
+        client.messages.count_tokens(model=MODEL, messages=SAID, tools=[{**NOW, "input_schema": {"type": "a"}}])
+
+
 @pytest.mark.parametrize(
     ("fields", "said"),
     [

@@ -1,6 +1,14 @@
 """Token ids by HTTP are those of the RPC."""
 
+import threading
+
+import grpc
+import httpx2
+import pytest
+
+from outrider.v1 import generation_pb2
 from tests.gateway.running_gateway import RunningGateway
+from tests.scripted_server import ScriptedServer, ScriptedServicer
 
 
 def test_a_text_becomes_ids_and_ids_become_text(gateway: RunningGateway):
@@ -29,3 +37,40 @@ def test_a_bad_field_is_named(gateway: RunningGateway):
     ):
         answer = gateway.post(path, body)
         assert (answer.status_code, answer.json()["error"]["param"]) == (400, name)
+
+
+class SlowServicer(ScriptedServicer):
+    """Answers what writes no text only once its caller has left."""
+
+    left = threading.Event()
+
+    def Tokenize(  # noqa: N802
+        self, request: generation_pb2.TokenizeRequest, context: grpc.ServicerContext
+    ) -> generation_pb2.TokenizeResponse:
+        """Late."""
+        self._wait(context)
+        return super().Tokenize(request, context)
+
+    def GetModelInfo(  # noqa: N802
+        self, request: generation_pb2.GetModelInfoRequest, context: grpc.ServicerContext
+    ) -> generation_pb2.GetModelInfoResponse:
+        """Late."""
+        self._wait(context)
+        return super().GetModelInfo(request, context)
+
+    def _wait(self, context: grpc.ServicerContext) -> None:
+        gone = threading.Event()
+        context.add_callback(gone.set)
+        if gone.wait(30):
+            self.left.set()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"), [("POST", "/tokenize", {"prompt": "a"}), ("GET", "/v1/models", None)]
+)
+def test_what_nobody_waits_for_any_more_is_not_asked_further(method: str, path: str, body: object):
+    SlowServicer.left.clear()
+    with ScriptedServer(servicer_type=SlowServicer) as server, RunningGateway(server.address) as gateway:
+        with pytest.raises(httpx2.ReadTimeout):
+            httpx2.request(method, f"{gateway.url}{path}", json=body, timeout=0.3)
+        assert SlowServicer.left.wait(10)

@@ -27,7 +27,7 @@ from outrider.errors import (
     Unavailable,
     Violation,
 )
-from outrider.request import GenerateOptions, Prompt
+from outrider.request import ChatOptions, GenerateOptions, Prompt
 from outrider.stream import Stream
 from outrider.suppressed import Suppressed
 from outrider.token_record import Candidate, Dtype, PredictionSource, Tensor, Token
@@ -60,6 +60,7 @@ __all__ = [
     "AsyncStream",
     "Cancelled",
     "Candidate",
+    "ChatOptions",
     "Chunk",
     "Client",
     "ContentDelta",

@@ -16,6 +16,7 @@ from outrider.errors import as_error
 from outrider.health import CHECK, examined_async
 from outrider.pool import Pool, Server, prefix_metadata
 from outrider.request import (
+    ChatOptions,
     GenerateOptions,
     Prompt,
     build_detokenize_request,
@@ -91,15 +92,22 @@ class AsyncClient:
             await channel.close()
 
     def stream(
-        self, prompt: Prompt, *, timeout: float | None = None, **options: Unpack[GenerateOptions]
+        self,
+        prompt: Prompt,
+        *,
+        timeout: float | None = None,
+        traceparent: str | None = None,
+        **options: Unpack[GenerateOptions],
     ) -> AsyncStream:
-        """Continue a prompt, chunk by chunk; the time runs from here.
+        """Continue a prompt, chunk by chunk; the time runs from here. It is a part of that trace, by default of the
+        program's own if it has one.
 
         Raises TypeError and InvalidArgument at once for what cannot even be sent.
         """
         request = build_stream_request(prompt, options)
         metadata = prefix_metadata(request) if self._routes_by_prefix else ()
-        return AsyncStream(self._pool, new_generation(request, self._pool.attempts(timeout)), metadata)
+        generation = new_generation(request, self._pool.attempts(timeout))
+        return AsyncStream(self._pool, generation, metadata, traceparent)
 
     async def generate(
         self, prompt: Prompt, *, timeout: float | None = None, **options: Unpack[GenerateOptions]
@@ -111,10 +119,15 @@ class AsyncClient:
             return stream.result
 
     async def tokenize(
-        self, text: str | Conversation, *, add_special_tokens: bool | None = None, timeout: float | None = None
+        self,
+        text: str | Conversation,
+        *,
+        add_special_tokens: bool | None = None,
+        timeout: float | None = None,
+        **options: Unpack[ChatOptions],
     ) -> Encoding:
-        """Encode text or a conversation as the model would see it."""
-        request = build_tokenize_request(text, add_special_tokens)
+        """Encode text or a conversation, which may have tools and so on, as the model would see it."""
+        request = build_tokenize_request(text, add_special_tokens, options)
         return parse_encoding(await self._call(lambda stub: stub.Tokenize, request, timeout))
 
     async def detokenize(

@@ -31,8 +31,13 @@ class AsyncStream(BaseStream["GenerationServiceAsyncStub"]):
     """
 
     def __init__(
-        self, pool: "Pool[GenerationServiceAsyncStub]", generation: Generation | Samples, metadata: Metadata = ()
+        self,
+        pool: "Pool[GenerationServiceAsyncStub]",
+        generation: Generation | Samples,
+        metadata: Metadata = (),
+        traceparent: str | None = None,
     ) -> None:
+        self._traceparent = traceparent
         self._cancelled = asyncio.Event()
         super().__init__(pool, generation, self._cancelled, metadata)
 
@@ -46,7 +51,7 @@ class AsyncStream(BaseStream["GenerationServiceAsyncStub"]):
 
     async def __aiter__(self) -> AsyncIterator[Chunk]:
         self._begin()
-        with call_span("StreamGenerate") as metadata:
+        with call_span("StreamGenerate", self._traceparent) as metadata:
             async with aclosing(self._chunks(metadata)) as chunks:
                 async for chunk in chunks:
                     yield chunk

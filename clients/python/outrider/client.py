@@ -14,6 +14,7 @@ from outrider.errors import as_error
 from outrider.health import CHECK, examined
 from outrider.pool import Pool, Server, prefix_metadata
 from outrider.request import (
+    ChatOptions,
     GenerateOptions,
     Prompt,
     build_detokenize_request,
@@ -103,10 +104,15 @@ class Client:
             return stream.result
 
     def tokenize(
-        self, text: str | Conversation, *, add_special_tokens: bool | None = None, timeout: float | None = None
+        self,
+        text: str | Conversation,
+        *,
+        add_special_tokens: bool | None = None,
+        timeout: float | None = None,
+        **options: Unpack[ChatOptions],
     ) -> Encoding:
-        """Encode text or a conversation as the model would see it."""
-        request = build_tokenize_request(text, add_special_tokens)
+        """Encode text or a conversation, which may have tools and so on, as the model would see it."""
+        request = build_tokenize_request(text, add_special_tokens, options)
         return parse_encoding(self._call(lambda stub: stub.Tokenize, request, timeout))
 
     def detokenize(

@@ -18,7 +18,22 @@ Prompt = str | Sequence[int] | Conversation
 """Text, token ids, or the messages of a conversation."""
 
 
-class GenerateOptions(TypedDict, total=False):
+class ChatOptions(TypedDict, total=False):
+    """How a conversation becomes a prompt."""
+
+    tools: Sequence[Mapping[str, Any]] | None
+    """What the model may call in a conversation: name, description, parameters and strict, or OpenAI's form of them."""
+    tool_choice: str | None
+    """"auto", "none", "required", or the tool that is to be called."""
+    parallel_tool_calls: bool | None
+    template_variables: Mapping[str, Any] | None
+    """Further ones of the chat template, such as `enable_thinking`."""
+    add_generation_prompt: bool | None
+    continue_final_message: bool | None
+    """Whether the model goes on with the last message of the conversation."""
+
+
+class GenerateOptions(ChatOptions, total=False):
     """How to continue a prompt. What is left out, or None, takes the server's default.
 
     The meaning and the allowed values of each are those of the field of the same name in `outrider/v1/common.proto`.
@@ -82,16 +97,6 @@ class GenerateOptions(TypedDict, total=False):
     """Whether keys and values of earlier requests may be used for this one, and its own for later ones."""
     cache_salt: str | None
     """Only requests with the same salt share them."""
-    tools: Sequence[Mapping[str, Any]] | None
-    """What the model may call in a conversation: name, description, parameters and strict, or OpenAI's form of them."""
-    tool_choice: str | None
-    """"auto", "none", "required", or the tool that is to be called."""
-    parallel_tool_calls: bool | None
-    template_variables: Mapping[str, Any] | None
-    """Further ones of the chat template, such as `enable_thinking`."""
-    add_generation_prompt: bool | None
-    continue_final_message: bool | None
-    """Whether the model goes on with the last message of the conversation."""
     message_deltas: bool | None
     """Whether the answer is read as a message, in `Chunk.message_deltas` and `Result.message`."""
     add_special_tokens: bool | None
@@ -176,7 +181,9 @@ def build_stream_request(prompt: Prompt, options: GenerateOptions) -> generation
     return request
 
 
-def build_tokenize_request(text: str | Conversation, add_special_tokens: bool | None) -> generation_pb2.TokenizeRequest:
+def build_tokenize_request(
+    text: str | Conversation, add_special_tokens: bool | None, options: ChatOptions | None = None
+) -> generation_pb2.TokenizeRequest:
     """The request to encode text or a conversation; raises TypeError for anything else."""
     request = generation_pb2.TokenizeRequest(add_special_tokens=add_special_tokens)
     if isinstance(text, str):
@@ -184,6 +191,15 @@ def build_tokenize_request(text: str | Conversation, add_special_tokens: bool | 
     else:
         request.chat.SetInParent()
         _set(request, "chat.messages", text, encode_messages)
+    for name, value in (options or {}).items():
+        if name not in ChatOptions.__annotations__:
+            raise TypeError(
+                f"unknown option {name!r}; the options are {', '.join(sorted(ChatOptions.__annotations__))}"
+            )
+        if value is not None:
+            if not request.HasField("chat"):
+                raise TypeError(f"{name} is for a conversation, not for text")
+            _set(request, _FIELDS[name].removeprefix("prompt."), value, _ENCODERS.get(name, _unchanged))
     return request
 
 

@@ -8,12 +8,12 @@ from services.gateway.generation.problem import Kind, Problem
 from services.gateway.generation.writer import Json
 
 
-async def list_models(client: AsyncClient, gateway: Gateway, _: Request) -> Json:
+async def list_models(client: AsyncClient, gateway: Gateway, _: Request, __: bytes) -> Json:
     """A list of one."""
     return {"object": "list", "data": [_told(await gateway.model.info(client))]}
 
 
-async def retrieve_model(client: AsyncClient, gateway: Gateway, http: Request) -> Json:
+async def retrieve_model(client: AsyncClient, gateway: Gateway, http: Request, _: bytes) -> Json:
     """That one by its name, which may have slashes; raises Problem for another name."""
     info, name = await gateway.model.info(client), http.path_params["name"]
     if name != info.name:

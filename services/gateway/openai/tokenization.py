@@ -37,9 +37,9 @@ class DetokenizeRequest(Part):
     show_special_tokens: bool | None = None
 
 
-async def tokenize(client: AsyncClient, gateway: Gateway, http: Request) -> Json:
+async def tokenize(client: AsyncClient, gateway: Gateway, _: Request, body: bytes) -> Json:
     """The ids, and the bytes of each; raises OutriderError and Problem."""
-    request = parse(TokenizeRequest, await gateway.body_of(http))
+    request = parse(TokenizeRequest, body)
     await gateway.model.check(request.model, client)
     said = [message.as_message() for message in request.messages or ()] or request.prompt
     assert said is not None
@@ -48,9 +48,9 @@ async def tokenize(client: AsyncClient, gateway: Gateway, http: Request) -> Json
     return {"count": len(encoding.token_ids), "tokens": encoding.token_ids, "token_strs": tokens}
 
 
-async def detokenize(client: AsyncClient, gateway: Gateway, http: Request) -> Json:
+async def detokenize(client: AsyncClient, gateway: Gateway, _: Request, body: bytes) -> Json:
     """The text; raises OutriderError and Problem."""
-    request = parse(DetokenizeRequest, await gateway.body_of(http))
+    request = parse(DetokenizeRequest, body)
     await gateway.model.check(request.model, client)
     decoding = await client.detokenize(request.tokens, show_special_tokens=request.show_special_tokens)
     return {"prompt": decoding.text}

@@ -215,3 +215,13 @@ def test_values_that_cannot_be_sent(prompt: outrider.Prompt, options: dict, fiel
 def test_values_of_the_wrong_type(prompt: outrider.Prompt, options: dict, message: str) -> None:
     with pytest.raises(TypeError, match=message):
         build_stream_request(prompt, options)
+
+
+def test_a_conversation_is_counted_as_it_is_asked() -> None:
+    said, options = [{"role": "user", "content": "a"}], {"tools": [{"name": "now"}], "template_variables": {"a": 1}}
+    counted = build_tokenize_request(said, None, options)  # type: ignore[arg-type]
+    assert counted.chat == build_stream_request(said, options).prompt.chat  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="tools is for a conversation"):
+        build_tokenize_request("a", None, {"tools": []})
+    with pytest.raises(TypeError, match="unknown option 'heal'"):
+        build_tokenize_request(said, None, {"heal": True})  # type: ignore[typeddict-unknown-key]

@@ -1,0 +1,81 @@
+"""AnthropicConversation: what is said, and what may be called, in requests of Anthropic's API."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from outrider import ChatOptions
+from services.gateway.anthropic.blocks import AnthropicMessage, Cached, TextBlock, as_messages, sources_of, text_of
+from services.gateway.generation.message_source import MessageSource, source_name
+from services.gateway.generation.request import Part
+
+
+class AnthropicTool(Cached):
+    """What the model may call; Anthropic's own tools are not served."""
+
+    type: Literal["custom"] | None = None
+    name: str
+    description: str | None = None
+    input_schema: dict[str, Any]
+    strict: bool | None = None
+
+
+class AnthropicToolChoice(Part):
+    """Whether it is to call one."""
+
+    type: Literal["auto", "any", "tool", "none"]
+    name: str | None = None
+    disable_parallel_tool_use: bool | None = None
+
+
+class Thinking(Part):
+    """Whether it is to think, where its template has a variable for that."""
+
+    type: Literal["enabled", "disabled", "adaptive"]
+    budget_tokens: int | None = None
+    display: str | None = None
+
+
+_WORDS = {"auto": "auto", "any": "required", "none": "none"}
+
+
+class AnthropicConversation(Part):
+    """A conversation; where its last message is the assistant's, that one is gone on with."""
+
+    messages: Annotated[list[AnthropicMessage], Field(min_length=1)]
+    system: str | list[TextBlock] | None = None
+    tools: list[AnthropicTool] | None = None
+    tool_choice: AnthropicToolChoice | None = None
+    thinking: Thinking | None = None
+    template_variables: dict[str, Any] | None = None
+
+    def conversation(self) -> list[dict[str, Any]]:
+        """It as the client takes it."""
+        system = [] if self.system is None else [{"role": "system", "content": text_of(self.system)}]
+        return [*system, *(one for message in self.messages for one in as_messages(message))]
+
+    def chat_options(self) -> ChatOptions:
+        """How it becomes a prompt."""
+        options = ChatOptions()
+        if self.messages[-1].role == "assistant":
+            options["continue_final_message"] = True
+        if self.tools:
+            options["tools"] = [_tool(tool) for tool in self.tools]
+        if self.tools and (choice := self.tool_choice) is not None:
+            options["tool_choice"] = _WORDS.get(choice.type) or choice.name
+            options["parallel_tool_calls"] = False if choice.disable_parallel_tool_use else None
+        thinks = {} if self.thinking is None else {"enable_thinking": self.thinking.type != "disabled"}
+        options["template_variables"] = {**thinks, **(self.template_variables or {})} or None
+        return options
+
+    def message_name(self, path: str) -> str | None:
+        """What the API calls a field of a message, where the system and results of calls are messages too."""
+        sources = [] if self.system is None else [MessageSource("system")]
+        for index, message in enumerate(self.messages):
+            sources += sources_of(message, f"messages[{index}]")
+        return source_name(path, sources, "input")
+
+
+def _tool(tool: AnthropicTool) -> dict[str, Any]:
+    told = {"name": tool.name, "parameters": tool.input_schema}
+    return {**told, **tool.model_dump(include={"description", "strict"}, exclude_none=True)}

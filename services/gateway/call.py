@@ -1,0 +1,44 @@
+"""Call: an endpoint that is one question to the targets, and no text is written."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+
+from outrider import AsyncClient, OutriderError
+from services.gateway.gateway import Gateway
+from services.gateway.generation.field_names import common_name, problem_of
+from services.gateway.generation.problem import Problem
+from services.gateway.web.presence import LEFT, unless_left
+
+Json = dict[str, Any]
+
+
+class Call:
+    """Answers with an object, or an error in an API's own shape; the question ends with whoever asks it."""
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        ask: Callable[[AsyncClient, Gateway, Request, bytes], Awaitable[Json]],
+        problem: Callable[[Problem], Json],
+    ) -> None:
+        """`ask` gets the body of what is posted; it raises OutriderError or Problem for what cannot be answered."""
+        self._gateway = gateway
+        self._ask = ask
+        self._problem = problem
+
+    async def __call__(self, http: Request) -> Response:
+        """The response."""
+        try:
+            body = await self._gateway.body_of(http) if http.method == "POST" else b""
+            async with self._gateway.client_for(http) as client:
+                return JSONResponse(await unless_left(http, self._ask(client, self._gateway, http, body)))
+        except ClientDisconnect:
+            return Response(status_code=LEFT)
+        except OutriderError as error:
+            problem = problem_of(error, common_name)
+        except Problem as error:
+            problem = error
+        return JSONResponse(self._problem(problem), problem.kind.status, problem.headers)
