@@ -3,6 +3,7 @@
 import argparse
 import importlib
 import sys
+from collections.abc import Container
 from collections.abc import Sequence as Seq
 
 _COMMANDS = {
@@ -12,12 +13,14 @@ _COMMANDS = {
     "draft": ("services.draft.command", "run the draft service"),
     "gateway": ("services.gateway.command", "speak HTTP in front of a target, as OpenAI's API and others do"),
     "generate": ("services.cli.generate", "continue a prompt and print the text as it streams"),
+    "chat": ("services.cli.chat.command", "hold a conversation with the model, in a terminal or through a pipe"),
     "health": ("services.cli.health", "say whether a service is ready"),
     "top": ("services.cli.top", "watch what a target does, in a terminal"),
     "admin": ("services.cli.admin", "ask a running service what it is at, and steer it"),
     "token": ("services.cli.token", "make a token that a service accepts"),
     "pull": ("services.cli.pull", "download models from the hub, for services to find them"),
     "models": ("services.cli.models", "list the models of the hub's cache, and say which can be served"),
+    "completion": ("services.cli.completion", "write what makes a shell complete these commands"),
     "bench": ("services.bench.command", "measure the decoder, and the services with and without speculation"),
 }
 
@@ -25,14 +28,19 @@ _COMMANDS = {
 def main(argv: Seq[str] | None = None) -> int:
     """Run one command and return its exit code; only the modules of that command are loaded."""
     argv = sys.argv[1:] if argv is None else list(argv)
+    arguments = build_parser(argv[:1]).parse_args(argv)
+    code: int = arguments.run(arguments)
+    return code
+
+
+def build_parser(loaded: Container[str] = tuple(_COMMANDS)) -> argparse.ArgumentParser:
+    """The parser of all commands, with the options of those that are to be loaded."""
     parser = argparse.ArgumentParser(prog="outrider", description="Text from a large language model, over gRPC.")
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, (module_name, summary) in _COMMANDS.items():
         command = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
-        if argv[:1] == [name]:
+        if name in loaded:
             module = importlib.import_module(module_name)
             module.add_options(command)
             command.set_defaults(run=module.run)
-    arguments = parser.parse_args(argv)
-    code: int = arguments.run(arguments)
-    return code
+    return parser

@@ -5,7 +5,7 @@ import sys
 import tempfile
 from dataclasses import dataclass
 
-from outrider import Chunk, Client, GenerateOptions, Message, OutriderError, Prompt
+from outrider import Client, GenerateOptions, Message, OutriderError, Prompt
 from services.cli.result_text import summary
 from services.cli.service_pair import ModelPair, ServicePair, demo_models, running_pair
 from services.cli.service_process import ServiceFailedError
@@ -111,18 +111,6 @@ def _play(scene: _Scene, client: Client, out: Terminal, max_tokens: int) -> None
     )
     with client.stream(scene.prompt, **options) as stream:
         for chunk in stream:
-            _write(chunk, out)
+            out.chunk(chunk)
     out.text("\n")
     out.note(summary(stream.result))
-
-
-def _write(chunk: Chunk, out: Terminal) -> None:
-    """Write a chunk's text, what had been predicted in colour; text that was held back in part has no colour."""
-    if "".join(token.text for token in chunk.tokens) != chunk.text:
-        out.text(chunk.text)
-        return
-    for token in chunk.tokens:
-        if token.predicted:
-            out.predicted(token.text)
-        else:
-            out.text(token.text)

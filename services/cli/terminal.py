@@ -4,8 +4,10 @@ import os
 import shutil
 from typing import TextIO
 
+from outrider import Chunk, PredictionSource, Token
+
 _LINE_AGAIN = "\r\033[K"
-_BOLD, _DIM, _RED, _GREEN, _PLAIN = "\033[1m", "\033[2m", "\033[31m", "\033[32m", "\033[0m"
+_BOLD, _DIM, _RED, _GREEN, _CYAN, _PLAIN = (f"\033[{code}m" for code in (1, 2, 31, 32, 36, 0))
 
 
 class Terminal:
@@ -25,14 +27,24 @@ class Terminal:
         self._stream.write(text)
         self._stream.flush()
 
-    def predicted(self, text: str) -> None:
-        """Write text that had been predicted."""
-        self.text(f"{_GREEN}{text}{_PLAIN}" if self._is_coloured else text)
+    def chunk(self, chunk: Chunk) -> None:
+        """Write a chunk's text, what had been predicted in colour; text that was held back in part has no colour.
 
-    def legend(self) -> None:
-        """Write what the colour of predicted text means, where it has one."""
+        Where somebody looks, no control character reaches the terminal.
+        """
+        if not self._is_coloured:
+            self.text(chunk.text)
+        elif "".join(token.text for token in chunk.tokens) != chunk.text:
+            self.text(_shown(chunk.text))
+        else:
+            self.text("".join(map(_coloured, chunk.tokens)))
+
+    def legend(self, *, lookup: bool = False) -> None:
+        """Write what the colours of predicted text mean, where it has them."""
         if self._is_coloured:
             self._line(_GREEN, "green: what the draft had predicted")
+            if lookup:
+                self._line(_CYAN, "cyan: what was predicted from the text's own repetitions")
 
     def heading(self, text: str) -> None:
         """Write a line that stands out."""
@@ -60,3 +72,14 @@ class Terminal:
 
     def _line(self, style: str, text: str) -> None:
         self.text(f"{style}{text}{_PLAIN}\n" if self._is_coloured else f"{text}\n")
+
+
+def _coloured(token: Token) -> str:
+    shown = _shown(token.text)
+    if not token.predicted:
+        return shown
+    return f"{_CYAN if token.prediction_source is PredictionSource.LOOKUP else _GREEN}{shown}{_PLAIN}"
+
+
+def _shown(text: str) -> str:
+    return "".join(letter if letter >= " " or letter in "\n\t" else "\N{REPLACEMENT CHARACTER}" for letter in text)

@@ -18,7 +18,7 @@ out = Terminal(sys.stdout)
 out.heading("── first ──")
 out.text("a < b & ")
 time.sleep(0.2)
-out.predicted("ä long")
+out.text("\\033[32mä long\\033[0m")
 out.text(" line\\n")
 sys.exit({code})
 """

@@ -1,0 +1,119 @@
+"""outrider chat: a conversation with the model, in a terminal or through a pipe."""
+
+import argparse
+import contextlib
+import sys
+from collections.abc import Iterator
+
+from outrider import Client, ModelInfo, OutriderError, Unavailable
+from services.cli.chat.dialogue import Dialogue
+from services.cli.chat.parameters import Parameters
+from services.cli.chat.session import ChatSession
+from services.cli.chat.slash_commands import run_command
+from services.cli.connection import add_tls_options, add_token_option, read_credentials
+from services.cli.readiness import Readiness, add_wait_options
+from services.cli.terminal import Terminal
+from services.service.printable import printable
+
+_INTERRUPTED, _UNREAD = 130, 141  # as shells report a process that SIGINT or SIGPIPE ended
+_RETRIES = 5  # of an address that does not answer, about three seconds
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add all options."""
+    parser.add_argument(
+        "--address", action="append", metavar="HOST:PORT", help="a server; several may be given (localhost:50051)"
+    )
+    add_tls_options(parser)
+    add_token_option(parser)
+    add_wait_options(parser)
+    parser.add_argument("--system", metavar="TEXT", help="what the system says before all else")
+    parser.add_argument(
+        "--param",
+        dest="params",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="how answers are drawn, as /params sets it; several may be given",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Chat until the input ends; returns the exit code, 1 where a pipe's question has no answer."""
+    out, err = Terminal(sys.stdout), Terminal(sys.stderr)
+    try:
+        return _chat(arguments, out, err)
+    except BrokenPipeError:
+        out.discard()
+        return _UNREAD
+    except (OutriderError, OSError, ValueError) as error:
+        err.error(f"outrider chat: {error}")
+        return 1
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+
+
+def _chat(arguments: argparse.Namespace, out: Terminal, err: Terminal) -> int:
+    parameters = Parameters()
+    for assignment in arguments.params:
+        parameters.set(assignment)
+    credentials = read_credentials(arguments)
+    addresses = arguments.address or ["localhost:50051"]
+    readiness = Readiness(addresses, credentials.channel, err, seconds=arguments.wait)
+    readiness.wait()
+    with Client(*addresses, credentials=credentials.channel, token=credentials.token, max_retries=_RETRIES) as client:
+        model = _model(client, readiness)
+        if not model.has_chat_template:
+            raise ValueError(f"{model.name} has no chat template; `outrider generate` continues texts with it")
+        session = ChatSession(client, model, Dialogue(arguments.system), parameters)
+        is_live = sys.stdin.isatty() and out.is_watched
+        if is_live:
+            out.note(f"{printable(model.name)}; /help says what else a line can be, Ctrl-C ends an answer, Ctrl-D all")
+            out.legend(lookup=True)
+        return _converse(session, _live_lines() if is_live else _piped_lines(), out, err, goes_on=is_live)
+
+
+def _model(client: Client, readiness: Readiness) -> ModelInfo:
+    while True:
+        try:
+            return client.model_info()
+        except Unavailable:
+            if not readiness.wait():  # it came up only now, and is loading
+                raise
+
+
+def _converse(session: ChatSession, lines: Iterator[str], out: Terminal, err: Terminal, *, goes_on: bool) -> int:
+    for line in lines:
+        if line.startswith("/") and not line.startswith("//"):
+            try:
+                run_command(session, line, err)
+                continue
+            except (ValueError, OSError) as error:
+                err.error(str(error))
+                is_done = False
+        else:
+            is_done = session.ask(line.replace("//", "/", 1) if line.startswith("//") else line, out, err)
+        if not is_done and not goes_on:
+            return 1
+    return 0
+
+
+def _live_lines() -> Iterator[str]:
+    """What is typed, line by line, until Ctrl-D; Ctrl-C drops the line that it is pressed in."""
+    with contextlib.suppress(ImportError):
+        import readline  # noqa: F401 - lines can be edited from here on
+    while True:
+        try:
+            line = input("> ").strip()
+        except KeyboardInterrupt:
+            print()
+            continue
+        except EOFError:
+            print()
+            return
+        if line:
+            yield line
+
+
+def _piped_lines() -> Iterator[str]:
+    yield from filter(None, map(str.strip, sys.stdin))

@@ -1,0 +1,63 @@
+"""Parameters: how answers are drawn, by the names that the client's options have."""
+
+import json
+from collections.abc import Callable
+from typing import Any, cast, get_args, get_type_hints
+
+from outrider import GenerateOptions
+
+_NOT_HERE = ("top_candidates", "num_samples")
+_HINTS = get_type_hints(GenerateOptions)
+
+
+def _read_flag(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError(text)
+    return text == "true"
+
+
+_KINDS: dict[str, Callable[[str], Any]] = {
+    **{
+        name: get_args(hint)[0]
+        for name, hint in _HINTS.items()
+        if hint in (int | None, float | None) and name not in _NOT_HERE
+    },
+    **dict.fromkeys(("stop", "banned_strings", "regex", "json_schema", "lark", "speculation", "cache_salt"), str),
+    **dict.fromkeys(("lookup", "prefix_cache", "ignore_eos"), _read_flag),
+    "template_variables": json.loads,
+}
+_WORDS: dict[Callable[[str], Any], str] = {
+    int: "a whole number",
+    float: "a number",
+    _read_flag: "true or false",
+    json.loads: "JSON",
+}
+
+
+class Parameters:
+    """What was set by "name=value"; all else is left to the server, which also checks the values."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, Any] = {}
+
+    def set(self, assignment: str) -> None:
+        """Set one, or give it back to the server where no value stands behind "name="; raises ValueError."""
+        name, equals, text = assignment.partition("=")
+        if name not in _KINDS or not equals:
+            raise ValueError(f"{assignment!r} is not NAME=VALUE, with one of these names: {', '.join(sorted(_KINDS))}")
+        if not text:
+            self._values.pop(name, None)
+            return
+        kind = _KINDS[name]
+        try:
+            self._values[name] = kind(text)
+        except ValueError as error:
+            raise ValueError(f"{name} is {text!r}; it must be {_WORDS[kind]}") from error
+
+    @property
+    def options(self) -> GenerateOptions:
+        """The same as options of the client."""
+        return cast(GenerateOptions, dict(self._values))
+
+    def __str__(self) -> str:
+        return " ".join(f"{name}={json.dumps(value)}" for name, value in self._values.items())

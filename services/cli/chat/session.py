@@ -1,0 +1,78 @@
+"""ChatSession: asks a server, and shows what it answers."""
+
+import json
+from pathlib import Path
+
+from outrider import Client, GenerateOptions, InvalidArgument, Message, ModelInfo, OutriderError
+from services.cli.chat.dialogue import Dialogue
+from services.cli.chat.parameters import Parameters
+from services.cli.result_text import summary
+from services.cli.terminal import Terminal
+
+_ROOM_FOR_ANSWER = 1 / 4  # of the context, where max_tokens does not say
+
+
+class ChatSession:
+    """One conversation with the model of a server."""
+
+    def __init__(self, client: Client, model: ModelInfo, dialogue: Dialogue, parameters: Parameters) -> None:
+        self.dialogue = dialogue
+        self.parameters = parameters
+        self._client = client
+        self._model = model
+
+    def ask(self, question: str, out: Terminal, err: Terminal) -> bool:
+        """Stream the answer to a question, and then its figures; False where there is none, which `err` tells why.
+
+        Ctrl-C ends the answer; what there is of it stays in the conversation.
+        """
+        self.dialogue.add(Message("user", question))
+        answer: Message | None = None
+        try:
+            answer = self._answer(out, err)
+        except InvalidArgument as error:
+            for violation in error.violations:
+                err.error(f"{violation.field} {violation.description}")
+            if not error.violations:
+                err.error(str(error))
+        except (OutriderError, TypeError) as error:
+            err.error(str(error))
+        except KeyboardInterrupt:
+            err.note("cancelled")
+        finally:
+            if answer is None:
+                self.dialogue.take_back()
+            else:
+                self.dialogue.add(answer)
+        return answer is not None
+
+    def _answer(self, out: Terminal, err: Terminal) -> Message:
+        if dropped := self.dialogue.shorten(self._fits):
+            err.note(f"the context is full: the oldest question{'s are' if dropped > 1 else ' is'} forgotten")
+        asked: GenerateOptions = {**self.parameters.options, "token_records": True, "message_deltas": True}
+        with self._client.stream(self.dialogue.messages, **asked) as stream:
+            try:
+                for chunk in stream:
+                    out.chunk(chunk)
+            except KeyboardInterrupt:
+                out.text("\n")
+                err.note("cancelled")
+                return Message("assistant", stream.received.text)
+            out.text("\n")
+            err.note(summary(stream.result))
+            return stream.result.message or Message("assistant", stream.result.text)
+
+    def _fits(self, messages: list[Message]) -> bool:
+        asked = self.parameters.options.get("max_tokens") or int(self._model.context_length * _ROOM_FOR_ANSWER)
+        try:
+            return len(self._client.tokenize(messages).token_ids) + asked <= self._model.context_length
+        except InvalidArgument:  # it is longer than the context
+            return False
+
+    def save(self, path: Path) -> None:
+        """Write a new file with the conversation as a body for POST /v1/chat/completions; raises OSError."""
+        messages = [{"role": message.role, "content": message.content} for message in self.dialogue.messages]
+        body = {"model": self._model.name, "messages": messages, **self.parameters.options}
+        with path.open("x") as file:
+            json.dump(body, file, indent=2, ensure_ascii=False)
+            file.write("\n")

@@ -1,0 +1,191 @@
+"""`outrider chat`: as it is typed into, and as it is piped."""
+
+import io
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from outrider import Client, Message
+from services.cli import main
+from tests.checkpoints import CONTEXT_LENGTH, copy_of
+from tests.rpc.draft_link import RunningDraft
+from tests.rpc.predictors import SlowPredictor
+from tests.rpc.typed_command import TypedCommand, typed
+from tests.server import RunningTarget, target_server
+
+PARAMS = ["--param", "max_tokens=20", "--param", "seed=5", "--param", "ignore_eos=true"]
+OPTIONS = {"max_tokens": 20, "seed": 5, "ignore_eos": True}
+GREEN, CYAN, PLAIN = "\033[32m", "\033[36m", "\033[0m"
+
+
+class Done(NamedTuple):
+    """How a command has ended, and what it has written."""
+
+    code: int
+    out: str
+    err: str
+
+
+Chat = Callable[..., Done]
+
+
+@pytest.fixture
+def chat(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Chat:
+    """`outrider chat` with lines from a pipe."""
+
+    def run(target: RunningTarget, *options: str, lines: list[str]) -> Done:
+        monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(lines)))
+        code = main(["chat", "--address", target.address, *options])
+        return Done(code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def slow_target(model: Path) -> Iterator[RunningTarget]:
+    with target_server(model, predictor=SlowPredictor()) as running:
+        yield running
+
+
+def said(client: Client, *questions: str, system: str | None = None) -> list[Message]:
+    """The conversation that these questions make."""
+    messages = [Message("system", system)] * bool(system)
+    for question in questions:
+        messages.append(Message("user", question))
+        answer = client.generate(messages, message_deltas=True, **OPTIONS).message
+        assert answer is not None
+        messages.append(answer)
+    return messages
+
+
+def drawn(command: TypedCommand) -> str:
+    """An answer as it is on the screen, and behind it its figures."""
+    return command.until("20 tokens")
+
+
+def test_a_pipe_s_lines_are_questions_of_one_conversation(target: RunningTarget, chat: Chat) -> None:
+    with Client(target.address) as client:
+        first, second = (m for m in said(client, "Who?", "And why?", system="Be short.") if m.role == "assistant")
+    done = chat(target, *PARAMS, "--system", "Be short.", lines=["Who?", "", "And why?"])
+    assert done.code == 0
+    assert done.out == f"{first.content}\n{second.content}\n"
+    assert len(re.findall(r"^20 tokens · .* tokens per pass · ended by max tokens$", done.err, re.MULTILINE)) == 2
+
+
+def test_commands_are_not_for_the_model(target: RunningTarget, chat: Chat, tmp_path: Path) -> None:
+    file = tmp_path / "said.json"
+    lines = [
+        "Forget me",
+        "/reset",
+        "/system Be short.",
+        "/params temperature=0.5",
+        "Who?",
+        f"/save {file}",
+        "/params",
+        "/help",
+    ]
+    done = chat(target, *PARAMS, lines=lines)
+    assert done.code == 0
+    saved = json.loads(file.read_text())
+    assert [message["role"] for message in saved["messages"]] == ["system", "user", "assistant"]
+    assert saved["messages"][2]["content"] == done.out.removesuffix("\n").split("\n", 1)[-1]
+    assert {name: saved[name] for name in ("temperature", *OPTIONS)} == {"temperature": 0.5, **OPTIONS}
+    assert "max_tokens=20 seed=5 ignore_eos=true temperature=0.5\n" in done.err
+    assert len(re.findall(r"^/\w+ .+", done.err, re.MULTILINE)) == 5
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("/gone", "there is no /gone; /help lists what there is"),
+        ("/params gone=1", "'gone=1' is not NAME=VALUE, with one of these names: banned_strings, "),
+        ("/params top_k=few", "top_k is 'few'; it must be a whole number"),
+        ("/save /", "File exists: '/'"),
+        ("/save", "/save needs the name of a file"),
+    ],
+)
+def test_a_pipe_ends_at_what_cannot_be_done(target: RunningTarget, chat: Chat, line: str, told: str) -> None:
+    done = chat(target, lines=[line, "Who?"])
+    assert (done.code, done.out) == (1, "")
+    assert told in done.err
+
+
+def test_what_the_server_refuses_is_told_by_its_field_and_forgotten(target: RunningTarget) -> None:
+    with typed("chat", "--address", target.address, *PARAMS) as command:
+        command.until("> ")
+        command.type("/params temperature=-1\n")
+        command.until("temperature=-1.0")
+        command.type("Who?\n")
+        command.until("sampling.temperature is -1")
+        command.type("/params temperature=\n")
+        command.type("Who?\n")
+        drawn(command)
+        command.type("\4")
+        assert command.wait() == 0
+
+
+def test_ctrl_c_ends_an_answer_and_not_the_program(slow_target: RunningTarget) -> None:
+    long = ["--param", "max_tokens=200", "--param", "ignore_eos=true"]
+    with typed("chat", "--address", slow_target.address, *long) as command:
+        command.until("> ")
+        command.press_ctrl_c()  # with nothing to end
+        command.until("> ")
+        command.type("Go on and on.\n")
+        command.until("Go on and on.\n")
+        while not slow_target.engine.scheduler.running:
+            command.until("")
+        command.press_ctrl_c()
+        command.until("cancelled")
+        slow_target.assert_all_free()
+        command.type("/params max_tokens=20\n")
+        command.type("Once more.\n")
+        drawn(command)
+        command.type("\4")
+        assert command.wait() == 0
+
+
+def test_predicted_tokens_are_in_colour(model: Path) -> None:
+    draft = RunningDraft(model)
+    try:
+        with target_server(model, drafts=[draft.address]) as target:
+            target.wait_for_draft()
+            forced = ["--param", "speculation=always", "--param", "num_predictions=4", "--param", "temperature=0"]
+            with typed("chat", "--address", target.address, *PARAMS, *forced) as command:
+                legend = command.until("> ")
+                command.type("Who?\n")
+                command.until("Who?\n")
+                answer = command.until("accepted")
+    finally:
+        draft.close()
+    assert f"{GREEN}green: what the draft had predicted{PLAIN}" in legend
+    assert CYAN in legend
+    assert "".join(re.findall(rf"{re.escape(GREEN)}(.+?){re.escape(PLAIN)}", answer, re.DOTALL))
+    assert re.search(r"20 tokens · .* · \d\.\d\d tokens per pass · [1-9]\d*%", answer)
+
+
+def test_the_oldest_is_forgotten_when_the_context_is_full(model: Path, chat: Chat) -> None:
+    questions = [f"Number {number}. {'word ' * (CONTEXT_LENGTH // 10)}" for number in range(12)]
+    with target_server(model, kv_blocks=256) as target:
+        done = chat(target, *PARAMS, lines=questions)
+    assert (done.code, len(re.findall("^20 tokens", done.err, re.MULTILINE))) == (0, 12)
+    assert "the context is full: the oldest question is forgotten\n" in done.err
+
+
+def test_a_question_that_is_too_long_makes_nothing_forgotten(target: RunningTarget, chat: Chat) -> None:
+    done = chat(target, *PARAMS, lines=["Who?", "word " * CONTEXT_LENGTH])
+    assert done.code == 1
+    assert "the context length" in done.err
+    assert "forgotten" not in done.err
+
+
+def test_a_model_without_a_template_cannot_chat(model: Path, chat: Chat, tmp_path: Path) -> None:
+    folder = copy_of(model, tmp_path)
+    (folder / "chat_template.jinja").unlink()
+    with target_server(folder) as target:
+        done = chat(target, lines=["Who?"])
+    assert done.code == 1
+    assert "has no chat template; `outrider generate` continues texts with it" in done.err
