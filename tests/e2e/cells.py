@@ -2,7 +2,7 @@
 
 import itertools
 import random
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Hashable, Iterable, Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, fields, replace
 
@@ -34,6 +34,11 @@ class Setup:
         """For file names and progress."""
         return "-".join(str(getattr(self, field.name)) for field in fields(self))
 
+    @property
+    def of_bytes(self) -> tuple[str, str, str, str]:
+        """What bytes may depend on."""
+        return (self.model, self.isa, self.weights, self.kv)
+
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)
 class Cell:
@@ -58,6 +63,11 @@ class Cell:
     def name(self) -> str:
         """For file names, progress and test ids."""
         return "-".join((self.setup.name, *(str(getattr(self, name)) for name in _OWN_AXES)))
+
+    @property
+    def references(self) -> tuple[str, ...]:
+        """Cells with the same are compared with the same streams."""
+        return (*self.setup.of_bytes, self.setting, self.company)
 
     @property
     def circumstances(self) -> tuple[str, ...]:
@@ -183,18 +193,25 @@ def _is_possible(cell: Cell) -> bool:
 def covering_subset(cells: Seq[Cell], *, axes: Container[str] = ALL_AXES) -> list[Cell]:
     """Few cells with every value that occurs in `cells`, and every pair of values on two of `axes`.
 
-    Greedy, and repeatable.
+    Greedy, and repeatable; of those that add as many pairs, one that takes the fewest further servers and references.
     """
     bits: dict[tuple[str, ...], int] = {}
     pairs_of = {cell: sum(1 << bits.setdefault(pair, len(bits)) for pair in _pairs(cell, axes)) for cell in cells}
     missing = (1 << len(bits)) - 1
     candidates = random.Random(0).sample(cells, len(cells))
     chosen: list[Cell] = []
+    known: set[Hashable] = set()
     while missing:
-        best = max(candidates, key=lambda cell: (pairs_of[cell] & missing).bit_count())
+        best = max(candidates, key=lambda cell: ((pairs_of[cell] & missing).bit_count(), -_cost(cell, known)))
         missing &= ~pairs_of[best]
+        known |= {best.setup, best.references}
         chosen.append(best)
     return sorted(chosen, key=cells.index)
+
+
+def _cost(cell: Cell, known: Container[Hashable]) -> int:
+    """How many servers a cell starts, about: to draw its references takes as long as a start."""
+    return (cell.setup not in known) + (cell.references not in known) + 2 * (cell.fate == "killed")
 
 
 def sampled_cells(cells: Seq[Cell], count: int, seed: int) -> list[Cell]:

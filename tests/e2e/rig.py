@@ -62,7 +62,7 @@ class Rig:
 
     def make_references(self, keys: Iterable[StreamKey]) -> None:
         """Run the plainest run of every stream that has no transcript yet."""
-        missing = [key for key in keys if self._store.reference(key) is None]
+        missing = [key for key in keys if not self._store.has_reference(key)]
         if missing:
             asyncio.run(self._make_references(sorted(missing)))
 

@@ -37,9 +37,13 @@ class Store:
         """What the plainest run of a stream gave, if it is known."""
         return read_reference(self.root, key.name)
 
+    def has_reference(self, key: StreamKey) -> bool:
+        """Whether it is known."""
+        return _reference_path(self.root, key.name).exists()
+
     def save_reference(self, key: StreamKey, transcript: Transcript) -> None:
         """Keep what the plainest run of a stream gave."""
-        _write(self.root / "references" / f"{key.name}.json", transcript.to_json())
+        _write(_reference_path(self.root, key.name), transcript.to_json())
 
     def result(self, cell: Cell) -> CellResult | None:
         """How a cell fared, if it has run."""
@@ -53,7 +57,7 @@ class Store:
 
 def read_reference(root: Path, name: str) -> Transcript | None:
     """The reference transcript of the stream with this name."""
-    path = root / "references" / f"{name}.json"
+    path = _reference_path(root, name)
     return Transcript.from_json(json.loads(path.read_text())) if path.exists() else None
 
 
@@ -75,3 +79,7 @@ def _write(path: Path, value: object) -> None:
     draft = path.with_suffix(f".{os.getpid()}")
     draft.write_text(json.dumps(value))
     draft.rename(path)
+
+
+def _reference_path(root: Path, name: str) -> Path:
+    return root / "references" / f"{name}.json"
