@@ -42,7 +42,7 @@ def test_one_that_asks_nothing_is_closed(sent: bytes):
 
 
 def test_one_whose_body_is_late_is_told_so_and_closed():
-    with RunningGateway("127.0.0.1:1", body_seconds=0.1) as gateway, connect(gateway) as late:
+    with RunningGateway("127.0.0.1:1", body_seconds=0.5) as gateway, connect(gateway) as late:
         late.sendall(HEAD + b"content-length: 9\r\n\r\n{")
         head = read_all(late).lower()
     assert head.startswith(b"http/1.1 408")
@@ -50,6 +50,6 @@ def test_one_whose_body_is_late_is_told_so_and_closed():
 
 
 def test_one_that_goes_on_and_on_behind_its_refusal_is_closed():
-    with RunningGateway("127.0.0.1:1", body_seconds=0.1, max_body=10) as gateway, connect(gateway) as long:
+    with RunningGateway("127.0.0.1:1", body_seconds=0.5, max_body=10) as gateway, connect(gateway) as long:
         long.sendall(HEAD + b"content-length: 1000\r\n\r\n" + b"a" * 20)
         assert read_all(long).startswith(b"HTTP/1.1 413")

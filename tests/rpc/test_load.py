@@ -87,9 +87,11 @@ def test_a_call_that_would_begin_too_late_is_refused(small: RunningTarget) -> No
 
 
 def test_the_client_says_when_to_come_back(small: RunningTarget) -> None:
-    with others(small.server._admissions.streams, MAX_STREAMS), outrider.Client(small.address) as client:
+    streams = small.server._admissions.streams
+    with others(streams, MAX_STREAMS), outrider.Client(small.address) as client:
+        streams._busy, streams._ended = 1000.0, 1.0  # as if one had ended in a quarter of an hour
         with pytest.raises(outrider.ResourceExhausted) as failure:
-            client.generate(PROMPT, max_tokens=4, timeout=0.3)
+            client.generate(PROMPT, max_tokens=4, timeout=20.0)
         assert failure.value.retry_after is not None
 
 

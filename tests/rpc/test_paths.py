@@ -28,11 +28,11 @@ def call_every_path(address: str) -> None:
         for path in PATHS * 3:
             call = channel.stream_stream(path)  # type: ignore[arg-type]  # bytes go out as they are
             with pytest.raises(grpc.RpcError) as failure:
-                next(call(iter([b""]), timeout=20))
+                next(call(iter([b""]), timeout=60))
             assert failure.value.code() is grpc.StatusCode.UNIMPLEMENTED
             assert failure.value.details() == "Method not found!"
     with grpc.insecure_channel(address, [("grpc.use_local_subchannel_pool", 1)]) as channel:
-        answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=20)
+        answer = health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=60)
         assert answer.status == health_pb2.HealthCheckResponse.SERVING
 
 

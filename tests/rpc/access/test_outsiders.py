@@ -68,7 +68,7 @@ def channel(request: pytest.FixtureRequest, model: Path, tokens: Tokens) -> Iter
 
 def code_of(channel: grpc.Channel, method: str, metadata: tuple[tuple[str, str], ...] | None) -> grpc.StatusCode:
     """How a call ends that sends one empty message, of whichever kind the method is."""
-    call = channel.stream_stream(method)(iter([b""]), metadata=metadata, timeout=20)
+    call = channel.stream_stream(method)(iter([b""]), metadata=metadata, timeout=60)
     try:
         for _ in call:
             pass
@@ -81,7 +81,7 @@ def code_of(channel: grpc.Channel, method: str, metadata: tuple[tuple[str, str],
 def test_no_method_answers_an_outsider_but_health(channel: grpc.Channel, shown: tuple[tuple[str, str], ...]) -> None:
     assert {code_of(channel, method, shown) for method in METHODS + UNKNOWN} == {grpc.StatusCode.UNAUTHENTICATED}
     for method in (each.name for each in HEALTH.methods):
-        call = channel.stream_stream(f"/{HEALTH.full_name}/{method}")(iter([b""]), metadata=shown, timeout=20)
+        call = channel.stream_stream(f"/{HEALTH.full_name}/{method}")(iter([b""]), metadata=shown, timeout=60)
         assert next(call) is not None
         call.cancel()
 
@@ -90,7 +90,7 @@ def served(channel: grpc.Channel, tokens: Tokens) -> set[str]:
     """The services of a port, as reflection tells somebody with a token."""
     ask = reflection_pb2.ServerReflectionRequest(list_services="")
     call = channel.stream_stream(f"/{reflection.SERVICE_NAME}/ServerReflectionInfo")
-    answers = call(iter([ask.SerializeToString()]), metadata=tokens.metadata["generate"], timeout=20)
+    answers = call(iter([ask.SerializeToString()]), metadata=tokens.metadata["generate"], timeout=60)
     listed = reflection_pb2.ServerReflectionResponse.FromString(next(answers)).list_services_response.service
     answers.cancel()
     return {service.name for service in listed}
