@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from outrider import Result
 from tests.e2e.draft_rig import DraftedTarget, MakeDraft, Service, serving
 from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
 from tests.e2e.server_process import free_port
@@ -51,7 +52,8 @@ def _targets(logs: Path, *options: str, count: int) -> Iterator[list[DraftedTarg
     drafts = (option for address in addresses for option in ("--draft", address))
     service = Service("target", DEMO_TARGET, logs, *drafts, "--stream-capacity", "8", "--no-lookup", *options)
     with serving([service]):
-        yield [DraftedTarget(service, address) for address in addresses]
+        alone: dict[str, Result] = {}
+        yield [DraftedTarget(service, address, alone) for address in addresses]
 
 
 @pytest.fixture

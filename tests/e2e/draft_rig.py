@@ -171,10 +171,11 @@ class DraftedTarget:
 
     LINKED, UNLINKED = "is there: ", "is not there: "
 
-    def __init__(self, service: Service, draft_address: str) -> None:
+    def __init__(self, service: Service, draft_address: str, alone: dict[str, Result] | None = None) -> None:
+        """`alone` is what is known of the answers to requests that forbid a draft, whatever the address."""
         self.service = service
         self.draft_address = draft_address
-        self._alone: dict[str, Result] = {}
+        self._alone: dict[str, Result] = {} if alone is None else alone
 
     def connect(self) -> AsyncClient:
         """A client that sees every failure, and that reads little ahead of its caller."""
