@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from outrider.chat.message import Message, MessageDelta
+from outrider.notebook import model_html, result_html
 from outrider.suppressed import Suppressed
 from outrider.token_record import PredictionSource, Token
 from outrider.vocabulary_match import VocabularyMatch
@@ -218,6 +219,9 @@ class Result:
     message: Message | None = None
     """The answer as a message of a conversation, if asked for."""
 
+    def _repr_html_(self) -> str:
+        return result_html(self)
+
 
 @dataclass(frozen=True, slots=True)
 class Encoding:
@@ -280,3 +284,6 @@ class ModelInfo:
     fingerprint_parts: FingerprintParts
     limits: Limits
     has_chat_template: bool
+
+    def _repr_html_(self) -> str:
+        return model_html(self)
