@@ -1,0 +1,99 @@
+"""The programs of examples/ do what they say, with the packages that they are for."""
+
+import importlib.util
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from outrider import Client
+from tests.gateway.examples.conftest import EXAMPLES, python_of, run_example
+from tests.gateway.running_gateway import RunningGateway
+from tests.server import RunningTarget
+
+PROMPT = "def average(numbers):\n"
+
+
+def test_json_extraction_follows_its_schema(demo: RunningTarget):
+    assert json.loads(run_example("json_extraction", demo.address)).keys() == {"language", "lines", "tested"}
+
+
+def test_langchain_streams_the_bytes_of_the_rpc(chat_gateway: RunningGateway):
+    with chat_gateway.rpc() as client:
+        said = [
+            {"role": "system", "content": "Be short."},
+            {"role": "user", "content": "What is a hash table good for?"},
+        ]
+        options = {"temperature": 0.7, "seed": 7, "max_tokens": 60, "banned_strings": ["As an AI"]}
+        expected = client.generate(said, message_deltas=True, **options).message
+    assert expected is not None
+    assert run_example("langchain_chat", chat_gateway.url) == f"{expected.content}\n"
+
+
+def test_instructor_reads_an_object_at_the_first_try(chat_gateway: RunningGateway):
+    ticket = json.loads(run_example("instructor_extract", chat_gateway.url))
+    assert ticket["kind"] in ("bug", "question", "wish")
+    assert 1 <= ticket["urgency"] <= 5
+
+
+def test_pydantic_ai_gets_the_type_that_it_asks_for(chat_gateway: RunningGateway):
+    verdict = json.loads(run_example("pydantic_ai_agent", chat_gateway.url))
+    assert verdict.keys() == {"sentiment", "is_sure"}
+
+
+def test_fastapi_streams_and_tells_bad_fields(demo: RunningTarget):
+    testclient = pytest.importorskip("fastapi.testclient", reason="NOT RUN: fastapi is not installed")
+    spec = importlib.util.spec_from_file_location("fastapi_stream", EXAMPLES / "fastapi_stream.py")
+    assert spec is not None
+    assert spec.loader is not None
+    spec.loader.exec_module(example := importlib.util.module_from_spec(spec))
+    with Client(demo.address) as client:
+        expected = client.generate(PROMPT, max_tokens=20, seed=5).text
+    with testclient.TestClient(example.create_app(demo.address)) as service:
+        with service.stream("POST", "/stream", json={"prompt": PROMPT, "max_tokens": 20, "seed": 5}) as answer:
+            parts = list(answer.iter_text())
+        assert "".join(parts) == expected
+        refused = service.post("/stream", json={"prompt": PROMPT, "max_tokens": 0})
+        assert (refused.status_code, refused.json()["detail"][0]["field"]) == (400, "stop.max_tokens")
+    demo.assert_all_free()
+
+
+@pytest.fixture
+def llm(tmp_path: Path):
+    """Runs `llm`, with a folder of its own for what it keeps."""
+    python = python_of("llm", ["llm", "llm-outrider"])
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "LLM_USER_PATH": str(tmp_path)}
+        return subprocess.run(
+            [python, "-m", "llm", *arguments], capture_output=True, text=True, env=environment, check=False, timeout=240
+        )
+
+    return run
+
+
+def test_llm_prints_the_bytes_of_the_rpc_and_keeps_what_it_took(llm, chat_gateway: RunningGateway):
+    (address,) = chat_gateway.targets
+    asked = ["-m", "outrider", "-o", "address", address, "-o", "seed", "7", "-o", "max_tokens", "30"]
+    done = llm(*asked, "--system", "Be short.", "Who?")
+    assert (done.returncode, done.stderr) == (0, "")
+    with chat_gateway.rpc() as client:
+        said = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "Who?"}]
+        expected = client.generate(said, seed=7, max_tokens=30, message_deltas=True)
+    assert expected.message is not None
+    assert done.stdout == f"{expected.message.content}\n"
+    (kept,) = json.loads(llm("logs", "--json").stdout)
+    assert kept["response_json"]["seed"] == 7
+    assert kept["output_tokens"] == expected.usage.completion_tokens
+    refused = llm(*asked, "-o", "temperature", "-1", "Who?")
+    assert refused.returncode == 1
+    assert "sampling.temperature" in refused.stderr
+
+
+def test_llm_follows_a_schema(llm, chat_gateway: RunningGateway):
+    schema = json.dumps({"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]})
+    asked = ["-m", "outrider", "-o", "address", chat_gateway.targets[0], "--schema", schema]
+    done = llm(*asked, "Is it?")
+    assert isinstance(json.loads(done.stdout)["ok"], bool)
