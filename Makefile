@@ -110,7 +110,7 @@ examples-test: $(VENV)/.dev
 # Node may come from elsewhere than Debian, whose package would take its place.
 client-deps:
 	apt-get update
-	apt-get install -y --no-install-recommends $$(cat tests/e2e/apt-packages.txt) $$(command -v npm >/dev/null || echo nodejs npm)
+	apt-get install -y --no-install-recommends $$(cat tests/clients/apt-packages.txt) $$(command -v npm >/dev/null || echo nodejs npm)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -1,6 +1,5 @@
 // Continues a prompt and prints the text as it streams, then what it cost.
 #include <getopt.h>
-#include <grpcpp/grpcpp.h>
 #include <pthread.h>
 #include <signal.h>
 
@@ -11,32 +10,32 @@
 #include <iomanip>
 #include <iostream>
 #include <iterator>
-#include <memory>
+#include <limits>
 #include <optional>
-#include <regex>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <type_traits>
+#include <vector>
 
-#include "outrider/v1/errors.pb.h"
-#include "outrider/v1/generation.grpc.pb.h"
+#include "outrider/client.h"
 
 namespace {
 
 using namespace outrider::v1;
 
 constexpr char kUsage[] =
-    "usage: stream [--address HOST:PORT] [--max-tokens N] [--temperature X] [--seed N]\n"
-    "    [--tls-ca FILE [--tls-cert FILE --tls-key FILE]] [--token-file FILE] PROMPT\n";
+    "usage: stream [--address HOST:PORT]... [--max-tokens N] [--temperature X] [--seed N] [--logprobs FILE]\n"
+    "    [--max-retries N] [--tls-ca FILE [--tls-cert FILE --tls-key FILE]] [--token-file FILE] PROMPT\n";
 constexpr int kFailed = 1;
 constexpr int kWrongUsage = 2;
 constexpr int kInterrupted = 130;  // as shells report a process that SIGINT ended
 
 struct Arguments {
-    std::string address = "localhost:50051";
-    std::string authorities, certificate, key, token;  // what the files hold; empty without them
+    std::vector<std::string> addresses;
+    outrider::Options options;
+    std::ofstream logprobs;
     StreamGenerateRequest request;
 };
 
@@ -57,22 +56,6 @@ std::string ReadWord(const char* name) {
     return word;
 }
 
-bool IsLocal(const std::string& address) {
-    static const std::regex pattern(R"((unix:|localhost:|127\.\d+\.\d+\.\d+:|\[::1\]:).*)");
-    return std::regex_match(address, pattern);
-}
-
-// What keeps what is to be shown from being sent; empty if nothing does.
-std::string Problem(const Arguments& arguments) {
-    if (!arguments.authorities.empty())
-        return "";
-    if (!arguments.certificate.empty() || !arguments.key.empty())
-        return "--tls-cert and --tls-key need --tls-ca";
-    if (!arguments.token.empty() && !IsLocal(arguments.address))
-        return "a token is sent over TLS only, or to this machine";
-    return "";
-}
-
 // Reads a number that is all of `text`; throws std::invalid_argument if there is none.
 template <typename Number>
 Number Parse(const std::string& text) {
@@ -84,78 +67,103 @@ Number Parse(const std::string& text) {
     return number;
 }
 
-// Reads the command line. What no option sets stays unset in the request, so that the server's default holds.
-std::optional<Arguments> ReadArguments(int argc, char** argv) {
+// Takes in one option. What no option sets stays unset in the request, so that the server's default holds.
+// Throws std::invalid_argument with what the option cannot be.
+bool Take(char letter, const char* value, Arguments& arguments) {
+    StreamGenerateRequest& request = arguments.request;
+    outrider::Options& options = arguments.options;
+    switch (letter) {
+        case 'a':
+            arguments.addresses.push_back(value);
+            return true;
+        case 'm':
+            request.mutable_stop()->set_max_tokens(Parse<int32_t>(value));
+            return true;
+        case 't':
+            request.mutable_sampling()->set_temperature(Parse<double>(value));
+            return true;
+        case 's':
+            request.mutable_sampling()->set_seed(Parse<uint64_t>(value));
+            return true;
+        case 'l':
+            request.mutable_output()->set_logprobs(true);
+            arguments.logprobs.open(value);
+            if (!arguments.logprobs)
+                throw std::invalid_argument(value);
+            return true;
+        case 'r':
+            options.max_retries = static_cast<int>(Parse<uint16_t>(value));
+            return true;
+        case 'A':
+            options.authorities = ReadFile(value);
+            return true;
+        case 'C':
+            options.certificate = ReadFile(value);
+            return true;
+        case 'K':
+            options.key = ReadFile(value);
+            return true;
+        case 'T':
+            options.token = ReadWord(value);
+            return true;
+        default:
+            return false;  // getopt has said why
+    }
+}
+
+// Reads the command line; says what is wrong with it.
+bool ReadArguments(int argc, char** argv, Arguments& arguments) {
     const option options[] = {{"address", required_argument, nullptr, 'a'},
                               {"max-tokens", required_argument, nullptr, 'm'},
                               {"temperature", required_argument, nullptr, 't'},
                               {"seed", required_argument, nullptr, 's'},
+                              {"logprobs", required_argument, nullptr, 'l'},
+                              {"max-retries", required_argument, nullptr, 'r'},
                               {"tls-ca", required_argument, nullptr, 'A'},
                               {"tls-cert", required_argument, nullptr, 'C'},
                               {"tls-key", required_argument, nullptr, 'K'},
                               {"token-file", required_argument, nullptr, 'T'},
                               {}};
-    Arguments arguments;
-    StreamGenerateRequest& request = arguments.request;
     int letter = 0, index = 0;
     try {
-        while ((letter = getopt_long(argc, argv, "", options, &index)) != -1) {
-            switch (letter) {
-                case 'a':
-                    arguments.address = optarg;
-                    break;
-                case 'm':
-                    request.mutable_stop()->set_max_tokens(Parse<int32_t>(optarg));
-                    break;
-                case 't':
-                    request.mutable_sampling()->set_temperature(Parse<double>(optarg));
-                    break;
-                case 's':
-                    request.mutable_sampling()->set_seed(Parse<uint64_t>(optarg));
-                    break;
-                case 'A':
-                    arguments.authorities = ReadFile(optarg);
-                    break;
-                case 'C':
-                    arguments.certificate = ReadFile(optarg);
-                    break;
-                case 'K':
-                    arguments.key = ReadFile(optarg);
-                    break;
-                case 'T':
-                    arguments.token = ReadWord(optarg);
-                    break;
-                default:
-                    return std::nullopt;  // getopt has said why
-            }
-        }
+        while ((letter = getopt_long(argc, argv, "", options, &index)) != -1)
+            if (!Take(static_cast<char>(letter), optarg, arguments))
+                return false;
     } catch (const std::invalid_argument& error) {
         std::cerr << "--" << options[index].name << " cannot be " << std::quoted(error.what()) << '\n';
-        return std::nullopt;
+        return false;
     }
     if (optind != argc - 1)
-        return std::nullopt;
-    if (const std::string problem = Problem(arguments); !problem.empty()) {
-        std::cerr << problem << '\n';
-        return std::nullopt;
+        return false;
+    if (arguments.options.authorities.empty() &&
+        !(arguments.options.certificate + arguments.options.key).empty()) {
+        std::cerr << "--tls-cert and --tls-key need --tls-ca\n";
+        return false;
     }
-    request.mutable_prompt()->set_text(argv[optind]);
-    return arguments;
+    if (arguments.addresses.empty())
+        arguments.addresses = {"localhost:50051"};
+    arguments.request.mutable_prompt()->set_text(argv[optind]);
+    return true;
 }
 
-// Cancels a call on Ctrl-C for as long as it lives. SIGINT is taken by a thread and not by a handler, which
-// could not safely call into gRPC. Make it before the first channel: gRPC's threads must inherit the blocked
-// signal.
+// Keeps SIGINT from this thread and those that it starts.
+sigset_t BlockInterrupt() {
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+    return signals;
+}
+
+// Cancels a stream on Ctrl-C for as long as it lives. SIGINT, which must be blocked, is taken by a thread and
+// not by a handler, which could not safely call into gRPC.
 class CancelOnInterrupt {
   public:
-    explicit CancelOnInterrupt(grpc::ClientContext& context) {
-        sigemptyset(&signals_);
-        sigaddset(&signals_, SIGINT);
-        pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
-        thread_ = std::thread([this, &context] {
+    CancelOnInterrupt(outrider::Stream& stream, const sigset_t& signals) : signals_(signals) {
+        thread_ = std::thread([this, &stream] {
             int signal = 0;
             sigwait(&signals_, &signal);
-            context.TryCancel();  // does nothing to a call that has ended
+            stream.Cancel();  // does nothing to one that has ended
         });
     }
     ~CancelOnInterrupt() {
@@ -170,41 +178,16 @@ class CancelOnInterrupt {
     std::thread thread_;
 };
 
-// TLS where there are authorities to trust, else clear text.
-std::shared_ptr<grpc::ChannelCredentials> Credentials(const Arguments& arguments) {
-    if (arguments.authorities.empty())
-        return grpc::InsecureChannelCredentials();
-    return grpc::SslCredentials({arguments.authorities, arguments.key, arguments.certificate});
-}
-
-// Prints the text of a generation as it arrives, and keeps the last message.
-grpc::Status PrintText(const Arguments& arguments, grpc::ClientContext& context, Finished& finished) {
-    auto channel = grpc::CreateChannel(arguments.address, Credentials(arguments));
-    if (!arguments.token.empty())
-        context.AddMetadata("authorization", "Bearer " + arguments.token);
-    auto stub = GenerationService::NewStub(channel);
-    auto reader = stub->StreamGenerate(&context, arguments.request);
-    StreamGenerateResponse response;
-    bool has_text = false, has_finished = false;
-    const auto print = [&has_text](const std::string& text) {
-        std::cout << text << std::flush;
-        has_text = has_text || !text.empty();
-    };
-    while (reader->Read(&response)) {
-        if (response.has_chunk()) {
-            print(response.chunk().text());
-        } else if (response.has_finished()) {
-            finished = response.finished();
-            has_finished = true;
-            print(finished.text());
-        }
+// Prints the text of a stream as it arrives, and its log-probabilities into the file, if there is one.
+void PrintText(outrider::Stream& stream, std::ofstream& logprobs) {
+    // A float is told exactly by so many digits.
+    logprobs << std::setprecision(std::numeric_limits<float>::max_digits10);
+    Chunk chunk;
+    while (stream.Read(&chunk)) {
+        std::cout << chunk.text() << std::flush;
+        for (const TokenRecord& record : chunk.records())
+            logprobs << record.id() << ' ' << record.raw_logprob() << '\n';
     }
-    if (has_text)
-        std::cout << std::endl;
-    grpc::Status status = reader->Finish();
-    if (status.ok() && !has_finished)
-        return {grpc::StatusCode::DATA_LOSS, "the server ended the stream early"};
-    return status;
 }
 
 double Seconds(const google::protobuf::Duration& duration) {
@@ -249,45 +232,48 @@ std::string Figures(const Finished& finished) {
 }
 
 // Tells a person what is wrong: one line per bad field, or else the status.
-void PrintError(const grpc::Status& status) {
-    ErrorStatus details;
-    bool has_violation = false;
-    if (details.ParseFromString(status.error_details())) {
-        for (const auto& detail : details.details()) {
-            BadRequestDetail bad_request;
-            const std::string& type = detail.type_url();
-            if (type.substr(type.rfind('/') + 1) != "google.rpc.BadRequest")
-                continue;
-            if (!bad_request.ParseFromString(detail.value()))
-                continue;
-            for (const auto& violation : bad_request.field_violations()) {
-                std::cerr << violation.field() << ": " << violation.description() << '\n';
-                has_violation = true;
-            }
-        }
+void PrintError(const outrider::Error& error) {
+    for (const outrider::Violation& violation : error.violations)
+        std::cerr << violation.field << ": " << violation.description << '\n';
+    if (error.violations.empty())
+        std::cerr << "gRPC status " << error.code << ": " << error.what() << '\n';
+}
+
+// Streams to the end and returns the exit code.
+int Run(outrider::Stream& stream, std::ofstream& logprobs) {
+    int code = 0;
+    std::optional<outrider::Error> failure;
+    try {
+        PrintText(stream, logprobs);
+    } catch (const outrider::Error& error) {
+        failure = error;
+        code = error.code == grpc::StatusCode::CANCELLED ? kInterrupted : kFailed;
     }
-    if (!has_violation)
-        std::cerr << "gRPC status " << status.error_code() << ": " << status.error_message() << '\n';
+    if (!stream.received().text.empty())
+        std::cout << std::endl;
+    if (!failure)
+        std::cerr << Figures(*stream.received().finished) << '\n';
+    else if (code == kFailed)
+        PrintError(*failure);
+    return code;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-    const std::optional<Arguments> arguments = ReadArguments(argc, argv);
-    if (!arguments) {
+    Arguments arguments;
+    if (!ReadArguments(argc, argv, arguments)) {
         std::cerr << kUsage;
         return kWrongUsage;
     }
-    grpc::ClientContext context;
-    const CancelOnInterrupt cancel(context);
-    Finished finished;
-    const grpc::Status status = PrintText(*arguments, context, finished);
-    if (status.error_code() == grpc::StatusCode::CANCELLED)
-        return kInterrupted;
-    if (!status.ok()) {
-        PrintError(status);
-        return kFailed;
+    const sigset_t interrupt = BlockInterrupt();
+    try {
+        const outrider::Client client(arguments.addresses, arguments.options);
+        outrider::Stream stream = client.Generate(arguments.request);
+        const CancelOnInterrupt cancel(stream, interrupt);
+        return Run(stream, arguments.logprobs);
+    } catch (const std::invalid_argument& error) {
+        std::cerr << error.what() << '\n' << kUsage;
+        return kWrongUsage;
     }
-    std::cerr << Figures(finished) << '\n';
-    return 0;
 }

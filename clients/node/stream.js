@@ -1,38 +1,29 @@
 #!/usr/bin/env node
 // Continues a prompt and prints the text as it streams, then what it cost.
-import { readFileSync } from 'node:fs';
-import { fileURLToPath } from 'node:url';
+import { openSync, readFileSync, writeSync } from 'node:fs';
 import { parseArgs } from 'node:util';
 
 import grpc from '@grpc/grpc-js';
-import protoLoader from '@grpc/proto-loader';
 
-const USAGE = `usage: node stream.js [--address HOST:PORT] [--max-tokens N] [--temperature X] [--seed N]
-    [--tls-ca FILE [--tls-cert FILE --tls-key FILE]] [--token-file FILE] PROMPT`;
-const LOCAL = /^(unix:|localhost:|127\.\d+\.\d+\.\d+:|\[::1\]:)/;
+import { Client, OutriderError } from './outrider/index.js';
+
+const USAGE = `usage: node stream.js [--address HOST:PORT]... [--max-tokens N] [--temperature X] [--seed N] [--logprobs FILE]
+    [--max-retries N] [--tls-ca FILE [--tls-cert FILE --tls-key FILE]] [--token-file FILE] PROMPT`;
 const FAILED = 1;
 const WRONG_USAGE = 2;
 const INTERRUPTED = 130; // as shells report a process that SIGINT ended
-
-const protos = protoLoader.loadSync(['outrider/v1/generation.proto', 'outrider/v1/errors.proto'], {
-  includeDirs: [fileURLToPath(new URL('../../protos', import.meta.url))],
-  keepCase: true,
-  longs: String,
-  enums: String,
-  defaults: true, // without it, fields that are zero would be undefined
-  oneofs: true,
-});
-const { GenerationService } = grpc.loadPackageDefinition(protos).outrider.v1;
 
 function readArguments() {
   const string = { type: 'string' };
   const { values, positionals } = parseArgs({
     allowPositionals: true,
     options: {
-      address: { ...string, default: 'localhost:50051' },
+      address: { ...string, multiple: true, default: ['localhost:50051'] },
       'max-tokens': string,
       temperature: string,
       seed: string,
+      logprobs: string,
+      'max-retries': { ...string, default: '10' },
       'tls-ca': string,
       'tls-cert': string,
       'tls-key': string,
@@ -47,7 +38,9 @@ function readArguments() {
   };
   const read = (name) => (values[name] === undefined ? null : readFileSync(values[name]));
   return {
-    address: values.address,
+    addresses: values.address,
+    maxRetries: Number(number('max-retries', /^\d+$/)),
+    logprobs: values.logprobs === undefined ? undefined : openSync(values.logprobs, 'w'),
     authorities: read('tls-ca'),
     key: read('tls-key'),
     chain: read('tls-cert'),
@@ -60,6 +53,7 @@ function readArguments() {
         seed: number('seed', /^\d+$/), // a string, since a JavaScript number holds only 53 of the 64 bits
       },
       stop: { max_tokens: number('max-tokens', /^-?\d+$/) },
+      output: { logprobs: values.logprobs === undefined ? undefined : true },
     },
   };
 }
@@ -68,40 +62,22 @@ function readArguments() {
 function credentials({ authorities, key, chain }) {
   if (authorities) return grpc.credentials.createSsl(authorities, key, chain);
   if (key || chain) throw new Error('--tls-cert and --tls-key need --tls-ca');
-  return grpc.credentials.createInsecure();
+  return undefined;
 }
 
-/** What shows a token, if there is one: over TLS, or to this machine only. */
-function metadata({ address, authorities, token }) {
-  const shown = new grpc.Metadata();
-  if (token === undefined) return shown;
-  if (!authorities && !LOCAL.test(address)) throw new Error('a token is sent over TLS only, or to this machine');
-  shown.set('authorization', `Bearer ${token}`);
-  return shown;
-}
-
-/** Prints the text of a call as it arrives and returns the last message; throws the call's ServiceError. */
-async function printText(call) {
-  let finished;
+/** Prints the text of a stream as it arrives, writes its log-probabilities to a file, if one is open, returns the last message. */
+async function printText(stream, logprobs) {
   let hasText = false;
-  const print = (text) => {
-    process.stdout.write(text);
-    hasText ||= text !== '';
-  };
   try {
-    for await (const response of call) {
-      if (response.event === 'chunk') {
-        print(response.chunk.text);
-      } else if (response.event === 'finished') {
-        finished = response.finished;
-        print(finished.text);
-      }
+    for await (const { text, records } of stream) {
+      process.stdout.write(text);
+      hasText ||= text !== '';
+      for (const { id, raw_logprob } of records) writeSync(logprobs, `${id} ${raw_logprob}\n`);
     }
   } finally {
     if (hasText) process.stdout.write('\n');
   }
-  if (!finished) throw new Error('the server ended the stream early');
-  return finished;
+  return stream.result.finished;
 }
 
 /** Tokens, their rate, the time to the first one, what speculation did, and why the text ended, in one line. */
@@ -121,31 +97,26 @@ function figures({ reason, usage, timings, speculation }) {
 
 /** The lines that tell a person what is wrong: one per bad field, or else the status. */
 function explain(error) {
-  if (!(error.metadata instanceof grpc.Metadata)) return [error.message];
-  const violations = error.metadata
-    .get('grpc-status-details-bin')
-    .flatMap((bytes) => protos['outrider.v1.ErrorStatus'].deserialize(bytes).details)
-    .filter((detail) => detail.type_url.endsWith('/google.rpc.BadRequest'))
-    .flatMap((detail) => protos['outrider.v1.BadRequestDetail'].deserialize(detail.value).field_violations);
-  if (violations.length === 0) return [`${grpc.status[error.code]}: ${error.details}`];
-  return violations.map(({ field, description }) => `${field}: ${description}`);
+  if (!(error instanceof OutriderError)) return [error.message];
+  if (error.violations.length === 0) return [`${grpc.status[error.code]}: ${error.message}`];
+  return error.violations.map(({ field, description }) => `${field}: ${description}`);
 }
 
 async function main() {
   let client;
-  let call;
+  let options;
   try {
-    const options = readArguments();
-    const shown = metadata(options);
-    client = new GenerationService(options.address, credentials(options));
-    call = client.StreamGenerate(options.request, shown);
+    options = readArguments();
+    const { addresses, token, maxRetries } = options;
+    client = new Client(addresses, { credentials: credentials(options), token, maxRetries });
   } catch (error) {
     console.error(`${error.message}\n${USAGE}`);
     return WRONG_USAGE;
   }
-  process.once('SIGINT', () => call.cancel());
+  const stream = client.stream(options.request);
+  process.once('SIGINT', () => stream.cancel());
   try {
-    console.error(figures(await printText(call)));
+    console.error(figures(await printText(stream, options.logprobs)));
     return 0;
   } catch (error) {
     if (error.code === grpc.status.CANCELLED) return INTERRUPTED;

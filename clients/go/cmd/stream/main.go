@@ -1,4 +1,4 @@
-// Command outrider continues a prompt and prints the text as it streams, then what it cost.
+// Command stream continues a prompt and prints the text as it streams, then what it cost.
 package main
 
 import (
@@ -11,21 +11,15 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"regexp"
 	"strconv"
 	"strings"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"outrider"
 	outriderv1 "outrider/v1"
 )
-
-//go:generate protoc -I ../../protos --go_out=. --go_opt=module=outrider --go-grpc_out=. --go-grpc_opt=module=outrider outrider/v1/common.proto outrider/v1/generation.proto
 
 const (
 	failed      = 1
@@ -33,30 +27,17 @@ const (
 	interrupted = 130 // as shells report a process that SIGINT ended
 )
 
-var local = regexp.MustCompile(`^(unix:|localhost:|127\.\d+\.\d+\.\d+:|\[::1\]:)`)
-
 func main() {
-	var files credentialFiles
-	address, request := readArguments(&files)
-	security, err := files.security()
-	var connection *grpc.ClientConn
-	ctx := context.Background()
-	if err == nil {
-		ctx, err = files.withToken(ctx, address)
-	}
-	if err == nil {
-		// Newer releases of grpc-go prefer NewClient, but they keep Dial throughout 1.x, and the releases that
-		// distributions ship have only that.
-		connection, err = grpc.Dial(address, security)
-	}
+	arguments := readArguments()
+	client, err := arguments.client()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(wrongUsage)
 	}
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
-	finished, err := printText(ctx, outriderv1.NewGenerationServiceClient(connection), request)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	finished, err := printText(ctx, client, arguments)
 	stop()
-	connection.Close()
+	client.Close()
 
 	switch {
 	case status.Code(err) == codes.Canceled:
@@ -70,18 +51,46 @@ func main() {
 	fmt.Fprintln(os.Stderr, figures(finished))
 }
 
+type arguments struct {
+	addresses  []string
+	files      credentialFiles
+	maxRetries int
+	logprobs   *os.File
+	request    *outriderv1.StreamGenerateRequest
+}
+
+// client returns one that trusts and shows what the files hold.
+func (a *arguments) client() (*outrider.Client, error) {
+	security, err := a.files.security()
+	if err != nil {
+		return nil, err
+	}
+	options := outrider.Options{TLS: security, MaxRetries: a.maxRetries}
+	if a.maxRetries == 0 {
+		options.MaxRetries = -1
+	}
+	if a.files.token != "" {
+		token, err := os.ReadFile(a.files.token)
+		if err != nil {
+			return nil, err
+		}
+		options.Token = strings.TrimSpace(string(token))
+	}
+	return outrider.NewClient(a.addresses, options)
+}
+
 // credentialFiles names what to trust, and what to show.
 type credentialFiles struct {
 	authorities, certificate, key, token string
 }
 
 // security returns TLS where there are authorities to trust, else clear text; a certificate of ours goes with its key.
-func (files *credentialFiles) security() (grpc.DialOption, error) {
+func (files *credentialFiles) security() (*tls.Config, error) {
 	if files.authorities == "" {
 		if files.certificate != "" || files.key != "" {
 			return nil, errors.New("--tls-cert and --tls-key need --tls-ca")
 		}
-		return grpc.WithInsecure(), nil // newer releases prefer insecure.NewCredentials, which older ones do not have
+		return nil, nil
 	}
 	authorities, err := os.ReadFile(files.authorities)
 	if err != nil {
@@ -98,26 +107,26 @@ func (files *credentialFiles) security() (grpc.DialOption, error) {
 		}
 		config.Certificates = []tls.Certificate{own}
 	}
-	return grpc.WithTransportCredentials(credentials.NewTLS(config)), nil
+	return config, nil
 }
 
-// withToken returns a context whose calls show the token, if there is one: over TLS, or to this machine only.
-func (files *credentialFiles) withToken(ctx context.Context, address string) (context.Context, error) {
-	if files.token == "" {
-		return ctx, nil
-	}
-	if files.authorities == "" && !local.MatchString(address) {
-		return nil, errors.New("a token is sent over TLS only, or to this machine")
-	}
-	token, err := os.ReadFile(files.token)
-	return metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+strings.TrimSpace(string(token))), err
-}
-
-// readArguments returns the address and the request. A field whose flag is not given stays unset, so that the
-// server's default holds.
-func readArguments(files *credentialFiles) (string, *outriderv1.StreamGenerateRequest) {
-	sampling, stop := &outriderv1.SamplingParameters{}, &outriderv1.StopConditions{}
-	address := flag.String("address", "localhost:50051", "`HOST:PORT` of the server")
+// readArguments returns what the command line says. A field whose flag is not given stays unset, so that the server's
+// default holds.
+func readArguments() *arguments {
+	sampling, stop, output := &outriderv1.SamplingParameters{}, &outriderv1.StopConditions{}, &outriderv1.OutputOptions{}
+	parsed := &arguments{}
+	files := &parsed.files
+	flag.Func("address", "`HOST:PORT` of the server, once for each (default localhost:50051)", func(text string) error {
+		parsed.addresses = append(parsed.addresses, text)
+		return nil
+	})
+	flag.IntVar(&parsed.maxRetries, "max-retries", 10, "how `often` every address is tried again before a token comes")
+	flag.Func("logprobs", "write each token's id and log-probability to this `file`", func(name string) (err error) {
+		yes := true
+		output.Logprobs = &yes
+		parsed.logprobs, err = os.Create(name)
+		return err
+	})
 	flag.StringVar(&files.authorities, "tls-ca", "", "call over TLS, trusting the certificates in this `file`")
 	flag.StringVar(&files.certificate, "tls-cert", "", "`file` with a certificate to show")
 	flag.StringVar(&files.key, "tls-key", "", "`file` with its key")
@@ -147,44 +156,38 @@ func readArguments(files *credentialFiles) (string, *outriderv1.StreamGenerateRe
 		flag.Usage()
 		os.Exit(wrongUsage)
 	}
+	if len(parsed.addresses) == 0 {
+		parsed.addresses = []string{"localhost:50051"}
+	}
 	prompt := &outriderv1.Prompt{Input: &outriderv1.Prompt_Text{Text: flag.Arg(0)}}
-	return *address, &outriderv1.StreamGenerateRequest{Prompt: prompt, Sampling: sampling, Stop: stop}
+	parsed.request = &outriderv1.StreamGenerateRequest{Prompt: prompt, Sampling: sampling, Stop: stop, Output: output}
+	return parsed
 }
 
-// printText prints the text of a generation as it arrives and returns the last message.
-func printText(
-	ctx context.Context, client outriderv1.GenerationServiceClient, request *outriderv1.StreamGenerateRequest,
-) (*outriderv1.Finished, error) {
-	stream, err := client.StreamGenerate(ctx, request)
+// printText prints the text of a generation as it arrives, its log-probabilities into a file, if one is open, and
+// returns the last message.
+func printText(ctx context.Context, client *outrider.Client, arguments *arguments) (*outriderv1.Finished, error) {
+	stream, err := client.Stream(ctx, arguments.request)
 	if err != nil {
 		return nil, err
 	}
-	var finished *outriderv1.Finished
+	defer stream.Close()
 	hasText := false
-	print := func(text string) {
-		fmt.Print(text)
-		hasText = hasText || text != ""
-	}
 	for {
-		response, err := stream.Recv()
+		chunk, err := stream.Recv()
 		if err != nil {
 			if hasText {
 				fmt.Println()
 			}
-			if !errors.Is(err, io.EOF) {
-				return nil, err
+			if errors.Is(err, io.EOF) {
+				err = nil
 			}
-			if finished == nil {
-				return nil, status.Error(codes.DataLoss, "the server ended the stream early")
-			}
-			return finished, nil
+			return stream.Received().Finished, err
 		}
-		switch event := response.Event.(type) {
-		case *outriderv1.StreamGenerateResponse_Chunk:
-			print(event.Chunk.Text)
-		case *outriderv1.StreamGenerateResponse_Finished:
-			finished = event.Finished
-			print(finished.Text)
+		fmt.Print(chunk.Text)
+		hasText = hasText || chunk.Text != ""
+		for _, record := range chunk.Records {
+			fmt.Fprintln(arguments.logprobs, record.Id, record.GetRawLogprob())
 		}
 	}
 }
@@ -219,17 +222,13 @@ func figures(finished *outriderv1.Finished) string {
 
 // explain returns the lines that tell a person what is wrong: one per bad field, or else the status.
 func explain(err error) []string {
-	failure := status.Convert(err)
-	var lines []string
-	for _, detail := range failure.Details() {
-		if badRequest, ok := detail.(*errdetails.BadRequest); ok {
-			for _, violation := range badRequest.FieldViolations {
-				lines = append(lines, violation.Field+": "+violation.Description)
-			}
-		}
+	var failure *outrider.Error
+	if !errors.As(err, &failure) || len(failure.Violations) == 0 {
+		return []string{err.Error()}
 	}
-	if lines == nil {
-		lines = []string{fmt.Sprintf("%v: %s", failure.Code(), failure.Message())}
+	var lines []string
+	for _, violation := range failure.Violations {
+		lines = append(lines, violation.Field+": "+violation.Description)
 	}
 	return lines
 }

@@ -1,61 +1,24 @@
-"""The example clients in other languages: the same text as in Python, and plain words for all that may go wrong."""
+"""The clients of other languages: the same text as in Python, and plain words for all that may go wrong."""
 
 import re
 import signal
 import subprocess
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import grpc
 import pytest
 
 from outrider import Client
 from outrider.v1 import common_pb2, generation_pb2
-from services.service.access.caller import Scope
-from services.service.access.tokens import new_token
-from services.service.server_config import ServerConfig
-from tests.certificate_authority import CertificateAuthority
-from tests.clients import TOOLCHAINS, MissingToolError, build_client
-from tests.e2e.models import DEMO_TARGET
+from tests.clients.conftest import SECONDS, RunClient
 from tests.scripted_server import DRAWN_SEED, HELD_TEXT, Fault, ScriptedServer, ScriptedServicer, answer, text_of
-from tests.server import RunningTarget, target_server
+from tests.server import RunningTarget
 
 PROMPT = 'def größe(items):\n    """Größe, 東京 🚀"""\n'
-SECONDS = 60
 FIGURES = re.compile(
     r"(?P<tokens>\d+) tokens · \d+\.\d tokens/s · first token after \d+ ms · 1\.00 tokens per pass"
     r" · no predictions · ended by (?P<reason>max tokens|stop token)\n"
 )
-
-Ended = subprocess.CompletedProcess[str]
-RunClient = Callable[..., Ended]
-
-
-@pytest.fixture(scope="module", params=TOOLCHAINS)
-def command(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The command that starts the client of one language."""
-    try:
-        return build_client(request.param, tmp_path_factory.mktemp(request.param))
-    except MissingToolError as error:
-        pytest.skip(f"the {request.param} client is NOT TESTED, for want of {error}; `make client-deps` installs it")
-
-
-@pytest.fixture
-def run_client(command: list[str]) -> RunClient:
-    """Runs the client to its end, with these arguments."""
-
-    def run(*arguments: str) -> Ended:
-        return subprocess.run(
-            [*command, *arguments], capture_output=True, encoding="utf-8", timeout=SECONDS, check=False
-        )
-
-    return run
-
-
-@pytest.fixture(scope="module")
-def target() -> Iterator[RunningTarget]:
-    with target_server(DEMO_TARGET, kv_blocks=256) as running:
-        yield running
 
 
 @pytest.mark.parametrize(("temperature", "seed"), [(0.0, 0), (0.7, 7), (1.0, 2**64 - 1)])
@@ -104,6 +67,7 @@ def test_only_what_is_given_is_sent(run_client: RunClient):
     assert bare.prompt == common_pb2.Prompt(text=PROMPT)
     assert not bare.sampling.ListFields()
     assert not bare.stop.ListFields()
+    assert {field.name for field, _ in bare.output.ListFields()} <= {"prompt_token_ids"}  # which resuming needs
     assert full.sampling == common_pb2.SamplingParameters(temperature=0, seed=0)
     assert full.stop == common_pb2.StopConditions(max_tokens=1)
 
@@ -151,19 +115,21 @@ def test_figures_that_the_server_lacks_are_left_out(run_client: RunClient):
         (Fault(6, how=grpc.StatusCode.RESOURCE_EXHAUSTED, details="no more of this"), "no more of this"),
     ],
 )
-def test_a_stream_that_breaks_leaves_its_text_and_says_why(run_client: RunClient, fault: Fault, words: str):
+def test_a_stream_that_breaks_leaves_its_text_and_says_why(
+    run_client: RunClient, at_once: list[str], fault: Fault, words: str
+):
     with ScriptedServer(fault) as server:
-        ended = run_client("--address", server.address, PROMPT)
+        ended = run_client("--address", server.address, *at_once, PROMPT)
     received = text_of(answer(list(PROMPT.encode()), DRAWN_SEED)[:6], is_whole=False)
     assert (ended.stdout, ended.returncode) == (received + "\n", 1)
     assert words in ended.stderr
     assert ended.stderr.count("\n") == 1
 
 
-def test_a_server_that_is_not_there(run_client: RunClient):
+def test_a_server_that_is_not_there(run_client: RunClient, at_once: list[str]):
     with ScriptedServer() as server:
         address = server.address
-    ended = run_client("--address", address, PROMPT)
+    ended = run_client("--address", address, *at_once, PROMPT)
     assert (ended.stdout, ended.returncode) == ("", 1)
     assert ended.stderr.count("\n") == 1
 
@@ -175,40 +141,3 @@ def test_wrong_usage_is_told_before_anything_is_sent(run_client: RunClient, argu
     ended = run_client(*arguments.split())
     assert (ended.stdout, ended.returncode) == ("", 2)
     assert "usage: " in ended.stderr
-
-
-@pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningTarget, list[str], Path]]:
-    """A target that needs certificates and tokens, the options that show both, and the file with the token."""
-    folder = tmp_path_factory.mktemp("guarded")
-    authority = CertificateAuthority(folder)
-    own, shown = authority.issue(), authority.issue("someone")
-    token, line = new_token("someone", [Scope.GENERATE])
-    (folder / "token").write_text(f"{token}\n")
-    (folder / "tokens").write_text(line)
-    config = ServerConfig(
-        listen="localhost:0",
-        tls_certificate=own.certificate,
-        tls_key=own.key,
-        tls_client_ca=authority.path,
-        tokens_file=folder / "tokens",
-    )
-    with target_server(DEMO_TARGET, kv_blocks=256, server=config) as running:
-        files = {"ca": authority.path, "cert": shown.certificate, "key": shown.key}
-        yield running, [f"--tls-{name}={path}" for name, path in files.items()], folder / "token"
-
-
-def test_a_certificate_and_a_token_are_shown(
-    run_client: RunClient, target: RunningTarget, guarded: tuple[RunningTarget, list[str], Path]
-):
-    server, files, token = guarded
-    options = ("--max-tokens=8", "--temperature=0", PROMPT)
-    expected = run_client(f"--address={target.address}", *options).stdout
-    ended = run_client(f"--address={server.address}", *files, f"--token-file={token}", *options)
-    assert (ended.stdout, ended.returncode) == (expected, 0), ended.stderr
-    without = run_client(f"--address={server.address}", *files, *options)
-    assert (without.stdout, without.returncode) == ("", 1)
-    assert "a token is needed" in without.stderr
-    in_the_clear = run_client("--address=example.org:1", f"--token-file={token}", *options)
-    assert (in_the_clear.stdout, in_the_clear.returncode) == ("", 2)
-    assert "a token is sent over TLS only, or to this machine" in in_the_clear.stderr

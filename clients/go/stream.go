@@ -1,0 +1,131 @@
+package outrider
+
+import (
+	"context"
+	"io"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+
+	outriderv1 "outrider/v1"
+)
+
+const (
+	checkTime  = 2 * time.Second
+	mostChecks = 2 // the first may still go out on the connection that broke
+)
+
+// Stream gives the chunks of one generation as they arrive. One goroutine may use it.
+type Stream struct {
+	client     *Client
+	generation *generation
+	attempts   *attempts
+	ctx        context.Context
+	cancel     context.CancelFunc
+	call       outriderv1.GenerationService_StreamGenerateClient // nil before each try
+	err        error
+}
+
+// Recv returns the next chunk, io.EOF behind the last one, or an *Error. A connection that breaks is taken up again
+// unnoticed.
+func (s *Stream) Recv() (*outriderv1.Chunk, error) {
+	for s.err == nil {
+		chunk, err := s.next()
+		switch {
+		case err == nil && chunk != nil:
+			return chunk, nil
+		case s.generation.finished != nil: // all of it had arrived, even where the connection broke behind it
+			s.end(io.EOF)
+		case err != nil:
+			s.try(err)
+		}
+	}
+	return nil, s.err
+}
+
+// Received returns all that has arrived so far; of a stream that Recv has ended with io.EOF, the whole.
+func (s *Stream) Received() Received { return s.generation.received() }
+
+// Close ends the call, if it has not ended.
+func (s *Stream) Close() {
+	if s.err == nil {
+		s.end(&Error{Code: codes.Canceled, Message: "the stream was closed"})
+	}
+}
+
+func (s *Stream) end(err error) {
+	s.err = err
+	s.cancel()
+}
+
+// next takes in one event of the call, which it makes if there is none.
+func (s *Stream) next() (*outriderv1.Chunk, error) {
+	if s.call == nil {
+		server := s.client.servers[s.attempts.address]
+		call, err := server.service.StreamGenerate(s.ctx, s.generation.nextRequest())
+		if err != nil {
+			return nil, err
+		}
+		s.call = call
+	}
+	response, err := s.call.Recv()
+	if err == io.EOF && s.generation.finished == nil {
+		err = status.Error(codes.Unavailable, "the server ended the stream early")
+	}
+	if err != nil {
+		return nil, err
+	}
+	chunk, err := s.generation.receive(response)
+	if len(chunk.GetTokenIds()) > 0 {
+		s.attempts.progressed()
+	}
+	return chunk, err
+}
+
+// try waits until the call can be made again, or ends the stream with the error.
+func (s *Stream) try(failure error) {
+	var trailer metadata.MD
+	if s.call != nil {
+		trailer = s.call.Trailer()
+	}
+	err := asError(failure, trailer)
+	if s.ctx.Err() != nil {
+		s.end(&Error{Code: status.FromContextError(s.ctx.Err()).Code(), Message: s.ctx.Err().Error()})
+		return
+	}
+	resuming := s.generation.started != nil
+	if err.Broke && !resuming && !isAlive(s.ctx, s.client.servers[s.attempts.address].channel) {
+		err.Lost = true
+		err.Message += ": the server went while it was at work on the call, which may be what ended it"
+	}
+	pause, final := s.attempts.failed(err, resuming)
+	if final != nil {
+		s.end(final)
+		return
+	}
+	s.call = nil
+	s.client.prefer(s.attempts.address)
+	select {
+	case <-time.After(pause):
+	case <-s.ctx.Done(): // which the next try tells
+	}
+}
+
+// isAlive says whether a server is still there whose connection broke under a call.
+func isAlive(ctx context.Context, channel *grpc.ClientConn) bool {
+	for check := 0; check < mostChecks; check++ {
+		bounded, cancel := context.WithTimeout(ctx, checkTime)
+		_, err := grpc_health_v1.NewHealthClient(channel).Check(bounded, &grpc_health_v1.HealthCheckRequest{})
+		cancel()
+		switch status.Code(err) {
+		case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
+		default:
+			return true // not every server knows of health, but each that lives answers
+		}
+	}
+	return false
+}

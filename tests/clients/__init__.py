@@ -1,0 +1,1 @@
+"""The clients of other languages, built with what is installed here."""
