@@ -13,6 +13,7 @@ from outrider.async_client import AsyncClient
 from outrider.async_stream import AsyncStream
 from outrider.chat.encode import Conversation
 from outrider.chat.message import ContentDelta, Message, MessageDelta, ReasoningDelta, ToolCall
+from outrider.chat.options import ChatOptions
 from outrider.client import Client
 from outrider.errors import (
     Cancelled,
@@ -27,7 +28,7 @@ from outrider.errors import (
     Unavailable,
     Violation,
 )
-from outrider.request import ChatOptions, GenerateOptions, Prompt
+from outrider.request import GenerateOptions, Prompt
 from outrider.stream import Stream
 from outrider.suppressed import Suppressed
 from outrider.token_record import Candidate, Dtype, PredictionSource, Tensor, Token

@@ -12,11 +12,11 @@ from google.protobuf.message import Message
 from outrider.async_stream import AsyncStream
 from outrider.channel import ChannelOption, channel_options, token_metadata
 from outrider.chat.encode import Conversation
+from outrider.chat.options import ChatOptions
 from outrider.errors import as_error
 from outrider.health import CHECK, examined_async
 from outrider.pool import Pool, Server, prefix_metadata
 from outrider.request import (
-    ChatOptions,
     GenerateOptions,
     Prompt,
     build_detokenize_request,

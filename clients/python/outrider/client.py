@@ -10,11 +10,11 @@ from google.protobuf.message import Message
 
 from outrider.channel import ChannelOption, channel_options, token_metadata
 from outrider.chat.encode import Conversation
+from outrider.chat.options import ChatOptions
 from outrider.errors import as_error
 from outrider.health import CHECK, examined
 from outrider.pool import Pool, Server, prefix_metadata
 from outrider.request import (
-    ChatOptions,
     GenerateOptions,
     Prompt,
     build_detokenize_request,

@@ -3,34 +3,20 @@
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message as ProtoMessage
 
 from outrider.chat.encode import Conversation, encode_messages, encode_tool_choice, encode_tools, encode_variables
 from outrider.chat.message import Message
+from outrider.chat.options import ChatOptions
 from outrider.errors import InvalidArgument, Violation
 from outrider.types import Loop
 from outrider.v1 import common_pb2, generation_pb2
 
 Prompt = str | Sequence[int] | Conversation
 """Text, token ids, or the messages of a conversation."""
-
-
-class ChatOptions(TypedDict, total=False):
-    """How a conversation becomes a prompt."""
-
-    tools: Sequence[Mapping[str, Any]] | None
-    """What the model may call in a conversation: name, description, parameters and strict, or OpenAI's form of them."""
-    tool_choice: str | None
-    """"auto", "none", "required", or the tool that is to be called."""
-    parallel_tool_calls: bool | None
-    template_variables: Mapping[str, Any] | None
-    """Further ones of the chat template, such as `enable_thinking`."""
-    add_generation_prompt: bool | None
-    continue_final_message: bool | None
-    """Whether the model goes on with the last message of the conversation."""
 
 
 class GenerateOptions(ChatOptions, total=False):

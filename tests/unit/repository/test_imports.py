@@ -44,8 +44,8 @@ MESSAGE_USERS = (
     "services/bench/experiments/scripted_draft.py",
 )
 # Who may know gRPC itself: those and the plumbing around them.
-_GATEWAY = "services/gateway/gateway.py"
-GRPC_USERS = (*MESSAGE_USERS, f"{_LINK}draft_address.py", "services/service/", "services/cli/", _GATEWAY)
+_GATEWAY = ("services/gateway/gateway.py", "services/gateway/generation/clients.py")
+GRPC_USERS = (*MESSAGE_USERS, f"{_LINK}draft_address.py", "services/service/", "services/cli/", *_GATEWAY)
 
 
 @functools.cache
