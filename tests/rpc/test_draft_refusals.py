@@ -22,6 +22,8 @@ from tests.rpc.draft_link import (
 )
 from tests.server import wait_until
 
+_MANY = 8_000  # many times as many as may be unheard
+
 
 def test_a_link_has_no_more_sequences_than_it_may(link: Link) -> None:
     for sequence_id in range(1, MAX_SEQUENCES + 2):
@@ -139,7 +141,7 @@ def test_a_target_that_floods_is_held_back_until_it_is_heard(draft: RunningDraft
     link.begin(PROMPT, 4)
     chain = link.predictions(4, position=len(PROMPT))
     with draft.held() as num_unheard:
-        for number in range(50_000):
+        for number in range(_MANY):
             link.window(number % 4)
         wait_until(lambda: num_unheard() >= 1000)
         other = Link(draft, **hello_of(draft))
@@ -158,7 +160,7 @@ def test_a_target_that_leaves_while_it_is_held_back_is_forgotten(draft: RunningD
     link.begin(PROMPT, 4)
     link.predictions(4, position=len(PROMPT))
     with draft.held() as num_unheard:
-        for _ in range(50_000):
+        for _ in range(_MANY):
             link.window(1)
         full = 1024 - 3 + 1  # without those that began it, and with the question whether all is heard
         wait_until(lambda: num_unheard() == full)
