@@ -19,11 +19,12 @@ from tests.rpc.draft_link import PROMPT, REFUSED, Link
 
 _PATIENCE_SECONDS = 60
 _MOST_MORE_MEMORY = 256 << 20  # bytes
+_SMALL = ("--kv-blocks", "64")  # whose memory, taken behind the start, is little beside that
 
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    service = Service("target", DEMO_TARGET, tmp_path_factory.mktemp("target"))
+    service = Service("target", DEMO_TARGET, tmp_path_factory.mktemp("target"), *_SMALL)
     service.start()
     try:
         asyncio.run(service.logs("serving target"))
@@ -80,7 +81,7 @@ def _refuse(draft: Service, name: str) -> None:
 
 @pytest.mark.parametrize("regex", [DOTS, SLOW.texts[0]], ids=["refused at once", "tried"])
 async def test_abandoned_grammars_hold_nobody_up_and_the_service_ends_when_told(tmp_path: Path, regex: str):
-    service = Service("target", DEMO_TARGET, tmp_path)
+    service = Service("target", DEMO_TARGET, tmp_path, *_SMALL)
     service.start()
     try:
         await service.logs("serving target")
