@@ -20,7 +20,7 @@ DEV_DEFINES := CMAKE_COMPILE_WARNING_AS_ERROR OUTRIDER_TESTING
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test matrix real soak load acceptance lint tidy sanitize format protos picture bench figures client-deps compose-smoke compose-smoke-deps deploy-test docs examples-test chaos fuzz clean
+.PHONY: help demo build test matrix real soak load acceptance lint tidy sanitize format protos picture bench figures client-deps compose-smoke compose-smoke-deps deploy-test docs examples-test doors-test chaos fuzz clean
 
 help:
 	@echo "make demo     stream text from the demo model"
@@ -43,6 +43,7 @@ help:
 	@echo "make deploy-test   run what deploy/ holds: Envoy, Kubernetes manifests, Ray Serve (installs half a GB)"
 	@echo "make docs     write the pages of docs/ as a site, and its reference of HTTP from the gateway"
 	@echo "make examples-test   run examples/ and the plugin of llm with the packages that they are for (installs 300 MB)"
+	@echo "make doors-test   run programs of others against the gateway: clients, lm-eval, schemathesis (installs 2 GB)"
 	@echo "make fuzz     send random requests and broken frames to both services"
 	@echo "make chaos    break everything for half an hour, and compare every answer (behind Envoy after make deploy-test)"
 	@echo "make compose-smoke   build the images, and run and kill them under podman (root)"
@@ -106,6 +107,10 @@ docs: $(VENV)/.dev
 examples-test: $(VENV)/.dev
 	$(BIN)/python -m scripts.example_environments
 	$(BIN)/pytest -v tests/gateway/examples
+
+doors-test: $(VENV)/.dev
+	$(BIN)/python -m tests.outsiders
+	$(BIN)/pytest -v tests/outsiders
 
 # Node may come from elsewhere than Debian, whose package would take its place.
 client-deps:

@@ -9,7 +9,9 @@ from pydantic.json_schema import models_json_schema
 from outrider import __version__
 
 _OBJECT = {"application/json": {"schema": {"type": "object"}}}
-_EVENTS = {"text/event-stream": {"schema": {"type": "string"}}}
+_TEXT = {"type": "string"}
+_EVENT = {"type": "object", "properties": {"data": _TEXT, "event": _TEXT, "id": _TEXT}, "required": ["data"]}
+_EVENTS = {"text/event-stream": {"schema": _EVENT}}
 _PROBLEMS = {400: "A field is wrong", 401: "The key is not known", 404: "Another model", 413: "The body is too large"}
 _PROBLEMS |= {403: "The key or the name in Host is not let in", 415: "The body is not said to be JSON"}
 _PROBLEMS |= {409: "The answer cannot be gone on with", 429: "The target is full", 503: "No target can be reached"}

@@ -21,6 +21,8 @@ def chat_names(others: Mapping[str, str]) -> dict[str, str]:
         ".tool_choice.mode": "tool_choice",
         ".tool_choice.parallel": "parallel_tool_calls",
         ".template_variables": "template_variables",
+        ".add_generation_prompt": "add_generation_prompt",
+        ".continue_final_message": "continue_final_message",
         **others,
     }
     return {f"{before}chat{path}": name for path, name in names.items() for before in ("", "prompt.")}
