@@ -3,7 +3,6 @@
 import io
 import json
 import re
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -125,8 +124,7 @@ def test_what_the_server_refuses_is_told_by_its_field_and_forgotten(target: Runn
         command.type("/params temperature=\n")
         command.type("Who?\n")
         drawn(command)
-        command.type("\4")
-        assert command.wait() == 0
+        assert command.end() == 0
 
 
 def test_ctrl_c_ends_an_answer_and_not_the_program(slow_target: RunningTarget) -> None:
@@ -135,9 +133,7 @@ def test_ctrl_c_ends_an_answer_and_not_the_program(slow_target: RunningTarget) -
         command.until("> ")
         command.type("dropped")
         command.until("dropped")
-        time.sleep(0.2)  # a signal before readline waits again would be seen with the next key
-        command.press_ctrl_c()
-        command.until("> ")
+        command.press_ctrl_c_until("> ")
         command.type("Go on and on.\n")
         command.until("Go on and on.\n")
         while not slow_target.engine.scheduler.running:
@@ -148,8 +144,7 @@ def test_ctrl_c_ends_an_answer_and_not_the_program(slow_target: RunningTarget) -
         command.type("/params max_tokens=20\n")
         command.type("Once more.\n")
         drawn(command)
-        command.type("\4")
-        assert command.wait() == 0
+        assert command.end() == 0
 
 
 def test_predicted_tokens_are_in_colour(model: Path) -> None:

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pty
+import select
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -37,6 +38,20 @@ class TypedCommand:
     def press_ctrl_c(self) -> None:
         """Interrupt what runs."""
         os.killpg(self._process.pid, signal.SIGINT)
+
+    def press_ctrl_c_until(self, text: str) -> None:
+        """Interrupt a line, and again where the program was not yet waiting for keys, until it writes a text."""
+        while True:
+            self.press_ctrl_c()
+            if select.select([self._terminal], [], [], 1.0)[0]:
+                self.until(text)
+                return
+
+    def end(self) -> int:
+        """Type Ctrl-D behind the next prompt; the exit code."""
+        self.until("> ")
+        self.type("\4")
+        return self.wait()
 
     def wait(self) -> int:
         """The exit code."""

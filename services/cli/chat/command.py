@@ -3,7 +3,7 @@
 import argparse
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 
 from outrider import Client, ModelInfo, OutriderError, Unavailable
 from services.cli.chat.dialogue import Dialogue
@@ -70,7 +70,7 @@ def _chat(arguments: argparse.Namespace, out: Terminal, err: Terminal) -> int:
         if is_live:
             out.note(f"{printable(model.name)}; /help says what else a line can be, Ctrl-C ends an answer, Ctrl-D all")
             out.legend(lookup=True)
-        return _converse(session, _live_lines() if is_live else _piped_lines(), out, err, goes_on=is_live)
+        return _converse(session, _read_keys if is_live else _read_pipe, out, err, goes_on=is_live)
 
 
 def _model(client: Client, readiness: Readiness) -> ModelInfo:
@@ -82,38 +82,44 @@ def _model(client: Client, readiness: Readiness) -> ModelInfo:
                 raise
 
 
-def _converse(session: ChatSession, lines: Iterator[str], out: Terminal, err: Terminal, *, goes_on: bool) -> int:
-    for line in lines:
-        if line.startswith("/") and not line.startswith("//"):
-            try:
-                run_command(session, line, err)
-                continue
-            except (ValueError, OSError) as error:
-                err.error(str(error))
-                is_done = False
-        else:
-            is_done = session.ask(line.replace("//", "/", 1) if line.startswith("//") else line, out, err)
-        if not is_done and not goes_on:
-            return 1
-    return 0
-
-
-def _live_lines() -> Iterator[str]:
-    """What is typed, line by line, until Ctrl-D; Ctrl-C drops the line that it is pressed in."""
-    with contextlib.suppress(ImportError):
-        import readline  # noqa: F401 - lines can be edited from here on
+def _converse(
+    session: ChatSession, read: Callable[[], str | None], out: Terminal, err: Terminal, *, goes_on: bool
+) -> int:
+    """Answer line by line; who types goes on behind Ctrl-C, wherever it comes, and behind what fails."""
     while True:
         try:
-            line = input("> ").strip()
+            if (line := read()) is None:
+                return 0
+            if line and not _do(session, line, out, err) and not goes_on:
+                return 1
         except KeyboardInterrupt:
-            print()
-            continue
-        except EOFError:
-            print()
-            return
-        if line:
-            yield line
+            if not goes_on:
+                raise
 
 
-def _piped_lines() -> Iterator[str]:
-    yield from filter(None, map(str.strip, sys.stdin))
+def _do(session: ChatSession, line: str, out: Terminal, err: Terminal) -> bool:
+    """Answer a question, or do what a command says; False where that failed."""
+    if line.startswith("//") or not line.startswith("/"):
+        return session.ask(line.removeprefix("/") if line.startswith("//") else line, out, err)
+    try:
+        run_command(session, line, err)
+    except (ValueError, OSError) as error:
+        err.error(str(error))
+        return False
+    return True
+
+
+def _read_keys() -> str | None:
+    """The next line that is typed, which can be edited, or None for Ctrl-D; Ctrl-C drops it."""
+    with contextlib.suppress(ImportError):
+        import readline  # noqa: F401 - it makes lines editable
+    try:
+        return input("> ").strip()
+    except (EOFError, KeyboardInterrupt) as end:
+        print()
+        return None if isinstance(end, EOFError) else ""
+
+
+def _read_pipe() -> str | None:
+    line = sys.stdin.readline()
+    return line.strip() if line else None
