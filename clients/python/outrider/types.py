@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from outrider.chat.message import Message, MessageDelta
-from outrider.notebook import model_html, result_html
+from outrider.notebook.html import model_html, result_html
 from outrider.suppressed import Suppressed
 from outrider.token_record import PredictionSource, Token
 from outrider.vocabulary_match import VocabularyMatch

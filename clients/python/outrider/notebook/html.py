@@ -1,4 +1,4 @@
-"""How notebooks show what the client gives: all that a model or a server says is text there, never markup."""
+"""Results and models as HTML, in which all that a model or a server says is text, never markup."""
 
 from collections.abc import Iterable, Mapping
 from html import escape

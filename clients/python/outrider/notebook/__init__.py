@@ -1,0 +1,1 @@
+"""How notebooks show what the client gives."""
