@@ -39,7 +39,7 @@ help:
 	@echo "make picture  draw the picture of docs/inside/architecture.md from the code"
 	@echo "make bench    measure speed on the demo models"
 	@echo "make figures  measure all that the README says of speed, beside transformers (a quarter of an hour)"
-	@echo "make client-deps   install what the tests of clients in other languages need (Debian, root)"
+	@echo "make client-deps   install what the tests of the page and of clients in other languages need (Debian, root)"
 	@echo "make deploy-test   run what deploy/ holds: Envoy, Kubernetes manifests, Ray Serve (installs half a GB)"
 	@echo "make docs     write the pages of docs/ as a site, and its reference of HTTP from the gateway"
 	@echo "make examples-test   run examples/ and the plugin of llm with the packages that they are for (installs 300 MB)"
@@ -115,7 +115,7 @@ doors-test: $(VENV)/.dev
 # Node may come from elsewhere than Debian, whose package would take its place.
 client-deps:
 	apt-get update
-	apt-get install -y --no-install-recommends $$(cat tests/clients/apt-packages.txt) $$(command -v npm >/dev/null || echo nodejs npm)
+	apt-get install -y --no-install-recommends $$(cat tests/clients/apt-packages.txt tests/gateway/page/apt-packages.txt) $$(command -v npm >/dev/null || echo nodejs npm)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -16,6 +16,7 @@ from services.engine.hub.hub_name import SOURCES, read_source
 _MAX_TOKENS = 200
 _SEED = 7
 _NUM_PREDICTIONS = 4
+_PAGE = "\nthe same in a browser: outrider up --http 127.0.0.1:8000, then http://127.0.0.1:8000/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,7 @@ def _show(pair: ServicePair, out: Terminal, max_tokens: int) -> None:
             out.legend()
         for scene in _QUESTIONS if info.has_chat_template else _TEXTS:
             _play(scene, client, out, max_tokens)
+    out.note(_PAGE)
 
 
 def _play(scene: _Scene, client: Client, out: Terminal, max_tokens: int) -> None:

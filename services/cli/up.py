@@ -3,6 +3,7 @@
 import argparse
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +27,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--http", metavar="HOST:PORT", help="speak HTTP too, at this address, as `outrider gateway` does"
     )
+    demo = "let callers of --http take the draft away and give it back, to see the text go on; for nobody but you"
+    parser.add_argument("--allow-demo-controls", action="store_true", help=demo)
     parser.add_argument("--device", default=CPU, help="what computes: cpu, or cuda:N for that GPU (%(default)s)")
     parser.add_argument("--draft-device", metavar="DEVICE", help="what computes the draft (default: as --device)")
     parser.add_argument(
@@ -55,21 +58,16 @@ def run(arguments: argparse.Namespace) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         _check_http(arguments)
-        with running_pair(
-            models.fetched(),
-            listen=arguments.listen,
-            options=[*shared, "--device", arguments.device, *arguments.options],
-            draft_options=[*shared, *options_of_draft(arguments.device, draft_device, arguments.draft_weights)],
-        ) as pair:
-            address = pair.target.address
-            out.heading(f"outrider is up on {address}; Ctrl-C stops it. In another terminal:")
-            out.text(f'  outrider generate "def quicksort" --max-tokens 100 --address {address}\n')
-            with _gateway(arguments.http, address) as gateway:
-                if gateway is not None:
-                    out.text(f"OpenAI's API is at http://{gateway.address}/v1\n")
-                    if first_ended(pair.target, gateway) is gateway:
-                        raise ServiceFailedError(f"the gateway ended with code {gateway.wait()}")
-                return pair.target.wait()
+        with (
+            _admin_address(arguments) as admin,
+            running_pair(
+                models.fetched(),
+                listen=arguments.listen,
+                options=[*shared, *_flag("--admin-listen", admin), "--device", arguments.device, *arguments.options],
+                draft_options=[*shared, *options_of_draft(arguments.device, draft_device, arguments.draft_weights)],
+            ) as pair,
+        ):
+            return _serve(pair.target, arguments.http, _flag("--allow-demo-controls", admin), out)
     except (CheckpointError, ServiceFailedError) as error:
         Terminal(sys.stderr).error(f"outrider up: {error}")
         return 1
@@ -78,20 +76,49 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
 
 
+def _serve(target: ServiceProcess, http: str | None, gateway_options: list[str], out: Terminal) -> int:
+    """Say where to ask, and return the target's exit code; raises ServiceFailedError where the gateway ends first."""
+    out.heading(f"outrider is up on {target.address}; Ctrl-C stops it. In another terminal:")
+    out.text(f'  outrider generate "def quicksort" --max-tokens 100 --address {target.address}\n')
+    with _gateway(http, target.address, gateway_options) as gateway:
+        if gateway is not None:
+            out.text(f"OpenAI's API is at http://{gateway.address}/v1\n")
+            out.text(f"a page that shows the draft at work is at http://{gateway.address}/\n")
+            if first_ended(target, gateway) is gateway:
+                raise ServiceFailedError(f"the gateway ended with code {gateway.wait()}")
+        return target.wait()
+
+
+def _flag(name: str, value: str | None) -> list[str]:
+    return [] if value is None else [name, value]
+
+
+@contextmanager
+def _admin_address(arguments: argparse.Namespace) -> Iterator[str | None]:
+    """Where the gateway asks the target to give up its draft, if it is to: a socket that nobody else can reach."""
+    if not arguments.allow_demo_controls:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="outrider-") as folder:
+        yield f"unix:{folder}/admin"
+
+
 def _check_http(arguments: argparse.Namespace) -> None:
+    if arguments.allow_demo_controls and not arguments.http:
+        raise ServiceFailedError("--allow-demo-controls is for the callers of --http, which is not given")
     if arguments.http and any(option.startswith("--tls") for option in arguments.options):
         problem = "--http asks the target in clear text; with --tls options of it, start `outrider gateway` by itself"
         raise ServiceFailedError(problem)
 
 
 @contextmanager
-def _gateway(listen: str | None, target: str) -> Iterator[ServiceProcess | None]:
+def _gateway(listen: str | None, target: str, further: list[str]) -> Iterator[ServiceProcess | None]:
     """The gateway in front of a target, if there is to be one; raises ServiceFailedError."""
     if listen is None:
         yield None
         return
     host, _, port = target.rpartition(":")
-    options = ["--target", f"{_LOOPBACK.get(host, host)}:{port}", "--listen", listen]
+    options = ["--target", f"{_LOOPBACK.get(host, host)}:{port}", "--listen", listen, *further]
     with ServiceProcess("gateway", options, cores=CoreAssignment.shared().target) as gateway:
         gateway.wait_until_serving()
         yield gateway

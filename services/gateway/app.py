@@ -17,6 +17,7 @@ from services.gateway.anthropic.count import CountRequest, count_tokens
 from services.gateway.anthropic.problem_body import problem_body as anthropic_body
 from services.gateway.anthropic.writer import MESSAGES
 from services.gateway.call import Call
+from services.gateway.demo.draft_control import DraftControl, DraftRequest
 from services.gateway.endpoint import Endpoint
 from services.gateway.gateway import Gateway
 from services.gateway.generate.writer import GENERATE
@@ -30,6 +31,7 @@ from services.gateway.openai.problem_body import problem_body
 from services.gateway.openai.responses.writer import RESPONSES
 from services.gateway.openai.tokenization import DetokenizeRequest, TokenizeRequest, detokenize, tokenize
 from services.gateway.openapi import document
+from services.gateway.page.page import Page
 from services.gateway.web.allowed_hosts import AllowedHosts
 
 _APIS: dict[str, Api[Any]] = {
@@ -47,33 +49,44 @@ _CALLS = {
 
 
 def make_app(gateway: Gateway, cors_origins: Seq[str] = (), hosts: frozenset[str] | None = None) -> Starlette:
-    """The gateway as an ASGI application, which pages of these origins may call, by these names of it or by any."""
+    """The gateway as an ASGI application, which pages of these origins may call, by these names of it or by any.
+
+    It is made on the event loop.
+    """
+    control = DraftControl(gateway.demo_controls) if gateway.demo_controls is not None else None
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
         await gateway.close()
+        if control is not None:
+            await control.close()
 
     cors = Middleware(CORSMiddleware, allow_origins=cors_origins, allow_methods=["*"], allow_headers=["*"])
     names = () if hosts is None else (Middleware(AllowedHosts, hosts=hosts, refuse=_refused),)
     return Starlette(
-        routes=_routes(gateway),
+        routes=_routes(gateway, control),
         middleware=[*names, *((cors,) if cors_origins else ())],
         exception_handlers={HTTPException: _refuse, Exception: _fail},
         lifespan=lifespan,
     )
 
 
-def _routes(gateway: Gateway) -> list[Route]:
-    asked = {path: api.request for path, api in _APIS.items()} | {path: call[0] for path, call in _CALLS.items()}
+def _routes(gateway: Gateway, control: DraftControl | None) -> list[Route]:
+    calls = _CALLS if control is None else {**_CALLS, "/demo/draft": (DraftRequest, control.set, problem_body)}
+    asked = {path: api.request for path, api in _APIS.items()} | {path: call[0] for path, call in calls.items()}
     described = JSONResponse(document(asked, {path: path in _APIS for path in asked}))
 
     async def describe(_: Request) -> Response:
         return described
 
     posts = {path: Endpoint(api, gateway).__call__ for path, api in _APIS.items()}
-    posts |= {path: Call(gateway, *call[1:]).__call__ for path, call in _CALLS.items()}
+    posts |= {path: Call(gateway, *call[1:]).__call__ for path, call in calls.items()}
+    page = Page(has_demo_controls=control is not None)
     gets = {
+        "/": page.index,
+        "/page/settings.json": page.settings,
+        "/page/{name:path}": page.file,
         "/health": Health(gateway).__call__,
         "/openapi.json": describe,
         "/v1/models": Call(gateway, list_models, problem_body).__call__,

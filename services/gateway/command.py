@@ -39,6 +39,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--allowed-hosts", action="extend", nargs="+", default=[], metavar="NAME", help=hosts)
     endpoint = "a collector of OpenTelemetry that spans of requests go to (default: none)"
     parser.add_argument("--otlp-endpoint", metavar="http://HOST:PORT", help=endpoint)
+    demo = "let callers take the target's drafts away and give them back: its --admin-listen, on this machine"
+    parser.add_argument("--allow-demo-controls", metavar="ADMIN", help=demo)
     for name, description in _NUMBERS.items():
         flag, default = f"--{name.replace('_', '-')}", _DEFAULTS[name]
         parser.add_argument(flag, type=type(default), default=default, metavar="N", help=f"{description} (%(default)s)")
@@ -105,5 +107,6 @@ def _config(arguments: argparse.Namespace) -> GatewayConfig:
         cors_origins=tuple(arguments.cors_origin),
         allowed_hosts=tuple(arguments.allowed_hosts),
         otlp_endpoint=arguments.otlp_endpoint,
+        demo_controls=arguments.allow_demo_controls,
         **{name: getattr(arguments, name) for name in _NUMBERS},
     )

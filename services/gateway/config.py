@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from outrider.channel import is_local
 from services.engine.config import ConfigError, check_range
 from services.service.access.credential_files import CredentialFiles
 from services.service.server_config import check_address
@@ -30,6 +31,7 @@ class GatewayConfig:
     max_connections: int = 1024
     drain_seconds: float = 5.0  # for the answers that are still written when the gateway is to end
     max_retries: int = 10  # of each target in a row, before an answer is given up
+    demo_controls: str | None = None  # a target's admin address on this machine, where callers may take its drafts away
 
     def __post_init__(self) -> None:
         check_address("listen", self.listen)
@@ -40,6 +42,8 @@ class GatewayConfig:
         for host in self.allowed_hosts:
             if not _HOST.fullmatch(host):
                 raise ConfigError(f"allowed_hosts has {host!r}; allowed: a name without scheme and port, or *")
+        if self.demo_controls is not None and not is_local(self.demo_controls):
+            raise ConfigError(f"demo_controls is {self.demo_controls!r}; it must be an address on this machine")
         check_range("max_body", self.max_body, 1, _LARGEST_BODY)
         check_range("body_seconds", self.body_seconds, 0.1, 3600)
         check_range("max_connections", self.max_connections, 1, 1 << 20)

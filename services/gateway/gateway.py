@@ -26,6 +26,7 @@ class Gateway:
         self._clients = Clients(self._connect)
         self.model = ServedModel()
         self.traces = Traces(config.otlp_endpoint)
+        self.demo_controls = config.demo_controls
 
     async def body_of(self, request: Request) -> bytes:
         """A request's body; raises Problem where it is too large or too slow."""

@@ -16,6 +16,9 @@ _PROBLEMS = {400: "A field is wrong", 401: "The key is not known", 404: "Another
 _PROBLEMS |= {403: "The key or the name in Host is not let in", 415: "The body is not said to be JSON"}
 _PROBLEMS |= {409: "The answer cannot be gone on with", 429: "The target is full", 503: "No target can be reached"}
 _GET = {"/health": "Whether a target answers", "/v1/models": "The model", "/openapi.json": "This document"}
+_GET |= {"/page/settings.json": "What the page may show"}
+_FILES = {"/": "A page on which one sees the draft at work", "/page/{name}": "A file of that page"}
+_ANY = {"*/*": {"schema": {"type": "string"}}}
 _NAME = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
 
 
@@ -26,6 +29,8 @@ def document(asked: Mapping[str, type[BaseModel]], told: Mapping[str, bool]) -> 
     schemas, definitions = models_json_schema([(one, "validation") for one in requests], ref_template=template)
     paths: dict[str, Any] = {path: {"get": _get(summary)} for path, summary in _GET.items()}
     paths["/v1/models/{name}"] = {"get": _get("The model by its name"), "parameters": [_NAME]}
+    paths |= {path: {"get": _get(summary, _ANY)} for path, summary in _FILES.items()}
+    paths["/page/{name}"]["parameters"] = [_NAME]
     for path, request in asked.items():
         paths[path] = {"post": _post(request, schemas[request, "validation"], is_streamed=told[path])}
     schemes = {"key": {"type": "http", "scheme": "bearer"}}
@@ -38,8 +43,8 @@ def document(asked: Mapping[str, type[BaseModel]], told: Mapping[str, bool]) -> 
     }
 
 
-def _get(summary: str) -> dict[str, Any]:
-    return {"summary": summary, "responses": {"200": {"description": summary, "content": _OBJECT}, **_problems()}}
+def _get(summary: str, content: Mapping[str, Any] = _OBJECT) -> dict[str, Any]:
+    return {"summary": summary, "responses": {"200": {"description": summary, "content": content}, **_problems()}}
 
 
 def _post(request: type[BaseModel], schema: Mapping[str, Any], *, is_streamed: bool) -> dict[str, Any]:

@@ -41,6 +41,7 @@ def test_it_serves_until_it_is_told_to_end(demo: RunningTarget):
         (["--target", "192.0.2.1:50051"], "set --target-tls-ca, or say --insecure"),
         (["--listen", "nowhere"], "listen is 'nowhere'; it must be HOST:PORT"),
         (["--max-body", "0"], "max_body is 0"),
+        (["--allow-demo-controls", "192.0.2.1:50051"], "it must be an address on this machine"),
         (["--allowed-hosts", "a.example", "http://a"], "allowed_hosts has 'http://a'; allowed: a name without scheme"),
         (["--tls-cert", "gone.pem"], "only one of tls_certificate and tls_key is set"),
     ],
@@ -117,14 +118,22 @@ def _command_of(pid: int) -> bytes:
 
 
 def test_up_speaks_http_too(demo: RunningTarget):
-    local = ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+    local = ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0", "--allow-demo-controls"]
     with outrider_begin("up", "--model", str(DEMO_TARGET), *local, "--", *SMALL) as process:
         assert process.stdout is not None
         *_, said = (process.stdout.readline() for _ in range(3))
         url = said.removeprefix("OpenAI's API is at ").strip()
         asked = {"prompt": "import", "seed": 5, "max_tokens": 8}
         answer = httpx2.post(f"{url}/completions", json=asked, timeout=60).json()
+        page = process.stdout.readline().removeprefix("a page that shows the draft at work is at ").strip()
+        assert httpx2.get(f"{page}page/settings.json").json() == {"demo_controls": True}
+        assert httpx2.post(f"{page}demo/draft", json={}, timeout=60).json() == {"linked": 0, "absent": 0, "taken": 0}
         press_ctrl_c(process)
         assert process.wait(60) == 0
     with Client(demo.address) as client:
         assert answer["choices"][0]["text"] == client.generate("import", seed=5, max_tokens=8).text
+
+
+def test_up_allows_demo_controls_with_http_only(capsys: pytest.CaptureFixture[str]):
+    assert main(["up", "--allow-demo-controls"]) == 1
+    assert "--allow-demo-controls is for the callers of --http" in capsys.readouterr().err

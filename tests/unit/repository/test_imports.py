@@ -31,6 +31,7 @@ MESSAGE_USERS = (
     "services/service/admin/",
     "services/cli/admin.py",
     "services/cli/top.py",
+    "services/gateway/demo/draft_control.py",
     "services/target/server.py",
     f"{_LINK}draft_client.py",
     f"{_LINK}draft_reader.py",

@@ -1,0 +1,71 @@
+"""DraftControl: takes a target's drafts away in the midst of answers, and gives them back."""
+
+from typing import Any
+
+import grpc
+from starlette.requests import Request
+
+from outrider import AsyncClient
+from outrider.channel import bearer
+from outrider.errors import as_error
+from outrider.v1 import admin_pb2
+from outrider.v1.admin_pb2_grpc import AdminServiceStub
+from services.gateway.gateway import Gateway
+from services.gateway.generation.problem import Kind, Problem
+from services.gateway.generation.request import Part
+from services.gateway.generation.validation import parse
+from services.gateway.generation.writer import Json
+from services.gateway.web.key import key_of
+
+_SECONDS = 5.0
+
+
+class DraftRequest(Part):
+    """Whether drafts are to be there; null only asks whether they are."""
+
+    present: bool | None = None
+
+
+class DraftControl:
+    """Asks the target's admin address, with the caller's key; made on the event loop."""
+
+    def __init__(self, address: str) -> None:
+        self._channel = grpc.aio.insecure_channel(address)
+        self._stub: Any = AdminServiceStub(self._channel)  # whose types are those of the blocking one
+        self._taken: set[str] = set()
+
+    async def set(self, _: AsyncClient, __: Gateway, http: Request, body: bytes) -> Json:
+        """How many drafts are linked, on their way, and taken away; raises OutriderError and Problem."""
+        request = parse(DraftRequest, body)
+        try:
+            metadata = bearer(key_of(http))
+            drafts = (await self._call("GetStatistics", admin_pb2.GetStatisticsRequest(), metadata)).drafts
+            if request.present is False:
+                for draft in drafts:
+                    self._taken.add(draft.address)
+                    drafts = (await self._call("RemoveDraft", _remove(draft.address), metadata)).drafts
+            elif request.present:
+                for address in sorted(self._taken):
+                    drafts = (await self._call("AddDraft", _add(address), metadata)).drafts
+                    self._taken.discard(address)
+        except grpc.RpcError as error:
+            raise as_error(error) from None
+        except ValueError:
+            raise Problem(Kind.UNAUTHENTICATED, "the key is none that can be shown to a target") from None
+        linked = sum(not draft.absence for draft in drafts)
+        return {"linked": linked, "absent": len(drafts) - linked, "taken": len(self._taken)}
+
+    async def close(self) -> None:
+        """Close the connection."""
+        await self._channel.close()
+
+    async def _call(self, name: str, request: object, metadata: object) -> Any:  # noqa: ANN401 - one of several messages
+        return await getattr(self._stub, name)(request, metadata=metadata, timeout=_SECONDS)
+
+
+def _remove(address: str) -> admin_pb2.RemoveDraftRequest:
+    return admin_pb2.RemoveDraftRequest(address=address)
+
+
+def _add(address: str) -> admin_pb2.AddDraftRequest:
+    return admin_pb2.AddDraftRequest(address=address)

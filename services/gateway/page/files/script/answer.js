@@ -1,0 +1,69 @@
+// Answer: all that has been told of one answer: its tokens, what each came from, and its passes.
+
+import { Aligner, bytesOf } from "./aligner.js";
+
+/** Where a token may come from, in the order of the legend; "own" is the target's. */
+export const KINDS = ["draft", "alternate", "lookup", "own"];
+
+export class Answer {
+  tokens = []; // {index, record, kind, pass, text}
+  passes = []; // {index, report, tokens, isBehindAlternate}
+  text = "";
+  started = null;
+  end = null;
+  moments = []; // [milliseconds since it was asked for, tokens by then]
+  #aligner = new Aligner();
+  #alternates = 0;
+  #asked = performance.now();
+
+  /** Take an event in; returns the tokens whose text has grown or that are new. */
+  take(event) {
+    if (event.name === "started") this.started = event.data;
+    if (event.name === "finished") this.end = event.data;
+    return event.name === "chunk" ? this.#grow(event.data) : [];
+  }
+
+  #grow(chunk) {
+    const fresh = chunk.tokens.map((record, index) => this.#token(record, this.tokens.length + index));
+    this.tokens.push(...fresh);
+    this.#share(fresh, chunk.pass_reports);
+    this.text += chunk.text;
+    const changed = new Set(fresh);
+    this.#aligner.take(fresh.map((token) => [token, bytesOf(token.record.bytes)]), chunk.text, (token, text) => {
+      token.text += text;
+      changed.add(token);
+    });
+    if (fresh.length) this.moments.push([performance.now() - this.#asked, this.tokens.length]);
+    return [...changed];
+  }
+
+  #token(record, index) {
+    return { index, record, kind: "own", pass: null, text: "" };
+  }
+
+  // From the last report back: behind a connection that broke, the first pass may have more tokens than are news.
+  #share(tokens, reports) {
+    const passes = reports.map((report) => this.#pass(report));
+    let end = tokens.length;
+    for (const pass of passes.toReversed()) {
+      const begin = pass === passes[0] ? 0 : Math.max(0, end - pass.report.tokens);
+      pass.tokens = tokens.slice(begin, end);
+      end = begin;
+    }
+    for (const pass of passes) {
+      pass.index = this.passes.push(pass) - 1;
+      for (const token of pass.tokens) [token.pass, token.kind] = [pass, kindOf(token.record, pass)];
+    }
+  }
+
+  #pass(report) {
+    const isBehindAlternate = report.source === "draft" && report.alternates > this.#alternates;
+    this.#alternates = report.alternates;
+    return { index: 0, report, tokens: [], isBehindAlternate };
+  }
+}
+
+function kindOf(record, pass) {
+  if (!record.predicted) return "own";
+  return record.prediction_source === "draft" && pass.isBehindAlternate ? "alternate" : record.prediction_source;
+}

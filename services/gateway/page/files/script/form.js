@@ -1,0 +1,72 @@
+// Form: what was filled in, as the body of a request; and at which field something is wrong.
+
+import { find } from "./dom.js";
+
+const LISTS = ["stop", "banned_strings"];
+const SEED_BITS = 53; // what our numbers hold
+const TOLD = { token_records: true, pass_reports: true, logprobs: true, top_candidates: 5, rank: true, entropy: true };
+
+export class Form {
+  #form = find("ask");
+
+  get mode() {
+    return this.#form.elements.mode.value;
+  }
+
+  get prompt() {
+    return this.#form.elements.prompt.value;
+  }
+
+  set prompt(text) {
+    this.#form.elements.prompt.value = text;
+  }
+
+  /** All but the prompt. Without a seed one is drawn here, so that the answer can be had again. */
+  parameters() {
+    const fields = this.#form.elements;
+    const body = { ...TOLD, stream: true, seed: drawSeed() };
+    for (const { name, value } of this.#form.querySelectorAll("[type=number]")) if (value !== "") body[name] = Number(value);
+    for (const name of LISTS) if (fields[name].value !== "") body[name] = lines(fields[name].value);
+    if (fields.ignore_eos.checked) body.ignore_eos = true;
+    body.speculation = fields.speculation.value;
+    if (body.speculation !== "never" && !fields.lookup.checked) body.lookup = false;
+    if (body.speculation !== "always") delete body.num_predictions;
+    const [kind, text] = [fields.grammar.value, fields.grammar_text.value];
+    if (kind) body[kind] = kind === "choice" ? lines(text) : text;
+    return body;
+  }
+
+  /** Say what is wrong, at the field that it is about where there is one. */
+  fault(message, field) {
+    this.clear();
+    const path = (field ?? "").split(/[.[]/, 1)[0];
+    const name = { messages: "prompt", json_schema: "grammar_text", regex: "grammar_text", lark: "grammar_text",
+      choice: "grammar_text" }[path] ?? path;
+    const element = name && this.#form.elements[name];
+    if (element instanceof HTMLElement) {
+      find("parameters").open ||= find("parameters").contains(element);
+      element.setAttribute("aria-invalid", "true");
+      element.setAttribute("aria-describedby", "fault");
+    }
+    const place = find("fault");
+    place.textContent = message;
+    place.hidden = false;
+  }
+
+  clear() {
+    find("fault").hidden = true;
+    for (const element of this.#form.querySelectorAll("[aria-invalid]")) {
+      element.removeAttribute("aria-invalid");
+      element.removeAttribute("aria-describedby");
+    }
+  }
+}
+
+function lines(text) {
+  return text.split("\n").filter((line) => line !== "").map((line) => line.replaceAll("\\n", "\n"));
+}
+
+function drawSeed() {
+  const [high, low] = crypto.getRandomValues(new Uint32Array(2));
+  return (high % 2 ** (SEED_BITS - 32)) * 2 ** 32 + low;
+}

@@ -1,0 +1,42 @@
+// One answer as a stream of events, which goes on behind the last one where the connection breaks.
+
+import { Problem } from "./api.js";
+import { readEvents } from "./events.js";
+
+const PATH = "/v1/generate";
+const PAUSES = [200, 500, 1000, 2000, 4000, 4000]; // milliseconds
+
+/** The events of the answer to a body; `onResume` is told of each new connection. Throws Problem and AbortError. */
+export async function* generate(api, body, { signal, onResume }) {
+  const sent = JSON.stringify(body); // the very same bytes each time
+  let last = null;
+  for (let failures = 0; ; ) {
+    try {
+      const headers = last === null ? {} : { "last-event-id": last };
+      const response = await api.post(PATH, sent, { headers, signal });
+      for await (const event of readEvents(response)) {
+        if (event.name === "error") throw new Problem(event.data.error.message, 0, event.data.error.param);
+        [last, failures] = [event.id, 0];
+        yield event;
+        if (event.name === "finished") return;
+      }
+      throw new TypeError("the connection has ended before the answer did");
+    } catch (error) {
+      const isFinal = signal.aborted || (error instanceof Problem && error.status !== 503);
+      if (isFinal || last === null || failures >= PAUSES.length) throw error;
+      await pause(PAUSES[failures], signal);
+      failures += 1;
+      onResume();
+    }
+  }
+}
+
+function pause(milliseconds, signal) {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(resolve, milliseconds);
+    signal.addEventListener("abort", () => {
+      clearTimeout(timer);
+      reject(signal.reason);
+    });
+  });
+}

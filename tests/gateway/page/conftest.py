@@ -1,0 +1,41 @@
+"""What the page's tests share: a browser without a window, which `make client-deps` installs."""
+
+import shutil
+from collections.abc import Callable, Iterator
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from tests.gateway.page.shown_page import ShownPage
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="module")  # its event loop stands in the way of others in this thread
+def browser() -> Iterator[Browser]:
+    """The machine's own Chromium."""
+    path = next(filter(None, map(shutil.which, _NAMES)), None)
+    if path is None:
+        pytest.skip("there is no Chromium here: make client-deps")
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def show(browser: Browser) -> Iterator[Callable[..., ShownPage]]:
+    """Open the page of a gateway; after the test, nothing was amiss in any of them."""
+    contexts = []
+
+    def begin(url: str, **settings: object) -> ShownPage:
+        contexts.append(browser.new_context(**settings))  # type: ignore[arg-type]
+        shown.append(ShownPage(contexts[-1], url))
+        return shown[-1]
+
+    shown: list[ShownPage] = []
+    yield begin
+    for context in contexts:
+        context.close()
+    for page in shown:
+        page.check()

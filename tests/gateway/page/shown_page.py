@@ -1,0 +1,71 @@
+"""ShownPage: the gateway's page in a browser without a window, and all that the browser finds fault with."""
+
+from typing import Any
+
+from playwright.sync_api import BrowserContext, ConsoleMessage, Page
+
+_PATIENCE_MS = 60_000
+
+
+class ShownPage:
+    """One tab. `troubles` are errors and warnings, breaches of the page's own policy among them."""
+
+    def __init__(self, context: BrowserContext, url: str) -> None:
+        self.url = url
+        self.troubles: list[str] = []
+        self.requests: list[str] = []
+        self.tab: Page = context.new_page()
+        self.tab.set_default_timeout(_PATIENCE_MS)
+        self.tab.on("console", self._hear)
+        self.tab.on("pageerror", lambda error: self.troubles.append(str(error)))
+        self.tab.on("request", lambda request: self.requests.append(request.url))
+
+    def open(self, *, told: str = "context of") -> None:
+        """Load it, and wait until it knows the model."""
+        self.tab.goto(self.url)
+        self.tab.wait_for_selector(f"#model:has-text('{told}')")
+
+    def fill(self, **fields: str) -> None:
+        """Fill parameters in, by their names."""
+        if self.tab.locator("#parameters[open]").count() == 0:
+            self.tab.click("#parameters > summary")
+        for name, value in fields.items():
+            field = self.tab.locator(f"#ask [name={name}]")
+            if field.evaluate("one => one.tagName") == "SELECT":
+                field.select_option(value)
+            else:
+                field.fill(value)
+
+    def begin(self, prompt: str) -> None:
+        """Ask by keyboard."""
+        self.tab.fill("#prompt", prompt)
+        self.tab.press("#prompt", "Control+Enter")
+
+    def ask(self, prompt: str) -> str:
+        """Ask, and wait for the end of the answer."""
+        self.begin(prompt)
+        return self.answer()
+
+    def answer(self) -> str:
+        """The text of the last answer, once it has ended."""
+        self.tab.wait_for_selector("#run:enabled")
+        return self.tab.locator(".text").last.text_content() or ""
+
+    def tokens(self, which: int = 0) -> list[tuple[str, list[str]]]:
+        """Text and classes of each token of an answer."""
+        script = "spans => spans.map(one => [one.textContent, [...one.classList]])"
+        found: Any = self.tab.locator(".text").nth(which).locator(".token").evaluate_all(script)
+        return [(text, classes) for text, classes in found]
+
+    def kinds(self, which: int = 0) -> list[str]:
+        """What the page says that each token came from."""
+        return [classes[1] for _, classes in self.tokens(which)]
+
+    def check(self) -> None:
+        """Nothing was amiss, and nobody else was asked."""
+        assert self.troubles == []
+        assert {request for request in self.requests if not request.startswith(self.url)} == set()
+
+    def _hear(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.troubles.append(message.text)

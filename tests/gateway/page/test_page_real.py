@@ -1,0 +1,185 @@
+"""The page in front of models: one seed, one text, whatever happens to the draft, the target or the connection."""
+
+import hashlib
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outrider import Client
+from services.gateway import endpoint
+from services.gateway.web.event_response import encode_event
+from services.service.server_config import ServerConfig
+from services.target.generation.step import TargetStep
+from tests.e2e.draft_rig import Service, serving
+from tests.e2e.models import DEMO_TARGET
+from tests.gateway.page.shown_page import ShownPage
+from tests.gateway.running_gateway import RunningGateway
+from tests.rpc.draft_link import RunningDraft
+from tests.server import RunningTarget, target_server, wait_until
+
+Show = Callable[..., ShownPage]
+PROMPT = "def read(self, path):"
+SAMPLED = {"seed": "9", "temperature": "0.9"}
+HOSTILE = '<img src=x onerror="alert(1)"><script>alert(2)</script> naïve 😀 字'
+_STEP_SECONDS = 0.01
+KEY = "key-of-alice-0123456789"
+
+
+def said(gateway: RunningGateway, **options: object) -> str:
+    """What the RPC says, without any predictions."""
+    with gateway.rpc() as client:
+        return client.generate(PROMPT, seed=9, temperature=0.9, speculation="never", **options).text  # type: ignore[arg-type]
+
+
+def test_side_by_side_are_the_same_bytes(gateway: RunningGateway, show: Show, monkeypatch: pytest.MonkeyPatch):
+    sent: list[tuple[str, Any]] = []
+
+    def encode(data: Any, *, name: str, event_id: str) -> bytes:
+        sent.append((name, data))
+        return encode_event(data, name=name, event_id=event_id)
+
+    monkeypatch.setattr(endpoint, "encode_event", encode)
+    shown = show(gateway.url)
+    shown.open()
+    shown.fill(**SAMPLED, max_tokens="60")
+    shown.tab.fill("#prompt", PROMPT)
+    shown.tab.click("#compare")
+    texts = [shown.answer(), shown.tab.locator(".text").first.text_content()]
+    assert texts == [said(gateway, max_tokens=60)] * 2
+    assert (shown.tab.text_content("#verdict") or "").startswith("The same bytes. 60 tokens")
+    records = [record for name, data in sent if name == "chunk" for record in data["tokens"]]
+    kinds = [*shown.kinds(0), *shown.kinds(1)]
+    assert [kind == "own" for kind in kinds] == [not record["predicted"] for record in records]
+    assert [kind == "lookup" for kind in kinds] == [record["prediction_source"] == "lookup" for record in records]
+    assert {*shown.kinds(0)} == {"own"} < {*shown.kinds(1)}
+
+
+def test_what_a_model_writes_is_no_markup(gateway: RunningGateway, show: Show):
+    shown = show(gateway.url)
+    shown.open()
+    shown.fill(**SAMPLED, max_tokens="200", grammar="choice", grammar_text=HOSTILE)
+    assert shown.ask(PROMPT) == HOSTILE
+    shown.tab.locator(".token").nth(3).click()
+    assert shown.tab.locator("img, .text script").count() == 0
+
+
+@contextmanager
+def in_another_thread(context: AbstractContextManager[None]) -> Iterator[None]:
+    """A context that runs an event loop, which Playwright does in this thread."""
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(context.__enter__).result()
+        try:
+            yield
+        finally:
+            pool.submit(context.__exit__, None, None, None).result()
+
+
+def test_a_killed_target_is_not_noticed(
+    demo: RunningTarget, tmp_path: Path, show: Show, monkeypatch: pytest.MonkeyPatch
+):
+    is_killed, events = threading.Event(), count()
+
+    def encode(data: Any, *, name: str, event_id: str) -> bytes:
+        if next(events) == 12:  # what follows cannot have been told when the target dies
+            is_killed.wait(60)
+        return encode_event(data, name=name, event_id=event_id)
+
+    monkeypatch.setattr(endpoint, "encode_event", encode)
+    first = Service("target", DEMO_TARGET, tmp_path, "--stream-capacity", "4")
+    with in_another_thread(serving([first])), RunningGateway(first.address, demo.address) as gateway:
+        shown = show(gateway.url)
+        shown.open()
+        shown.fill(**SAMPLED, max_tokens="400", speculation="never")
+        shown.tab.locator("[name=ignore_eos]").check()
+        shown.begin(PROMPT)
+        shown.tab.locator(".token").nth(6).wait_for(state="attached")
+        first.kill()
+        is_killed.set()
+        text = shown.answer()
+        assert "taken up again 1 ×" in (shown.tab.text_content("#status") or "")
+    with Client(demo.address) as client:
+        assert client.generate(PROMPT, seed=9, temperature=0.9, max_tokens=400, ignore_eos=True).text == text
+
+
+@pytest.fixture
+def _slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps that take long enough for something to happen between them."""
+    step = TargetStep.step
+
+    def slow_step(self: TargetStep) -> bool:
+        time.sleep(_STEP_SECONDS)
+        return step(self)
+
+    monkeypatch.setattr(TargetStep, "step", slow_step)
+
+
+@pytest.fixture
+def switchable(_slow: None) -> Iterator[tuple[RunningTarget, RunningGateway]]:
+    """A target whose draft may be taken away."""
+    draft = RunningDraft(DEMO_TARGET)
+    config = ServerConfig(listen="127.0.0.1:0", admin_listen="127.0.0.1:0", drain_seconds=0)
+    try:
+        with target_server(DEMO_TARGET, drafts=[draft.address], server=config, kv_blocks=128) as target:
+            target.wait_for_draft()
+            admin = target.server.admin.address
+            with RunningGateway(target.address, demo_controls=admin) as gateway:
+                yield target, gateway
+    finally:
+        draft.close()
+
+
+def test_the_draft_is_cut_off_while_the_text_goes_on(switchable: tuple[RunningTarget, RunningGateway], show: Show):
+    target, gateway = switchable
+    shown = show(gateway.url)
+    shown.open()
+    shown.fill(**SAMPLED, max_tokens="200")
+    shown.tab.locator("[name=ignore_eos]").check()
+    shown.begin(PROMPT)
+    shown.tab.locator(".token.draft").nth(10).wait_for(state="attached")
+    shown.tab.click("text=Cut off the draft")
+    shown.tab.wait_for_selector("text=Give the draft back")
+    text = shown.answer()
+    assert text == said(gateway, max_tokens=200, ignore_eos=True)
+    assert {*shown.kinds()[-50:]} == {"own"}, "nothing is predicted any more"
+    shown.tab.click("text=Give the draft back")
+    shown.tab.wait_for_selector("text=Cut off the draft")
+    wait_until(lambda: target.server._drafts is not None and target.server._drafts.is_linked)
+
+
+def test_a_key_is_asked_for_and_stays_in_the_tab(tmp_path: Path, show: Show):
+    digest = hashlib.sha256(KEY.encode()).hexdigest()
+    (tmp_path / "tokens").write_text(json.dumps({"name": "alice", "sha256": digest, "scopes": ["generate"]}))
+    config = ServerConfig(listen="127.0.0.1:0", drain_seconds=0, tokens_file=tmp_path / "tokens")
+    with target_server(DEMO_TARGET, server=config) as target, RunningGateway(target.address) as gateway:
+        shown = show(gateway.url)
+        shown.tab.goto(gateway.url)
+        shown.tab.locator("#key").fill(KEY)
+        shown.tab.press("#key", "Enter")
+        shown.tab.wait_for_selector("#model:has-text('context of')")
+        assert [trouble for trouble in shown.troubles if "401" not in trouble] == []
+        shown.troubles.clear()
+        shown.tab.reload()
+        shown.tab.wait_for_selector("#model:has-text('context of')")
+        assert shown.tab.evaluate("() => [localStorage.length, document.cookie]") == [0, ""]
+        shown.fill(max_tokens="8", seed="3")
+        shown.ask("some words")
+        assert not any("some" in request or KEY in request for request in shown.requests)
+
+
+def test_what_is_wrong_is_said_at_its_field(gateway: RunningGateway, show: Show):
+    shown = show(gateway.url)
+    shown.open()
+    shown.fill(grammar="regex", grammar_text="(")
+    shown.begin(PROMPT)
+    shown.tab.wait_for_selector("[name=grammar_text][aria-invalid]")
+    assert "regex: " in (shown.tab.text_content("#fault") or "")
+    assert [trouble for trouble in shown.troubles if "400" not in trouble] == []
+    shown.troubles.clear()
