@@ -10,6 +10,7 @@ import sys
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_openai import ChatOpenAI
+from openai import OpenAI
 
 
 def main(url: str) -> None:
@@ -17,7 +18,7 @@ def main(url: str) -> None:
     model = ChatOpenAI(
         base_url=f"{url}/v1",
         api_key="none",
-        model="",  # the one that is served
+        model=OpenAI(base_url=f"{url}/v1", api_key="none").models.list().data[0].id,  # the one that is served
         temperature=0.7,
         seed=7,
         max_completion_tokens=60,
