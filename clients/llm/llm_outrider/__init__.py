@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Any, get_type_hints
 
 import llm
-from llm.parts import StreamEvent
+from llm.parts import StreamEvent, TextPart
 from pydantic import Field, create_model
 
 from outrider import Client, GenerateOptions, Message, OutriderError, Prompt, ReasoningDelta, Result, Stream
@@ -70,7 +70,7 @@ def _deltas(answer: Stream) -> Iterator[Any]:
 def _messages(prompt: llm.Prompt) -> list[Message]:
     """The conversation so far, of which this speaks text alone."""
     return [
-        Message(message.role, "".join(part.text for part in message.parts if type(part).__name__ == "TextPart"))
+        Message(message.role, "".join(part.text for part in message.parts if isinstance(part, TextPart)))
         for message in prompt.messages
     ]
 
