@@ -20,7 +20,7 @@ DEV_DEFINES := CMAKE_COMPILE_WARNING_AS_ERROR OUTRIDER_TESTING
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test matrix real soak load acceptance lint tidy sanitize format protos picture bench figures client-deps compose-smoke compose-smoke-deps deploy-test docs examples-test doors-test chaos fuzz clean
+.PHONY: help demo build test matrix real soak load acceptance lint tidy sanitize format protos picture bench figures client-deps client-test client-test-deps compose-smoke compose-smoke-deps deploy-test docs examples-test doors-test chaos fuzz clean
 
 help:
 	@echo "make demo     stream text from the demo model"
@@ -40,6 +40,7 @@ help:
 	@echo "make bench    measure speed on the demo models"
 	@echo "make figures  measure all that the README says of speed, beside transformers (a quarter of an hour)"
 	@echo "make client-deps   install what the tests of the page and of clients in other languages need (Debian, root)"
+	@echo "make client-test   test the clients in all languages (what it needs beside: make client-test-deps)"
 	@echo "make deploy-test   run what deploy/ holds: Envoy, Kubernetes manifests, Ray Serve (installs half a GB)"
 	@echo "make docs     write the pages of docs/ as a site, and its reference of HTTP from the gateway"
 	@echo "make examples-test   run examples/ and the plugin of llm with the packages that they are for (installs 300 MB)"
@@ -111,6 +112,13 @@ examples-test: $(VENV)/.dev
 doors-test: $(VENV)/.dev
 	$(BIN)/python -m tests.outsiders
 	$(BIN)/pytest -v tests/outsiders
+
+# Those too that are slow to build and start.
+client-test: $(VENV)/.dev
+	$(PYTEST) tests/clients -m ""
+
+client-test-deps: client-deps
+	apt-get install -y --no-install-recommends $$(cat tests/clients/apt-packages-slow.txt)
 
 # Node may come from elsewhere than Debian, whose package would take its place.
 client-deps:

@@ -13,6 +13,7 @@ from tests.e2e.models import DEMO_TARGET
 from tests.server import RunningTarget, target_server
 
 SECONDS = 60
+HEEDS_CTRL_C = ("env", "--default-signal=INT")  # also where the shell that started the tests had turned it off
 
 Ended = subprocess.CompletedProcess[str]
 RunClient = Callable[..., Ended]
@@ -34,7 +35,8 @@ def command_of(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Comm
                 built.write_text(json.dumps(_build(language, folder)))
         result = json.loads(built.read_text())
         if isinstance(result, str):
-            pytest.skip(f"the {language} client is NOT TESTED, for want of {result}; `make client-deps` installs it")
+            target = "client-test-deps" if TOOLCHAINS[language].is_slow else "client-deps"
+            pytest.skip(f"the {language} client is NOT TESTED, for want of {result}; `make {target}` installs it")
         return result
 
     return command_of
@@ -48,7 +50,13 @@ def _build(language: str, folder: Path) -> list[str] | str:
         return str(error)
 
 
-@pytest.fixture(scope="module", params=TOOLCHAINS)
+_LANGUAGES = [
+    pytest.param(name, marks=pytest.mark.exhaustive) if toolchain.is_slow else name
+    for name, toolchain in TOOLCHAINS.items()
+]
+
+
+@pytest.fixture(scope="module", params=_LANGUAGES)
 def language(request: pytest.FixtureRequest) -> str:
     """Each of them."""
     return request.param

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from outrider.v1 import common_pb2, generation_pb2
-from tests.clients.conftest import SECONDS, Ended, RunClient
+from tests.clients.conftest import HEEDS_CTRL_C, SECONDS, Ended, RunClient
 from tests.clients.records import float_bits, logprobs
 from tests.clients.toolchains import TOOLCHAINS
 from tests.cutting_proxy import CuttingProxy
@@ -170,7 +170,7 @@ def test_a_full_server_is_asked_again_only_when_it_says_when(run_client: RunClie
 
 def test_ctrl_c_ends_the_waiting_too(command: list[str]) -> None:
     with ScriptedServer(*[Fault("arrival")] * 99) as server:
-        tries = [*command, *at(server), "--max-retries=98", PROMPT]
+        tries = [*HEEDS_CTRL_C, *command, *at(server), "--max-retries=98", PROMPT]
         with subprocess.Popen(tries, **PIPES) as client:
             wait_until(lambda: len(server.requests) > 3)
             client.send_signal(signal.SIGINT)

@@ -10,7 +10,7 @@ import pytest
 
 from outrider import Client
 from outrider.v1 import common_pb2, generation_pb2
-from tests.clients.conftest import SECONDS, RunClient
+from tests.clients.conftest import HEEDS_CTRL_C, SECONDS, RunClient
 from tests.scripted_server import DRAWN_SEED, HELD_TEXT, Fault, ScriptedServer, ScriptedServicer, answer, text_of
 from tests.server import RunningTarget
 
@@ -47,7 +47,9 @@ def test_every_bad_field_is_named_with_what_it_allows(run_client: RunClient, tar
 
 def test_ctrl_c_ends_the_generation_on_the_server_too(command: list[str], target: RunningTarget):
     options = [f"--address={target.address}", "--temperature=3", "--seed=2"]  # which goes on for thousands of tokens
-    with subprocess.Popen([*command, *options, PROMPT], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as client:
+    with subprocess.Popen(
+        [*HEEDS_CTRL_C, *command, *options, PROMPT], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as client:
         assert client.stdout is not None
         assert client.stdout.read(1)
         (sequence,) = target.on_engine_thread(lambda: [*target.engine.scheduler.sequences])

@@ -13,6 +13,14 @@ from tests.e2e.models import ROOT
 _BUILD_SECONDS = 280
 _DEBIAN_GO_PACKAGES = Path("/usr/share/gocode")
 _GO_IMPORTS = ("grpc", "genproto/googleapis/rpc/errdetails", "protobuf/proto")
+_PROTOS = tuple(f"outrider/v1/{name}.proto" for name in ("common", "errors", "generation"))
+_DEBIAN_JARS = Path("/usr/share/java")
+_JARS = (
+    *(f"grpc-{name}" for name in ("api", "context", "core", "netty", "protobuf", "protobuf-lite", "stub")),
+    *(f"netty-{name}" for name in ("buffer", "codec", "codec-http", "codec-http2", "common", "handler", "resolver")),
+    *("netty-transport", "netty-transport-native-unix-common", "netty-tcnative", "protobuf", "guava", "perfmark-api"),
+    "geronimo-annotation-1.3-spec",
+)
 _NO_NETWORK = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT")  # as npm names it
 _NO_CPP_LIBRARY = ('configuration file provided by "gRPC"', "Could NOT find Protobuf")  # as CMake says it
 
@@ -24,12 +32,13 @@ class MissingToolError(Exception):
 @dataclass(frozen=True)
 class Toolchain:
     """What a language needs: its programs, which `make client-deps` installs, and what turns a copied folder into a
-    command.
+    command; whether the client resumes; whether it is slow to build and start, so that `make client-test` alone does.
     """
 
     programs: tuple[str, ...]
     build: Callable[[Path], list[str]]
     resumes: bool = False
+    is_slow: bool = False
 
 
 def build_client(language: str, folder: Path) -> list[str]:
@@ -42,7 +51,7 @@ def build_client(language: str, folder: Path) -> list[str]:
         if shutil.which(program) is None:
             raise MissingToolError(program)
     client = folder / "clients" / language
-    leftovers = shutil.ignore_patterns("node_modules", "build", "v1")
+    leftovers = shutil.ignore_patterns("node_modules", "build", "lib", "v1")
     shutil.copytree(ROOT / "clients" / language, client, ignore=leftovers)
     shutil.copytree(ROOT / "protos", folder / "protos")
     return toolchain.build(client)
@@ -82,6 +91,36 @@ def _build_cpp(folder: Path) -> list[str]:
     return [str(folder / "build" / "stream")]
 
 
+def _build_ruby(folder: Path) -> list[str]:
+    found = _run(["ruby", "-e", "require 'grpc'"], folder)
+    if found.returncode != 0:
+        raise MissingToolError(f"gRPC for Ruby; it said:\n{found.stdout}")
+    (folder / "lib").mkdir()
+    options = ["-I", "../../protos", "--ruby_out=lib", "--grpc_out=lib"]
+    _check(_run(["grpc_tools_ruby_protoc", *options, *_PROTOS], folder))
+    return ["ruby", str(folder / "stream.rb")]
+
+
+def _build_java(folder: Path) -> list[str]:
+    """Build with the distribution's packages, which needs no repository of Maven's."""
+    jars = [_DEBIAN_JARS / f"{name}.jar" for name in _JARS]
+    if missing := [jar.name for jar in jars if not jar.exists()]:
+        raise MissingToolError(missing[0])
+    if not (found := [*Path("/usr/lib").glob("*/jni/libnetty-tcnative.so")]):
+        raise MissingToolError("libnetty-tcnative.so")
+    stubs, path = folder / "build" / "stubs", os.pathsep.join(["build", *map(str, jars)])
+    stubs.mkdir(parents=True)
+    shutil.copy(found[0], folder / "build" / "libnetty_tcnative.so")  # the name by which Netty looks for it
+    plugin = f"--plugin=protoc-gen-grpc-java={shutil.which('grpc_java_plugin')}"
+    options = ["-I", "../../protos", plugin, f"--java_out={stubs}", f"--grpc-java_out={stubs}"]
+    _check(_run(["protoc", *options, *_PROTOS], folder))
+    options = ["-encoding", "UTF-8", "-nowarn", "-proc:none", "-cp", path, "-sourcepath", str(stubs), "-d", "build"]
+    _check(_run(["javac", *options, "Stream.java"], folder))
+    path = path.replace("build", str(folder / "build"), 1)
+    options = ["-XX:TieredStopAtLevel=1", f"-Djava.library.path={folder / 'build'}", "-cp", path]
+    return ["env", "LC_ALL=C.UTF-8", "java", *options, "Stream"]  # Java reads the command line by the locale
+
+
 def _run(
     command: Seq[str], folder: Path, environment: Mapping[str, str] | None = None
 ) -> "subprocess.CompletedProcess[str]":
@@ -105,4 +144,6 @@ TOOLCHAINS = {
     "node": Toolchain(("node", "npm"), _build_node, resumes=True),
     "go": Toolchain(("go", "protoc", "protoc-gen-go", "protoc-gen-go-grpc"), _build_go, resumes=True),
     "cpp": Toolchain(("cmake", "c++", "protoc", "grpc_cpp_plugin"), _build_cpp, resumes=True),
+    "ruby": Toolchain(("ruby", "grpc_tools_ruby_protoc"), _build_ruby),
+    "java": Toolchain(("java", "javac", "protoc", "grpc_java_plugin"), _build_java, is_slow=True),
 }
