@@ -41,7 +41,7 @@ help:
 	@echo "make figures  measure all that the README says of speed, beside transformers (a quarter of an hour)"
 	@echo "make client-deps   install what the tests of the page and of clients in other languages need (Debian, root)"
 	@echo "make client-test   test the clients in all languages (what it needs beside: make client-test-deps)"
-	@echo "make deploy-test   run what deploy/ holds: Envoy, Kubernetes manifests, Ray Serve (installs half a GB)"
+	@echo "make deploy-test   run what deploy/ holds: Envoy, Kubernetes manifests, Ray Serve, SMG (installs 600 MB)"
 	@echo "make docs     write the pages of docs/ as a site, and its reference of HTTP from the gateway"
 	@echo "make examples-test   run examples/ and the plugin of llm with the packages that they are for (installs 300 MB)"
 	@echo "make doors-test   run programs of others against the gateway: clients, lm-eval, schemathesis (installs 2 GB)"

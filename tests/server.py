@@ -38,10 +38,11 @@ class RunningTarget:
         lookup: bool,
         parsers: Mapping[str, str],
         draft_credentials: CredentialFiles | None = None,
+        vllm_contract: bool | None = None,
     ) -> None:
         self._thread = LoopThread()
         try:
-            made = _make(engine, server, predictor, drafts, lookup, parsers, draft_credentials)
+            made = _make(engine, server, predictor, drafts, lookup, parsers, draft_credentials, vllm_contract)
             self.server: TargetServer = self.call(made)
             self.address: str = self.call(self.server.start())
         except BaseException:
@@ -111,13 +112,14 @@ def target_server(
     loads: bool = True,
     parsers: Mapping[str, str] | None = None,
     draft_credentials: CredentialFiles | None = None,
+    vllm_contract: bool | None = None,
     **engine: Any,
 ) -> Iterator[RunningTarget]:
     """Serve a model; `engine` are fields of EngineConfig. Without `loads` the caller runs `server.open()` itself."""
     settings = {"isa": resolve_isa(), "threads": 1, "kv_blocks": 64, **engine}
     config = EngineConfig(model=model, **settings)
     server = server or ServerConfig(listen="127.0.0.1:0", drain_seconds=0)
-    running = RunningTarget(config, server, predictor, drafts, lookup, parsers or {}, draft_credentials)
+    running = RunningTarget(config, server, predictor, drafts, lookup, parsers or {}, draft_credentials, vllm_contract)
     try:
         if loads:
             running.call(running.server.open())
@@ -143,6 +145,7 @@ async def _make(
     lookup: bool,
     parsers: Mapping[str, str],
     draft_credentials: CredentialFiles | None,
+    vllm_contract: bool | None,
 ) -> TargetServer:
     return TargetServer(
         engine,
@@ -154,4 +157,5 @@ async def _make(
         lookup=lookup,
         tool_parser=parsers.get("tool_parser", AUTO),
         reasoning_parser=parsers.get("reasoning_parser", AUTO),
+        vllm_contract=vllm_contract,
     )

@@ -76,7 +76,7 @@ class DraftServer:
         self._server = RpcServer(
             server,
             callers,
-            SERVICE,
+            [SERVICE],
             lambda rpc: add_DraftServiceServicer_to_server(self._servicer, rpc),
             self._progress,
             max_request_bytes=MAX_REQUEST_BYTES,

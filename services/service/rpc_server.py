@@ -1,6 +1,7 @@
 """RpcServer: a gRPC server with health, reflection and the settings that long streams need."""
 
 from collections.abc import Callable
+from collections.abc import Sequence as Seq
 from typing import cast
 
 from grpc import aio
@@ -41,24 +42,24 @@ _OPTIONS = (
 
 
 class RpcServer:
-    """Serves one gRPC service; until `set_serving(True)` its health says NOT_SERVING."""
+    """Serves gRPC services; until `set_serving(True)` its health says NOT_SERVING."""
 
     def __init__(
         self,
         config: ServerConfig,
         callers: Callers,
-        service: str,
+        services: Seq[str],
         register: Callable[[aio.Server], None],
         progress: LoadingProgress,
         *,
         max_request_bytes: int = MAX_REQUEST_BYTES,
     ) -> None:
-        """`callers` knows who may call; `service` is the service's full name; `register` adds its handlers; health
+        """`callers` knows who may call; `services` are the services' full names; `register` adds their handlers; health
         tells of the progress.
         """
         self._config = config
         access = [AccessInterceptor(callers)] if callers.need_tokens else []
-        self._services = ("", service)
+        self._services = ("", *services)
         self._health = LoadingHealth(progress, self._services)
         options = (*_OPTIONS, *_age_options(config), ("grpc.max_receive_message_length", max_request_bytes))
         errors = ErrorInterceptor()
@@ -69,7 +70,7 @@ class RpcServer:
         self._server = cast(aio.Server, GuardedServer([errors, *access, parser], options))
         register(self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)  # type: ignore[no-untyped-call]
-        names = (service, health.SERVICE_NAME, reflection.SERVICE_NAME)
+        names = (*services, health.SERVICE_NAME, reflection.SERVICE_NAME)
         reflection.enable_server_reflection(names, self._server)  # type: ignore[no-untyped-call]
 
     async def start(self) -> str:

@@ -54,6 +54,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     _add_parser(parser, "tool", TOOL_SYNTAXES)
     _add_parser(parser, "reasoning", REASONING_SYNTAXES)
+    _add_contract(parser)
 
 
 def _add_parser(parser: argparse.ArgumentParser, kind: str, syntaxes: Iterable[str]) -> None:
@@ -62,6 +63,15 @@ def _add_parser(parser: argparse.ArgumentParser, kind: str, syntaxes: Iterable[s
         choices=[AUTO, NONE, *syntaxes],
         default=AUTO,
         help=f"how the model marks its {kind} parts (default: %(default)s, what its chat template shows)",
+    )
+
+
+def _add_contract(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--vllm-contract",
+        action=argparse.BooleanOptionalAction,
+        default=None,
+        help="serve vLLM's gRPC contract too, for routers that speak it (default: where outrider[vllm] is installed)",
     )
 
 
@@ -87,6 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
             lookup=arguments.lookup,
             tool_parser=arguments.tool_parser,
             reasoning_parser=arguments.reasoning_parser,
+            vllm_contract=arguments.vllm_contract,
         )
 
     return run_service("target", make, log_format=arguments.log_format)

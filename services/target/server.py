@@ -27,7 +27,6 @@ from services.service.errors import EngineFailedError
 from services.service.life.availability import Availability
 from services.service.life.exit_code import ExitCode
 from services.service.life.reload import Reload
-from services.service.limits import MAX_SAMPLES
 from services.service.rpc_server import RpcServer
 from services.service.server_config import ServerConfig
 from services.target.api.admissions import Admissions
@@ -42,13 +41,14 @@ from services.target.metrics.request_traces import RequestTraces
 from services.target.metrics.target_load import TargetLoad
 from services.target.metrics.target_metrics import TargetMetrics
 from services.target.prompt.chat_template import ChatTemplate
-from services.target.prompt.prompt_encoder import PromptEncoder
 from services.target.speculation.link.draft_links import DraftLinks
 from services.target.speculation.link.draft_pool import DraftPool
 from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.policy.predictor_order import with_lookup
 from services.target.speculation.policy.rehearsal import Rehearsals
 from services.target.speculation.predictors.predictor import Predictor
+from services.target.vllm_contract.contract import SERVICE as CONTRACT
+from services.target.vllm_contract.contract import open_contract
 from services.telemetry.call_metrics import CallMetrics
 from services.telemetry.telemetry import Telemetry
 from services.telemetry.telemetry_config import TelemetryConfig
@@ -79,13 +79,13 @@ class TargetServer:
         lookup: bool = True,
         tool_parser: str = AUTO,
         reasoning_parser: str = AUTO,
+        vllm_contract: bool | None = None,
         telemetry: TelemetryConfig | None = None,
     ) -> None:
         """`name` is what clients see as the model's name, by default that of its folder, or on the hub. `drafts` are
         addresses of draft services, which share the sequences unless there is another predictor, and are shown what the
-        `draft_credentials` hold; `run_ahead`, `num_alternates`: see DraftClient. With `lookup`, what a text repeats of
-        itself is predicted too. The parsers: see MessageSyntax. Raises ConfigError for what cannot be, and where
-        OpenTelemetry is wanted and not installed.
+        `draft_credentials` hold; `run_ahead`, `num_alternates`: see DraftClient. With `lookup`, what a text repeats is
+        predicted too. The parsers: see MessageSyntax; `vllm_contract`: see open_contract. Raises ConfigError.
         """
         _check_links(run_ahead, num_alternates)
         self._config, self._policy, self._name = engine, PolicyConfig(), name or ""
@@ -97,7 +97,7 @@ class TargetServer:
         self._callers, self._chat_template = read_callers(server.tokens_file), ChatTemplate(None, {})
         self._parsers = {"tool_parser": tool_parser, "reasoning_parser": reasoning_parser}
         self._predictors = self._order_predictors(predictor, has_lookup=lookup)
-        self._progress, self.reload = LoadingProgress(), Reload()
+        self._vllm_contract, self._progress, self.reload = vllm_contract, LoadingProgress(), Reload()
         self.availability = Availability(self._tell_availability)
         self._host = EngineHost(self._open_engine, self.availability, hang_seconds=server.hang_seconds)
         self._drain_seconds = server.drain_seconds
@@ -116,10 +116,15 @@ class TargetServer:
         return with_lookup(*predictors, config=self._policy.lookup) if has_lookup else [*predictors]
 
     def _new_server(self, server: ServerConfig) -> RpcServer:
+        contract = open_contract(self._vllm_contract, self._servicer, self._admissions)
+
         def register(rpc: aio.Server) -> None:
             add_GenerationServiceServicer_to_server(self._servicer, rpc)
+            if contract is not None:
+                contract.register(rpc)
 
-        return RpcServer(server, self._callers, SERVICE, register, self._progress)
+        services = [SERVICE, CONTRACT] if contract else [SERVICE]
+        return RpcServer(server, self._callers, services, register, self._progress)
 
     def _new_servicer(self, server: ServerConfig) -> GenerationServicer:
         tracing = self._telemetry.tracing
@@ -185,7 +190,7 @@ class TargetServer:
         await _warm_up(engine)
         template = self._chat_template
         syntax = MessageSyntax.find(template.source, engine.model.tokenizer, **self._parsers)
-        model = _served_model(engine, self._name, template, syntax, max_samples=self._admissions.streams.each)
+        model = ServedModel.of(engine, self._name, template, syntax, max_samples=self._admissions.streams.each)
         load = TargetLoad(engine, self._statistics, lambda: self._admissions.streams.total)
         self._servicer.open(engine, model, load)
         self._telemetry.add([self._new_metrics(engine, model.name, load)])
@@ -273,23 +278,3 @@ async def _warm_up(engine: TargetEngine) -> None:
     async for event in sequence.stream:
         if isinstance(event, Failed):
             raise EngineFailedError(event.message)
-
-
-def _served_model(
-    engine: TargetEngine, name: str, chat_template: ChatTemplate, syntax: MessageSyntax, *, max_samples: int
-) -> ServedModel:
-    checkpoint = engine.model.checkpoint
-    return ServedModel(
-        name=name,
-        config=checkpoint.config,
-        context_length=engine.model.context_length,
-        eos_token_ids=checkpoint.eos_token_ids,
-        defaults=checkpoint.generation,
-        tokenizer=engine.model.tokenizer,
-        prompts=PromptEncoder(engine.model.tokenizer, chat_template),
-        grammars=engine.grammars,
-        chat_template=chat_template,
-        syntax=syntax,
-        fingerprint=engine.fingerprint,
-        max_samples=min(MAX_SAMPLES, max_samples, engine.config.max_sequences),
-    )

@@ -36,4 +36,5 @@ def test_a_plain_request_enters_few_files(trace: FileTrace, traced_target: Runni
     for number, (path, function) in enumerate(trace.entries.items(), start=1):
         print(f"{number:2} {path}: {function}")
     assert "target/generation/step.py" in trace.entries, "the engine thread is watched too"
+    assert not any("vllm_contract" in path for path in trace.entries), "the other contract is for its own callers"
     assert len(trace.entries) <= MOST_FILES

@@ -17,6 +17,7 @@ from services.engine.config import ConfigError
 from services.engine.files.checkpoint_error import CheckpointError
 from services.service.server_config import ServerConfig
 from services.target.server import SERVICE
+from services.target.vllm_contract.contract import SERVICE as CONTRACT
 from tests.rpc.health_watch import HealthWatch
 from tests.rpc.predictors import BrokenPredictor, GatePredictor
 from tests.rpc.requests import stream, stream_request
@@ -52,7 +53,7 @@ def test_health_says_how_much_is_loaded_until_all_is(model: Path) -> None:
 def test_health_is_told_of_all_services_at_once(target: RunningTarget) -> None:
     told = health_pb2_grpc.HealthStub(target.channel).List(health_pb2.HealthListRequest()).statuses
     serving = health_pb2.HealthCheckResponse.SERVING
-    assert {name: each.status for name, each in told.items()} == {"": serving, SERVICE: serving}
+    assert {name: each.status for name, each in told.items()} == dict.fromkeys(("", SERVICE, CONTRACT), serving)
 
 
 def test_reflection_names_the_services(target: RunningTarget) -> None:

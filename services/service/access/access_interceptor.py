@@ -17,10 +17,12 @@ from services.service.printable import printable
 
 logger = logging.getLogger(__name__)
 
+_CONTRACT = "vllm.grpc.engine.VllmEngine"
 _OPEN = health.SERVICE_NAME  # probes and balancers, which have no token, ask it
+_OPEN_METHOD = f"/{_CONTRACT}/HealthCheck"  # routers ask this in its place
 _OF_ANY_TOKEN = (reflection.SERVICE_NAME, UNKNOWN)
 _NO_METHOD = "a method that does not exist"
-_TO_GENERATE = ("outrider.v1.GenerationService", "outrider.v1.DraftService")
+_TO_GENERATE = ("outrider.v1.GenerationService", "outrider.v1.DraftService", _CONTRACT)
 
 
 class AccessInterceptor(aio.ServerInterceptor):
@@ -47,7 +49,7 @@ class AccessInterceptor(aio.ServerInterceptor):
 
     def _check(self, method: str, metadata: Any) -> None:  # noqa: ANN401 - as gRPC gives it
         service = method.strip("/").partition("/")[0]
-        if service == _OPEN:
+        if service == _OPEN or method == _OPEN_METHOD:
             return
         caller = self._callers.by_token(metadata or ())
         needed = None if service in _OF_ANY_TOKEN else Scope.GENERATE if service in _TO_GENERATE else Scope.ADMIN

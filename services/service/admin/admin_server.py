@@ -27,7 +27,7 @@ class AdminServer:
         if config.admin_listen is not None:
             own = replace(config, listen=config.admin_listen, tls_certificate=None, tls_key=None, tls_client_ca=None)
             self._server = RpcServer(
-                own, callers, SERVICE, lambda rpc: add_AdminServiceServicer_to_server(servicer, rpc), progress
+                own, callers, [SERVICE], lambda rpc: add_AdminServiceServicer_to_server(servicer, rpc), progress
             )
 
     async def start(self) -> None:

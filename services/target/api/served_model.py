@@ -6,6 +6,8 @@ from services.engine.checkpoint.generation_defaults import GenerationDefaults
 from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.grammar.process import GrammarProcess
 from services.engine.text.tokenizer import Tokenizer
+from services.service.limits import MAX_SAMPLES
+from services.target.generation.engine import TargetEngine
 from services.target.generation.fingerprint import Fingerprint
 from services.target.message.syntax import MessageSyntax
 from services.target.prompt.chat_template import ChatTemplate
@@ -28,3 +30,24 @@ class ServedModel:
     syntax: MessageSyntax  # of the messages that it writes
     fingerprint: Fingerprint
     max_samples: int  # of one request
+
+    @classmethod
+    def of(
+        cls, engine: TargetEngine, name: str, chat_template: ChatTemplate, syntax: MessageSyntax, *, max_samples: int
+    ) -> "ServedModel":
+        """The engine's, under this name; one request has so many samples at most, and as many as fit."""
+        checkpoint = engine.model.checkpoint
+        return cls(
+            name=name,
+            config=checkpoint.config,
+            context_length=engine.model.context_length,
+            eos_token_ids=checkpoint.eos_token_ids,
+            defaults=checkpoint.generation,
+            tokenizer=engine.model.tokenizer,
+            prompts=PromptEncoder(engine.model.tokenizer, chat_template),
+            grammars=engine.grammars,
+            chat_template=chat_template,
+            syntax=syntax,
+            fingerprint=engine.fingerprint,
+            max_samples=min(MAX_SAMPLES, max_samples, engine.config.max_sequences),
+        )

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
+from google.protobuf.message import Message
 from grpc import aio
 
 from outrider.v1 import generation_pb2
@@ -55,7 +56,7 @@ _MARGIN_FRACTION = 0.1  # of the call's time, where that is less
 
 
 @dataclass(frozen=True, slots=True)
-class _Serving:
+class Serving:
     """What there is to serve with once the model is loaded."""
 
     engine: TargetEngine
@@ -80,16 +81,16 @@ class GenerationServicer(GenerationServiceServicer):
         """`progress` is told to whoever calls too early. After `reader_timeout` seconds in which its reader has taken
         nothing, a stream is ended. With `load_reports` every answer tells the load.
         """
-        self._callers, self._admissions = callers, admissions
+        self.callers, self._admissions = callers, admissions
         self._statistics, self._traces = statistics, traces
         self._load_reports, self.reader_timeout = load_reports, reader_timeout
         self._progress = progress
-        self._serving: _Serving | None = None
+        self._serving: Serving | None = None
         self._refusal = ""
 
     def open(self, engine: TargetEngine, model: ServedModel, load: TargetLoad) -> None:
         """Serve from now on, unless there is a reason to refuse."""
-        self._serving = _Serving(engine, model, load)
+        self._serving = Serving(engine, model, load)
 
     @property
     def is_open(self) -> bool:
@@ -109,11 +110,11 @@ class GenerationServicer(GenerationServiceServicer):
         self, request: generation_pb2.StreamGenerateRequest, context: Context
     ) -> None:
         """Write started, prefill, chunks and finished, each as soon as it is known."""
-        async with self._generation(request, context) as responses:
+        async with self.generation(request, context) as responses:
             async for response in responses:
-                await self._write(response, context)
+                await self.write(response, context)
 
-    async def _write(self, response: generation_pb2.StreamGenerateResponse, context: Context) -> None:
+    async def write(self, response: Message, context: Context) -> None:
         """Write a message, which waits where the reader has not read those before; raises ReaderStalledError."""
         try:
             async with asyncio.timeout(self.reader_timeout):
@@ -125,7 +126,7 @@ class GenerationServicer(GenerationServiceServicer):
         self, request: generation_pb2.GenerateRequest, context: Context
     ) -> generation_pb2.GenerateResponse:
         """Return the whole generation."""
-        async with self._generation(request, context) as responses:
+        async with self.generation(request, context) as responses:
             events = [response async for response in responses]
             return await asyncio.to_thread(write_whole, events, as_message=request.output.message_deltas)
 
@@ -134,7 +135,7 @@ class GenerationServicer(GenerationServiceServicer):
     ) -> generation_pb2.TokenizeResponse:
         """Encode text or a conversation."""
         model = self._model()
-        with self._admissions.text_calls.admit(1, self._callers.of(context)):
+        with self._admissions.text_calls.admit(1, self.callers.of(context)):
             ids = await read_tokenize_input(request, model)
             return await asyncio.to_thread(write_tokens, ids, model.tokenizer)
 
@@ -143,7 +144,7 @@ class GenerationServicer(GenerationServiceServicer):
     ) -> generation_pb2.DetokenizeResponse:
         """Decode ids."""
         model = self._model()
-        with self._admissions.text_calls.admit(1, self._callers.of(context)):
+        with self._admissions.text_calls.admit(1, self.callers.of(context)):
             return await asyncio.to_thread(detokenize, request, model)
 
     async def GetModelInfo(
@@ -153,10 +154,10 @@ class GenerationServicer(GenerationServiceServicer):
         return write_model_info(self._model())
 
     @asynccontextmanager
-    async def _generation(self, message: GenerationRequest, context: Context) -> AsyncIterator[Responses]:
+    async def generation(self, message: GenerationRequest, context: Context) -> AsyncIterator[Responses]:
         """Admit, read and submit one request; however the call ends, the engine drops what is left of it."""
         deadline, traceparent = _deadline(context), _traceparent(context)
-        model, caller = self._model(), self._callers.of(context)
+        model, caller = self._model(), self.callers.of(context)
         with ExitStack() as places:
             trace = None
             if self._traces is not None:
@@ -175,7 +176,7 @@ class GenerationServicer(GenerationServiceServicer):
             request = await asyncio.to_thread(read, message, prompt, grammar, model, found)
             if traceparent:
                 request = replace(request, traceparent=traceparent)
-            engine = self._require_serving().engine  # it may have gone while the prompt was encoded
+            engine = self.serving().engine  # it may have gone while the prompt was encoded
             readers = await _message_readers(message, request, model)
             sequences = await _submit(engine, request)
             self._statistics.begin(sequences)
@@ -228,13 +229,14 @@ class GenerationServicer(GenerationServiceServicer):
                         add_deltas(response, readers[sample])
                     yield response
 
-    def _require_serving(self) -> _Serving:
+    def serving(self) -> Serving:
+        """What there is to serve with; raises UnavailableError."""
         if self._serving is None or self._refusal:
             raise UnavailableError(self._refusal or f"the model is still loading: {self._progress}")
         return self._serving
 
     def _model(self) -> ServedModel:
-        return self._require_serving().model
+        return self.serving().model
 
 
 async def _message_readers(

@@ -1,13 +1,11 @@
 """TargetLoad: how busy the target is."""
 
-import time
 from collections.abc import Callable
 
 from services.target.generation.engine import TargetEngine
 from services.target.metrics.request_statistics import RequestStatistics
 from services.telemetry.load_report import LoadReport
-
-_RATE_SECONDS = 5.0  # over which a rate is measured, at least
+from services.telemetry.rate import Rate
 
 
 class TargetLoad:
@@ -16,7 +14,8 @@ class TargetLoad:
     def __init__(self, engine: TargetEngine, statistics: RequestStatistics, in_flight: Callable[[], int]) -> None:
         """`in_flight` counts the sequences that are admitted."""
         self._engine, self._statistics, self._in_flight = engine, statistics, in_flight
-        self._counted = self._counted_before = (time.monotonic(), 0)
+        self._requests = Rate(lambda: sum(statistics.ended.values()))
+        self._tokens = Rate(lambda: statistics.generated_tokens)
 
     @property
     def waiting(self) -> int:
@@ -53,10 +52,15 @@ class TargetLoad:
             named_metrics=named,
         ).encode()
 
+    @property
+    def cache_hit_rate(self) -> float:
+        """The part of all prompts so far that the prefix cache had, from 0 to 1."""
+        return self._statistics.cached_tokens / max(1, self._statistics.prompt_tokens)
+
     def request_rate(self) -> float:
         """Sequences that have ended per second, over some seconds before this call."""
-        now, count = time.monotonic(), sum(self._statistics.ended.values())
-        if now - self._counted[0] >= _RATE_SECONDS:
-            self._counted_before, self._counted = self._counted, (now, count)
-        since, before = self._counted_before
-        return (count - before) / max(now - since, _RATE_SECONDS)
+        return self._requests.per_second()
+
+    def token_rate(self) -> float:
+        """Tokens generated per second, over some seconds before this call."""
+        return self._tokens.per_second()

@@ -46,7 +46,7 @@ class ChatTemplate:
 
     def __init__(self, source: str | None, special_tokens: Mapping[str, str], where: str = "the chat template") -> None:
         """`special_tokens` are variables of the template, such as `bos_token`; `source` None renders nothing."""
-        self._where = where
+        self._where, self.special_tokens = where, dict(special_tokens)
         self.source = source or ""
         """Its text."""
         self._worker = (
@@ -54,7 +54,7 @@ class ChatTemplate:
             if source is None
             else WorkerProcess(
                 "services.target.prompt.chat_renderer",
-                {"source": source, "special_tokens": dict(special_tokens)},
+                {"source": source, "special_tokens": self.special_tokens},
                 _LIMITS,
             )
         )

@@ -9,6 +9,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2
 from grpc_reflection.v1alpha import reflection, reflection_pb2
+from smg_grpc_proto.generated import vllm_engine_pb2
 
 from outrider import Client, Unavailable
 from services.service.access.caller import Scope
@@ -29,8 +30,12 @@ OURS = [
     for path in sorted(PROTOS.glob("*.proto"))
     for service in importlib.import_module(f"outrider.v1.{path.stem}_pb2").DESCRIPTOR.services_by_name.values()
 ]
-GENERATING = ("outrider.v1.GenerationService", "outrider.v1.DraftService")
-METHODS = [f"/{service.full_name}/{method.name}" for service in (*OURS, REFLECTION) for method in service.methods]
+CONTRACT = vllm_engine_pb2.DESCRIPTOR.services_by_name["VllmEngine"]
+CONTRACT_HEALTH = f"/{CONTRACT.full_name}/HealthCheck"
+GENERATING = ("outrider.v1.GenerationService", "outrider.v1.DraftService", CONTRACT.full_name)
+SERVICES = (*OURS, CONTRACT, REFLECTION)
+EVERY = [f"/{service.full_name}/{method.name}" for service in SERVICES for method in service.methods]
+METHODS = [method for method in EVERY if method != CONTRACT_HEALTH]
 UNKNOWN = ["/outrider.v1.GenerationService/Secret", "/outrider.v1.Nothing/There", "/", "/grpc.channelz.v1.Channelz/Get"]
 KEPT_OUT = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 
@@ -84,6 +89,16 @@ def test_no_method_answers_an_outsider_but_health(channel: grpc.Channel, shown: 
         call = channel.stream_stream(f"/{HEALTH.full_name}/{method}")(iter([b""]), metadata=shown, timeout=60)
         assert next(call) is not None
         call.cancel()
+
+
+@pytest.mark.parametrize("shown", [None, (("authorization", "Bearer guessed"),)])
+def test_routers_ask_the_health_of_their_contract(
+    model: Path, tokens: Tokens, shown: tuple[tuple[str, str], ...] | None
+) -> None:
+    config = ServerConfig(listen="127.0.0.1:0", drain_seconds=0, tokens_file=tokens.path)
+    with target_server(model, server=config, loads=False) as target:
+        assert code_of(target.channel, CONTRACT_HEALTH, shown) is grpc.StatusCode.OK
+        assert code_of(target.channel, f"{CONTRACT_HEALTH}s", shown) is grpc.StatusCode.UNAUTHENTICATED
 
 
 def served(channel: grpc.Channel, tokens: Tokens) -> set[str]:

@@ -38,6 +38,8 @@ FOREIGN = {
     *("ggml-cpu/amx/mmq.cpp", "org/name"),
     *("gen_ai.server.request.duration", "gen_ai.server.time_to_first_token", "gen_ai.server.time_per_output_token"),
     "OrcaLoadReport",
+    *("vllm.grpc.engine.VllmEngine", "original_text", "truncate_prompt_tokens"),
+    *("mm_inputs", "extra_mm_inputs", "media_refs", "kv_transfer_params", "kv_transfer_params_json"),
 }
 
 _FENCED = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)

@@ -28,6 +28,7 @@ _LINK = "services/target/speculation/link/"
 _DRAFT = "services/draft/"
 MESSAGE_USERS = (
     "services/target/api/",
+    "services/target/vllm_contract/",
     "services/service/admin/",
     "services/cli/admin.py",
     "services/cli/top.py",

@@ -1,0 +1,65 @@
+"""AbortableCalls: the calls that run, by their callers and the names that these gave them."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import TypeVar
+
+Value = TypeVar("Value")
+
+
+class CallAbortedError(Exception):
+    """Another call of the same caller has ended this one."""
+
+
+class AbortableCall:
+    """Ends where it waits for the engine, never where it writes: what is being sent arrives whole."""
+
+    def __init__(self) -> None:
+        self._is_aborted = False
+        self._waiting: asyncio.Timeout | None = None
+
+    def abort(self) -> None:
+        """End it."""
+        self._is_aborted = True
+        if self._waiting is not None:
+            self._waiting.reschedule(asyncio.get_running_loop().time())
+
+    async def wait(self, begin: Callable[[], Awaitable[Value]]) -> Value:
+        """What this gives in the end; raises CallAbortedError once the call is aborted, and cancels it then."""
+        if self._is_aborted:
+            raise CallAbortedError
+        try:
+            async with asyncio.timeout(None) as self._waiting:
+                return await begin()
+        except TimeoutError as error:
+            if not self._is_aborted:
+                raise
+            raise CallAbortedError from error
+        finally:
+            self._waiting = None
+
+
+class AbortableCalls:
+    """All for one event loop; a caller reaches its own calls and nobody else's."""
+
+    def __init__(self) -> None:
+        self._calls: defaultdict[tuple[str, str], list[AbortableCall]] = defaultdict(list)
+
+    @contextmanager
+    def begin(self, caller: str, name: str) -> Iterator[AbortableCall]:
+        """A call that can be aborted until this ends."""
+        key, call = (caller, name), AbortableCall()
+        self._calls[key].append(call)
+        try:
+            yield call
+        finally:
+            self._calls[key].remove(call)
+            if not self._calls[key]:
+                del self._calls[key]
+
+    def abort(self, caller: str, name: str) -> None:
+        """End all calls of that caller and name; there may be none."""
+        for call in self._calls.get((caller, name), ()):
+            call.abort()

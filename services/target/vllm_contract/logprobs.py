@@ -1,0 +1,40 @@
+"""Logprobs: what the generation service tells of tokens, in the contract's lists."""
+
+from collections.abc import Iterable
+
+from smg_grpc_proto.generated import vllm_engine_pb2
+
+from outrider.v1 import common_pb2
+
+Records = Iterable[common_pb2.TokenRecord]
+
+
+def write_output_logprobs(records: Records, num_top: int) -> vllm_engine_pb2.OutputLogProbs:
+    """The model's own log-probabilities of generated tokens, and so many candidates for each."""
+    logprobs = vllm_engine_pb2.OutputLogProbs()
+    for record in records:
+        logprobs.token_ids.append(record.id)
+        logprobs.token_logprobs.append(record.raw_logprob)
+        if num_top:
+            logprobs.top_logprobs.append(_write_top(record, num_top))
+    return logprobs
+
+
+def write_input_logprobs(records: Records, num_top: int) -> vllm_engine_pb2.InputLogProbs:
+    """Those of the prompt's tokens, of which the first one has none."""
+    logprobs = vllm_engine_pb2.InputLogProbs()
+    for record in records:
+        value = record.raw_logprob if record.HasField("raw_logprob") else None
+        logprobs.token_ids.append(record.id)
+        logprobs.token_logprobs.add(value=value)
+        if num_top:
+            logprobs.top_logprobs.append(_write_top(record, num_top))
+    return logprobs
+
+
+def _write_top(record: common_pb2.TokenRecord, num_top: int) -> vllm_engine_pb2.TopLogProbs:
+    candidates = record.candidates[:num_top]
+    return vllm_engine_pb2.TopLogProbs(
+        values=[candidate.raw_logprob for candidate in candidates],
+        token_ids=[candidate.id for candidate in candidates],
+    )

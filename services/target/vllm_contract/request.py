@@ -1,0 +1,91 @@
+"""Requests: the contract's GenerateRequest as one of the generation service; what has no counterpart is refused."""
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+from google.protobuf.message import Message
+from google.protobuf.unknown_fields import UnknownFieldSet
+from smg_grpc_proto.generated import vllm_engine_pb2
+
+from outrider.v1 import common_pb2, generation_pb2
+from services.engine.range import Range
+from services.engine.sampling_params import SAMPLING_NUMBERS
+from services.service.validation import Violations
+from services.target.api.served_model import ServedModel
+from services.target.vllm_contract.constraint import read_constraint
+from services.target.vllm_contract.sampling import read_output, read_sampling, read_stops
+
+_READ = {"request_id", "tokenized", "text", "sampling_params", "stream", "data_parallel_rank"}
+_READ_OF_SAMPLING = {
+    *(number.name for number in SAMPLING_NUMBERS),
+    "max_tokens",
+    "min_tokens",
+    "stop",
+    "stop_token_ids",
+    "skip_special_tokens",  # these two say how ids become text, which is the caller's part of this contract
+    "spaces_between_special_tokens",
+    "ignore_eos",
+    "n",
+    "logprobs",
+    "prompt_logprobs",
+    "seed",
+    "include_stop_str_in_output",
+    "logit_bias",
+    "grammar_from_first_token",  # grammars hold from there in any case
+    "json_schema",
+    "regex",
+    "grammar",
+    "structural_tag",
+    "json_object",
+    "choice",
+}
+_PROMPT = "tokenized.input_ids"
+
+
+def read_request(message: vllm_engine_pb2.GenerateRequest, model: ServedModel) -> generation_pb2.StreamGenerateRequest:
+    """The same request to the generation service, which checks the rest; raises InvalidRequestError."""
+    found, params = Violations(), message.sampling_params
+    _check_fields(message, "", _READ, found)
+    _check_fields(params, "sampling_params.", _READ_OF_SAMPLING, found)
+    found.check_number("data_parallel_rank", message.data_parallel_rank, Range(minimum=0, maximum=0))
+    request = generation_pb2.StreamGenerateRequest(
+        prompt=_read_prompt(message, model, found),
+        sampling=read_sampling(params, found),
+        stop=read_stops(params, found),
+        output=read_output(params, found),
+        grammar=read_constraint(params, found),
+        num_samples=_read_num_samples(params, model, found),
+        request_id=message.request_id or None,
+    )
+    found.raise_if_any()
+    return request
+
+
+def _check_fields(message: Message, path: str, known: set[str], found: Violations) -> None:
+    """Note what is set and would change nothing, that of later versions of the contract included."""
+    for field, _ in message.ListFields():
+        if field.name not in known:
+            found.add(f"{path}{field.name}", "is set", "not to be: this server has nothing like it")
+    for number in sorted({field.field_number for field in cast(Iterable[Any], UnknownFieldSet(message))}):
+        found.add(f"{path}{number}", "is set", "fields of the contract that this server knows")
+
+
+def _read_prompt(
+    message: vllm_engine_pb2.GenerateRequest, model: ServedModel, found: Violations
+) -> common_pb2.Prompt | None:
+    match message.WhichOneof("input"):
+        case "text":
+            return common_pb2.Prompt(text=message.text)
+        case "tokenized":
+            ids, most = message.tokenized.input_ids, model.context_length - 1
+            if len(ids) > most:  # before they are walked
+                found.add(_PROMPT, f"is {len(ids)} tokens long", f"at most {most}, so that there is room for one more")
+                return None
+            return common_pb2.Prompt(token_ids=common_pb2.TokenIds(ids=ids))
+    found.add("input", "is not set", "tokenized or text")
+    return None
+
+
+def _read_num_samples(params: vllm_engine_pb2.SamplingParams, model: ServedModel, found: Violations) -> int:
+    found.check_number("sampling_params.n", params.n or 1, Range(minimum=1, maximum=model.max_samples))
+    return min(params.n or 1, model.max_samples)

@@ -1,0 +1,141 @@
+"""VllmEngineServicer: the methods of vLLM's contract, each a few steps around the generation service."""
+
+# ruff: noqa: N802, ARG002 -- the proto names the methods, gRPC gives the arguments
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+from typing import NoReturn
+
+from grpc import aio
+from smg_grpc_proto.generated import common_pb2, vllm_engine_pb2, vllm_engine_pb2_grpc
+
+from outrider.v1 import generation_pb2
+from services.engine.range import Range
+from services.service.errors import InvalidRequestError, UnavailableError, UnimplementedError
+from services.service.validation import Violations
+from services.target.api.admissions import Admissions
+from services.target.api.servicer import Context, GenerationServicer, Responses
+from services.target.vllm_contract.abortable_calls import AbortableCall, AbortableCalls, CallAbortedError
+from services.target.vllm_contract.answers import Answers
+from services.target.vllm_contract.field_names import in_contract
+from services.target.vllm_contract.gbnf import GbnfReader
+from services.target.vllm_contract.request import read_request
+from services.target.vllm_contract.server_facts import write_loads, write_model_info, write_server_info
+from services.target.vllm_contract.tokenizer_archive import TokenizerArchive
+
+_MOST_ABORTED = 1024  # requests by one call
+
+
+class VllmEngineServicer(vllm_engine_pb2_grpc.VllmEngineServicer):
+    """Asks the generation service for all that is generated: what holds of its calls holds of these."""
+
+    def __init__(self, generation: GenerationServicer, admissions: Admissions) -> None:
+        self._generation, self._admissions = generation, admissions
+        self._calls, self._gbnf, self._tokenizer = AbortableCalls(), GbnfReader(), TokenizerArchive()
+        self._began, self._heard_at = time.monotonic(), 0.0
+
+    def register(self, server: aio.Server) -> None:
+        """Serve the methods."""
+        vllm_engine_pb2_grpc.add_VllmEngineServicer_to_server(self, server)  # type: ignore[no-untyped-call]
+
+    async def Generate(self, request: vllm_engine_pb2.GenerateRequest, context: Context) -> None:
+        """Write chunks, if a stream is wanted, and the end of each sample."""
+        self._heard_at = time.time()
+        model = self._generation.serving().model
+        with self._calls.begin(self._generation.callers.of(context).name, request.request_id) as call:
+            try:
+                message = await asyncio.to_thread(read_request, request, model)
+                await self._answer(message, Answers(request, message.num_samples), call, context)
+            except InvalidRequestError as error:
+                raise in_contract(error) from error
+
+    async def _answer(
+        self, message: generation_pb2.StreamGenerateRequest, answers: Answers, call: AbortableCall, context: Context
+    ) -> None:
+        try:
+            async with AsyncExitStack() as stack:
+                responses = await call.wait(lambda: self._open(message, stack, context))
+                while response := await call.wait(lambda: anext(responses, None)):
+                    for answer in answers.read(response):
+                        await self._generation.write(answer, context)
+        except CallAbortedError:
+            for answer in answers.abort():
+                await self._generation.write(answer, context)
+
+    async def _open(
+        self, message: generation_pb2.StreamGenerateRequest, stack: AsyncExitStack, context: Context
+    ) -> Responses:
+        if message.grammar.lark:
+            message.grammar.lark = await self._gbnf.to_lark(message.grammar.lark)
+        return await stack.enter_async_context(self._generation.generation(message, context))
+
+    async def Abort(self, request: vllm_engine_pb2.AbortRequest, context: Context) -> vllm_engine_pb2.AbortResponse:
+        """End the caller's requests of these names; those that are not there any more are no error."""
+        found = Violations()
+        found.check_length("request_ids", request.request_ids, _MOST_ABORTED)
+        found.raise_if_any()
+        caller = self._generation.callers.of(context).name
+        for name in request.request_ids:
+            self._calls.abort(caller, name)
+        return vllm_engine_pb2.AbortResponse()
+
+    async def HealthCheck(
+        self, request: vllm_engine_pb2.HealthCheckRequest, context: Context
+    ) -> vllm_engine_pb2.HealthCheckResponse:
+        """Whether requests are served, and if not, why."""
+        try:
+            self._generation.serving()
+        except UnavailableError as error:
+            return vllm_engine_pb2.HealthCheckResponse(healthy=False, message=str(error))
+        return vllm_engine_pb2.HealthCheckResponse(healthy=True, message="serving")
+
+    async def GetModelInfo(
+        self, request: vllm_engine_pb2.GetModelInfoRequest, context: Context
+    ) -> vllm_engine_pb2.GetModelInfoResponse:
+        """Describe the model."""
+        return write_model_info(self._generation.serving().model)
+
+    async def GetServerInfo(
+        self, request: vllm_engine_pb2.GetServerInfoRequest, context: Context
+    ) -> vllm_engine_pb2.GetServerInfoResponse:
+        """Describe the server."""
+        uptime = time.monotonic() - self._began
+        return write_server_info(self._generation.serving(), uptime=uptime, heard_at=self._heard_at)
+
+    async def GetLoads(
+        self, request: vllm_engine_pb2.GetLoadsRequest, context: Context
+    ) -> vllm_engine_pb2.GetLoadsResponse:
+        """Tell how much there is to do; `include` may ask for sections that no server of this contract has."""
+        found = Violations()
+        found.check_number("dp_rank", request.dp_rank, Range(minimum=0, maximum=0))
+        found.raise_if_any()
+        serving = self._generation.serving()
+        return write_loads(serving, self._admissions, serving.model.fingerprint.version)
+
+    async def GetTokenizer(self, request: common_pb2.GetTokenizerRequest, context: Context) -> None:
+        """Write the tokenizer's files as a zip file, in pieces."""
+        model = self._generation.serving().model
+        with self._admissions.text_calls.admit(1, self._generation.callers.of(context)):
+            for chunk in await self._tokenizer.chunks(model):
+                await self._generation.write(chunk, context)
+
+    async def Embed(self, request: vllm_engine_pb2.EmbedRequest, context: Context) -> NoReturn:
+        """Refuse."""
+        raise UnimplementedError("this server makes no embeddings")
+
+    async def FlushCache(self, request: common_pb2.FlushCacheRequest, context: Context) -> NoReturn:
+        """Refuse."""
+        raise UnimplementedError("this server does not flush its prefix cache")
+
+    async def StartProfile(self, request: common_pb2.StartProfileRequest, context: Context) -> NoReturn:
+        """Refuse."""
+        raise UnimplementedError("this server has no profiler that calls start")
+
+    async def StopProfile(self, request: common_pb2.StopProfileRequest, context: Context) -> NoReturn:
+        """Refuse."""
+        raise UnimplementedError("this server has no profiler that calls stop")
+
+    async def SubscribeKvEvents(self, request: common_pb2.SubscribeKvEventsRequest, context: Context) -> NoReturn:
+        """Refuse."""
+        raise UnimplementedError("this server tells no events of its KV cache")

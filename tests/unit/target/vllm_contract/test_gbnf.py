@@ -1,0 +1,46 @@
+"""GBNF is read where it can do no harm."""
+
+import asyncio
+
+import pytest
+
+from services.service.errors import InvalidRequestError
+from services.target.vllm_contract.gbnf import GbnfReader
+
+LARK = 'start: "a::=b" | rule\nrule: /x ::= y/\n'
+CHAIN = "root::=r0\n" + "".join(f"r{i}::=r{i + 1}\n" for i in range(4500)) + 'r4500::="x"\n'
+HOSTILE = {
+    "deep": "root ::= " + "(" * 60_000,
+    "endless": 'root ::= "a',
+    "no root": 'a ::= "b"',
+    "long number": 'root ::= "a"{' + "1" * 5000 + "}",
+}
+
+
+async def test_what_is_lark_stays_as_it_is():
+    assert await GbnfReader().to_lark(LARK) == LARK
+
+
+async def test_gbnf_becomes_lark():
+    lark = await GbnfReader().to_lark('root ::= item+\nitem ::= "a" | [0-9]\n')
+    assert "start: " in lark
+    assert "::=" not in lark
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+async def test_what_is_no_gbnf_is_refused_and_the_next_is_read(case: str):
+    reader = GbnfReader()
+    with pytest.raises(InvalidRequestError) as refused:
+        await reader.to_lark(HOSTILE[case])
+    ((field, said),) = refused.value.violations
+    assert (field, said[:12], len(said) < 300) == ("grammar.lark", "is no GBNF: ", True)
+    assert "start" in await reader.to_lark('root ::= "a"')
+
+
+async def test_one_that_takes_long_is_given_up():
+    reader = GbnfReader()
+    with pytest.raises(InvalidRequestError) as refused:
+        await asyncio.wait_for(reader.to_lark(CHAIN), 60)
+    assert len(CHAIN) < 1 << 16, "a longer one is refused unread"
+    assert "it takes more than 0.5 s" in refused.value.violations[0].description
+    assert "start" in await reader.to_lark('root ::= "a"')

@@ -1,0 +1,29 @@
+"""What the tests of the contract share: a target on a small random model."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.checkpoints import Kind, random_checkpoint
+from tests.server import RunningTarget, target_server
+
+
+@pytest.fixture(scope="session")
+def model() -> Path:
+    """The folder of a small random Llama, which has a chat template."""
+    return random_checkpoint(Kind.LLAMA)
+
+
+@pytest.fixture(scope="session")
+def shared_target(model: Path) -> Iterator[RunningTarget]:
+    """One server for all tests that leave it as they found it."""
+    with target_server(model, stream_capacity=4, vllm_contract=True) as running:
+        yield running
+
+
+@pytest.fixture
+def target(shared_target: RunningTarget) -> Iterator[RunningTarget]:
+    """The shared server; after the test no sequence and no KV block is left in it."""
+    yield shared_target
+    shared_target.assert_all_free()

@@ -1,0 +1,101 @@
+"""Abort ends its caller's requests wherever they are, frees what they hold, and reaches nobody else's."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import grpc
+import pytest
+from smg_grpc_proto.generated import vllm_engine_pb2, vllm_engine_pb2_grpc
+
+from tests.rpc.predictors import GatePredictor
+from tests.rpc.requests import violations
+from tests.server import RunningTarget, target_server, wait_until
+from tests.vllm_contract.asking import ask, contract_request, stub_of
+
+
+@pytest.fixture(scope="module")
+def gate() -> GatePredictor:
+    return GatePredictor()
+
+
+@pytest.fixture(scope="module")
+def target(model: Path, gate: GatePredictor) -> Iterator[RunningTarget]:
+    """It runs two sequences at once, and no pass while the gate is shut."""
+    with target_server(model, predictor=gate, max_sequences=2, stream_capacity=1, vllm_contract=True) as running:
+        yield running
+        gate.gate.set()
+        running.assert_all_free()
+
+
+def abort(target: RunningTarget, *names: str) -> None:
+    stub_of(target).Abort(vllm_engine_pb2.AbortRequest(request_ids=names), timeout=20)
+
+
+def ends(call: grpc.Call) -> list[vllm_engine_pb2.GenerateComplete]:
+    return [response.complete for response in call if response.HasField("complete")]
+
+
+def test_in_mid_stream_its_blocks_are_free_and_the_end_says_why(target: RunningTarget, gate: GatePredictor) -> None:
+    call = stub_of(target).Generate(contract_request(request_id="a", max_tokens=400), timeout=60)
+    first = next(call).chunk
+    gate.gate.clear()
+    try:
+        abort(target, "nobody's", "a")
+        (end,) = ends(call)
+    finally:
+        gate.gate.set()
+    assert (end.finish_reason, end.prompt_tokens) == ("abort", 7)
+    assert end.completion_tokens == len(end.output_ids) < 400
+    assert end.output_ids[: len(first.token_ids)] == first.token_ids
+    target.assert_all_free()
+
+
+def test_while_it_waits_for_its_turn(target: RunningTarget, gate: GatePredictor) -> None:
+    running = [stub_of(target).Generate(contract_request(max_tokens=20), timeout=60) for _ in range(2)]
+    for call in running:
+        next(call)
+    gate.gate.clear()
+    try:
+        waiting = stub_of(target).Generate(contract_request(request_id="b", n=2), timeout=60)
+        wait_until(lambda: target.server._statistics.num_live == 4)
+        abort(target, "b")
+        assert [(end.finish_reason, end.completion_tokens, end.index) for end in ends(waiting)] == [
+            ("abort", 0, 0),
+            ("abort", 0, 1),
+        ]
+    finally:
+        gate.gate.set()
+    assert [end.finish_reason for call in running for end in ends(call)] == ["length", "length"]
+    target.assert_all_free()
+
+
+def test_another_callers_request_of_the_same_name_goes_on(target: RunningTarget, gate: GatePredictor) -> None:
+    with grpc.insecure_channel(target.address, [("grpc.use_local_subchannel_pool", 1)]) as channel:
+        other = vllm_engine_pb2_grpc.VllmEngineStub(channel)
+        call = other.Generate(contract_request(request_id="c", max_tokens=12), timeout=60)
+        next(call)
+        gate.gate.clear()
+        try:
+            abort(target, "c")
+        finally:
+            gate.gate.set()
+        assert [end.finish_reason for end in ends(call)] == ["length"]
+
+
+def test_cancelling_the_call_frees_its_blocks(target: RunningTarget) -> None:
+    call = stub_of(target).Generate(contract_request(max_tokens=400), timeout=60)
+    next(call)
+    call.cancel()
+    target.assert_all_free()
+
+
+def test_a_name_can_be_used_again(target: RunningTarget) -> None:
+    for _ in range(2):
+        assert ask(target, contract_request(request_id="d", max_tokens=2)).end.finish_reason == "length"
+        abort(target, "d")
+
+
+def test_too_many_names_are_refused(target: RunningTarget) -> None:
+    with pytest.raises(grpc.RpcError) as failure:
+        abort(target, *["x"] * 1025)
+    assert violations(failure.value) == {"request_ids": "has 1025 entries; allowed: at most 1024"}
