@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 from google.protobuf.message import Message
 from grpc import aio
+from smg_grpc_proto.generated import vllm_engine_pb2
 
 from outrider import Client
 from outrider.v1 import draft_pb2, generation_pb2
@@ -29,13 +30,18 @@ _SAMPLES = 200  # of what the services hold, in each of the two parts of a run
 _CALL_SECONDS = 2.0
 _MOST_PROBLEMS = 20  # after which it is enough
 _MOST_TOKENS = 4  # that most requests may generate
+_ENDS = {"stop", "sampling_params"}  # the fields that say when a generation ends
 _SHARE_UNBOUNDED = 0.002
 _SHARE_OF_ANY_BYTES = 0.1  # of paths, and of metadata
 _MESSAGES_OF_A_LINK = 12
 _WRONG = {grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DATA_LOSS}
 _ENDED_UNDER_A_WRITE = "Internal error from Core"  # gRPC's only word for it on this side, whatever the draft said
 _GENERATION = generation_pb2.DESCRIPTOR.services_by_name["GenerationService"]
+_CONTRACT = vllm_engine_pb2.DESCRIPTOR.services_by_name["VllmEngine"]
 _DRAFT = f"/{draft_pb2.DESCRIPTOR.services_by_name['DraftService'].full_name}/Draft"
+
+_Broken = tuple[str, bytes, FuzzedService]
+"""What a connection would ask before it is broken: path, message and service."""
 
 
 class Fuzz:
@@ -115,16 +121,18 @@ class Fuzz:
         if rng.random() < 1 / 8:
             await self._link(rng, draft)
             return
-        method = rng.choice(_GENERATION.methods)
+        service = rng.choice((_GENERATION, _CONTRACT))
+        method = rng.choice(service.methods)
         request = type_of(method.input_type)()
         if rng.random() < 0.7:
             _make_valid(request)
         RandomMessages(rng).fill(request, share=rng.choice((0.01, 0.1, 0.5)))
-        if rng.random() >= _SHARE_UNBOUNDED and "stop" in request.DESCRIPTOR.fields_by_name:
-            request.stop.max_tokens = rng.randint(1, _MOST_TOKENS)  # type: ignore[attr-defined]
-        elif "stop" in request.DESCRIPTOR.fields_by_name:
-            request.stop.ignore_eos = True  # type: ignore[attr-defined]
-        path = f"/{_GENERATION.full_name}/{method.name}"
+        for ends in (getattr(request, name) for name in _ENDS & {*request.DESCRIPTOR.fields_by_name}):
+            if rng.random() >= _SHARE_UNBOUNDED:
+                ends.max_tokens = rng.randint(1, _MOST_TOKENS)
+            else:
+                ends.ignore_eos = True
+        path = f"/{service.full_name}/{method.name}"
         if method.server_streaming:
             call: Any = target.unary_stream(path)(request.SerializeToString(), timeout=_CALL_SECONDS)
         else:
@@ -156,19 +164,23 @@ class Fuzz:
                 self._complain(f"{name}: {error.code().name} {error.details()} for {str(request)[:500]!r}")
         self.statuses[f"{name} {(await call.code()).name}"] += 1
 
+    def _streamed(self) -> _Broken:
+        request = generation_pb2.StreamGenerateRequest()
+        _make_valid(request)
+        request.stop.max_tokens = _MOST_TOKENS
+        return f"/{_GENERATION.full_name}/StreamGenerate", request.SerializeToString(), self._target
+
+    def _by_contract(self) -> _Broken:
+        request = vllm_engine_pb2.GenerateRequest()
+        _make_valid(request)
+        request.sampling_params.max_tokens = _MOST_TOKENS
+        return f"/{_CONTRACT.full_name}/Generate", request.SerializeToString(), self._target
+
+    def _linked(self) -> _Broken:
+        return _DRAFT, draft_pb2.DraftRequest(hello=self._hello).SerializeToString(), self._draft
+
     async def _break(self, rng: random.Random) -> None:
-        if rng.random() < 0.5:
-            request = generation_pb2.StreamGenerateRequest()
-            _make_valid(request)
-            request.stop.max_tokens = _MOST_TOKENS
-            path, message, service = (
-                f"/{_GENERATION.full_name}/StreamGenerate",
-                request.SerializeToString(),
-                self._target,
-            )
-        else:
-            hello = draft_pb2.DraftRequest(hello=self._hello)
-            path, message, service = _DRAFT, hello.SerializeToString(), self._draft
+        path, message, service = rng.choice((self._streamed, self._by_contract, self._linked))()
         if rng.random() < _SHARE_OF_ANY_BYTES:
             path = _any_text(rng)
         metadata = _any_text(rng) if rng.random() < _SHARE_OF_ANY_BYTES else ""
@@ -192,6 +204,9 @@ def _make_valid(request: Any) -> None:
         request.text = "def f(x):"
     if "token_ids" in names:
         request.token_ids.extend([5, 6, 7])
+    if "sampling_params" in names:
+        request.sampling_params.SetInParent()
+        request.stream = True
 
 
 def _choose(message: draft_pb2.DraftRequest, rng: random.Random) -> None:

@@ -55,8 +55,9 @@ class RandomMessages:
 
     def _set(self, message: Message, field: Any, depth: int) -> None:
         if field.is_repeated:
-            is_map = field.message_type is not None and field.message_type.GetOptions().map_entry
-            if not is_map:
+            if field.message_type is not None and field.message_type.GetOptions().map_entry:
+                self._put(getattr(message, field.name), *field.message_type.fields)
+            else:
                 self._extend(getattr(message, field.name), field, depth)
         elif field.message_type is not None:
             getattr(message, field.name).SetInParent()
@@ -71,6 +72,15 @@ class RandomMessages:
                 self.fill(values.add(), depth=depth + 1)
             else:
                 values.append(self._scalar(field))
+
+    def _put(self, values: Any, key: Any, value: Any) -> None:
+        """Into a map, in which a message comes about when it is asked for."""
+        for _ in range(self._rng.randrange(_MOST_REPEATED)):
+            name = self._scalar(key)
+            if value.message_type is not None:
+                values[name].SetInParent()
+            else:
+                values[name] = self._scalar(value)
 
     def _scalar(self, field: Any) -> Any:
         if field.cpp_type == FieldDescriptor.CPPTYPE_ENUM:
