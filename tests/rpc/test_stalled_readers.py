@@ -108,7 +108,7 @@ def test_the_client_that_comes_back_gets_the_same_bytes(strict: RunningTarget) -
         strict.assert_all_free()
         for _ in chunks:
             pass
-        assert slow.result.resumed == 1
+        assert slow.result.resumed >= 1
         assert (slow.result.token_ids, slow.result.text) == (alone.token_ids, alone.text)
         assert [token.processed_logprob for token in slow.result.tokens] == [
             token.processed_logprob for token in alone.tokens

@@ -14,6 +14,7 @@ from services.target.prompt import prompt_encoder
 from services.target.prompt.chat_template import ChatTemplate, ChatTemplateError
 from services.target.prompt.prompt_encoder import Conversation, PromptEncoder, PromptError, Text, TooManyTokensError
 from tests.checkpoints import CHAT_TEMPLATE, SPECIAL_TOKENS, byte_level_tokenizer
+from tests.cpu_time import cpu_seconds
 from tests.unit.engine.text.test_tokenizer import GEMMA_DECODER, sentencepiece_like
 
 BYTE_LEVEL = Tokenizer(byte_level_tokenizer().to_str())
@@ -115,9 +116,11 @@ async def test_what_nobody_waits_for_is_ended_and_the_next_is_encoded(monkeypatc
     await encoder.encode(Text("a", False), most=MOST)  # so that the worker has started
     assert encoder._worker is not None
     first = encoder._worker._child
+    began = cpu_seconds(first.pid)
     encoding = asyncio.create_task(encoder.encode(Text("e\u0301" * 1_300_000, False), most=MOST))
     waiting = [asyncio.create_task(encoder.encode(Text("b", False), most=MOST)) for _ in range(2)]
-    await asyncio.sleep(0.2)
+    while cpu_seconds(first.pid) < began + 0.05:  # it is at work then, and has seconds of it left
+        await asyncio.sleep(0.01)
     encoding.cancel()
     waiting[0].cancel()
     with pytest.raises(asyncio.CancelledError):
