@@ -42,7 +42,7 @@ def test_a_bad_field_is_named(gateway: RunningGateway):
 class SlowServicer(ScriptedServicer):
     """Answers what writes no text only once its caller has left."""
 
-    left = threading.Event()
+    came, left = threading.Event(), threading.Event()
 
     def Tokenize(  # noqa: N802
         self, request: generation_pb2.TokenizeRequest, context: grpc.ServicerContext
@@ -59,6 +59,7 @@ class SlowServicer(ScriptedServicer):
         return super().GetModelInfo(request, context)
 
     def _wait(self, context: grpc.ServicerContext) -> None:
+        self.came.set()
         gone = threading.Event()
         context.add_callback(gone.set)
         if gone.wait(30):
@@ -69,8 +70,12 @@ class SlowServicer(ScriptedServicer):
     ("method", "path", "body"), [("POST", "/tokenize", {"prompt": "a"}), ("GET", "/v1/models", None)]
 )
 def test_what_nobody_waits_for_any_more_is_not_asked_further(method: str, path: str, body: object):
+    SlowServicer.came.clear()
     SlowServicer.left.clear()
     with ScriptedServer(servicer_type=SlowServicer) as server, RunningGateway(server.address) as gateway:
-        with pytest.raises(httpx2.ReadTimeout):
-            httpx2.request(method, f"{gateway.url}{path}", json=body, timeout=0.3)
-        assert SlowServicer.left.wait(10)
+        for seconds in (0.3, 3.0, 20.0):  # a slow machine needs more of them until the target is asked
+            with pytest.raises(httpx2.ReadTimeout):
+                httpx2.request(method, f"{gateway.url}{path}", json=body, timeout=seconds)
+            if SlowServicer.came.is_set():
+                break
+        assert SlowServicer.left.wait(60)
