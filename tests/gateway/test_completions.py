@@ -142,7 +142,7 @@ class LateServicer(ScriptedServicer):
     def StreamGenerate(self, request: Request, context: grpc.ServicerContext) -> Iterator[Event]:  # noqa: N802
         """One stream."""
         is_late = request.prompt.text == "late"
-        if is_late and not self._is_taken.wait(10):
+        if is_late and not self._is_taken.wait(50):
             context.abort(grpc.StatusCode.INTERNAL, "the other answer is not read")
         for event in super().StreamGenerate(request, context):
             if event.HasField("chunk") and not is_late:
