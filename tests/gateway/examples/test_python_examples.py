@@ -1,6 +1,5 @@
 """The programs of examples/ do what they say, with the packages that they are for."""
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -8,12 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from outrider import Client
-from tests.gateway.examples.conftest import EXAMPLES, python_of, run_example
+from tests.gateway.examples.conftest import python_of, run_example
 from tests.gateway.running_gateway import RunningGateway
 from tests.server import RunningTarget
-
-PROMPT = "def average(numbers):\n"
 
 
 def test_json_extraction_follows_its_schema(demo: RunningTarget):
@@ -41,23 +37,6 @@ def test_instructor_reads_an_object_at_the_first_try(chat_gateway: RunningGatewa
 def test_pydantic_ai_gets_the_type_that_it_asks_for(chat_gateway: RunningGateway):
     verdict = json.loads(run_example("pydantic_ai_agent", chat_gateway.url))
     assert verdict.keys() == {"sentiment", "is_sure"}
-
-
-def test_fastapi_streams_and_tells_bad_fields(demo: RunningTarget):
-    testclient = pytest.importorskip("fastapi.testclient", reason="NOT RUN: fastapi is not installed")
-    spec = importlib.util.spec_from_file_location("fastapi_stream", EXAMPLES / "fastapi_stream.py")
-    assert spec is not None
-    assert spec.loader is not None
-    spec.loader.exec_module(example := importlib.util.module_from_spec(spec))
-    with Client(demo.address) as client:
-        expected = client.generate(PROMPT, max_tokens=20, seed=5).text
-    with testclient.TestClient(example.create_app(demo.address)) as service:
-        with service.stream("POST", "/stream", json={"prompt": PROMPT, "max_tokens": 20, "seed": 5}) as answer:
-            parts = list(answer.iter_text())
-        assert "".join(parts) == expected
-        refused = service.post("/stream", json={"prompt": PROMPT, "max_tokens": 0})
-        assert (refused.status_code, refused.json()["detail"][0]["field"]) == (400, "stop.max_tokens")
-    demo.assert_all_free()
 
 
 @pytest.fixture
