@@ -3,6 +3,7 @@
 import os
 import shutil
 from typing import TextIO
+from unicodedata import category
 
 from outrider import Chunk, PredictionSource, Token
 
@@ -82,4 +83,4 @@ def _coloured(token: Token) -> str:
 
 
 def _shown(text: str) -> str:
-    return "".join(letter if letter >= " " or letter in "\n\t" else "\N{REPLACEMENT CHARACTER}" for letter in text)
+    return "".join("\N{REPLACEMENT CHARACTER}" if category(one) == "Cc" and one not in "\n\t" else one for one in text)

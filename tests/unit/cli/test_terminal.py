@@ -1,0 +1,40 @@
+"""Terminal: what a model says is seen, and does nothing to whoever looks; a pipe gets its bytes."""
+
+import io
+
+import pytest
+
+from outrider import Chunk, PredictionSource, Token
+from services.cli.terminal import Terminal
+
+HOSTILE = "a\033]0;title\007\x9b2J\tb\n"
+
+
+class Screen(io.StringIO):
+    """What somebody looks at."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def chunk(text: str, *tokens: tuple[str, PredictionSource | None]) -> Chunk:
+    """A chunk of text, with records of its tokens."""
+    records = (Token(1, b"", t, None, None, (), s is not None, s, None, None, None) for t, s in tokens)
+    return Chunk(text, (), tuple(records), ())
+
+
+@pytest.mark.parametrize("records", [(), ((HOSTILE, None),)])
+def test_no_control_character_reaches_a_screen(records: tuple[tuple[str, None], ...]) -> None:
+    Terminal(screen := Screen()).chunk(chunk(HOSTILE, *records))
+    assert screen.getvalue() == "a\ufffd]0;title\ufffd\ufffd2J\tb\n"
+
+
+def test_a_pipe_gets_the_text_as_it_is() -> None:
+    Terminal(pipe := io.StringIO()).chunk(chunk(HOSTILE, (HOSTILE, PredictionSource.DRAFT)))
+    assert pipe.getvalue() == HOSTILE
+
+
+def test_colours_say_who_predicted_a_token() -> None:
+    tokens = (("a", None), ("b", PredictionSource.DRAFT), ("c", PredictionSource.LOOKUP))
+    Terminal(screen := Screen()).chunk(chunk("abc", *tokens))
+    assert screen.getvalue() == "a\033[32mb\033[0m\033[36mc\033[0m"
