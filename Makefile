@@ -43,7 +43,7 @@ help:
 	@echo "make client-test   test the clients in all languages (what it needs beside: make client-test-deps)"
 	@echo "make deploy-test   run what deploy/ holds: Envoy, Kubernetes manifests, Ray Serve, SMG (installs 600 MB)"
 	@echo "make docs     write the pages of docs/ as a site, and its reference of HTTP from the gateway"
-	@echo "make examples-test   run examples/ and the plugin of llm with the packages that they are for (installs 300 MB)"
+	@echo "make examples-test   run examples/ and the plugin of llm with the packages that they are for (installs half a GB)"
 	@echo "make doors-test   run programs of others against the gateway: clients, lm-eval, schemathesis (installs 2 GB)"
 	@echo "make fuzz     send random requests and broken frames to both services"
 	@echo "make chaos    break everything for half an hour, and compare every answer (behind Envoy after make deploy-test)"
