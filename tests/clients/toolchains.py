@@ -21,6 +21,16 @@ _JARS = (
     *("netty-transport", "netty-transport-native-unix-common", "netty-tcnative", "protobuf", "guava", "perfmark-api"),
     "geronimo-annotation-1.3-spec",
 )
+_DEBIAN_CRATES = Path("/usr/share/cargo/registry")
+_CRATES = (
+    "base64-0.13",
+    "h2-0.3",
+    "prost-0.11",
+    "prost-build-0.11",
+    "rustls-pemfile-1",
+    "tokio-1",
+    "tokio-rustls-0.23",
+)
 _NO_NETWORK = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT")  # as npm names it
 _NO_CPP_LIBRARY = ('configuration file provided by "gRPC"', "Could NOT find Protobuf")  # as CMake says it
 
@@ -51,7 +61,7 @@ def build_client(language: str, folder: Path) -> list[str]:
         if shutil.which(program) is None:
             raise MissingToolError(program)
     client = folder / "clients" / language
-    leftovers = shutil.ignore_patterns("node_modules", "build", "lib", "v1")
+    leftovers = shutil.ignore_patterns("node_modules", "build", "lib", "target", "v1")
     shutil.copytree(ROOT / "clients" / language, client, ignore=leftovers)
     shutil.copytree(ROOT / "protos", folder / "protos")
     return toolchain.build(client)
@@ -121,6 +131,17 @@ def _build_java(folder: Path) -> list[str]:
     return ["env", "LC_ALL=C.UTF-8", "java", *options, "Stream"]  # Java reads the command line by the locale
 
 
+def _build_rust(folder: Path) -> list[str]:
+    """Build with the distribution's sources of crates, which needs no registry."""
+    for crate in _CRATES:
+        if not [*_DEBIAN_CRATES.glob(f"{crate}.*")]:
+            raise MissingToolError(f"the crate {crate}")
+    sources = {"crates-io.replace-with": "debian", "debian.directory": str(_DEBIAN_CRATES)}
+    options = [f'--config=source.{name}="{value}"' for name, value in sources.items()]
+    _check(_run(["cargo", "build", "--offline", "--jobs=2", *options], folder))
+    return [str(folder / "target" / "debug" / "stream")]
+
+
 def _run(
     command: Seq[str], folder: Path, environment: Mapping[str, str] | None = None
 ) -> "subprocess.CompletedProcess[str]":
@@ -146,4 +167,5 @@ TOOLCHAINS = {
     "cpp": Toolchain(("cmake", "c++", "protoc", "grpc_cpp_plugin"), _build_cpp, resumes=True),
     "ruby": Toolchain(("ruby", "grpc_tools_ruby_protoc"), _build_ruby),
     "java": Toolchain(("java", "javac", "protoc", "grpc_java_plugin"), _build_java, is_slow=True),
+    "rust": Toolchain(("cargo", "protoc"), _build_rust, is_slow=True),
 }
