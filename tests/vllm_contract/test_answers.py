@@ -25,7 +25,7 @@ def test_why_it_ended_is_told_in_the_contracts_words(target: RunningTarget) -> N
         ({"stop_token_ids": [ids[3]]}, "stop", ids[3]),
         ({"stop": [text]}, "stop", text),
         ({"regex": "x"}, "stop", None),  # the model's own end, which nobody asked for by its id
-        ({"regex": "x", "ignore_eos": True}, "error", None),
+        ({"regex": "x", "ignore_eos": True}, "stop", None),
     ):
         end = ask(target, contract_request(**{**COLD, "ignore_eos": False, **fields})).end
         matched = end.WhichOneof("matched_stop")

@@ -15,7 +15,7 @@ _REASONS = {
     common_pb2.FINISH_REASON_MAX_TOKENS: "length",
     common_pb2.FINISH_REASON_CONTEXT_LENGTH: "length",
     common_pb2.FINISH_REASON_DEADLINE: _ABORTED,
-    common_pb2.FINISH_REASON_NO_CANDIDATES: "error",
+    common_pb2.FINISH_REASON_NO_CANDIDATES: "stop",  # mostly since a grammar has come to its end
     common_pb2.FINISH_REASON_INVALID_LOGITS: "error",
 }
 _Answers = Iterator[vllm_engine_pb2.GenerateResponse]
@@ -43,6 +43,11 @@ class Answers:
         self._samples = [_Sample() for _ in range(num_samples)]
         self._num_prompt, self._num_cached = len(request.tokenized.input_ids), 0
         self._prompt_records: list[common_pb2.TokenRecord] = []
+
+    @property
+    def may_be_long(self) -> bool:
+        """Whether one message may hold a lot for each of many tokens."""
+        return self._tells or self._tells_prompt
 
     def read(self, response: generation_pb2.StreamGenerateResponse) -> _Answers:
         """What an event is to be told by."""

@@ -4,7 +4,9 @@
 
 import asyncio
 import time
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import NoReturn
 
 from grpc import aio
@@ -42,8 +44,9 @@ class VllmEngineServicer(vllm_engine_pb2_grpc.VllmEngineServicer):
     async def Generate(self, request: vllm_engine_pb2.GenerateRequest, context: Context) -> None:
         """Write chunks, if a stream is wanted, and the end of each sample."""
         self._heard_at = time.time()
-        model = self._generation.serving().model
-        with self._calls.begin(self._generation.callers.of(context).name, request.request_id) as call:
+        model, caller = self._generation.serving().model, self._generation.callers.of(context)
+        self._admissions.streams.check(1, caller)  # before the request costs anything
+        with self._calls.begin(caller.name, request.request_id) as call:
             try:
                 message = await asyncio.to_thread(read_request, request, model)
                 await self._answer(message, Answers(request, message.num_samples), call, context)
@@ -57,18 +60,25 @@ class VllmEngineServicer(vllm_engine_pb2_grpc.VllmEngineServicer):
             async with AsyncExitStack() as stack:
                 responses = await call.wait(lambda: self._open(message, stack, context))
                 while response := await call.wait(lambda: anext(responses, None)):
-                    for answer in answers.read(response):
-                        await self._generation.write(answer, context)
+                    await self._write(answers, partial(answers.read, response), context)
         except CallAbortedError:
-            for answer in answers.abort():
-                await self._generation.write(answer, context)
+            await self._write(answers, answers.abort, context)
 
     async def _open(
         self, message: generation_pb2.StreamGenerateRequest, stack: AsyncExitStack, context: Context
     ) -> Responses:
         if message.grammar.lark:
-            message.grammar.lark = await self._gbnf.to_lark(message.grammar.lark)
+            with self._admissions.text_calls.admit(1, self._generation.callers.of(context)):
+                message.grammar.lark = await self._gbnf.to_lark(message.grammar.lark)
         return await stack.enter_async_context(self._generation.generation(message, context))
+
+    async def _write(
+        self, answers: Answers, read: Callable[[], Iterator[vllm_engine_pb2.GenerateResponse]], context: Context
+    ) -> None:
+        """Write what is to be told; log-probabilities may be many, and are put together beside the event loop."""
+        told = await asyncio.to_thread(lambda: [*read()]) if answers.may_be_long else read()
+        for answer in told:
+            await self._generation.write(answer, context)
 
     async def Abort(self, request: vllm_engine_pb2.AbortRequest, context: Context) -> vllm_engine_pb2.AbortResponse:
         """End the caller's requests of these names; those that are not there any more are no error."""

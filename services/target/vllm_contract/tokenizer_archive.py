@@ -19,7 +19,7 @@ class TokenizerArchive:
     """Made of what is served, when it is first asked for, whatever kind of file the model was read from."""
 
     def __init__(self) -> None:
-        self._made: bytes | None = None
+        self._made: tuple[bytes, str] | None = None
         self._lock = asyncio.Lock()
 
     async def chunks(self, model: ServedModel) -> Iterator[common_pb2.GetTokenizerChunk]:
@@ -27,10 +27,11 @@ class TokenizerArchive:
         async with self._lock:
             if self._made is None:
                 self._made = await asyncio.to_thread(_make, model)
-        return _cut(self._made)
+        return _cut(*self._made)
 
 
-def _make(model: ServedModel) -> bytes:
+def _make(model: ServedModel) -> tuple[bytes, str]:
+    """The file and its SHA-256."""
     template = model.chat_template
     settings = {"tokenizer_class": "PreTrainedTokenizerFast", **template.special_tokens}
     if template.exists:
@@ -44,11 +45,10 @@ def _make(model: ServedModel) -> bytes:
     with zipfile.ZipFile(data, "w") as archive:
         for name, text in files.items():
             archive.writestr(zipfile.ZipInfo(name, _LONG_AGO), text, zipfile.ZIP_DEFLATED)
-    return data.getvalue()
+    return data.getvalue(), hashlib.sha256(data.getvalue()).hexdigest()
 
 
-def _cut(data: bytes) -> Iterator[common_pb2.GetTokenizerChunk]:
-    digest = hashlib.sha256(data).hexdigest()
+def _cut(data: bytes, digest: str) -> Iterator[common_pb2.GetTokenizerChunk]:
     for begin in range(0, len(data), _CHUNK_BYTES):
         end = begin + _CHUNK_BYTES
         yield common_pb2.GetTokenizerChunk(data=data[begin:end], sha256=digest if end >= len(data) else "")
