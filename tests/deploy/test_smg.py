@@ -7,16 +7,18 @@ from typing import Any
 import openai
 import pytest
 
-from outrider.v1 import generation_pb2
+from outrider.v1 import common_pb2, generation_pb2
 from tests.checkpoints import copy_of
 from tests.deploy.smg import Smg, binary
-from tests.e2e.models import DEMO_TARGET
+from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
+from tests.rpc.draft_link import RunningDraft
 from tests.rpc.requests import as_unary, stream, stream_request
 from tests.server import RunningTarget, target_server
 
 pytestmark = pytest.mark.skipif(
     binary() is None, reason="SMG IS NOT INSTALLED (make deploy-test INSTALLS IT): NO ROUTER IS PUT BEFORE A TARGET"
 )
+NEVER = {"mode": common_pb2.SPECULATION_MODE_NEVER}
 MODEL = "model"  # the folder's name
 TEMPLATE = "{% for message in messages %}# {{ message.content }}\n{% endfor %}{% if tools %}# {{ tools }}\n{% endif %}"
 SAID: Any = [{"role": "system", "content": "Be short."}, {"role": "user", "content": "A last-in, first-out stack"}]
@@ -35,11 +37,19 @@ TOOL: Any = {"type": "function", "function": {"name": "weather", "description": 
 
 
 @pytest.fixture(scope="module")
-def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningTarget]:
-    """The demo's target with a chat template, of which it has none: a random model would never end a call."""
+def draft() -> Iterator[RunningDraft]:
+    running = RunningDraft(DEMO_DRAFT)
+    yield running
+    running.close()
+
+
+@pytest.fixture(scope="module")
+def target(draft: RunningDraft, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningTarget]:
+    """The demo pair, with a chat template, which it has not: a random model would never end a call."""
     model = copy_of(DEMO_TARGET, tmp_path_factory.mktemp("model"))
     (model / "chat_template.jinja").write_text(TEMPLATE)
-    with target_server(model, stream_capacity=4, kv_blocks=128, vllm_contract=True) as running:
+    with target_server(model, drafts=[draft.address], lookup=True, kv_blocks=256, vllm_contract=True) as running:
+        running.wait_for_draft()
         yield running
         running.assert_all_free()
 
@@ -57,9 +67,9 @@ def client(target: RunningTarget, tmp_path_factory: pytest.TempPathFactory) -> I
 
 
 def whole(target: RunningTarget, prompt: Any, **fields: Any) -> generation_pb2.GenerateResponse:
-    """The same by our own RPC."""
+    """The same by our own RPC, without predictions."""
     sampling = {"seed": 5, "temperature": 0.7, "top_p": 0.9}
-    request = stream_request(prompt, sampling=sampling, stop={"max_tokens": 24}, **fields)
+    request = stream_request(prompt, sampling=sampling, stop={"max_tokens": 24}, speculation=NEVER, **fields)
     return target.stub.Generate(as_unary(request), timeout=60)
 
 

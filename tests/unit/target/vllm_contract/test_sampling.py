@@ -1,0 +1,47 @@
+"""Numbers of the contract are those of our own API."""
+
+import math
+
+import pytest
+from smg_grpc_proto.generated import vllm_engine_pb2
+
+from outrider.v1 import common_pb2
+from services.service.validation import Violations
+from services.target.vllm_contract.sampling import read_sampling
+
+
+def read(**fields: object) -> common_pb2.SamplingParameters:
+    return read_sampling(vllm_engine_pb2.SamplingParams(**fields), Violations())
+
+
+@pytest.mark.parametrize("value", [0.9, 0.1, 1e-9, 0.333, 123456.7])
+def test_a_float_is_the_decimal_that_somebody_wrote(value: float):
+    """As a float32 in a double 0.9 would be 0.8999999761581421, which may cut off another token."""
+    assert read(top_p=value).top_p == read(temperature=value).temperature == value
+
+
+def test_what_no_number_is_stays_so_for_the_check():
+    assert math.isnan(read(top_p=math.nan).top_p)
+    assert read(temperature=math.inf).temperature == math.inf
+    assert read(frequency_penalty=-math.inf).frequency_penalty == -math.inf
+
+
+def test_all_numbers_are_set_whatever_is_left_out():
+    """What a checkpoint recommends is for those who ask by our own API."""
+    unset = read()
+    assert {field.name for field, _ in unset.ListFields()} == {
+        "temperature",
+        "top_k",
+        "top_p",
+        "min_p",
+        "repetition_penalty",
+        "frequency_penalty",
+        "presence_penalty",
+    }
+    assert (unset.temperature, unset.top_p, unset.repetition_penalty, unset.top_k) == (1.0, 1.0, 1.0, 0)
+    assert read(temperature=0.0).temperature == 0.0, "which is greedy, and not left out"
+
+
+@pytest.mark.parametrize(("seed", "ours"), [(0, 0), (2**31 - 1, 2**31 - 1), (-1, 2**64 - 1), (-(2**31), 2**64 - 2**31)])
+def test_every_seed_of_32_bits_is_one_of_64(seed: int, ours: int):
+    assert read(seed=seed).seed == ours
