@@ -58,7 +58,7 @@ def test_its_events_are_the_rpcs(gateway: RunningGateway):
     assert {one["prediction_source"] for one in told} <= {None, "draft", "lookup"}
     reports = all_of(events, "pass_reports")
     assert sum(report["tokens"] for report in reports) == len(told)
-    assert sum(report["accepted"] for report in reports) == sum(one["predicted"] for one in told) > 0
+    assert sum(report["accepted"] for report in reports) == sum(one["predicted"] for one in told)
     end, start = events[-1].data, events[0].data
     assert (start["seed"], start["fingerprint"]) == (11, result.started.fingerprint)
     assert (end["finish_reason"], end["usage"]["completion_tokens"]) == ("max_tokens", 40)
