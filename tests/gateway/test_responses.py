@@ -73,6 +73,24 @@ def test_calls_are_items_and_go_back(chat_client: openai.OpenAI, chat_gateway: R
     assert after.output[0].type == "message"
 
 
+def test_the_message_tells_of_all_tokens(chat_client: openai.OpenAI, chat_gateway: RunningGateway):
+    expected = rpc(chat_gateway, [{"role": "user", "content": TEXT}], top_candidates=2)
+    include: Any = ["message.output_text.logprobs"]
+    asked: Any = {"model": MODEL, "input": TEXT, "include": include, "top_logprobs": 2, **SAMPLED}
+    (message,) = chat_client.responses.create(**asked).output
+    with chat_client.responses.stream(**asked) as stream:
+        events: Any = [*stream]
+    (streamed,) = events[-1].response.output
+    told = message.content[0].logprobs
+    assert [one.logprob for one in told] == [token.raw_logprob for token in expected.tokens]
+    assert [bytes(one.bytes) for one in told] == [token.bytes for token in expected.tokens]
+    assert [len(one.top_logprobs) for one in told] == [2] * len(told)
+    assert streamed.content[0].logprobs == told
+    grown = [one for event in events if event.type == "response.output_text.delta" for one in event.logprobs]
+    assert [one.token for one in grown] == [one.token for one in told][: len(grown)]
+    assert len(grown) > len(told) // 2
+
+
 def test_json_is_parsed(chat_client: openai.OpenAI):
     said: Any = [{"role": "system", "content": "Be short."}, {"role": "user", "content": TEXT}]
     asked: Any = {**SAMPLED, "max_output_tokens": 200}
@@ -115,6 +133,9 @@ def without_deltas(events: list[Any]) -> list[str]:
     [
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"background": True}, "background"),
+        ({"top_logprobs": 2}, "top_logprobs"),
+        ({"include": ["message.output_text.logprobs"], "tools": [NOW]}, "include"),
+        ({"include": ["message.output_text.logprobs"], "top_logprobs": 5000}, "top_logprobs"),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
         ({"input": []}, "input"),
         ({"max_output_tokens": 0}, "max_output_tokens"),

@@ -113,7 +113,8 @@ async def _by_http(address: str, seed: int, new_tokens: int) -> Life:
     host, _, port = address.rpartition(":")
     asked = {"prompt": _PROMPT, "seed": seed, "max_tokens": new_tokens, "ignore_eos": True, "stream": True}
     body = json.dumps({**asked, "speculation": "never"})
-    head = f"POST /v1/completions HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+    fields = f"Host: {host}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\nConnection: close"
+    head = f"POST /v1/completions HTTP/1.1\r\n{fields}\r\n\r\n"
     reader, writer = await asyncio.open_connection(host, int(port))
     began, first, answer = time.perf_counter(), 0.0, b""
     writer.write((head + body).encode())

@@ -12,7 +12,7 @@ from services.gateway.generation.writer import Api, Event, Json, choices_of
 from services.gateway.openai.chat.request import ChatRequest
 from services.gateway.openai.finish import finish_reason, stop_reason, told_by_us
 from services.gateway.openai.problem_body import problem_body, problem_event
-from services.gateway.openai.token_text import token_text, told_logprob
+from services.gateway.openai.token_text import told_token
 
 
 class ChatWriter:
@@ -107,13 +107,7 @@ class ChatWriter:
         return Event({**self._base, "choices": [told], **usage})
 
     def _logprobs(self, tokens: Iterable[Token]) -> Json | None:
-        return {"content": [_told(token) for token in tokens], "refusal": None} if self._tells_logprobs else None
-
-
-def _told(token: Token) -> Json:
-    tops = [{"token": token_text(one), "logprob": told_logprob(one), "bytes": [*one.bytes]} for one in token.candidates]
-    told = {"token": token_text(token), "logprob": told_logprob(token), "bytes": [*token.bytes]}
-    return {**told, "top_logprobs": tops}
+        return {"content": [told_token(token) for token in tokens], "refusal": None} if self._tells_logprobs else None
 
 
 CHAT = Api(ChatRequest, ChatWriter, problem_body, problem_event, last=b"data: [DONE]\n\n")

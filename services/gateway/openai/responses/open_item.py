@@ -1,10 +1,11 @@
 """OpenItem: an item of a response while it grows, and the events that tell of it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
-from outrider import ContentDelta, ReasoningDelta, ToolCall
+from outrider import ContentDelta, ReasoningDelta, Token, ToolCall
 from services.gateway.generation.writer import Event, Json
+from services.gateway.openai.token_text import told_token
 
 _PREFIXES = {"message": "msg", "reasoning": "rs", "function_call": "fc"}
 _PARTS = {"message": "output_text", "reasoning": "reasoning_text"}
@@ -21,6 +22,7 @@ class OpenItem:
         self._text: list[str] = []
         self._place = {"item_id": f"{_PREFIXES[kind]}_{name}", "output_index": index}
         self._tool = tool
+        self._logprobs: list[Json] = []
 
     @classmethod
     def of_call(cls, index: int, name: str, call: ToolCall) -> "OpenItem":
@@ -35,13 +37,20 @@ class OpenItem:
         if self._tool is None:
             yield self._part_event("added")
 
-    def more(self, text: str) -> Event:
-        """What it grows by."""
+    def more(self, text: str, tokens: Iterable[Token] = ()) -> Event:
+        """What it grows by, and those of its tokens that have come with it, if they are told."""
         self._text.append(text)
+        new = self.add(tokens)
         if self._tool is not None:
             return _event("response.function_call_arguments.delta", **self._place, delta=text)
-        logprobs: Json = {"logprobs": []} if self.kind == "message" else {}
+        logprobs: Json = {"logprobs": new} if self.kind == "message" else {}
         return _event(f"response.{_PARTS[self.kind]}.delta", **self._place, content_index=0, delta=text, **logprobs)
+
+    def add(self, tokens: Iterable[Token]) -> list[Json]:
+        """Tokens that bring no text by themselves."""
+        new = [told_token(token) for token in tokens]
+        self._logprobs += new
+        return new
 
     def closed(self) -> Iterator[Event]:
         """That it grows no more."""
@@ -49,7 +58,7 @@ class OpenItem:
         if self._tool is not None:
             yield _event("response.function_call_arguments.done", **self._place, name=self._tool, arguments=text)
         else:
-            logprobs: Json = {"logprobs": []} if self.kind == "message" else {}
+            logprobs: Json = {"logprobs": self._logprobs} if self.kind == "message" else {}
             yield _event(f"response.{_PARTS[self.kind]}.done", **self._place, content_index=0, text=text, **logprobs)
             yield self._part_event("done")
         yield _event("response.output_item.done", output_index=self._place["output_index"], item=self.whole())
@@ -70,7 +79,7 @@ class OpenItem:
 
     def _part(self) -> Json:
         part: Json = {"type": _PARTS[self.kind], "text": "".join(self._text)}
-        return {**part, "annotations": [], "logprobs": []} if self.kind == "message" else part
+        return {**part, "annotations": [], "logprobs": [*self._logprobs]} if self.kind == "message" else part
 
     def _part_event(self, what: str) -> Event:
         return _event(f"response.content_part.{what}", **self._place, content_index=0, part=self._part())

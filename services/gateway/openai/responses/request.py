@@ -21,6 +21,8 @@ from services.gateway.openai.responses.items import (
     TextSettings,
 )
 
+LOGPROBS = "message.output_text.logprobs"
+
 
 class Reasoning(Part):
     """How much the model is to think, where its template has a variable for that."""
@@ -37,6 +39,7 @@ class ResponseRequest(GenerationRequest, IgnoredFields):
         **chat_names({"": "input", ".messages": "input", ".tool_choice.tool": "tool_choice.name"}),
         "stop.max_tokens": "max_output_tokens",
         "grammar": "text.format",
+        "output.top_candidates": "top_logprobs",
         "grammar.json_schema": "text.format.schema",
     }
     reads_messages: ClassVar[bool] = True
@@ -53,7 +56,10 @@ class ResponseRequest(GenerationRequest, IgnoredFields):
     template_variables: dict[str, Any] | None = None
     truncation: Literal["disabled"] | None = None
     background: Literal[False] | None = None
-    include: list[Literal["reasoning.encrypted_content"]] | None = None  # thoughts are told as they are
+    include: list[Literal["reasoning.encrypted_content", "message.output_text.logprobs"]] | None = Field(
+        None, description="Log-probabilities, of answers without tools; thoughts are told as they are."
+    )
+    top_logprobs: Annotated[int, Field(ge=0)] | None = None
     previous_response_id: str | None = Field(None, description="Not served: nothing is stored.")
 
     @field_validator("previous_response_id")
@@ -62,6 +68,25 @@ class ResponseRequest(GenerationRequest, IgnoredFields):
         if name is not None:
             raise ValueError("is not served, as no response is stored; send the whole conversation as input")
         return name
+
+    @property
+    def tells_logprobs(self) -> bool:
+        """Whether they are to be told."""
+        return LOGPROBS in (self.include or ())
+
+    @field_validator("include")
+    @classmethod
+    def _tells_of_one_message(cls, include: list[str] | None, info: ValidationInfo) -> list[str] | None:
+        if LOGPROBS in (include or ()) and info.data.get("tools"):
+            raise ValueError(f"has {LOGPROBS!r}, which is told of answers without tools; ask chat completions for them")
+        return include
+
+    @field_validator("top_logprobs")
+    @classmethod
+    def _needs_logprobs(cls, top: int | None, info: ValidationInfo) -> int | None:
+        if top and LOGPROBS not in (info.data.get("include") or ()):
+            raise ValueError(f"is {top}, which needs {LOGPROBS!r} in include")
+        return top
 
     @field_validator("text")
     @classmethod
@@ -85,6 +110,9 @@ class ResponseRequest(GenerationRequest, IgnoredFields):
         options["message_deltas"] = True
         options["max_tokens"] = self.max_output_tokens
         options["stop"] = self.stop
+        if self.tells_logprobs:
+            options["logprobs"] = True
+            options["top_candidates"] = self.top_logprobs
         wanted = self.text.format if self.text else None
         if isinstance(wanted, ResponseSchema | ObjectFormat):
             options["json_schema"] = wanted.schema_ if isinstance(wanted, ResponseSchema) else ANY_OBJECT

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 from typing import Any
 
-from outrider import ContentDelta, Message, MessageDelta, ReasoningDelta, Result, ToolCall
+from outrider import ContentDelta, MessageDelta, ReasoningDelta, Result, Token, ToolCall
 from services.gateway.generation.head import Head
 from services.gateway.generation.piece import Piece
 from services.gateway.generation.usage import metrics_of, usage_of
@@ -24,9 +24,12 @@ class ResponseWriter:
         self._is_begun = False
         self._items: list[Json] = []
         self._open: OpenItem | None = None
+        self._untold: list[Token] = []
 
     def piece(self, piece: Piece) -> Seq[Event]:
-        """What it adds to the item that is open, or to another one."""
+        """What it adds to the item that is open, or to another one; a message tells of all tokens of the answer."""
+        if self._request.tells_logprobs:
+            self._untold += piece.tokens
         return [*self._begin(), *(() if piece.delta is None else self._delta(piece.delta))]
 
     def end(self, _: int, __: Result) -> Seq[Event]:
@@ -47,7 +50,7 @@ class ResponseWriter:
         return {
             **self._base(status),
             "incomplete_details": {"reason": "max_output_tokens"} if is_cut else None,
-            "output": self._items or _items_of(result.message, self._names()),
+            "output": self._items or self._items_of(result),
             "usage": _usage(results),
             "metrics": metrics_of(results),
             "outrider": told_by_us(result),
@@ -101,40 +104,47 @@ class ResponseWriter:
             yield from self._close()
             self._open = OpenItem(kind, len(self._items), next(self._names_from(len(self._items))))
             yield from self._open.opened()
-        yield self._open.more(delta.text)
+        yield self._open.more(delta.text, self._tokens_of(self._open))
 
     def _close(self) -> Iterator[Event]:
         if self._open is not None:
+            self._open.add(self._tokens_of(self._open))
             self._items.append(self._open.whole())
             yield from self._open.closed()
             self._open = None
 
-    def _names(self) -> Iterator[str]:
-        return self._names_from(0)
+    def _tokens_of(self, item: OpenItem) -> list[Token]:
+        """Those that a message has not told of yet; a thought leaves them to the message behind it."""
+        if item.kind != "message":
+            return []
+        tokens, self._untold = self._untold, []
+        return tokens
+
+    def _items_of(self, result: Result) -> list[Json]:
+        """The items that a whole message makes."""
+        message, names = result.message, self._names_from(0)
+        assert message is not None
+        deltas: list[MessageDelta] = [ReasoningDelta(message.reasoning_content)] if message.reasoning_content else []
+        if message.content or not (deltas or message.tool_calls):
+            deltas.append(ContentDelta(str(message.content)))
+        self._untold = [*result.tokens] if self._request.tells_logprobs else []
+        items: list[Json] = []
+        for delta in (*deltas, *message.tool_calls):
+            name, index = next(names), len(items)
+            if isinstance(delta, ToolCall):
+                item = OpenItem.of_call(index, name, delta)
+                item.more(delta.arguments)
+            else:
+                item = OpenItem(OpenItem.KINDS[type(delta)], index, name)
+                item.more(delta.text, self._tokens_of(item))
+            items.append(item.whole())
+        return items
 
     def _names_from(self, index: int) -> Iterator[str]:
         """Names of items, the same when the response is taken up again."""
         while True:
             yield f"{self._head.ticket.name}_{index}"
             index += 1
-
-
-def _items_of(message: Message, names: Iterator[str]) -> list[Json]:
-    """The items that a message makes."""
-    deltas: list[MessageDelta] = [ReasoningDelta(message.reasoning_content)] if message.reasoning_content else []
-    if message.content or not message.tool_calls:
-        deltas.append(ContentDelta(str(message.content)))
-    items: list[Json] = []
-    for delta in (*deltas, *message.tool_calls):
-        name, index = next(names), len(items)
-        if isinstance(delta, ToolCall):
-            item = OpenItem.of_call(index, name, delta)
-            item.more(delta.arguments)
-        else:
-            item = OpenItem(OpenItem.KINDS[type(delta)], index, name)
-            item.more(delta.text)
-        items.append(item.whole())
-    return items
 
 
 def _usage(results: Seq[Result]) -> dict[str, Any]:
