@@ -17,6 +17,7 @@ ASKED: dict[str, Any] = {
     "temperature": 0.8,
     "speculation": "always",
     "num_predictions": 4,
+    "regex": r"(self\.path = path\n){40}",  # a text that predicts itself, however late a draft is
     "logprobs": True,
     "top_candidates": 3,
     "rank": True,
@@ -58,7 +59,7 @@ def test_its_events_are_the_rpcs(gateway: RunningGateway):
     assert {one["prediction_source"] for one in told} <= {None, "draft", "lookup"}
     reports = all_of(events, "pass_reports")
     assert sum(report["tokens"] for report in reports) == len(told)
-    assert sum(report["accepted"] for report in reports) == sum(one["predicted"] for one in told)
+    assert sum(report["accepted"] for report in reports) == sum(one["predicted"] for one in told) > 0
     end, start = events[-1].data, events[0].data
     assert (start["seed"], start["fingerprint"]) == (11, result.started.fingerprint)
     assert (end["finish_reason"], end["usage"]["completion_tokens"]) == ("max_tokens", 40)
