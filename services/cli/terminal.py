@@ -12,7 +12,10 @@ _BOLD, _DIM, _RED, _GREEN, _CYAN, _PLAIN = (f"\033[{code}m" for code in (1, 2, 3
 
 
 class Terminal:
-    """A text stream; each write is flushed, so that streamed text is seen as it comes."""
+    """A text stream; each write is flushed, so that streamed text is seen as it comes.
+
+    Where somebody looks, no control character of a text reaches the terminal; a pipe gets texts as they are.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -24,21 +27,15 @@ class Terminal:
         return self._is_coloured
 
     def text(self, text: str) -> None:
-        """Write text as it is."""
-        self._stream.write(text)
-        self._stream.flush()
+        """Write text."""
+        self._write(_visible(text) if self._is_coloured else text)
 
     def chunk(self, chunk: Chunk) -> None:
-        """Write a chunk's text, what had been predicted in colour; text that was held back in part has no colour.
-
-        Where somebody looks, no control character reaches the terminal.
-        """
-        if not self._is_coloured:
+        """Write a chunk's text, what had been predicted in colour; text that was held back in part has no colour."""
+        if not self._is_coloured or "".join(token.text for token in chunk.tokens) != chunk.text:
             self.text(chunk.text)
-        elif "".join(token.text for token in chunk.tokens) != chunk.text:
-            self.text(_shown(chunk.text))
         else:
-            self.text("".join(map(_coloured, chunk.tokens)))
+            self._write("".join(map(_coloured, chunk.tokens)))
 
     def legend(self, *, lookup: bool = False) -> None:
         """Write what the colours of predicted text mean, where it has them."""
@@ -59,7 +56,8 @@ class Terminal:
         """Write a line in the place of the last progress, where somebody looks; no text takes that away."""
         if self._is_coloured:
             width = shutil.get_terminal_size().columns - 1
-            self.text(f"{_LINE_AGAIN}{_DIM}{text[:width]}{_PLAIN}" if text else _LINE_AGAIN)
+            line = _visible(text).replace("\n", " ")[:width]
+            self._write(f"{_LINE_AGAIN}{_DIM}{line}{_PLAIN}" if text else _LINE_AGAIN)
 
     def error(self, text: str) -> None:
         """Write a line that tells of a failure."""
@@ -72,15 +70,19 @@ class Terminal:
         os.close(nowhere)
 
     def _line(self, style: str, text: str) -> None:
-        self.text(f"{style}{text}{_PLAIN}\n" if self._is_coloured else f"{text}\n")
+        self._write(f"{style}{_visible(text)}{_PLAIN}\n" if self._is_coloured else f"{text}\n")
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
 
 
 def _coloured(token: Token) -> str:
-    shown = _shown(token.text)
+    shown = _visible(token.text)
     if not token.predicted:
         return shown
     return f"{_CYAN if token.prediction_source is PredictionSource.LOOKUP else _GREEN}{shown}{_PLAIN}"
 
 
-def _shown(text: str) -> str:
+def _visible(text: str) -> str:
     return "".join("\N{REPLACEMENT CHARACTER}" if category(one) == "Cc" and one not in "\n\t" else one for one in text)

@@ -1,6 +1,7 @@
 """Terminal: what a model says is seen, and does nothing to whoever looks; a pipe gets its bytes."""
 
 import io
+from collections.abc import Callable
 
 import pytest
 
@@ -27,6 +28,14 @@ def chunk(text: str, *tokens: tuple[str, PredictionSource | None]) -> Chunk:
 def test_no_control_character_reaches_a_screen(records: tuple[tuple[str, None], ...]) -> None:
     Terminal(screen := Screen()).chunk(chunk(HOSTILE, *records))
     assert screen.getvalue() == "a\ufffd]0;title\ufffd\ufffd2J\tb\n"
+
+
+@pytest.mark.parametrize("write", [Terminal.text, Terminal.note, Terminal.error, Terminal.heading, Terminal.progress])
+def test_nor_does_one_of_what_else_a_server_says(write: Callable[[Terminal, str], None]) -> None:
+    write(Terminal(screen := Screen()), HOSTILE)
+    assert "a\ufffd]0;title\ufffd\ufffd2J\tb" in screen.getvalue()
+    write(Terminal(pipe := io.StringIO()), HOSTILE)
+    assert pipe.getvalue().rstrip("\n") == ("" if write is Terminal.progress else HOSTILE.rstrip("\n"))
 
 
 def test_a_pipe_gets_the_text_as_it_is() -> None:
