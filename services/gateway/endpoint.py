@@ -18,6 +18,7 @@ from services.gateway.generation.head import Head, Ticket
 from services.gateway.generation.place import HEADER, Places
 from services.gateway.generation.problem import Kind, Problem
 from services.gateway.generation.validation import parse
+from services.gateway.generation.whole import encode_whole
 from services.gateway.generation.writer import Api, Event, Request
 from services.gateway.web.event_response import EventResponse, encode_event
 from services.gateway.web.presence import LEFT, unless_left
@@ -63,9 +64,9 @@ class Endpoint(Generic[Request]):
         head = _head(answers, ticket)
         writer = self._api.writer(request, head)
         if not request.stream:
-            async for _ in answers.pieces():
-                pass
-            return JSONResponse(writer.whole(answers.results()))
+            async for piece in answers.pieces():
+                writer.keep(piece)
+            return Response(encode_whole(writer.whole(answers.results())), media_type="application/json")
         check = head.check(body)
         if known is not None and known.check != check:
             raise Problem(Kind.CHANGED, f"{HEADER}: is of another request, or of another model or build", HEADER)

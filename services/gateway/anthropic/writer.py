@@ -38,6 +38,9 @@ class MessageWriter:
         """That it is over."""
         return [Event({"type": "message_stop"}, "message_stop")]
 
+    def keep(self, piece: Piece) -> None:
+        """Nothing: no token is told of."""
+
     def whole(self, results: Seq[Result]) -> Json:
         """All of it."""
         (result,) = results

@@ -11,6 +11,7 @@ from services.gateway.generate.request import GenerateRequest
 from services.gateway.generation.head import Head
 from services.gateway.generation.piece import Piece
 from services.gateway.generation.problem import Problem
+from services.gateway.generation.whole import EncodedList
 from services.gateway.generation.writer import Api, Event, Json
 from services.gateway.openai.problem_body import problem_body
 
@@ -26,6 +27,7 @@ class GenerateWriter:
         self._request = request
         self._head = head
         self._is_begun = False
+        self._kept = {"tokens": EncodedList(), "pass_reports": EncodedList()}
 
     def piece(self, piece: Piece) -> Seq[Event]:
         """Its tokens, what they add to the text, and the reports of the passes that ended with them."""
@@ -41,11 +43,15 @@ class GenerateWriter:
         """Nothing."""
         return ()
 
+    def keep(self, piece: Piece) -> None:
+        """Its tokens and the reports of its passes."""
+        for name, told in _json({"tokens": piece.tokens, "pass_reports": piece.reports}).items():
+            self._kept[name].extend(told)
+
     def whole(self, results: Seq[Result]) -> Json:
         """All of it as one object."""
         (result,) = results
-        told = {name: getattr(result, name) for name in ("text", "token_ids", "tokens", "pass_reports")}
-        return {**self._started(), **_json(told), **_end(result)}
+        return {**self._started(), "text": result.text, "token_ids": result.token_ids, **self._kept, **_end(result)}
 
     def _begin(self) -> list[Event]:
         if self._is_begun:

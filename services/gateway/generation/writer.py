@@ -34,8 +34,11 @@ class Writer(Protocol):
     def tail(self, results: Seq[Result], /) -> Seq[Event]:
         """The end of all; the results are those of the prompts."""
 
+    def keep(self, piece: Piece, /) -> None:
+        """Take what follows in an answer that is not streamed, as far as it is long to tell."""
+
     def whole(self, results: Seq[Result], /) -> Json:
-        """The answer that is not streamed."""
+        """The answer that is not streamed, whose pieces are kept; some of its lists may be encoded."""
 
 
 @dataclass(frozen=True, slots=True)

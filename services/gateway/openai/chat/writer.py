@@ -8,6 +8,7 @@ from outrider import ContentDelta, Message, MessageDelta, ReasoningDelta, Result
 from services.gateway.generation.head import Head
 from services.gateway.generation.piece import Piece
 from services.gateway.generation.usage import metrics_of, usage_of
+from services.gateway.generation.whole import EncodedList
 from services.gateway.generation.writer import Api, Event, Json, choices_of
 from services.gateway.openai.chat.request import ChatRequest
 from services.gateway.openai.finish import finish_reason, stop_reason, told_by_us
@@ -24,6 +25,7 @@ class ChatWriter:
         self._head = head
         self._calls = [0] * head.num_choices
         self._begun: set[int] = set()
+        self._kept = [EncodedList() for _ in range(head.num_choices)]
         self._base = {
             "id": f"chatcmpl-{head.ticket.name}",
             "object": "chat.completion.chunk",
@@ -50,13 +52,18 @@ class ChatWriter:
             return ()
         return (Event({**self._base, "choices": [], "usage": usage_of(results), "metrics": metrics_of(results)}),)
 
+    def keep(self, piece: Piece) -> None:
+        """Its tokens, if they are to be told."""
+        if self._tells_logprobs:
+            self._kept[piece.choice].extend(map(told_token, piece.tokens))
+
     def whole(self, results: Seq[Result]) -> Json:
         """All of it."""
         choices = [
             {
                 "index": index,
                 "message": self._message(index, result.message),
-                "logprobs": self._logprobs(result.tokens),
+                "logprobs": {"content": self._kept[index], "refusal": None} if self._tells_logprobs else None,
                 **self._end(result),
             }
             for index, result in enumerate(choices_of(results))

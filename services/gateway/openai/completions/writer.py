@@ -7,6 +7,7 @@ from outrider import ContentDelta, Result, Token
 from services.gateway.generation.head import Head
 from services.gateway.generation.piece import Piece
 from services.gateway.generation.usage import metrics_of, usage_of
+from services.gateway.generation.whole import EncodedList
 from services.gateway.generation.writer import Api, Event, Json, choices_of
 from services.gateway.openai.completions.request import CompletionRequest
 from services.gateway.openai.completions.token_logprobs import TokenLogprobs
@@ -24,6 +25,7 @@ class CompletionWriter:
         self._prompts = request.prompts()
         self._logprobs = [TokenLogprobs() for _ in range(head.num_choices)]
         self._to_echo = set(range(head.num_choices)) if request.echo else set()
+        self._kept: dict[int, dict[str, Any]] = {}
         self._base = {
             "id": f"cmpl-{head.ticket.name}",
             "object": "text_completion",
@@ -53,16 +55,30 @@ class CompletionWriter:
             return ()
         return (Event({**self._base, "choices": [], "usage": usage_of(results), "metrics": metrics_of(results)}),)
 
+    def keep(self, piece: Piece) -> None:
+        """Its tokens, behind those of the prompt where these are told too."""
+        self._keep(piece.choice, piece.tokens)
+
     def whole(self, results: Seq[Result]) -> Json:
         """All of it."""
         choices = [self._choice(index, result) for index, result in enumerate(choices_of(results))]
         return {**self._base, "choices": choices, "usage": usage_of(results), "metrics": metrics_of(results)}
 
     def _choice(self, index: int, result: Result) -> Json:
-        records = self._prompt_records(index) if self._request.echo else ()
         text = self._prompt_text(index) + result.text if self._request.echo else result.text
-        logprobs = self._of_tokens(index, (*records, *result.tokens))
-        return {"index": index, "text": text, "logprobs": logprobs, **self._end(result)}
+        self._keep(index, ())
+        return {"index": index, "text": text, "logprobs": self._kept.get(index), **self._end(result)}
+
+    def _keep(self, choice: int, tokens: Seq[Token]) -> None:
+        if choice in self._to_echo:
+            self._to_echo.remove(choice)
+            tokens = (*self._prompt_records(choice), *tokens)
+        for name, told in (self._of_tokens(choice, tokens) or {}).items():
+            columns = self._kept.setdefault(choice, {})
+            if told is None:
+                columns[name] = None
+            else:
+                columns.setdefault(name, EncodedList()).extend(told)
 
     def _end(self, result: Result) -> dict[str, Any]:
         ours = told_by_us(result)

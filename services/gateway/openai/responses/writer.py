@@ -41,6 +41,9 @@ class ResponseWriter:
         whole = self.whole(results)
         return [Event({"type": f"response.{whole['status']}", "response": whole}, f"response.{whole['status']}")]
 
+    def keep(self, piece: Piece) -> None:
+        """Nothing: the whole message is told of at its end."""
+
     def whole(self, results: Seq[Result]) -> Json:
         """All of it."""
         (result,) = results
