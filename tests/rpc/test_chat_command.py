@@ -11,6 +11,10 @@ import pytest
 
 from outrider import Client, Message
 from services.cli import main
+from services.cli.chat.dialogue import Dialogue
+from services.cli.chat.parameters import Parameters
+from services.cli.chat.session import ChatSession
+from services.cli.terminal import Terminal
 from tests.checkpoints import CONTEXT_LENGTH, copy_of
 from tests.rpc.draft_link import RunningDraft
 from tests.rpc.predictors import SlowPredictor
@@ -180,6 +184,29 @@ def test_a_question_that_is_too_long_makes_nothing_forgotten(target: RunningTarg
     assert done.code == 1
     assert re.search(r"^prompt\.chat is \d+ tokens long; allowed: at most", done.err, re.MULTILINE)
     assert "forgotten" not in done.err
+
+
+def test_a_question_that_is_refused_makes_nothing_forgotten(target: RunningTarget) -> None:
+    dialogue, parameters = Dialogue("Be short."), Parameters()
+    parameters.set("temperature=-1")
+    for role in ("user", "assistant"):
+        dialogue.add(Message(role, "word " * (CONTEXT_LENGTH // 2)))
+    before, pipe = dialogue.messages, io.StringIO()
+    with Client(target.address) as client:
+        session = ChatSession(client, client.model_info(), dialogue, parameters, goes_on=True)
+        assert not session.ask("Who?", Terminal(pipe), Terminal(pipe))
+    assert dialogue.messages == before
+    assert "sampling.temperature is -1" in pipe.getvalue()
+
+
+def test_ctrl_c_ends_a_pipe_s_questions(target: RunningTarget, chat: Chat, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted(io.StringIO):
+        def write(self, _: str) -> int:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("sys.stdout", Interrupted())
+    done = chat(target, *PARAMS, lines=["Who?", "And why?"])
+    assert (done.code, done.err.count("cancelled")) == (130, 1)
 
 
 def test_a_model_without_a_template_cannot_chat(model: Path, chat: Chat, tmp_path: Path) -> None:

@@ -65,8 +65,8 @@ def _chat(arguments: argparse.Namespace, out: Terminal, err: Terminal) -> int:
         model = _model(client, readiness)
         if not model.has_chat_template:
             raise ValueError(f"{model.name} has no chat template; `outrider generate` continues texts with it")
-        session = ChatSession(client, model, Dialogue(arguments.system), parameters)
         is_live = sys.stdin.isatty() and out.is_watched
+        session = ChatSession(client, model, Dialogue(arguments.system), parameters, goes_on=is_live)
         if is_live:
             out.note(f"{printable(model.name)}; /help says what else a line can be, Ctrl-C ends an answer, Ctrl-D all")
             out.legend(lookup=True)

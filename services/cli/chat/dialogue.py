@@ -29,17 +29,24 @@ class Dialogue:
         """Drop what was said; the system's words stay."""
         self._said.clear()
 
-    def shorten(self, fits: Callable[[list[Message]], bool]) -> int:
-        """Drop the oldest questions with their answers until the rest fits, and nothing if not even the last one does.
+    def surplus(self, fits: Callable[[list[Message]], bool]) -> int:
+        """How many of the oldest questions have to go, with their answers, until the rest fits.
 
-        Returns how many are dropped.
+        None has to if not even the last one does.
         """
-        questions = [index for index, message in enumerate(self._said) if message.role == "user"]
-        for dropped, start in enumerate(questions):
-            if fits(self._from(start)):
-                del self._said[:start]
-                return dropped
-        return 0
+        starts = self._starts()
+        return next((count for count, start in enumerate(starts) if fits(self._from(start))), 0)
+
+    def behind(self, questions: int) -> list[Message]:
+        """What is left as a prompt without so many of the oldest questions and their answers."""
+        return self._from(self._starts()[questions])
+
+    def drop(self, questions: int) -> None:
+        """Forget so many of the oldest questions, with their answers."""
+        del self._said[: self._starts()[questions]]
+
+    def _starts(self) -> list[int]:
+        return [index for index, message in enumerate(self._said) if message.role == "user"]
 
     def _from(self, start: int) -> list[Message]:
         return [*([Message("system", self.system)] if self.system else []), *self._said[start:]]
