@@ -101,6 +101,8 @@ def test_a_reader_goes_on_behind_any_event(gateway: RunningGateway):
         ({"prompt": "a", "top_candidates": -1}, "top_candidates"),
         ({"prompt": "a", "n": 2}, "n"),
         ({"prompt": "a", "regex": "("}, "regex"),
+        ({"prompt": "a", "template_variables": {"b": 1}}, "template_variables"),
+        ({"prompt": "a", "continue_final_message": True}, "continue_final_message"),
     ],
 )
 def test_a_wrong_field_is_named(gateway: RunningGateway, body: dict[str, Any], field: str):

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
 
 from outrider import ChatOptions
 from services.gateway.anthropic.blocks import AnthropicMessage, Cached, TextBlock, as_messages, sources_of, text_of
@@ -24,8 +24,15 @@ class AnthropicToolChoice(Part):
     """Whether it is to call one."""
 
     type: Literal["auto", "any", "tool", "none"]
-    name: str | None = None
+    name: str | None = Field(None, validate_default=True)
     disable_parallel_tool_use: bool | None = None
+
+    @field_validator("name")
+    @classmethod
+    def _is_of_a_tool(cls, name: str | None, info: ValidationInfo) -> str | None:
+        if "type" in info.data and (name is None) == (info.data["type"] == "tool"):
+            raise ValueError("has to be given with the type 'tool', and with no other")
+        return name
 
 
 class Thinking(Part):
@@ -61,7 +68,7 @@ class AnthropicConversation(Part):
             options["continue_final_message"] = True
         if self.tools:
             options["tools"] = [_tool(tool) for tool in self.tools]
-        if self.tools and (choice := self.tool_choice) is not None:
+        if (choice := self.tool_choice) is not None and (self.tools or choice.type in ("any", "tool")):
             options["tool_choice"] = _WORDS.get(choice.type) or choice.name
             options["parallel_tool_calls"] = False if choice.disable_parallel_tool_use else None
         thinks = {} if self.thinking is None else {"enable_thinking": self.thinking.type != "disabled"}

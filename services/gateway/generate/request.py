@@ -41,6 +41,13 @@ class GenerateRequest(GenerationRequest):
             raise ValueError("either prompt or messages has to be given")
         return messages
 
+    @field_validator(*_OF_CONVERSATIONS)
+    @classmethod
+    def _is_of_a_conversation(cls, option: object, info: ValidationInfo) -> object:
+        if option is not None and info.data.get("prompt") is not None:
+            raise ValueError("is for messages, not for a prompt")
+        return option
+
     def prompts(self) -> Seq[Prompt]:
         """The one."""
         if self.messages is not None:
