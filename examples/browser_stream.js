@@ -31,7 +31,7 @@ async function* events(url, body, lastEventId, signal) {
     throw Object.assign(new Error(`${error.param ?? response.status}: ${error.message}`), { isFinal: response.status < 500 });
   }
   let text = "";
-  for await (const part of response.body.pipeThrough(new TextDecoderStream())) {
+  for await (const part of parts(response)) {
     text += part;
     for (let end; (end = text.indexOf("\n\n")) >= 0; text = text.slice(end + 2)) {
       const event = { id: "", data: "" };
@@ -41,5 +41,15 @@ async function* events(url, body, lastEventId, signal) {
       }
       if (event.data) yield event;
     }
+  }
+}
+
+// Not every browser can iterate over a stream itself.
+async function* parts(response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  try {
+    for (let part; !(part = await reader.read()).done; ) yield part.value;
+  } finally {
+    reader.cancel().catch(() => {});
   }
 }

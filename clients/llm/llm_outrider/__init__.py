@@ -50,11 +50,11 @@ class Outrider(llm.Model):
         try:
             with Client(*addresses, token=llm.get_key(alias="outrider", env="OUTRIDER_TOKEN")) as client:
                 is_chat = client.model_info().has_chat_template
-                said: Prompt = _messages(prompt) if is_chat else prompt.prompt
+                said: Prompt = _messages(prompt) if is_chat else _text(prompt)
                 with client.stream(said, **options, message_deltas=True if is_chat else None) as answer:
                     yield from _deltas(answer) if is_chat else (chunk.text for chunk in answer)
                 _tell(response, answer.result)
-        except (OutriderError, ValueError) as error:
+        except (OutriderError, TypeError, ValueError) as error:
             raise llm.ModelError(str(error)) from error
 
 
@@ -65,6 +65,13 @@ def _deltas(answer: Stream) -> Iterator[Any]:
                 yield StreamEvent(type="reasoning", chunk=delta.text)
             else:
                 yield getattr(delta, "text", "")
+
+
+def _text(prompt: llm.Prompt) -> str:
+    """What is to be continued by a model that knows no conversations; raises ValueError where it is to know one."""
+    if prompt.system or len(prompt.messages) > 1:
+        raise ValueError("the model has no chat template, so it takes neither a system prompt nor earlier turns")
+    return str(prompt.prompt)
 
 
 def _messages(prompt: llm.Prompt) -> list[Message]:

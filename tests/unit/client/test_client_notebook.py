@@ -34,6 +34,11 @@ def test_text_is_never_markup(result: Result) -> None:
     assert pre.text == HOSTILE
 
 
+def test_a_line_break_at_the_beginning_is_not_lost(result: Result) -> None:
+    (pre,) = shown(replace(result, text="\n\na")).iter("pre")
+    assert pre.text == "\n\n\na"  # of which HTML drops the first
+
+
 def test_what_was_predicted_has_a_colour_of_its_source(result: Result) -> None:
     sources = (None, PredictionSource.DRAFT, PredictionSource.LOOKUP, PredictionSource.UNKNOWN)
     tokens = tuple(token(f"<{source}>", source) for source in sources)

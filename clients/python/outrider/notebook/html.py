@@ -43,8 +43,10 @@ def _answer(result: "Result") -> str:
         "ended by": result.finish_reason.replace("_", " "),
         "seed": str(result.started.seed),
     }
+    first = "\n" if text.startswith(("\n", "\r")) else ""  # HTML drops a line break right behind the tag
     pre = "white-space:pre-wrap;overflow-wrap:anywhere"
-    return f'<div><pre style="{pre}">{text}</pre>{_table({name: value for name, value in rows.items() if value})}</div>'
+    table = _table({name: value for name, value in rows.items() if value})
+    return f'<div><pre style="{pre}">{first}{text}</pre>{table}</div>'
 
 
 def _tokens(tokens: Iterable["Token"]) -> str:
