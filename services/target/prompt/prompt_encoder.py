@@ -6,8 +6,9 @@ import base64
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from services.engine.awaited_worker import AwaitedWorker
 from services.engine.text.tokenizer import Tokenizer
-from services.engine.worker_process import WorkerError, WorkerLimits, WorkerProcess
+from services.engine.worker_process import WorkerError, WorkerLimits
 from services.target.prompt.chat_template import ChatTemplate
 from services.target.prompt.conversation import Conversation
 
@@ -57,8 +58,9 @@ class PromptEncoder:
         self._chat_template = chat_template
         self._threads = ThreadPoolExecutor(_NUM_THREADS, "encode")
         self._renderer = ThreadPoolExecutor(1, "render")  # waits for the template's worker
-        self._turn = asyncio.Lock()
-        self._worker: WorkerProcess | None = None  # from the first long text on
+        setup = {"description": tokenizer.description}
+        worker = "services.target.prompt.text_encoder"
+        self._worker = AwaitedWorker(worker, setup, _LIMITS, grace_seconds=_GRACE_SECONDS)
 
     async def encode(self, source: PromptSource, *, most: int) -> tuple[int, ...]:
         """The ids of a prompt; raises ChatTemplateError, and PromptError where they are more than `most`, or where
@@ -79,27 +81,14 @@ class PromptEncoder:
         return tuple(ids)
 
     async def _encode_long(self, source: Text, most: int) -> tuple[int, ...]:
-        async with self._turn:
-            if self._worker is None:
-                setup = {"description": self._tokenizer.description}
-                self._worker = WorkerProcess("services.target.prompt.text_encoder", setup, _LIMITS)
-            asking = asyncio.ensure_future(asyncio.to_thread(_ask, self._worker, source, most))
-            try:
-                return await asyncio.shield(asking)
-            except asyncio.CancelledError:
-                await asyncio.wait([asking], timeout=_GRACE_SECONDS)
-                if not asking.done():
-                    self._worker.interrupt()
-                await asyncio.gather(asking, return_exceptions=True)
-                raise
+        question = {"text": source.text, "add_special_tokens": source.add_special_tokens, "most": most}
+        try:
+            return await self._worker.call(question, lambda answer: _read(answer, most))
+        except WorkerError as error:
+            raise PromptError(f"cannot be encoded: {error}") from error
 
 
-def _ask(worker: WorkerProcess, source: Text, most: int) -> tuple[int, ...]:
-    question = {"text": source.text, "add_special_tokens": source.add_special_tokens, "most": most}
-    try:
-        answer = worker.call(question)
-    except WorkerError as error:
-        raise PromptError(f"cannot be encoded: {error}") from error
+def _read(answer: object, most: int) -> tuple[int, ...]:
     match answer:
         case {"num_tokens": int(num_tokens), "ids": str(ids)}:
             if num_tokens > most:

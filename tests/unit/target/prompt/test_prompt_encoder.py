@@ -114,8 +114,8 @@ async def test_what_nobody_waits_for_is_ended_and_the_next_is_encoded(monkeypatc
     monkeypatch.setattr(prompt_encoder, "_GRACE_SECONDS", 0.0)
     encoder = PromptEncoder(BYTE_LEVEL, NO_TEMPLATE)
     await encoder.encode(Text("a", False), most=MOST)  # so that the worker has started
-    assert encoder._worker is not None
-    first = encoder._worker._child
+    assert encoder._worker._process is not None
+    first = encoder._worker._process._child
     began = cpu_seconds(first.pid)
     encoding = asyncio.create_task(encoder.encode(Text("e\u0301" * 1_300_000, False), most=MOST))
     waiting = [asyncio.create_task(encoder.encode(Text("b", False), most=MOST)) for _ in range(2)]

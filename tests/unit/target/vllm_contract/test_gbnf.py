@@ -1,11 +1,14 @@
 """GBNF is read where it can do no harm."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
 from services.service.errors import InvalidRequestError
+from services.target.vllm_contract import gbnf
 from services.target.vllm_contract.gbnf import GbnfReader
+from tests.cpu_time import cpu_seconds
 
 LARK = 'start: "a::=b" | rule\nrule: /x ::= y/\n'
 CHAIN = "root::=r0\n" + "".join(f"r{i}::=r{i + 1}\n" for i in range(4500)) + 'r4500::="x"\n'
@@ -44,3 +47,23 @@ async def test_one_that_takes_long_is_given_up():
     assert len(CHAIN) < 1 << 16, "a longer one is refused unread"
     assert "it takes more than 0.5 s" in refused.value.violations[0].description
     assert "start" in await reader.to_lark('root ::= "a"')
+
+
+async def test_what_nobody_waits_for_is_ended_and_the_next_is_read(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(gbnf, "_LIMITS", replace(gbnf._LIMITS, cpu_seconds=60.0))
+    monkeypatch.setattr(gbnf, "_GRACE_SECONDS", 0.0)
+    reader = GbnfReader()
+    await reader.to_lark('root ::= "a"')  # so that the worker has started
+    assert reader._worker._process is not None
+    first = reader._worker._process._child
+    began = cpu_seconds(first.pid)
+    reading = asyncio.create_task(reader.to_lark(CHAIN))
+    waiting = [asyncio.create_task(reader.to_lark('root ::= "b"')) for _ in range(2)]
+    while cpu_seconds(first.pid) < began + 0.05:  # it is at work then, and has seconds of it left
+        await asyncio.sleep(0.01)
+    reading.cancel()
+    waiting[0].cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await reading
+    assert "start" in await waiting[1]
+    assert first.poll() is not None
