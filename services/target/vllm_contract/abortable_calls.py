@@ -21,7 +21,9 @@ class AbortableCall:
         self._waiting: asyncio.Timeout | None = None
 
     def abort(self) -> None:
-        """End it."""
+        """End it, if it is not ending already."""
+        if self._is_aborted:
+            return
         self._is_aborted = True
         if self._waiting is not None:
             self._waiting.reschedule(asyncio.get_running_loop().time())

@@ -30,6 +30,26 @@ async def test_it_ends_at_once_where_it_waits():
     assert not calls._calls
 
 
+async def test_it_may_be_aborted_again_while_it_ends():
+    calls, ending = AbortableCalls(), asyncio.Event()
+
+    async def end_slowly() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ending.set()
+            await asyncio.sleep(0.01)
+
+    with calls.begin("alice", "a") as call:
+        waiting = asyncio.create_task(call.wait(end_slowly))
+        await asyncio.sleep(0)
+        calls.abort("alice", "a")
+        await ending.wait()
+        calls.abort("alice", "a")
+        with pytest.raises(CallAbortedError):
+            await waiting
+
+
 async def test_it_ends_before_it_waits_again():
     calls = AbortableCalls()
     with calls.begin("alice", "a") as call, calls.begin("alice", "a") as same, calls.begin("alice", "b") as other:
