@@ -22,6 +22,7 @@ def test_why_it_ended_is_told_in_the_contracts_words(target: RunningTarget) -> N
     text = tokenizer.token_text(ids[3])
     for fields, reason, stop in (
         ({}, "length", None),
+        ({"stop_token_ids": [0]}, "length", None),
         ({"stop_token_ids": [ids[3]]}, "stop", ids[3]),
         ({"stop": [text]}, "stop", text),
         ({"regex": "x"}, "stop", None),  # the model's own end, which nobody asked for by its id

@@ -92,7 +92,8 @@ class Answers:
         end.spec_draft_tokens = finished.speculation.predicted
         if finished.HasField("stop_string"):
             end.matched_stop_str = finished.stop_string
-        elif finished.stop_token_id in self._stop_token_ids:  # one of the model's own is none that was asked for
+        elif finished.HasField("stop_token_id") and finished.stop_token_id in self._stop_token_ids:
+            # One of the model's own is none that was asked for.
             end.matched_token_id = finished.stop_token_id
         return self._wrap(end)
 
