@@ -105,12 +105,16 @@ func channelOptions(security *tls.Config) []grpc.DialOption {
 	reconnect := backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}
 	// A dead peer is noticed within 80 seconds of silence, even in the middle of a stream.
 	alive := keepalive.ClientParameters{Time: time.Minute, Timeout: 20 * time.Second}
-	return []grpc.DialOption{
+	dialed := []grpc.DialOption{
 		encryption,
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: 20 * time.Second}),
 		grpc.WithKeepaliveParams(alive),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)),
 	}
+	if security == nil {
+		dialed = append(dialed, grpc.WithNoProxy()) // one that the environment names could read it
+	}
+	return dialed
 }
 
 // Stream continues a prompt, chunk by chunk, until the context ends. Its deadline is that of all attempts together.

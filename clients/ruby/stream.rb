@@ -60,8 +60,9 @@ def call(options)
   authorities = options[:authorities]
   security = :this_channel_is_insecure
   security = GRPC::Core::ChannelCredentials.new(authorities, options[:key], options[:certificate]) if authorities
+  in_the_clear = { 'grpc.enable_http_proxy' => 0 } # a proxy that the environment names could read it
   metadata = options[:token] ? { 'authorization' => "Bearer #{options[:token].strip}" } : {}
-  stub = Outrider::V1::GenerationService::Stub.new(options[:address], security)
+  stub = Outrider::V1::GenerationService::Stub.new(options[:address], security, channel_args: authorities ? {} : in_the_clear)
   stub.stream_generate(request(options), metadata: metadata, return_op: true)
 end
 

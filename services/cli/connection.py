@@ -6,7 +6,7 @@ from typing import Any
 
 import grpc
 
-from outrider.channel import bearer
+from outrider.channel import IN_THE_CLEAR, bearer
 from services.engine.config import resolve_token
 from services.service.access.credential_files import CredentialFiles, Credentials
 
@@ -36,12 +36,14 @@ def read_token(path: Path | None) -> str | None:
 
 def open_channel(address: str, credentials: grpc.ChannelCredentials | None) -> grpc.Channel:
     """A channel to a service."""
-    return grpc.insecure_channel(address) if credentials is None else grpc.secure_channel(address, credentials)
+    if credentials is None:
+        return grpc.insecure_channel(address, IN_THE_CLEAR)
+    return grpc.secure_channel(address, credentials)
 
 
 def open_local_channel(address: str, token: str | None) -> grpc.Channel:
     """A channel to a service on this machine, whose calls show a token if there is one."""
-    return grpc.intercept_channel(grpc.insecure_channel(address), _ShownToken(token))
+    return grpc.intercept_channel(grpc.insecure_channel(address, IN_THE_CLEAR), _ShownToken(token))
 
 
 class _ShownToken(grpc.UnaryUnaryClientInterceptor):

@@ -13,6 +13,7 @@ from outrider.v1 import common_pb2, generation_pb2
 from tests.clients.conftest import HEEDS_CTRL_C, SECONDS, RunClient
 from tests.scripted_server import DRAWN_SEED, HELD_TEXT, Fault, ScriptedServer, ScriptedServicer, answer, text_of
 from tests.server import RunningTarget
+from tests.unused_proxy import unused_proxy
 
 PROMPT = 'def größe(items):\n    """Größe, 東京 🚀"""\n'
 FIGURES = re.compile(
@@ -34,6 +35,14 @@ def test_the_text_is_that_of_the_python_client(
     assert figures is not None, ended.stderr
     assert int(figures["tokens"]) == expected.usage.completion_tokens
     assert figures["reason"] == expected.finish_reason.replace("_", " ")
+
+
+def test_what_is_not_encrypted_goes_to_no_proxy(
+    run_client: RunClient, command: list[str], target: RunningTarget, monkeypatch: pytest.MonkeyPatch
+):
+    with unused_proxy(monkeypatch):  # once the client is built: what builds it may need the environment's
+        ended = run_client(f"--address={target.address}", "--max-tokens=2", "--temperature=0", PROMPT)
+    assert (ended.returncode, ended.stderr.split(" · ")[0]) == (0, "2 tokens")
 
 
 def test_every_bad_field_is_named_with_what_it_allows(run_client: RunClient, target: RunningTarget):

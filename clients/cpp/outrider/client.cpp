@@ -34,9 +34,10 @@ void Check(const std::vector<std::string>& addresses, const Options& options) {
         throw std::invalid_argument("a token is sent over TLS only, or to this machine");
 }
 
-grpc::ChannelArguments ChannelArguments() {
+grpc::ChannelArguments ChannelArguments(bool in_the_clear) {
     grpc::ChannelArguments arguments;
     arguments.SetMaxReceiveMessageSize(-1);
+    if (in_the_clear) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // one of the environment could read it
     // A dead peer is noticed within 80 seconds of silence, even in the middle of a stream.
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 60'000);
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
@@ -57,7 +58,7 @@ Client::Client(const std::vector<std::string>& addresses, const Options& options
                               ? grpc::InsecureChannelCredentials()
                               : grpc::SslCredentials({options.authorities, options.key, options.certificate});
     for (const std::string& address : addresses)
-        pool_->servers.push_back(grpc::CreateCustomChannel(address, security, ChannelArguments()));
+        pool_->servers.push_back(grpc::CreateCustomChannel(address, security, ChannelArguments(options.authorities.empty())));
 }
 
 Stream Client::Generate(v1::StreamGenerateRequest request, std::optional<double> timeout) const {

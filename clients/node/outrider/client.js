@@ -15,6 +15,7 @@ const CHANNEL = {
   'grpc.initial_reconnect_backoff_ms': 100,
   'grpc.max_reconnect_backoff_ms': 1_000,
 };
+const IN_THE_CLEAR = { ...CHANNEL, 'grpc.enable_http_proxy': 0 }; // a proxy that the environment names could read it
 const LOCAL = /^(unix:|localhost:|127\.\d+\.\d+\.\d+:|\[::1\]:)/;
 
 export class Client {
@@ -30,7 +31,8 @@ export class Client {
     }
     const metadata = tokenMetadata(token, credentials ? [] : all);
     const security = credentials ?? grpc.credentials.createInsecure();
-    const servers = all.map((address) => ({ service: new GenerationService(address, security, CHANNEL), metadata }));
+    const channel = credentials ? CHANNEL : IN_THE_CLEAR;
+    const servers = all.map((address) => ({ service: new GenerationService(address, security, channel), metadata }));
     this.#policy = { maxRetries, maxBackoff };
     this.#pool = { servers, preferred: 0, isClosed: false };
   }

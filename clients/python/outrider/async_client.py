@@ -63,7 +63,7 @@ class AsyncClient:
         With `route_by_prefix` each stream carries a hash of its prompt's beginning, by which proxies choose a server.
         """
         self._channels: list[grpc.aio.Channel] = []
-        options = channel_options(channel_arguments)
+        options = channel_options(channel_arguments, is_encrypted=credentials is not None)
         metadata = token_metadata(token, addresses, is_encrypted=credentials is not None)
 
         def connect(address: str) -> "Server[GenerationServiceAsyncStub]":

@@ -20,10 +20,15 @@ _OPTIONS: tuple[ChannelOption, ...] = (
     ("grpc.max_reconnect_backoff_ms", 1_000),
 )
 
+# Of channels that are not encrypted: gRPC sends even what is for this machine through the proxy that the environment
+# names, which could read it; over TLS a proxy only hands on.
+IN_THE_CLEAR: tuple[ChannelOption, ...] = (("grpc.enable_http_proxy", 0),)
 
-def channel_options(extra: Sequence[ChannelOption]) -> list[ChannelOption]:
+
+def channel_options(extra: Sequence[ChannelOption], *, is_encrypted: bool) -> list[ChannelOption]:
     """The client's channel options, with those of the caller in place of its own where both name one."""
-    return list({**dict(_OPTIONS), **dict(extra)}.items())
+    own = _OPTIONS if is_encrypted else (*_OPTIONS, *IN_THE_CLEAR)
+    return list({**dict(own), **dict(extra)}.items())
 
 
 def token_metadata(token: str | None, addresses: Sequence[str], *, is_encrypted: bool) -> Metadata:

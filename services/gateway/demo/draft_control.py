@@ -6,7 +6,7 @@ import grpc
 from starlette.requests import Request
 
 from outrider import AsyncClient
-from outrider.channel import bearer
+from outrider.channel import IN_THE_CLEAR, bearer
 from outrider.errors import as_error
 from outrider.v1 import admin_pb2
 from outrider.v1.admin_pb2_grpc import AdminServiceStub
@@ -30,7 +30,7 @@ class DraftControl:
     """Asks the target's admin address, with the caller's key; made on the event loop."""
 
     def __init__(self, address: str) -> None:
-        self._channel = grpc.aio.insecure_channel(address)
+        self._channel = grpc.aio.insecure_channel(address, IN_THE_CLEAR)
         self._stub: Any = AdminServiceStub(self._channel)  # whose types are those of the blocking one
         self._taken: set[str] = set()
 

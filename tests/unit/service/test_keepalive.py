@@ -17,7 +17,7 @@ _FASTER = 8  # than in earnest; gRPC asks once a second at most
 _EARLY = 0.9  # of the interval: what jitter makes of some of them
 _PATIENCE_SECONDS = 60
 
-SERVER, LINK, CLIENT = dict(server._OPTIONS), dict(draft_client._OPTIONS), dict(channel_options([]))
+SERVER, LINK, CLIENT = dict(server._OPTIONS), dict(draft_client._OPTIONS), dict(channel_options([], is_encrypted=True))
 
 
 def test_one_place_says_how_often():

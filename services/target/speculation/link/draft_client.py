@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from grpc import aio
 
-from outrider.channel import bearer
+from outrider.channel import IN_THE_CLEAR, bearer
 from outrider.v1 import draft_pb2
 from services.draft_protocol.protocol import MAX_RESPONSE_BYTES, PROTOCOL_VERSION
 from services.draft_protocol.requests import merge_requests, write_request
@@ -171,7 +171,7 @@ class DraftClient:
 
 def _channel(address: str, shown: Credentials) -> aio.Channel:
     if shown.channel is None:
-        return aio.insecure_channel(address, options=_OPTIONS)
+        return aio.insecure_channel(address, options=(*_OPTIONS, *IN_THE_CLEAR))
     return aio.secure_channel(address, shown.channel, options=_OPTIONS)
 
 
