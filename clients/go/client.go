@@ -97,24 +97,20 @@ func withDefaults(options Options) Options {
 }
 
 func channelOptions(security *tls.Config) []grpc.DialOption {
-	encryption := grpc.WithInsecure() // newer releases prefer insecure.NewCredentials, which older ones do not have
+	// No proxy reads what is sent in the clear. Newer releases prefer insecure.NewCredentials, which older ones lack.
+	options := []grpc.DialOption{grpc.WithInsecure(), grpc.WithNoProxy()}
 	if security != nil {
-		encryption = grpc.WithTransportCredentials(credentials.NewTLS(security))
+		options = []grpc.DialOption{grpc.WithTransportCredentials(credentials.NewTLS(security))}
 	}
 	// A server that comes back is reached within a second.
 	reconnect := backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second}
 	// A dead peer is noticed within 80 seconds of silence, even in the middle of a stream.
 	alive := keepalive.ClientParameters{Time: time.Minute, Timeout: 20 * time.Second}
-	dialed := []grpc.DialOption{
-		encryption,
+	return append(options,
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: reconnect, MinConnectTimeout: 20 * time.Second}),
 		grpc.WithKeepaliveParams(alive),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(math.MaxInt32)),
-	}
-	if security == nil {
-		dialed = append(dialed, grpc.WithNoProxy()) // one that the environment names could read it
-	}
-	return dialed
+	)
 }
 
 // Stream continues a prompt, chunk by chunk, until the context ends. Its deadline is that of all attempts together.

@@ -60,9 +60,10 @@ def call(options)
   authorities = options[:authorities]
   security = :this_channel_is_insecure
   security = GRPC::Core::ChannelCredentials.new(authorities, options[:key], options[:certificate]) if authorities
-  in_the_clear = { 'grpc.enable_http_proxy' => 0 } # a proxy that the environment names could read it
   metadata = options[:token] ? { 'authorization' => "Bearer #{options[:token].strip}" } : {}
-  stub = Outrider::V1::GenerationService::Stub.new(options[:address], security, channel_args: authorities ? {} : in_the_clear)
+  # No proxy reads what is sent in the clear: gRPC would send even localhost through the one that http_proxy names.
+  channel = authorities ? {} : { 'grpc.enable_http_proxy' => 0 }
+  stub = Outrider::V1::GenerationService::Stub.new(options[:address], security, channel_args: channel)
   stub.stream_generate(request(options), metadata: metadata, return_op: true)
 end
 

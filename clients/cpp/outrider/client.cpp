@@ -36,8 +36,11 @@ void Check(const std::vector<std::string>& addresses, const Options& options) {
 
 grpc::ChannelArguments ChannelArguments(bool in_the_clear) {
     grpc::ChannelArguments arguments;
+    // No proxy reads what is sent in the clear: gRPC would send even localhost through the one that
+    // http_proxy names.
+    if (in_the_clear)
+        arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
     arguments.SetMaxReceiveMessageSize(-1);
-    if (in_the_clear) arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);  // one of the environment could read it
     // A dead peer is noticed within 80 seconds of silence, even in the middle of a stream.
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 60'000);
     arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 20'000);
@@ -54,11 +57,13 @@ Client::Client(const std::vector<std::string>& addresses, const Options& options
     : pool_(std::make_shared<Pool>()) {
     Check(addresses, options);
     pool_->options = options;
-    const auto security = options.authorities.empty()
+    const bool in_the_clear = options.authorities.empty();
+    const auto security = in_the_clear
                               ? grpc::InsecureChannelCredentials()
                               : grpc::SslCredentials({options.authorities, options.key, options.certificate});
+    const grpc::ChannelArguments arguments = ChannelArguments(in_the_clear);
     for (const std::string& address : addresses)
-        pool_->servers.push_back(grpc::CreateCustomChannel(address, security, ChannelArguments(options.authorities.empty())));
+        pool_->servers.push_back(grpc::CreateCustomChannel(address, security, arguments));
 }
 
 Stream Client::Generate(v1::StreamGenerateRequest request, std::optional<double> timeout) const {

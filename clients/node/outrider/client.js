@@ -15,7 +15,8 @@ const CHANNEL = {
   'grpc.initial_reconnect_backoff_ms': 100,
   'grpc.max_reconnect_backoff_ms': 1_000,
 };
-const IN_THE_CLEAR = { ...CHANNEL, 'grpc.enable_http_proxy': 0 }; // a proxy that the environment names could read it
+// No proxy reads what is sent in the clear: gRPC would send even localhost through the one that http_proxy names.
+const CLEAR = { ...CHANNEL, 'grpc.enable_http_proxy': 0 };
 const LOCAL = /^(unix:|localhost:|127\.\d+\.\d+\.\d+:|\[::1\]:)/;
 
 export class Client {
@@ -31,7 +32,7 @@ export class Client {
     }
     const metadata = tokenMetadata(token, credentials ? [] : all);
     const security = credentials ?? grpc.credentials.createInsecure();
-    const channel = credentials ? CHANNEL : IN_THE_CLEAR;
+    const channel = credentials ? CHANNEL : CLEAR;
     const servers = all.map((address) => ({ service: new GenerationService(address, security, channel), metadata }));
     this.#policy = { maxRetries, maxBackoff };
     this.#pool = { servers, preferred: 0, isClosed: false };
