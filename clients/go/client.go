@@ -54,7 +54,9 @@ type server struct {
 type Client struct {
 	options   Options
 	servers   []server
-	preferred int32 // the address that calls start with
+	preferred int32           // the address that calls start with
+	open      context.Context // which Close ends
+	close     context.CancelFunc
 }
 
 // NewClient connects to addresses such as "localhost:50051", the first one first.
@@ -66,6 +68,7 @@ func NewClient(addresses []string, options Options) (*Client, error) {
 		return nil, errors.New("a token must be one word of visible ASCII characters")
 	}
 	client := &Client{options: withDefaults(options)}
+	client.open, client.close = context.WithCancel(context.Background())
 	for _, address := range addresses {
 		if options.Token != "" && options.TLS == nil && !local.MatchString(address) {
 			client.Close()
@@ -138,6 +141,7 @@ func (c *Client) prefer(address int) { atomic.StoreInt32(&c.preferred, int32(add
 
 // Close ends all connections, and the streams on them.
 func (c *Client) Close() {
+	c.close()
 	for _, server := range c.servers {
 		server.channel.Close()
 	}

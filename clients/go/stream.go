@@ -27,6 +27,7 @@ type Stream struct {
 	ctx        context.Context
 	cancel     context.CancelFunc
 	call       outriderv1.GenerationService_StreamGenerateClient // nil before each try
+	drop       context.CancelFunc                                // ends the call
 	err        error
 }
 
@@ -66,7 +67,9 @@ func (s *Stream) end(err error) {
 func (s *Stream) next() (*outriderv1.Chunk, error) {
 	if s.call == nil {
 		server := s.client.servers[s.attempts.address]
-		call, err := server.service.StreamGenerate(s.ctx, s.generation.nextRequest())
+		ctx, drop := context.WithCancel(s.ctx)
+		s.drop = drop
+		call, err := server.service.StreamGenerate(ctx, s.generation.nextRequest())
 		if err != nil {
 			return nil, err
 		}
@@ -92,15 +95,17 @@ func (s *Stream) try(failure error) {
 	if s.call != nil {
 		trailer = s.call.Trailer()
 	}
+	s.drop() // a server whose fingerprint is refused would go on
 	err := asError(failure, trailer)
-	if s.ctx.Err() != nil {
-		s.end(&Error{Code: status.FromContextError(s.ctx.Err()).Code(), Message: s.ctx.Err().Error()})
-		return
-	}
 	resuming := s.generation.started != nil
-	if err.Broke && !resuming && !isAlive(s.ctx, s.client.servers[s.attempts.address].channel) {
+	isWanted := s.checkWanted() == nil
+	if isWanted && err.Broke && !resuming && !isAlive(s.ctx, s.client.servers[s.attempts.address].channel) {
 		err.Lost = true
 		err.Message += ": the server went while it was at work on the call, which may be what ended it"
+	}
+	if unwanted := s.checkWanted(); unwanted != nil { // a check of health that was cut short says nothing
+		s.end(unwanted)
+		return
 	}
 	pause, final := s.attempts.failed(err, resuming)
 	if final != nil {
@@ -111,8 +116,20 @@ func (s *Stream) try(failure error) {
 	s.client.prefer(s.attempts.address)
 	select {
 	case <-time.After(pause):
+	case <-s.client.open.Done():
 	case <-s.ctx.Done(): // which the next try tells
 	}
+}
+
+// checkWanted returns why the stream is to end, if it is.
+func (s *Stream) checkWanted() *Error {
+	if s.client.open.Err() != nil {
+		return &Error{Code: codes.Canceled, Message: "the client was closed"}
+	}
+	if err := s.ctx.Err(); err != nil {
+		return &Error{Code: status.FromContextError(err).Code(), Message: err.Error()}
+	}
+	return nil
 }
 
 // isAlive says whether a server is still there whose connection broke under a call.

@@ -2,12 +2,15 @@
 
 import signal
 import subprocess
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthServicer
 
 from outrider.v1 import common_pb2, generation_pb2
 from tests.clients.conftest import HEEDS_CTRL_C, SECONDS, Ended, RunClient
@@ -141,6 +144,26 @@ def test_nor_by_a_server_that_forgets_to_refuse(run_client: RunClient) -> None:
         check_part(run_client(*at(server), PROMPT), 8, "the server goes on with fingerprint f2")
 
 
+def test_who_is_refused_is_told_to_end(command: list[str]) -> None:
+    ended = []
+
+    class CountedServicer(CarelessServicer):
+        def StreamGenerate(self, request: Request, context: grpc.ServicerContext) -> Iterator[object]:  # noqa: N802
+            context.add_callback(lambda: ended.append(request))
+            return super().StreamGenerate(request, context)
+
+    careless = (Fault(8, new_fingerprint="f2"), Fault(0, how="hang"))
+    with (
+        ScriptedServer(*careless, servicer_type=CountedServicer) as one,
+        ScriptedServer(Fault("arrival"), Fault(1, how="hang")) as two,
+        subprocess.Popen([*command, *at(one, two), PROMPT], **PIPES) as client,
+    ):
+        wait_until(lambda: len(two.requests) == 2)
+        wait_until(lambda: ended == one.requests)
+        assert (len(ended), client.poll()) == (2, None)
+        client.kill()
+
+
 def test_it_gives_up_in_the_end_and_keeps_what_it_has(run_client: RunClient) -> None:
     with ScriptedServer(Fault(10), *[Fault(0)] * 9) as server:
         check_part(run_client(*at(server), "--max-retries=2", PROMPT), 10, "scripted")
@@ -176,3 +199,30 @@ def test_ctrl_c_ends_the_waiting_too(command: list[str]) -> None:
             client.send_signal(signal.SIGINT)
             assert client.communicate(timeout=SECONDS) == (b"", b"")
     assert client.returncode == 130
+
+
+class MuteHealth(HealthServicer):
+    """Answers nobody."""
+
+    def __init__(self) -> None:
+        self.num_asked = 0
+
+    def Check(self, request: HealthCheckRequest, context: grpc.ServicerContext) -> HealthCheckResponse:  # noqa: N802
+        self.num_asked += 1
+        is_over = threading.Event()
+        if context.add_callback(is_over.set):
+            is_over.wait()
+        return HealthCheckResponse()
+
+
+def test_ctrl_c_ends_the_question_whether_the_server_lives(command: list[str]) -> None:
+    health = MuteHealth()
+    broken = Fault("arrival", grpc.StatusCode.INTERNAL, "Received RST_STREAM with error code 2")
+    with (
+        ScriptedServer(broken, health=health) as server,
+        subprocess.Popen([*HEEDS_CTRL_C, *command, *at(server), PROMPT], **PIPES) as client,
+    ):
+        wait_until(lambda: health.num_asked > 0)
+        client.send_signal(signal.SIGINT)
+        assert client.communicate(timeout=SECONDS) == (b"", b"")
+    assert (client.returncode, health.num_asked) == (130, 1)

@@ -1,6 +1,7 @@
 #include <grpcpp/client_context.h>
 #include <grpcpp/generic/generic_stub.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <future>
 #include <mutex>
@@ -26,28 +27,23 @@ std::chrono::system_clock::time_point In(double seconds) {
            std::chrono::duration_cast<std::chrono::system_clock::duration>(time);
 }
 
-// Whether a server is still there whose connection broke under a call.
-bool IsAlive(const std::shared_ptr<grpc::Channel>& server) {
-    grpc::GenericStub stub(server);
-    for (int check = 0; check < kMostChecks; ++check) {
-        grpc::ClientContext context;
-        context.set_deadline(In(kCheckSeconds));
-        const grpc::Slice nothing;
-        const grpc::ByteBuffer request(&nothing, 1);
-        grpc::ByteBuffer answer;
-        std::promise<grpc::StatusCode> told;
-        stub.UnaryCall(&context, kHealth, {}, &request, &answer,
-                       [&told](const grpc::Status& status) { told.set_value(status.error_code()); });
-        switch (told.get_future().get()) {
-            case grpc::StatusCode::UNAVAILABLE:
-            case grpc::StatusCode::DEADLINE_EXCEEDED:
-            case grpc::StatusCode::CANCELLED:
-                continue;
-            default:
-                return true;  // not every server knows of health, but each that lives answers
-        }
+// Asks a server for its health. Not every server knows of it, but each that lives answers.
+bool Answers(const std::shared_ptr<grpc::Channel>& server, grpc::ClientContext* context) {
+    const grpc::Slice nothing;
+    const grpc::ByteBuffer request(&nothing, 1);
+    grpc::ByteBuffer answer;
+    std::promise<grpc::StatusCode> told;
+    grpc::GenericStub(server).UnaryCall(
+        context, kHealth, {}, &request, &answer,
+        [&told](const grpc::Status& status) { told.set_value(status.error_code()); });
+    switch (told.get_future().get()) {
+        case grpc::StatusCode::UNAVAILABLE:
+        case grpc::StatusCode::DEADLINE_EXCEEDED:
+        case grpc::StatusCode::CANCELLED:
+            return false;
+        default:
+            return true;
     }
-    return false;
 }
 
 }  // namespace
@@ -116,14 +112,33 @@ class Stream::Call {
             context->set_deadline(In(*left));
         if (!pool_->options.token.empty())
             context->AddMetadata("authorization", "Bearer " + pool_->options.token);
-        {
-            const std::lock_guard lock(mutex_);
-            context_ = std::move(context);
-            if (is_cancelled_)
-                context_->TryCancel();
-        }
+        Watch(std::move(context));
         reader_ =
             v1::GenerationService::NewStub(server)->StreamGenerate(context_.get(), generation_.NextRequest());
+    }
+
+    // Makes Cancel end what is called with this context.
+    void Watch(std::unique_ptr<grpc::ClientContext> context) {
+        const std::lock_guard lock(mutex_);
+        context_ = std::move(context);
+        if (is_cancelled_)
+            context_->TryCancel();
+    }
+
+    // Whether the server is still there whose connection broke under the call; throws when nobody wants to
+    // know any more.
+    bool IsAlive() {
+        for (int check = 0; check < kMostChecks; ++check) {
+            auto context = std::make_unique<grpc::ClientContext>();
+            context->set_deadline(In(std::min(kCheckSeconds, attempts_.TimeLeft().value_or(kCheckSeconds))));
+            Watch(std::move(context));
+            const bool answers = Answers(pool_->servers[attempts_.address()], context_.get());
+            CheckWanted();
+            if (answers)
+                return true;
+        }
+        attempts_.TimeLeft();
+        return false;
     }
 
     // Seconds to wait before the next call; throws if there is to be none.
@@ -131,7 +146,7 @@ class Stream::Call {
         Drop();
         CheckWanted();
         const bool resuming = received().started.has_value();
-        if (error.broke && !resuming && !IsAlive(pool_->servers[attempts_.address()])) {
+        if (error.broke && !resuming && !IsAlive()) {
             const std::string why =
                 ": the server went while it was at work on the call, which may be what ended it";
             error = Error(error.code, error.what() + why);

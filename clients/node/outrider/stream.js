@@ -6,7 +6,7 @@ import grpc from '@grpc/grpc-js';
 import { OutriderError, ServerLost, asError } from './errors.js';
 
 const HEALTH = '/grpc.health.v1.Health/Check';
-const HEALTH_MILLISECONDS = 2000;
+const HEALTH_SECONDS = 2;
 const MOST_CHECKS = 2; // the first may still go out on the connection that broke
 // Not every server knows of health, but each that lives answers.
 const SILENCE = [grpc.status.UNAVAILABLE, grpc.status.DEADLINE_EXCEEDED, grpc.status.CANCELLED];
@@ -99,7 +99,7 @@ export class Stream {
     if (this.#generation.finished) return 0; // all of it had arrived before the connection broke
     this.#checkWanted();
     const resuming = this.#generation.started !== undefined;
-    if (error.broke && !resuming && !(await isAlive(server.service))) {
+    if (error.broke && !resuming && !(await this.#isAlive(server.service))) {
       const message = `${error.message}: the server went while it was at work on the call, which may be what ended it`;
       throw new ServerLost(error.code, message, { cause: error });
     }
@@ -108,26 +108,33 @@ export class Stream {
     return pause;
   }
 
+  /** Whether a server is still there whose connection broke under a call; throws when nobody wants to know any more. */
+  async #isAlive(service) {
+    for (let check = 0; check < MOST_CHECKS; check += 1) {
+      const seconds = Math.min(HEALTH_SECONDS, this.#attempts.timeLeft());
+      const code = await healthCode(service, seconds, this.#cancelled.signal);
+      this.#checkWanted();
+      if (!SILENCE.includes(code)) return true;
+    }
+    this.#attempts.timeLeft();
+    return false;
+  }
+
   #checkWanted() {
     if (!this.#cancelled.signal.aborted && !this.#pool.isClosed) return;
     throw new OutriderError(grpc.status.CANCELLED, 'the stream was cancelled');
   }
 }
 
-/** Whether a server is still there whose connection broke under a call. */
-async function isAlive(service) {
-  for (let check = 0; check < MOST_CHECKS; check += 1) {
-    if (!SILENCE.includes(await healthCode(service))) return true;
-  }
-  return false;
-}
-
-function healthCode(service) {
+function healthCode(service, seconds, signal) {
   const unchanged = (bytes) => bytes;
-  const options = { deadline: Date.now() + HEALTH_MILLISECONDS };
+  const options = { deadline: Date.now() + seconds * 1000 };
   return new Promise((resolve) => {
-    service.makeUnaryRequest(HEALTH, unchanged, unchanged, Buffer.alloc(0), options, (failure) =>
-      resolve(failure?.code ?? grpc.status.OK),
-    );
+    const cancel = () => call.cancel();
+    const call = service.makeUnaryRequest(HEALTH, unchanged, unchanged, Buffer.alloc(0), options, (failure) => {
+      signal.removeEventListener('abort', cancel);
+      resolve(failure?.code ?? grpc.status.OK);
+    });
+    signal.addEventListener('abort', cancel);
   });
 }
