@@ -106,6 +106,10 @@ def _admin_address(arguments: argparse.Namespace) -> Iterator[str | None]:
 def _check_http(arguments: argparse.Namespace) -> None:
     if arguments.allow_demo_controls and not arguments.http:
         raise ServiceFailedError("--allow-demo-controls is for the callers of --http, which is not given")
+    if arguments.allow_demo_controls and any(option.startswith("--admin") for option in arguments.options):
+        raise ServiceFailedError(
+            "--allow-demo-controls has an admin address of its own; it goes with no other of the target"
+        )
     if arguments.http and any(option.startswith("--tls") for option in arguments.options):
         problem = "--http asks the target in clear text; with --tls options of it, start `outrider gateway` by itself"
         raise ServiceFailedError(problem)

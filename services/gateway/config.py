@@ -44,6 +44,12 @@ class GatewayConfig:
                 raise ConfigError(f"allowed_hosts has {host!r}; allowed: a name without scheme and port, or *")
         if self.demo_controls is not None and not is_local(self.demo_controls):
             raise ConfigError(f"demo_controls is {self.demo_controls!r}; it must be an address on this machine")
+        if self.demo_controls is not None and (
+            "*" in self.allowed_hosts or not (self.allowed_hosts or is_local(self.listen))
+        ):
+            raise ConfigError(
+                f"demo_controls need a listen of this machine, or names in allowed_hosts; listen is {self.listen!r}"
+            )
         check_range("max_body", self.max_body, 1, _LARGEST_BODY)
         check_range("body_seconds", self.body_seconds, 0.1, 3600)
         check_range("max_connections", self.max_connections, 1, 1 << 20)

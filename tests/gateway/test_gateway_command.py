@@ -42,6 +42,11 @@ def test_it_serves_until_it_is_told_to_end(demo: RunningTarget):
         (["--listen", "nowhere"], "listen is 'nowhere'; it must be HOST:PORT"),
         (["--max-body", "0"], "max_body is 0"),
         (["--allow-demo-controls", "192.0.2.1:50051"], "it must be an address on this machine"),
+        (
+            ["--allow-demo-controls", "localhost:1", "--listen", "0.0.0.0:0", "--insecure"],
+            "need a listen of this machine",
+        ),
+        (["--allow-demo-controls", "localhost:1", "--allowed-hosts", "*"], "or names in allowed_hosts"),
         (["--allowed-hosts", "a.example", "http://a"], "allowed_hosts has 'http://a'; allowed: a name without scheme"),
         (["--tls-cert", "gone.pem"], "only one of tls_certificate and tls_key is set"),
     ],
@@ -94,6 +99,12 @@ def test_every_option_of_the_client_is_a_field():
 def test_up_does_not_promise_http_in_front_of_a_target_with_tls(capsys: pytest.CaptureFixture[str]):
     assert main(["up", "--http", "127.0.0.1:0", "--", "--tls-cert", "some.pem"]) == 1
     assert "--http asks the target in clear text" in capsys.readouterr().err
+
+
+def test_up_has_one_admin_address_of_its_target(capsys: pytest.CaptureFixture[str]):
+    controls = ["up", "--http", "127.0.0.1:0", "--allow-demo-controls"]
+    assert main([*controls, "--", "--admin-listen", "127.0.0.1:0"]) == 1
+    assert "--allow-demo-controls has an admin address of its own" in capsys.readouterr().err
 
 
 def test_up_ends_when_its_gateway_does():

@@ -20,7 +20,7 @@ export class DraftSwitch {
     try {
       await this.#set(api, null);
     } catch (error) {
-      if (!(error instanceof Problem && error.status === 403)) throw error;
+      if (!(error instanceof Problem) || error.status === 401) throw error; // of others the page has no need
       this.#button.hidden = true;
     }
   }
