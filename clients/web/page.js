@@ -1,4 +1,5 @@
 // The page: a form, the text as it arrives, and a button that cancels.
+import { mayBeLinked } from './address.js';
 import { connect, explain, figures, isCancelled, stream } from './stream.js';
 
 const form = document.querySelector('form');
@@ -24,9 +25,9 @@ async function run() {
   document.title = 'streaming';
   try {
     const fields = new FormData(form);
-    const client = connect(fields.get('address'), fields.get('protocol'));
+    const client = connect(fields.get('address'), { protocol: fields.get('protocol'), token: fields.get('token') });
     const print = (more) => text.append(more);
-    const finished = await stream(client, readRequest(fields), print, { token: fields.get('token'), signal });
+    const finished = await stream(client, readRequest(fields), print, { signal });
     told.textContent = figures(finished);
     document.title = 'done';
   } catch (error) {
@@ -43,7 +44,10 @@ form.addEventListener('reset', (event) => {
   event.preventDefault();
   running?.abort();
 });
-// What the page's own address says goes into the fields: ?address=https://outrider.example&prompt=def+f()
+// What the page's own address says goes into the fields: ?address=https://localhost:8443&prompt=def+f(). Whoever made the
+// link must not choose another machine, to which a token would be typed in good faith.
 for (const [name, value] of new URLSearchParams(location.search)) {
-  if (form.elements[name]) form.elements[name].value = value;
+  if (name === 'address' && !mayBeLinked(value, location.hostname)) {
+    told.textContent = `a link may name this page's machine or your own, others are to be typed: ${value}`;
+  } else if (form.elements[name]) form.elements[name].value = value;
 }

@@ -3,6 +3,7 @@ import { fromBinary } from '@bufbuild/protobuf';
 import { Code, ConnectError, createClient } from '@connectrpc/connect';
 import { createConnectTransport, createGrpcWebTransport } from '@connectrpc/connect-web';
 
+import { isGuarded } from './address.js';
 import { FinishReason } from './gen/outrider/v1/common_pb.js';
 import { BadRequestDetailSchema } from './gen/outrider/v1/errors_pb.js';
 import { GenerationService } from './gen/outrider/v1/generation_pb.js';
@@ -12,20 +13,28 @@ const TRANSPORTS = {
   connect: (options) => createConnectTransport({ ...options, useBinaryFormat: true }), // Envoy knows no other
 };
 
-/** A client of the service behind a proxy such as "https://localhost:8443". */
-export function connect(baseUrl, protocol = 'grpc-web') {
-  return createClient(GenerationService, TRANSPORTS[protocol]({ baseUrl }));
+/**
+ * A client of the service behind a proxy such as "https://localhost:8443".
+ *
+ * `token` is shown with each call; throws a TypeError where others could read it on its way.
+ */
+export function connect(baseUrl, { protocol = 'grpc-web', token } = {}) {
+  if (token && !isGuarded(baseUrl)) throw new TypeError('a token is sent over https only, or to this machine');
+  const show = (next) => (request) => {
+    request.header.set('authorization', `Bearer ${token}`);
+    return next(request);
+  };
+  return createClient(GenerationService, TRANSPORTS[protocol]({ baseUrl, interceptors: token ? [show] : [] }));
 }
 
 /**
  * Gives the text of a generation to `print` as it arrives, and returns the last message.
  *
- * `options` may hold a `token` to show, and a `signal` that cancels the generation on the server too.
+ * `options` may hold a `signal` that cancels the generation on the server too.
  */
-export async function stream(client, request, print, { token, signal } = {}) {
-  const headers = token ? { authorization: `Bearer ${token}` } : {};
+export async function stream(client, request, print, { signal } = {}) {
   let finished;
-  for await (const { event } of client.streamGenerate(request, { headers, signal })) {
+  for await (const { event } of client.streamGenerate(request, { signal })) {
     if (event.case === 'finished') finished = event.value;
     if (event.case === 'finished' || event.case === 'chunk') print(event.value.text);
   }

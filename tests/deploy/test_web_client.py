@@ -83,6 +83,16 @@ async def test_the_text_is_that_of_the_python_client(envoy: Envoy, page: Page, p
     assert (await (await sent.value).all_headers())["authorization"] == "Bearer shown"
 
 
+async def test_a_link_cannot_choose_to_whom_a_token_is_shown(envoy: Envoy, page: Page) -> None:
+    await page.goto(f"{ORIGIN}/index.html?{urlencode({'address': 'https://other.example'})}", wait_until="networkidle")
+    assert await page.input_value("[name=address]") == "https://localhost:8443"
+    assert "https://other.example" in await page.inner_text("#told")
+    await page.fill("[name=address]", "http://other.example")
+    await page.fill("[name=token]", "shown")
+    await page.click("text=Continue")
+    assert "a token is sent over https only, or to this machine" in await told(page)
+
+
 @pytest.mark.parametrize("protocol", ["grpc-web", "connect"])
 async def test_every_bad_field_is_named(envoy: Envoy, page: Page, protocol: str) -> None:
     await begin(page, envoy, protocol=protocol, **{"max-tokens": "0", "temperature": "-1"})
