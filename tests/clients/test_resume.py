@@ -2,15 +2,12 @@
 
 import signal
 import subprocess
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
-from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
-from grpc_health.v1.health_pb2_grpc import HealthServicer
 
 from outrider.v1 import common_pb2, generation_pb2
 from tests.clients.conftest import HEEDS_CTRL_C, SECONDS, Ended, RunClient
@@ -18,6 +15,7 @@ from tests.clients.records import float_bits, logprobs
 from tests.clients.toolchains import TOOLCHAINS
 from tests.cutting_proxy import CuttingProxy
 from tests.dying_server import DyingServer
+from tests.mute_health import BROKEN, MuteHealth
 from tests.scripted_server import DRAWN_SEED, Fault, Request, ScriptedServer, ScriptedServicer, answer, text_of
 from tests.server import wait_until
 
@@ -201,25 +199,10 @@ def test_ctrl_c_ends_the_waiting_too(command: list[str]) -> None:
     assert client.returncode == 130
 
 
-class MuteHealth(HealthServicer):
-    """Answers nobody."""
-
-    def __init__(self) -> None:
-        self.num_asked = 0
-
-    def Check(self, request: HealthCheckRequest, context: grpc.ServicerContext) -> HealthCheckResponse:  # noqa: N802
-        self.num_asked += 1
-        is_over = threading.Event()
-        if context.add_callback(is_over.set):
-            is_over.wait()
-        return HealthCheckResponse()
-
-
 def test_ctrl_c_ends_the_question_whether_the_server_lives(command: list[str]) -> None:
     health = MuteHealth()
-    broken = Fault("arrival", grpc.StatusCode.INTERNAL, "Received RST_STREAM with error code 2")
     with (
-        ScriptedServer(broken, health=health) as server,
+        ScriptedServer(BROKEN, health=health) as server,
         subprocess.Popen([*HEEDS_CTRL_C, *command, *at(server), PROMPT], **PIPES) as client,
     ):
         wait_until(lambda: health.num_asked > 0)

@@ -154,6 +154,7 @@ class AsyncClient:
             try:
                 return await method(server.stub)(request, timeout=attempts.time_left(), metadata=server.metadata)
             except grpc.RpcError as failure:
-                pause = attempts.failed(await examined_async(as_error(failure), server.check))
+                error = await examined_async(as_error(failure), server.check, attempts.time_left)
+                pause = attempts.failed(error)
             self._pool.preferred = attempts.address
             await asyncio.sleep(pause)

@@ -72,7 +72,7 @@ class AsyncStream(BaseStream["GenerationServiceAsyncStub"]):
             except (grpc.RpcError, OutriderError) as failure:
                 error = as_error(failure)
                 if self._is_to_be_examined():
-                    error = await examined_async(error, server.check)
+                    error = await examined_async(error, server.check, self._generation.time_left, self._watch)
                 pause = self._pause_after(error)
             except asyncio.CancelledError:  # gRPC raises it for a task that is cancelled and for a call that is
                 if _is_task_cancelled() or not self._is_cancelled():

@@ -139,6 +139,6 @@ class Client:
             try:
                 return method(server.stub)(request, timeout=attempts.time_left(), metadata=server.metadata)
             except grpc.RpcError as failure:
-                pause = attempts.failed(examined(as_error(failure), server.check))
+                pause = attempts.failed(examined(as_error(failure), server.check, attempts.time_left))
             self._pool.preferred = attempts.address
             time.sleep(pause)

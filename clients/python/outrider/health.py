@@ -13,33 +13,55 @@ _MOST_CHECKS = 2  # the first may still go out on the connection that broke
 # Not every server knows of health, but each that lives answers.
 _SILENCE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
 
+TimeLeft = Callable[[], float | None]
+Watch = Callable[[Any], None]
 
-def examined(error: OutriderError, check: Callable[..., Any]) -> OutriderError:
-    """The error of a call that had not started, or ServerLost where the server is gone since; `check` asks it."""
+
+def _unwatched(_: Any) -> None:  # noqa: ANN401 - a call of either API
+    return
+
+
+def examined(
+    error: OutriderError,
+    check: Any,  # noqa: ANN401 - a callable with a `future`
+    time_left: TimeLeft,
+    watch: Watch = _unwatched,
+) -> OutriderError:
+    """The error of a call that had not started, or ServerLost where the server is gone since; `check` asks it.
+
+    It asks no longer than there is time left, for want of which that raises, and `watch` gets what can be cancelled.
+    """
     if not _is_break(error):
         return error
     for _ in range(_MOST_CHECKS):
-        try:
-            check(b"", timeout=_SECONDS)
-        except grpc.RpcError as failure:
-            if failure.code() in _SILENCE:
-                continue
-        return error
+        call = check.future(b"", timeout=_bounded(time_left()))
+        watch(call)
+        if call.code() not in _SILENCE:
+            return error
+    time_left()
     return _lost(error)
 
 
-async def examined_async(error: OutriderError, check: Callable[..., Any]) -> OutriderError:
+async def examined_async(
+    error: OutriderError, check: Callable[..., Any], time_left: TimeLeft, watch: Watch = _unwatched
+) -> OutriderError:
     """The same for asyncio."""
     if not _is_break(error):
         return error
     for _ in range(_MOST_CHECKS):
+        call = check(b"", timeout=_bounded(time_left()))
+        watch(call)
         try:
-            await check(b"", timeout=_SECONDS)
-        except grpc.RpcError as failure:
-            if failure.code() in _SILENCE:
-                continue
-        return error
+            if await call.code() not in _SILENCE:
+                return error
+        finally:
+            call.cancel()
+    time_left()
     return _lost(error)
+
+
+def _bounded(left: float | None) -> float:
+    return _SECONDS if left is None else min(left, _SECONDS)
 
 
 def _is_break(error: OutriderError) -> bool:

@@ -61,7 +61,9 @@ class Stream(BaseStream[GenerationServiceStub]):
                 self._generation.check_finished()
             except (grpc.RpcError, OutriderError) as failure:
                 error = as_error(failure)
-                pause = self._pause_after(examined(error, server.check) if self._is_to_be_examined() else error)
+                if self._is_to_be_examined():
+                    error = examined(error, server.check, self._generation.time_left, self._watch)
+                pause = self._pause_after(error)
             finally:
                 call.cancel()
             self._cancelled.wait(pause)

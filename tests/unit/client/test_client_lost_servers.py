@@ -1,5 +1,6 @@
 """What a server may have died of is not carried to the next one; what it only left unfinished is."""
 
+import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -11,7 +12,9 @@ import outrider
 from tests.client_drivers import PROMPT, WHOLE, Collect, check_whole, with_both_clients
 from tests.cutting_proxy import CuttingProxy
 from tests.dying_server import DyingServer
+from tests.mute_health import BROKEN, MuteHealth
 from tests.scripted_server import Fault, ScriptedServer
+from tests.server import wait_until
 
 
 @contextmanager
@@ -98,3 +101,45 @@ def test_a_stream_that_every_server_dies_of_does_not_reach_all(collect: Collect)
     assert list(caught.value.received.token_ids) == WHOLE[:2]
     assert caught.value.received.started is not None
     assert bytes(caught.value.received.started.prompt_token_ids).decode() == PROMPT
+
+
+@with_both_clients
+def test_time_runs_out_while_a_server_is_asked_whether_it_lives(collect: Collect) -> None:
+    with ScriptedServer(BROKEN, health=MuteHealth()) as server, pytest.raises(outrider.DeadlineExceeded) as caught:
+        collect(server.address, timeout=0.5)
+    assert caught.value.received is not None
+
+
+def test_who_cancels_does_not_wait_for_the_answer() -> None:
+    health = MuteHealth()
+    with ScriptedServer(BROKEN, health=health) as server, outrider.Client(server.address) as client:
+        stream = client.stream(PROMPT)
+
+        def cancel() -> None:
+            wait_until(lambda: health.num_asked > 0)
+            stream.cancel()
+
+        canceller = threading.Thread(target=cancel)
+        canceller.start()
+        with pytest.raises(outrider.Cancelled):
+            list(stream)
+        canceller.join()
+    assert health.num_asked == 1
+
+
+async def test_nor_does_who_cancels_a_stream_of_the_asynchronous_client() -> None:
+    health = MuteHealth()
+    with ScriptedServer(BROKEN, health=health) as server:
+        async with outrider.AsyncClient(server.address) as client:
+            stream = client.stream(PROMPT)
+            reading = asyncio.ensure_future(_read(stream))
+            await asyncio.to_thread(wait_until, lambda: health.num_asked > 0)
+            stream.cancel()
+            with pytest.raises(outrider.Cancelled):
+                await reading
+    assert health.num_asked == 1
+
+
+async def _read(stream: outrider.AsyncStream) -> None:
+    async for _ in stream:
+        pass
