@@ -23,6 +23,7 @@ Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[MethodHandler]]
 Context = aio.ServicerContext[Any, Any]
 Answer = Callable[[Any, Context], Awaitable[Any]]
 _Parse = Callable[[bytes], Any]
+_OWN_PACKAGES = ("outrider.", "grpc.")  # whose methods have names of their own
 _SMALL = 64 << 10  # bytes, which take less than a millisecond
 
 
@@ -57,9 +58,18 @@ class ErrorInterceptor(aio.ServerInterceptor):
                 code = context.code()
                 raise
             finally:
-                self.calls[method.rpartition("/")[2], code.name] += 1
+                self.calls[_short_name(method), code.name] += 1
 
         return answer
+
+
+def _short_name(method: str) -> str:
+    """The name alone; of a foreign contract's method, which may be called as one of ours, its service's full name too.
+
+    `method` is "/package.Service/Name".
+    """
+    service, _, name = method.removeprefix("/").rpartition("/")
+    return name if service.startswith(_OWN_PACKAGES) else f"{service}/{name}"
 
 
 def _answering_errors(handler: Answer, method: str) -> Answer:

@@ -14,8 +14,10 @@ from smg_grpc_proto.generated import common_pb2, vllm_engine_pb2
 
 from services.engine.config import ConfigError
 from services.engine.text.tokenizer import Tokenizer
+from services.target.api.servicer import Context
 from services.target.vllm_contract.contract import SERVICE
-from tests.server import RunningTarget, target_server
+from tests.rpc.requests import as_unary, stream_request
+from tests.server import RunningTarget, target_server, wait_until
 from tests.vllm_contract.asking import PROMPT, ask, contract_request, stub_of
 
 TEXT = "def main(argv):\n    return [wörld]\n"
@@ -99,6 +101,21 @@ def test_the_tokenizer_can_be_built_from_what_is_sent(target: RunningTarget) -> 
     assert again == chunks
 
 
+def test_while_the_tokenizer_is_sent_others_get_their_turn(
+    target: RunningTarget, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generation, places = target.server._servicer, target.server._admissions.text_calls
+    write, held = generation.write, []
+
+    async def look_and_write(chunk: common_pb2.GetTokenizerChunk, context: Context) -> None:
+        held.append(places.total)
+        await write(chunk, context)
+
+    monkeypatch.setattr(generation, "write", look_and_write)
+    assert [*stub_of(target).GetTokenizer(common_pb2.GetTokenizerRequest(), timeout=60)]
+    assert {*held} == {0}
+
+
 @pytest.mark.parametrize(
     ("method", "request_type"),
     [
@@ -140,3 +157,13 @@ def test_without_its_stubs_it_is_left_out_or_missed(
     assert "vLLM's gRPC contract is not served" in caplog.text
     with pytest.raises(ConfigError, match=r"pip install 'outrider\[vllm\]'"), target_server(model, vllm_contract=True):
         pass
+
+
+def test_its_calls_are_counted_apart_from_ours(target: RunningTarget) -> None:
+    calls = target.server._server.calls
+    ours, theirs = calls["Generate", "OK"], calls[f"{SERVICE}/Generate", "OK"]
+    ask(target, contract_request())
+    wait_until(lambda: calls[f"{SERVICE}/Generate", "OK"] == theirs + 1)
+    assert calls["Generate", "OK"] == ours
+    target.stub.Generate(as_unary(stream_request()), timeout=60)
+    wait_until(lambda: calls["Generate", "OK"] == ours + 1)

@@ -127,8 +127,9 @@ class VllmEngineServicer(vllm_engine_pb2_grpc.VllmEngineServicer):
         """Write the tokenizer's files as a zip file, in pieces."""
         model = self._generation.serving().model
         with self._admissions.text_calls.admit(1, self._generation.callers.of(context)):
-            for chunk in await self._tokenizer.chunks(model):
-                await self._generation.write(chunk, context)
+            chunks = await self._tokenizer.chunks(model)
+        for chunk in chunks:
+            await self._generation.write(chunk, context)
 
     async def Embed(self, request: vllm_engine_pb2.EmbedRequest, context: Context) -> NoReturn:
         """Refuse."""
