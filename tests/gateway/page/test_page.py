@@ -1,5 +1,6 @@
 """The page shows what the RPC says: the text to the byte, and of each token what it came from."""
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -94,6 +95,28 @@ def test_keys_run_stop_and_find_the_prompt(show: Show):
         assert shown.tab.evaluate("() => document.activeElement.id") == "prompt"
 
 
+@pytest.mark.parametrize("keys", ["Control+Enter", "Control+Shift+Enter"])
+def test_a_seed_beyond_javascript_s_numbers_is_refused_at_its_field(toy: RunningGateway, show: Show, keys: str):
+    shown = show(toy.url)
+    shown.open()
+    shown.fill(seed=str(2**53 + 1))
+    shown.tab.press("#prompt", keys)
+    assert "seed is 9007199254740993; this page holds" in (shown.tab.text_content("#fault:visible") or "")
+    assert shown.tab.get_attribute("[name=seed]", "aria-invalid") == "true"
+
+
+def test_without_the_target_s_admin_address_there_is_no_button(show: Show):
+    servers = ScriptedServer(servicer_type=PassesServicer)
+    with servers as server, RunningGateway(server.address, demo_controls="127.0.0.1:1") as gateway:
+        shown = show(gateway.url)
+        with shown.tab.expect_response("**/demo/draft") as asked:
+            shown.open()
+        assert asked.value.status == 503
+        assert shown.ask(PROMPT)
+        assert not shown.tab.is_visible("#draft-switch, #fault")
+        shown.troubles = [trouble for trouble in shown.troubles if "503" not in trouble]
+
+
 class TalkerServicer(PassesServicer):
     """Knows conversations."""
 
@@ -117,6 +140,31 @@ def test_a_conversation_is_gone_on_with(show: Show):
         shown.tab.click("#forget")
         shown.ask("three")
         assert len(server.requests[2].prompt.chat.messages) == 1
+
+
+def test_what_is_done_while_an_answer_is_written_stays(show: Show):
+    may_end = threading.Event()
+
+    class Slow(TalkerServicer):
+        def StreamGenerate(self, request: Any, context: Any) -> Iterator[Any]:  # noqa: N802
+            for event in super().StreamGenerate(request, context):
+                assert not event.HasField("finished") or may_end.wait(60)
+                yield event
+
+    with ScriptedServer(servicer_type=Slow) as server, RunningGateway(server.address) as gateway:
+        shown = show(gateway.url)
+        shown.open()
+        shown.begin("one")
+        shown.tab.locator(".token").first.wait_for(state="attached")
+        shown.tab.click("#forget")
+        shown.tab.fill("#prompt", "two")
+        may_end.set()
+        shown.answer()
+        assert shown.tab.input_value("#prompt") == "two"
+        shown.tab.press("#prompt", "Control+Enter")
+        shown.tab.wait_for_selector("#turns li")
+        shown.answer()
+        assert [one.content for one in server.requests[1].prompt.chat.messages] == ["two"]
 
 
 def luminance(colour: Any) -> float:

@@ -4,23 +4,26 @@ import { find, make } from "./dom.js";
 
 export class Conversation {
   #messages = [];
+  #asked = null; // what is being answered
 
   /** The messages with one more of the user's, as they are now shown; what answers it stands below them. */
   ask(prompt) {
     const system = find("system").value;
     const before = system && !this.#messages.length ? [{ role: "system", content: system }] : this.#messages;
     const messages = [...before, { role: "user", content: prompt }];
+    this.#asked = messages;
     this.#show(messages);
     return messages;
   }
 
-  /** Keep what was asked and answered. */
+  /** Keep what was asked and answered, if it was not forgotten meanwhile. */
   keep(messages, answer) {
-    this.#messages = [...messages, { role: "assistant", content: answer }];
+    if (this.#asked === messages) this.#messages = [...messages, { role: "assistant", content: answer }];
   }
 
   forget() {
     this.#messages = [];
+    this.#asked = null;
     this.#show([]);
   }
 

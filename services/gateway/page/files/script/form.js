@@ -1,9 +1,11 @@
 // Form: what was filled in, as the body of a request; and at which field something is wrong.
 
+import { Problem } from "./api.js";
 import { find } from "./dom.js";
 
 const LISTS = ["stop", "banned_strings"];
 const SEED_BITS = 53; // what our numbers hold
+const MOST_SEED = 2 ** SEED_BITS - 1;
 const TOLD = { token_records: true, pass_reports: true, logprobs: true, top_candidates: 5, rank: true, entropy: true };
 
 export class Form {
@@ -21,9 +23,12 @@ export class Form {
     this.#form.elements.prompt.value = text;
   }
 
-  /** All but the prompt. Without a seed one is drawn here, so that the answer can be had again. */
+  /** All but the prompt. Without a seed one is drawn here, so that the answer can be had again. Throws Problem. */
   parameters() {
     const fields = this.#form.elements;
+    if (Number(fields.seed.value) > MOST_SEED) {
+      throw new Problem(`seed is ${fields.seed.value}; this page holds seeds up to ${MOST_SEED}; larger ones are for the API`, 0, "seed");
+    }
     const body = { ...TOLD, stream: true, seed: drawSeed() };
     for (const { name, value } of this.#form.querySelectorAll("[type=number]")) if (value !== "") body[name] = Number(value);
     for (const name of LISTS) if (fields[name].value !== "") body[name] = lines(fields[name].value);

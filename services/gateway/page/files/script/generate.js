@@ -4,6 +4,7 @@ import { Problem } from "./api.js";
 import { readEvents } from "./events.js";
 
 const PATH = "/v1/generate";
+const TRANSIENT = [502, 503, 504]; // what gateways and the proxies before them say of what they cannot reach
 const PAUSES = [200, 500, 1000, 2000, 4000, 4000]; // milliseconds
 
 /** The events of the answer to a body; `onResume` is told of each new connection. Throws Problem and AbortError. */
@@ -22,7 +23,7 @@ export async function* generate(api, body, { signal, onResume }) {
       }
       throw new TypeError("the connection has ended before the answer did");
     } catch (error) {
-      const isFinal = signal.aborted || (error instanceof Problem && error.status !== 503);
+      const isFinal = signal.aborted || (error instanceof Problem && !TRANSIENT.includes(error.status));
       if (isFinal || last === null || failures >= PAUSES.length) throw error;
       await pause(PAUSES[failures], signal);
       failures += 1;

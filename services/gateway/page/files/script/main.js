@@ -49,10 +49,11 @@ async function run(isCompared) {
   form.clear();
   setBusy(true);
   try {
-    const messages = form.mode === "chat" ? conversation.ask(form.prompt) : null;
-    const body = { ...(messages ? { messages } : { prompt: form.prompt }), ...form.parameters() };
-    const answer = await runner.run(body, isCompared);
-    if (messages) keep(messages, answer);
+    const prompt = form.prompt;
+    const parameters = form.parameters();
+    const messages = form.mode === "chat" ? conversation.ask(prompt) : null;
+    const answer = await runner.run({ ...(messages ? { messages } : { prompt }), ...parameters }, isCompared);
+    if (messages) keep(messages, prompt, answer);
   } catch (error) {
     fail(error);
   } finally {
@@ -60,9 +61,10 @@ async function run(isCompared) {
   }
 }
 
-function keep(messages, answer) {
+// What has been typed since is the next question.
+function keep(messages, prompt, answer) {
   conversation.keep(messages, answer.text);
-  form.prompt = "";
+  if (form.prompt === prompt) form.prompt = "";
 }
 
 function setBusy(isBusy) {
