@@ -1,19 +1,24 @@
 """A target that is killed under the clients of all languages at once, and the same bytes from another one."""
 
+import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import grpc
 import pytest
 
 from outrider import Client, Result
+from outrider.v1.admin_pb2 import GetMetricsRequest
+from outrider.v1.admin_pb2_grpc import AdminServiceStub
 from tests.clients.conftest import SECONDS, CommandOf
 from tests.clients.records import float_bits, logprobs
 from tests.clients.toolchains import TOOLCHAINS
 from tests.e2e.draft_rig import PROMPT, Service, serving
 from tests.e2e.models import DEMO_TARGET
+from tests.server import wait_until
 
 RESUMING = [name for name, toolchain in TOOLCHAINS.items() if toolchain.resumes]
 PIPES: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -26,7 +31,10 @@ def targets(tmp_path: Path) -> Iterator[list[Service]]:
     folders = [tmp_path / name for name in ("first", "second")]
     for folder in folders:
         folder.mkdir()
-    services = [Service("target", DEMO_TARGET, folder, "--stream-capacity", "8", "--no-lookup") for folder in folders]
+    options = ("--stream-capacity", "8", "--no-lookup")
+    services = [
+        Service("target", DEMO_TARGET, folder, *options, "--admin-listen", f"unix:{folder}/admin") for folder in folders
+    ]
     with serving(services):
         yield services
 
@@ -55,17 +63,35 @@ def test_the_bytes_ids_and_logprobs_are_the_same(
         alone = client.generate(PROMPT, logprobs=True, **OPTIONS)
     addresses = [f"--address={target.address}" for target in targets]
     with ExitStack() as running:
-        clients, begun = {}, {}
-        for language, command in commands.items():  # the slowest to start comes first
-            client = running.enter_context(start([*command, *addresses, f"--logprobs={tmp_path / language}"]))
-            assert client.stdout is not None
-            clients[language], begun[language] = client, client.stdout.read(1)
+        first.pause()  # so that all begin at the same time
+        clients = {
+            language: running.enter_context(start([*command, *addresses, f"--logprobs={tmp_path / language}"]))
+            for language, command in commands.items()
+        }
+        wait_until(lambda: num_connections(first.address) == len(clients))
+        first.resume()
+        begun = {language: client.stdout.read(1) for language, client in clients.items() if client.stdout}
         first.kill()
-        assert clients[language].poll() is None
         for language, client in clients.items():
             rest, figures = client.communicate(timeout=SECONDS)
             assert client.returncode == 0, figures
             check(alone, (begun[language] + rest).decode(), tmp_path / language)
+    wait_until(lambda: num_streams(tmp_path / "second" / "admin") == 1 + len(clients))  # the one alone, and all resumed
+
+
+def num_connections(address: str) -> int:
+    """Those that are open with a port of this machine, taken up or not."""
+    port = f":{int(address.rpartition(':')[2]):04X}"
+    rows = [row.split() for name in ("tcp", "tcp6") for row in Path(f"/proc/net/{name}").read_text().splitlines()]
+    return sum(local.endswith(port) and state == "01" for _, local, _, state, *_ in rows)
+
+
+def num_streams(admin: Path) -> int:
+    """Those that a target has ended with success."""
+    with grpc.insecure_channel(f"unix:{admin}") as channel:
+        page = AdminServiceStub(channel).GetMetrics(GetMetricsRequest()).page
+    counted = re.search(r'^outrider:calls_total\{code="OK",method="StreamGenerate"\} (\S+)$', page, re.MULTILINE)
+    return int(float(counted[1])) if counted else 0
 
 
 @contextmanager
