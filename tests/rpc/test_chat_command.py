@@ -3,7 +3,7 @@
 import io
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,9 +17,9 @@ from services.cli.chat.session import ChatSession
 from services.cli.terminal import Terminal
 from tests.checkpoints import CONTEXT_LENGTH, copy_of
 from tests.rpc.draft_link import RunningDraft
-from tests.rpc.predictors import SlowPredictor
+from tests.rpc.predictors import GatePredictor
 from tests.rpc.typed_command import TypedCommand, typed
-from tests.server import RunningTarget, target_server
+from tests.server import RunningTarget, target_server, wait_until
 
 PARAMS = ["--param", "max_tokens=20", "--param", "seed=5", "--param", "ignore_eos=true"]
 OPTIONS = {"max_tokens": 20, "seed": 5, "ignore_eos": True}
@@ -47,12 +47,6 @@ def chat(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
         return Done(code, *capsys.readouterr())
 
     return run
-
-
-@pytest.fixture(scope="module")
-def slow_target(model: Path) -> Iterator[RunningTarget]:
-    with target_server(model, predictor=SlowPredictor()) as running:
-        yield running
 
 
 def said(client: Client, *questions: str, system: str | None = None) -> list[Message]:
@@ -131,21 +125,23 @@ def test_what_the_server_refuses_is_told_by_its_field_and_forgotten(target: Runn
         assert command.end() == 0
 
 
-def test_ctrl_c_ends_an_answer_and_not_the_program(slow_target: RunningTarget) -> None:
-    long = ["--param", "max_tokens=200", "--param", "ignore_eos=true"]
-    with typed("chat", "--address", slow_target.address, *long) as command:
+def test_ctrl_c_ends_an_answer_and_not_the_program(model: Path) -> None:
+    predictor = GatePredictor()
+    with (
+        target_server(model, predictor=predictor) as target,
+        typed("chat", "--address", target.address, *PARAMS) as command,
+    ):
         command.until("> ")
         command.type("dropped")
         command.until("dropped")
         command.press_ctrl_c_until("> ")
+        predictor.gate.clear()  # an answer cannot be through before it is cancelled
         command.type("Go on and on.\n")
         command.until("Go on and on.\n")
-        while not slow_target.engine.scheduler.running:
-            command.until("")
-        command.press_ctrl_c()
-        command.until("cancelled")
-        slow_target.assert_all_free()
-        command.type("/params max_tokens=20\n")
+        wait_until(lambda: target.engine.scheduler.running)
+        command.press_ctrl_c_until("cancelled")
+        predictor.gate.set()
+        target.assert_all_free()
         command.type("Once more.\n")
         drawn(command)
         assert command.end() == 0
