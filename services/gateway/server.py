@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import time
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 
@@ -18,6 +19,7 @@ from services.service.access.clear_text import check_clear_text
 
 _BACKLOG = 1024
 _LOOK_SECONDS = 0.05  # between two looks at what is left at the end
+_LATE_SECONDS = 5.0  # after which answers whose connections are gone are ended
 _REMEDY = "set --tls-cert and --tls-key"
 
 
@@ -70,9 +72,12 @@ class GatewayServer:
         try:
             if self._serving is not None:
                 await asyncio.wait((self._serving,), timeout=self._drain_seconds)
+                late = time.monotonic() + _LATE_SECONDS
                 while not self._serving.done():
                     for connection in self._server.server_state.connections:
                         connection.transport.abort()  # which is to the answers as if their readers had left
+                    for task in self._server.server_state.tasks if time.monotonic() > late else ():
+                        task.cancel()  # whoever has not heard of that
                     await asyncio.wait((self._serving,), timeout=_LOOK_SECONDS)
                 await self._serving
         finally:

@@ -57,6 +57,7 @@ def test_it_streams_and_tells_bad_fields(example: ModuleType, demo: RunningTarge
 def test_whoever_leaves_ends_the_generation(example: ModuleType):
     with ScriptedServer(Fault(at=6, how="hang")) as server, served(example, server.address) as url:
         with httpx2.stream("POST", url, json={"prompt": "x"}) as answer:
-            assert next(answer.iter_text())
+            texts = answer.iter_text()  # which closes the connection when nobody holds it any more
+            assert next(texts)
             assert not server.servicer.ended.is_set()
         assert server.servicer.ended.wait(60)
