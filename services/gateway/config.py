@@ -11,6 +11,7 @@ from services.service.server_config import check_address
 
 _LARGEST_BODY = 1 << 30
 _HOST = re.compile(r"\*|[\w.-]+", re.ASCII)
+_LOCAL = ("localhost", "host.docker.internal")  # the second is what containers call the machine that they are on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +45,7 @@ class GatewayConfig:
                 raise ConfigError(f"allowed_hosts has {host!r}; allowed: a name without scheme and port, or *")
         if self.demo_controls is not None and not is_local(self.demo_controls):
             raise ConfigError(f"demo_controls is {self.demo_controls!r}; it must be an address on this machine")
-        if self.demo_controls is not None and (
-            "*" in self.allowed_hosts or not (self.allowed_hosts or is_local(self.listen))
-        ):
+        if self.demo_controls is not None and self.hosts is None:
             raise ConfigError(
                 f"demo_controls need a listen of this machine, or names in allowed_hosts; listen is {self.listen!r}"
             )
@@ -55,3 +54,13 @@ class GatewayConfig:
         check_range("max_connections", self.max_connections, 1, 1 << 20)
         check_range("drain_seconds", self.drain_seconds, 0, 3600)
         check_range("max_retries", self.max_retries, 0, 1000)
+
+    @property
+    def hosts(self) -> frozenset[str] | None:
+        """The names by which requests may call, None for any.
+
+        Names of this machine alone are known to be right; by which others reach it, where they can, has to be told.
+        """
+        if "*" in self.allowed_hosts or not (self.allowed_hosts or is_local(self.listen)):
+            return None
+        return frozenset(map(str.lower, (*_LOCAL, *self.allowed_hosts, self.listen.rpartition(":")[0])))

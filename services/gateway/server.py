@@ -12,7 +12,6 @@ from services.engine.config import ConfigError
 from services.gateway.app import make_app
 from services.gateway.config import GatewayConfig
 from services.gateway.gateway import Gateway
-from services.gateway.web.allowed_hosts import hosts_of
 from services.gateway.web.bounded_protocol import BoundedProtocol
 from services.service.access.certificates import server_context, watch_certificates
 from services.service.access.clear_text import check_clear_text
@@ -37,7 +36,7 @@ class GatewayServer:
         self._socket = _bound(config.listen)
         protocol = partial(BoundedProtocol, most=config.max_connections, seconds=config.body_seconds)
         settings = uvicorn.Config(
-            make_app(self.gateway, config.cors_origins, hosts_of(config.listen, config.allowed_hosts)),
+            make_app(self.gateway, config.cors_origins, config.hosts),
             http=protocol,  # type: ignore[arg-type]  # its h11 bounds what it reads of a head
             ws="none",
             lifespan="on",

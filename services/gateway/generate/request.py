@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 from pydantic import Field, ValidationInfo, field_validator
 
 from outrider import GenerateOptions, Prompt
 from services.gateway.generation.field_names import COMMON_NAMES
 from services.gateway.generation.request import GenerationRequest
-from services.gateway.openai.chat.messages import ChatMessage
+from services.gateway.openai.chat.messages import MessagesOrPrompt
 
 _ASKED = ("max_tokens", "stop", "token_records", "pass_reports", "logprobs", "top_candidates", "rank", "entropy")
 _OF_CONVERSATIONS = ("template_variables", "add_generation_prompt", "continue_final_message")
@@ -21,7 +21,7 @@ class GenerateRequest(GenerationRequest):
     rpc_names: ClassVar[Mapping[str, str]] = {**COMMON_NAMES, "output.top_candidates": "top_candidates"}
 
     prompt: str | list[int] | None = Field(None, description="Text or token ids.")
-    messages: Annotated[list[ChatMessage], Field(min_length=1)] | None = Field(None, validate_default=True)
+    messages: MessagesOrPrompt = None
     max_tokens: int | None = None
     stop: str | list[str] | None = None
     token_records: bool | None = None
@@ -33,13 +33,6 @@ class GenerateRequest(GenerationRequest):
     template_variables: dict[str, Any] | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
-
-    @field_validator("messages")
-    @classmethod
-    def _is_one(cls, messages: list[ChatMessage] | None, info: ValidationInfo) -> list[ChatMessage] | None:
-        if "prompt" in info.data and (messages is None) == (info.data["prompt"] is None):
-            raise ValueError("either prompt or messages has to be given")
-        return messages
 
     @field_validator(*_OF_CONVERSATIONS)
     @classmethod

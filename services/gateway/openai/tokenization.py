@@ -1,8 +1,5 @@
 """POST /tokenize and /detokenize: token ids, in the shape that vLLM gave these two."""
 
-from typing import Annotated
-
-from pydantic import Field, ValidationInfo, field_validator
 from starlette.requests import Request
 
 from outrider import AsyncClient
@@ -10,7 +7,7 @@ from services.gateway.gateway import Gateway
 from services.gateway.generation.request import Part
 from services.gateway.generation.validation import parse
 from services.gateway.generation.writer import Json
-from services.gateway.openai.chat.messages import ChatMessage
+from services.gateway.openai.chat.messages import MessagesOrPrompt
 
 
 class TokenizeRequest(Part):
@@ -18,15 +15,8 @@ class TokenizeRequest(Part):
 
     model: str | None = None
     prompt: str | None = None
-    messages: Annotated[list[ChatMessage], Field(min_length=1)] | None = Field(None, validate_default=True)
+    messages: MessagesOrPrompt = None
     add_special_tokens: bool | None = None
-
-    @field_validator("messages")
-    @classmethod
-    def _is_one(cls, messages: list[ChatMessage] | None, info: ValidationInfo) -> list[ChatMessage] | None:
-        if "prompt" in info.data and (messages is None) == (info.data["prompt"] is None):
-            raise ValueError("either prompt or messages has to be given")
-        return messages
 
 
 class DetokenizeRequest(Part):

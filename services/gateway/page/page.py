@@ -4,11 +4,9 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-
-from services.gateway.generation.problem import Kind, Problem
-from services.gateway.openai.problem_body import problem_body
 
 _FOLDER = Path(__file__).parent / "files"
 _INDEX = "index.html"
@@ -61,8 +59,7 @@ class Page:
 
     def _answer(self, http: Request, name: str) -> Response:
         if (file := self._files.get(name)) is None:
-            problem = Problem(Kind.NOT_FOUND, f"{http.url.path} is not served")
-            return JSONResponse(problem_body(problem), problem.kind.status)
+            raise HTTPException(404)
         headers = {**_HEADERS, "etag": file.tag}
         if http.headers.get("if-none-match") == file.tag:
             return Response(status_code=304, headers=headers)

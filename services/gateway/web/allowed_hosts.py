@@ -3,28 +3,15 @@
 import ipaddress
 import re
 from collections.abc import Callable
-from collections.abc import Sequence as Seq
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from outrider.channel import is_local
 from services.gateway.generation.problem import Kind, Problem
 
-_LOCAL = ("localhost", "host.docker.internal")  # the second is what containers call the machine that they are on
 _NAME_AND_PORT = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(?::\d*)?")
 _MOST_REPEATED = 64  # characters of what is refused
-
-
-def hosts_of(listen: str, further: Seq[str]) -> frozenset[str] | None:
-    """The names that are allowed where a gateway listens, None for any.
-
-    Names of this machine alone are known to be right; by which others reach it, where they can, has to be told.
-    """
-    if "*" in further or not (further or is_local(listen)):
-        return None
-    return frozenset(map(str.lower, (*_LOCAL, *further, listen.rpartition(":")[0])))
 
 
 class AllowedHosts:

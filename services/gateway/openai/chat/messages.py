@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field
+from pydantic import AfterValidator, Discriminator, Field, ValidationInfo
 
 from services.gateway.generation.request import Part
 
@@ -56,6 +56,20 @@ class ChatMessage(Part):
         if self.tool_calls:
             message["tool_calls"] = [call.model_dump(exclude={"index"}) for call in self.tool_calls]
         return message
+
+
+def _instead_of_a_prompt(messages: list[ChatMessage] | None, info: ValidationInfo) -> list[ChatMessage] | None:
+    if "prompt" in info.data and (messages is None) == (info.data["prompt"] is None):
+        raise ValueError("either prompt or messages has to be given")
+    return messages
+
+
+MessagesOrPrompt = Annotated[
+    Annotated[list[ChatMessage], Field(min_length=1)] | None,
+    Field(validate_default=True),
+    AfterValidator(_instead_of_a_prompt),
+]
+"""Messages, or None where the field `prompt` that stands before is given."""
 
 
 class Function(Part):
