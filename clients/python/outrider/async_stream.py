@@ -58,7 +58,7 @@ class AsyncStream(BaseStream["GenerationServiceAsyncStub"]):
 
     async def _chunks(self, metadata: Metadata) -> AsyncGenerator[Chunk, None]:
         while not self._generation.is_finished:
-            server, timeout = self._next_server(), self._generation.time_left()
+            server, timeout = self._next_server(), self._time_left()
             request, shown = self._generation.next_request(), (*server.metadata, *self._metadata, *metadata)
             call = server.stub.StreamGenerate(request, timeout=timeout, metadata=shown)
             self._watch(call)
@@ -72,7 +72,7 @@ class AsyncStream(BaseStream["GenerationServiceAsyncStub"]):
             except (grpc.RpcError, OutriderError) as failure:
                 error = as_error(failure)
                 if self._is_to_be_examined():
-                    error = await examined_async(error, server.check, self._generation.time_left, self._watch)
+                    error = await examined_async(error, server.check, self._time_left, self._watch)
                 pause = self._pause_after(error)
             except asyncio.CancelledError:  # gRPC raises it for a task that is cancelled and for a call that is
                 if _is_task_cancelled() or not self._is_cancelled():

@@ -74,9 +74,13 @@ class BaseStream(Generic[Stub]):
         return error
 
     def _next_server(self) -> Server[Stub]:
+        return self._pool.servers[self._generation.address]
+
+    def _time_left(self) -> float | None:
+        """Seconds until the deadline, if there is one; raises DeadlineExceeded behind it, Cancelled if not wanted."""
         if self._is_cancelled():
             raise self._cancellation()
-        return self._pool.servers[self._generation.address]
+        return self._generation.time_left()
 
     def _is_to_be_examined(self) -> bool:
         """Whether a failure may be the request's own fault, and the next server is to be spared."""

@@ -48,7 +48,7 @@ class Stream(BaseStream[GenerationServiceStub]):
 
     def _chunks(self, metadata: Metadata) -> Iterator[Chunk]:
         while not self._generation.is_finished:
-            server, timeout = self._next_server(), self._generation.time_left()
+            server, timeout = self._next_server(), self._time_left()
             request, shown = self._generation.next_request(), (*server.metadata, *self._metadata, *metadata)
             call = server.stub.StreamGenerate(request, timeout=timeout, metadata=shown)
             self._watch(call)
@@ -62,7 +62,7 @@ class Stream(BaseStream[GenerationServiceStub]):
             except (grpc.RpcError, OutriderError) as failure:
                 error = as_error(failure)
                 if self._is_to_be_examined():
-                    error = examined(error, server.check, self._generation.time_left, self._watch)
+                    error = examined(error, server.check, self._time_left, self._watch)
                 pause = self._pause_after(error)
             finally:
                 call.cancel()
