@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from collections.abc import Sequence as Seq
 from pathlib import Path
 from typing import cast, get_args, get_type_hints
 
@@ -16,15 +17,13 @@ from outrider import (
     OutriderError,
     Prompt,
     Result,
+    Token,
     ToolCall,
-    Unavailable,
 )
-from services.cli.connection import add_tls_options, add_token_option, read_credentials
-from services.cli.readiness import Readiness, add_wait_options
+from services.cli.readiness import add_client_options, ready_client
 from services.cli.result_text import TOKEN_HEADING, summary, token_rows
-from services.cli.terminal import Terminal
+from services.cli.terminal import INTERRUPTED, UNREAD, Terminal
 
-_INTERRUPTED, _UNREAD = 130, 141  # as shells report a process that SIGINT or SIGPIPE ended
 _OTHER_NUMBERS = ("time_limit", "top_candidates", "num_predictions", "num_samples")
 _NUMBERS = {
     name: get_args(hint)[0]
@@ -46,18 +45,12 @@ _FLAGS = {
     "logprobs": "list every token with its log-probabilities, its rank, and the entropy that it was drawn at",
     "prompt-logprobs": "list the tokens of the prompt too",
 }
-_RETRIES = 5  # of an address that does not answer, about three seconds
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options; what is not given is left to the server."""
     parser.add_argument("prompt", help='the text to continue; "-" reads it from standard input')
-    parser.add_argument(
-        "--address", action="append", metavar="HOST:PORT", help="a server; several may be given (localhost:50051)"
-    )
-    add_tls_options(parser)
-    add_token_option(parser)
-    add_wait_options(parser)
+    add_client_options(parser)
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="end after this time with what there is")
     parser.add_argument("--chat", action="store_true", help="send the prompt as a user's message in a conversation")
     for name, kind in _NUMBERS.items():
@@ -122,43 +115,27 @@ def run(arguments: argparse.Namespace) -> int:
     out, err = Terminal(sys.stdout), Terminal(sys.stderr)
     try:
         result = _generate(arguments, out, err)
+        _list((*result.prompt_records, *result.tokens), out)
     except InvalidArgument as error:
-        for violation in error.violations:
-            err.error(f"{violation.field} {violation.description}")
-        if not error.violations:
-            err.error(str(error))
+        err.refusal(error)
         return 1
     except BrokenPipeError:
         out.discard()
-        return _UNREAD
+        return UNREAD
     except (OutriderError, OSError, ValueError) as error:
         err.error(f"outrider generate: {error}")
         return 1
     except KeyboardInterrupt:
         out.text("\n")
-        return _INTERRUPTED
-    if tokens := (*result.prompt_records, *result.tokens):
-        out.heading(TOKEN_HEADING)
-        for row in token_rows(tokens):
-            out.text(f"{row}\n")
+        return INTERRUPTED
     err.note(summary(result))
     return 0
 
 
 def _generate(arguments: argparse.Namespace, out: Terminal, err: Terminal) -> Result:
-    credentials = read_credentials(arguments)
-    addresses = arguments.address or ["localhost:50051"]
-    readiness = Readiness(addresses, credentials.channel, err, seconds=arguments.wait)
     prompt = _prompt(arguments)
-    readiness.wait()
-    with Client(*addresses, credentials=credentials.channel, token=credentials.token, max_retries=_RETRIES) as client:
-        while True:
-            try:
-                return _stream(client, prompt, arguments, out)
-            except Unavailable as error:
-                # A server that has only now come up is loading, which takes longer than retries.
-                if (error.received is not None and error.received.token_ids) or not readiness.wait():
-                    raise
+    with ready_client(arguments, err) as (client, readiness):
+        return readiness.when_ready(lambda: _stream(client, prompt, arguments, out))
 
 
 def _stream(client: Client, prompt: Prompt, arguments: argparse.Namespace, out: Terminal) -> Result:
@@ -171,6 +148,13 @@ def _stream(client: Client, prompt: Prompt, arguments: argparse.Namespace, out: 
 
 def _shown(delta: MessageDelta) -> str:
     return f"{delta.name}({delta.arguments})\n" if isinstance(delta, ToolCall) else delta.text
+
+
+def _list(tokens: Seq[Token], out: Terminal) -> None:
+    if tokens:
+        out.heading(TOKEN_HEADING)
+    for row in token_rows(tokens):
+        out.text(f"{row}\n")
 
 
 def _prompt(arguments: argparse.Namespace) -> Prompt:

@@ -4,12 +4,10 @@ import argparse
 import sys
 
 from services.cli.quantity import byte_size
-from services.cli.terminal import Terminal
+from services.cli.terminal import INTERRUPTED, Terminal
 from services.engine.hub.fetched_model import fetch
 from services.engine.hub.hub_error import HubError
 from services.engine.hub.hub_name import HubName
-
-_INTERRUPTED = 130  # as a shell says it of a command that SIGINT ended
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +29,7 @@ def run(arguments: argparse.Namespace) -> int:
             code = 1
         except KeyboardInterrupt:
             err.error(f"outrider pull: {name} is not wholly there; the same command goes on with what is missing")
-            return _INTERRUPTED
+            return INTERRUPTED
         else:
             size = sum(file.stat().st_size for file in model.files)
             out.text(f"{model.name}\n  {byte_size(size)} in {model.path}\n")

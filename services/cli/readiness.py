@@ -1,18 +1,23 @@
-"""Readiness: waits while servers load their model, which takes minutes where that is large."""
+"""Readiness: calls servers once their model is loaded, which takes minutes where that is large."""
 
 import argparse
 import time
+from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Seq
-from typing import NamedTuple
+from contextlib import contextmanager
+from typing import NamedTuple, TypeVar
 
 import grpc
 from grpc_health.v1 import health_pb2
 
-from outrider import Unavailable
-from services.cli.connection import open_channel
+from outrider import Client, Unavailable
+from services.cli.connection import add_tls_options, add_token_option, open_channel, read_credentials
 from services.cli.health import ask
 from services.cli.terminal import Terminal
 
+Answer = TypeVar("Answer")
+_ADDRESS = "localhost:50051"
+_RETRIES = 5  # of an address that does not answer, about three seconds
 _WAIT_SECONDS = 600.0
 _POLL_SECONDS = 0.5
 _NOTE_SECONDS = 15.0  # between two lines that say that we still wait
@@ -20,8 +25,13 @@ _SERVING = health_pb2.HealthCheckResponse.SERVING
 _NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
-def add_wait_options(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say how long to wait for a server that is loading."""
+def add_client_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say which servers to call, how, and how long to wait for one that is loading."""
+    parser.add_argument(
+        "--address", action="append", metavar="HOST:PORT", help=f"a server; several may be given ({_ADDRESS})"
+    )
+    add_tls_options(parser)
+    add_token_option(parser)
     group = parser.add_mutually_exclusive_group()
     group.add_argument(
         "--wait",
@@ -31,6 +41,20 @@ def add_wait_options(parser: argparse.ArgumentParser) -> None:
         help="wait so long for a server that is loading its model (%(default)g)",
     )
     group.add_argument("--no-wait", dest="wait", action="store_const", const=0.0, help="fail where it is loading")
+
+
+@contextmanager
+def ready_client(arguments: argparse.Namespace, terminal: Terminal) -> Iterator[tuple[Client, "Readiness"]]:
+    """A client of the servers that the options name, once one of them serves or none is loading, and their readiness.
+
+    `terminal` is where it says that it waits. Raises ValueError, and Unavailable when the seconds are over.
+    """
+    credentials = read_credentials(arguments)
+    addresses = arguments.address or [_ADDRESS]
+    readiness = Readiness(addresses, credentials.channel, terminal, seconds=arguments.wait)
+    readiness.wait()
+    with Client(*addresses, credentials=credentials.channel, token=credentials.token, max_retries=_RETRIES) as client:
+        yield client, readiness
 
 
 class Readiness:
@@ -68,6 +92,19 @@ class Readiness:
             self._terminal.progress("")
         self._seconds -= time.monotonic() - began
         return True
+
+    def when_ready(self, call: Callable[[], Answer]) -> Answer:
+        """Call, and again each time that a server which has only now come up has loaded its model.
+
+        Raises what the call does, and Unavailable when the seconds are over.
+        """
+        while True:
+            try:
+                return call()
+            except Unavailable as error:
+                # Loading takes longer than a client's retries. A text that was shown in part is not begun anew.
+                if (error.received is not None and error.received.token_ids) or not self.wait():
+                    raise
 
     def _wait_for(self, loading: "_Loading | None", began: float) -> None:
         said = began

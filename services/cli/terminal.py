@@ -5,8 +5,9 @@ import shutil
 from typing import TextIO
 from unicodedata import category
 
-from outrider import Chunk, PredictionSource, Token
+from outrider import Chunk, InvalidArgument, PredictionSource, Token
 
+INTERRUPTED, UNREAD = 130, 141  # exit codes, as shells report a process that SIGINT or SIGPIPE ended
 _LINE_AGAIN = "\r\033[K"
 _BOLD, _DIM, _RED, _GREEN, _CYAN, _PLAIN = (f"\033[{code}m" for code in (1, 2, 31, 32, 36, 0))
 
@@ -62,6 +63,12 @@ class Terminal:
     def error(self, text: str) -> None:
         """Write a line that tells of a failure."""
         self._line(_RED, text)
+
+    def refusal(self, error: InvalidArgument) -> None:
+        """Write what a server does not take: a line for each bad field, or else what it says."""
+        fields = [f"{violation.field} {violation.description}" for violation in error.violations]
+        for line in fields or [str(error)]:
+            self.error(line)
 
     def discard(self) -> None:
         """Send what is still buffered nowhere: nobody reads any more, and Python's last flush would complain."""

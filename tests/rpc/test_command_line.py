@@ -1,5 +1,6 @@
 """`outrider generate`, as a shell runs it."""
 
+import io
 import re
 import signal
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import outrider
+from services.cli import main
 from services.cli.result_text import TOKEN_HEADING
 from tests.checkpoints import CONTEXT_LENGTH
 from tests.rpc.commands import outrider_begin, outrider_run
@@ -140,3 +142,17 @@ def test_a_reader_that_closes_the_pipe_ends_generate_quietly(long_generate: subp
     long_generate.stdout.close()
     assert long_generate.stderr.read() == ""
     assert long_generate.wait(60) == 141
+
+
+def test_a_reader_that_wants_no_list_of_tokens_ends_generate_quietly(
+    target: RunningTarget, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    class UnreadList(io.TextIOWrapper):
+        def write(self, text: str) -> int:
+            if text.startswith(TOKEN_HEADING):
+                raise BrokenPipeError
+            return super().write(text)
+
+    with UnreadList((tmp_path / "out").open("wb")) as out:
+        monkeypatch.setattr("sys.stdout", out)
+        assert main(["generate", "--address", target.address, "--max-tokens", "2", "--logprobs", PROMPT]) == 141

@@ -5,28 +5,19 @@ import contextlib
 import sys
 from collections.abc import Callable
 
-from outrider import Client, ModelInfo, OutriderError, Unavailable
+from outrider import OutriderError
 from services.cli.chat.dialogue import Dialogue
 from services.cli.chat.parameters import Parameters
 from services.cli.chat.session import ChatSession
 from services.cli.chat.slash_commands import run_command
-from services.cli.connection import add_tls_options, add_token_option, read_credentials
-from services.cli.readiness import Readiness, add_wait_options
-from services.cli.terminal import Terminal
+from services.cli.readiness import add_client_options, ready_client
+from services.cli.terminal import INTERRUPTED, UNREAD, Terminal
 from services.service.printable import printable
-
-_INTERRUPTED, _UNREAD = 130, 141  # as shells report a process that SIGINT or SIGPIPE ended
-_RETRIES = 5  # of an address that does not answer, about three seconds
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options."""
-    parser.add_argument(
-        "--address", action="append", metavar="HOST:PORT", help="a server; several may be given (localhost:50051)"
-    )
-    add_tls_options(parser)
-    add_token_option(parser)
-    add_wait_options(parser)
+    add_client_options(parser)
     parser.add_argument("--system", metavar="TEXT", help="what the system says before all else")
     parser.add_argument(
         "--param",
@@ -45,24 +36,20 @@ def run(arguments: argparse.Namespace) -> int:
         return _chat(arguments, out, err)
     except BrokenPipeError:
         out.discard()
-        return _UNREAD
+        return UNREAD
     except (OutriderError, OSError, ValueError) as error:
         err.error(f"outrider chat: {error}")
         return 1
     except KeyboardInterrupt:
-        return _INTERRUPTED
+        return INTERRUPTED
 
 
 def _chat(arguments: argparse.Namespace, out: Terminal, err: Terminal) -> int:
     parameters = Parameters()
     for assignment in arguments.params:
         parameters.set(assignment)
-    credentials = read_credentials(arguments)
-    addresses = arguments.address or ["localhost:50051"]
-    readiness = Readiness(addresses, credentials.channel, err, seconds=arguments.wait)
-    readiness.wait()
-    with Client(*addresses, credentials=credentials.channel, token=credentials.token, max_retries=_RETRIES) as client:
-        model = _model(client, readiness)
+    with ready_client(arguments, err) as (client, readiness):
+        model = readiness.when_ready(client.model_info)
         if not model.has_chat_template:
             raise ValueError(f"{model.name} has no chat template; `outrider generate` continues texts with it")
         is_live = sys.stdin.isatty() and out.is_watched
@@ -71,15 +58,6 @@ def _chat(arguments: argparse.Namespace, out: Terminal, err: Terminal) -> int:
             out.note(f"{printable(model.name)}; /help says what else a line can be, Ctrl-C ends an answer, Ctrl-D all")
             out.legend(lookup=True)
         return _converse(session, _read_keys if is_live else _read_pipe, out, err, goes_on=is_live)
-
-
-def _model(client: Client, readiness: Readiness) -> ModelInfo:
-    while True:
-        try:
-            return client.model_info()
-        except Unavailable:
-            if not readiness.wait():  # it came up only now, and is loading
-                raise
 
 
 def _converse(

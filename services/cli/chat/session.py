@@ -38,10 +38,7 @@ class ChatSession:
             surplus = self.dialogue.surplus(self._fits)
             answer = self._answer(self.dialogue.behind(surplus), out, err)
         except InvalidArgument as error:
-            for violation in error.violations:
-                err.error(f"{violation.field} {violation.description}")
-            if not error.violations:
-                err.error(str(error))
+            err.refusal(error)
         except (OutriderError, TypeError) as error:
             err.error(str(error))
         except KeyboardInterrupt:

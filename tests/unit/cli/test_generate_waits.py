@@ -13,7 +13,7 @@ import pytest
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthServicer
 
-from services.cli import generate, main, readiness
+from services.cli import main, readiness
 from services.cli.readiness import Readiness
 from services.cli.terminal import Terminal
 from services.service.loading_health import DETAIL
@@ -74,7 +74,7 @@ def loading_server(num_checks: int, num_silent: int = 0) -> Iterator[str]:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(readiness, "_POLL_SECONDS", 0.01)
     monkeypatch.setattr(readiness, "_NOTE_SECONDS", 0.05)
-    monkeypatch.setattr(generate, "_RETRIES", 1)
+    monkeypatch.setattr(readiness, "_RETRIES", 1)
 
 
 def test_it_waits_as_long_as_the_server_says_that_it_does_not_serve_yet(capsys: pytest.CaptureFixture[str]) -> None:
