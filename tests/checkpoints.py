@@ -217,9 +217,9 @@ def _scratch() -> Path:
     return Path(folder)
 
 
-def copy_of(source: Path, folder: Path) -> Path:
+def copy_of(source: Path, folder: Path, name: str = "model") -> Path:
     """Copy a checkpoint into a folder of the test's own, where it may be changed."""
-    return Path(shutil.copytree(source, folder / "model"))
+    return Path(shutil.copytree(source, folder / name))
 
 
 def edit_json(path: Path, **changes: object) -> None:

@@ -11,9 +11,9 @@ from outrider.v1 import common_pb2, generation_pb2
 from tests.checkpoints import copy_of
 from tests.deploy.smg import Smg, binary
 from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
-from tests.rpc.draft_link import RunningDraft
+from tests.rpc.draft_link import drafted_target
 from tests.rpc.requests import as_unary, stream, stream_request
-from tests.server import RunningTarget, target_server
+from tests.server import RunningTarget
 
 pytestmark = pytest.mark.skipif(
     binary() is None, reason="SMG IS NOT INSTALLED (make deploy-test INSTALLS IT): NO ROUTER IS PUT BEFORE A TARGET"
@@ -37,19 +37,11 @@ TOOL: Any = {"type": "function", "function": {"name": "weather", "description": 
 
 
 @pytest.fixture(scope="module")
-def draft() -> Iterator[RunningDraft]:
-    running = RunningDraft(DEMO_DRAFT)
-    yield running
-    running.close()
-
-
-@pytest.fixture(scope="module")
-def target(draft: RunningDraft, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningTarget]:
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningTarget]:
     """The demo pair, with a chat template, which it has not: a random model would never end a call."""
     model = copy_of(DEMO_TARGET, tmp_path_factory.mktemp("model"))
     (model / "chat_template.jinja").write_text(TEMPLATE)
-    with target_server(model, drafts=[draft.address], lookup=True, kv_blocks=256, vllm_contract=True) as running:
-        running.wait_for_draft()
+    with drafted_target(model, DEMO_DRAFT, lookup=True, kv_blocks=256, vllm_contract=True) as running:
         yield running
         running.assert_all_free()
 

@@ -13,7 +13,7 @@ from tests.e2e.draft_rig import GREEDY, SAMPLED, Options, assert_same
 from tests.e2e.draft_rig import PROMPT as OTHER
 from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
 from tests.e2e.stepper import Stepper, request
-from tests.rpc.draft_link import RunningDraft
+from tests.rpc.draft_link import drafted_target
 from tests.server import RunningTarget, target_server
 
 CLASS = '''class Stack:
@@ -50,13 +50,10 @@ def target() -> Iterator[RunningTarget]:
 
 
 @pytest.fixture(scope="module")
-def drafted_target() -> Iterator[RunningTarget]:
-    draft = RunningDraft(DEMO_DRAFT)
-    with target_server(DEMO_TARGET, kv_blocks=256, drafts=[draft.address], lookup=True) as running:
-        running.wait_for_draft()
+def drafted() -> Iterator[RunningTarget]:
+    with drafted_target(DEMO_TARGET, DEMO_DRAFT, kv_blocks=256, lookup=True) as running:
         yield running
         running.assert_all_free()
-    draft.close()
 
 
 def generate(target: RunningTarget, prompt: str, options: Options) -> Result:
@@ -114,17 +111,17 @@ def test_the_bytes_are_the_same_and_some_predictions_are_right_and_some_are_wron
 
 
 def test_a_text_that_repeats_its_prompt_takes_far_fewer_passes_than_with_the_draft(
-    target: RunningTarget, drafted_target: RunningTarget
+    target: RunningTarget, drafted: RunningTarget
 ):
-    alone = generate(target, REPEATING, GREEDY).speculation
-    drafted = generate(drafted_target, REPEATING, {**GREEDY, "lookup": False}).speculation
-    assert [entry.source for entry in drafted.by_source] == [PredictionSource.DRAFT]
-    assert alone.tokens_per_pass > 2 * drafted.tokens_per_pass
+    by_lookup = generate(target, REPEATING, GREEDY).speculation
+    by_draft = generate(drafted, REPEATING, {**GREEDY, "lookup": False}).speculation
+    assert [entry.source for entry in by_draft.by_source] == [PredictionSource.DRAFT]
+    assert by_lookup.tokens_per_pass > 2 * by_draft.tokens_per_pass
 
 
 @pytest.mark.parametrize("options", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
-def test_draft_and_lookup_together(drafted_target: RunningTarget, options: Options):
-    result = generate(drafted_target, REPEATING, options)
+def test_draft_and_lookup_together(drafted: RunningTarget, options: Options):
+    result = generate(drafted, REPEATING, options)
     assert [entry.source for entry in result.speculation.by_source] == [PredictionSource.DRAFT, PredictionSource.LOOKUP]
     for source in (PredictionSource.DRAFT, PredictionSource.LOOKUP):
         assert 0 < of(result, source).accepted <= of(result, source).predicted

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 from pathlib import Path
@@ -13,8 +12,9 @@ import pytest
 from outrider import Client, Message, Result, ToolCall
 from outrider.request import build_stream_request
 from outrider.v1.generation_pb2 import Chunk, Finished
+from tests.checkpoints import copy_of
 from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
-from tests.rpc.draft_link import RunningDraft
+from tests.rpc.draft_link import drafted_target
 from tests.rpc.requests import continued, stream
 from tests.server import RunningTarget, target_server
 
@@ -53,24 +53,15 @@ _MOST_TRIES = 10  # a short answer may end before a busy draft has compiled the 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The demo target with a chat template that knows of tools."""
-    path = tmp_path_factory.mktemp("model") / "demo"
-    shutil.copytree(DEMO_TARGET, path, copy_function=lambda source, target: Path(target).symlink_to(source))
+    path = copy_of(DEMO_TARGET, tmp_path_factory.mktemp("demo"))
     (path / "chat_template.jinja").write_text(TEMPLATE)
     return path
 
 
 @pytest.fixture(scope="module")
-def draft() -> Iterator[RunningDraft]:
-    running = RunningDraft(DEMO_DRAFT)
-    yield running
-    running.close()
-
-
-@pytest.fixture(scope="module")
-def drafted(folder: Path, draft: RunningDraft) -> Iterator[RunningTarget]:
+def drafted(folder: Path) -> Iterator[RunningTarget]:
     """A target with a draft, which sends every token by itself."""
-    with target_server(folder, drafts=[draft.address], stream_capacity=1) as running:
-        running.wait_for_draft()
+    with drafted_target(folder, DEMO_DRAFT, stream_capacity=1) as running:
         yield running
         running.assert_all_free()
 

@@ -9,7 +9,7 @@ import pytest
 from tests.checkpoints import Kind, random_checkpoint
 from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
 from tests.gateway.running_gateway import RunningGateway
-from tests.rpc.draft_link import RunningDraft
+from tests.rpc.draft_link import drafted_target
 from tests.server import RunningTarget, target_server
 
 
@@ -22,13 +22,8 @@ def model() -> Path:
 @pytest.fixture(scope="session")
 def demo() -> Iterator[RunningTarget]:
     """The demo target with its draft."""
-    draft = RunningDraft(DEMO_DRAFT)
-    try:
-        with target_server(DEMO_TARGET, drafts=[draft.address], kv_blocks=256, stream_capacity=8) as running:
-            running.wait_for_draft()
-            yield running
-    finally:
-        draft.close()
+    with drafted_target(DEMO_TARGET, DEMO_DRAFT, kv_blocks=256, stream_capacity=8) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ import httpx2
 import pytest
 
 from outrider import Client
-from tests.checkpoints import CHAT_TEMPLATE
+from tests.checkpoints import CHAT_TEMPLATE, copy_of
 from tests.e2e.draft_rig import Service, serving
 from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
 from tests.gateway.events import read_events
@@ -37,11 +37,9 @@ def draft() -> Iterator[RunningDraft]:
 @pytest.fixture
 def pair(tmp_path: Path, draft: RunningDraft) -> Iterator[list[Service]]:
     """Two demo targets, which have a chat template here, in processes of their own; both have the draft."""
-    model, *folders = (tmp_path / name for name in ("target", "one", "two"))
-    for folder in (model, *folders):
+    model, folders = copy_of(DEMO_TARGET, tmp_path), (tmp_path / "one", tmp_path / "two")
+    for folder in folders:
         folder.mkdir()
-    for path in DEMO_TARGET.iterdir():
-        (model / path.name).symlink_to(path)
     (model / "chat_template.jinja").write_text(CHAT_TEMPLATE)
     options = ["--draft", draft.address, "--stream-capacity", "1"]
     targets = [Service("target", model, folder, *options) for folder in folders]

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tests.checkpoints import CHAT_TEMPLATE
+from tests.checkpoints import CHAT_TEMPLATE, copy_of
 from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
 from tests.gateway.running_gateway import RunningGateway
 from tests.outsiders.tools import SCRIPTS, MissingToolError, are_missing, bin_of
-from tests.rpc.draft_link import RunningDraft
-from tests.server import RunningTarget, target_server
+from tests.rpc.draft_link import drafted_target
+from tests.server import RunningTarget
 
 Run = Callable[..., str]
 _SECONDS = 240
@@ -24,18 +24,10 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningTarget]:
     """The demo target, which has a chat template here, with its draft."""
     if are_missing():
         pytest.skip("not installed: programs of others, which come with make doors-test")
-    folder = tmp_path_factory.mktemp("chat") / "target"
-    folder.mkdir()
-    for path in DEMO_TARGET.iterdir():
-        (folder / path.name).symlink_to(path)
-    (folder / "chat_template.jinja").write_text(CHAT_TEMPLATE)
-    draft = RunningDraft(DEMO_DRAFT)
-    try:
-        with target_server(folder, drafts=[draft.address], kv_blocks=512) as running:
-            running.wait_for_draft()
-            yield running
-    finally:
-        draft.close()
+    model = copy_of(DEMO_TARGET, tmp_path_factory.mktemp("chat"), "target")
+    (model / "chat_template.jinja").write_text(CHAT_TEMPLATE)
+    with drafted_target(model, DEMO_DRAFT, kv_blocks=512) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

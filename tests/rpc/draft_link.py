@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from collections.abc import Sequence as Seq
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from services.engine.decoder.native import NOISE_VERSION
 from services.service.server_config import ServerConfig
 from tests.loop_thread import LoopThread, Result
 from tests.rpc.requests import stream, stream_request
-from tests.server import RunningTarget, wait_until
+from tests.server import RunningTarget, target_server, wait_until
 
 MAX_SEQUENCES = 4
 NUM_BLOCKS = 24
@@ -96,6 +96,17 @@ class RunningDraft:
             model=model, isa=resolve_isa(), threads=1, kv_blocks=NUM_BLOCKS, max_sequences=MAX_SEQUENCES, max_rows=64
         )
         return DraftServer(config, server, target_tokenizers=target_tokenizers, translate=translate)
+
+
+@contextmanager
+def drafted_target(model: Path, draft: Path, **settings: Any) -> Iterator[RunningTarget]:
+    """A target and a draft of its own, which are linked; `settings` are those of `target_server`."""
+    with (
+        closing(RunningDraft(draft)) as running,
+        target_server(model, drafts=[running.address], **settings) as target,
+    ):
+        target.wait_for_draft()
+        yield target
 
 
 class Link:

@@ -16,7 +16,7 @@ from services.cli.chat.parameters import Parameters
 from services.cli.chat.session import ChatSession
 from services.cli.terminal import Terminal
 from tests.checkpoints import CONTEXT_LENGTH, copy_of
-from tests.rpc.draft_link import RunningDraft
+from tests.rpc.draft_link import drafted_target
 from tests.rpc.predictors import GatePredictor
 from tests.rpc.typed_command import TypedCommand, typed
 from tests.server import RunningTarget, target_server, wait_until
@@ -148,19 +148,16 @@ def test_ctrl_c_ends_an_answer_and_not_the_program(model: Path) -> None:
 
 
 def test_predicted_tokens_are_in_colour(model: Path) -> None:
-    draft = RunningDraft(model)
-    try:
-        with target_server(model, drafts=[draft.address]) as target:
-            target.wait_for_draft()
-            forced = ["--param", "speculation=always", "--param", "num_predictions=4", "--param", "temperature=0"]
-            letters = ["--param", "regex=[a-z]{30,60}"]  # whose tokens are whole characters
-            with typed("chat", "--address", target.address, *PARAMS, *forced, *letters) as command:
-                legend = command.until("> ")
-                command.type("Who?\n")
-                command.until("Who?\n")
-                answer = command.until("accepted")
-    finally:
-        draft.close()
+    forced = ["--param", "speculation=always", "--param", "num_predictions=4", "--param", "temperature=0"]
+    letters = ["--param", "regex=[a-z]{30,60}"]  # whose tokens are whole characters
+    with (
+        drafted_target(model, model) as target,
+        typed("chat", "--address", target.address, *PARAMS, *forced, *letters) as command,
+    ):
+        legend = command.until("> ")
+        command.type("Who?\n")
+        command.until("Who?\n")
+        answer = command.until("accepted")
     assert f"{GREEN}green: what the draft had predicted{PLAIN}" in legend
     assert CYAN in legend
     assert "".join(re.findall(rf"{re.escape(GREEN)}(.+?){re.escape(PLAIN)}", answer, re.DOTALL))

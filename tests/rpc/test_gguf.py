@@ -12,7 +12,7 @@ from outrider.v1 import common_pb2, generation_pb2
 from tests.checkpoints import Kind, random_checkpoint
 from tests.gguf_files import BF16, F32, write_gguf
 from tests.rpc.commands import SMALL, outrider_begin, outrider_run, press_ctrl_c
-from tests.rpc.draft_link import RunningDraft
+from tests.rpc.draft_link import drafted_target
 from tests.rpc.requests import PROMPT, Streamed, stream, stream_request
 from tests.server import RunningTarget, target_server, wait_until
 
@@ -54,16 +54,11 @@ def test_a_draft_from_a_file_changes_no_byte_and_is_right(tmp_path: Path) -> Non
     path = write_gguf(folder, tmp_path / "model.gguf", gguf.GGMLQuantizationType.Q8_0)
     with target_server(path) as target:
         expected = ids(target)
-    draft = RunningDraft(path)
-    try:
-        with target_server(path, drafts=[draft.address]) as target:
-            target.wait_for_draft()
-            assert ids(target) == expected
-            always = {"mode": common_pb2.SPECULATION_MODE_ALWAYS, "num_predictions": 4}
-            forced = stream(target, stream_request(PROMPT, speculation=always))
-            assert forced.finished.speculation.accepted > 0
-    finally:
-        draft.close()
+    with drafted_target(path, path) as target:
+        assert ids(target) == expected
+        always = {"mode": common_pb2.SPECULATION_MODE_ALWAYS, "num_predictions": 4}
+        forced = stream(target, stream_request(PROMPT, speculation=always))
+        assert forced.finished.speculation.accepted > 0
 
 
 def test_packed_weights_are_kept_and_told_apart(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from tests.e2e.draft_rig import Service, serving
 from tests.e2e.models import DEMO_TARGET
 from tests.gateway.page.shown_page import ShownPage
 from tests.gateway.running_gateway import RunningGateway
-from tests.rpc.draft_link import RunningDraft
+from tests.rpc.draft_link import drafted_target
 from tests.server import RunningTarget, target_server, wait_until
 
 Show = Callable[..., ShownPage]
@@ -125,16 +125,11 @@ def may_hurry(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 @pytest.fixture
 def switchable(may_hurry: threading.Event) -> Iterator[tuple[RunningTarget, RunningGateway]]:
     """A target whose draft may be taken away."""
-    draft = RunningDraft(DEMO_TARGET)
     config = ServerConfig(listen="127.0.0.1:0", admin_listen="127.0.0.1:0", drain_seconds=0)
-    try:
-        with target_server(DEMO_TARGET, drafts=[draft.address], server=config, kv_blocks=128) as target:
-            target.wait_for_draft()
-            admin = target.server.admin.address
-            with RunningGateway(target.address, demo_controls=admin) as gateway:
-                yield target, gateway
-    finally:
-        draft.close()
+    with drafted_target(DEMO_TARGET, DEMO_TARGET, server=config, kv_blocks=128) as target:
+        admin = target.server.admin.address
+        with RunningGateway(target.address, demo_controls=admin) as gateway:
+            yield target, gateway
 
 
 def test_the_draft_is_cut_off_while_the_text_goes_on(
