@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from services.service.access.caller import Caller
-from services.service.errors import InvalidRequestError, OverloadedError, Violation
+from services.service.errors import OverloadedError
 
 _MEMORY_SECONDS = 10.0  # for which what was given back counts towards the rate
 _FIRST_RETRY = 1.0  # seconds, while nothing has been given back
@@ -115,7 +115,7 @@ class Admission:
         self._least_rated = 0 if self._work is Work.PROMPT_TOKENS else capacity // 2
 
     def admit(self, amount: int, caller: Caller, *, deadline: float | None = None) -> Place:
-        """Let so much more in; raises as `check` does."""
+        """Let so much more in; raises OverloadedError as `check` does."""
         self.check(amount, caller, deadline=deadline)
         self._count_time()
         self._total += amount
@@ -126,15 +126,10 @@ class Admission:
 
     def most(self, caller: Caller) -> int:
         """What a caller may have here at best."""
-        return self._work.own_limit(caller) or self.each
+        return min(self._work.own_limit(caller) or self.each, self._capacity)
 
     def check(self, amount: int, caller: Caller, *, deadline: float | None = None) -> None:
-        """Raise OverloadedError where so much more is too much, or would begin after the deadline by the clock, and
-        InvalidRequestError for more samples than the caller may ever have.
-        """
-        if self._work is Work.STREAMS and amount > (most := min(self.most(caller), self._capacity)):
-            problem = f"is {amount}; allowed: 1 to {most}, the requests that this caller may have at once"
-            raise InvalidRequestError([Violation("num_samples", problem)])
+        """Raise OverloadedError where so much more is too much, or would begin after the deadline by the clock."""
         if (excess := self._excess(self._total, amount, self._capacity)) > 0:
             self._refuse(amount, excess, None, f"{self._total} {self._work.plural}")
         held = self.of_caller.get(caller.name, 0)

@@ -190,7 +190,7 @@ class TargetServer:
         await _warm_up(engine)
         template = self._chat_template
         syntax = MessageSyntax.find(template.source, engine.model.tokenizer, **self._parsers)
-        model = ServedModel.of(engine, self._name, template, syntax, max_samples=self._admissions.streams.each)
+        model = ServedModel.of(engine, self._name, template, syntax)
         load = TargetLoad(engine, self._statistics, lambda: self._admissions.streams.total)
         self._servicer.open(engine, model, load)
         self._telemetry.add([self._new_metrics(engine, model.name, load)])

@@ -32,10 +32,8 @@ class ServedModel:
     max_samples: int  # of one request
 
     @classmethod
-    def of(
-        cls, engine: TargetEngine, name: str, chat_template: ChatTemplate, syntax: MessageSyntax, *, max_samples: int
-    ) -> "ServedModel":
-        """The engine's, under this name; one request has so many samples at most, and as many as fit."""
+    def of(cls, engine: TargetEngine, name: str, chat_template: ChatTemplate, syntax: MessageSyntax) -> "ServedModel":
+        """The engine's, under this name."""
         checkpoint = engine.model.checkpoint
         return cls(
             name=name,
@@ -49,5 +47,5 @@ class ServedModel:
             chat_template=chat_template,
             syntax=syntax,
             fingerprint=engine.fingerprint,
-            max_samples=min(MAX_SAMPLES, max_samples, engine.config.max_sequences),
+            max_samples=min(MAX_SAMPLES, engine.config.max_sequences),
         )

@@ -134,7 +134,7 @@ class GenerationServicer(GenerationServiceServicer):
         self, request: generation_pb2.TokenizeRequest, context: Context
     ) -> generation_pb2.TokenizeResponse:
         """Encode text or a conversation."""
-        model = self._model()
+        model = self.serving().model
         with self._admissions.text_calls.admit(1, self.callers.of(context)):
             ids = await read_tokenize_input(request, model)
             return await asyncio.to_thread(write_tokens, ids, model.tokenizer)
@@ -143,7 +143,7 @@ class GenerationServicer(GenerationServiceServicer):
         self, request: generation_pb2.DetokenizeRequest, context: Context
     ) -> generation_pb2.DetokenizeResponse:
         """Decode ids."""
-        model = self._model()
+        model = self.serving().model
         with self._admissions.text_calls.admit(1, self.callers.of(context)):
             return await asyncio.to_thread(detokenize, request, model)
 
@@ -151,13 +151,14 @@ class GenerationServicer(GenerationServiceServicer):
         self, request: generation_pb2.GetModelInfoRequest, context: Context
     ) -> generation_pb2.GetModelInfoResponse:
         """Describe the model."""
-        return write_model_info(self._model())
+        return write_model_info(self.serving().model)
 
     @asynccontextmanager
     async def generation(self, message: GenerationRequest, context: Context) -> AsyncIterator[Responses]:
         """Admit, read and submit one request; however the call ends, the engine drops what is left of it."""
         deadline, traceparent = _deadline(context), _traceparent(context)
-        model, caller = self._model(), self.callers.of(context)
+        model, caller = self.serving().model, self.callers.of(context)
+        model = replace(model, max_samples=min(model.max_samples, self._admissions.streams.most(caller)))
         with ExitStack() as places:
             trace = None
             if self._traces is not None:
@@ -234,9 +235,6 @@ class GenerationServicer(GenerationServiceServicer):
         if self._serving is None or self._refusal:
             raise UnavailableError(self._refusal or f"the model is still loading: {self._progress}")
         return self._serving
-
-    def _model(self) -> ServedModel:
-        return self.serving().model
 
 
 async def _message_readers(
