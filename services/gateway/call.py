@@ -33,8 +33,8 @@ class Call:
         """The response."""
         try:
             body = await self._gateway.body_of(http) if http.method == "POST" else b""
-            async with self._gateway.client_for(http) as client:
-                return JSONResponse(await unless_left(http, self._ask(client, self._gateway, http, body)))
+            async with self._gateway.client_for(http) as client, unless_left(http.receive):
+                return JSONResponse(await self._ask(client, self._gateway, http, body))
         except ClientDisconnect:
             return Response(status_code=LEFT)
         except OutriderError as error:

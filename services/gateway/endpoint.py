@@ -42,7 +42,8 @@ class Endpoint(Generic[Request]):
                 body = await self._gateway.body_of(http)
                 request = parse(self._api.request, body)
                 client = await held.enter_async_context(self._gateway.client_for(http))
-                return await unless_left(http, self._answer(http, request, body, client, trace, held))
+                async with unless_left(http.receive):
+                    return await self._answer(http, request, body, client, trace, held)
             except ClientDisconnect:
                 return Response(status_code=LEFT)
             except OutriderError as error:

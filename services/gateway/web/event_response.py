@@ -2,11 +2,14 @@
 
 import json
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
+from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
+
+from services.gateway.web.presence import unless_left
 
 _ENCODER = json.JSONEncoder(
     separators=(",", ":"), allow_nan=False
@@ -21,10 +24,11 @@ class EventResponse(StreamingResponse):
         super().__init__(events, headers=_HEADERS, media_type="text/event-stream")
         self._held = held
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
         """Send it."""
-        async with self._held:
-            await super().__call__(scope, receive, send)
+        with suppress(ClientDisconnect):
+            async with self._held, unless_left(receive):
+                await self.stream_response(send)
 
 
 def encode_event(data: dict[str, Any], *, name: str | None = None, event_id: str | None = None) -> bytes:

@@ -1,31 +1,35 @@
 """Presence: work for a caller ends when the caller leaves."""
 
 import asyncio
-from collections.abc import Awaitable
-from typing import TypeVar
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive
 
 LEFT = 499  # nginx's number for a caller who is gone, and reads it no more
-Result = TypeVar("Result")
 
 
-async def unless_left(request: Request, work: Awaitable[Result]) -> Result:
-    """What the work gives; it is cancelled, and ClientDisconnect raised, when the caller leaves before.
+@asynccontextmanager
+async def unless_left(receive: Receive) -> AsyncIterator[None]:
+    """What is done here is cancelled, and ClientDisconnect raised, when the caller leaves.
 
     The body must have been read.
     """
-    working, watching = asyncio.ensure_future(work), asyncio.create_task(_left(request))
     try:
-        await asyncio.wait((working, watching), return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise ClientDisconnect
-        return working.result()
-    finally:
-        working.cancel()
-        watching.cancel()
+        async with asyncio.timeout(None) as presence:
+            watching = asyncio.create_task(_watch(receive, presence))
+            try:
+                yield
+            finally:
+                watching.cancel()
+    except TimeoutError:
+        if presence.expired():
+            raise ClientDisconnect from None
+        raise
 
 
-async def _left(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
+async def _watch(receive: Receive, presence: asyncio.Timeout) -> None:
+    while (await receive())["type"] != "http.disconnect":
         pass
+    presence.reschedule(0)
