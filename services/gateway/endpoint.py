@@ -12,13 +12,13 @@ from starlette.responses import JSONResponse, Response
 from outrider import AsyncClient, OutriderError
 from services.gateway.gateway import Gateway
 from services.gateway.generation.answers import Answers
+from services.gateway.generation.encoded_list import encode
 from services.gateway.generation.event_stream import EventStream
 from services.gateway.generation.field_names import problem_of
 from services.gateway.generation.head import Head, Ticket
 from services.gateway.generation.place import HEADER, Places
 from services.gateway.generation.problem import Kind, Problem
 from services.gateway.generation.validation import parse
-from services.gateway.generation.whole import encode_whole
 from services.gateway.generation.writer import Api, Event, Request
 from services.gateway.web.event_response import EventResponse, encode_event
 from services.gateway.web.presence import LEFT, unless_left
@@ -67,7 +67,8 @@ class Endpoint(Generic[Request]):
         if not request.stream:
             async for piece in answers.pieces():
                 writer.keep(piece)
-            return Response(encode_whole(writer.whole(answers.results())), media_type="application/json")
+            body = encode(writer.whole(answers.results()), is_ascii=False)
+            return Response(body, media_type="application/json")
         check = head.check(body)
         if known is not None and known.check != check:
             raise Problem(Kind.CHANGED, f"{HEADER}: is of another request, or of another model or build", HEADER)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from outrider.v1 import generation_pb2
+from services.gateway.generation.piece import MOST_OF_PROMPT
 from tests.gateway.events import SentEvent, read_events
 from tests.gateway.running_gateway import RunningGateway
 from tests.scripted_server import Request, ScriptedServer, ScriptedServicer
@@ -54,6 +55,18 @@ def test_a_reader_goes_on_behind_any_event(gateway: RunningGateway):
         assert rest[-1].data["usage"] == events[-1].data["usage"] | {
             name: rest[-1].data["usage"][name] for name in ("prompt_tokens_details", "completion_tokens_details")
         }
+
+
+def test_a_reader_goes_on_within_a_long_prompt(gateway: RunningGateway):
+    """Which comes in several events, before a token of the answer."""
+    long = {**COMPLETION, "prompt": "import os\n" * 100, "max_tokens": 3}
+    events = whole(gateway, "/v1/completions", long)
+    lengths = [len(event.data["choices"][0]["logprobs"]["tokens"]) for event in events[:6]]
+    assert max(lengths) == MOST_OF_PROMPT
+    assert sum(lengths) > 2 * 2 * MOST_OF_PROMPT
+    for cut in range(1, 8):
+        rest = whole(gateway, "/v1/completions", long, events[cut - 1].id)
+        assert told([*events[:cut], *rest]) == told(events)
 
 
 def test_without_a_seed_the_id_has_the_one_that_was_drawn(gateway: RunningGateway):

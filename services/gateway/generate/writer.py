@@ -8,10 +8,10 @@ from pydantic_core import to_jsonable_python
 
 from outrider import ContentDelta, Result
 from services.gateway.generate.request import GenerateRequest
+from services.gateway.generation.encoded_list import EncodedList
 from services.gateway.generation.head import Head
 from services.gateway.generation.piece import Piece
 from services.gateway.generation.problem import Problem
-from services.gateway.generation.whole import EncodedList
 from services.gateway.generation.writer import Api, Event, Json
 from services.gateway.openai.problem_body import problem_body
 

@@ -1,12 +1,12 @@
 """Answers: the streams of one request, one per prompt, read as pieces of its choices."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from collections.abc import Sequence as Seq
 from typing import TypeVar
 
 from outrider import AsyncStream, Chunk, Result, Started, Token
-from services.gateway.generation.piece import Piece, pieces_of
+from services.gateway.generation.piece import Piece, pieces_of, pieces_of_prompt
 from services.gateway.generation.problem import Kind, Problem
 
 Item = TypeVar("Item")
@@ -50,7 +50,10 @@ class Answers:
             self._read_on(index)
 
     async def pieces(self) -> AsyncIterator[Piece]:
-        """All that follows; raises OutriderError."""
+        """Records of the prompts, if asked for, and all that follows; raises OutriderError."""
+        for piece in self._prompt_pieces():
+            yield piece
+            await asyncio.sleep(0)  # they are there all at once: between them others have their turn
         for index, chunk in self._early:
             for piece in self._pieces(index, chunk):
                 yield piece
@@ -72,6 +75,11 @@ class Answers:
 
     def _read_on(self, index: int) -> None:
         self._reading[_next(self._iterators[index])] = index
+
+    def _prompt_pieces(self) -> Iterator[Piece]:
+        for prompt, records in enumerate(self.prompt_records()):
+            for choice in range(prompt * self.samples, (prompt + 1) * self.samples):
+                yield from pieces_of_prompt(records, choice)
 
     def _pieces(self, prompt: int, chunk: Chunk | None) -> Seq[Piece]:
         if chunk is None:

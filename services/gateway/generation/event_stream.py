@@ -1,6 +1,6 @@
 """EventStream: an answer as events, each with the id behind which it can be taken up again."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 
 from services.gateway.generation.answers import Answers
 from services.gateway.generation.piece import Piece
@@ -36,10 +36,8 @@ class EventStream:
                     yield told
         results = self._answers.results()
         for choice, result in enumerate(choices_of(results)):
-            for event in self._writer.end(choice, result):
-                self._places.choices[choice].events += 1
-                if not self._missed.drop(choice):
-                    yield self._told(event)
+            for told in self._beside(choice, self._writer.end(choice, result)):
+                yield told
         for event in self._writer.tail(results):
             self._places.tail += 1
             if not self._missed.drop(None):
@@ -47,13 +45,20 @@ class EventStream:
 
     def _of_piece(self, piece: Piece) -> Iterator[tuple[Event, int, str]]:
         events = self._writer.piece(piece)
-        for event in events[:-1]:
-            self._places.choices[piece.choice].events += 1
-            if not self._missed.drop(piece.choice):
-                yield self._told(event)
+        if piece.is_of_prompt:
+            yield from self._beside(piece.choice, events)
+            return
+        yield from self._beside(piece.choice, events[:-1])
         self._places.passed(piece)
         if events and not self._missed.drop(piece.choice):
             yield self._told(events[-1])
+
+    def _beside(self, choice: int, events: Iterable[Event]) -> Iterator[tuple[Event, int, str]]:
+        """Events that bring a choice no further."""
+        for event in events:
+            self._places.choices[choice].events += 1
+            if not self._missed.drop(choice):
+                yield self._told(event)
 
     def _told(self, event: Event) -> tuple[Event, int, str]:
         number = self._places.count

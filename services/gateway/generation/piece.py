@@ -1,9 +1,13 @@
 """Piece: what follows in one of the answers of a request, small enough to become one event of an API."""
 
 from collections.abc import Iterator
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 
 from outrider import Chunk, ContentDelta, MessageDelta, PassReport, Token, ToolCall
+
+MOST_OF_PROMPT = 128
+"""Tokens of a prompt in one piece."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,10 +17,15 @@ class Piece:
     choice: int
     token_ids: tuple[int, ...]
     tokens: tuple[Token, ...] = ()
-    """Their records, if asked for."""
+    """Their records, if asked for; without ids those of some tokens of the prompt."""
     delta: MessageDelta | None = None
     reports: tuple[PassReport, ...] = ()
     """Those of the passes that ended with these tokens, if asked for."""
+
+    @property
+    def is_of_prompt(self) -> bool:
+        """Whether it tells of the prompt, all of which comes before the answer's own tokens."""
+        return bool(self.tokens) and not self.token_ids
 
     @property
     def units(self) -> int:
@@ -41,6 +50,12 @@ def pieces_of(chunk: Chunk, choice: int, *, reads_messages: bool) -> Iterator[Pi
     yield Piece(choice, chunk.token_ids, chunk.tokens, deltas[0] if deltas else None, chunk.pass_reports)
     for delta in deltas[1:]:
         yield Piece(choice, (), (), delta)
+
+
+def pieces_of_prompt(records: Seq[Token], choice: int) -> Iterator[Piece]:
+    """The records of a prompt's tokens."""
+    for begin in range(0, len(records), MOST_OF_PROMPT):
+        yield Piece(choice, (), tuple(records[begin : begin + MOST_OF_PROMPT]))
 
 
 def _split(delta: MessageDelta | None, units: int) -> tuple[MessageDelta | None, MessageDelta | None]:

@@ -79,6 +79,8 @@ class Missed:
         if self._left is None:
             return None, piece
         left = self._left[piece.choice]
+        if piece.is_of_prompt and (left.tokens or left.units):
+            return piece, None
         tokens, units = min(left.tokens, len(piece.token_ids)), min(left.units, piece.units)
         if not tokens and not units:
             return None, piece

@@ -1,6 +1,5 @@
 """EventResponse: an answer as server-sent events."""
 
-import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
 from typing import Any
@@ -9,11 +8,9 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from services.gateway.generation.encoded_list import encode
 from services.gateway.web.presence import unless_left
 
-_ENCODER = json.JSONEncoder(
-    separators=(",", ":"), allow_nan=False
-)  # ASCII: some clients take U+2028 for the end of a line
 _HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}  # the second is for nginx
 
 
@@ -32,7 +29,7 @@ class EventResponse(StreamingResponse):
 
 
 def encode_event(data: dict[str, Any], *, name: str | None = None, event_id: str | None = None) -> bytes:
-    """An event on the wire; JSON has no line breaks of its own."""
+    """An event on the wire; JSON has no line breaks of its own, and some clients take U+2028 for one."""
     first = f"event: {name}\n" if name else ""
     identity = f"id: {event_id}\n" if event_id else ""
-    return f"{first}{identity}data: {_ENCODER.encode(data)}\n\n".encode()
+    return b"".join((f"{first}{identity}data: ".encode(), encode(data, is_ascii=True), b"\n\n"))

@@ -5,10 +5,10 @@ from collections.abc import Sequence as Seq
 from typing import Any
 
 from outrider import ContentDelta, Message, MessageDelta, ReasoningDelta, Result, Token, ToolCall
+from services.gateway.generation.encoded_list import EncodedList
 from services.gateway.generation.head import Head
 from services.gateway.generation.piece import Piece
 from services.gateway.generation.usage import metrics_of, usage_of
-from services.gateway.generation.whole import EncodedList
 from services.gateway.generation.writer import Api, Event, Json, choices_of
 from services.gateway.openai.chat.request import ChatRequest
 from services.gateway.openai.finish import finish_reason, stop_reason, told_by_us

@@ -4,10 +4,10 @@ from collections.abc import Sequence as Seq
 from typing import Any
 
 from outrider import ContentDelta, Result, Token
+from services.gateway.generation.encoded_list import EncodedList
 from services.gateway.generation.head import Head
 from services.gateway.generation.piece import Piece
 from services.gateway.generation.usage import metrics_of, usage_of
-from services.gateway.generation.whole import EncodedList
 from services.gateway.generation.writer import Api, Event, Json, choices_of
 from services.gateway.openai.completions.request import CompletionRequest
 from services.gateway.openai.completions.token_logprobs import TokenLogprobs
@@ -16,7 +16,7 @@ from services.gateway.openai.problem_body import problem_body, problem_event
 
 
 class CompletionWriter:
-    """Each piece is one event; with `echo` one with the prompt comes before a choice's first."""
+    """Each piece is one event; with `echo` the prompt comes before a choice's first, in several if it is long."""
 
     def __init__(self, request: CompletionRequest, head: Head) -> None:
         self._request = request
@@ -36,8 +36,10 @@ class CompletionWriter:
 
     def piece(self, piece: Piece) -> Seq[Event]:
         """Its text, if there is any, or its tokens."""
-        events = self._echo(piece.choice)
         told = self._of_tokens(piece.choice, piece.tokens)
+        if piece.is_of_prompt:
+            return self._echo(piece.choice, told)
+        events = self._echo(piece.choice)
         if isinstance(piece.delta, ContentDelta) or (told is not None and piece.tokens):
             text = piece.delta.text if isinstance(piece.delta, ContentDelta) else ""
             events.append(self._event(piece.choice, text, told))
@@ -56,7 +58,7 @@ class CompletionWriter:
         return (Event({**self._base, "choices": [], "usage": usage_of(results), "metrics": metrics_of(results)}),)
 
     def keep(self, piece: Piece) -> None:
-        """Its tokens, behind those of the prompt where these are told too."""
+        """Its tokens."""
         self._keep(piece.choice, piece.tokens)
 
     def whole(self, results: Seq[Result]) -> Json:
@@ -70,9 +72,6 @@ class CompletionWriter:
         return {"index": index, "text": text, "logprobs": self._kept.get(index), **self._end(result)}
 
     def _keep(self, choice: int, tokens: Seq[Token]) -> None:
-        if choice in self._to_echo:
-            self._to_echo.remove(choice)
-            tokens = (*self._prompt_records(choice), *tokens)
         for name, told in (self._of_tokens(choice, tokens) or {}).items():
             columns = self._kept.setdefault(choice, {})
             if told is None:
@@ -89,11 +88,11 @@ class CompletionWriter:
         usage = {"usage": None} if self._tells_usage else {}
         return Event({**self._base, "choices": [told], **usage})
 
-    def _echo(self, choice: int) -> list[Event]:
-        if choice not in self._to_echo:
-            return []
-        self._to_echo.remove(choice)
-        return [self._event(choice, self._prompt_text(choice), self._of_tokens(choice, self._prompt_records(choice)))]
+    def _echo(self, choice: int, logprobs: Json | None = None) -> list[Event]:
+        """The prompt, unless it is told already, or what follows of its tokens."""
+        text = self._prompt_text(choice) if choice in self._to_echo else None
+        self._to_echo.discard(choice)
+        return [] if text is None and logprobs is None else [self._event(choice, text or "", logprobs)]
 
     def _of_tokens(self, choice: int, tokens: Seq[Token]) -> Json | None:
         if self._request.logprobs is None:

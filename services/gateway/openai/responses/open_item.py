@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 from outrider import ContentDelta, ReasoningDelta, Token, ToolCall
+from services.gateway.generation.encoded_list import EncodedList
 from services.gateway.generation.writer import Event, Json
 from services.gateway.openai.token_text import told_token
 
@@ -16,13 +17,15 @@ class OpenItem:
 
     KINDS: ClassVar[dict[type, str]] = {ContentDelta: "message", ReasoningDelta: "reasoning"}
 
-    def __init__(self, kind: str, index: int, name: str, tool: str | None = None) -> None:
-        """`tool` is what is called."""
+    def __init__(
+        self, kind: str, index: int, name: str, tool: str | None = None, logprobs: EncodedList | None = None
+    ) -> None:
+        """`tool` is what is called, `logprobs` those of tokens that a message has already."""
         self.kind = kind
         self._text: list[str] = []
         self._place = {"item_id": f"{_PREFIXES[kind]}_{name}", "output_index": index}
         self._tool = tool
-        self._logprobs: list[Json] = []
+        self._logprobs = EncodedList() if logprobs is None else logprobs
 
     @classmethod
     def of_call(cls, index: int, name: str, call: ToolCall) -> "OpenItem":
@@ -35,7 +38,7 @@ class OpenItem:
             "response.output_item.added", output_index=self._place["output_index"], item=self._told("in_progress")
         )
         if self._tool is None:
-            yield self._part_event("added")
+            yield self._part_event("added", [])
 
     def more(self, text: str, tokens: Iterable[Token] = ()) -> Event:
         """What it grows by, and those of its tokens that have come with it, if they are told."""
@@ -49,7 +52,8 @@ class OpenItem:
     def add(self, tokens: Iterable[Token]) -> list[Json]:
         """Tokens that bring no text by themselves."""
         new = [told_token(token) for token in tokens]
-        self._logprobs += new
+        if new:
+            self._logprobs.extend(new)
         return new
 
     def closed(self) -> Iterator[Event]:
@@ -60,7 +64,7 @@ class OpenItem:
         else:
             logprobs: Json = {"logprobs": self._logprobs} if self.kind == "message" else {}
             yield _event(f"response.{_PARTS[self.kind]}.done", **self._place, content_index=0, text=text, **logprobs)
-            yield self._part_event("done")
+            yield self._part_event("done", self._logprobs)
         yield _event("response.output_item.done", output_index=self._place["output_index"], item=self.whole())
 
     def whole(self) -> Json:
@@ -72,17 +76,17 @@ class OpenItem:
         if self._tool is not None:
             name = str(self._place["item_id"]).removeprefix("fc_")
             return {**item, "call_id": f"call_{name}", "name": self._tool, "arguments": "".join(self._text)}
-        content = [self._part()] if self._text or status == "completed" else []
+        content = [self._part(self._logprobs)] if status == "completed" else []
         if self.kind == "reasoning":
             return {**item, "summary": [], "content": content}
         return {**item, "role": "assistant", "content": content}
 
-    def _part(self) -> Json:
+    def _part(self, logprobs: object) -> Json:
         part: Json = {"type": _PARTS[self.kind], "text": "".join(self._text)}
-        return {**part, "annotations": [], "logprobs": [*self._logprobs]} if self.kind == "message" else part
+        return {**part, "annotations": [], "logprobs": logprobs} if self.kind == "message" else part
 
-    def _part_event(self, what: str) -> Event:
-        return _event(f"response.content_part.{what}", **self._place, content_index=0, part=self._part())
+    def _part_event(self, what: str, logprobs: object) -> Event:
+        return _event(f"response.content_part.{what}", **self._place, content_index=0, part=self._part(logprobs))
 
 
 def _event(name: str, /, **fields: object) -> Event:

@@ -5,6 +5,7 @@ from collections.abc import Sequence as Seq
 from typing import Any
 
 from outrider import ContentDelta, MessageDelta, ReasoningDelta, Result, Token, ToolCall
+from services.gateway.generation.encoded_list import EncodedList
 from services.gateway.generation.head import Head
 from services.gateway.generation.piece import Piece
 from services.gateway.generation.usage import metrics_of, usage_of
@@ -13,6 +14,7 @@ from services.gateway.openai.finish import finish_reason, told_by_us
 from services.gateway.openai.problem_body import problem_body, response_problem_event
 from services.gateway.openai.responses.open_item import OpenItem
 from services.gateway.openai.responses.request import ResponseRequest
+from services.gateway.openai.token_text import told_token
 
 
 class ResponseWriter:
@@ -25,6 +27,7 @@ class ResponseWriter:
         self._items: list[Json] = []
         self._open: OpenItem | None = None
         self._untold: list[Token] = []
+        self._kept = EncodedList()
 
     def piece(self, piece: Piece) -> Seq[Event]:
         """What it adds to the item that is open, or to another one; a message tells of all tokens of the answer."""
@@ -42,7 +45,9 @@ class ResponseWriter:
         return [Event({"type": f"response.{whole['status']}", "response": whole}, f"response.{whole['status']}")]
 
     def keep(self, piece: Piece) -> None:
-        """Nothing: the whole message is told of at its end."""
+        """Its tokens, if they are to be told: all of them are the message's."""
+        if self._request.tells_logprobs:
+            self._kept.extend(map(told_token, piece.tokens))
 
     def whole(self, results: Seq[Result]) -> Json:
         """All of it."""
@@ -130,7 +135,7 @@ class ResponseWriter:
         deltas: list[MessageDelta] = [ReasoningDelta(message.reasoning_content)] if message.reasoning_content else []
         if message.content or not (deltas or message.tool_calls):
             deltas.append(ContentDelta(str(message.content)))
-        self._untold = [*result.tokens] if self._request.tells_logprobs else []
+        self._kept.extend(map(told_token, self._untold))  # of a stream that had no text
         items: list[Json] = []
         for delta in (*deltas, *message.tool_calls):
             name, index = next(names), len(items)
@@ -138,8 +143,8 @@ class ResponseWriter:
                 item = OpenItem.of_call(index, name, delta)
                 item.more(delta.arguments)
             else:
-                item = OpenItem(OpenItem.KINDS[type(delta)], index, name)
-                item.more(delta.text, self._tokens_of(item))
+                item = OpenItem(OpenItem.KINDS[type(delta)], index, name, logprobs=self._kept)
+                item.more(delta.text)
             items.append(item.whole())
         return items
 

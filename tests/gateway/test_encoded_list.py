@@ -1,4 +1,4 @@
-"""A whole answer is encoded as it is written, so that nobody else's waits at its end."""
+"""Lists that are encoded as they grow are, as JSON, what they are lists of."""
 
 import json
 
@@ -7,9 +7,9 @@ import pytest
 from outrider import Token
 from services.gateway.generate.request import GenerateRequest
 from services.gateway.generate.writer import GenerateWriter
+from services.gateway.generation.encoded_list import EncodedList, encode
 from services.gateway.generation.head import Head, Ticket
 from services.gateway.generation.piece import Piece
-from services.gateway.generation.whole import EncodedList, encode_whole
 
 
 def test_encoded_lists_are_what_they_are_lists_of():
@@ -18,8 +18,11 @@ def test_encoded_lists_are_what_they_are_lists_of():
     for one, each in zip(lists, entries, strict=True):
         one.extend(each[:1])
         one.extend(each[1:])
-    plain = json.dumps({"a": entries, "c": "d"}, ensure_ascii=False, separators=(",", ":")).encode()
-    assert encode_whole({"a": lists, "c": "d"}) == plain
+    told = {"a": lists, "c": "dä", "again": lists[1]}
+    plain = {"a": entries, "c": "dä", "again": entries[1]}
+    assert encode(told, is_ascii=True) == json.dumps(plain, separators=(",", ":")).encode()
+    assert json.loads(encode(told, is_ascii=False)) == plain
+    assert encode("dä", is_ascii=False) == '"dä"'.encode()
 
 
 def test_what_json_has_not_is_an_error():
