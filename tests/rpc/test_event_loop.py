@@ -18,9 +18,10 @@ from services.target.output.output_pipeline import OutputPipeline
 from services.target.prompt.chat_template import ChatTemplate
 from tests.rpc import chat_examples
 from tests.rpc.requests import as_unary, continued, stream, stream_request
-from tests.server import RunningTarget
+from tests.server import RunningTarget, wait_until
 
 LARGE = 1 << 20  # bytes of a request
+NUM_AT_ONCE = 8
 LONG_WORK: list[tuple[Any, str]] = [
     (Tokenizer, "encode"),
     (Tokenizer, "ids_beginning_with"),
@@ -91,3 +92,34 @@ def test_what_may_take_long_runs_beside_the_event_loop(
     loop = target.call(this_thread())
     assert [name for name, threads in whereabouts.of.items() if not threads] == [], "all of it ran"
     assert [name for name, threads in whereabouts.of.items() if loop in threads] == []
+
+
+def test_large_requests_are_parsed_one_after_the_other(target: RunningTarget, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The library lets no other thread run while it parses one: of many at once the event loop waits for one only."""
+    message = generation_pb2.TokenizeRequest(text="a" * LARGE).SerializeToString()
+    parse, may_go_on = interceptors._parsed, threading.Event()
+    parsing: list[int] = []
+    most = 0
+
+    def held(parser: Callable[[bytes], Any], data: bytes) -> Any:
+        nonlocal most
+        if len(data) < LARGE:
+            return parse(parser, data)
+        parsing.append(threading.get_ident())
+        most = max(most, len(parsing))
+        may_go_on.wait()
+        try:
+            return parse(parser, data)
+        finally:
+            parsing.remove(threading.get_ident())
+
+    monkeypatch.setattr(interceptors, "_parsed", held)
+    ask: Any = target.channel.unary_unary("/outrider.v1.GenerationService/Tokenize")
+    calls = [ask.future(message) for _ in range(NUM_AT_ONCE)]
+    try:
+        wait_until(lambda: target.server._server.held_bytes.total == NUM_AT_ONCE * len(message))
+        assert target.health() == "SERVING"
+    finally:
+        may_go_on.set()
+    assert all(isinstance(call.exception(), grpc.RpcError) for call in calls)
+    assert most == 1
