@@ -1,4 +1,4 @@
-"""Smg: the router of that name in a process of its own, before a target of the test."""
+"""Smg: the router of that name in a process of its own, before targets of the test."""
 
 import subprocess
 import sys
@@ -20,25 +20,34 @@ def binary() -> Path | None:
 
 
 class Smg:
-    """Speaks HTTP, and vLLM's contract to the target; it is told nothing of the model."""
+    """Speaks HTTP, and vLLM's contract to the targets; it is told nothing of the model."""
 
-    def __init__(self, folder: Path, target: str) -> None:
+    def __init__(self, folder: Path, *targets: str) -> None:
         host, port = "127.0.0.1", free_port()
         self.url = f"http://{host}:{port}"
+        self._num_targets = len(targets)
         self._log = folder / "smg.log"
-        command = [str(binary()), "launch", "--worker-urls", f"grpc://{target}", "--host", host, "--port", str(port)]
-        command += ["--prometheus-port", str(free_port()), "--log-level", "info"]
+        command = [str(binary()), "launch", "--host", host, "--port", str(port), "--log-level", "info"]
+        command += ["--prometheus-port", str(free_port())]
+        command += ["--worker-urls", *(f"grpc://{target}" for target in targets)]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
 
     def wait_until_ready(self, model: str) -> None:
-        """Return once it answers for the model, whose tokenizer it has then; raises TimeoutError."""
+        """Return once it knows all targets and answers for the model, with its tokenizer; raises TimeoutError."""
         end = time.monotonic() + PATIENCE_SECONDS
         body = {"model": model, "prompt": "x", "max_tokens": 1}
-        while not self._answers(body):
+        while not (self._knows_all() and self._answers(body)):
             if time.monotonic() > end or self._process.poll() is not None:
                 raise TimeoutError(self._log.read_text()[-2000:])
             time.sleep(_POLL_SECONDS)
+
+    def _knows_all(self) -> bool:
+        try:
+            told = httpx2.get(f"{self.url}/readiness", timeout=10)
+        except httpx2.HTTPError:
+            return False
+        return bool(told.status_code == 200 and told.json()["healthy_workers"] == self._num_targets)
 
     def _answers(self, body: dict[str, object]) -> bool:
         try:
