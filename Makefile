@@ -117,8 +117,10 @@ doors-test: $(VENV)/.dev
 client-test: $(VENV)/.dev
 	$(PYTEST) tests/clients -m ""
 
-client-test-deps: client-deps
+client-test-deps: client-deps $(BIN)/python
 	apt-get install -y --no-install-recommends $$(cat tests/clients/apt-packages-slow.txt)
+	$(BIN)/pip install -q -r tests/clients/requirements.txt
+	scripts/protobuf_csharp.sh
 
 # Node may come from elsewhere than Debian, whose package would take its place.
 client-deps:

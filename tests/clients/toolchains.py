@@ -1,5 +1,7 @@
 """The clients of other languages: how each is built from a copy of its folder."""
 
+import importlib.util
+import json
 import os
 import shutil
 import subprocess
@@ -31,6 +33,7 @@ _CRATES = (
     "tokio-1",
     "tokio-rustls-0.23",
 )
+_PROTOBUF_CSHARP = ROOT / "build" / "protobuf-csharp"
 _NO_NETWORK = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT")  # as npm names it
 _NO_CPP_LIBRARY = ('configuration file provided by "gRPC"', "Could NOT find Protobuf")  # as CMake says it
 
@@ -142,6 +145,32 @@ def _build_rust(folder: Path) -> list[str]:
     return [str(folder / "target" / "debug" / "stream")]
 
 
+def _build_csharp(folder: Path) -> list[str]:
+    """Build with Mono's compiler for the runtime of .NET Core that PyPI has, which needs no SDK and no NuGet."""
+    package = importlib.util.find_spec("dotnetcore2")
+    if package is None or package.origin is None:
+        raise MissingToolError("the package dotnetcore2")
+    if not _PROTOBUF_CSHARP.is_dir():
+        raise MissingToolError("protobuf's C# library")
+    dotnet = Path(package.origin).parent / "bin"
+    build = folder / "build"
+    build.mkdir()
+    _check(_run(["protoc", "-I", "../../protos", "--csharp_out=build", *_PROTOS], folder))
+    found = [path for where in (folder, _PROTOBUF_CSHARP) for path in where.rglob("*.cs")]
+    sources = sorted(found, key=lambda path: path.name != "Descriptor.cs")  # whose aliases get lost behind others
+    (framework,) = (dotnet / "shared" / "Microsoft.NETCore.App").iterdir()
+    libraries = [path for path in framework.glob("System.*.dll") if "WindowsRuntime" not in path.name]
+    options = ["-out:build/stream.dll", "-unsafe", "-langversion:latest", "-nostdlib", "-noconfig"]
+    _check(_run(["mcs", *options, *(f"-r:{library}" for library in libraries), *map(str, sources)], folder))
+    needed = {"name": framework.parent.name, "version": framework.name}
+    (build / "stream.runtimeconfig.json").write_text(json.dumps({"runtimeOptions": {"framework": needed}}))
+    shim = Path(__file__).with_name("openssl_1_1.c")
+    _check(_run(["cc", "-shared", "-fPIC", "-o", "build/libssl.so.shim", str(shim), "-lssl", "-lcrypto"], folder))
+    tls = [f"LD_LIBRARY_PATH={build}", "CLR_OPENSSL_VERSION_OVERRIDE=shim"]
+    environment = [*tls, "DOTNET_SYSTEM_GLOBALIZATION_INVARIANT=1"]  # so that no library of Unicode's is needed
+    return ["env", *environment, str(dotnet / "dotnet"), str(build / "stream.dll")]
+
+
 def _run(
     command: Seq[str], folder: Path, environment: Mapping[str, str] | None = None
 ) -> "subprocess.CompletedProcess[str]":
@@ -168,4 +197,5 @@ TOOLCHAINS = {
     "ruby": Toolchain(("ruby", "grpc_tools_ruby_protoc"), _build_ruby),
     "java": Toolchain(("java", "javac", "protoc", "grpc_java_plugin"), _build_java, is_slow=True),
     "rust": Toolchain(("cargo", "protoc"), _build_rust, is_slow=True),
+    "csharp": Toolchain(("mcs", "protoc", "cc"), _build_csharp, is_slow=True),
 }
