@@ -5,7 +5,6 @@ import (
 	"io"
 	"time"
 
-	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
@@ -98,8 +97,7 @@ func (s *Stream) try(failure error) {
 	s.drop() // a server whose fingerprint is refused would go on
 	err := asError(failure, trailer)
 	resuming := s.generation.started != nil
-	isWanted := s.checkWanted() == nil
-	if isWanted && err.Broke && !resuming && !isAlive(s.ctx, s.client.servers[s.attempts.address].channel) {
+	if err.Broke && !resuming && !s.isAlive() {
 		err.Lost = true
 		err.Message += ": the server went while it was at work on the call, which may be what ended it"
 	}
@@ -132,11 +130,13 @@ func (s *Stream) checkWanted() *Error {
 	return nil
 }
 
-// isAlive says whether a server is still there whose connection broke under a call.
-func isAlive(ctx context.Context, channel *grpc.ClientConn) bool {
-	for check := 0; check < mostChecks; check++ {
-		bounded, cancel := context.WithTimeout(ctx, checkTime)
-		_, err := grpc_health_v1.NewHealthClient(channel).Check(bounded, &grpc_health_v1.HealthCheckRequest{})
+// isAlive says whether the server is still there whose connection broke under the call; nobody asks on when the stream
+// is not wanted any more.
+func (s *Stream) isAlive() bool {
+	health := grpc_health_v1.NewHealthClient(s.client.servers[s.attempts.address].channel)
+	for check := 0; check < mostChecks && s.checkWanted() == nil; check++ {
+		bounded, cancel := context.WithTimeout(s.ctx, checkTime)
+		_, err := health.Check(bounded, &grpc_health_v1.HealthCheckRequest{})
 		cancel()
 		switch status.Code(err) {
 		case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:

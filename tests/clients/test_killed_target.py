@@ -15,12 +15,11 @@ from outrider.v1.admin_pb2 import GetMetricsRequest
 from outrider.v1.admin_pb2_grpc import AdminServiceStub
 from tests.clients.conftest import SECONDS, CommandOf
 from tests.clients.records import float_bits, logprobs
-from tests.clients.toolchains import TOOLCHAINS
+from tests.clients.toolchains import RESUMING
 from tests.e2e.draft_rig import PROMPT, Service, serving
 from tests.e2e.models import DEMO_TARGET
 from tests.server import wait_until
 
-RESUMING = [name for name, toolchain in TOOLCHAINS.items() if toolchain.resumes]
 PIPES: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 OPTIONS = {"max_tokens": 400, "temperature": 0.9, "seed": 2**64 - 3}
 

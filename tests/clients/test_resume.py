@@ -12,7 +12,7 @@ import pytest
 from outrider.v1 import common_pb2, generation_pb2
 from tests.clients.conftest import HEEDS_CTRL_C, SECONDS, Ended, RunClient
 from tests.clients.records import float_bits, logprobs
-from tests.clients.toolchains import TOOLCHAINS
+from tests.clients.toolchains import RESUMING
 from tests.cutting_proxy import CuttingProxy
 from tests.dying_server import DyingServer
 from tests.mute_health import BROKEN, MuteHealth
@@ -25,7 +25,7 @@ PIPES: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 FULL = Fault("arrival", grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
 
 
-@pytest.fixture(scope="module", params=[name for name, toolchain in TOOLCHAINS.items() if toolchain.resumes])
+@pytest.fixture(scope="module", params=RESUMING)
 def language(request: pytest.FixtureRequest) -> str:
     """Those that resume."""
     return request.param

@@ -33,6 +33,7 @@ _CRATES = (
     "tokio-1",
     "tokio-rustls-0.23",
 )
+_ENDINGS = Path(__file__).with_name("endings")
 _PROTOBUF_CSHARP = ROOT / "build" / "protobuf-csharp"
 _NO_NETWORK = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT")  # as npm names it
 _NO_CPP_LIBRARY = ('configuration file provided by "gRPC"', "Could NOT find Protobuf")  # as CMake says it
@@ -57,6 +58,8 @@ class Toolchain:
 def build_client(language: str, folder: Path) -> list[str]:
     """Copy the client and the protos into an empty folder, build it there, and return the command that runs it.
 
+    Beside the program of a library lies the one that `endings` has for it.
+
     Raises MissingToolError if the machine lacks a tool, and AssertionError with the build's output if it fails.
     """
     toolchain = TOOLCHAINS[language]
@@ -67,6 +70,8 @@ def build_client(language: str, folder: Path) -> list[str]:
     leftovers = shutil.ignore_patterns("node_modules", "build", "lib", "target", "v1")
     shutil.copytree(ROOT / "clients" / language, client, ignore=leftovers)
     shutil.copytree(ROOT / "protos", folder / "protos")
+    if toolchain.resumes:
+        shutil.copytree(_ENDINGS / language, client, dirs_exist_ok=True)
     return toolchain.build(client)
 
 
@@ -88,7 +93,8 @@ def _build_go(folder: Path) -> list[str]:
     (workspace / "src" / "outrider").symlink_to(folder)
     offline = {"GO111MODULE": "off", "GOPATH": f"{workspace}:{_DEBIAN_GO_PACKAGES}", "GOFLAGS": ""}
     _check(_run(["go", "generate"], folder, offline))
-    _check(_run(["go", "build", "-p", "2", "-o", "build/", "outrider/cmd/stream"], folder, offline))
+    programs = ["outrider/cmd/stream", "outrider/cmd/ending"]
+    _check(_run(["go", "build", "-p", "2", "-o", "build/", *programs], folder, offline))
     return [str(folder / "build" / "stream")]
 
 
@@ -96,7 +102,8 @@ def _build_cpp(folder: Path) -> list[str]:
     """Build few translation units, since most of the time goes into gRPC's headers, and none twice with ccache."""
     cached = {"CCACHE_BASEDIR": str(folder), "CCACHE_NOHASHDIR": "1"}
     launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
-    configured = _run(["cmake", "-S", ".", "-B", "build", "-DCMAKE_UNITY_BUILD=ON", *launcher], folder)
+    options = ["-DCMAKE_UNITY_BUILD=ON", "-DCMAKE_PROJECT_outrider_client_INCLUDE=ending.cmake", *launcher]
+    configured = _run(["cmake", "-S", ".", "-B", "build", *options], folder)
     if any(words in configured.stdout for words in _NO_CPP_LIBRARY):
         raise MissingToolError(f"gRPC for C++; CMake said:\n{configured.stdout}")
     _check(configured)
@@ -199,3 +206,4 @@ TOOLCHAINS = {
     "rust": Toolchain(("cargo", "protoc"), _build_rust, is_slow=True),
     "csharp": Toolchain(("mcs", "protoc", "cc"), _build_csharp, is_slow=True),
 }
+RESUMING = [name for name, toolchain in TOOLCHAINS.items() if toolchain.resumes]

@@ -35,7 +35,7 @@ export class Client {
     const channel = credentials ? CHANNEL : CLEAR;
     const servers = all.map((address) => ({ service: new GenerationService(address, security, channel), metadata }));
     this.#policy = { maxRetries, maxBackoff };
-    this.#pool = { servers, preferred: 0, isClosed: false };
+    this.#pool = { servers, preferred: 0, isClosed: false, streams: new Set() };
   }
 
   /** See index.d.ts. */
@@ -55,6 +55,7 @@ export class Client {
   /** See index.d.ts. */
   close() {
     this.#pool.isClosed = true;
+    for (const stream of this.#pool.streams) stream.cancel(); // gRPC would let their calls go on
     for (const { service } of this.#pool.servers) service.close();
   }
 }

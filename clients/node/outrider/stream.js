@@ -52,12 +52,14 @@ export class Stream {
   async *[Symbol.asyncIterator]() {
     if (this.#isBegun) throw new Error('a stream can be iterated over once');
     this.#isBegun = true;
+    this.#pool.streams.add(this);
     try {
       while (!this.#generation.finished) yield* this.#call();
     } catch (error) {
       if (error instanceof OutriderError) error.received = this.received;
       throw error;
     } finally {
+      this.#pool.streams.delete(this);
       this.cancel();
     }
   }

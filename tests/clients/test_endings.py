@@ -1,0 +1,99 @@
+"""The libraries that resume: a client that is closed, or a stream that is left, ends what goes on for it."""
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from tests.clients.conftest import SECONDS
+from tests.clients.toolchains import RESUMING
+from tests.mute_health import BROKEN, MuteHealth
+from tests.scripted_server import DRAWN_SEED, Fault, Request, ScriptedServer, ScriptedServicer, answer, text_of
+from tests.server import wait_until
+
+CANCELLED = f"\n{grpc.StatusCode.CANCELLED.value[0]}\n".encode()
+BEGUN = text_of(answer(list(b"def quicksort"), DRAWN_SEED)[:3], is_whole=False).encode()
+HUNG = Fault(3, how="hang")
+PIPES: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+
+Start = Callable[..., "subprocess.Popen[bytes]"]
+
+
+@pytest.fixture(scope="module", params=RESUMING)
+def language(request: pytest.FixtureRequest) -> str:
+    """Those that resume."""
+    return request.param
+
+
+@pytest.fixture
+def start(command: list[str]) -> Iterator[Start]:
+    """Starts the program in `endings` that stands beside the client's own."""
+    program = Path(command[-1])
+    ending = [*command[:-1], str(program.with_name("ending" + program.suffix))]
+    started = []
+
+    def start(server: ScriptedServer, how: str) -> "subprocess.Popen[bytes]":
+        started.append(subprocess.Popen([*ending, server.address, how], bufsize=0, **PIPES))
+        return started[-1]
+
+    yield start
+    for client in started:
+        client.kill()
+        client.communicate()
+
+
+def begin(client: "subprocess.Popen[bytes]") -> None:
+    """Wait for the first chunk."""
+    assert client.stdout is not None
+    assert client.stdout.read(len(BEGUN)) == BEGUN
+
+
+def check_closed(client: "subprocess.Popen[bytes]") -> None:
+    """The client is closed now, and whoever waits for the stream is told so."""
+    output, errors = client.communicate(b"\n", timeout=SECONDS)
+    assert (output, errors, client.returncode) == (CANCELLED, b"", 0)
+
+
+def test_a_client_that_is_closed_ends_its_stream(start: Start) -> None:
+    with ScriptedServer(HUNG) as server:
+        client = start(server, "close")
+        begin(client)
+        check_closed(client)
+        assert server.servicer.ended.wait(SECONDS)
+        assert len(server.requests) == 1
+
+
+def test_and_its_waiting_for_a_server_that_is_full(start: Start) -> None:
+    class FullServicer(ScriptedServicer):
+        def StreamGenerate(self, request: Request, context: grpc.ServicerContext) -> Iterator[object]:  # noqa: N802
+            context.set_trailing_metadata((("grpc-retry-pushback-ms", str(4_000 * SECONDS)),))
+            return super().StreamGenerate(request, context)
+
+    full = Fault("arrival", grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
+    with ScriptedServer(full, servicer_type=FullServicer) as server:
+        client = start(server, "close")
+        wait_until(lambda: len(server.requests) == 1)
+        check_closed(client)
+        assert len(server.requests) == 1
+
+
+def test_and_its_question_whether_the_server_lives(start: Start) -> None:
+    health = MuteHealth()
+    with ScriptedServer(BROKEN, health=health) as server:
+        client = start(server, "close")
+        wait_until(lambda: health.num_asked > 0)
+        check_closed(client)
+    assert (health.num_asked, len(server.requests)) == (1, 1)
+
+
+def test_a_stream_that_is_left_ends_on_the_server_too(start: Start) -> None:
+    with ScriptedServer(HUNG) as server:
+        client = start(server, "leave")
+        begin(client)
+        assert server.servicer.ended.wait(SECONDS)
+        assert client.poll() is None
+        client.communicate(b"\n", timeout=SECONDS)
+    assert (client.returncode, len(server.requests)) == (0, 1)
