@@ -27,7 +27,8 @@ using namespace outrider::v1;
 
 constexpr char kUsage[] =
     "usage: stream [--address HOST:PORT]... [--max-tokens N] [--temperature X] [--seed N] [--logprobs FILE]\n"
-    "    [--max-retries N] [--tls-ca FILE [--tls-cert FILE --tls-key FILE]] [--token-file FILE] PROMPT\n";
+    "    [--max-retries N] [--timeout SECONDS] [--tls-ca FILE [--tls-cert FILE --tls-key FILE]]\n"
+    "    [--token-file FILE] PROMPT\n";
 constexpr int kFailed = 1;
 constexpr int kWrongUsage = 2;
 constexpr int kInterrupted = 130;  // as shells report a process that SIGINT ended
@@ -35,6 +36,7 @@ constexpr int kInterrupted = 130;  // as shells report a process that SIGINT end
 struct Arguments {
     std::vector<std::string> addresses;
     outrider::Options options;
+    std::optional<double> timeout;
     std::ofstream logprobs;
     StreamGenerateRequest request;
 };
@@ -94,6 +96,9 @@ bool Take(char letter, const char* value, Arguments& arguments) {
         case 'r':
             options.max_retries = static_cast<int>(Parse<uint16_t>(value));
             return true;
+        case 'o':
+            arguments.timeout = Parse<double>(value);
+            return true;
         case 'A':
             options.authorities = ReadFile(value);
             return true;
@@ -113,17 +118,13 @@ bool Take(char letter, const char* value, Arguments& arguments) {
 
 // Reads the command line; says what is wrong with it.
 bool ReadArguments(int argc, char** argv, Arguments& arguments) {
-    const option options[] = {{"address", required_argument, nullptr, 'a'},
-                              {"max-tokens", required_argument, nullptr, 'm'},
-                              {"temperature", required_argument, nullptr, 't'},
-                              {"seed", required_argument, nullptr, 's'},
-                              {"logprobs", required_argument, nullptr, 'l'},
-                              {"max-retries", required_argument, nullptr, 'r'},
-                              {"tls-ca", required_argument, nullptr, 'A'},
-                              {"tls-cert", required_argument, nullptr, 'C'},
-                              {"tls-key", required_argument, nullptr, 'K'},
-                              {"token-file", required_argument, nullptr, 'T'},
-                              {}};
+    const option options[] = {
+        {"address", required_argument, nullptr, 'a'},     {"max-tokens", required_argument, nullptr, 'm'},
+        {"temperature", required_argument, nullptr, 't'}, {"seed", required_argument, nullptr, 's'},
+        {"logprobs", required_argument, nullptr, 'l'},    {"max-retries", required_argument, nullptr, 'r'},
+        {"timeout", required_argument, nullptr, 'o'},     {"tls-ca", required_argument, nullptr, 'A'},
+        {"tls-cert", required_argument, nullptr, 'C'},    {"tls-key", required_argument, nullptr, 'K'},
+        {"token-file", required_argument, nullptr, 'T'},  {}};
     int letter = 0, index = 0;
     try {
         while ((letter = getopt_long(argc, argv, "", options, &index)) != -1)
@@ -269,7 +270,7 @@ int main(int argc, char** argv) {
     const sigset_t interrupt = BlockInterrupt();
     try {
         const outrider::Client client(arguments.addresses, arguments.options);
-        outrider::Stream stream = client.Generate(arguments.request);
+        outrider::Stream stream = client.Generate(arguments.request, arguments.timeout);
         const CancelOnInterrupt cancel(stream, interrupt);
         return Run(stream, arguments.logprobs);
     } catch (const std::invalid_argument& error) {

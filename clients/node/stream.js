@@ -8,7 +8,7 @@ import grpc from '@grpc/grpc-js';
 import { Client, OutriderError } from './outrider/index.js';
 
 const USAGE = `usage: node stream.js [--address HOST:PORT]... [--max-tokens N] [--temperature X] [--seed N] [--logprobs FILE]
-    [--max-retries N] [--tls-ca FILE [--tls-cert FILE --tls-key FILE]] [--token-file FILE] PROMPT`;
+    [--max-retries N] [--timeout SECONDS] [--tls-ca FILE [--tls-cert FILE --tls-key FILE]] [--token-file FILE] PROMPT`;
 const FAILED = 1;
 const WRONG_USAGE = 2;
 const INTERRUPTED = 130; // as shells report a process that SIGINT ended
@@ -24,6 +24,7 @@ function readArguments() {
       seed: string,
       logprobs: string,
       'max-retries': { ...string, default: '10' },
+      timeout: string,
       'tls-ca': string,
       'tls-cert': string,
       'tls-key': string,
@@ -36,10 +37,12 @@ function readArguments() {
     if (text !== undefined && !pattern.test(text)) throw new Error(`--${name} cannot be ${JSON.stringify(text)}`);
     return text;
   };
+  const decimal = /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i;
   const read = (name) => (values[name] === undefined ? null : readFileSync(values[name]));
   return {
     addresses: values.address,
     maxRetries: Number(number('max-retries', /^\d+$/)),
+    timeout: values.timeout && Number(number('timeout', decimal)),
     logprobs: values.logprobs === undefined ? undefined : openSync(values.logprobs, 'w'),
     authorities: read('tls-ca'),
     key: read('tls-key'),
@@ -49,7 +52,7 @@ function readArguments() {
     request: {
       prompt: { text: positionals[0] },
       sampling: {
-        temperature: number('temperature', /^[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?$/i),
+        temperature: number('temperature', decimal),
         seed: number('seed', /^\d+$/), // a string, since a JavaScript number holds only 53 of the 64 bits
       },
       stop: { max_tokens: number('max-tokens', /^-?\d+$/) },
@@ -113,7 +116,7 @@ async function main() {
     console.error(`${error.message}\n${USAGE}`);
     return WRONG_USAGE;
   }
-  const stream = client.stream(options.request);
+  const stream = client.stream(options.request, { timeout: options.timeout });
   process.once('SIGINT', () => stream.cancel());
   try {
     console.error(figures(await printText(stream, options.logprobs)));

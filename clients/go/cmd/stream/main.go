@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -55,6 +56,7 @@ type arguments struct {
 	addresses  []string
 	files      credentialFiles
 	maxRetries int
+	timeout    *time.Duration // nil for as long as it takes
 	logprobs   *os.File
 	request    *outriderv1.StreamGenerateRequest
 }
@@ -121,6 +123,12 @@ func readArguments() *arguments {
 		return nil
 	})
 	flag.IntVar(&parsed.maxRetries, "max-retries", 10, "how `often` every address is tried again before a token comes")
+	flag.Func("timeout", "the most `seconds` that all tries together may take", func(text string) error {
+		seconds, err := strconv.ParseFloat(text, 64)
+		timeout := time.Duration(seconds * float64(time.Second))
+		parsed.timeout = &timeout
+		return err
+	})
 	flag.Func("logprobs", "write each token's id and log-probability to this `file`", func(name string) (err error) {
 		yes := true
 		output.Logprobs = &yes
@@ -167,6 +175,11 @@ func readArguments() *arguments {
 // printText prints the text of a generation as it arrives, its log-probabilities into a file, if one is open, and
 // returns the last message.
 func printText(ctx context.Context, client *outrider.Client, arguments *arguments) (*outriderv1.Finished, error) {
+	if arguments.timeout != nil {
+		bounded, cancel := context.WithTimeout(ctx, *arguments.timeout)
+		defer cancel()
+		ctx = bounded
+	}
 	stream, err := client.Stream(ctx, arguments.request)
 	if err != nil {
 		return nil, err
