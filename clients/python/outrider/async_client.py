@@ -87,7 +87,7 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Close the connections; streams still open raise Cancelled."""
-        self._pool.is_closed = True
+        self._pool.close()
         for channel in self._channels:
             await channel.close()
 

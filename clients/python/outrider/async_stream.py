@@ -51,7 +51,7 @@ class AsyncStream(BaseStream["GenerationServiceAsyncStub"]):
 
     async def __aiter__(self) -> AsyncIterator[Chunk]:
         self._begin()
-        with call_span("StreamGenerate", self._traceparent) as metadata:
+        with call_span("StreamGenerate", self._traceparent) as metadata, self._under_way():
             async with aclosing(self._chunks(metadata)) as chunks:
                 async for chunk in chunks:
                     yield chunk

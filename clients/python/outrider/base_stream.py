@@ -2,6 +2,8 @@
 
 import asyncio
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 import grpc
@@ -65,13 +67,23 @@ class BaseStream(Generic[Stub]):
             raise RuntimeError("a stream can be iterated over once")
         self._is_begun = True
 
+    @contextmanager
+    def _under_way(self) -> Iterator[None]:
+        """The client's end cancels what is done here, and its errors have what was received until then."""
+        self._pool.cancels.add(self.cancel)
+        try:
+            yield
+        except OutriderError as error:
+            error.received = self.received
+            raise
+        finally:
+            self._pool.cancels.discard(self.cancel)
+
     def _is_cancelled(self) -> bool:
         return self._cancel_requested.is_set() or self._pool.is_closed
 
     def _cancellation(self) -> Cancelled:
-        error = Cancelled("the stream was cancelled")
-        error.received = self.received
-        return error
+        return Cancelled("the stream was cancelled")
 
     def _next_server(self) -> Server[Stub]:
         return self._pool.servers[self._generation.address]
@@ -92,15 +104,11 @@ class BaseStream(Generic[Stub]):
             call.cancel()
 
     def _pause_after(self, error: OutriderError) -> float:
-        """Seconds to wait before the next call; raises the error with what was received if there is to be none."""
+        """Seconds to wait before the next call; raises the error if there is to be none."""
         if self._generation.is_finished:
             return 0.0  # all of it had arrived before the connection broke
         if self._is_cancelled():
             raise self._cancellation()
-        try:
-            pause = self._generation.failed(error)
-        except OutriderError as final:
-            final.received = self.received
-            raise
+        pause = self._generation.failed(error)
         self._pool.preferred = self._generation.address
         return pause

@@ -83,7 +83,7 @@ class Client:
 
     def close(self) -> None:
         """Close the connections; streams still open raise Cancelled."""
-        self._pool.is_closed = True
+        self._pool.close()
         for channel in self._channels:
             channel.close()
 

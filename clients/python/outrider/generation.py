@@ -63,11 +63,7 @@ class Generation:
 
     def time_left(self) -> float | None:
         """Seconds that the next call may take, or None; raises DeadlineExceeded when there are none left."""
-        try:
-            return self._attempts.time_left()
-        except OutriderError as error:
-            error.received = self.received()
-            raise
+        return self._attempts.time_left()
 
     def next_request(self) -> generation_pb2.StreamGenerateRequest:
         """The request to send now: the original one until the generation has started, then its continuation."""

@@ -41,7 +41,15 @@ class Pool(Generic[Stub]):
         self.preferred = 0
         """Index of the address that calls start with: all threads may set it, the last one wins."""
         self.is_closed = False
+        self.cancels: set[Callable[[], None]] = set()
+        """What ends the streams that are under way."""
         self._policy = policy
+
+    def close(self) -> None:
+        """End the streams that are under way, those too that wait for a server, and let none begin."""
+        self.is_closed = True
+        for cancel in self.cancels.copy():  # at once: other threads may begin and end theirs
+            cancel()
 
     def attempts(self, timeout: float | None) -> Attempts:
         """The attempts at a new call, which may take `timeout` seconds in all."""

@@ -49,11 +49,7 @@ class Samples:
 
     def time_left(self) -> float | None:
         """As `Generation.time_left`."""
-        try:
-            return self._attempts.time_left()
-        except OutriderError as error:
-            error.received = self.received()
-            raise
+        return self._attempts.time_left()
 
     def next_request(self) -> generation_pb2.StreamGenerateRequest:
         """The request to send now: that for all samples until all have started, then a continuation of one."""

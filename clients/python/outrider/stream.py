@@ -43,7 +43,7 @@ class Stream(BaseStream[GenerationServiceStub]):
 
     def __iter__(self) -> Iterator[Chunk]:
         self._begin()
-        with call_span("StreamGenerate") as metadata:
+        with call_span("StreamGenerate") as metadata, self._under_way():
             yield from self._chunks(metadata)
 
     def _chunks(self, metadata: Metadata) -> Iterator[Chunk]:
