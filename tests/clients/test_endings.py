@@ -10,8 +10,9 @@ import pytest
 
 from tests.clients.conftest import SECONDS
 from tests.clients.toolchains import RESUMING
+from tests.full_servicer import FULL, MUCH_LATER, full_servicer
 from tests.mute_health import BROKEN, MuteHealth
-from tests.scripted_server import DRAWN_SEED, Fault, Request, ScriptedServer, ScriptedServicer, answer, text_of
+from tests.scripted_server import DRAWN_SEED, Fault, ScriptedServer, answer, text_of
 from tests.server import wait_until
 
 CANCELLED = f"\n{grpc.StatusCode.CANCELLED.value[0]}\n".encode()
@@ -67,13 +68,7 @@ def test_a_client_that_is_closed_ends_its_stream(start: Start) -> None:
 
 
 def test_and_its_waiting_for_a_server_that_is_full(start: Start) -> None:
-    class FullServicer(ScriptedServicer):
-        def StreamGenerate(self, request: Request, context: grpc.ServicerContext) -> Iterator[object]:  # noqa: N802
-            context.set_trailing_metadata((("grpc-retry-pushback-ms", str(4_000 * SECONDS)),))
-            return super().StreamGenerate(request, context)
-
-    full = Fault("arrival", grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
-    with ScriptedServer(full, servicer_type=FullServicer) as server:
+    with ScriptedServer(FULL, servicer_type=full_servicer(MUCH_LATER)) as server:
         client = start(server, "close")
         wait_until(lambda: len(server.requests) == 1)
         check_closed(client)

@@ -9,12 +9,12 @@ import pytest
 
 from tests.clients.conftest import SECONDS, RunClient
 from tests.clients.toolchains import RESUMING
+from tests.full_servicer import FULL, MUCH_LATER, full_servicer
 from tests.mute_health import BROKEN, MuteHealth
 from tests.scripted_server import DRAWN_SEED, Fault, Request, ScriptedServer, ScriptedServicer, answer, text_of
 
 PROMPT = "def quicksort"
 WHOLE = text_of(answer(list(PROMPT.encode()), DRAWN_SEED), is_whole=True)
-FULL = Fault("arrival", grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
 OUT_OF_TIME = re.compile("deadline|the time given to the call ran out", re.IGNORECASE)
 TAKEN = 0.5  # seconds, by a call that breaks in the end
 ROUNDING = 0.1  # by which gRPC may lengthen a time of a minute on the wire
@@ -57,16 +57,11 @@ def test_when_it_is_over_the_stream_ends_with_what_has_come(run_client: RunClien
     assert "may be what ended it" not in ended.stderr  # which nobody has found out
 
 
-@pytest.mark.parametrize(("pushback", "options"), [("240000", ["--timeout=50"]), ("-1", []), ("soon", [])])
+@pytest.mark.parametrize(("pushback", "options"), [(MUCH_LATER, ["--timeout=50"]), ("-1", []), ("soon", [])])
 def test_a_full_server_that_is_not_to_be_asked_again_in_time(
     run_client: RunClient, pushback: str, options: list[str]
 ) -> None:
-    class FullServicer(ScriptedServicer):
-        def StreamGenerate(self, request: Request, context: grpc.ServicerContext) -> Iterator[object]:  # noqa: N802
-            context.set_trailing_metadata((("grpc-retry-pushback-ms", pushback),))
-            return super().StreamGenerate(request, context)
-
-    with ScriptedServer(FULL, servicer_type=FullServicer) as server:
+    with ScriptedServer(FULL, servicer_type=full_servicer(pushback)) as server:
         ended = run_client(f"--address={server.address}", *options, PROMPT)
         assert len(server.requests) == 1
     assert (ended.stdout, ended.returncode) == ("", 1)

@@ -1,38 +1,32 @@
 """A stream that nobody wants ends at the server too, and running out of time is an error that keeps what came."""
 
-# ruff: noqa: N802, PT012
+# ruff: noqa: PT012
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-import grpc
 import pytest
 
 import outrider
 from tests.client_drivers import PROMPT, WHOLE, Collect, with_both_clients
-from tests.scripted_server import Event, Fault, Request, ScriptedServer, ScriptedServicer
+from tests.full_servicer import FULL, MUCH_LATER, full_servicer
+from tests.scripted_server import Fault, ScriptedServer
 from tests.server import wait_until
 
 HANG = Fault(at=9, how="hang")
-LONG_PAUSE = (("grpc-retry-pushback-ms", "300000"),)
 PATIENCE = 60  # seconds after which something is broken
-
-
-class FullServicer(ScriptedServicer):
-    """Says to whoever asks that it is full, and will be so for five minutes."""
-
-    def StreamGenerate(self, request: Request, context: grpc.ServicerContext) -> Iterator[Event]:
-        context.set_trailing_metadata(LONG_PAUSE)
-        context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "full")
-        yield Event()
 
 
 @pytest.fixture
 def server():
     with ScriptedServer(HANG) as server:
         yield server
+
+
+async def _read(stream: outrider.AsyncStream) -> None:
+    async for _ in stream:
+        pass
 
 
 def check_ended(server: ScriptedServer) -> None:
@@ -98,14 +92,14 @@ def test_closing_the_client_cancels(server: ScriptedServer) -> None:
     check_ended(server)
 
 
-def test_closing_the_client_ends_a_pause() -> None:
-    with ScriptedServer(servicer_type=FullServicer) as server, ThreadPoolExecutor() as thread:
-        client = outrider.Client(server.address)
-        stream = client.stream(PROMPT)
-        collected = thread.submit(list, stream)
-        wait_until(lambda: stream._generation._attempts._failures)
+def test_closing_the_client_ends_the_wait_for_a_server_that_is_full() -> None:
+    full = ScriptedServer(FULL, servicer_type=full_servicer(MUCH_LATER))
+    with full as server, outrider.Client(server.address) as client, ThreadPoolExecutor(1) as readers:
+        reading = readers.submit(list, client.stream(PROMPT))
+        wait_until(lambda: len(server.requests) == 1)
         client.close()
-        assert isinstance(collected.exception(PATIENCE), outrider.Cancelled)
+        with pytest.raises(outrider.Cancelled):
+            reading.result(PATIENCE)
 
 
 async def test_leaving_the_async_loop_cancels(server: ScriptedServer) -> None:
@@ -176,15 +170,14 @@ async def test_closing_the_async_client_cancels(server: ScriptedServer) -> None:
     assert await asyncio.to_thread(server.servicer.ended.wait, PATIENCE)
 
 
-async def test_closing_the_async_client_ends_a_pause() -> None:
-    with ScriptedServer(servicer_type=FullServicer) as server:
+async def test_closing_the_async_client_ends_the_wait_for_a_server_that_is_full() -> None:
+    with ScriptedServer(FULL, servicer_type=full_servicer(MUCH_LATER)) as server:
         client = outrider.AsyncClient(server.address)
-        stream = client.stream(PROMPT)
-        collected = asyncio.create_task(anext(aiter(stream)))
-        await asyncio.to_thread(wait_until, lambda: stream._generation._attempts._failures)
+        reading = asyncio.ensure_future(_read(client.stream(PROMPT)))
+        await asyncio.to_thread(wait_until, lambda: len(server.requests) == 1)
         await client.close()
         with pytest.raises(outrider.Cancelled):
-            await asyncio.wait_for(collected, PATIENCE)
+            await asyncio.wait_for(reading, PATIENCE)
 
 
 @with_both_clients
