@@ -110,13 +110,19 @@ end
 
 # The lines that tell a person what is wrong: one per bad field, or else the status.
 def explain(error)
+  found = violations(error)
+  return ["gRPC status #{error.code}: #{error.details}"] if found.empty?
+
+  found.map { |violation| "#{violation.field}: #{violation.description}" }
+end
+
+def violations(error)
   details = error.metadata['grpc-status-details-bin']
   status = details ? Outrider::V1::ErrorStatus.decode(details) : Outrider::V1::ErrorStatus.new
-  violations = status.details.select { |detail| detail.type_url.end_with?('/google.rpc.BadRequest') }
-                     .flat_map { |detail| Outrider::V1::BadRequestDetail.decode(detail.value).field_violations.to_a }
-  return ["gRPC status #{error.code}: #{error.details}"] if violations.empty?
-
-  violations.map { |violation| "#{violation.field}: #{violation.description}" }
+  status.details.select { |detail| detail.type_url.end_with?('/google.rpc.BadRequest') }
+        .flat_map { |detail| Outrider::V1::BadRequestDetail.decode(detail.value).field_violations.to_a }
+rescue Google::Protobuf::ParseError
+  [] # the status alone still says what is wrong
 end
 
 # A thread of its own reads, so that Ctrl-C finds this one at rest.

@@ -3,6 +3,7 @@
 import signal
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,21 @@ def test_a_call_that_a_server_dies_of_reaches_no_other(run_client: RunClient) ->
         check_part(run_client(*at(first, second), PROMPT), 0, "may be what ended it")
         assert first.has_died()
         assert second.requests == []
+
+
+def test_a_call_whose_connection_breaks_is_made_once_more_and_not_twice(run_client: RunClient) -> None:
+    with ScriptedServer(BROKEN) as server:
+        check_whole(run_client(*at(server), PROMPT))
+        assert len(server.requests) == 2
+    with ScriptedServer(BROKEN, BROKEN) as server:
+        check_part(run_client(*at(server), PROMPT), 0, BROKEN.details)
+        assert len(server.requests) == 2
+
+
+def test_a_stream_that_breaks_over_and_over_does_not_reach_all(run_client: RunClient) -> None:
+    with ScriptedServer(replace(BROKEN, at=2), *[replace(BROKEN, at=0)] * 5) as server:
+        check_part(run_client(*at(server), PROMPT), 2, BROKEN.details)
+        assert len(server.requests) == 4
 
 
 def test_another_fingerprint_is_passed_over_and_never_spliced(run_client: RunClient) -> None:

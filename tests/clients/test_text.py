@@ -119,6 +119,24 @@ def test_figures_that_the_server_lacks_are_left_out(run_client: RunClient):
     assert ended.stderr == "1 token · 1.00 tokens per pass · no predictions · ended by max tokens\n"
 
 
+class UnreadableServicer(ScriptedServicer):
+    """Refuses with details that nobody can read."""
+
+    def StreamGenerate(  # noqa: N802
+        self, request: generation_pb2.StreamGenerateRequest, context: grpc.ServicerContext
+    ) -> Iterator[generation_pb2.StreamGenerateResponse]:
+        context.set_trailing_metadata((("grpc-status-details-bin", b"\xff" * 5),))
+        context.abort(grpc.StatusCode.INVALID_ARGUMENT, "not like this")
+
+
+def test_details_that_cannot_be_read_hide_nothing(run_client: RunClient):
+    with ScriptedServer(servicer_type=UnreadableServicer) as server:
+        ended = run_client("--address", server.address, PROMPT)
+    assert (ended.stdout, ended.returncode) == ("", 1)
+    assert re.search("not like this|malformed grpc-status-details-bin", ended.stderr)  # as gRPC for Go has it
+    assert ended.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
