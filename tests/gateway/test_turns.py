@@ -19,6 +19,7 @@ from tests.scripted_server import Event, Request, ScriptedServer, ScriptedServic
 
 CANDIDATES = 100
 PROMPT = "ab" * 5000
+SOON, LATE = ["a", "b", "c"], "late"
 LOGPROBS: dict[str, dict[str, Any]] = {
     "/v1/completions": {"prompt": "a", "logprobs": 1},
     "/v1/chat/completions": {"messages": [{"role": "user", "content": "a"}], "logprobs": True, "top_logprobs": 1},
@@ -27,14 +28,21 @@ LOGPROBS: dict[str, dict[str, Any]] = {
 
 
 class LongServicer(ScriptedServicer):
-    """Has many candidates for each token, and bytes for those of the prompt."""
+    """Has many candidates for each token, and bytes for those of the prompt; begins with "late" behind all others."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._others = threading.Semaphore(0)
 
     def StreamGenerate(self, request: Request, context: grpc.ServicerContext) -> Iterator[Event]:  # noqa: N802
         """One stream."""
+        for _ in SOON if request.prompt.text == LATE else ():
+            self._others.acquire(timeout=50)
         for event in super().StreamGenerate(request, context):
             for record in event.prefill.records:
                 record.bytes = bytes([record.id])
             yield event
+        self._others.release()
 
     def _chunk(self, request: Request, whole: list[int], start: int, end: int) -> generation_pb2.Chunk:
         chunk = super()._chunk(request, whole, start, end)
@@ -86,6 +94,13 @@ def answer_in_turns(path: str, body: dict[str, Any]) -> tuple[str, list[int]]:
 def test_an_answer_with_log_probabilities(path: str, stream: bool):
     text, turns = answer_in_turns(path, {**LOGPROBS[path], "stream": stream})
     assert sum(turns) > len(text) / 5  # which in a stream of responses has them five times
+    assert max(turns) < sum(turns) / 10
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_answers_that_have_come_while_another_had_not_begun(stream: bool):
+    body = {"prompt": [*SOON, LATE], "logprobs": 1, "stream": stream}
+    _, turns = answer_in_turns("/v1/completions", body)
     assert max(turns) < sum(turns) / 10
 
 

@@ -51,15 +51,13 @@ class Answers:
 
     async def pieces(self) -> AsyncIterator[Piece]:
         """Records of the prompts, if asked for, and all that follows; raises OutriderError."""
-        for piece in self._prompt_pieces():
+        for piece in self._early_pieces():
             yield piece
-            await asyncio.sleep(0)  # they are there all at once: between them others have their turn
-        for index, chunk in self._early:
-            for piece in self._pieces(index, chunk):
-                yield piece
+            if piece.is_of_prompt or len(self._early) > 1:
+                await asyncio.sleep(0)  # all of them are there at once: between them others have their turn
         if len(self._iterators) == 1:
-            async for chunk in self._iterators[0]:
-                for piece in self._pieces(0, chunk):
+            async for following in self._iterators[0]:
+                for piece in self._pieces(0, following):
                     yield piece
         while self._reading:
             for index, chunk in await self._arrived():
@@ -76,10 +74,13 @@ class Answers:
     def _read_on(self, index: int) -> None:
         self._reading[_next(self._iterators[index])] = index
 
-    def _prompt_pieces(self) -> Iterator[Piece]:
+    def _early_pieces(self) -> Iterator[Piece]:
+        """What is there when every answer has begun."""
         for prompt, records in enumerate(self.prompt_records()):
             for choice in range(prompt * self.samples, (prompt + 1) * self.samples):
                 yield from pieces_of_prompt(records, choice)
+        for index, chunk in self._early:
+            yield from self._pieces(index, chunk)
 
     def _pieces(self, prompt: int, chunk: Chunk | None) -> Seq[Piece]:
         if chunk is None:
