@@ -11,7 +11,7 @@ from tests.rpc.ends_by_time import MARGIN, ended_in_time
 from tests.rpc.predictors import SlowPredictor
 from tests.rpc.requests import stream, stream_request
 from tests.server import RunningTarget, target_server
-from tests.vllm_contract.asking import PROMPT, ask, ask_all, contract_request
+from tests.vllm_contract.asking import PROMPT, ask, ask_all, contract_request, stub_of
 
 COLD: dict[str, Any] = {"temperature": 0.0}
 
@@ -79,6 +79,16 @@ def test_logprobs_are_those_of_the_rpc(target: RunningTarget, streams: bool) -> 
         ([one.id for one in record.candidates[:2]], [one.raw_logprob for one in record.candidates[:2]])
         for record in expected.records
     ]
+
+
+def test_whole_answers_end_in_the_order_of_the_samples(target: RunningTarget) -> None:
+    """Whichever is through first: some routers number them as they come."""
+    first, *_, last = (sample.token_ids for sample in ask_all(target, contract_request(n=3)))
+    stop = next(token_id for token_id in last[:12] if token_id not in first)
+    request = contract_request(n=3, stop_token_ids=[stop], stream=False)
+    ends = [response.complete for response in stub_of(target).Generate(request, timeout=60)]
+    assert [end.index for end in ends] == [0, 1, 2]
+    assert ends[2].completion_tokens < ends[0].completion_tokens == 24
 
 
 def test_without_being_asked_no_logprobs_are_told(target: RunningTarget) -> None:

@@ -32,7 +32,10 @@ class _Sample:
 
 
 class Answers:
-    """Of one request: chunks as they come if it wants a stream, and one end for each sample."""
+    """Of one request: chunks as they come if it wants a stream, and one end for each sample.
+
+    Without a stream the ends come in the order of the samples: SMG takes the first that comes for the first sample's.
+    """
 
     def __init__(self, request: vllm_engine_pb2.GenerateRequest, num_samples: int) -> None:
         params = request.sampling_params
@@ -41,6 +44,8 @@ class Answers:
         self._tells_prompt, self._num_prompt_top = params.HasField("prompt_logprobs"), params.prompt_logprobs
         self._stop_token_ids = {*params.stop_token_ids}
         self._samples = [_Sample() for _ in range(num_samples)]
+        self._ends: dict[int, vllm_engine_pb2.GenerateResponse] = {}  # that wait for those before them
+        self._num_told = 0
         self._num_prompt, self._num_cached = len(request.tokenized.input_ids), 0
         self._prompt_records: list[common_pb2.TokenRecord] = []
 
@@ -64,13 +69,24 @@ class Answers:
                 if self._streams and response.chunk.token_ids:
                     yield self._write_chunk(response.sample, sample, [*response.chunk.token_ids])
             case "finished":
-                yield self._write_end(response.sample, sample, response.finished)
+                yield from self._in_order(response.sample, self._write_end(response.sample, sample, response.finished))
 
     def abort(self) -> _Answers:
         """The ends of all samples that have none."""
         for index, sample in enumerate(self._samples):
             if not sample.has_ended:
-                yield self._wrap(self._new_end(index, sample, _ABORTED))
+                yield from self._in_order(index, self._new_end(index, sample, _ABORTED))
+
+    def _in_order(self, index: int, end: vllm_engine_pb2.GenerateComplete) -> _Answers:
+        """An end, and those that have waited for it, unless it has to wait itself."""
+        response = vllm_engine_pb2.GenerateResponse(complete=end)
+        if self._streams:
+            yield response
+            return
+        self._ends[index] = response
+        while self._num_told in self._ends:
+            yield self._ends.pop(self._num_told)
+            self._num_told += 1
 
     def _write_chunk(self, index: int, sample: _Sample, ids: list[int]) -> vllm_engine_pb2.GenerateResponse:
         chunk = vllm_engine_pb2.GenerateStreamChunk(
@@ -85,7 +101,7 @@ class Answers:
 
     def _write_end(
         self, index: int, sample: _Sample, finished: generation_pb2.Finished
-    ) -> vllm_engine_pb2.GenerateResponse:
+    ) -> vllm_engine_pb2.GenerateComplete:
         end = self._new_end(index, sample, _REASONS[finished.reason])
         end.cached_tokens = finished.usage.cached_tokens
         end.spec_accepted_tokens = finished.speculation.accepted
@@ -95,7 +111,7 @@ class Answers:
         elif finished.HasField("stop_token_id") and finished.stop_token_id in self._stop_token_ids:
             # One of the model's own is none that was asked for.
             end.matched_token_id = finished.stop_token_id
-        return self._wrap(end)
+        return end
 
     def _new_end(self, index: int, sample: _Sample, reason: str) -> vllm_engine_pb2.GenerateComplete:
         sample.has_ended = True
@@ -120,6 +136,3 @@ class Answers:
         if self._tells and sample.records:
             message.output_logprobs.CopyFrom(write_output_logprobs(sample.records, self._num_top))
         sample.records = []
-
-    def _wrap(self, end: vllm_engine_pb2.GenerateComplete) -> vllm_engine_pb2.GenerateResponse:
-        return vllm_engine_pb2.GenerateResponse(complete=end)
