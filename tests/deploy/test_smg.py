@@ -1,7 +1,7 @@
 """SMG before a target: OpenAI's own client gets chat, completions, tools, JSON, several samples, and our bytes."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import openai
@@ -58,10 +58,13 @@ def client(target: RunningTarget, tmp_path_factory: pytest.TempPathFactory) -> I
         router.kill()
 
 
-def whole(target: RunningTarget, prompt: Any, **fields: Any) -> generation_pb2.GenerateResponse:
+def whole(
+    target: RunningTarget, prompt: Any, stop_token_ids: Iterable[int] = (), **fields: Any
+) -> generation_pb2.GenerateResponse:
     """The same by our own RPC, without predictions."""
     sampling = {"seed": 5, "temperature": 0.7, "top_p": 0.9}
-    request = stream_request(prompt, sampling=sampling, stop={"max_tokens": 24}, speculation=NEVER, **fields)
+    stop = {"max_tokens": 24, "token_ids": stop_token_ids}
+    request = stream_request(prompt, sampling=sampling, stop=stop, speculation=NEVER, **fields)
     return target.stub.Generate(as_unary(request), timeout=60)
 
 
@@ -81,6 +84,17 @@ def test_samples_have_the_bytes_of_the_rpc(client: openai.OpenAI, target: Runnin
     texts = [expected.text, *(one.text for one in expected.further_samples)]
     assert [choice.text for choice in sorted(answer.choices, key=lambda one: one.index)] == texts
     assert len({*texts}) == 3
+
+
+def test_samples_that_end_sooner_keep_their_places(client: openai.OpenAI, target: RunningTarget) -> None:
+    free = whole(target, AS_SMG_ENCODES, num_samples=3)
+    stop = next(each for each in free.further_samples[1].token_ids if each not in free.token_ids)
+    expected = whole(target, AS_SMG_ENCODES, [stop], num_samples=3)
+    stopped: Any = {"stop_token_ids": [stop]}
+    answer = client.completions.create(model=MODEL, prompt=TEXT, n=3, extra_body=stopped, **SAMPLED)
+    assert len(expected.further_samples[1].token_ids) < len(expected.token_ids)
+    texts = [expected.text, *(one.text for one in expected.further_samples)]
+    assert [choice.text for choice in sorted(answer.choices, key=lambda one: one.index)] == texts
 
 
 def test_a_conversation_has_the_bytes_of_the_rpc(client: openai.OpenAI, target: RunningTarget) -> None:
