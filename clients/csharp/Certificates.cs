@@ -37,19 +37,21 @@ public static class Certificates
     private static bool IsTrusted(
         X509Certificate2[] authorities, X509Certificate shown, X509Chain received, SslPolicyErrors errors)
     {
-        if ((errors & ~SslPolicyErrors.RemoteCertificateChainErrors) != SslPolicyErrors.None)
-        {
-            return false;
-        }
+        return (errors & ~SslPolicyErrors.RemoteCertificateChainErrors) == SslPolicyErrors.None
+            && authorities.Any(authority => IsCertified(authority, shown, received));
+    }
+
+    private static bool IsCertified(X509Certificate2 authority, X509Certificate shown, X509Chain received)
+    {
         using (var chain = new X509Chain())
         {
             chain.ChainPolicy.RevocationMode = X509RevocationMode.NoCheck;
             chain.ChainPolicy.VerificationFlags = X509VerificationFlags.AllowUnknownCertificateAuthority;
-            chain.ChainPolicy.ExtraStore.AddRange(authorities);
+            chain.ChainPolicy.ExtraStore.Add(authority); // alone: others may have its name
             chain.ChainPolicy.ExtraStore.AddRange(received.ChainPolicy.ExtraStore); // what the server has sent beside
             bool isValid = chain.Build(new X509Certificate2(shown));
             byte[] root = chain.ChainElements.Cast<X509ChainElement>().Last().Certificate.RawData;
-            return isValid && authorities.Any(authority => authority.RawData.SequenceEqual(root));
+            return isValid && authority.RawData.SequenceEqual(root);
         }
     }
 
