@@ -51,3 +51,18 @@ def test_a_certificate_and_a_token_are_shown(
     in_the_clear = run_client("--address=example.org:1", f"--token-file={token}", *options)
     assert (in_the_clear.stdout, in_the_clear.returncode) == ("", 2)
     assert "a token is sent over TLS only, or to this machine" in in_the_clear.stderr
+
+
+def test_a_server_that_is_not_certified_for_us_or_for_its_name_is_not_called(
+    run_client: RunClient, at_once: list[str], guarded: tuple[RunningTarget, list[str], Path], tmp_path: Path
+):
+    server, files, token = guarded
+    options = (*files, f"--token-file={token}", *at_once)
+    by_another = run_client(
+        f"--address={server.address}", *options, f"--tls-ca={CertificateAuthority(tmp_path).path}", PROMPT
+    )
+    assert (by_another.stdout, by_another.returncode) == ("", 1)
+    name, port = server.address.rsplit(":", 1)
+    assert name == "localhost"
+    for_another = run_client(f"--address=127.0.0.1:{port}", *options, PROMPT)
+    assert (for_another.stdout, for_another.returncode) == ("", 1)
