@@ -3,11 +3,14 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 
+#include "arrays.h"
 #include "bindings.h"
 #include "outrider/device/device.h"
 #include "outrider/device/device_error.h"
+#include "require_range.h"
 
 namespace py = pybind11;
 
@@ -22,6 +25,16 @@ void register_device(py::module_& module) {
         .def_static("cpu", &make_cpu_device, py::arg("isa"), py::arg("threads"))
         .def_static("cuda", &make_cuda_device, py::arg("index"), py::arg("threads"))
         .def("synchronize", &Device::synchronize, py::call_guard<py::gil_scoped_release>())
+        .def(
+            "multiply_registers",
+            [](Device& device, const std::string& weights, int64_t rounds) {
+                constexpr int64_t kMost = int64_t{1} << 20;
+                require_range("rounds", rounds, 0, kMost);
+                const WeightFormat format = parse("weights", weights, kWeightFormats);
+                const py::gil_scoped_release release;
+                return device.multiply_registers(format, rounds);
+            },
+            py::arg("weights"), py::arg("rounds"))
         .def_property_readonly("memory",
                                [](const Device& device) -> std::optional<std::pair<size_t, size_t>> {
                                    const std::optional<DeviceMemory> memory = device.memory();

@@ -1,17 +1,19 @@
-"""DecoderFigures: the speed of passes over one sequence, beside the speed at which this machine reads memory."""
+"""DecoderFigures: the speed of passes over one sequence, beside what this machine reads and computes."""
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+from services.bench.machine_rates import MachineRates, timed
+from services.bench.roofline import Roofline, Work
 from services.bench.spread import Spread
 from services.engine.config import ConfigError
-from services.engine.decoder.native import Batch, Device, ReadProbe
+from services.engine.decoder.native import Batch
 from services.engine.loaded_model import LoadedModel
 
-ROWS = (1, 2, 4, 6, 8, 9, 12, 16, 24, 32)
+ROWS = (1, 2, 4, 6, 8, 9, 12, 16, 24, 32, 48, 64)
 _PREFILLS = 5
+_PREFILLED = 512  # rows at most: longer prompts come in chunks
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +23,13 @@ class DecoderFigures:
     context: int  # tokens before the rows
     step_bytes: int  # weights, keys and values that a pass over one row must read
     read_rate: Spread  # the best of several ways to read a buffer as large
-    prefill_rate: Spread  # tokens of the context
+    product_rate: Spread | None  # operations by what multiplies weights, on numbers in registers; None: not known
+    attention_rate: Spread | None  # the same by what attention is made of
+    prefill_rate: Spread  # tokens of the context; of a long one, those of its last chunk
     pass_seconds: Mapping[int, Spread]  # by the number of rows, each with its logits
     bandwidth_fraction: float  # of the memory's speed, in a plain decode step; above 1 something was measured wrongly
+    roofline_fractions: Mapping[int, float]  # the least time that such a pass can take / its time
+    prefill_fraction: float  # the same of the prefill
 
     @property
     def medians(self) -> dict[int, float]:
@@ -32,60 +38,68 @@ class DecoderFigures:
 
 
 def measure_decoder(model: LoadedModel, *, context: int, runs: int) -> DecoderFigures:
-    """Time passes over one sequence with `context` tokens in its cache; raises ConfigError where they do not fit."""
+    """Time passes over one sequence behind `context` tokens; raises ConfigError where they do not fit."""
     if not 1 <= context <= model.context_length - ROWS[-1]:
         raise ConfigError(f"context is {context}; it must be in 1 ... {model.context_length - ROWS[-1]}")
     passes = _Passes(model, context)
-    step_bytes = model.decoder.weight_bytes + context * model.decoder.kv_bytes_per_token
-    probe = ReadProbe(model.device, step_bytes)
-    reads: list[Callable[[], float]] = [
-        partial(_timed, model.device, partial(probe.read, stripes)) for stripes in (True, False)
-    ]
-    times = _times_in_turn([*reads, *(partial(passes.verify, rows) for rows in ROWS)], runs)
-    seconds = dict(zip(ROWS, map(Spread.of, times[len(reads) :]), strict=True))
-    rates = [Spread.of([probe.bytes / each for each in some]) for some in times[: len(reads)]]
-    read_rate = max(rates, key=lambda rate: rate.median)
+    rates = MachineRates(model.device, weights=model.weights, num_bytes=passes.work(1).bytes)
+    times = _times_in_turn([*rates.measures, *(partial(passes.verify, rows) for rows in ROWS)], runs)
+    machine = times[: len(rates.measures)]
+    seconds = dict(zip(ROWS, map(Spread.of, times[len(machine) :]), strict=True))
+    prefill_rate = Spread.of([passes.prefilled / passes.prefill() for _ in range(_PREFILLS)])
+    read, product, attention = rates.read_rate(machine), rates.product_rate(machine), rates.attention_rate(machine)
+    roofline = Roofline(read.median, product and product.median, attention and attention.median)
     return DecoderFigures(
         context=context,
-        step_bytes=step_bytes,
-        read_rate=read_rate,
-        prefill_rate=Spread.of([context / passes.prefill() for _ in range(_PREFILLS)]),
+        step_bytes=passes.work(1).bytes,
+        read_rate=read,
+        product_rate=product,
+        attention_rate=attention,
+        prefill_rate=prefill_rate,
         pass_seconds=seconds,
-        bandwidth_fraction=step_bytes / seconds[1].median / read_rate.median,
+        bandwidth_fraction=passes.work(1).bytes / seconds[1].median / read.median,
+        roofline_fractions={rows: roofline.seconds(passes.work(rows)) / each.median for rows, each in seconds.items()},
+        prefill_fraction=roofline.seconds(passes.prefill_work) * prefill_rate.median / passes.prefilled,
     )
 
 
 class _Passes:
-    """Passes over one sequence, whose first tokens are in the cache."""
+    """Passes over one sequence. What the cache holds before them has no influence on their time."""
 
     def __init__(self, model: LoadedModel, context: int) -> None:
-        self._device = model.device
-        self._decoder = model.decoder
+        self.prefilled = min(context, _PREFILLED)
+        self._model = model
         self._context = context
         self._blocks = list(range(model.blocks.blocks_for(context + ROWS[-1])))
-        self._batch = Batch(max_rows=max(context, ROWS[-1]), max_sequences=1, max_blocks=len(self._blocks))
+        model.decoder.commit_cache(0, len(self._blocks))
+        self._batch = Batch(max_rows=max(self.prefilled, ROWS[-1]), max_sequences=1, max_blocks=len(self._blocks))
         self.prefill()
 
     def prefill(self) -> float:
-        """Seconds to compute the context."""
-        return self._time(position=0, rows=self._context, asked=1)
+        """Seconds to compute the context's last rows."""
+        return self._time(position=self._context - self.prefilled, rows=self.prefilled, asked=1)
 
     def verify(self, rows: int) -> float:
         """Seconds to compute rows behind the context, with the logits of each."""
         return self._time(position=self._context, rows=rows, asked=rows)
 
+    def work(self, rows: int) -> Work:
+        """The work of `verify`."""
+        return self._work(position=self._context, rows=rows, asked=rows)
+
+    @property
+    def prefill_work(self) -> Work:
+        """The work of `prefill`."""
+        return self._work(position=self._context - self.prefilled, rows=self.prefilled, asked=1)
+
+    def _work(self, **rows: int) -> Work:
+        return Work.of(self._model.decoder, self._model.checkpoint.config, **rows)
+
     def _time(self, *, position: int, rows: int, asked: int) -> float:
         self._batch.clear()
         token_ids = [(position + row) % 97 for row in range(rows)]
         self._batch.append(token_ids, position=position, blocks=self._blocks, num_logits=asked)
-        return _timed(self._device, lambda: self._decoder.forward(self._batch))
-
-
-def _timed(device: Device, action: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    action()
-    device.synchronize()
-    return time.perf_counter() - start
+        return timed(self._model.device, lambda: self._model.decoder.forward(self._batch))
 
 
 def _times_in_turn(measures: list[Callable[[], float]], runs: int) -> list[tuple[float, ...]]:

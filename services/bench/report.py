@@ -49,9 +49,13 @@ def _decoder_lines(figures: DecoderFigures) -> Iterator[tuple[str, str]]:
     yield "bandwidth fraction", f"{figures.bandwidth_fraction:>9.2f}"
     yield "prefill, tokens/s", figures.prefill_rate.text()
     yield "plain decode, ms", one.text(scale=_MILLI, digits=2)
+    for name, rate in (("products", figures.product_rate), ("attention", figures.attention_rate)):
+        if rate is not None:
+            yield f"{name}, G operations/s", rate.text(scale=1e-9)
+    yield "roofline fraction, prefill", f"{figures.prefill_fraction:>9.2f}"
     for rows, seconds in figures.pass_seconds.items():
-        if rows > 1:
-            yield f"v({rows})", f"{seconds.median / one.median:>9.2f}  ({seconds.median * _MILLI:.2f} ms)"
+        fraction = f"roofline fraction {figures.roofline_fractions[rows]:.2f}"
+        yield f"v({rows})", f"{seconds.median / one.median:>9.2f}  ({seconds.median * _MILLI:.2f} ms, {fraction})"
 
 
 def _service_lines(figures: ServiceFigures) -> Iterator[tuple[str, str]]:

@@ -24,6 +24,7 @@ def test_all_vital_signs_are_printed_and_saved(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     for sign in (
         "bandwidth fraction",
+        "roofline fraction",
         "v(8)",
         "link round trip",
         "tokens per pass",
@@ -34,6 +35,8 @@ def test_all_vital_signs_are_printed_and_saved(tmp_path: Path) -> None:
     signs = json.loads(file.read_text())
     assert signs["setting"]["draft_weights"] == "int8"
     assert signs["target"]["bandwidth_fraction"] > 0
+    assert signs["target"]["roofline_fractions"].keys() == signs["target"]["pass_seconds"].keys()
+    assert min(signs["target"]["prefill_fraction"], *signs["target"]["roofline_fractions"].values()) > 0
     assert signs["draft"]["step_bytes"] < signs["target"]["step_bytes"]
     assert signs["plan_fractions"].keys() == WAYS - {"plain"}
     assert signs["services"].keys() == {"shared", "apart"}

@@ -90,6 +90,7 @@ class World:
         yield "Device.cpu.threads", lambda number: Device.cpu("portable", number)
         yield "Device.cuda.threads", lambda number: Device.cuda(0, number)
         yield "Device.cuda.index", lambda number: Device.cuda(number, 1)
+        yield "Device.multiply_registers.rounds", lambda number: self.device.multiply_registers("f32", number)
         yield "ReadProbe.bytes", lambda number: ReadProbe(self.device, number).read(False)
 
     def _of_batches(self) -> Iterable[tuple[str, Call]]:

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <numeric>
 #include <stdexcept>
 #include <vector>
 
@@ -190,6 +191,17 @@ class CpuDevice final : public Device {
             const int64_t end = units * (task + 1) / tasks;
             kernels_.read(op.from + first * kReadUnit, (end - first) * kReadUnit);
         });
+    }
+
+    int64_t multiply_registers(WeightFormat weight, int64_t rounds) override {
+        const ProductKernel* kernel = kernels_.product({weight});
+        if (!kernel) {
+            return 0;
+        }
+        std::vector<int64_t> operations(pool_.size());
+        pool_.parallel_for(pool_.size(),
+                           [&](int64_t task) { operations[task] = kernel->multiply_registers(rounds); });
+        return std::reduce(operations.begin(), operations.end());
     }
 
   private:

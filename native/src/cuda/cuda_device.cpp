@@ -78,6 +78,7 @@ class CudaDevice final : public Device {
     void gather_rows(const GatherRows& op) override { cuda::gather_rows(stream_, op); }
     void soft_cap(const SoftCap& op) override { cuda::soft_cap(stream_, op); }
     void read(const Read& op) override { cuda::read(stream_, op); }
+    int64_t multiply_registers(WeightFormat, int64_t) override { return 0; }
 
   private:
     Stream stream_;

@@ -79,6 +79,9 @@ class Device {
     virtual void gather_rows(const GatherRows& op) = 0;
     virtual void soft_cap(const SoftCap& op) = 0;
     virtual void read(const Read& op) = 0;
+    /// Multiplies numbers in registers on all threads, `rounds` times over, as products with such weights do;
+    /// returns how many operations that were, 0 where the device cannot.
+    virtual int64_t multiply_registers(WeightFormat weight, int64_t rounds) = 0;
 };
 
 /// Instruction sets that this machine and this build can run, best first.

@@ -129,12 +129,31 @@ struct AmxProduct {
         _tile_release();
     }
 
+    static int64_t multiply_registers(int64_t rounds) {
+        configure(kTileRows);
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+        _tile_zero(4);
+        _tile_zero(5);
+        for (int64_t round = 0; round < rounds; ++round) {
+            _tile_dpbf16ps(0, 4, 5);
+            _tile_dpbf16ps(1, 4, 5);
+            _tile_dpbf16ps(2, 4, 5);
+            _tile_dpbf16ps(3, 4, 5);
+        }
+        _tile_release();
+        return rounds * 4 * kTileRows * kLanes * kStep * 2;
+    }
+
     static constexpr ProductKernel kernel() {
         using Rows = PackedRows<AmxProduct>;
         return {.panel_bytes = panel_bytes,
                 .store_row = Rows::store_row,
                 .load_row = Rows::load_row,
-                .multiply_panel = multiply_panel};
+                .multiply_panel = multiply_panel,
+                .multiply_registers = multiply_registers};
     }
 };
 

@@ -11,6 +11,7 @@ struct FloatDot {
     using Sum = Vec;
     using Total = float;
     static constexpr int kParts = 1;
+    static constexpr int kProducts = 1;
 
     OUTRIDER_INLINE static Vec weights(ByteVec bytes, int) { return bit_cast<Vec>(bytes); }
     OUTRIDER_INLINE static Vec values(int32_t bytes, int) { return splat(bit_cast<float>(bytes)); }

@@ -17,6 +17,7 @@ template <WeightKind kKind>
 struct GroupedMicroPanel {
     using Numbers = typename NumbersOf<kKind>::Type;
     using Sum = typename Numbers::Sum;
+    using Dot = GroupDot<Sum>;
 
     static constexpr Grouping kGroups = kKind.groups;
     static constexpr bool kHasSteps = kGroups.has_steps();

@@ -2,6 +2,7 @@
 // the groups a sum in float32 along K, in order, each output feature in a lane of its own.
 #pragma once
 
+#include "cpu/elementwise/arithmetic.h"
 #include "cpu/product/panel_sums.h"
 #include "cpu/product/product_kernel.h"
 #include "cpu/product/quantised_row.h"
@@ -50,7 +51,8 @@ struct GroupedProduct {
                 .load_row = load_row,
                 .input_bytes = MicroPanel::input_bytes,
                 .prepare_row = MicroPanel::prepare_row,
-                .multiply_panel = multiply_panel};
+                .multiply_panel = multiply_panel,
+                .multiply_registers = multiply_registers<typename MicroPanel::Dot>};
     }
 };
 

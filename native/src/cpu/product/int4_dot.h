@@ -29,4 +29,19 @@ struct GroupInput {
     explicit GroupInput(int32_t sum) : start(-kInt4Offset * sum & GroupSum::kStartBits), upper(sum * 65536) {}
 };
 
+/// The products of a group's sum, GroupSum or another that adds in its way, as a step of StepSums.
+template <typename GroupSumType>
+struct GroupDot {
+    using Sum = GroupSumType;
+    static constexpr int kParts = 1;
+    static constexpr int kProducts = 4;
+
+    OUTRIDER_INLINE static ByteVec weights(ByteVec bytes, int) { return bytes; }
+    OUTRIDER_INLINE static ByteVec values(int32_t bytes, int) { return bit_cast<ByteVec>(splat(bytes)); }
+    OUTRIDER_INLINE static Sum add(Sum sum, ByteVec weights, ByteVec values) {
+        sum.add(weights, values);
+        return sum;
+    }
+};
+
 }  // namespace outrider::cpu::OUTRIDER_ISA

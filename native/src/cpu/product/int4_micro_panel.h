@@ -16,6 +16,7 @@ namespace outrider::cpu::OUTRIDER_ISA {
 /// the number k = 8 i + j of the group, the high half k = 8 i + 4 + j; the last two bytes are the group's
 /// step and offset.
 struct Int4MicroPanel {
+    using Dot = GroupDot<GroupSum>;
     static constexpr float kLargest = Int4Group::kLargest;
     static constexpr int kVectors = RegisterBlocking::kVectors;
     static constexpr int kRowBlock = RegisterBlocking::kInt4Rows;

@@ -12,6 +12,7 @@ struct Int8Dot {
     using Sum = IntVec;
     using Total = int32_t;
     static constexpr int kParts = 1;
+    static constexpr int kProducts = 4;
 
     OUTRIDER_INLINE static ByteVec weights(ByteVec bytes, int) { return bytes; }
     OUTRIDER_INLINE static ByteVec values(int32_t bytes, int) { return bit_cast<ByteVec>(splat(bytes)); }

@@ -11,7 +11,8 @@ namespace outrider::cpu::OUTRIDER_ISA {
 
 /// [step of K][output feature][4]
 struct Int8MicroPanel {
-    using Sums = StepSums<Int8Dot>;
+    using Dot = Int8Dot;
+    using Sums = StepSums<Dot>;
     static constexpr int kColumns = Sums::kColumns;
     static constexpr float kLargest = 127.0f;
 

@@ -2,6 +2,7 @@
 // sums of integers, which are exact.
 #pragma once
 
+#include "cpu/elementwise/arithmetic.h"
 #include "cpu/product/panel_sums.h"
 #include "cpu/product/product_kernel.h"
 #include "cpu/product/quantised_row.h"
@@ -22,6 +23,7 @@ struct MicroPanelRows {
 
 /// Packed as [panel] of [micro-panel of output features] and the features' scales in float32. `MicroPanel`
 /// says how a micro-panel of kColumns features holds its integers, and what its product reads:
+///   Dot                                             its products, as StepSums has them
 ///   kLargest                                        the largest weight becomes it
 ///   bytes(in_features)                              of one micro-panel
 ///   store_row(micro_panel, column, values, width, factor)   rounds values * factor
@@ -107,7 +109,8 @@ struct IntegerProduct {
                 .load_row = load_row,
                 .input_bytes = MicroPanel::input_bytes,
                 .prepare_row = MicroPanel::prepare_row,
-                .multiply_panel = multiply_panel};
+                .multiply_panel = multiply_panel,
+                .multiply_registers = multiply_registers<typename MicroPanel::Dot>};
     }
 };
 

@@ -12,6 +12,7 @@ struct PairDot {
     using Sum = Vec;
     using Total = float;
     static constexpr int kParts = 1;
+    static constexpr int kProducts = 2;
 
     OUTRIDER_INLINE static ByteVec weights(ByteVec bytes, int) { return bytes; }
     OUTRIDER_INLINE static ByteVec values(int32_t bytes, int) { return bit_cast<ByteVec>(splat(bytes)); }

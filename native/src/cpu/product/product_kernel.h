@@ -44,6 +44,8 @@ struct ProductKernel {
     size_t (*input_bytes)(int in_features) = nullptr;
     void (*prepare_row)(const float* values, int in_features, void* to) = nullptr;
     void (*multiply_panel)(const WeightView& weight, const ProductRows& rows, int64_t panel);
+    /// Its products, of numbers in registers, again and again; returns the number of operations.
+    int64_t (*multiply_registers)(int64_t rounds);
 };
 
 }  // namespace outrider::cpu

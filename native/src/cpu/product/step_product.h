@@ -1,6 +1,7 @@
 // The matrix product on vector units where weights need no scale.
 #pragma once
 
+#include "cpu/elementwise/arithmetic.h"
 #include "cpu/product/packed_rows.h"
 #include "cpu/product/panel_sums.h"
 #include "cpu/product/product_kernel.h"
@@ -53,7 +54,8 @@ struct StepProduct {
         return {.panel_bytes = panel_bytes,
                 .store_row = Rows::store_row,
                 .load_row = Rows::load_row,
-                .multiply_panel = multiply_panel};
+                .multiply_panel = multiply_panel,
+                .multiply_registers = multiply_registers<Dot>};
     }
 };
 

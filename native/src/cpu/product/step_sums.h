@@ -9,7 +9,7 @@
 namespace outrider::cpu::OUTRIDER_ISA {
 
 /// Weights are packed as [micro-panel of output features][step of K][feature][4 bytes]. `Dot` says what a
-/// step is, in kParts parts that are added one after the other:
+/// step is, in kParts parts of kProducts products in each lane, which are added one after the other:
 ///   Sum                     one vector of sums, of elements Total
 ///   weights(bytes, part)    what the lanes' weights are in that part
 ///   values(bytes, part)     the same of a row's four bytes, in every lane

@@ -57,6 +57,12 @@ class Device:
     def synchronize(self) -> None:
         """Return once everything that was enqueued is done."""
 
+    def multiply_registers(self, weights: str, rounds: int) -> int:
+        """Multiply numbers in registers, as products with weights in that format do, so often on all threads.
+
+        Returns how many operations that were; 0 where the device cannot. Raises ValueError for more than 2**20 rounds.
+        """
+
     @property
     def memory(self) -> tuple[int, int] | None:
         """Bytes that are free and that there are, whoever uses them; None where it is the host's."""

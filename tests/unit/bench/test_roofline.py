@@ -1,0 +1,49 @@
+"""The roofline: what a pass must read and compute, and the least time that takes."""
+
+import pytest
+
+from services.bench.roofline import Roofline, Work
+from services.engine.checkpoint.checkpoint import load_checkpoint
+from services.engine.checkpoint.weight_shapes import count_parameters, weight_shapes
+from services.engine.config import resolve_isa
+from services.engine.decoder.model_loader import load_decoder
+from services.engine.decoder.native import Device
+from tests.checkpoints import Kind, random_checkpoint
+
+
+def work(kind: Kind, position: int, rows: int, asked: int) -> Work:
+    checkpoint = load_checkpoint(random_checkpoint(kind))
+    decoder = load_decoder(checkpoint, Device.cpu(resolve_isa(), 1), weights="bf16", kv="bf16", num_blocks=1)
+    return Work.of(decoder, checkpoint.config, position=position, rows=rows, asked=asked)
+
+
+def test_every_weight_of_a_matrix_is_multiplied_once_for_each_row():
+    config = load_checkpoint(random_checkpoint(Kind.LLAMA)).config
+    vectors = sum(shape[0] for shape in weight_shapes(config).values() if len(shape) == 1)
+    matrices = count_parameters(config) - vectors - config.vocab_size * config.hidden_size  # the embedding is looked up
+    assert work(Kind.LLAMA, 5, 1, 1).products == 2 * matrices
+    assert work(Kind.LLAMA, 5, 7, 7).products == 7 * work(Kind.LLAMA, 5, 1, 1).products
+    unasked = work(Kind.LLAMA, 5, 7, 1)
+    assert work(Kind.LLAMA, 5, 7, 7).products - unasked.products == 2 * 6 * config.vocab_size * config.hidden_size
+
+
+@pytest.mark.parametrize("kind", [Kind.LLAMA, Kind.GEMMA2])  # all layers see all, every other one has a window
+def test_rows_attend_as_each_of_them_does_alone_and_read_keys_and_values_once(kind: Kind):
+    together, alone = work(kind, 40, 5, 5), [work(kind, 40 + row, 1, 1) for row in range(5)]
+    assert together.attention == sum(each.attention for each in alone)
+    assert together.bytes == alone[-1].bytes
+
+
+def test_a_window_bounds_what_is_attended_to():
+    config = load_checkpoint(random_checkpoint(Kind.MISTRAL)).config
+    per_position = 4 * config.num_heads * config.head_dim * config.num_layers
+    first, last = work(Kind.MISTRAL, 0, 1, 1), work(Kind.MISTRAL, max(config.windows) + 9, 1, 1)
+    assert first.attention == per_position
+    assert last.attention == per_position * max(config.windows)
+
+
+def test_the_greater_of_reading_and_computing_is_the_least_time():
+    machine = Roofline(read_rate=10.0, product_rate=100.0, attention_rate=50.0)
+    assert machine.seconds(Work(bytes=30, products=100, attention=50)) == 3.0
+    assert machine.seconds(Work(bytes=10, products=100, attention=50)) == 2.0
+    assert Roofline(10.0, None, None).seconds(Work(bytes=10, products=10**9, attention=10**9)) == 1.0
