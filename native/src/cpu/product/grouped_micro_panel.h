@@ -192,7 +192,7 @@ struct GroupedMicroPanel {
         for (int64_t block = 0; block < slice.blocks; ++block) {
             const char* units = slice.weights + block * kBlockBytes;
             for (int64_t group = 0; group < kGroupsOfBlock; ++group) {
-                ahead.fetch(block * kBlockBytes + group * (kBlockBytes / kGroupsOfBlock));
+                ahead.fetch();
                 add_group<kRows>(slice, first_row, block * kGroupsOfBlock + group, units,
                                  units + kHeadBytes + group * kGroupBytes);
             }
@@ -205,7 +205,8 @@ struct GroupedMicroPanel {
             const Slice slice = whole.from(block, smaller(kSlice, whole.blocks - block));
             const bool is_last = block + kSlice >= whole.blocks;
             for_row_blocks<kRowBlock>(rows, is_last ? next : slice.weights + kSlice * kBlockBytes,
-                                      kFetchedLines, [&](auto count, int64_t first, Ahead ahead) {
+                                      slice.blocks * kBlockBytes, kFetchedLines,
+                                      [&](auto count, int64_t first, Ahead ahead) {
                                           accumulate<count.value>(slice, first, ahead);
                                       });
         }

@@ -129,7 +129,7 @@ struct Int4MicroPanel {
             }
         }
         for (int64_t group = 0; group < slice.groups; ++group) {
-            ahead.fetch(group * kGroupBytes);
+            ahead.fetch();
             add_group<kRows>(slice, first_row, group, totals);
         }
         for (int row = 0; row < kRows; ++row) {
@@ -174,7 +174,7 @@ struct Int4MicroPanel {
             const bool is_last = group + kSlice >= count;
             for_row_blocks<kRowBlock>(
                 part.rows, is_last ? part.next_micro_panel : slice.weights + kSlice * kGroupBytes,
-                kGroupLines,
+                slice.groups * kGroupBytes, kGroupLines,
                 [&](auto rows, int64_t first, Ahead ahead) { accumulate<rows.value>(slice, first, ahead); });
         }
     }

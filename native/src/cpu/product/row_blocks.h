@@ -25,31 +25,36 @@ OUTRIDER_INLINE void with_count(int64_t count, const Body& body) {
 constexpr int64_t kRowsThatHardwareFeeds = 1;
 
 /// What one block of rows fetches into the nearest cache while it computes: at every step a few cache lines
-/// of the slice that comes next. Without it memory would rest while rows pass over a slice that is there
-/// already.
+/// of the slice that comes next, in the order in which they lie. Without it memory would rest while rows pass
+/// over a slice that is there already.
 struct Ahead {
-    const char* first_line;
-    int lines;
+    const char* line;
+    const char* end;
+    int lines;  // of a step
 
-    OUTRIDER_INLINE void fetch(int64_t offset) const {
-        for (int line = 0; line < lines; ++line) {
-            __builtin_prefetch(first_line + offset + line * kCacheLine);
+    OUTRIDER_INLINE void fetch() {
+        if (line < end) {
+            for (int each = 0; each < lines; ++each) {
+                __builtin_prefetch(line + each * kCacheLine);
+            }
+            line += lines * kCacheLine;
         }
     }
 };
 
-/// body(Count, first row, Ahead) for blocks of nearly equal size, none above kMost, that share out the
-/// `lines` of each step from `next` on.
+/// body(Count, first row, Ahead) for blocks of nearly equal size, none above kMost. Together they fetch the
+/// `bytes` from `next` on, each a part of them; a single block fetches `step_lines` cache lines at each step.
 template <int kMost, typename Body>
-OUTRIDER_INLINE void for_row_blocks(int64_t rows, const char* next, int lines, const Body& body) {
+OUTRIDER_INLINE void for_row_blocks(int64_t rows, const char* next, int64_t bytes, int step_lines,
+                                    const Body& body) {
     const int64_t blocks = (rows + kMost - 1) / kMost;
-    const int fetched = rows > kRowsThatHardwareFeeds ? lines : 0;
+    const int64_t fetched = rows > kRowsThatHardwareFeeds ? (bytes + kCacheLine - 1) / kCacheLine : 0;
+    const int lines = static_cast<int>((step_lines + blocks - 1) / blocks);
     for (int64_t block = 0; block < blocks; ++block) {
         const int64_t first = rows * block / blocks;
         const int64_t end = rows * (block + 1) / blocks;
-        const int64_t first_line = fetched * block / blocks;
-        const int64_t end_line = fetched * (block + 1) / blocks;
-        const Ahead ahead{next + first_line * kCacheLine, static_cast<int>(end_line - first_line)};
+        const Ahead ahead{next + fetched * block / blocks * kCacheLine,
+                          next + fetched * (block + 1) / blocks * kCacheLine, lines};
         with_count<kMost>(end - first, [&](auto count) { body(count, first, ahead); });
     }
 }

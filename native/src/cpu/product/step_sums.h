@@ -47,7 +47,7 @@ struct StepSums {
             }
         }
         for (int64_t step = 0; step < slice.steps; ++step) {
-            ahead.fetch(step * kMicroPanelStepBytes);
+            ahead.fetch();
             ByteVec bytes[kVectors];
             for (int vector = 0; vector < kVectors; ++vector) {
                 bytes[vector] =
@@ -79,7 +79,8 @@ struct StepSums {
                               smaller(kSlice, whole.steps - step), whole.sums};
             const bool is_last = step + kSlice >= whole.steps;
             for_row_blocks<kRowBlock>(rows, is_last ? next : slice.weights + kSlice * kMicroPanelStepBytes,
-                                      kStepLines, [&](auto count, int64_t first, Ahead ahead) {
+                                      slice.steps * kMicroPanelStepBytes, kStepLines,
+                                      [&](auto count, int64_t first, Ahead ahead) {
                                           accumulate<count.value>(slice, first, ahead);
                                       });
         }
