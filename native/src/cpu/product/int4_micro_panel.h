@@ -5,9 +5,11 @@
 
 #include "cpu/product/int4_dot.h"
 #include "cpu/product/int4_group.h"
+#include "cpu/product/int8_dot.h"
 #include "cpu/product/integer_product.h"
 #include "cpu/product/quantised_row.h"
 #include "cpu/product/row_blocks.h"
+#include "cpu/product/step_sums.h"
 #include "cpu/vec/vec.h"
 
 namespace outrider::cpu::OUTRIDER_ISA {
@@ -27,6 +29,12 @@ struct Int4MicroPanel {
     static constexpr int64_t kNumberBytes = kWords * kWordBytes;
     static constexpr int64_t kGroupBytes = kNumberBytes + kColumns * 2;
     static constexpr int kGroupLines = (kGroupBytes + kCacheLine - 1) / kCacheLine;
+
+    // Of weights that are unpacked for many rows at once.
+    using Steps = StepSums<Int8Dot>;
+    static constexpr int64_t kGroupSteps = kInt4Group / Steps::kStepBytes;
+    static constexpr int64_t kUnpackedGroups = Steps::kSlice / kGroupSteps;
+    static constexpr int kStepLines = static_cast<int>((kGroupLines + kGroupSteps - 1) / kGroupSteps);
 
     static int64_t groups(int64_t in_features) { return (in_features + kInt4Group - 1) / kInt4Group; }
     static int64_t bytes(int64_t in_features) { return groups(in_features) * kGroupBytes; }
@@ -71,7 +79,7 @@ struct Int4MicroPanel {
         return QuantisedRow::bytes(in_features) + groups(in_features) * sizeof(GroupInput);
     }
     static void prepare_row(const float* values, int in_features, void* to) {
-        quantise_row(values, in_features, 0, to);
+        quantise_row(values, in_features, kInt8Offset, to);
         const auto* rounded = static_cast<const int8_t*>(to);
         char* inputs = static_cast<char*>(to) + QuantisedRow::bytes(in_features);
         for (int64_t group = 0; group < groups(in_features); ++group) {
@@ -161,7 +169,72 @@ struct Int4MicroPanel {
         }
     }
 
+    /// Writes the integers that one group's weights stand for, as Int8Dot reads them.
+    /// # to: [kGroupSteps, output features, 4]
+    OUTRIDER_INLINE static void unpack(const char* weights, char* to) {
+        for (int vector = 0; vector < kVectors; ++vector) {
+            const char* words = weights + vector * sizeof(ByteVec);
+            const BitsVec pair = __builtin_convertvector(
+                load_as<HalfVec>(weights + kNumberBytes + vector * sizeof(HalfVec)), BitsVec);
+            const BitsVec step = pair & 0xFF;
+            const BitsVec offset = ((pair >> 8) - step * kInt4Offset + kInt8Offset) & 0xFF;
+            const auto steps = bit_cast<PairVec>(step * 0x00010001);
+            const auto offsets = bit_cast<ByteVec>(offset * 0x01010101);
+            // A number, 0 ... 15, times a step fits into a byte: one product of 16 bits is those of two
+            // bytes.
+            const auto store_words = [&](ByteVec numbers, int64_t group_step) {
+                const auto products = bit_cast<ByteVec>(bit_cast<PairVec>(numbers) * steps);
+                store_as(to + group_step * Steps::kMicroPanelStepBytes + vector * sizeof(ByteVec),
+                         products + offsets);
+            };
+            for (int word = 0; word < kWords; ++word) {
+                const auto both = load_as<ByteVec>(words + word * kWordBytes);
+                store_words(both & 15, 2 * word);
+                store_words(both >> 4, 2 * word + 1);
+            }
+        }
+    }
+
+    /// Weights are unpacked once for all rows.
+    static void add_unpacked(const MicroPanelRows& part) {
+        alignas(kCacheLine) char unpacked[kUnpackedGroups * kGroupSteps * Steps::kMicroPanelStepBytes];
+        const int64_t count = groups(part.in_features);
+        for (int64_t group = 0; group < count; group += kUnpackedGroups) {
+            const int64_t some = smaller(kUnpackedGroups, count - group);
+            const char* weights = part.micro_panel + group * kGroupBytes;
+            for (int64_t index = 0; index < some; ++index) {
+                unpack(weights + index * kGroupBytes,
+                       unpacked + index * kGroupSteps * Steps::kMicroPanelStepBytes);
+            }
+            const Steps::Slice slice{part.input + group * kInt4Group, part.input_stride, unpacked,
+                                     some * kGroupSteps, part.sums};
+            const bool is_last = group + kUnpackedGroups >= count;
+            for_row_blocks<Steps::kRowBlock>(
+                part.rows, is_last ? part.next_micro_panel : weights + some * kGroupBytes, some * kGroupBytes,
+                kStepLines, [&](auto rows, int64_t first, Ahead ahead) {
+                    Steps::accumulate<rows.value>(slice, first, ahead);
+                });
+        }
+    }
+
     static void add(const MicroPanelRows& part) {
+        if (part.rows >= RegisterBlocking::kUnpackedRows) {
+            add_unpacked(part);
+        } else {
+            add_packed(part);
+        }
+    }
+
+    /// Each block of rows takes its numbers out of the words by itself.
+    static void add_packed(const MicroPanelRows& part) {
+        for (int64_t row = 0; row < part.rows;
+             ++row) {  // the correction is for weights stored with an offset
+            const RowScale* scale =
+                QuantisedRow::scale(part.input + row * part.input_stride, part.in_features);
+            for (int vector = 0; vector < kVectors; ++vector) {
+                store_as(part.sums + row * kColumns + vector * kLanes, splat(-scale->correction));
+            }
+        }
         const int64_t count = groups(part.in_features);
         const char* inputs = part.input + QuantisedRow::bytes(part.in_features);
         for (int64_t group = 0; group < count; group += kSlice) {

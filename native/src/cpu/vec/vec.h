@@ -7,6 +7,7 @@
 //   RegisterBlocking                   how much of a product and of attention is computed side by side:
 //     kVectors, kRows                    vectors of output features by rows of a product
 //     kInt4Rows                          rows of a product with int4 weights
+//     kUnpackedRows                      rows from which on int4 weights are unpacked for all of them at once
 //     kQueries                           queries of attention
 //     kSteps                             of K in a slice of weights: they and the next stay in the nearest
 //     cache

@@ -13,9 +13,10 @@ namespace outrider::cpu::OUTRIDER_ISA {
 
 struct RegisterBlocking {
     static constexpr int kVectors = 4;
-    static constexpr int kRows = 6;      // 24 of 32 registers hold sums
-    static constexpr int kInt4Rows = 3;  // of 32 registers 12 hold totals and 12 a group's sums
-    static constexpr int kQueries = 8;   // with two vectors each, 16 of 32 registers hold sums
+    static constexpr int kRows = 6;           // 24 of 32 registers hold sums
+    static constexpr int kInt4Rows = 3;       // of 32 registers 12 hold totals and 12 a group's sums
+    static constexpr int kUnpackedRows = 16;  // fewer take less time than unpacking does
+    static constexpr int kQueries = 8;        // with two vectors each, 16 of 32 registers hold sums
     static constexpr int64_t kSteps = 64;
 };
 

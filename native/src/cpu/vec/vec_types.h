@@ -9,6 +9,7 @@
 namespace outrider::cpu::OUTRIDER_ISA {
 
 constexpr int kCacheLine = 64;
+constexpr int kNever = 1 << 30;  // so many rows are in no pass
 
 typedef float Vec __attribute__((vector_size(4 * kLanes)));
 typedef int32_t IntVec __attribute__((vector_size(4 * kLanes)));
