@@ -1,100 +1,133 @@
 #!/usr/bin/env bash
-# Builds, tests and measures on this machine's GPU, in one command, within ten minutes and without a network.
+# Builds, tests and measures on this machine's GPU without a network, in two calls of less than ten minutes each.
 #   gpu.sh --prepare DIR              on a connected machine: fill DIR with the wheels that the other one may lack
-#   gpu.sh [--wheels DIR] [--out DIR] [STEP…]
-# Steps, by default all in this order: build native pairs decoder services memcheck racecheck matrix. One that fails or
-# runs out of time does not keep the others from running; the exit code says whether one did. DIR of --out (build/gpu)
-# gets steps.json, decoder.json, services.json and log. PYTHON names an interpreter that has torch, cmake, ninja and pip
-# (python3); what is installed goes into a virtual environment on top of it. MODELS is where the pairs go, about 20 GB
-# (/dev/shm/outrider, or build/outrider where that is too small). Where a command is ended after ten minutes, give the
-# last three steps a call of their own.
+#   gpu.sh [--wheels DIR] [--out DIR] device     what needs no model: build probe native kernels profile memcheck racecheck
+#   gpu.sh [--wheels DIR] [--out DIR] models     build pairs passes services matrix
+#   gpu.sh … STEP…                               some of these
+#   gpu.sh --dry-run …                           all that can be without a GPU, small, its kernels emulated, to see that it runs
+# A step that fails or runs out of time does not keep the others from running; the exit code says whether one did. DIR
+# of --out (build/gpu) gets steps.json, log, and a file or more of each step. PYTHON names an interpreter that has torch,
+# cmake, ninja and pip (python3); what is installed goes into a virtual environment on top of it. MODELS is where the
+# pairs go, about 20 GB (/dev/shm/outrider, or build/outrider where that is too small).
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-PYTHON=${PYTHON:-python3}
-shared_gib=$(df --output=size -BG /dev/shm 2>/dev/null | tail -n 1 | tr -dc 0-9)
-MODELS=${MODELS:-$([ "${shared_gib:-0}" -ge 24 ] && echo /dev/shm || echo build)/outrider}
-VENV=build/gpu-venv
 TOTAL_SECONDS=585
-declare -A LIMITS=([build]=240 [native]=150 [matrix]=480 [memcheck]=90 [racecheck]=90 [pairs]=90 [decoder]=150 [services]=300)
-ORDER=(build native pairs decoder services memcheck racecheck matrix)
-CARRIED=(grpcio grpcio-health-checking grpcio-reflection grpcio-status googleapis-common-protos protobuf llguidance
-    pytest pytest-asyncio pytest-timeout hypothesis mpmath pybind11 scikit-build-core pathspec packaging
-    iniconfig pluggy pygments sortedcontainers typing-extensions)
+# Each step may have so many seconds, and what those before it have left over.
+declare -A DEVICE_LIMITS=([build]=150 [probe]=25 [native]=120 [kernels]=110 [profile]=60 [memcheck]=60 [racecheck]=60)
+declare -A MODEL_LIMITS=([build]=150 [pairs]=75 [passes]=100 [services]=130 [matrix]=130)
+DEVICE_STEPS=(build probe native kernels profile memcheck racecheck)
+MODEL_STEPS=(build pairs passes services matrix)
 
-prepare() { # the versions of constraints.txt for Python 3.12; torch and numpy are the other machine's own
-    local constraints platforms=()
-    constraints=$(tr '_' '-' <constraints.txt | tr '[:upper:]' '[:lower:]')
-    for version in 39 35 34 31 28 27 24 17; do platforms+=(--platform "manylinux_2_${version}_x86_64"); done
-    for name in "${CARRIED[@]}"; do
-        grep -m1 "^$name==" <<<"$constraints" || { echo "$0: constraints.txt has no $name" >&2 && return 1; }
-    done | xargs env -u PIP_CONSTRAINT "$PYTHON" -m pip download --quiet --no-deps --only-binary=:all: \
-        --python-version 3.12 --implementation cp "${platforms[@]}" --platform manylinux2014_x86_64 --dest "$1" &&
-        du -sh "$1"
+# What a dry run does differently.
+choose() {
+    if [ -z "$DRY_RUN" ]; then
+        DEVICE=cuda PROCESSOR=cuda ENGINE_DEVICE=cuda:0 TORCH_DEVICE=cuda SHAPES=(1b 8b) PLAN=whole PASSES=()
+        NATIVE=(tests/native -k "(cuda or gpu) and not cuda-emulated") CELLS=(--covering) PAIR=8b VENV=build/gpu-venv
+        SERVICES=(--context 1024 --new-tokens 256 --draft-lengths 4 8)
+        WORKERS=$(($(nproc) / 2))
+        local gib
+        gib=$(df --output=size -BG /dev/shm 2>/dev/null | tail -n 1 | tr -dc 0-9)
+        MODELS=${MODELS:-$([ "${gib:-0}" -ge 24 ] && echo /dev/shm || echo build)/outrider}
+    else
+        DEVICE=cuda-emulated PROCESSOR=portable ENGINE_DEVICE=cpu TORCH_DEVICE=cpu SHAPES=(smallest) PLAN=smallest
+        PASSES=(--smallest) CELLS=(--only demo-portable-whole-1-plenty-script-bf16-bf16-greedy-alone-spared-none-cold)
+        NATIVE=(tests/native/test_replay.py -k cuda-emulated) PAIR=smallest VENV=$OUT/venv MODELS=$OUT/models WORKERS=1
+        SERVICES=(--no-peers --context 16 --runs 1 --rounds 1 --prompt-tokens 8 --new-tokens 4 --draft-lengths 3)
+    fi
 }
 
-build() { # as `make build` does, for this GPU's architecture alone
-    local capability base
-    capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .) || return 1
+build() { # as `make build` does, for this GPU's architecture alone; in a dry run what is built is on top of it
+    local base pip=("$PYTHON" -m pip --python "$VENV/bin/python" install --no-index --no-deps --no-build-isolation)
     "$PYTHON" -m venv --without-pip "$VENV" || return 1
-    base=$("$PYTHON" -c 'import site; print("\n".join(site.getsitepackages()))')
-    echo "$base" >"$("$VENV/bin/python" -c 'import site; print(site.getsitepackages()[0])')/base.pth"
-    local pip=("$PYTHON" -m pip --python "$VENV/bin/python" install --no-index --no-deps --no-build-isolation)
+    base=$("$PYTHON" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    echo "import site; site.addsitedir('$base')" >"$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/base.pth"
+    [ -n "$DRY_RUN" ] || compile || return 1
+    "$VENV/bin/python" -c 'import sys, torch
+from services.engine.decoder.native import BUILD_ID, cuda_devices, cuda_problem
+print(sys.version, torch.__version__, BUILD_ID, cuda_devices())
+sys.exit(not sys.argv[1] and cuda_problem() or 0)' "$DRY_RUN"
+}
+
+compile() {
+    local capability
+    capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .) || return 1
     [ -z "$WHEELS" ] || "${pip[@]}" --upgrade "$WHEELS"/*.whl || return 1
     CMAKE_BUILD_PARALLEL_LEVEL=$(nproc) "${pip[@]}" --editable clients/python --editable . \
         -C cmake.define.OUTRIDER_CUDA=ON -C cmake.define.OUTRIDER_TESTING=ON \
-        -C "cmake.define.CMAKE_CUDA_ARCHITECTURES=${capability/90/90a}" &&
-        "$VENV/bin/python" -c 'import sys, torch
-from services.engine.decoder.native import BUILD_ID, cuda_devices, cuda_problem
-print(sys.version, torch.__version__, BUILD_ID, cuda_devices())
-sys.exit(cuda_problem() or 0)'
+        -C "cmake.define.CMAKE_CUDA_ARCHITECTURES=${capability/90/90a}"
+}
+
+probe() { # what is taken for granted of the GPU, and what it can do at best
+    command -v nvcc || { echo "nvcc is not installed: not run" && return 77; }
+    local capability=90
+    [ -n "$DRY_RUN" ] || capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .)
+    capability=${capability/90/90a}
+    nvcc -std=c++20 -O3 -gencode="arch=compute_$capability,code=sm_$capability" -I native/include -I native/src \
+        -o "$OUT/probe" tests/gpu/probe.cu || return 1
+    [ -n "$DRY_RUN" ] || "$OUT/probe" | tee "$OUT/probe.json"
 }
 
 native() { # what runs on the GPU, each test's like on the CPU having run elsewhere
-    local workers=()
-    ! "$VENV/bin/python" -c 'import xdist' || workers=(-n "$(($(nproc) / 2))")
-    OMP_NUM_THREADS=1 run_pytest "${workers[@]}" tests/native -k "(cuda or gpu) and not cuda-emulated"
+    OMP_NUM_THREADS=1 "$VENV/bin/python" -m pytest -q -W default -p no:cacheprovider -n "$WORKERS" "${NATIVE[@]}"
 }
 
-matrix() { # every pair of circumstances of the matrix of equality, both services on the one GPU
-    "$VENV/bin/python" -m tests.e2e.matrix --isa cuda --covering --workers "$(($(nproc) / 2))"
+kernels() { # the time of each, on random weights in shapes of real models
+    "$VENV/bin/python" -m tests.gpu.kernels --device "$DEVICE" --plan "$PLAN" --json "$OUT/kernels.json"
+}
+
+profile() { # what the hardware counts in each; the clocks are left as they are
+    command -v ncu || { echo "ncu is not installed: not run" && return 77; }
+    ncu --clock-control none --target-processes all --kernel-name regex:run_block --csv --page details \
+        --section SpeedOfLight --section MemoryWorkloadAnalysis --section LaunchStats --section Occupancy \
+        --log-file "$OUT/profile.csv" \
+        "$VENV/bin/python" -m tests.gpu.kernels --device "$DEVICE" --plan once --json "$OUT/profiled.json"
 }
 
 memcheck() { sanitise memcheck; }
 racecheck() { sanitise racecheck; }
 
 sanitise() {
-    command -v compute-sanitizer || { echo "compute-sanitizer is not installed: not run" && return 77; }
-    compute-sanitizer --tool "$1" --error-exitcode 1 --target-processes all \
-        "$VENV/bin/python" -m tests.native.small_model
+    local tool=(compute-sanitizer --tool "$1" --error-exitcode 1 --target-processes all)
+    [ -z "$DRY_RUN" ] || tool=()
+    [ -n "$DRY_RUN" ] || command -v compute-sanitizer || { echo "compute-sanitizer is not installed: not run" && return 77; }
+    "${tool[@]}" "$VENV/bin/python" -m tests.native.small_model "$DEVICE"
 }
 
 pairs() {
     mkdir -p "$MODELS"
-    for shape in 1b 8b; do
-        "$VENV/bin/python" -m services.bench.experiments.make_pair --shape "$shape" --device cuda "$MODELS/$shape" || return 1
+    for shape in "${SHAPES[@]}"; do
+        "$VENV/bin/python" -m services.bench.experiments.make_pair --shape "$shape" --device "$TORCH_DEVICE" \
+            "$MODELS/$shape" || return 1
     done
 }
 
-decoder() { # passes beside the memory's speed and the rate of matrix products
-    "$VENV/bin/python" -m services.bench.experiments.gpu --models "$MODELS" --json "$OUT/decoder.json"
+passes() { # beside the memory's speed and the rate of matrix products
+    "$VENV/bin/python" -m services.bench.experiments.gpu --models "$MODELS" --device "$ENGINE_DEVICE" "${PASSES[@]}" \
+        --json "$OUT/passes.json"
 }
 
 services() { # speculation with both models on the one GPU, beside transformers
-    "$VENV/bin/python" -m services.bench.experiments.figures --models "$MODELS/8b" --device cuda:0 --formats bf16 --draft-weights bf16 \
-        --placements shared --context 1024 --new-tokens 256 --draft-lengths 4 8 --json "$OUT/services.json"
+    "$VENV/bin/python" -m services.bench.experiments.figures --models "$MODELS/$PAIR" --device "$ENGINE_DEVICE" \
+        --formats bf16 --draft-weights bf16 --placements shared "${SERVICES[@]}" --json "$OUT/services.json"
 }
 
-run_pytest() {
-    "$VENV/bin/python" -m pytest -q -W default -p no:cacheprovider "$@"
+matrix() { # every pair of circumstances of the matrix of equality, both services on the one GPU
+    "$VENV/bin/python" -m tests.e2e.matrix --isa "$PROCESSOR" "${CELLS[@]}" --workers "$WORKERS"
+}
+
+limit_of() { # a step of one of the two calls
+    echo "${DEVICE_LIMITS[$1]:-${MODEL_LIMITS[$1]:-}}"
 }
 
 run_step() { # and note its outcome; 77 says that it could not be run here
-    local began=$SECONDS left=$((TOTAL_SECONDS - SECONDS)) code=124
-    local limit=$((LIMITS[$1] < left ? LIMITS[$1] : left))
+    local began=$SECONDS later=0 code=124 left=$((TOTAL_SECONDS - SECONDS)) limit
+    for step in "${@:2}"; do later=$((later + $(limit_of "$step"))); done
+    limit=$(limit_of "$1")
+    limit=$((left - later > limit ? left - later : limit < left ? limit : left))
     echo "== $1, at most $limit s"
     if [ "$limit" -gt 0 ]; then
-        timeout --kill-after=5 "$limit" env STEP="$1" "$BASH" "$0" --wheels "$WHEELS" --out "$OUT"
+        timeout --kill-after=5 "$limit" env STEP="$1" "$BASH" "$0" ${DRY_RUN:+--dry-run} --wheels "$WHEELS" --out "$OUT"
         code=$?
     fi
     local outcomes=([0]=passed [77]=absent [124]="out of time" [137]="out of time")
@@ -103,17 +136,24 @@ run_step() { # and note its outcome; 77 says that it could not be run here
     printf '%s\n' "${OUTCOMES[@]}" | paste -sd, | sed 's/^/[/; s/$/]/' >"$OUT/steps.json"
 }
 
-WHEELS="" OUT=build/gpu STEPS=() OUTCOMES=() FAILED=0
+PYTHON=${PYTHON:-python3} DRY_RUN="" WHEELS="" OUT=build/gpu STEPS=() OUTCOMES=() FAILED=0
 while [ $# -gt 0 ]; do
     case $1 in
-    --prepare) prepare "$2" && exit ;;
+    --prepare) "$PYTHON" -m tests.gpu.wheels "$2" && exit ;;
+    --dry-run) DRY_RUN=yes ;;
     --wheels) WHEELS=$2 && shift ;;
     --out) OUT=$2 && shift ;;
-    -*) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
-    *) [ -n "${LIMITS[$1]:-}" ] || { echo "$0: $1 is none of ${ORDER[*]}" >&2 && exit 2; } && STEPS+=("$1") ;;
+    -*) sed -n '2,12s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
+    device) STEPS+=("${DEVICE_STEPS[@]}") ;;
+    models) STEPS+=("${MODEL_STEPS[@]}") ;;
+    *)
+        [ -n "$(limit_of "$1")" ] || { echo "$0: $1 is none of device models ${DEVICE_STEPS[*]} ${MODEL_STEPS[*]:1}" >&2 && exit 2; }
+        STEPS+=("$1")
+        ;;
     esac
     shift
 done
+choose
 PATH=$PATH:/usr/local/cuda/bin # where CMake does not look by itself
 export PATH PYTHON MODELS PYTHONUNBUFFERED=1 HF_HUB_OFFLINE=1
 mkdir -p "$OUT"
@@ -121,9 +161,10 @@ if [ -n "${STEP:-}" ]; then
     "$STEP"
     exit
 fi
-[ ${#STEPS[@]} -gt 0 ] || STEPS=("${ORDER[@]}")
-for step in "${STEPS[@]}"; do
-    run_step "$step"
+[ ${#STEPS[@]} -gt 0 ] || { echo "$0: say device or models, or steps of these" >&2 && exit 2; }
+while [ ${#STEPS[@]} -gt 0 ]; do
+    run_step "${STEPS[@]}"
+    STEPS=("${STEPS[@]:1}")
 done > >(tee "$OUT/log") 2>&1
 cat "$OUT/steps.json"
 exit $FAILED

@@ -4,10 +4,12 @@
 #include <limits>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "outrider/decoder/limits.h"
 #include "testing/device_arrays.h"
 #include "testing/testing.h"
+#include "testing/timed_passes.h"
 
 namespace py = pybind11;
 
@@ -58,54 +60,130 @@ class BoundCache {
                                 const IntArray& block_tables, const FloatArray& angles,
                                 const std::string& qk_norm, const OptionalArray& q_norm,
                                 const OptionalArray& k_norm, float eps, float query_scale) {
-        const int heads = num_heads(qkv, positions);
-        require_dimensions("angles", angles, 3);
-        require_shape("angles", angles, {rows_of(qkv), 2, std::min<int64_t>(angles.shape(2), head_dim_ / 2)});
-        const QkNorm norm = parse("qk_norm", qk_norm, kQkNorms);
-        const bool full = norm == QkNorm::full;
-        require_shape("q_norm", q_norm, {full ? heads * head_dim_ : head_dim_});
-        require_shape("k_norm", k_norm, {full ? num_kv_heads_ * head_dim_ : head_dim_});
-        const BoundRows rows(device_, positions, sequences, block_tables, num_blocks_);
-        const DeviceBuffer<float> values = upload<float>(device_, qkv);
-        const DeviceBuffer<float> turns = upload<float>(device_, angles);
-        const DeviceBuffer<float> q_weight = upload(device_, q_norm);
-        const DeviceBuffer<float> k_weight = upload(device_, k_norm);
-        device_->rotate_and_store({.qkv = values.data(),
-                                   .places = rows.places(),
-                                   .angles = turns.data(),
-                                   .half_dim = static_cast<int>(angles.shape(2)),
-                                   .qk_norm = norm,
-                                   .q_norm = q_weight.data(),
-                                   .k_norm = k_weight.data(),
-                                   .eps = eps,
-                                   .query_scale = query_scale,
-                                   .num_heads = heads,
-                                   .cache = layer()});
-        return download(device_, values, {rows_of(qkv), width_of(qkv)});
+        const StoreArrays arrays(*this, qkv, positions, sequences, block_tables, angles,
+                                 parse("qk_norm", qk_norm, kQkNorms), q_norm, k_norm, eps, query_scale);
+        device_->rotate_and_store(arrays.op);
+        return download(device_, arrays.values, {rows_of(qkv), width_of(qkv)});
+    }
+
+    /// The same rows again and again; heads are normalised where there are weights for it.
+    std::vector<double> time_rotate_and_store(const FloatArray& qkv, const IntArray& positions,
+                                              const IntArray& sequences, const IntArray& block_tables,
+                                              const FloatArray& angles, const OptionalArray& q_norm,
+                                              const OptionalArray& k_norm, int times, int runs) {
+        const StoreArrays arrays(*this, qkv, positions, sequences, block_tables, angles,
+                                 q_norm ? QkNorm::head : QkNorm::none, q_norm, k_norm, 1e-6f, 1.0f);
+        return time_passes(device_, runs, [&] {
+            for (int i = 0; i < times; ++i) {
+                device_->rotate_and_store(arrays.op);
+            }
+        });
     }
 
     FloatArray attention(const FloatArray& qkv, const IntArray& positions, const IntArray& sequences,
                          const IntArray& block_tables, int window, float softcap, const std::string& format) {
-        const int heads = num_heads(qkv, positions);
-        require_range("window", window, 0, std::numeric_limits<int>::max());
-        const BoundRows rows(device_, positions, sequences, block_tables, num_blocks_);
-        const DeviceBuffer<float> values = upload<float>(device_, qkv);
-        ActivationBuffer out(parse("format", format, kFormats), heads * head_dim_);
-        out.reserve(device_, rows_of(qkv));
-        const DeviceBuffer<float> scratch(
-            device_, device_->attention_scratch(rows_of(qkv), width_of(block_tables), heads, head_dim_));
-        device_->attention({.qkv = values.data(),
-                            .places = rows.places(),
-                            .num_heads = heads,
-                            .window = window,
-                            .softcap = softcap,
-                            .cache = layer(),
-                            .out = out.view(),
-                            .scratch = scratch.data()});
-        return download(device_, out.view(), rows_of(qkv), heads * head_dim_);
+        const AttentionArrays arrays(*this, qkv, positions, sequences, block_tables, window, softcap, format);
+        device_->attention(arrays.op);
+        return download(device_, arrays.op.out, rows_of(qkv), arrays.op.num_heads * head_dim_);
+    }
+
+    /// Attention over one layer after another, which are of the same shape.
+    static std::vector<double> time_attention(const std::vector<const BoundCache*>& layers,
+                                              const FloatArray& qkv, const IntArray& positions,
+                                              const IntArray& sequences, const IntArray& block_tables,
+                                              int runs) {
+        if (layers.empty()) {
+            throw std::invalid_argument("layers are none");
+        }
+        const BoundCache& first = *layers[0];
+        const AttentionArrays arrays(first, qkv, positions, sequences, block_tables, 0, 0.0f, "bf16");
+        for (const BoundCache* layer : layers) {
+            if (layer->bytes_.size() != first.bytes_.size() || layer->format_ != first.format_ ||
+                layer->head_dim_ != first.head_dim_) {
+                throw std::invalid_argument("layers differ in shape or format");
+            }
+        }
+        return time_passes(first.device_, runs, [&] {
+            for (const BoundCache* layer : layers) {
+                Attention op = arrays.op;
+                op.cache = layer->layer();
+                first.device_->attention(op);
+            }
+        });
     }
 
   private:
+    /// What is rotated and stored, and where.
+    struct StoreArrays {
+        BoundRows rows;
+        DeviceBuffer<float> values;
+        DeviceBuffer<float> turns;
+        DeviceBuffer<float> q_weight;
+        DeviceBuffer<float> k_weight;
+        RotateAndStore op;
+
+        StoreArrays(const BoundCache& cache, const FloatArray& qkv, const IntArray& positions,
+                    const IntArray& sequences, const IntArray& block_tables, const FloatArray& angles,
+                    QkNorm norm, const OptionalArray& q_norm, const OptionalArray& k_norm, float eps,
+                    float query_scale)
+            : rows(cache.device_, positions, sequences, block_tables, cache.num_blocks_),
+              values(upload<float>(cache.device_, qkv)),
+              turns(upload<float>(cache.device_, angles)),
+              q_weight(upload(cache.device_, q_norm)),
+              k_weight(upload(cache.device_, k_norm)) {
+            const int heads = cache.num_heads(qkv, positions);
+            const int head_dim = cache.head_dim_;
+            require_dimensions("angles", angles, 3);
+            require_shape("angles", angles,
+                          {rows_of(qkv), 2, std::min<int64_t>(angles.shape(2), head_dim / 2)});
+            const bool full = norm == QkNorm::full;
+            require_shape("q_norm", q_norm, {full ? heads * head_dim : head_dim});
+            require_shape("k_norm", k_norm, {full ? cache.num_kv_heads_ * head_dim : head_dim});
+            op = {.qkv = values.data(),
+                  .places = rows.places(),
+                  .angles = turns.data(),
+                  .half_dim = static_cast<int>(angles.shape(2)),
+                  .qk_norm = norm,
+                  .q_norm = q_weight.data(),
+                  .k_norm = k_weight.data(),
+                  .eps = eps,
+                  .query_scale = query_scale,
+                  .num_heads = heads,
+                  .cache = cache.layer()};
+        }
+    };
+
+    /// What attention reads and writes beside the cache.
+    struct AttentionArrays {
+        BoundRows rows;
+        DeviceBuffer<float> values;
+        ActivationBuffer out;
+        DeviceBuffer<float> scratch;
+        Attention op;
+
+        AttentionArrays(const BoundCache& cache, const FloatArray& qkv, const IntArray& positions,
+                        const IntArray& sequences, const IntArray& block_tables, int window, float softcap,
+                        const std::string& format)
+            : rows(cache.device_, positions, sequences, block_tables, cache.num_blocks_),
+              values(upload<float>(cache.device_, qkv)),
+              out(parse("format", format, kFormats), cache.num_heads(qkv, positions) * cache.head_dim_) {
+            require_range("window", window, 0, std::numeric_limits<int>::max());
+            const int heads = cache.num_heads(qkv, positions);
+            out.reserve(cache.device_, rows_of(qkv));
+            scratch = DeviceBuffer<float>(
+                cache.device_, cache.device_->attention_scratch(rows_of(qkv), width_of(block_tables), heads,
+                                                                cache.head_dim_));
+            op = {.qkv = values.data(),
+                  .places = rows.places(),
+                  .num_heads = heads,
+                  .window = window,
+                  .softcap = softcap,
+                  .cache = cache.layer(),
+                  .out = out.view(),
+                  .scratch = scratch.data()};
+        }
+    };
+
     size_t checked_bytes() const {
         require_range("num_blocks", num_blocks_, 1, kMostBlocks);
         require_range("head_dim", head_dim_, 1, device_->max_head_dim());
@@ -144,8 +222,12 @@ void register_kv_layer(py::module_& module) {
              py::arg("sequences"), py::arg("block_tables"), py::kw_only(), py::arg("angles"),
              py::arg("qk_norm"), py::arg("q_norm"), py::arg("k_norm"), py::arg("eps"), py::arg("query_scale"))
         .def("attention", &BoundCache::attention, py::arg("qkv"), py::arg("positions"), py::arg("sequences"),
-             py::arg("block_tables"), py::kw_only(), py::arg("window"), py::arg("softcap"),
-             py::arg("format"));
+             py::arg("block_tables"), py::kw_only(), py::arg("window"), py::arg("softcap"), py::arg("format"))
+        .def("time_rotate_and_store", &BoundCache::time_rotate_and_store, py::arg("qkv"),
+             py::arg("positions"), py::arg("sequences"), py::arg("block_tables"), py::kw_only(),
+             py::arg("angles"), py::arg("q_norm"), py::arg("k_norm"), py::arg("times"), py::arg("runs"))
+        .def_static("time_attention", &BoundCache::time_attention, py::arg("layers"), py::arg("qkv"),
+                    py::arg("positions"), py::arg("sequences"), py::arg("block_tables"), py::arg("runs"));
 }
 
 }  // namespace outrider

@@ -7,6 +7,7 @@
 
 #include "testing/device_arrays.h"
 #include "testing/testing.h"
+#include "testing/timed_passes.h"
 
 namespace py = pybind11;
 
@@ -39,6 +40,49 @@ struct Operations {
                                .rows = rows,
                                .width = width});
         return {download(device, values, {rows, width}), download(device, out.view(), rows, width)};
+    }
+
+    /// Of rows that are added to and normalised again and again, as between a layer's products.
+    static std::vector<double> time_residual_norm(const DevicePointer& device, const FloatArray& residual,
+                                                  const FloatArray& delta, const FloatArray& norm, int times,
+                                                  int runs) {
+        require_dimensions("residual", residual, 2);
+        const int rows = rows_of(residual);
+        const int width = width_of(residual);
+        require_shape("delta", delta, {rows, width});
+        require_shape("norm", norm, {width});
+        const DeviceBuffer<float> values = upload<float>(device, residual);
+        const DeviceBuffer<float> addend = upload<float>(device, delta);
+        const DeviceBuffer<float> weight = upload<float>(device, norm);
+        ActivationBuffer out(Format::bf16, width);
+        out.reserve(device, rows);
+        return time_passes(device, runs, [&] {
+            for (int i = 0; i < times; ++i) {
+                device->residual_norm({.residual = values.data(),
+                                       .delta = addend.data(),
+                                       .norm = weight.data(),
+                                       .out = out.view(),
+                                       .rows = rows,
+                                       .width = width});
+            }
+        });
+    }
+
+    static std::vector<double> time_gated_activation(const DevicePointer& device, const FloatArray& gate_up,
+                                                     int times, int runs) {
+        require_dimensions("gate_up", gate_up, 2);
+        const int rows = rows_of(gate_up);
+        const int width = width_of(gate_up) / 2;
+        require_shape("gate_up", gate_up, {rows, 2 * width});
+        const DeviceBuffer<float> values = upload<float>(device, gate_up);
+        ActivationBuffer out(Format::bf16, width);
+        out.reserve(device, rows);
+        return time_passes(device, runs, [&] {
+            for (int i = 0; i < times; ++i) {
+                device->gated_activation(
+                    {.gate_up = values.data(), .out = out.view(), .rows = rows, .width = width});
+            }
+        });
     }
 
     static FloatArray gated_activation(const DevicePointer& device, const FloatArray& gate_up,
@@ -89,6 +133,10 @@ void register_operations(py::module_& module) {
         .def_static("residual_norm", &Operations::residual_norm, py::arg("device"), py::arg("residual"),
                     py::arg("delta"), py::arg("delta_norm"), py::arg("norm"), py::kw_only(), py::arg("eps"),
                     py::arg("format"))
+        .def_static("time_residual_norm", &Operations::time_residual_norm, py::arg("device"),
+                    py::arg("residual"), py::arg("delta"), py::arg("norm"), py::arg("times"), py::arg("runs"))
+        .def_static("time_gated_activation", &Operations::time_gated_activation, py::arg("device"),
+                    py::arg("gate_up"), py::arg("times"), py::arg("runs"))
         .def_static("gated_activation", &Operations::gated_activation, py::arg("device"), py::arg("gate_up"),
                     py::arg("activation"), py::kw_only(), py::arg("format"))
         .def_static("rotary_angles", &Operations::rotary_angles, py::arg("device"), py::arg("positions"),

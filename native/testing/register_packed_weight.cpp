@@ -5,12 +5,14 @@
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "bindings/block_array.h"
 #include "outrider/decoder/limits.h"
 #include "testing/device_arrays.h"
 #include "testing/grouped_arrays.h"
 #include "testing/testing.h"
+#include "testing/timed_passes.h"
 
 namespace py = pybind11;
 
@@ -69,28 +71,70 @@ class BoundWeight {
     }
 
     FloatArray multiply(const FloatArray& input, const OptionalArray& bias) const {
-        require_dimensions("input", input, 2);
-        const int rows = rows_of(input);
-        const int width = matrix_->in_features();
-        require_shape("input", input, {rows, width});
         require_shape("bias", bias, {matrix_->out_features()});
-        ActivationBuffer rounded(device_->activation_format(matrix_->format()), width);
-        rounded.reserve(device_, rows);
-        const DeviceBuffer<float> values = upload<float>(device_, input);
-        device_->residual_norm(
-            {.residual = values.data(), .out = rounded.view(), .rows = rows, .width = width});
+        const Arrays arrays(*this, input);
         const DeviceBuffer<float> addend = upload(device_, bias);
-        const DeviceBuffer<float> out(device_, static_cast<size_t>(rows) * matrix_->out_features());
-        device_->product({.input = rounded.view(),
-                          .weight = matrix_.get(),
-                          .bias = addend.data(),
-                          .out = out.data(),
-                          .out_stride = matrix_->out_features(),
-                          .rows = rows});
-        return download(device_, out, {rows, matrix_->out_features()});
+        enqueue(arrays, addend.data());
+        return download(device_, arrays.out, {arrays.rows, matrix_->out_features()});
+    }
+
+    /// Products with one weight after another, which are of the same shape.
+    static std::vector<double> time_products(const std::vector<const BoundWeight*>& weights,
+                                             const FloatArray& input, int runs) {
+        if (weights.empty()) {
+            throw std::invalid_argument("weights are none");
+        }
+        const Arrays arrays(*weights[0], input);
+        for (const BoundWeight* weight : weights) {
+            if (weight->matrix_->in_features() != weights[0]->matrix_->in_features() ||
+                weight->matrix_->out_features() != weights[0]->matrix_->out_features() ||
+                weight->matrix_->format() != weights[0]->matrix_->format()) {
+                throw std::invalid_argument("weights differ in shape or format");
+            }
+        }
+        return time_passes(weights[0]->device_, runs, [&] {
+            for (const BoundWeight* weight : weights) {
+                weight->enqueue(arrays, nullptr);
+            }
+        });
     }
 
   private:
+    /// A product's rows, rounded to the weight's format, and where it writes.
+    struct Arrays {
+        int rows;
+        ActivationBuffer input;
+        DeviceBuffer<float> out;
+
+        Arrays(const BoundWeight& weight, const FloatArray& values)
+            : rows(checked_rows(weight, values)),
+              input(weight.device_->activation_format(weight.matrix_->format()),
+                    weight.matrix_->in_features()),
+              out(weight.device_, static_cast<size_t>(rows) * weight.matrix_->out_features()) {
+            input.reserve(weight.device_, rows);
+            const DeviceBuffer<float> unrounded = upload<float>(weight.device_, values);
+            weight.device_->residual_norm({.residual = unrounded.data(),
+                                           .out = input.view(),
+                                           .rows = rows,
+                                           .width = weight.matrix_->in_features()});
+        }
+
+        static int checked_rows(const BoundWeight& weight, const FloatArray& values) {
+            require_dimensions("input", values, 2);
+            require_shape("input", values, {rows_of(values), weight.matrix_->in_features()});
+            return rows_of(values);
+        }
+    };
+
+    void enqueue(const Arrays& arrays, const float* bias) const {
+        device_->product({.input = arrays.input.view(),
+                          .weight = matrix_.get(),
+                          .bias = bias,
+                          .out = arrays.out.data(),
+                          .out_stride = matrix_->out_features(),
+                          .rows = arrays.rows});
+    }
+
     void require_rows(int first_row, const py::array& values) const {
         if (first_row < 0 || first_row + values.shape(0) > matrix_->out_features()) {
             throw std::invalid_argument("values reach beyond the weight");
@@ -116,7 +160,9 @@ void register_packed_weight(py::module_& module) {
         .def("store_blocks", &BoundWeight::store_blocks, py::arg("first_row"), py::arg("type"),
              py::arg("rows"))
         .def("embed", &BoundWeight::embed, py::arg("token_ids"), py::arg("scale"))
-        .def("multiply", &BoundWeight::multiply, py::arg("input"), py::arg("bias") = py::none());
+        .def("multiply", &BoundWeight::multiply, py::arg("input"), py::arg("bias") = py::none())
+        .def_static("time_products", &BoundWeight::time_products, py::arg("weights"), py::arg("input"),
+                    py::arg("runs"));
 }
 
 }  // namespace outrider

@@ -1,8 +1,12 @@
-"""Small models on the GPU, for a checker of memory to watch: `compute-sanitizer python -m tests.native.small_model`.
+"""Small models for a checker of memory to watch: `compute-sanitizer python -m tests.native.small_model DEVICE`.
+
+DEVICE is one of tests.native.devices, the GPU where none is said.
 
 A pass over two sequences' prompts, one that verifies predictions, three times, so that it is recorded and replayed, and
 draws from it with every step of the sampler.
 """
+
+import sys
 
 from services.engine.config import WEIGHT_FORMATS
 from services.engine.decoder.native import Sampler
@@ -14,11 +18,11 @@ from tests.native.sampling_reference import EVERY_STEP
 _LENGTH, _PREDICTIONS = 36, 3  # tokens; the second block of a sequence is begun
 
 
-def main() -> None:
+def main(device_name: str = GPU) -> None:
     """Run all models in bf16, and one of them in every format; the draws are printed."""
     for name, config in MODELS.items():
         for weight_format in WEIGHT_FORMATS if config is PLAIN else ("bf16",):
-            device = make_device(GPU, threads=1)
+            device = make_device(device_name, threads=1)
             tokens = random_tokens(config, 2, _LENGTH + _PREDICTIONS)
             paged = PagedDecoder(config, device, weight_format, tokens=tokens)
             paged.forward([(sequence, position) for sequence in range(2) for position in range(_LENGTH)])
@@ -32,4 +36,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -2,15 +2,18 @@
 
 DIR holds 1b/ and 8b/, as `python -m services.bench.experiments.make_pair` makes them. Every figure is set against what
 the same run measures of the GPU: passes over few rows against the rate at which it reads memory, prefills against its
-rate of bf16 matrix products. A figure that cannot be measured is an error in the file, and the others are there.
+rate of bf16 matrix products. A figure that cannot be measured is an error in the file, the others are there, and the
+exit code is 1.
 """
 
 import argparse
 import json
 import statistics
+import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Sequence as Seq
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,25 +21,47 @@ from typing import Any
 import torch
 
 from services.bench.decoder_figures import measure_decoder
-from services.engine.config import EngineConfig, resolve_isa, resolve_threads
+from services.engine.config import CPU, EngineConfig, resolve_isa, resolve_threads
 from services.engine.decoder.native import BLOCK_SIZE, Batch
 from services.engine.loaded_model import LoadedModel
-
-_CONTEXT, _PREFILL, _SEQUENCES = 1024, 2048, 64
-_RUNS = 20
-_MATRIX = 8192
-_MODELS = (("8b", "bf16"), ("8b", "int8"), ("8b", "int4"), ("1b", "bf16"))
 
 Figures = Mapping[str, Any]
 
 
-def main() -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """What is measured; sizes are in tokens."""
+
+    context: int = 1024
+    prefill: int = 2048
+    sequences: int = 64
+    runs: int = 20
+    matrix: int = 8192
+    models: Seq[tuple[str, str]] = (("8b", "bf16"), ("8b", "int8"), ("8b", "int4"), ("1b", "bf16"))
+
+    @property
+    def shapes(self) -> list[str]:
+        """Each once."""
+        return [*dict.fromkeys(shape for shape, _ in self.models)]
+
+
+_SMALLEST = Sizes(
+    context=40, prefill=40, sequences=2, runs=1, matrix=64, models=(("smallest", "bf16"), ("smallest", "int4"))
+)
+
+
+def main() -> int:
     """Measure all, print each when it is known, and save."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", type=Path, required=True, metavar="DIR", help="of 1b/ and 8b/")
     parser.add_argument("--json", type=Path, required=True, metavar="FILE", help="where the figures go")
+    parser.add_argument("--device", default="cuda:0", help="what computes (%(default)s)")
+    parser.add_argument("--smallest", action="store_true", help="measure smallest/ alone, to see that all of it runs")
     options = parser.parse_args()
-    record: dict[str, Any] = {"gpu": torch.cuda.get_device_name(), "matrix_rate": matrix_rate()}
+    passes = _Passes(options.device, _SMALLEST if options.smallest else Sizes())
+    sizes = passes.sizes
+    record: dict[str, Any] = {"gpu": options.device if options.device == CPU else torch.cuda.get_device_name()}
+    record["matrix_rate"] = passes.matrix_rate()
 
     def note(name: str, measure: Callable[[], Figures]) -> None:
         try:
@@ -46,93 +71,100 @@ def main() -> None:
         print(name, json.dumps(record[name]), flush=True)
         options.json.write_text(json.dumps(record, indent=1) + "\n")
 
-    for shape, weights in _MODELS:
-        note(f"{shape} {weights}", partial(decode_figures, options.models / shape / "target", weights))
-    for shape in ("8b", "1b"):
+    for shape, weights in sizes.models:
+        note(f"{shape} {weights}", partial(passes.decode_figures, options.models / shape / "target", weights))
+    for shape in sizes.shapes:
         folder = options.models / shape / "target"
-        note(f"{shape} prefill", partial(prefill_figures, folder, record["matrix_rate"]))
-        note(f"{shape} sequences", partial(many_sequences_figures, folder))
+        note(f"{shape} prefill", partial(passes.prefill_figures, folder, record["matrix_rate"]))
+        note(f"{shape} sequences", partial(passes.many_sequences_figures, folder))
+    return int(any(isinstance(each, dict) and "error" in each for each in record.values()))
 
 
-def matrix_rate() -> float:
-    """Operations per second of torch's bf16 product of square random matrices, the median."""
-    left, right = (torch.randn(_MATRIX, _MATRIX, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+class _Passes:
+    """What is measured of the models on a device."""
 
-    def multiply() -> None:
-        torch.matmul(left, right)
-        torch.cuda.synchronize()
+    def __init__(self, device: str, sizes: Sizes) -> None:
+        self.sizes = sizes
+        self._device = device
+        self._torch_device = "cpu" if device == CPU else "cuda"
 
-    return 2 * _MATRIX**3 / median_seconds(multiply)
+    def matrix_rate(self) -> float:
+        """Operations per second of torch's bf16 product of square random matrices, the median."""
+        size = self.sizes.matrix
+        left, right = (torch.randn(size, size, device=self._torch_device, dtype=torch.bfloat16) for _ in range(2))
 
+        def multiply() -> None:
+            torch.matmul(left, right)
+            if self._device != CPU:
+                torch.cuda.synchronize()
 
-def decode_figures(folder: Path, weights: str) -> dict[str, Any]:
-    """The bandwidth fraction, and passes over more rows beside one over one."""
-    model = _load(folder, weights, blocks=_CONTEXT // BLOCK_SIZE + 8)
-    figures = measure_decoder(model, context=_CONTEXT, runs=_RUNS)
-    one = figures.medians[1]
-    costs = {f"v({rows})": seconds / one for rows, seconds in figures.medians.items()}
-    return {"bandwidth_fraction": figures.bandwidth_fraction, **costs, "all": asdict(figures)}
+        return 2 * size**3 / self._median_seconds(multiply)
 
+    def decode_figures(self, folder: Path, weights: str) -> dict[str, Any]:
+        """The bandwidth fraction, and passes over more rows beside one over one."""
+        model = self._load(folder, weights, blocks=self.sizes.context // BLOCK_SIZE + 8)
+        figures = measure_decoder(model, context=self.sizes.context, runs=self.sizes.runs)
+        one = figures.medians[1]
+        costs = {f"v({rows})": seconds / one for rows, seconds in figures.medians.items()}
+        return {"bandwidth_fraction": figures.bandwidth_fraction, **costs, "all": asdict(figures)}
 
-def prefill_figures(folder: Path, matrix_rate: float) -> dict[str, float]:
-    """The share of the matrix rate that a prefill's products have; the attention's operations are not counted."""
-    model = _load(folder, "bf16", blocks=_PREFILL // BLOCK_SIZE)
-    batch = Batch(max_rows=_PREFILL, max_sequences=1, max_blocks=model.decoder.num_blocks)
-    token_ids = [row % 97 for row in range(_PREFILL)]
-    batch.append(token_ids, position=0, blocks=list(range(model.decoder.num_blocks)), num_logits=1)
-    seconds = _pass_seconds(model, batch)
-    shape = model.checkpoint.config
-    num_bytes = model.decoder.weight_bytes - 2 * shape.vocab_size * shape.hidden_size  # one row asks for logits
-    operations = num_bytes * _PREFILL  # two for each weight, which has two bytes
-    return {"seconds": seconds, "tokens_per_second": _PREFILL / seconds, "share": operations / seconds / matrix_rate}
+    def prefill_figures(self, folder: Path, matrix_rate: float) -> dict[str, float]:
+        """The share of the matrix rate that a prefill's products have; the attention's operations are not counted."""
+        rows = self.sizes.prefill
+        model = self._load(folder, "bf16", blocks=-(-rows // BLOCK_SIZE))
+        batch = Batch(max_rows=rows, max_sequences=1, max_blocks=model.decoder.num_blocks)
+        token_ids = [row % 97 for row in range(rows)]
+        batch.append(token_ids, position=0, blocks=list(range(model.decoder.num_blocks)), num_logits=1)
+        seconds = self._pass_seconds(model, batch)
+        shape = model.checkpoint.config
+        num_bytes = model.decoder.weight_bytes - 2 * shape.vocab_size * shape.hidden_size  # one row asks for logits
+        operations = num_bytes * rows  # two for each weight, which has two bytes
+        return {"seconds": seconds, "tokens_per_second": rows / seconds, "share": operations / seconds / matrix_rate}
 
-
-def many_sequences_figures(folder: Path) -> dict[str, float]:
-    """A pass over one row each of many sequences, beside the time that reading weights, keys and values takes."""
-    blocks_each = _CONTEXT // BLOCK_SIZE + 1
-    model = _load(folder, "bf16", blocks=_SEQUENCES * blocks_each)
-    batch = Batch(max_rows=_CONTEXT, max_sequences=_SEQUENCES, max_blocks=blocks_each)
-    tables = [list(range(first, first + blocks_each)) for first in range(0, _SEQUENCES * blocks_each, blocks_each)]
-    batch.append([row % 97 for row in range(_CONTEXT)], position=0, blocks=tables[0], num_logits=1)
-    model.decoder.forward(batch)
-    for table in tables[1:]:
-        for source, target in zip(tables[0], table, strict=True):
-            model.decoder.copy_block(source, target)
-    batch.clear()
-    for sequence, table in enumerate(tables):
-        batch.append([sequence], position=_CONTEXT, blocks=table, num_logits=1)
-    seconds = _pass_seconds(model, batch)
-    num_bytes = model.decoder.weight_bytes + _SEQUENCES * _CONTEXT * model.decoder.kv_bytes_per_token
-    read_rate = measure_decoder(model, context=_CONTEXT, runs=3).read_rate.median
-    return {"seconds": seconds, "bytes": num_bytes, "share": num_bytes / read_rate / seconds}
-
-
-def median_seconds(action: Callable[[], object]) -> float:
-    """Of as many runs as every figure has, behind a few that warm up."""
-    for _ in range(3):
-        action()
-    times = []
-    for _ in range(_RUNS):
-        began = time.perf_counter()
-        action()
-        times.append(time.perf_counter() - began)
-    return statistics.median(times)
-
-
-def _pass_seconds(model: LoadedModel, batch: Batch) -> float:
-    def run() -> None:
+    def many_sequences_figures(self, folder: Path) -> dict[str, float]:
+        """A pass over one row each of many sequences, beside the time that reading weights, keys and values takes."""
+        context, sequences = self.sizes.context, self.sizes.sequences
+        blocks_each = context // BLOCK_SIZE + 1
+        model = self._load(folder, "bf16", blocks=sequences * blocks_each)
+        batch = Batch(max_rows=max(context, sequences), max_sequences=sequences, max_blocks=blocks_each)
+        tables = [list(range(first, first + blocks_each)) for first in range(0, sequences * blocks_each, blocks_each)]
+        batch.append([row % 97 for row in range(context)], position=0, blocks=tables[0], num_logits=1)
         model.decoder.forward(batch)
-        model.device.synchronize()
+        for table in tables[1:]:
+            for source, target in zip(tables[0], table, strict=True):
+                model.decoder.copy_block(source, target)
+        batch.clear()
+        for sequence, table in enumerate(tables):
+            batch.append([sequence], position=context, blocks=table, num_logits=1)
+        seconds = self._pass_seconds(model, batch)
+        num_bytes = model.decoder.weight_bytes + sequences * context * model.decoder.kv_bytes_per_token
+        read_rate = measure_decoder(model, context=context, runs=min(3, self.sizes.runs)).read_rate.median
+        return {"seconds": seconds, "bytes": num_bytes, "share": num_bytes / read_rate / seconds}
 
-    return median_seconds(run)
+    def _median_seconds(self, action: Callable[[], object]) -> float:
+        """Of as many runs as every figure has, behind a few that warm up."""
+        for _ in range(3):
+            action()
+        times = []
+        for _ in range(self.sizes.runs):
+            began = time.perf_counter()
+            action()
+            times.append(time.perf_counter() - began)
+        return statistics.median(times)
 
+    def _pass_seconds(self, model: LoadedModel, batch: Batch) -> float:
+        def run() -> None:
+            model.decoder.forward(batch)
+            model.device.synchronize()
 
-def _load(folder: Path, weights: str, *, blocks: int) -> LoadedModel:
-    isa, threads = resolve_isa(), resolve_threads()
-    return LoadedModel.load(
-        EngineConfig(model=folder, device="cuda:0", isa=isa, threads=threads, weights=weights, kv_blocks=blocks)
-    )
+        return self._median_seconds(run)
+
+    def _load(self, folder: Path, weights: str, *, blocks: int) -> LoadedModel:
+        isa, threads = resolve_isa(), resolve_threads()
+        return LoadedModel.load(
+            EngineConfig(model=folder, device=self._device, isa=isa, threads=threads, weights=weights, kv_blocks=blocks)
+        )
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

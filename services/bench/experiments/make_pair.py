@@ -31,11 +31,19 @@ _COMMON: dict[str, Any] = {
 }
 _SIZES_1B = {"hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16, "head_dim": 64}
 _SIZES_8B = {"hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "head_dim": 128}
+_SMALLEST = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "head_dim": 8}
 SHAPES = {
     "1b": {**_COMMON, **_SIZES_1B, "tie_word_embeddings": True},
     "8b": {**_COMMON, **_SIZES_8B, "tie_word_embeddings": False},
+    "smallest": {  # to try what measures with
+        **_COMMON,
+        **_SMALLEST,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "tie_word_embeddings": True,
+    },
 }
-DRAFT_LAYERS = {"1b": 2, "8b": 4}
+DRAFT_LAYERS = {"1b": 2, "8b": 4, "smallest": 1}
 _LOGIT_SPREAD = 6.0
 _BATCHES, _TOKENS = 4, 256  # of random text, on which the models are compared
 _BISECTIONS = 10

@@ -1,10 +1,17 @@
-"""tests/gpu.sh, as far as a machine without a GPU can tell: no step's end hides another's."""
+"""tests/gpu.sh, as far as a machine without a GPU can tell: it runs, and no step's end hides another's."""
 
 import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from tests.gpu.wheels import OWN, carried, pins
+from tests.native.devices import needs_emulation
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = ROOT / "tests" / "gpu.sh"
@@ -29,7 +36,7 @@ _TOOLS = (
 
 
 def run(out: Path, *steps: str) -> subprocess.CompletedProcess[str]:
-    """With neither nvidia-smi nor compute-sanitizer in reach."""
+    """With neither nvidia-smi nor compute-sanitizer in reach, nor any Python."""
     out.mkdir(exist_ok=True)
     tools = out / "bin"
     tools.mkdir()
@@ -42,30 +49,88 @@ def run(out: Path, *steps: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def outcomes(out: Path) -> dict[str, str]:
+    return {step["step"]: step["outcome"] for step in json.loads((out / "steps.json").read_text())}
+
+
+def dry_run(out: Path, *steps: str) -> dict[str, str]:
+    """All that can be of some steps, with this Python's packages."""
+    command = [str(SCRIPT), "--dry-run", "--out", str(out), *steps]
+    environment = {**os.environ, "PYTHON": sys.executable}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=900, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return outcomes(out)
+
+
 def test_a_step_that_fails_hides_none_behind_it(tmp_path: Path):
     done = run(tmp_path, "build", "memcheck", "native")
     assert done.returncode == 1
-    outcomes = {step["step"]: step["outcome"] for step in json.loads((tmp_path / "steps.json").read_text())}
-    assert outcomes["build"] == "failed with 1"
-    assert outcomes["memcheck"] == "absent"
-    assert outcomes["native"].startswith("failed")
+    found = outcomes(tmp_path)
+    assert found["build"] == "failed with 1"
+    assert found["memcheck"] == "absent"
+    assert found["native"].startswith("failed")
     assert "compute-sanitizer is not installed: not run" in (tmp_path / "log").read_text()
 
 
 def test_what_cannot_be_run_here_is_no_failure(tmp_path: Path):
-    assert run(tmp_path, "memcheck", "racecheck").returncode == 0
+    assert run(tmp_path, "memcheck", "racecheck", "profile").returncode == 0
 
 
 def test_an_unknown_step_is_named(tmp_path: Path):
     done = run(tmp_path, "figures")
     assert done.returncode == 2
-    assert "figures is none of build native pairs decoder services memcheck racecheck matrix" in done.stderr
+    assert "figures is none of device models build probe native kernels profile memcheck" in done.stderr
 
 
-def test_all_that_is_carried_is_pinned():
-    carried = re.search(r"CARRIED=\(([^)]*)\)", SCRIPT.read_text())
-    assert carried is not None
-    lines = (ROOT / "constraints.txt").read_text().splitlines()
-    pinned = {line.partition("==")[0].lower().replace("_", "-") for line in lines}
-    assert carried[1].split()
-    assert set(carried[1].split()) <= pinned
+def test_without_a_step_it_says_what_there_is(tmp_path: Path):
+    done = run(tmp_path)
+    assert done.returncode == 2
+    assert "say device or models, or steps of these" in done.stderr
+
+
+@pytest.mark.parametrize("call", ["DEVICE", "MODEL"])
+def test_the_steps_of_a_call_fit_into_its_time(call):
+    text = SCRIPT.read_text()
+    total = re.search(r"TOTAL_SECONDS=(\d+)", text)
+    limits = re.search(rf"{call}_LIMITS=\(([^)]*)\)", text)
+    steps = re.search(rf"{call}_STEPS=\(([^)]*)\)", text)
+    assert total is not None
+    assert limits is not None
+    assert steps is not None
+    seconds = {name: int(each) for name, each in re.findall(r"\[(\w+)\]=(\d+)", limits[1])}
+    assert [*seconds] == steps[1].split()
+    assert sum(seconds.values()) <= int(total[1])
+
+
+def test_all_that_is_carried_is_pinned_and_all_that_we_need_is_carried():
+    names = carried()
+    assert {pin.partition("==")[0] for pin in pins(names)} == names
+    text = (ROOT / "pyproject.toml").read_text()
+    needed = re.search(r"^dependencies = \[(.*?)^\]", text, re.MULTILINE | re.DOTALL)
+    assert needed is not None
+    ours = {Requirement(each).name.lower().replace("_", "-") for each in re.findall(r'"([^"]+)"', needed[1])}
+    assert len(ours) > 10
+    assert ours - OWN <= names
+
+
+@needs_emulation
+def test_a_dry_run_of_what_needs_no_model(tmp_path: Path):
+    found = dry_run(tmp_path, "build", "kernels", "memcheck")
+    assert found == dict.fromkeys(("build", "kernels", "memcheck"), "passed")
+    record = json.loads((tmp_path / "kernels.json").read_text())
+    assert record["device"] == "cuda-emulated"
+    kernels = {(each["kernel"].split()[0], each["format"]) for each in record["kernels"]}
+    assert {("product", each) for each in ("bf16", "int8", "int4", "fp8")} < kernels
+    assert all(each["seconds"] > 0 for each in record["kernels"])
+
+
+@needs_emulation
+@pytest.mark.exhaustive
+@pytest.mark.timeout(1000)
+def test_a_dry_run_of_all(tmp_path: Path):
+    """The probe is compiled where there is an nvcc; services, matrix and passes run on a CPU."""
+    found = dry_run(tmp_path, "device", "models")
+    assert {outcome for step, outcome in found.items() if step not in ("probe", "profile")} == {"passed"}
+    assert {found["probe"], found["profile"]} <= {"passed", "absent"}
+    for name in ("kernels", "passes", "services"):
+        assert json.loads((tmp_path / f"{name}.json").read_text()), name

@@ -25,6 +25,8 @@ def poison(decoder: Decoder, blocks: Seq[int]) -> None:
 
 # Single operations, compared bit by bit. Arrays go to the device and come back; `format` is that of
 # the activations that an operation writes, "bf16" or "f32". A wrong shape or an index out of range is a ValueError.
+# What is timed is one pass over what lies on the device, recorded and replayed where the device can; with no run it is
+# enqueued once as it is, for a profiler to see.
 
 @final
 class PackedWeight:
@@ -68,6 +70,10 @@ class PackedWeight:
     def multiply(self, input: NDArray[np.float32], bias: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
         """Input, rounded to the weight's format, times the transposed weight, plus bias.  # [rows, out_features]"""
 
+    @staticmethod
+    def time_products(weights: Seq[PackedWeight], input: NDArray[np.float32], runs: int) -> list[float]:
+        """Seconds of each run of a product with every weight in turn."""
+
 @final
 class KvLayer:
     """One layer's paged keys and values, NaN wherever nothing has been stored."""
@@ -102,6 +108,32 @@ class KvLayer:
     ) -> NDArray[np.float32]:
         """Each row's mixture of its sequence's stored values.  # [rows, num_heads * head_dim]"""
 
+    def time_rotate_and_store(
+        self,
+        qkv: NDArray[np.float32],
+        positions: NDArray[np.int32],
+        sequences: NDArray[np.int32],
+        block_tables: NDArray[np.int32],
+        *,
+        angles: NDArray[np.float32],
+        q_norm: NDArray[np.float32] | None,  # [head_dim]
+        k_norm: NDArray[np.float32] | None,  # [head_dim]
+        times: int,
+        runs: int,
+    ) -> list[float]:
+        """Seconds of each run of storing the same rows so many times."""
+
+    @staticmethod
+    def time_attention(
+        layers: Seq[KvLayer],
+        qkv: NDArray[np.float32],
+        positions: NDArray[np.int32],
+        sequences: NDArray[np.int32],
+        block_tables: NDArray[np.int32],
+        runs: int,
+    ) -> list[float]:
+        """Seconds of each run of attention over every layer in turn."""
+
 @final
 class Operations:
     """The operations that need neither a weight nor a cache."""
@@ -118,6 +150,21 @@ class Operations:
         format: str,
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """The new residual, and its norm.  # [rows, width] each"""
+
+    @staticmethod
+    def time_residual_norm(
+        device: Device,
+        residual: NDArray[np.float32],
+        delta: NDArray[np.float32],
+        norm: NDArray[np.float32],
+        times: int,
+        runs: int,
+    ) -> list[float]:
+        """Seconds of each run of so many additions and norms, as between the products of layers."""
+
+    @staticmethod
+    def time_gated_activation(device: Device, gate_up: NDArray[np.float32], times: int, runs: int) -> list[float]:
+        """Seconds of each run of so many activations."""
 
     @staticmethod
     def gated_activation(

@@ -1,0 +1,37 @@
+// time_passes: how long a device takes for operations on what already lies in its memory.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "outrider/device/device.h"
+#include "outrider/device/pass_recorder.h"
+
+namespace outrider {
+
+/// Seconds of each of `runs` passes that are recorded and replayed, as a decoder's are. With no run it is
+/// enqueued once as it is, for a profiler to see its kernels.
+inline std::vector<double> time_passes(const std::shared_ptr<Device>& device, int runs,
+                                       const std::function<void()>& enqueue) {
+    const std::unique_ptr<PassRecorder> recorder = device->make_pass_recorder();
+    const PassShape shape{1, 1, 1};
+    const auto run = [&] {
+        recorder->run(shape, enqueue);
+        device->synchronize();
+    };
+    run();
+    if (runs > 0) {
+        run();
+    }
+    std::vector<double> seconds;
+    for (int i = 0; i < runs; ++i) {
+        const auto began = std::chrono::steady_clock::now();
+        run();
+        seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count());
+    }
+    return seconds;
+}
+
+}  // namespace outrider
