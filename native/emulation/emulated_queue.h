@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "emulation/tensor_core.h"
+
 struct CUstream_st {
     using Work = std::function<void()>;
 
@@ -18,7 +20,8 @@ struct CUstream_st {
         }
     }
 
-    size_t used = 0;  // bytes
+    outrider::cuda::TensorCore tensor_core;  // what an operation of a warp computes
+    size_t used = 0;                         // bytes
     bool is_recording = false;
     std::vector<Work> recorded{};
 };

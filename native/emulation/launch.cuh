@@ -57,9 +57,10 @@ template <typename Kernel>
 void for_each_block(const Stream& stream, int64_t blocks, size_t shared_bytes, const Kernel& kernel) {
     static_assert(Kernel::kThreads % kWarp == 0, "a block is of whole warps");
     const std::shared_ptr<Aligned[]> shared(new Aligned[shared_bytes / sizeof(Aligned) + 1]);
-    for_each(stream, blocks, [shared, shared_bytes, kernel](int64_t index) {
+    const TensorCore core = stream.handle()->tensor_core;
+    for_each(stream, blocks, [shared, shared_bytes, kernel, core](int64_t index) {
         std::memset(shared.get(), 0xFF, shared_bytes);
-        ThreadBlock::current().run(Kernel::kThreads, static_cast<unsigned>(index), [&](int thread) {
+        ThreadBlock::current().run(Kernel::kThreads, core, static_cast<unsigned>(index), [&](int thread) {
             kernel(Block{index, thread, reinterpret_cast<char*>(shared.get())});
         });
     });

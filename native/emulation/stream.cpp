@@ -1,5 +1,4 @@
-// The stream in host memory, in the place of cuda/runtime/stream.cu and staging.cu. An emulated device's
-// number says how many MiB of memory it has; 0 stands for 64 GiB.
+// The stream in host memory, in the place of cuda/runtime/stream.cu and staging.cu.
 #include "cuda/runtime/stream.h"
 
 #include <atomic>
@@ -9,6 +8,7 @@
 #include <stdexcept>
 
 #include "cuda/runtime/memory_shortage.h"
+#include "emulation/emulated_gpu.h"
 #include "emulation/emulated_queue.h"
 #include "outrider/device/device_error.h"
 
@@ -22,7 +22,9 @@ std::atomic<int> num_waits{0};
 constexpr size_t kHeader = 64;  // before a stretch of memory: its size
 
 size_t total_memory(int device) {
-    return static_cast<size_t>(device > 0 ? device : 1 << 16) << 20;
+    constexpr int kPlenty = 1 << 16;
+    const int memory = emulated_gpu(device).memory;
+    return static_cast<size_t>(memory > 0 ? memory : kPlenty) << 20;
 }
 
 class Works final : public Recording {
@@ -51,8 +53,10 @@ void require_running(const CUstream_st& queue, const char* call) {
 
 class Staging {};
 
-/// Six multiprocessors let small matrices meet every shape of a product.
-Stream::Stream(int device) : device_(device), multiprocessors_(6), handle_(new CUstream_st) {}
+Stream::Stream(int device)
+    : device_(device),
+      multiprocessors_(emulated_gpu(device).multiprocessors),
+      handle_(new CUstream_st{emulated_gpu(device).tensor_core}) {}
 
 Stream::~Stream() {
     delete handle_;

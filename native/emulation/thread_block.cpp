@@ -16,13 +16,15 @@ ThreadBlock& ThreadBlock::current() {
     return block;
 }
 
-void ThreadBlock::run(int threads, unsigned order, const std::function<void(int)>& body) {
+void ThreadBlock::run(int threads, const TensorCore& tensor_core, unsigned order,
+                      const std::function<void(int)>& body) {
     while (threads_.size() < static_cast<size_t>(threads)) {
         const size_t apart = threads_.size() % kWarp * kStackBytesApart;
         threads_.push_back(std::make_unique<Fiber>(kStackBytes + apart, begin));
     }
     warps_.assign(threads / kWarp, Warp{});
     body_ = &body;
+    tensor_core_ = tensor_core;
     order_ = order;
     step_ = order % 2 == 0 ? 1 : threads - 1;  // forwards or backwards, in a warp and from warp to warp
     running_ = order % threads;

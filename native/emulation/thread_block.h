@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "emulation/fiber.h"
+#include "emulation/tensor_core.h"
 
 namespace outrider::cuda {
 
@@ -24,12 +25,14 @@ class ThreadBlock {
     static ThreadBlock& current();
 
     /// Returns when every thread has; they are whole warps. `order` decides which is first, and who is next.
-    void run(int threads, unsigned order, const std::function<void(int)>& body);
+    void run(int threads, const TensorCore& tensor_core, unsigned order,
+             const std::function<void(int)>& body);
 
     // What follows is called by one of the block's threads.
 
     /// Waits for all threads of the block.
     void synchronize();
+    const TensorCore& tensor_core() const { return tensor_core_; }
     /// Hands in this lane's operands and waits for those of the other lanes.
     void exchange(void* operands, WarpOperation operation);
 
@@ -53,6 +56,7 @@ class ThreadBlock {
     std::vector<Warp> warps_;
     const std::function<void(int)>* body_ = nullptr;
     Fiber outside_;
+    TensorCore tensor_core_ = kHopper;
     unsigned order_ = 0;
     unsigned step_ = 1;
     unsigned running_ = 0;  // a thread

@@ -58,7 +58,7 @@ T reduce_warp(T value, const Combine& combine) {
     return operands.value;
 }
 
-/// Each sum of 16 products and the addend is rounded once; a tensor core may round otherwise.
+/// As the emulated GPU's tensor cores compute it.
 inline void mma_m16n8k16(float (&sums)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
     struct Operands {
         float* sums;
@@ -66,8 +66,9 @@ inline void mma_m16n8k16(float (&sums)[4], const uint32_t (&a)[4], const uint32_
         const uint32_t* b;
     } operands{sums, a, b};
     ThreadBlock::current().exchange(&operands, [](void* const(&lanes)[kWarp]) {
-        double left[16][16];
-        double right[16][8];
+        float left[16][16];
+        float right[16][8];
+        float sums[16][8];
         for (int lane = 0; lane < kWarp; ++lane) {
             const auto* own = static_cast<const Operands*>(lanes[lane]);
             const int group = lane / 4;
@@ -82,25 +83,15 @@ inline void mma_m16n8k16(float (&sums)[4], const uint32_t (&a)[4], const uint32_
                         bfloat16_value(static_cast<uint16_t>(own->b[i] >> 16 * which));
                 }
             }
-        }
-        double sums[16][8];
-        for (int lane = 0; lane < kWarp; ++lane) {
             for (int i = 0; i < 4; ++i) {
-                sums[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2] =
-                    static_cast<const Operands*>(lanes[lane])->sums[i];
+                sums[group + i / 2 * 8][k + i % 2] = own->sums[i];
             }
         }
-        for (int row = 0; row < 16; ++row) {
-            for (int k = 0; k < 16; ++k) {
-                for (int column = 0; column < 8; ++column) {
-                    sums[row][column] += left[row][k] * right[k][column];
-                }
-            }
-        }
+        ThreadBlock::current().tensor_core().multiply_add(left, right, sums);
         for (int lane = 0; lane < kWarp; ++lane) {
             for (int i = 0; i < 4; ++i) {
                 static_cast<const Operands*>(lanes[lane])->sums[i] =
-                    static_cast<float>(sums[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2]);
+                    sums[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2];
             }
         }
     });

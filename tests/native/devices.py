@@ -1,13 +1,17 @@
 """The devices that the native tests run on: each instruction set, the CUDA kernels on the host, and a GPU."""
 
 import importlib.util
+from typing import Literal
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from services.engine.config import CPU_KV_FORMATS, CPU_WEIGHT_FORMATS, KV_FORMATS, WEIGHT_FORMATS
 from services.engine.decoder.native import Device, cuda_devices, isas
 
 EMULATION, GPU = "cuda-emulated", "cuda"
+Floats = NDArray[np.float32]
 _EMULATION_MODULE = "services.engine.decoder.native._cuda_emulation"
 
 
@@ -29,10 +33,22 @@ def make_device(name: str, threads: int) -> Device:
     return Device.cuda(0, threads) if name == GPU else Device.cpu(name, threads)
 
 
-def emulated_device(threads: int, memory: int = 0) -> Device:
-    """The CUDA device on the host, with so many MiB of memory, or plenty."""
-    device: Device = importlib.import_module(_EMULATION_MODULE).device(threads, memory)
+def emulated_device(
+    threads: int, memory: int = 0, multiprocessors: int = 6, generation: Literal["hopper", "ampere"] = "hopper"
+) -> Device:
+    """The CUDA device on the host, with so many MiB of memory, or plenty.
+
+    With so few multiprocessors small matrices meet every shape of a product.
+    """
+    module = importlib.import_module(_EMULATION_MODULE)
+    device: Device = module.device(threads, memory, multiprocessors, generation)
     return device
+
+
+def multiply_add(generation: str, left: Floats, right: Floats, sums: Floats) -> Floats:
+    """What an emulated tensor core computes of bf16 values.  # [16, 16], [16, 8], [16, 8] -> [16, 8]"""
+    result: Floats = importlib.import_module(_EMULATION_MODULE).multiply_add(generation, left, right, sums)
+    return result
 
 
 def count_replays() -> int:
