@@ -37,7 +37,7 @@ class GatewayServer:
         protocol = partial(BoundedProtocol, most=config.max_connections, seconds=config.body_seconds)
         settings = uvicorn.Config(
             make_app(self.gateway, config.cors_origins, config.hosts),
-            http=protocol,  # type: ignore[arg-type]  # its h11 bounds what it reads of a head
+            http=protocol,  # type: ignore[arg-type]
             ws="none",
             lifespan="on",
             log_config=None,

@@ -83,7 +83,7 @@ def test_what_it_needs_is_named_where_it_is_not_installed(
 def test_a_plain_installation_needs_nothing_of_it():
     script = """
 import sys
-for name in ("starlette", "uvicorn", "pydantic"):
+for name in ("starlette", "uvicorn", "httptools", "pydantic"):
     sys.modules[name] = None
 import services.target.server, services.draft.server, services.gateway.command, services.cli.up
 """

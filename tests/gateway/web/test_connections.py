@@ -6,8 +6,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from services.gateway.web.bounded_protocol import _MOST_PENDING, _MOST_QUEUED
 from tests.gateway.running_gateway import RunningGateway
 
+ASKED = b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n"
 HEAD = b"POST /v1/completions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
 
 
@@ -28,7 +30,7 @@ def read_all(connection: socket.socket) -> bytes:
 def test_one_beyond_the_bound_is_closed():
     with RunningGateway("127.0.0.1:1", max_connections=2) as gateway, connect(gateway) as one, connect(gateway) as two:
         for connection in (one, two):
-            connection.sendall(b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            connection.sendall(ASKED + b"\r\n")
             assert connection.recv(12) == b"HTTP/1.1 200"
         with connect(gateway) as third:
             assert read_all(third) == b""
@@ -53,3 +55,30 @@ def test_one_that_goes_on_and_on_behind_its_refusal_is_closed():
     with RunningGateway("127.0.0.1:1", body_seconds=0.5, max_body=10) as gateway, connect(gateway) as long:
         long.sendall(HEAD + b"content-length: 1000\r\n\r\n" + b"a" * 20)
         assert read_all(long).startswith(b"HTTP/1.1 413")
+
+
+def test_a_head_that_is_too_long_is_refused():
+    begin = HEAD + b"x: "
+    with RunningGateway("127.0.0.1:1") as gateway, connect(gateway) as long:
+        long.sendall(begin + b"a" * (_MOST_PENDING + 1 - len(begin)))
+        assert read_all(long).startswith(b"HTTP/1.1 400")
+
+
+def test_what_follows_a_body_without_end_ends_the_connection():
+    with RunningGateway("127.0.0.1:1") as gateway, connect(gateway) as long:
+        with suppress(OSError):  # it may end before all is sent
+            long.sendall(HEAD + b"transfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nx: ")
+            long.sendall(b"a" * (1 << 20))
+        assert b"HTTP/1.1 200" not in read_all(long)
+
+
+def test_requests_that_come_together_are_answered_in_turn():
+    with RunningGateway("127.0.0.1:1") as gateway, connect(gateway) as hasty:
+        hasty.sendall(2 * (ASKED + b"\r\n") + ASKED + b"connection: close\r\n\r\n")
+        assert read_all(hasty).count(b"HTTP/1.1 200") == 3
+
+
+def test_too_many_that_come_together_are_refused():
+    with RunningGateway("127.0.0.1:1") as gateway, connect(gateway) as hasty:
+        hasty.sendall(2 * _MOST_QUEUED * (ASKED + b"\r\n"))
+        assert b"HTTP/1.1 400" in read_all(hasty)
