@@ -4,7 +4,7 @@ import asyncio
 import inspect
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn, TypeAlias, cast
 
@@ -22,6 +22,10 @@ MethodHandler: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | None"
 Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[MethodHandler]]
 Context = aio.ServicerContext[Any, Any]
 Answer = Callable[[Any, Context], Awaitable[Any]]
+Checks = Mapping[str, Callable[[Context], None]]
+"""What raises an RpcError for calls that are refused whatever they ask, by the paths of methods that answer one request
+with a stream.
+"""
 _Parse = Callable[[bytes], Any]
 _OWN_PACKAGES = ("outrider.", "grpc.")  # whose methods have names of their own
 _SMALL = 64 << 10  # bytes, which take less than a millisecond
@@ -99,11 +103,11 @@ class RequestParser(aio.ServerInterceptor):
 
     It parses one large request at a time, so that many at once delay the event loop by no more than one of them: some
     ten milliseconds, in which the library does not let other threads run. The bytes of the large ones are admitted or
-    refused before that, and count until their calls end.
+    refused before that, and count until their calls end. A crowd's calls are refused before their requests are read.
     """
 
-    def __init__(self, callers: Callers, admission: Admission) -> None:
-        self._callers, self._admission = callers, admission
+    def __init__(self, callers: Callers, admission: Admission, checks: Checks) -> None:
+        self._callers, self._admission, self._checks = callers, admission, checks
         self._thread = ThreadPoolExecutor(1, "parser")
 
     async def intercept_service(
@@ -113,6 +117,9 @@ class RequestParser(aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         if handler is None or handler.request_streaming or (parse := handler.request_deserializer) is None:
             return handler
+        if (check := self._checks.get(handler_call_details.method)) is not None:
+            answer = _checked(self._parsing(cast(Answer, handler.unary_stream), parse), check)
+            return grpc.stream_stream_rpc_method_handler(answer, None, handler.response_serializer)
         return _wrapped(handler, lambda inner: self._parsing(inner, parse), takes_bytes=True)
 
     def _parsing(self, handler: Answer, parse: _Parse) -> Answer:
@@ -125,6 +132,18 @@ class RequestParser(aio.ServerInterceptor):
                 return await handler(message, context)
 
         return answer
+
+
+def _checked(handler: Answer, check: Callable[[Context], None]) -> Answer:
+    """Reads the request itself, and so not of a call that the check raises for."""
+
+    async def answer(_: object, context: Context) -> Any:  # noqa: ANN401 - whatever the method answers
+        check(context)
+        if (data := await context.read()) is aio.EOF:
+            raise InvalidRequestError([Violation("request", "is missing; allowed: one message")])
+        return await handler(data, context)
+
+    return answer
 
 
 def _parsed(parse: _Parse, data: bytes) -> Any:  # noqa: ANN401 - a message of some kind

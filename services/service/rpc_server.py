@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
+from types import MappingProxyType
 from typing import cast
 
 from grpc import aio
@@ -16,7 +17,7 @@ from services.service.access.certificates import server_credentials, watch_certi
 from services.service.access.clear_text import check_clear_text
 from services.service.admission import Admission, Work
 from services.service.guarded_server import GuardedServer
-from services.service.interceptors import ErrorInterceptor, RequestParser
+from services.service.interceptors import Checks, ErrorInterceptor, RequestParser
 from services.service.keepalive import PERMITTED_PING_MS
 from services.service.limits import MAX_REQUEST_BYTES, MAX_STREAMS
 from services.service.loading_health import LoadingHealth
@@ -53,9 +54,10 @@ class RpcServer:
         progress: LoadingProgress,
         *,
         max_request_bytes: int = MAX_REQUEST_BYTES,
+        checks: Checks = MappingProxyType({}),
     ) -> None:
         """`callers` knows who may call; `services` are the services' full names; `register` adds their handlers; health
-        tells of the progress.
+        tells of the progress. The `checks` are made before a request is read.
         """
         self._config = config
         access = [AccessInterceptor(callers)] if callers.need_tokens else []
@@ -65,7 +67,7 @@ class RpcServer:
         errors = ErrorInterceptor()
         self.calls = errors.calls
         self.held_bytes = Admission(Work.REQUEST_BYTES, config.max_held_bytes, config.share(config.max_held_bytes))
-        parser = RequestParser(callers, self.held_bytes)
+        parser = RequestParser(callers, self.held_bytes, checks)
         # The stubs of grpcio do not know that it is one.
         self._server = cast(aio.Server, GuardedServer([errors, *access, parser], options))
         register(self._server)

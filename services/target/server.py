@@ -124,7 +124,8 @@ class TargetServer:
                 contract.register(rpc)
 
         services = [SERVICE, CONTRACT] if contract else [SERVICE]
-        return RpcServer(server, self._callers, services, register, self._progress)
+        checks = {f"/{SERVICE}/StreamGenerate": self._servicer.check}
+        return RpcServer(server, self._callers, services, register, self._progress, checks=checks)
 
     def _new_servicer(self, server: ServerConfig) -> GenerationServicer:
         tracing = self._telemetry.tracing

@@ -25,6 +25,7 @@ from tests.server import RunningTarget, target_server, wait_until
 
 MAX_SEQUENCES, MAX_QUEUE, MAX_TOKENS, MAX_BYTES = 2, 30, 600, 9 << 20
 MAX_STREAMS = MAX_SEQUENCES + MAX_QUEUE
+METHOD = "/outrider.v1.GenerationService/StreamGenerate"
 ALONE = [("grpc.use_local_subchannel_pool", 1)]
 ENDLESS = {"max_tokens": 1000, "ignore_eos": True}
 
@@ -76,6 +77,26 @@ def test_large_requests_are_refused_before_they_are_read(small: RunningTarget) -
         assert refused(small, stream_request(request_id="x" * (1 << 18))) == ("TOO_MANY_BYTES", "server")
         assert len(stream(small, stream_request()).token_ids) == 24, "a small one costs nothing of that"
     assert small.server._server.held_bytes.total == 0
+
+
+def test_a_crowd_is_refused_before_its_requests_are_read(small: RunningTarget) -> None:
+    ended = threading.Event()
+
+    def nothing() -> Iterator[bytes]:
+        ended.wait(60)
+        yield from ()
+
+    with others(small.server._admissions.streams, MAX_STREAMS), grpc.insecure_channel(small.address) as channel:
+        with pytest.raises(grpc.RpcError) as failure:
+            next(channel.stream_stream(METHOD)(nothing(), timeout=60))
+        ended.set()
+    assert failure.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+def test_a_call_without_a_request_is_told_so(small: RunningTarget) -> None:
+    with grpc.insecure_channel(small.address) as channel, pytest.raises(grpc.RpcError) as failure:
+        next(channel.stream_stream(METHOD)(iter(()), timeout=60))
+    assert violations(failure.value) == {"request": "is missing; allowed: one message"}
 
 
 def test_a_call_that_would_begin_too_late_is_refused(small: RunningTarget) -> None:

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from collections.abc import Sequence as Seq
 from dataclasses import asdict
 from itertools import pairwise
 
@@ -25,7 +26,9 @@ from services.engine.request import Request
 from services.engine.text.tokenizer import Tokenizer
 from services.target.api.message_deltas import write_message
 from services.target.api.records import write_records, write_source
+from services.target.api.requests import GenerationRequest
 from services.target.api.served_model import ServedModel
+from services.target.sequence.sequence import Sequence
 
 _REASONS = {
     FinishReason.STOP_TOKEN: common_pb2.FINISH_REASON_STOP_TOKEN,
@@ -46,7 +49,25 @@ _NO_SPECULATION = {
 }
 
 
-def write_started(
+def write_starts(
+    sequences: Seq[Sequence], model: ServedModel, message: GenerationRequest
+) -> Iterator[generation_pb2.StreamGenerateResponse]:
+    """The start of each sample, once it is known what of the prompt is cached."""
+    num_cached = sequences[0].num_cached
+    with_prompt = message.output.prompt_token_ids
+    for index, sequence in enumerate(sequences):
+        response = _write_started(
+            sequence.request,
+            model,
+            num_cached=num_cached,
+            with_prompt=with_prompt,
+            with_grammar=with_prompt and not message.HasField("grammar"),
+        )
+        response.sample = index
+        yield response
+
+
+def _write_started(
     request: Request, model: ServedModel, *, num_cached: int, with_prompt: bool, with_grammar: bool
 ) -> generation_pb2.StreamGenerateResponse:
     """The start of a generation; `num_cached` tokens need not be computed."""

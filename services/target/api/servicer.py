@@ -5,7 +5,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import ExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -34,7 +34,7 @@ from services.target.api.message_deltas import add_deltas
 from services.target.api.model_info import write_model_info
 from services.target.api.prompts import read_prompt, read_tokenize_input
 from services.target.api.requests import GenerationRequest, read_request, read_request_grammar
-from services.target.api.responses import write_event, write_started, write_whole
+from services.target.api.responses import write_event, write_starts, write_whole
 from services.target.api.served_model import ServedModel
 from services.target.api.tokenization import detokenize, write_tokens
 from services.target.generation.engine import TargetEngine
@@ -105,6 +105,13 @@ class GenerationServicer(GenerationServiceServicer):
     def model_name(self) -> str:
         """What clients see as the model's name, once there is one."""
         return self._serving.model.name if self._serving else ""
+
+    def check(self, context: Context) -> None:
+        """Raise what refuses a call whatever it asks, for which it need not even be read."""
+        self.serving()
+        caller = self.callers.of(context)
+        self._admissions.waiting_tokens.check(1, caller, deadline=_deadline(context))
+        self._admissions.streams.check(1, caller)
 
     async def StreamGenerate(  # type: ignore[override]  # it writes to the context, so that a cut is seen here
         self, request: generation_pb2.StreamGenerateRequest, context: Context
@@ -215,7 +222,7 @@ class GenerationServicer(GenerationServiceServicer):
                 self._statistics.observe(sequences[sample], event)
                 waiting.keep(event.total - event.done if isinstance(event, Progress) else 0)
                 if not has_started:  # only once the scheduler has taken it up is it known what is cached
-                    for response in _started(sequences, model, message):
+                    for response in write_starts(sequences, model, message):
                         yield response
                     has_started = True
                 if isinstance(event, Failed):
@@ -245,23 +252,6 @@ async def _message_readers(
         return None
     first = await asyncio.to_thread(MessageReader, request, model.tokenizer, model.syntax)
     return [first, *(MessageReader(request, model.tokenizer, model.syntax) for _ in range(1, request.num_samples))]
-
-
-def _started(
-    sequences: list[Sequence], model: ServedModel, message: GenerationRequest
-) -> Iterator[generation_pb2.StreamGenerateResponse]:
-    num_cached = sequences[0].num_cached
-    with_prompt = message.output.prompt_token_ids
-    for index, sequence in enumerate(sequences):
-        response = write_started(
-            sequence.request,
-            model,
-            num_cached=num_cached,
-            with_prompt=with_prompt,
-            with_grammar=with_prompt and not message.HasField("grammar"),
-        )
-        response.sample = index
-        yield response
 
 
 def _deadline(context: Context) -> float | None:
