@@ -113,6 +113,15 @@ py::dict packed_weights(const py::object& self) {
     return views;
 }
 
+void shorten_head(Decoder& decoder, const py::array_t<int32_t, py::array::c_style>& token_ids) {
+    if (token_ids.ndim() != 1) {
+        throw std::invalid_argument("token_ids: must have one dimension");
+    }
+    const std::vector<int32_t> ids(token_ids.data(), token_ids.data() + token_ids.size());
+    const py::gil_scoped_release release;
+    decoder.shorten_head(ids);
+}
+
 void require_one_per_state(const char* field, size_t size, size_t num_states) {
     if (size != num_states) {
         throw std::invalid_argument(std::string(field) + " has " + std::to_string(size) +
@@ -172,6 +181,7 @@ void register_decoder(py::module_& module) {
         .def("packed_weights", &packed_weights)
         .def("mark_loaded", [](Decoder& decoder) { decoder.weights().mark_loaded(); })
         .def("missing_weights", [](const Decoder& decoder) { return decoder.weights().missing(); })
+        .def("shorten_head", &shorten_head, py::arg("token_ids"))
         .def("forward", &Decoder::forward, py::arg("batch"), py::call_guard<py::gil_scoped_release>())
         .def("extend", &extend, py::arg("batch"), py::arg("sampler"), py::arg("states"), py::arg("chains"),
              py::arg("counts"), py::arg("masks") = MaskArrays{})
@@ -179,8 +189,7 @@ void register_decoder(py::module_& module) {
             "copy_block", [](Decoder& decoder, int from, int to) { decoder.cache().copy(from, to); },
             py::arg("source"), py::arg("target"))
         .def_property_readonly("num_blocks", [](Decoder& decoder) { return decoder.cache().num_blocks(); })
-        .def_property_readonly("weight_bytes",
-                               [](const Decoder& decoder) { return decoder.weights().bytes(); })
+        .def_property_readonly("weight_bytes", &Decoder::weight_bytes)
         .def_property_readonly("kv_bytes_per_token", &Decoder::kv_bytes_per_token);
 }
 

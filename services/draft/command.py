@@ -30,6 +30,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="how to predict for such a target: by the tokens that both have (intersection), by any of the draft's and "
         "what their bytes are in the target's (bytes), or as suits the two (auto, the default)",
     )
+    parser.add_argument(
+        "--head-shortlist",
+        type=int,
+        metavar="TOKENS",
+        help="predict among so many tokens only, the vocabulary's most frequent ones and those read lately, for which "
+        "less of the model is read (default: all)",
+    )
     parser.set_defaults(listen="127.0.0.1:50052", weights=AUTO)
 
 
@@ -44,6 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
             telemetry=telemetry_config(arguments),
             target_tokenizers=arguments.target_tokenizers,
             translate=Way(arguments.translate),
+            head_shortlist=arguments.head_shortlist,
         )
 
     return run_service("draft", make, log_format=arguments.log_format)

@@ -6,6 +6,7 @@ from concurrent.futures import Future
 
 from services.draft.draft_metrics import DraftMetrics
 from services.draft.drafter import Drafter, DrafterConfig
+from services.draft.head_shortlist import HeadShortlist, widen_head
 from services.draft.link import DraftLink
 from services.draft.multi_step_runner import MultiStepRunner
 from services.draft.sequence_traces import SequenceTraces
@@ -31,17 +32,21 @@ class DraftEngine:
         max_run: int,
         on_failure: Callable[[], None],
         traces: SequenceTraces | None = None,
+        head_shortlist: int | None = None,
     ) -> None:
-        """`max_run` is how many tokens are predicted between two looks at what the targets say."""
+        """`max_run` is how many tokens are predicted between two looks at what the targets say, `head_shortlist` among
+        how many, where it is not all; raises ConfigError for more than there are.
+        """
         self.model = model
         self.config = config
-        self._max_run, self._traces = max_run, traces
+        self._max_run, self._traces, self._head_shortlist = max_run, traces, head_shortlist
         runner = MultiStepRunner(
             model.decoder,
             model.sampler,
             max_rows=config.max_rows,
             max_sequences=config.max_rows,
             max_blocks=model.max_blocks,
+            shortlist=None if head_shortlist is None else HeadShortlist(model, head_shortlist),
         )
         limits = DrafterConfig(
             context_length=model.context_length,
@@ -65,10 +70,15 @@ class DraftEngine:
         max_run: int,
         on_failure: Callable[[], None],
         traces: SequenceTraces | None = None,
+        head_shortlist: int | None = None,
     ) -> "DraftEngine":
-        """Load the configured model, which takes long, and start the engine thread; raises CheckpointError."""
+        """Load the configured model, which takes long, and start the engine thread; raises CheckpointError and
+        ConfigError.
+        """
         model = LoadedModel.load(config, progress)
-        engine = cls(model, config, max_run=max_run, on_failure=on_failure, traces=traces)
+        engine = cls(
+            model, config, max_run=max_run, on_failure=on_failure, traces=traces, head_shortlist=head_shortlist
+        )
         engine._loop.start()
         return engine
 
@@ -78,8 +88,16 @@ class DraftEngine:
         Raises what a first pass does where the device can compute no more.
         """
         self.close()
+        widen_head(self.model)  # the first pass looks at all logits
         model = self.model.renewed(self.config)
-        engine = DraftEngine(model, self.config, max_run=self._max_run, on_failure=on_failure, traces=self._traces)
+        engine = DraftEngine(
+            model,
+            self.config,
+            max_run=self._max_run,
+            on_failure=on_failure,
+            traces=self._traces,
+            head_shortlist=self._head_shortlist,
+        )
         engine._loop.start()
         return engine
 

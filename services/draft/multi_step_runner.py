@@ -7,6 +7,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from services.draft.head_shortlist import HeadShortlist
 from services.engine.decoder.native import Batch, Decoder, Sampler, SamplingState
 
 
@@ -16,6 +17,10 @@ class Drafted(Protocol):
     tokens: list[int]
     num_computed: int
     blocks: list[int]
+
+    @property
+    def cache_scope(self) -> str | None:
+        """Who may find its blocks, as `CachePolicy.scope`."""
 
     @property
     def sampling(self) -> SamplingState:
@@ -43,10 +48,19 @@ class MultiStepRunner:
     """Computes tokens of several sequences and draws what follows each, all in one call of the decoder."""
 
     def __init__(
-        self, decoder: Decoder, sampler: Sampler, *, max_rows: int, max_sequences: int, max_blocks: int
+        self,
+        decoder: Decoder,
+        sampler: Sampler,
+        *,
+        max_rows: int,
+        max_sequences: int,
+        max_blocks: int,
+        shortlist: HeadShortlist | None = None,
     ) -> None:
+        """`shortlist` is that of the decoder's head, if it has one."""
         self._decoder = decoder
         self._sampler = sampler
+        self._shortlist = shortlist
         self._batch = Batch(max_rows=max_rows, max_sequences=max_sequences, max_blocks=max_blocks)
 
     def extend(self, batch: Seq[ScheduledTokens]) -> list[list[int]]:
@@ -58,6 +72,9 @@ class MultiStepRunner:
             num_logits = int(scheduled.num_draws > 0)
             self._batch.append(token_ids, position=start, blocks=sequence.blocks, num_logits=num_logits)
         drawing = [scheduled for scheduled in batch if scheduled.num_draws]
+        masks = [scheduled.sequence.mask for scheduled in drawing]
+        if self._shortlist is not None:
+            _prepare(self._shortlist, batch, masks)
         drawn = iter(
             self._decoder.extend(
                 self._batch,
@@ -65,7 +82,20 @@ class MultiStepRunner:
                 [scheduled.sequence.sampling for scheduled in drawing],
                 [scheduled.sequence.chain for scheduled in drawing],
                 [scheduled.num_draws for scheduled in drawing],
-                [scheduled.sequence.mask for scheduled in drawing],
+                masks,
             )
         )
         return [next(drawn) if scheduled.num_draws else [] for scheduled in batch]
+
+
+def _prepare(shortlist: HeadShortlist, batch: Seq[ScheduledTokens], masks: Seq[NDArray[np.uint32] | None]) -> None:
+    """Others may see by what is predicted what is on a list: of tokens only those go there that anybody may find in the
+    prefix cache.
+    """
+    for scheduled in batch:
+        sequence, start = scheduled.sequence, scheduled.sequence.num_computed
+        if sequence.cache_scope == "":
+            shortlist.read(sequence.tokens[start : start + scheduled.num_tokens])
+    for mask in masks:
+        if mask is not None:
+            shortlist.allow(mask)

@@ -54,15 +54,18 @@ class DraftServer:
         name: str | None = None,
         target_tokenizers: Iterable[ModelSource] = (),
         translate: Way = Way.AUTO,
+        head_shortlist: int | None = None,
         telemetry: TelemetryConfig | None = None,
     ) -> None:
         """`name` is what targets see as the model's name, by default that of its folder, or on the hub;
         `target_tokenizers` are models of targets whose vocabularies are others than the draft's, and `translate` says
-        how it predicts then. Raises ConfigError where OpenTelemetry is wanted and not installed.
+        how it predicts then; `head_shortlist` is among how many tokens it does, by default all. Raises ConfigError
+        where OpenTelemetry is wanted and not installed.
         """
         self._telemetry = Telemetry(telemetry, "outrider-draft")
         self._config = engine
         self._translate = translate
+        self._head_shortlist = head_shortlist
         self._tokenizer_sources = [*target_tokenizers]
         self._target_tokenizers: list[Tokenizer] = []
         self._name = name or ""
@@ -164,7 +167,14 @@ class DraftServer:
         config = replace(self._config, model=model.path)
         tracing = self._telemetry.tracing
         traces = SequenceTraces(tracing) if tracing else None
-        return DraftEngine.open(config, self._progress, max_run=_MAX_RUN, on_failure=on_failure, traces=traces)
+        return DraftEngine.open(
+            config,
+            self._progress,
+            max_run=_MAX_RUN,
+            on_failure=on_failure,
+            traces=traces,
+            head_shortlist=self._head_shortlist,
+        )
 
 
 def _check_named_targets(server: ServerConfig) -> None:

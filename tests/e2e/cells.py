@@ -12,6 +12,7 @@ SETTINGS = ("greedy", "nucleus", "truncated", "penalised", "stopped", "grammar",
 SCRIPTED = ("right", "wrong", "mixed")
 DRAFTED = ("absent", "garbage", "delayed", "random", "good", "paused", "killed", "reworded")
 WEIGHTS, KV = ("bf16", "int8", "int4"), ("bf16", "int8")
+HEADS = ("whole", "short")
 _OWN_COMPUTATION = frozenset({"penalised"})  # settings that are told of the prompt, and so take nothing from a cache
 _CANDIDATES = 1000  # of which those cells are chosen that cover all pairs, where all there are would be too many
 
@@ -58,6 +59,7 @@ class Cell:
     cache: str = "cold"  # or "warm": others with the same prompts have been there before
     draft_weights: str = "auto"
     draft_kv: str = "bf16"
+    draft_head: str = "whole"  # or "short": a shortlist of few tokens
 
     @property
     def name(self) -> str:
@@ -154,8 +156,9 @@ def varied_cells(isas: Seq[str]) -> list[Cell]:
 def varied_candidates(model: str, isa: str, source: str, count: int) -> list[Cell]:
     """So many of all combinations there are for one model, instruction set and source of predictions, at random."""
     rng = random.Random(f"{model} {isa} {source}")
-    kinds, draft_weights, draft_kv = (
-        (DRAFTED, WEIGHTS, KV) if source == "draft" else (("none", *SCRIPTED), ("auto",), ("bf16",))
+    heads = random.Random(f"{model} {isa} {source} draft head")
+    kinds, draft_weights, draft_kv, draft_heads = (
+        (DRAFTED, WEIGHTS, KV, HEADS) if source == "draft" else (("none", *SCRIPTED), ("auto",), ("bf16",), ("whole",))
     )
     cells: set[Cell] = set()
     while len(cells) < count:
@@ -178,6 +181,7 @@ def varied_candidates(model: str, isa: str, source: str, count: int) -> list[Cel
             cache=rng.choice(("cold", "warm")),
             draft_weights=rng.choice(draft_weights),
             draft_kv=rng.choice(draft_kv),
+            draft_head=heads.choice(draft_heads),
         )
         if _is_possible(cell):
             cells.add(cell)

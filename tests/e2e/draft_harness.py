@@ -99,6 +99,8 @@ class DraftHarness:
             "--kv",
             cell.draft_kv,
         ]
+        if cell.draft_head == "short":
+            options += ["--head-shortlist", "384"]
         if kind == "reworded":
             options += ["--target-tokenizer", str(folder(cell.setup.model))]
         model = draft_folder(cell.setup.model, kind)

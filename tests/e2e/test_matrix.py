@@ -9,6 +9,7 @@ import pytest
 from tests.e2e.cells import (
     ALL_AXES,
     DRAFTED,
+    HEADS,
     KV,
     MODELS,
     SETTINGS,
@@ -77,6 +78,7 @@ def test_the_subset_has_every_format():
     assert {(cell.setup.weights, cell.setup.kv) for cell in ALL} == {*itertools.product(WEIGHTS, KV)}
     assert {cell.draft_weights for cell in WITH_DRAFTS} == {"auto", *WEIGHTS}
     assert {cell.draft_kv for cell in WITH_DRAFTS} == {*KV}
+    assert {cell.draft_head for cell in WITH_DRAFTS} == {*HEADS}
 
 
 def _values(cells: Iterable[Cell], *, but: str) -> set[str]:

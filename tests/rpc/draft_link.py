@@ -47,9 +47,13 @@ class RunningDraft:
         server: ServerConfig = _SERVER,
         target_tokenizers: Seq[Path] = (),
         translate: Way = Way.AUTO,
+        head_shortlist: int | None = None,
     ) -> None:
         self._thread = LoopThread()
-        self.server: DraftServer = self._thread.call(self._make(model, server, target_tokenizers, translate))
+        making = self._make(
+            model, server, target_tokenizers=target_tokenizers, translate=translate, head_shortlist=head_shortlist
+        )
+        self.server: DraftServer = self._thread.call(making)
         self.address: str = self._thread.call(self.server.start())
         self._thread.call(self.server.open())
 
@@ -89,13 +93,11 @@ class RunningDraft:
         self._thread.call(self.server.close())
         self._thread.close()
 
-    async def _make(
-        self, model: Path, server: ServerConfig, target_tokenizers: Seq[Path], translate: Way
-    ) -> DraftServer:
+    async def _make(self, model: Path, server: ServerConfig, **options: Any) -> DraftServer:
         config = EngineConfig(
             model=model, isa=resolve_isa(), threads=1, kv_blocks=NUM_BLOCKS, max_sequences=MAX_SEQUENCES, max_rows=64
         )
-        return DraftServer(config, server, target_tokenizers=target_tokenizers, translate=translate)
+        return DraftServer(config, server, **options)
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """A draft whose engine fails starts another one; its targets hear of it, and link anew."""
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import grpc
@@ -25,14 +27,20 @@ def break_engine(draft: RunningDraft) -> None:
     draft.engine._loop.post(lambda: 1 // 0)
 
 
-@pytest.fixture
-def own_draft(model: Path):
-    running = RunningDraft(model)
+@contextmanager
+def restarting_draft(model: Path, head_shortlist: int | None = None) -> Iterator[RunningDraft]:
+    running = RunningDraft(model, head_shortlist=head_shortlist)
     ended = running.begin(running.server.wait_failed())
     yield running
     assert not ended.done()  # whatever happened
     ended.cancel()
     running.close()
+
+
+@pytest.fixture
+def own_draft(model: Path):
+    with restarting_draft(model) as running:
+        yield running
 
 
 def test_links_are_cut_and_a_new_one_is_served_as_before(
@@ -96,3 +104,16 @@ def test_an_engine_that_cannot_start_again_is_tried_until_it_can(
     break_engine(own_draft)
     wait_until(lambda: own_draft.engine is not first and health(own_draft) == "SERVING")
     assert failures == ["NOT_SERVING"] * 3
+
+
+def test_a_draft_with_a_shortlist_starts_again_with_one(model: Path) -> None:
+    with restarting_draft(model, head_shortlist=256) as draft:
+        first = draft.engine
+        break_engine(draft)
+        wait_until(lambda: draft.engine is not first and health(draft) == "SERVING")
+        link = Link(draft, **hello_of(draft))
+        link.next()
+        link.begin(PROMPT, 8)
+        off_the_list = {*range(256, 512)} - {*PROMPT}
+        assert off_the_list.isdisjoint(link.predictions(8, position=len(PROMPT)))
+        link.close()

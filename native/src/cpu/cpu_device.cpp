@@ -1,6 +1,7 @@
 // The CPU device: shares the tasks of each operation among the threads of its pool.
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <mutex>
 #include <numeric>
 #include <stdexcept>
@@ -174,6 +175,16 @@ class CpuDevice final : public Device {
             std::memcpy(to + row * op.out.stride * element, from + op.indices[row] * op.in.stride * element,
                         op.width * element);
         }
+    }
+
+    void spread_columns(const SpreadColumns& op) override {
+        pool_.parallel_for(op.rows, [&](int64_t row) {
+            float* out = op.out + row * op.width;
+            std::fill(out, out + op.width, -std::numeric_limits<float>::infinity());
+            for (int i = 0; i < op.count; ++i) {
+                out[op.columns[i]] = op.in[row * op.count + i];
+            }
+        });
     }
 
     void soft_cap(const SoftCap& op) override {

@@ -76,6 +76,7 @@ class CudaDevice final : public Device {
     void attention(const Attention& op) override { cuda::attention(stream_, op); }
     void gated_activation(const GatedActivation& op) override { cuda::gated_activation(stream_, op); }
     void gather_rows(const GatherRows& op) override { cuda::gather_rows(stream_, op); }
+    void spread_columns(const SpreadColumns& op) override { cuda::spread_columns(stream_, op); }
     void soft_cap(const SoftCap& op) override { cuda::soft_cap(stream_, op); }
     void read(const Read& op) override { cuda::read(stream_, op); }
     int64_t multiply_registers(WeightFormat, int64_t) override { return 0; }

@@ -82,7 +82,8 @@ void Decoder::reserve(int num_rows, int num_logits, int num_sequences, int num_b
     try {
         const int capacity = std::max(shape.rows, shape.logits);  // a row may be asked more than once
         const bool rows_moved = workspace_.rows.reserve(device_, capacity, num_sequences, shape.blocks);
-        if (workspace_.reserve(device_, config_, shape) || rows_moved) {
+        const bool head_moved = short_head_ && short_head_->reserve(shape.logits);
+        if (workspace_.reserve(device_, config_, shape) || rows_moved || head_moved) {
             passes_->forget();
         }
     } catch (...) {  // some of it may have moved
@@ -95,15 +96,42 @@ void Decoder::allocate_cache(int num_blocks) {
     cache_.allocate(num_blocks);
 }
 
-void Decoder::require_complete() {
-    if (complete_) {
+void Decoder::shorten_head(const std::vector<int32_t>& token_ids) {
+    require_range("the number of token_ids", static_cast<int64_t>(token_ids.size()), 0, config_.vocab_size);
+    for (const int32_t id : token_ids) {
+        require_range("token_ids", id, 0, config_.vocab_size - 1);
+    }
+    require_loaded();
+    const auto num_tokens = static_cast<int>(token_ids.size());
+    if ((short_head_ ? short_head_->num_tokens() : 0) != num_tokens) {
+        passes_->forget();
+        short_head_.reset();
+    }
+    if (num_tokens == 0) {
         return;
     }
+    if (!short_head_) {
+        auto head = std::make_unique<ShortHead>(device_, weights_.lm_head(), num_tokens);
+        head->reserve(workspace_.logits ? static_cast<int>(workspace_.logits->size() / config_.vocab_size)
+                                        : 0);
+        short_head_ = std::move(head);
+    }
+    short_head_->choose(token_ids);
+}
+
+void Decoder::require_loaded() const {
     const std::vector<std::string> missing = weights_.missing();
     if (!missing.empty()) {
         throw std::runtime_error("weight \"" + missing.front() + "\" is not loaded (" +
                                  std::to_string(missing.size()) + " missing in all)");
     }
+}
+
+void Decoder::require_complete() {
+    if (complete_) {
+        return;
+    }
+    require_loaded();
     if (cache_.num_blocks() == 0) {
         throw std::runtime_error("the KV cache has no blocks yet");
     }
@@ -185,15 +213,20 @@ void Decoder::lm_head(int num_logits) {
                           .out = workspace_.lm_head_input.view(),
                           .rows = num_logits,
                           .width = config_.hidden_size});
+    const PackedWeight& head = short_head_ ? short_head_->matrix() : weights_.lm_head();
+    float* const logits = short_head_ ? short_head_->logits() : workspace_.logits->data();
     device_->product({.input = workspace_.lm_head_input.view(),
-                      .weight = &weights_.lm_head(),
-                      .out = workspace_.logits->data(),
-                      .out_stride = config_.vocab_size,
+                      .weight = &head,
+                      .out = logits,
+                      .out_stride = head.out_features(),
                       .rows = num_logits});
     if (config_.logit_softcap > 0.0f) {
-        device_->soft_cap({.values = workspace_.logits->data(),
+        device_->soft_cap({.values = logits,
                            .cap = config_.logit_softcap,
-                           .count = int64_t{num_logits} * config_.vocab_size});
+                           .count = int64_t{num_logits} * head.out_features()});
+    }
+    if (short_head_) {
+        short_head_->spread(workspace_.logits->data(), num_logits);
     }
 }
 
@@ -217,6 +250,10 @@ void Decoder::multiply(const Activations& input, const FusedWeight& weight, cons
                           .out_stride = weight.out_features(),
                           .rows = rows()});
     }
+}
+
+int64_t Decoder::weight_bytes() const {
+    return weights_.bytes() + (short_head_ ? short_head_->matrix().bytes() - weights_.lm_head().bytes() : 0);
 }
 
 int64_t Decoder::kv_bytes_per_token() const {

@@ -12,6 +12,7 @@
 #include "outrider/decoder/kv_cache.h"
 #include "outrider/decoder/logits.h"
 #include "outrider/decoder/next_rows.h"
+#include "outrider/decoder/short_head.h"
 #include "outrider/decoder/workspace.h"
 #include "outrider/device/device.h"
 #include "outrider/device/device_buffer.h"
@@ -34,6 +35,12 @@ class Decoder {
     /// num_blocks < 1 or beyond the limit, std::logic_error the second time.
     void allocate_cache(int num_blocks);
 
+    /// From now on passes compute the logits of these tokens only, or of all where there are none here;
+    /// others are minus infinity. Of a list as long as the last one only the rows that differ are taken anew.
+    /// Throws std::invalid_argument for a token outside the vocabulary or too many, std::runtime_error while
+    /// weights are missing.
+    void shorten_head(const std::vector<int32_t>& token_ids);
+
     const std::shared_ptr<Device>& device() const { return device_; }
     const DecoderConfig& config() const { return config_; }
     DecoderWeights& weights() { return weights_; }
@@ -41,6 +48,8 @@ class Decoder {
     KvCache& cache() { return cache_; }
     const KvCache& cache() const { return cache_; }
     int64_t kv_bytes_per_token() const;
+    /// Bytes of weights that one pass must read.
+    int64_t weight_bytes() const;
 
     /// Writes the keys and values of the batch's rows and returns the asked rows' logits. Throws
     /// std::invalid_argument for a batch that would read out of bounds, std::runtime_error while weights are
@@ -55,6 +64,7 @@ class Decoder {
 
   private:
     void require_complete();
+    void require_loaded() const;
     void embed();
     void attend(int layer);
     void rotate_and_store(int layer);
@@ -68,6 +78,7 @@ class Decoder {
     DecoderConfig config_;
     std::vector<DeviceBuffer<float>> frequencies_;  // for each rope: [half_dim]
     DecoderWeights weights_;
+    std::unique_ptr<ShortHead> short_head_;  // null where all tokens are computed
     KvCache cache_;
     Workspace workspace_;
     std::unique_ptr<PassRecorder> passes_;

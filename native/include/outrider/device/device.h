@@ -77,6 +77,7 @@ class Device {
     virtual void attention(const Attention& op) = 0;
     virtual void gated_activation(const GatedActivation& op) = 0;
     virtual void gather_rows(const GatherRows& op) = 0;
+    virtual void spread_columns(const SpreadColumns& op) = 0;
     virtual void soft_cap(const SoftCap& op) = 0;
     virtual void read(const Read& op) = 0;
     /// Multiplies numbers in registers on all threads, `rounds` times over, as products with such weights do;

@@ -138,6 +138,16 @@ struct GatherRows {
     int width = 0;
 };
 
+/// out[i, columns[j]] = in[i, j], and minus infinity in all other columns
+struct SpreadColumns {
+    const float* in = nullptr;         // [rows, count]
+    const int32_t* columns = nullptr;  // [count]
+    int count = 0;
+    float* out = nullptr;  // [rows, width]
+    int rows = 0;
+    int width = 0;
+};
+
 /// values = cap * tanh(values / cap)
 struct SoftCap {
     float* values = nullptr;

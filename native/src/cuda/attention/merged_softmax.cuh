@@ -7,10 +7,6 @@
 
 namespace outrider::cuda {
 
-__device__ inline float minus_infinity() {
-    return bit_cast<float>(0xFF800000u);
-}
-
 /// A softmax so far: the maximum of the scores, and the sum of the exponentials of what they are below it.
 struct Softmax {
     float maximum;

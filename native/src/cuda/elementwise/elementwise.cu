@@ -31,6 +31,21 @@ struct GatherValue {
     }
 };
 
+struct MinusInfinity {
+    float* out;
+
+    __device__ void operator()(int64_t index) const { out[index] = minus_infinity(); }
+};
+
+struct SpreadValue {
+    SpreadColumns op;
+
+    __device__ void operator()(int64_t index) const {
+        const int64_t row = index / op.count;
+        op.out[row * op.width + op.columns[index % op.count]] = op.in[index];
+    }
+};
+
 struct CapValue {
     SoftCap op;
 
@@ -86,6 +101,11 @@ void gated_activation(const Stream& stream, const GatedActivation& op) {
 
 void gather_rows(const Stream& stream, const GatherRows& op) {
     for_each(stream, static_cast<int64_t>(op.rows) * op.width, GatherValue{op});
+}
+
+void spread_columns(const Stream& stream, const SpreadColumns& op) {
+    for_each(stream, static_cast<int64_t>(op.rows) * op.width, MinusInfinity{op.out});
+    for_each(stream, static_cast<int64_t>(op.rows) * op.count, SpreadValue{op});
 }
 
 void soft_cap(const Stream& stream, const SoftCap& op) {

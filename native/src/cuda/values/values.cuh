@@ -40,6 +40,10 @@ __device__ inline float load_source(const void* values, SourceType type, int64_t
     return type == SourceType::f16 ? half_value(bits) : bfloat16_value(bits);
 }
 
+__device__ inline float minus_infinity() {
+    return bit_cast<float>(0xFF800000u);
+}
+
 __device__ inline float load(const void* values, Format format, int64_t index) {
     if (format == Format::f32) {
         return static_cast<const float*>(values)[index];

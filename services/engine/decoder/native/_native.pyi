@@ -188,6 +188,13 @@ class Decoder:
     def missing_weights(self) -> list[str]:
         """Canonical names not loaded yet; forward raises RuntimeError while there are any."""
 
+    def shorten_head(self, token_ids: NDArray[np.int32]) -> None:
+        """From now on compute the logits of these tokens only, or of all for an empty list; others are minus infinity.
+
+        Of a list as long as the last one only the rows that differ are taken anew. Raises ValueError for a token
+        outside the vocabulary or too many, RuntimeError while weights are missing, DeviceError.
+        """
+
     def forward(self, batch: Batch) -> Logits:
         """One pass over the batch's rows: writes their keys and values, returns the asked logits."""
 

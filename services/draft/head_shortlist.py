@@ -1,0 +1,66 @@
+"""HeadShortlist: the tokens among which a draft predicts, where reading all rows of its head would take too long."""
+
+from collections import OrderedDict
+from collections.abc import Sequence as Seq
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.engine.config import check_range
+from services.engine.loaded_model import LoadedModel
+
+_LEARNED = 4  # one token of so many is there for having been read
+_FEW = 64  # tokens of a mask, all of which may well be next
+
+
+class HeadShortlist:
+    """Three quarters are fixed: the special tokens and the vocabulary's first, which a tokenizer made first for being
+    the most frequent. The rest are others, those that were read last: what a text says, it says again.
+
+    A token that is not on it is never predicted. Those that are keep their logits, and so the noise of their ids
+    decides between them as it would among all (FR-Spec, arXiv 2502.14856, with a fixed list).
+    """
+
+    def __init__(self, model: LoadedModel, size: int) -> None:
+        """Shorten the head of a model to so many tokens; raises ConfigError for too few, or more than there are."""
+        self._vocab_size = model.checkpoint.config.vocab_size
+        check_range("head_shortlist", size, _LEARNED, self._vocab_size)
+        special_ids = (token_id for token_id in sorted(model.tokenizer.special_ids) if token_id < self._vocab_size)
+        ids = [*islice(dict.fromkeys([*special_ids, *range(self._vocab_size)]), size)]
+        num_fixed = size - size // _LEARNED
+        self._decoder = model.decoder
+        self._ids = np.array(ids, dtype=np.int32)
+        self._is_fixed = np.zeros(self._vocab_size, dtype=bool)
+        self._is_fixed[ids[:num_fixed]] = True
+        # Where in the list each of the others is; the one that is to go next comes first.
+        self._places = OrderedDict((ids[place], place) for place in reversed(range(num_fixed, size)))
+        self._decoder.shorten_head(self._ids)
+
+    def read(self, token_ids: Seq[int] | NDArray[np.integer]) -> None:
+        """Put tokens that were read onto the list, between two passes."""
+        ids = np.asarray(token_ids, dtype=np.int64)
+        is_changed = False
+        for token_id in ids[~self._is_fixed[ids]].tolist():
+            if token_id in self._places:
+                self._places.move_to_end(token_id)
+            else:
+                _, place = self._places.popitem(last=False)
+                self._places[token_id], self._ids[place] = place, token_id
+                is_changed = True
+        if is_changed:
+            self._decoder.shorten_head(self._ids)
+
+    def allow(self, mask: NDArray[np.uint32]) -> None:
+        """Put onto the list what a mask of the next token leaves, [1, words], where that is little or none of it is
+        there: a draft without a token to draw would say nothing, and its target wait in vain.
+        """
+        is_short = int(np.bitwise_count(mask).sum()) <= _FEW
+        if is_short or not (mask[0, self._ids // 32] >> (self._ids % 32).astype(np.uint32) & 1).any():
+            is_allowed = np.unpackbits(mask.view(np.uint8), bitorder="little")[: self._vocab_size]
+            self.read(np.flatnonzero(is_allowed)[:_FEW])
+
+
+def widen_head(model: LoadedModel) -> None:
+    """Let a model compute the logits of all tokens again."""
+    model.decoder.shorten_head(np.empty(0, dtype=np.int32))
