@@ -48,7 +48,7 @@ def measure_decoder(model: LoadedModel, *, context: int, runs: int) -> DecoderFi
     seconds = dict(zip(ROWS, map(Spread.of, times[len(machine) :]), strict=True))
     prefill_rate = Spread.of([passes.prefilled / passes.prefill() for _ in range(_PREFILLS)])
     read, product, attention = rates.read_rate(machine), rates.product_rate(machine), rates.attention_rate(machine)
-    roofline = Roofline(read.median, product and product.median, attention and attention.median)
+    roofline = Roofline(read.median, *(rate.median if rate else None for rate in (product, attention)))
     return DecoderFigures(
         context=context,
         step_bytes=passes.work(1).bytes,

@@ -23,9 +23,9 @@ class MachineRates:
         self._probe = ReadProbe(device, num_bytes)
         formats = (_STORED_FORMAT if weights == STORED else weights, _ATTENTION_FORMAT)
         self._operations = [device.multiply_registers(each, _ROUNDS) for each in formats]
-        reads = [partial(self._probe.read, stripes) for stripes in (True, False)]
-        products = [partial(device.multiply_registers, each, _ROUNDS) for each in formats]
-        self.measures: list[Callable[[], float]] = [partial(timed, device, action) for action in (*reads, *products)]
+        actions: list[Callable[[], object]] = [partial(self._probe.read, stripes) for stripes in (True, False)]
+        actions += [partial(device.multiply_registers, each, _ROUNDS) for each in formats]
+        self.measures: list[Callable[[], float]] = [partial(timed, device, action) for action in actions]
 
     def read_rate(self, times: Seq[Seq[float]]) -> Spread:
         """Bytes, in the best of several ways."""
