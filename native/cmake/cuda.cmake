@@ -14,7 +14,8 @@ if(NOT OUTRIDER_CUDA STREQUAL OFF)
   if(CMAKE_CUDA_COMPILER)
     execute_process(COMMAND ${CMAKE_CUDA_COMPILER} --version OUTPUT_VARIABLE nvcc_version)
     string(REGEX MATCH "release ([0-9.]+)" nvcc_version "${nvcc_version}")
-    if(CMAKE_MATCH_1 VERSION_GREATER_EQUAL oldest_nvcc)
+    set(nvcc_version ${CMAKE_MATCH_1})
+    if(nvcc_version VERSION_GREATER_EQUAL oldest_nvcc)
       set(has_cuda ON)
     endif()
   endif()
@@ -25,9 +26,22 @@ endif()
 message(STATUS "CUDA device: ${has_cuda}")
 
 if(has_cuda)
-  if(NOT CMAKE_CUDA_ARCHITECTURES)
-    set(CMAKE_CUDA_ARCHITECTURES 80 89 90)  # newer ones compile the last one's intermediate code when they load it
+  # Machine code for each generation, and the last one's intermediate code, which newer ones compile when they load it.
+  # A build for tests is for this machine's GPU, or for one generation where there is none: each takes minutes.
+  if(NOT CMAKE_CUDA_ARCHITECTURES AND OUTRIDER_TESTING)
+    execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
+                    OUTPUT_VARIABLE capabilities ERROR_QUIET RESULT_VARIABLE no_gpu)
+    string(REGEX MATCH "^[0-9]+\\.[0-9]" capability "${capabilities}")
+    if(no_gpu OR NOT capability)
+      set(capability 9.0)
+    endif()
+    string(REPLACE "." "" CMAKE_CUDA_ARCHITECTURES ${capability})
+  elseif(NOT CMAKE_CUDA_ARCHITECTURES AND nvcc_version VERSION_GREATER_EQUAL 12.8)
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 89-real 90-real 100-real 120)
+  elseif(NOT CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 89-real 90)
   endif()
+  message(STATUS "CUDA architectures: ${CMAKE_CUDA_ARCHITECTURES}")
   set(CMAKE_CUDA_RUNTIME_LIBRARY Static)  # so that the module can be imported where there is no driver
   enable_language(CUDA)
   if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # as CMake 3.25 does not know what nvcc 12 calls it

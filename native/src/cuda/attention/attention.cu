@@ -5,19 +5,19 @@
 #include <algorithm>
 
 #include "cuda/attention/attention.h"
-#include "cuda/attention/float_attention.cuh"
-#include "cuda/attention/tile_attention.cuh"
+#include "cuda/attention/attention_span.cuh"
 #include "cuda/primitives/launch.cuh"
 #include "cuda/values/values.cuh"
 
 namespace outrider::cuda {
 namespace {
 
-constexpr int kFewRows = 64;
 constexpr int64_t kMostPartials = 1 << 10;  // rows times spans: beyond, there are blocks enough without
 
 /// One dimension of one head's output, of what each span has given.
 struct MergeSpans {
+    static constexpr int kAhead = 8;
+
     Attention op;
     int spans;
 
@@ -32,48 +32,29 @@ struct MergeSpans {
         }
         Softmax softmax{minus_infinity(), 0.0f};
         float total = 0.0f;
-        for (int span = first_position(op, position) / kSpan; span <= position / kSpan; ++span) {
-            const float* from = partial(op, spans, row, head, span);
-            const Softmax part{from[0], from[1]};
-            if (!is_empty(part)) {
-                const Merge merge(softmax, part);
-                total = merge.of(total, from[2 + dim]);
-                softmax = {merge.maximum, merge.of(softmax.sum, part.sum)};
+        const int end = position / kSpan + 1;
+#pragma unroll 1
+        for (int first = first_position(op, position) / kSpan; first < end; first += kAhead) {
+            Softmax parts[kAhead];
+            float values[kAhead];
+#pragma unroll
+            for (int i = 0; i < kAhead; ++i) {  // all are on their way before the first is looked at
+                const float* from = partial(op, spans, row, head, first + i < end ? first + i : end - 1);
+                parts[i] = {from[0], from[1]};
+                values[i] = from[2 + dim];
+            }
+#pragma unroll
+            for (int i = 0; i < kAhead; ++i) {
+                if (first + i < end && !is_empty(parts[i])) {
+                    const Merge merge(softmax, parts[i]);
+                    total = merge.of(total, values[i]);
+                    softmax = {merge.maximum, merge.of(softmax.sum, parts[i].sum)};
+                }
             }
         }
         store(op.out.data, op.out.format, row * op.out.stride + head * head_dim + dim, total / softmax.sum);
     }
 };
-
-template <typename Kernel>
-void attend(const Stream& stream, const Kernel& kernel, const Grouping& grouping, size_t shared_bytes) {
-    const int64_t groups = int64_t{kernel.op.places.rows} * grouping.num_head_groups(kernel.op);
-    for_each_block(stream, groups * std::max(kernel.spans, 1), shared_bytes, kernel);
-}
-
-template <KvFormat kFormat, int kTiles>
-void attend_in_tiles(const Stream& stream, const Attention& op, int spans) {
-    const TileAttention<kFormat, kTiles> kernel(op, spans);
-    attend(stream, kernel, kernel.grouping, TileAttentionScratch<kTiles>::bytes(op.cache.head_dim));
-}
-
-/// Chooses a number of tiles by speed only: all give the same bits. Many rows are long runs of a sequence's,
-/// where more queries for each key and value are worth what registers and memory a block can have.
-template <KvFormat kFormat>
-void attend(const Stream& stream, const Attention& op, int spans) {
-    if (!is_tiled(op.cache.format, op.cache.head_dim)) {
-        attend(stream, FloatAttention<kFormat>{op, spans}, FloatAttention<kFormat>::grouping(),
-               FloatScratch::bytes(op.cache.head_dim));
-    } else if constexpr (kFormat != KvFormat::f32) {
-        if (op.places.rows <= kFewRows) {
-            attend_in_tiles<kFormat, 1>(stream, op, spans);
-        } else if (op.cache.head_dim <= 128) {
-            attend_in_tiles<kFormat, 3>(stream, op, spans);
-        } else {
-            attend_in_tiles<kFormat, 2>(stream, op, spans);
-        }
-    }
-}
 
 }  // namespace
 
@@ -82,16 +63,16 @@ void attention(const Stream& stream, const Attention& op) {
     const int spans = all > 1 && op.places.rows * int64_t{all} <= kMostPartials ? all : 0;
     switch (op.cache.format) {
         case KvFormat::f32:
-            attend<KvFormat::f32>(stream, op, spans);
+            attend_f32(stream, op, spans);
             break;
         case KvFormat::bf16:
-            attend<KvFormat::bf16>(stream, op, spans);
+            attend_bf16(stream, op, spans);
             break;
         case KvFormat::int8:
-            attend<KvFormat::int8>(stream, op, spans);
+            attend_int8(stream, op, spans);
             break;
         case KvFormat::fp8:
-            attend<KvFormat::fp8>(stream, op, spans);
+            attend_fp8(stream, op, spans);
             break;
     }
     if (spans > 0) {

@@ -16,7 +16,7 @@
 namespace outrider::cuda {
 
 /// One block attends with the rows of one group that has its first row here, if there is one.
-template <KvFormat kFormat, int kTiles>
+template <KvFormat kFormat, int kTiles, bool kIsCapped>
 struct TileAttention {
     using Scratch = TileAttentionScratch<kTiles>;
     static constexpr int kThreads = Scratch::kThreads;
@@ -84,7 +84,8 @@ struct TileAttention {
     }
 
     __device__ void attend(const Block& block, const Group& group, const Scratch& scratch, int span) const {
-        TileScores<kFormat, kTiles> scores(op, block, group, scratch, span * kChunks + block.warp());
+        TileScores<kFormat, kTiles, kIsCapped> scores(op, block, group, scratch,
+                                                      span * kChunks + block.warp());
         scores.store_maxima();
         block.synchronize();
         scores.store_weights();

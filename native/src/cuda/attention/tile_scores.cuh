@@ -9,8 +9,9 @@
 namespace outrider::cuda {
 
 /// Scores of all of a group's queries: the columns of an mma_m16n8k16 are eight positions. Nothing is
-/// computed for tiles without queries.
-template <KvFormat kFormat, int kTiles>
+/// computed for tiles without queries. Whether scores are capped is known when it is compiled: the code of
+/// the cap, once for each score of a lane, would not fit into the instruction cache beside the rest.
+template <KvFormat kFormat, int kTiles, bool kIsCapped>
 struct TileScores {
     using Scratch = TileAttentionScratch<kTiles>;
     static constexpr int kQueries = Scratch::kQueries;
@@ -123,7 +124,7 @@ struct TileScores {
                 for (int k = 0; k < kNTiles * 2; ++k) {
                     float& score = scores[tile][k / 2][half * 2 + k % 2];
                     const float scaled = score * scales[k / 2][k % 2];
-                    const float capped = op.softcap != 0.0f ? soft_capped(scaled, op.softcap) : scaled;
+                    const float capped = kIsCapped ? soft_capped(scaled, op.softcap) : scaled;
                     score = range.has(start + slot_of(k / 2, k % 2)) ? capped : minus_infinity();
                 }
             }

@@ -12,7 +12,10 @@ namespace outrider::cuda {
 template <KvFormat kFormat, int kTiles>
 struct TileValues {
     using Scratch = TileAttentionScratch<kTiles>;
-    static constexpr int kChunksAhead = kTiles == 1 ? 4 : 2;
+    static constexpr int kChunksAhead =  // as many as registers are left for
+        kTiles == 1                                ? 4
+        : kTiles == 2 && kFormat == KvFormat::bf16 ? 1
+                                                   : 2;
 
     struct Values {
         KvFragment<kFormat> fragments[kNTilesOfWarp];

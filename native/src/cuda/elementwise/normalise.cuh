@@ -4,17 +4,30 @@
 #include <cmath>
 #include <cstdint>
 
-#include "cuda/primitives/launch.cuh"
+#include "cuda/primitives/reduce.cuh"
 
 namespace outrider::cuda {
 
-/// 1 / sqrt(mean(x^2) + eps), the sum in order.
-__device__ inline float inverse_rms(const float* values, int64_t width, float eps) {
-    float sum = 0.0f;
-    for (int64_t column = 0; column < width; ++column) {
-        sum = fmaf(values[column], values[column], sum);
+/// 1 / sqrt(mean(x^2) + eps)
+__device__ inline float inverse_rms(float sum_of_squares, int64_t width, float eps) {
+    return 1.0f / sqrtf(sum_of_squares / static_cast<float>(width) + eps);
+}
+
+/// A block's sum, lane by lane and then warp by warp. Shared memory is for a value of each warp.
+template <int kThreads>
+__device__ float sum_of_block(const Block& block, float value) {
+    auto* sums = reinterpret_cast<float*>(block.shared);
+    value = reduce_warp(value, Sum());
+    block.synchronize();  // a sum before this one has been read
+    if (block.lane() == 0) {
+        sums[block.warp()] = value;
     }
-    return 1.0f / sqrtf(sum / static_cast<float>(width) + eps);
+    block.synchronize();
+    float total = 0.0f;
+    for (int warp = 0; warp < kThreads / kWarp; ++warp) {
+        total += sums[warp];
+    }
+    return total;
 }
 
 }  // namespace outrider::cuda

@@ -1,8 +1,6 @@
-// RMSNorm (Zhang, Sennrich, arXiv 1910.07467), behind the addition to the residual.
-#include <cmath>
-
+// RMSNorm behind the addition to the residual.
+#include "cuda/elementwise/normalise.cuh"
 #include "cuda/elementwise/residual_norm.h"
-#include "cuda/primitives/reduce.cuh"
 #include "cuda/values/values.cuh"
 
 namespace outrider::cuda {
@@ -11,55 +9,130 @@ namespace {
 /// A block has one row. Each of its threads has the same columns throughout, every kThreads-th, so that none
 /// reads what another has written; a row's sums are added up lane by lane and then warp by warp, whatever the
 /// other rows are.
+///
+/// A thread's columns are in its registers, kColumns of them, and all that it reads is on its way before it
+/// waits for anything. A wider row goes through them again and again.
+template <int kColumns>
 struct NormaliseRow {
     static constexpr int kThreads = 256;
-    static constexpr int kBlocksPerMultiprocessor = 4;
-    static constexpr int kWarps = kThreads / kWarp;
+    static constexpr int kBlocksPerMultiprocessor = kColumns > 16 ? 1 : 2;
+    static constexpr int kWidth = kThreads * kColumns;  // of columns that are in registers at once
 
     ResidualNorm op;
 
+    struct Columns {
+        float values[kColumns];
+    };
+
     __device__ void operator()(const Block& block) const {
         float* residual = op.residual + block.index * op.width;
-        if (op.delta) {
-            const float* delta = op.delta + block.index * op.width;
-            const float factor = op.delta_norm ? inverse_rms(block, delta) : 1.0f;
-            for (int column = block.thread; column < op.width; column += kThreads) {
-                residual[column] +=
-                    op.delta_norm ? delta[column] * factor * op.delta_norm[column] : delta[column];
+        const float* delta = op.delta ? op.delta + block.index * op.width : nullptr;
+        const float delta_factor = op.delta_norm ? factor_of(block, sum_of_squares(block, delta)) : 1.0f;
+        Columns sums = {};
+        Columns weights = {};
+        float squares = 0.0f;
+        for (int first = 0; first < op.width; first += kWidth) {
+            load(block, residual, first, sums);
+            load(block, op.norm, first, weights);
+            if (delta) {
+                add(block, delta, first, delta_factor, sums);
+                store_residual(block, residual, first, sums);
             }
+            squares = add_squares(sums, squares);
         }
-        const float factor = op.norm ? inverse_rms(block, residual) : 1.0f;
-        for (int column = block.thread; column < op.width; column += kThreads) {
-            const float value = op.norm ? residual[column] * factor * op.norm[column] : residual[column];
-            store(op.out.data, op.out.format, block.index * op.out.stride + column, value);
+        const float factor = op.norm ? factor_of(block, squares) : 1.0f;
+        for (int first = 0; first < op.width; first += kWidth) {
+            if (op.width > kWidth) {  // the registers hold the last columns
+                load(block, residual, first, sums);
+                load(block, op.norm, first, weights);
+            }
+            store_out(block, first, factor, sums, weights);
         }
     }
 
-    /// 1 / sqrt(mean(x^2) + eps)
-    __device__ float inverse_rms(const Block& block, const float* values) const {
-        auto* sums = reinterpret_cast<float*>(block.shared);
+    /// Zeros beyond the row, or where there is none.
+    __device__ void load(const Block& block, const float* from, int first, Columns& to) const {
+#pragma unroll
+        for (int i = 0; i < kColumns; ++i) {
+            const int column = first + i * kThreads + block.thread;
+            to.values[i] = from && column < op.width ? from[column] : 0.0f;
+        }
+    }
+
+    __device__ void add(const Block& block, const float* delta, int first, float factor, Columns& to) const {
+        Columns added;
+        Columns weights = {};
+        load(block, delta, first, added);
+        load(block, op.delta_norm, first, weights);
+#pragma unroll
+        for (int i = 0; i < kColumns; ++i) {
+            to.values[i] += op.delta_norm ? added.values[i] * factor * weights.values[i] : added.values[i];
+        }
+    }
+
+    __device__ void store_residual(const Block& block, float* to, int first, const Columns& sums) const {
+#pragma unroll
+        for (int i = 0; i < kColumns; ++i) {
+            const int column = first + i * kThreads + block.thread;
+            if (column < op.width) {
+                to[column] = sums.values[i];
+            }
+        }
+    }
+
+    __device__ void store_out(const Block& block, int first, float factor, const Columns& sums,
+                              const Columns& weights) const {
+#pragma unroll
+        for (int i = 0; i < kColumns; ++i) {
+            const int column = first + i * kThreads + block.thread;
+            if (column < op.width) {
+                const float value = op.norm ? sums.values[i] * factor * weights.values[i] : sums.values[i];
+                store(op.out.data, op.out.format, block.index * op.out.stride + column, value);
+            }
+        }
+    }
+
+    __device__ float sum_of_squares(const Block& block, const float* from) const {
         float sum = 0.0f;
-        for (int column = block.thread; column < op.width; column += kThreads) {
-            sum = fmaf(values[column], values[column], sum);
+        for (int first = 0; first < op.width; first += kWidth) {
+            Columns values;
+            load(block, from, first, values);
+            sum = add_squares(values, sum);
         }
-        sum = reduce_warp(sum, Sum());
-        block.synchronize();  // a sum before this one has been read
-        if (block.lane() == 0) {
-            sums[block.warp()] = sum;
+        return sum;
+    }
+
+    /// A zero adds nothing.
+    __device__ static float add_squares(const Columns& columns, float sum) {
+#pragma unroll
+        for (int i = 0; i < kColumns; ++i) {
+            sum = fmaf(columns.values[i], columns.values[i], sum);
         }
-        block.synchronize();
-        float total = 0.0f;
-        for (int warp = 0; warp < kWarps; ++warp) {
-            total += sums[warp];
-        }
-        return 1.0f / sqrtf(total / static_cast<float>(op.width) + op.eps);
+        return sum;
+    }
+
+    __device__ float factor_of(const Block& block, float squares) const {
+        return inverse_rms(sum_of_block<kThreads>(block, squares), op.width, op.eps);
     }
 };
 
+template <int kColumns>
+void normalise(const Stream& stream, const ResidualNorm& op) {
+    using Kernel = NormaliseRow<kColumns>;
+    for_each_block(stream, op.rows, Kernel::kThreads / kWarp * sizeof(float), Kernel{op});
+}
+
 }  // namespace
 
+/// Chooses how much is in registers by speed only: all give the same bits.
 void residual_norm(const Stream& stream, const ResidualNorm& op) {
-    for_each_block(stream, op.rows, NormaliseRow::kWarps * sizeof(float), NormaliseRow{op});
+    if (op.width <= NormaliseRow<4>::kWidth) {
+        normalise<4>(stream, op);
+    } else if (op.width <= NormaliseRow<16>::kWidth) {
+        normalise<16>(stream, op);
+    } else {
+        normalise<32>(stream, op);
+    }
 }
 
 }  // namespace outrider::cuda

@@ -1,6 +1,8 @@
 // Recordings: work that a stream is given again and again, as one thing for each kind of it.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <map>
@@ -20,23 +22,37 @@ class Recordings {
     /// that all that is done once is done; the second time it is recorded.
     void run(const Key& key, const std::function<void()>& enqueue) {
         if (recordings_.size() == kMost && recordings_.count(key) == 0) {
-            forget();
+            forget_oldest();
         }
         const auto [place, is_first] = recordings_.try_emplace(key);
+        Entry& entry = place->second;
+        entry.last_run = ++runs_;
         if (is_first) {
             enqueue();
             return;
         }
-        if (!place->second) {
-            place->second = record(enqueue);
+        if (!entry.recording) {
+            entry.recording = record(enqueue);
         }
-        place->second->replay();
+        entry.recording->replay();
     }
 
     void forget() { recordings_.clear(); }
 
   private:
     static constexpr size_t kMost = 256;
+
+    struct Entry {
+        std::unique_ptr<Recording> recording{};  // null where it has been run once
+        uint64_t last_run = 0;
+    };
+
+    /// The one that has not been run for longest goes.
+    void forget_oldest() {
+        recordings_.erase(std::min_element(
+            recordings_.begin(), recordings_.end(),
+            [](const auto& a, const auto& b) { return a.second.last_run < b.second.last_run; }));
+    }
 
     std::unique_ptr<Recording> record(const std::function<void()>& enqueue) {
         stream_.begin_recording();
@@ -53,7 +69,8 @@ class Recordings {
     }
 
     Stream& stream_;
-    std::map<Key, std::unique_ptr<Recording>> recordings_;  // null where something has been run once
+    std::map<Key, Entry> recordings_;
+    uint64_t runs_ = 0;
 };
 
 }  // namespace outrider::cuda

@@ -1,0 +1,10 @@
+#include "cuda/attention/attend.cuh"
+#include "cuda/attention/attention.h"
+
+namespace outrider::cuda {
+
+void attend_bf16(const Stream& stream, const Attention& op, int spans) {
+    attend<KvFormat::bf16>(stream, op, spans);
+}
+
+}  // namespace outrider::cuda

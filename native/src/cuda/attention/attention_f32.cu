@@ -1,0 +1,10 @@
+#include "cuda/attention/attend.cuh"
+#include "cuda/attention/attention.h"
+
+namespace outrider::cuda {
+
+void attend_f32(const Stream& stream, const Attention& op, int spans) {
+    attend<KvFormat::f32>(stream, op, spans);
+}
+
+}  // namespace outrider::cuda

@@ -1,0 +1,10 @@
+#include "cuda/attention/attend.cuh"
+#include "cuda/attention/attention.h"
+
+namespace outrider::cuda {
+
+void attend_fp8(const Stream& stream, const Attention& op, int spans) {
+    attend<KvFormat::fp8>(stream, op, spans);
+}
+
+}  // namespace outrider::cuda
