@@ -1,6 +1,7 @@
 """LoopThread: an event loop on a thread of its own, for a server inside the test's process."""
 
 import asyncio
+import faulthandler
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import Future
@@ -19,8 +20,14 @@ class LoopThread:
         self._thread.start()
 
     def call(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
-        """Run a coroutine on the loop and return what it returns."""
-        return self.begin(coroutine).result(PATIENCE_SECONDS)
+        """Run a coroutine on the loop and return what it returns; what hangs is shown before that raises."""
+        try:
+            return self.begin(coroutine).result(PATIENCE_SECONDS)
+        except TimeoutError:
+            faulthandler.dump_traceback()
+            for task in asyncio.all_tasks(self._loop):
+                task.print_stack()
+            raise
 
     def begin(self, coroutine: Coroutine[Any, Any, Result]) -> Future[Result]:
         """Start a coroutine on the loop."""

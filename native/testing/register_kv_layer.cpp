@@ -71,6 +71,7 @@ class BoundCache {
                                               const IntArray& sequences, const IntArray& block_tables,
                                               const FloatArray& angles, const OptionalArray& q_norm,
                                               const OptionalArray& k_norm, int times, int runs) {
+        require_range("times", times, 0, kMostTimed);
         const StoreArrays arrays(*this, qkv, positions, sequences, block_tables, angles,
                                  q_norm ? QkNorm::head : QkNorm::none, q_norm, k_norm, 1e-6f, 1.0f);
         return time_passes(device_, runs, [&] {

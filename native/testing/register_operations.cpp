@@ -46,6 +46,7 @@ struct Operations {
     static std::vector<double> time_residual_norm(const DevicePointer& device, const FloatArray& residual,
                                                   const FloatArray& delta, const FloatArray& norm, int times,
                                                   int runs) {
+        require_range("times", times, 0, kMostTimed);
         require_dimensions("residual", residual, 2);
         const int rows = rows_of(residual);
         const int width = width_of(residual);
@@ -70,6 +71,7 @@ struct Operations {
 
     static std::vector<double> time_gated_activation(const DevicePointer& device, const FloatArray& gate_up,
                                                      int times, int runs) {
+        require_range("times", times, 0, kMostTimed);
         require_dimensions("gate_up", gate_up, 2);
         const int rows = rows_of(gate_up);
         const int width = width_of(gate_up) / 2;

@@ -8,13 +8,17 @@
 
 #include "outrider/device/device.h"
 #include "outrider/device/pass_recorder.h"
+#include "require_range.h"
 
 namespace outrider {
 
+constexpr int kMostTimed = 1000;
+
 /// Seconds of each of `runs` passes that are recorded and replayed, as a decoder's are. With no run it is
-/// enqueued once as it is, for a profiler to see its kernels.
+/// enqueued once as it is, for a profiler to see its kernels. Throws std::invalid_argument beyond kMostTimed.
 inline std::vector<double> time_passes(const std::shared_ptr<Device>& device, int runs,
                                        const std::function<void()>& enqueue) {
+    require_range("runs", runs, 0, kMostTimed);
     const std::unique_ptr<PassRecorder> recorder = device->make_pass_recorder();
     const PassShape shape{1, 1, 1};
     const auto run = [&] {

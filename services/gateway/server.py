@@ -77,8 +77,11 @@ class GatewayServer:
                         connection.transport.abort()  # which is to the answers as if their readers had left
                     for task in self._server.server_state.tasks if time.monotonic() > late else ():
                         task.cancel()  # whoever has not heard of that
+                    if time.monotonic() > late + _LATE_SECONDS:
+                        self._serving.cancel()  # what is open then is closed with the process
                     await asyncio.wait((self._serving,), timeout=_LOOK_SECONDS)
-                await self._serving
+                if not self._serving.cancelled():
+                    self._serving.result()
         finally:
             self._socket.close()
 

@@ -34,6 +34,7 @@ from services.engine.decoder.native.testing import KvLayer, Operations, PackedWe
 from services.engine.sampling_params import SAMPLING_NUMBERS
 from tests.native.devices import is_cuda, make_device
 from tests.native.extreme_groups import grouped_calls
+from tests.native.extreme_timings import timing_calls
 from tests.native.random_models import PLAIN, PagedDecoder, random_tokens
 from tests.native.sampling_reference import EVERY_STEP
 
@@ -60,7 +61,7 @@ class World:
         self.weight_formats = WEIGHT_FORMATS if is_cuda(device_name) else CPU_WEIGHT_FORMATS
 
     def answer(self) -> Any:
-        """What must stay the same, whatever was refused."""
+        """What must stay the same."""
         logits = self.paged.forward([(sequence, position) for sequence in range(2) for position in range(36)])
         states = [EVERY_STEP.state(prompt=[1, 2]) for _ in range(2)]
         samples = self.sampler.sample(testing.make_logits(self.device, logits[:2]), states, [[], []])
@@ -71,10 +72,9 @@ class World:
 
     def calls(self) -> Mapping[str, Call]:
         """One for each number that can be said, under the name of its function and argument."""
-        calls: dict[str, Call] = {}
-        for some in (self._of_numbers, self._of_batches, self._of_decoders, self._of_sampling, self._of_operations):
-            calls |= dict(some())
-        return calls | dict(grouped_calls(self.device))
+        own = (self._of_numbers, self._of_batches, self._of_decoders, self._of_sampling, self._of_operations)
+        parts = (*(some() for some in own), grouped_calls(self.device), timing_calls(self.device))
+        return {name: call for part in parts for name, call in part}
 
     def _of_numbers(self) -> Iterable[tuple[str, Call]]:
         yield "kv_bytes.head_dim", lambda number: kv_bytes("int8", number)
@@ -138,11 +138,12 @@ class World:
             yield f"DecoderConfig.{field}", lambda number, field=field: self._configure(**{field: number})  # type: ignore[misc]
         yield "DecoderConfig.windows", lambda number: self._configure(windows=(number, 0))
         yield "DecoderConfig.rope_of_layer", lambda number: self._configure(rope_of_layer=(number, 0))
-        yield "Decoder.num_blocks", self._allocate
-        yield "Decoder.allocate_cache.num_blocks", lambda number: self._without_cache().allocate_cache(number)
+        yield "Decoder.num_blocks", lambda number: self._new_decoder(num_blocks=number)
+        yield "Decoder.allocate_cache.num_blocks", lambda number: self._new_decoder().allocate_cache(number)
         yield "Decoder.commit_cache.first_block", lambda number: decoder.commit_cache(number, 1)
         yield "Decoder.commit_cache.num_blocks", lambda number: decoder.commit_cache(0, number)
         yield "Decoder.load_rows.first_row", self._load_rows
+        yield "Decoder.shorten_head.token_ids", self._shorten_head
         for field in ("max_rows", "max_logits", "max_sequences", "max_blocks"):
             sizes_of = {"max_rows": 4, "max_logits": 4, "max_sequences": 1, "max_blocks": 1}
             yield (
@@ -161,14 +162,14 @@ class World:
         DecoderConfig(PLAIN)  # can be made; with the change it may not
         return DecoderConfig(replace(PLAIN, **changes))
 
-    def _without_cache(self) -> Decoder:
-        return Decoder(self.device, DecoderConfig(PLAIN), weights="f32", kv="f32")
+    def _new_decoder(self, num_blocks: int | None = None) -> Decoder:
+        return Decoder(self.device, DecoderConfig(PLAIN), weights="f32", kv="f32", num_blocks=num_blocks)
 
-    def _allocate(self, number: int) -> None:
-        Decoder(self.device, DecoderConfig(PLAIN), weights="f32", kv="f32", num_blocks=number)
+    def _shorten_head(self, number: int) -> None:
+        _try_all(lambda: self.decoder.shorten_head(_ids(number)[:1]), lambda: self.decoder.shorten_head(_ids(0)[:0]))
 
     def _load_rows(self, number: int) -> None:
-        self._without_cache().load_rows("lm_head", number, np.ones((2, PLAIN.hidden_size), np.float32))
+        self._new_decoder().load_rows("lm_head", number, np.ones((2, PLAIN.hidden_size), np.float32))
 
     def _extend(self, chain: int = 1, count: int = 1, mask: int | None = None) -> None:
         batch = self.batch()
@@ -188,7 +189,7 @@ class World:
             yield f"SamplingState.{method}.token_ids", lambda number, method=method: self._after(method, [number])  # type: ignore[misc]
         yield "SamplingState.truncate.num_generated", lambda number: self._after("truncate", number)
         yield "SamplingState.translate.position", lambda number: self._after("translate", NoiseIds(_ids(1)), number)
-        yield "NoiseIds.ids", lambda number: self._after("translate", NoiseIds(_ids(_wrapped(number))), 0)
+        yield "NoiseIds.ids", lambda number: self._after("translate", NoiseIds(_ids(number)), 0)
         yield "Sampler.reserve.vocab_size", self.sampler.reserve
         yield "Sampler.sample.predictions", lambda number: self._sample([number])
         yield "Sampler.sample.masks", lambda number: self._sample([1], mask=number)
@@ -270,7 +271,7 @@ def _wrapped(number: int) -> int:
 
 
 def _ids(number: int) -> Any:
-    return np.full(_VOCAB, number, np.int32)
+    return np.full(_VOCAB, _wrapped(number), np.int32)
 
 
 def _try_all(*calls: Callable[[], object]) -> None:

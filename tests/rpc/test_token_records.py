@@ -164,7 +164,7 @@ def test_who_does_not_read_is_paused_the_earlier_the_more_comes_with_a_token(
     target: RunningTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("services.target.generation.engine._MAX_WAITING_LOGITS", 3 * 4 * VOCAB_SIZE)
-    model = target.server._servicer._model()
+    model = target.server._servicer.serving().model
     message = stream_request(output={"logits": True}, stop={"max_tokens": 60, "ignore_eos": True})
     found = Violations()
     prompt = target.call(read_prompt(message.prompt, model, found))
