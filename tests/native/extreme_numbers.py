@@ -231,11 +231,8 @@ class World:
                     lambda number, method=method, argument=argument: self._attend(method, **{argument: number}),  # type: ignore[misc]
                 )
         yield "KvLayer.attention.window", lambda number: self._attend("attention", window=number)
-        frequencies = np.ones(2, np.float32)
-        yield (
-            "Operations.rotary_angles.positions",
-            lambda number: Operations.rotary_angles(device, np.array([_wrapped(number)], np.int32), frequencies, 1.0),
-        )
+        turn, frequencies = Operations.rotary_angles, np.ones(2, np.float32)
+        yield "Operations.rotary_angles.positions", lambda number: turn(device, _ids(number)[:1], frequencies, 1.0)
 
     def _pack(self, out_features: int = 4, in_features: int = 3) -> None:
         for weight_format in self.weight_formats:
