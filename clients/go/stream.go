@@ -115,7 +115,10 @@ func (s *Stream) try(failure error) {
 	select {
 	case <-time.After(pause):
 	case <-s.client.open.Done():
-	case <-s.ctx.Done(): // which the next try tells
+	case <-s.ctx.Done():
+	}
+	if unwanted := s.checkWanted(); unwanted != nil { // nothing more is asked then
+		s.end(unwanted)
 	}
 }
 

@@ -30,7 +30,7 @@ def target(model: Path, gate: GatePredictor) -> Iterator[RunningTarget]:
 
 
 def test_a_full_server_refuses_by_either_api(target: RunningTarget, gate: GatePredictor) -> None:
-    first = target.stub.StreamGenerate(stream_request(stop={"max_tokens": 40}))
+    first = target.stub.StreamGenerate(stream_request(stop={"max_tokens": 400, "ignore_eos": True}))
     next(first)
     gate.gate.clear()
     second = stub_of(target).Generate(contract_request(), timeout=60)
