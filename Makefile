@@ -15,9 +15,9 @@ CPP := $(shell find native clients tests \( -name build -o -name node_modules \)
 
 DEV_DEFINES := CMAKE_COMPILE_WARNING_AS_ERROR OUTRIDER_TESTING
 
-# Many tests wait, and many hold one core: two files at a time, on whatever machine. More threads of libraries than
-# that would only spin beside each other.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadfile
+# Many tests wait, and many hold one core: three files at a time, on whatever machine. Further threads of libraries
+# would only spin beside each other.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help demo build test matrix real soak load acceptance lint tidy sanitize format protos picture bench figures client-deps client-test client-test-deps compose-smoke compose-smoke-deps deploy-test docs examples-test doors-test chaos fuzz clean

@@ -146,7 +146,7 @@ def random_config(kind: Kind) -> transformers.PreTrainedConfig:
 
 def random_checkpoint(kind: Kind, dtype: torch.dtype = torch.float32, *, sharded: bool = False) -> Path:
     """Return the folder of a random checkpoint, made once per process; it goes when the process ends."""
-    folder = _scratch() / f"{kind}-{dtype}{'-sharded' * sharded}"
+    folder = scratch() / f"{kind}-{dtype}{'-sharded' * sharded}"
     if not folder.exists():
         write_random_checkpoint(folder, kind, dtype, sharded=sharded)
     return folder
@@ -156,33 +156,50 @@ def write_random_checkpoint(
     folder: Path, kind: Kind, dtype: torch.dtype = torch.float32, *, sharded: bool = False, **sizes: int
 ) -> None:
     """Write a whole checkpoint folder: the same bytes on every call; `sizes` are fields other than the kind's."""
-    folder.mkdir(parents=True)
     config = random_config(kind)
     config.update(sizes)
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    write_model(folder, model, dtype, norm_offset=float(kind in _GEMMAS), sharded=sharded)
+
+
+def write_model(
+    folder: Path,
+    model: transformers.PreTrainedModel,
+    dtype: torch.dtype = torch.float32,
+    *,
+    norm_offset: float,
+    output_biases: bool = False,
+    sharded: bool = False,
+) -> None:
+    """Give a model random weights and write it with a tokenizer; biases on what attention gives may be left out."""
+    folder.mkdir(parents=True)
     generator = torch.Generator().manual_seed(20_240_817)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             noise = torch.randn(parameter.shape, generator=generator)
-            parameter.copy_(_random_weight(name, noise, norm_offset=float(kind in _GEMMAS)))
+            is_zero = name.endswith("o_proj.bias") and not output_biases
+            parameter.copy_(0 * noise if is_zero else _random_weight(name, noise, norm_offset=norm_offset))
     state = model.to(dtype).state_dict()
     if model.config.tie_word_embeddings:
-        del state["lm_head.weight"]
-    state = {name: value for name, value in state.items() if not name.endswith("o_proj.bias")}  # those are 0
+        state = {name: value for name, value in state.items() if name != "lm_head.weight"}
+    if not output_biases:
+        state = {name: value for name, value in state.items() if not name.endswith("o_proj.bias")}
     model.save_pretrained(folder, state_dict=state, max_shard_size="200KB" if sharded else "1GB")
     _write_tokenizer(folder)
 
 
 def _random_weight(name: str, noise: torch.Tensor, *, norm_offset: float) -> torch.Tensor:
     """Keep the scale of activations, but sharpen the attention and spread the logits."""
-    if name == "model.norm.weight":  # of both signs: else a tied model repeats its input
+    if name.endswith(
+        ("model.norm.weight", "language_model.norm.weight")
+    ):  # of both signs: else a tied model repeats its input
         return 4.0 * (1.0 + 0.4 * noise) * noise.sign() - norm_offset
     if "norm" in name:
         return 1.0 + 0.4 * noise - norm_offset
     if name.endswith("bias"):
-        return noise * (0.0 if "o_proj" in name else 0.5)
+        return noise * 0.5
     sharpness = 2.0 if any(part in name for part in ("q_proj", "k_proj", "qkv_proj")) else 1.0
-    return noise * sharpness * noise.shape[1] ** -0.5
+    return noise * sharpness * noise.shape[-1] ** -0.5
 
 
 def _write_tokenizer(folder: Path) -> None:
@@ -211,15 +228,19 @@ def byte_level_tokenizer() -> Tokenizer:
 
 
 @functools.cache
-def _scratch() -> Path:
+def scratch() -> Path:
+    """Return a folder that goes when the process ends."""
     folder = tempfile.mkdtemp(prefix="outrider-checkpoints-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return Path(folder)
 
 
-def copy_of(source: Path, folder: Path, name: str = "model") -> Path:
-    """Copy a checkpoint into a folder of the test's own, where it may be changed."""
-    return Path(shutil.copytree(source, folder / name))
+def copy_of(source: Path, folder: Path, name: str = "model", *, chat_template: str | None = None) -> Path:
+    """Copy a checkpoint into a folder of the test's own, where it may be changed, and give it a chat template."""
+    copy = Path(shutil.copytree(source, folder / name))
+    if chat_template is not None:
+        (copy / "chat_template.jinja").write_text(chat_template)
+    return copy
 
 
 def edit_json(path: Path, **changes: object) -> None:

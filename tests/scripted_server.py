@@ -195,6 +195,16 @@ class ScriptedServicer(GenerationServiceServicer):
             limits=generation_pb2.Limits(max_stop_strings=4),
         )
 
+    def ListModels(
+        self, request: generation_pb2.ListModelsRequest, context: grpc.ServicerContext
+    ) -> generation_pb2.ListModelsResponse:
+        """The toy, and one that is not loaded."""
+        response = generation_pb2.ListModelsResponse()
+        info = self.GetModelInfo(generation_pb2.GetModelInfoRequest(), context)
+        response.models.add(name="toy", state=generation_pb2.MODEL_STATE_READY, info=info)
+        response.models.add(name="large", state=generation_pb2.MODEL_STATE_LOADING)
+        return response
+
 
 def _record(token_id: int, logprobs: bool) -> common_pb2.TokenRecord:
     record = common_pb2.TokenRecord(id=token_id, bytes=bytes([token_id % 256]), predicted=token_id % 2 == 0)

@@ -17,6 +17,8 @@ from services.service.access.credential_files import CredentialFiles
 from services.service.server_config import ServerConfig
 from services.target.generation.engine import TargetEngine
 from services.target.message.syntax import AUTO
+from services.target.models.model_setup import ModelSetup
+from services.target.models.target_model import TargetModel
 from services.target.server import SERVICE, TargetServer
 from services.target.speculation.predictors.predictor import Predictor
 from tests.loop_thread import PATIENCE_SECONDS, LoopThread
@@ -29,21 +31,10 @@ RUN_AHEAD = 8  # tokens of credit for drafts, as if they had cores of their own
 class RunningTarget:
     """A server on a free port, with an event loop on a thread of its own."""
 
-    def __init__(
-        self,
-        engine: EngineConfig,
-        server: ServerConfig,
-        predictor: Predictor | None,
-        drafts: Seq[str],
-        lookup: bool,
-        parsers: Mapping[str, str],
-        draft_credentials: CredentialFiles | None = None,
-        vllm_contract: bool | None = None,
-    ) -> None:
+    def __init__(self, models: Seq[ModelSetup], server: ServerConfig, vllm_contract: bool | None = None) -> None:
         self._thread = LoopThread()
         try:
-            made = _make(engine, server, predictor, drafts, lookup, parsers, draft_credentials, vllm_contract)
-            self.server: TargetServer = self.call(made)
+            self.server: TargetServer = self.call(_make(models, server, vllm_contract))
             self.address: str = self.call(self.server.start())
         except BaseException:
             self._thread.close()
@@ -52,8 +43,13 @@ class RunningTarget:
         self.stub = GenerationServiceStub(self.channel)
 
     @property
+    def model(self) -> TargetModel:
+        """The model, or of several the first."""
+        return self.server.models.first
+
+    @property
     def engine(self) -> TargetEngine:
-        """The engine, once the model is loaded."""
+        """Its engine, once the model is loaded."""
         assert self.server.engine is not None
         return self.server.engine
 
@@ -78,9 +74,9 @@ class RunningTarget:
 
     def wait_for_draft(self) -> None:
         """Return once the link to the draft is up."""
-        assert self.server._drafts is not None
-        drafts = self.server._drafts
-        wait_until(lambda: drafts.is_linked)
+        assert self.model.drafts is not None
+        pool = self.model.drafts.pool
+        wait_until(lambda: pool.is_linked)
 
     def assert_all_free(self) -> None:
         """Wait until no sequence is left, then check that no KV block is either."""
@@ -113,13 +109,26 @@ def target_server(
     parsers: Mapping[str, str] | None = None,
     draft_credentials: CredentialFiles | None = None,
     vllm_contract: bool | None = None,
+    name: str = "",
+    further: Seq[ModelSetup] = (),
     **engine: Any,
 ) -> Iterator[RunningTarget]:
-    """Serve a model; `engine` are fields of EngineConfig. Without `loads` the caller runs `server.open()` itself."""
-    settings = {"isa": resolve_isa(), "threads": 1, "kv_blocks": 64, **engine}
-    config = EngineConfig(model=model, **settings)
+    """Serve a model, and `further` ones; `engine` are fields of EngineConfig. Without `loads` the caller runs
+    `server.open()` itself.
+    """
+    setup = ModelSetup(
+        engine=engine_config(model, **engine),
+        name=name,
+        predictor=predictor,
+        drafts=drafts,
+        run_ahead=RUN_AHEAD,
+        draft_credentials=draft_credentials or CredentialFiles(),
+        lookup=lookup,
+        tool_parser=(parsers or {}).get("tool_parser", AUTO),
+        reasoning_parser=(parsers or {}).get("reasoning_parser", AUTO),
+    )
     server = server or ServerConfig(listen="127.0.0.1:0", drain_seconds=0)
-    running = RunningTarget(config, server, predictor, drafts, lookup, parsers or {}, draft_credentials, vllm_contract)
+    running = RunningTarget([setup, *further], server, vllm_contract)
     try:
         if loads:
             running.call(running.server.open())
@@ -137,25 +146,10 @@ def wait_until(condition: Callable[[], object]) -> None:
         time.sleep(_POLL_SECONDS)
 
 
-async def _make(
-    engine: EngineConfig,
-    server: ServerConfig,
-    predictor: Predictor | None,
-    drafts: Seq[str],
-    lookup: bool,
-    parsers: Mapping[str, str],
-    draft_credentials: CredentialFiles | None,
-    vllm_contract: bool | None,
-) -> TargetServer:
-    return TargetServer(
-        engine,
-        server,
-        predictor=predictor,
-        drafts=drafts,
-        draft_credentials=draft_credentials,
-        run_ahead=RUN_AHEAD,
-        lookup=lookup,
-        tool_parser=parsers.get("tool_parser", AUTO),
-        reasoning_parser=parsers.get("reasoning_parser", AUTO),
-        vllm_contract=vllm_contract,
-    )
+def engine_config(model: Path, **settings: Any) -> EngineConfig:
+    """A small engine of one thread, but for these settings."""
+    return EngineConfig(model=model, **{"isa": resolve_isa(), "threads": 1, "kv_blocks": 64, **settings})
+
+
+async def _make(models: Seq[ModelSetup], server: ServerConfig, vllm_contract: bool | None) -> TargetServer:
+    return TargetServer(models, server, vllm_contract=vllm_contract)

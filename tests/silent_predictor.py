@@ -13,7 +13,7 @@ class SilentPredictor:
     source = PredictionSource.DRAFT
     num_predictions = 4
     num_arrivals = 0
-    is_busy = False
+    is_busy = runs_ahead = False
 
     def serves(self, sequence: Sequence) -> bool:
         """All."""
@@ -23,7 +23,7 @@ class SilentPredictor:
         """No reason."""
         return ""
 
-    def wait_for(self, sequence: Sequence, count: int) -> float:
+    def wait_for(self, sequence: Sequence, count: float) -> float:
         """No time."""
         return 0.0
 
@@ -35,8 +35,12 @@ class SilentPredictor:
         """Nothing to read."""
         return 0.0
 
-    def ask(self, sequence: Sequence, limit: int) -> None:
+    def ask(self, sequence: Sequence, limit: int, least_chance: float = 0.0) -> None:
         """Nothing to begin."""
+
+    def has_ended(self, sequence: Sequence) -> bool:
+        """Never."""
+        return False
 
     def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Seq[int]:
         """Nothing."""

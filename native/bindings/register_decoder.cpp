@@ -133,16 +133,20 @@ void require_one_per_state(const char* field, size_t size, size_t num_states) {
 std::vector<std::vector<int32_t>> extend(Decoder& decoder, const Batch& batch, Sampler& sampler,
                                          const std::vector<const SamplingState*>& states,
                                          const std::vector<std::vector<int32_t>>& chains,
-                                         const std::vector<int>& counts, const MaskArrays& masks) {
+                                         const std::vector<int>& counts, const MaskArrays& masks,
+                                         const std::vector<double>& least_chances) {
     require_one_per_state("chains", chains.size(), states.size());
     require_one_per_state("counts", counts.size(), states.size());
     require_one_per_state("masks", masks.empty() ? states.size() : masks.size(), states.size());
+    require_one_per_state("least_chances", least_chances.empty() ? states.size() : least_chances.size(),
+                          states.size());
     std::vector<RunAhead> runs;
     for (size_t i = 0; i < states.size(); ++i) {
         if (states[i] == nullptr) {
             throw std::invalid_argument("states: must not hold None");
         }
-        runs.push_back({states[i], chains[i], counts[i], masks_of(masks, i, 1)});
+        const double least_chance = least_chances.empty() ? 0 : least_chances[i];
+        runs.push_back({states[i], chains[i], counts[i], masks_of(masks, i, 1), least_chance});
     }
     const py::gil_scoped_release release;
     return run_ahead(decoder, batch, sampler, runs);
@@ -166,6 +170,8 @@ void register_decoder(py::module_& module) {
              py::arg("blocks") = std::unordered_map<std::string, std::string>{})
         .def("reserve", &Decoder::reserve, py::kw_only(), py::arg("max_rows"), py::arg("max_logits"),
              py::arg("max_sequences"), py::arg("max_blocks"), py::call_guard<py::gil_scoped_release>())
+        .def("record_passes", &Decoder::record_passes, py::kw_only(), py::arg("max_rows"),
+             py::arg("max_blocks"), py::arg("seconds"), py::call_guard<py::gil_scoped_release>())
         .def("allocate_cache", &Decoder::allocate_cache, py::arg("num_blocks"),
              py::call_guard<py::gil_scoped_release>())
         .def(
@@ -184,7 +190,8 @@ void register_decoder(py::module_& module) {
         .def("shorten_head", &shorten_head, py::arg("token_ids"))
         .def("forward", &Decoder::forward, py::arg("batch"), py::call_guard<py::gil_scoped_release>())
         .def("extend", &extend, py::arg("batch"), py::arg("sampler"), py::arg("states"), py::arg("chains"),
-             py::arg("counts"), py::arg("masks") = MaskArrays{})
+             py::arg("counts"), py::arg("masks") = MaskArrays{},
+             py::arg("least_chances") = std::vector<double>{})
         .def(
             "copy_block", [](Decoder& decoder, int from, int to) { decoder.cache().copy(from, to); },
             py::arg("source"), py::arg("target"))

@@ -4,6 +4,7 @@
 #include <pybind11/stl.h>
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -50,19 +51,33 @@ SamplingParams params_of(const py::kwargs& numbers) {
     return params;
 }
 
-std::unique_ptr<SamplingState> make_state(const Ids& prompt, uint64_t seed,
-                                          std::vector<std::pair<int32_t, float>> logit_bias,
-                                          int64_t min_tokens, std::vector<int32_t> stop_ids, bool logprobs,
-                                          int64_t num_candidates, bool rank, bool entropy, bool forced,
-                                          const py::kwargs& numbers) {
+SamplerStep step_of(const std::string& name) {
+    const auto* found = std::find(std::begin(kSamplerNames), std::end(kSamplerNames), name);
+    if (found == std::end(kSamplerNames)) {
+        throw std::invalid_argument("samplers: there is no " + name);
+    }
+    return static_cast<SamplerStep>(found - kSamplerNames);
+}
+
+std::unique_ptr<SamplingState> make_state(
+    const Ids& prompt, uint64_t seed, const std::vector<std::string>& samplers,
+    std::vector<std::pair<int32_t, float>> logit_bias, int64_t min_tokens, std::vector<int32_t> stop_ids,
+    std::vector<int32_t> suppressed_ids, std::vector<int32_t> begin_suppressed_ids,
+    std::vector<std::vector<int32_t>> bad_words, std::vector<int32_t> dry_breaker_ids, bool logprobs,
+    int64_t num_candidates, bool rank, bool entropy, bool forced, const py::kwargs& numbers) {
     if (prompt.ndim() != 1) {
         throw std::invalid_argument("prompt: must have one dimension");
     }
     SamplingParams params = params_of(numbers);
     params.seed = seed;
+    std::transform(samplers.begin(), samplers.end(), std::back_inserter(params.samplers), step_of);
     params.logit_bias = std::move(logit_bias);
     params.min_tokens = min_tokens;
     params.stop_ids = std::move(stop_ids);
+    params.suppressed_ids = std::move(suppressed_ids);
+    params.begin_suppressed_ids = std::move(begin_suppressed_ids);
+    params.bad_words = std::move(bad_words);
+    params.dry_breaker_ids = std::move(dry_breaker_ids);
     params.logprobs = logprobs;
     params.num_candidates = num_candidates;
     params.rank = rank;
@@ -87,9 +102,11 @@ void register_state(py::module_& module) {
     py::class_<NoiseIds, std::shared_ptr<NoiseIds>>(module, "NoiseIds", py::is_final())
         .def(py::init(&make_noise_ids), py::arg("ids"));
     py::class_<SamplingState>(module, "SamplingState", py::is_final())
-        .def(py::init(&make_state), py::kw_only(), py::arg("prompt"), py::arg("seed"), py::arg("logit_bias"),
-             py::arg("min_tokens"), py::arg("stop_ids"), py::arg("logprobs"), py::arg("num_candidates"),
-             py::arg("rank"), py::arg("entropy"), py::arg("forced"))
+        .def(py::init(&make_state), py::kw_only(), py::arg("prompt"), py::arg("seed"), py::arg("samplers"),
+             py::arg("logit_bias"), py::arg("min_tokens"), py::arg("stop_ids"), py::arg("suppressed_ids"),
+             py::arg("begin_suppressed_ids"), py::arg("bad_words"), py::arg("dry_breaker_ids"),
+             py::arg("logprobs"), py::arg("num_candidates"), py::arg("rank"), py::arg("entropy"),
+             py::arg("forced"))
         .def(
             "commit",
             [](SamplingState& state, const std::vector<int32_t>& ids) {

@@ -9,6 +9,7 @@ struct EmulatedGpu {
     int memory = 0;           // MiB; 0: plenty
     int multiprocessors = 6;  // so few that small matrices meet every shape of a product
     TensorCore tensor_core = kHopper;
+    int block_memory = 227;  // KiB of shared memory that a block of threads can have
 };
 
 /// Returns the number of a device that is such a GPU.

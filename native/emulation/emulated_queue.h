@@ -3,6 +3,9 @@
 
 #include <cstddef>
 #include <functional>
+#include <map>
+#include <string>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -36,5 +39,14 @@ int count_replays();
 int count_uploads();
 /// Times that the host has waited for a device.
 int count_waits();
+/// Parts of attentions that were counted, to be merged by the last of them.
+int count_arrivals();
+
+void count_arrival();
+
+/// Launches of each kernel of blocks, by its type.
+std::map<std::string, int> count_launches();
+
+void count_launch(const std::type_info& kernel);
 
 }  // namespace outrider::cuda

@@ -8,6 +8,7 @@
 
 #include "cuda/values/values.cuh"
 #include "cuda/values/words.h"
+#include "emulation/emulated_queue.h"
 
 namespace outrider::cuda {
 
@@ -36,6 +37,17 @@ inline uint64_t atomic_add(uint64_t* to, uint64_t value) {
     const uint64_t before = *to;
     *to = before + value;
     return before;
+}
+
+inline uint32_t arrive(uint32_t* counter) {
+    count_arrival();
+    return (*counter)++;
+}
+
+inline void publish_writes() {}
+
+inline float load_written(const float* from) {
+    return *from;
 }
 
 inline uint32_t bfloat16_pair(float low, float high) {

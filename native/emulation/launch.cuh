@@ -12,6 +12,7 @@
 #include "emulation/emulated_queue.h"
 #include "emulation/thread_block.h"
 #include "float_environment.h"
+#include "outrider/device/device_error.h"
 
 namespace outrider::cuda {
 
@@ -56,6 +57,10 @@ struct Block {
 template <typename Kernel>
 void for_each_block(const Stream& stream, int64_t blocks, size_t shared_bytes, const Kernel& kernel) {
     static_assert(Kernel::kThreads % kWarp == 0, "a block is of whole warps");
+    if (shared_bytes > stream.block_memory()) {
+        throw DeviceError("a kernel's launch failed on CUDA device: too much shared memory");
+    }
+    count_launch(typeid(Kernel));
     const std::shared_ptr<Aligned[]> shared(new Aligned[shared_bytes / sizeof(Aligned) + 1]);
     const TensorCore core = stream.handle()->tensor_core;
     for_each(stream, blocks, [shared, shared_bytes, kernel, core](int64_t index) {

@@ -1,6 +1,7 @@
 // The Python module `_cuda_emulation`: the CUDA device's own code, its kernels run on the host. For tests
 // only: it shows what the kernels compute, not what a GPU makes of them.
 #include <pybind11/numpy.h>
+#include <pybind11/stl.h>
 
 #include <cstring>
 #include <stdexcept>
@@ -50,8 +51,10 @@ Matrix multiply_add(const std::string& generation, const Matrix& left, const Mat
     return result;
 }
 
-std::shared_ptr<Device> device(int threads, int memory, int multiprocessors, const std::string& generation) {
-    return make_cuda_device(add_emulated_gpu({memory, multiprocessors, tensor_core_of(generation)}), threads);
+std::shared_ptr<Device> device(int threads, int memory, int multiprocessors, const std::string& generation,
+                               int block_memory) {
+    return make_cuda_device(
+        add_emulated_gpu({memory, multiprocessors, tensor_core_of(generation), block_memory}), threads);
 }
 
 }  // namespace
@@ -61,10 +64,13 @@ PYBIND11_MODULE(_cuda_emulation, module) {
     py::module_::import("services.engine.decoder.native");  // registers Device
     const outrider::cuda::EmulatedGpu usual;
     module.def("device", &outrider::cuda::device, py::arg("threads"), py::arg("memory") = usual.memory,
-               py::arg("multiprocessors") = usual.multiprocessors, py::arg("generation") = "hopper");
+               py::arg("multiprocessors") = usual.multiprocessors, py::arg("generation") = "hopper",
+               py::arg("block_memory") = usual.block_memory);
     module.def("multiply_add", &outrider::cuda::multiply_add, py::arg("generation"), py::arg("left"),
                py::arg("right"), py::arg("sums"));
     module.def("count_replays", &outrider::cuda::count_replays);
     module.def("count_uploads", &outrider::cuda::count_uploads);
     module.def("count_waits", &outrider::cuda::count_waits);
+    module.def("count_arrivals", &outrider::cuda::count_arrivals);
+    module.def("count_launches", &outrider::cuda::count_launches);
 }

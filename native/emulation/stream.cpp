@@ -29,7 +29,11 @@ size_t total_memory(int device) {
 
 class Works final : public Recording {
   public:
-    explicit Works(std::vector<CUstream_st::Work> works) : works_(std::move(works)) {}
+    Works(std::vector<CUstream_st::Work> works, size_t& used)
+        : works_(std::move(works)), bytes_(kBytesOfWork * works_.size()), used_(used) {
+        used_ += bytes_;
+    }
+    ~Works() override { used_ -= bytes_; }
 
     void replay() override {
         ++num_replays;
@@ -39,7 +43,11 @@ class Works final : public Recording {
     }
 
   private:
+    static constexpr size_t kBytesOfWork = 64;
+
     std::vector<CUstream_st::Work> works_;
+    size_t bytes_;
+    size_t& used_;  // of the device
 };
 
 /// Calls that reach beyond the device are errors while a stream records, as on a GPU.
@@ -56,6 +64,7 @@ class Staging {};
 Stream::Stream(int device)
     : device_(device),
       multiprocessors_(emulated_gpu(device).multiprocessors),
+      block_memory_(static_cast<size_t>(emulated_gpu(device).block_memory) << 10),
       handle_(new CUstream_st{emulated_gpu(device).tensor_core}) {}
 
 Stream::~Stream() {
@@ -125,7 +134,7 @@ void Stream::begin_recording() {
 
 std::unique_ptr<Recording> Stream::end_recording() {
     handle_->is_recording = false;
-    return std::make_unique<Works>(std::exchange(handle_->recorded, {}));
+    return std::make_unique<Works>(std::exchange(handle_->recorded, {}), handle_->used);
 }
 
 int count_replays() {

@@ -36,8 +36,8 @@ class Contender(Protocol):
     def ways(self) -> Seq[Way]:
         """What it can be asked, PLAIN first."""
 
-    def answer(self, prompt: Seq[int], way: Way, *, num_tokens: int) -> Answer:
-        """Continue the prompt greedily by just so many tokens, whatever they are."""
+    def answers(self, prompts: Seq[Seq[int]], way: Way, *, num_tokens: int) -> list[Answer]:
+        """Continue the prompts greedily, all at once, each by just so many tokens, whatever they are."""
 
 
 Answers = dict[str, dict[str, list[Answer]]]
@@ -52,10 +52,10 @@ def answers_in_turn(contenders: Seq[Contender], prompts: Seq[Seq[int]], *, num_t
     """
     answers: Answers = {each.name: {way.name: [] for way in each.ways} for each in contenders}
     for contender, way in _all_ways(contenders):
-        contender.answer(prompts[0], way, num_tokens=num_tokens if way == AUTO else -(-num_tokens // 4))
+        contender.answers(prompts[:1], way, num_tokens=num_tokens if way == AUTO else -(-num_tokens // 4))
     for prompt in prompts:
         for contender, way in _all_ways(contenders):
-            answers[contender.name][way.name].append(contender.answer(prompt, way, num_tokens=num_tokens))
+            answers[contender.name][way.name] += contender.answers([prompt], way, num_tokens=num_tokens)
     return answers
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import IO
 
 from outrider import Client
-from services.bench.answer import Answer
+from services.bench.answer import Answer, rate_together
 from services.bench.contender import AUTO, PLAIN, Contender, Way, answers_in_turn
 from services.bench.link_probe import link_round_trips
 from services.bench.served_target import ServedTarget
@@ -83,6 +83,6 @@ def _total_rates(target: ServedTarget, prompts: Seq[Seq[int]], setting: Setting)
     rates: dict[Way, list[float]] = {way: [] for way in ways}
     for _ in range(-(-setting.rounds // 2)):
         for way in ways:
-            if rate := target.total_rate(prompts, way, num_tokens=setting.new_tokens):
+            if rate := rate_together(target.answers(prompts, way, num_tokens=setting.new_tokens)):
                 rates[way].append(rate)
     return {way.name: Spread.of(each) if each else None for way, each in rates.items()}

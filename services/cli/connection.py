@@ -6,7 +6,7 @@ from typing import Any
 
 import grpc
 
-from outrider.channel import IN_THE_CLEAR, bearer
+from outrider.servers.channel import IN_THE_CLEAR, bearer
 from services.engine.config import resolve_token
 from services.service.access.credential_files import CredentialFiles, Credentials
 

@@ -32,10 +32,11 @@ _NUMBERS = {
 }
 _GRAMMARS = ("json_schema", "regex", "lark", "choice")
 _OPTIONS = (
+    "model",
     *_NUMBERS,
     *_GRAMMARS,
     *("ignore_eos", "include_stop", "time_limit", "heal", "lookup"),
-    *("top_candidates", "prompt_logprobs"),
+    *("top_candidates", "prompt_logprobs", "samplers"),
     *("tools", "tool_choice", "parallel_tool_calls", "template_variables"),
 )
 _FLAGS = {
@@ -51,10 +52,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options; what is not given is left to the server."""
     parser.add_argument("prompt", help='the text to continue; "-" reads it from standard input')
     add_client_options(parser)
+    parser.add_argument("--model", metavar="NAME", help="which of the server's models (default: its first)")
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="end after this time with what there is")
     parser.add_argument("--chat", action="store_true", help="send the prompt as a user's message in a conversation")
     for name, kind in _NUMBERS.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar="N" if kind is int else "X")
+    parser.add_argument("--samplers", type=_read_names, metavar="A,B,…", help="the samplers to go through, in order")
     _add_ends(parser)
     parser.add_argument(
         "--no-lookup",
@@ -104,6 +107,10 @@ def _add_tools(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--template-variables", type=json.loads, metavar="JSON", help='such as {"enable_thinking": false}'
     )
+
+
+def _read_names(text: str) -> list[str]:
+    return text.split(",")
 
 
 def _read_json(path: str) -> object:

@@ -19,17 +19,27 @@ _DRAFT_FRACTION = "0.3"  # of a GPU, for a draft beside its target; it starts fi
 
 @dataclass(frozen=True, slots=True)
 class ModelPair:
-    """A target's model and its draft's, if it has one."""
+    """A target's model, or several, and its draft's, if it has one."""
 
     target: ModelSource
     draft: ModelSource | None
+    name: str = ""  # of the target's model for clients; by default as `outrider target` has it
+    further: tuple[tuple[str, ModelSource], ...] = ()  # models of the target, by their names
 
     def fetched(self) -> "ModelPair":
         """The same pair, with all of it on this machine and each name at the commit that was found.
 
         Raises HubError.
         """
-        return ModelPair(fetch(self.target).source, fetch(self.draft).source if self.draft else None)
+        draft = fetch(self.draft).source if self.draft else None
+        further = tuple((name, fetch(source).source) for name, source in self.further)
+        return ModelPair(fetch(self.target).source, draft, self.name, further)
+
+    @property
+    def target_options(self) -> list[str]:
+        """What tells `outrider target` its models."""
+        named = ((self.name, self.target), *self.further)
+        return [part for name, source in named for part in ("--model", f"{name}={source}" if name else str(source))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +104,7 @@ def running_pair(
     if cores is None:
         cores = CoreAssignment.apart() if models.draft else CoreAssignment.shared()
     with ExitStack() as stack:
-        target_options = ["--model", str(models.target), "--listen", listen, *options]
+        target_options = [*models.target_options, "--listen", listen, *options]
         draft = None
         if models.draft is not None:
             command = ["--model", str(models.draft), "--listen", "127.0.0.1:0", *draft_options]

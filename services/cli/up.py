@@ -5,6 +5,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
+from collections.abc import Sequence as Seq
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,15 +15,25 @@ from services.cli.terminal import Terminal
 from services.engine.config import CPU, WEIGHT_CHOICES
 from services.engine.decoder.weight_choice import AUTO
 from services.engine.files.checkpoint_error import CheckpointError
-from services.engine.hub.hub_name import SOURCES, read_source
+from services.engine.hub.hub_name import SOURCES, ModelSource, read_source
+from services.target.models.named_option import NamedOption
 
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options."""
-    parser.add_argument("--model", type=read_source, help=f"{SOURCES} (default: the demo model)")
-    parser.add_argument("--draft", type=read_source, metavar="MODEL", help="a draft's model, with --model")
+    parser.add_argument(
+        "--model",
+        dest="models",
+        action="append",
+        type=NamedOption.parse,
+        default=[],
+        metavar="[NAME=]MODEL",
+        help=f"{SOURCES}; several may be given, each with a name (default: the demo model)",
+    )
+    draft = "a draft's model, for all that are given with --model"
+    parser.add_argument("--draft", type=read_source, metavar="MODEL", help=draft)
     parser.add_argument("--listen", default="127.0.0.1:50051", metavar="ADDRESS", help="HOST:PORT (%(default)s)")
     parser.add_argument(
         "--http", metavar="HOST:PORT", help="speak HTTP too, at this address, as `outrider gateway` does"
@@ -49,7 +60,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Start the service and stay until it ends, or until SIGINT or SIGTERM stops it; returns the exit code."""
     out = Terminal(sys.stdout)
-    models = ModelPair(arguments.model, arguments.draft) if arguments.model else demo_models()
+    models = _models(arguments.models, arguments.draft) if arguments.models else demo_models()
     if models is None:
         Terminal(sys.stderr).error("outrider up: there is no demo model here; name a model with --model")
         return 1
@@ -74,6 +85,12 @@ def run(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         out.note("outrider is down")
         return 0
+
+
+def _models(options: Seq[NamedOption], draft: ModelSource | None) -> ModelPair:
+    first, *further = options
+    named = tuple((option.name, read_source(option.value)) for option in further)
+    return ModelPair(read_source(first.value), draft, first.name, named)
 
 
 def _serve(target: ServiceProcess, http: str | None, gateway_options: list[str], out: Terminal) -> int:

@@ -13,6 +13,8 @@ from services.service.service_process import run_service
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options."""
+    parser.add_argument("--model", type=read_source, required=True, help=SOURCES)
+    parser.add_argument("--name", help="the model's name for targets (default: the folder's, or the hub's)")
     add_service_options(parser)
     parser.add_argument(
         "--target-tokenizer",
@@ -45,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     def make() -> DraftServer:
         return DraftServer(
-            engine_config(arguments),
+            engine_config(arguments, arguments.model),
             server_config(arguments),
             name=arguments.name,
             telemetry=telemetry_config(arguments),

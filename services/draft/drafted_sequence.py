@@ -44,6 +44,8 @@ class DraftedSequence:
         self.blocks: list[int] = []
         self.window = 0
         self.is_awaited = False  # whether the target waits for all of the window
+        self.least_chance = 0.0  # of the chain to be right, below which it is not to grow
+        self.has_ended = False  # for that
         self.num_alternates = 0  # that are wanted
         self.epoch = self._last_epoch = 1
         self.num_told = 0  # leading tokens of which the target knows, where it has the same
@@ -80,7 +82,7 @@ class DraftedSequence:
         if num_prompt is None or self.num_committed < num_prompt:
             return 0
         chain = self.chain
-        is_single = self._is_masked or self._translation.draws_singly(chain)
+        is_single = self._is_masked or self._params.follows_history or self._translation.draws_singly(chain)
         return max(0, min(self.window - self._translation.num_told(chain), 1 if is_single else self.window))
 
     @property
@@ -110,6 +112,7 @@ class DraftedSequence:
 
         Raises ValueError for a gap before it.
         """
+        self.has_ended = False
         own = self._translation.commit(self.tokens, self.num_committed, position, token_ids)
         position, token_ids = own.position, own.token_ids
         end = position + len(token_ids)
@@ -133,16 +136,18 @@ class DraftedSequence:
         self._last_epoch += 1
         return self._last_epoch
 
-    def grant(self, window: int, num_alternates: int = 0, *, is_awaited: bool = False) -> None:
-        """How long the chain may become, and how many alternates are wanted; none with a mask, which is that of one
-        chain only, or with another vocabulary.
+    def grant(
+        self, window: int, num_alternates: int = 0, *, is_awaited: bool = False, least_chance: float = 0.0
+    ) -> None:
+        """How long the chain may become, and how likely to be right; how many alternates are wanted, none with a mask,
+        which is that of one chain only, or with another vocabulary.
         """
-        self.window, self.is_awaited = window, is_awaited
+        self.window, self.is_awaited, self.least_chance = window, is_awaited, least_chance
         self.num_alternates = num_alternates if self._translation.is_identity and not self._is_masked else 0
 
     def check(self, vocab_size: int) -> None:
         """Raise ValueError where no token of such a vocabulary can be drawn this way."""
-        if any(token_id >= vocab_size for token_id in [*self._masked_ids, *self._params.logit_bias]):
+        if any(token_id >= vocab_size for token_id in [*self._masked_ids, *self._params.named_ids]):
             raise ValueError(f"token ids must be below {vocab_size}")
         self._new_sampling()  # the sampler checks the rest
 
@@ -157,10 +162,13 @@ class DraftedSequence:
         self.num_told = len(self.tokens)
         return run
 
-    def predicted(self, token_ids: Seq[int]) -> None:
-        """Append predictions to the chain."""
+    def predicted(self, token_ids: Seq[int], *, num_asked: int = 0) -> None:
+        """Append predictions to the chain; where fewer than asked are likely to be right, it grows no more for now."""
         self.tokens.extend(token_ids)
         self.num_predicted += len(token_ids)
+        self.has_ended = self.least_chance > 0 and 0 < len(token_ids) < num_asked
+        if self.has_ended:
+            self.window = min(self.window, self._translation.num_told(self.chain))
 
     @property
     def _is_masked(self) -> bool:

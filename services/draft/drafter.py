@@ -58,10 +58,7 @@ class Drafter:
         blocks: BlockManager,
         traces: SequenceTraces | None = None,
     ) -> None:
-        self._config = config
-        self._runner = runner
-        self._blocks = blocks
-        self._traces = traces
+        self._config, self._runner, self._blocks, self._traces = config, runner, blocks, traces
         self.counts = DraftCounts()
         self.links: list[DraftLink] = []
         self._alternates = Alternates(blocks, vocab_size=config.vocab_size, context_length=config.context_length)
@@ -105,7 +102,14 @@ class Drafter:
         self._release(link, sequence_id, ReleaseReason.REFUSED)
 
     def commit(
-        self, link: DraftLink, sequence_id: int, position: int, token_ids: list[int], *, wanted: int = 0
+        self,
+        link: DraftLink,
+        sequence_id: int,
+        position: int,
+        token_ids: list[int],
+        *,
+        wanted: int = 0,
+        least_chance: float = 0.0,
     ) -> None:
         """The target committed tokens, and waits for some; a sequence that is not followed (any more) is left alone."""
         if (sequence := self._find(link, sequence_id)) is None:
@@ -126,7 +130,7 @@ class Drafter:
             self.refuse(link, sequence_id)
             return
         if wanted or sequence.is_awaited:
-            sequence.grant(min(wanted, self._config.max_window), is_awaited=True)
+            sequence.grant(min(wanted, self._config.max_window), is_awaited=True, least_chance=least_chance)
         self._alternates.prune(sequence)
         self._blocks.shrink(sequence, sequence.num_computed)
         self._keep(sequence)
@@ -163,12 +167,11 @@ class Drafter:
 
     def step(self) -> bool:
         """Compute what is pending and predict one run for each sequence with credit; False if idle."""
-        followers = self._choose()
-        if not followers:
+        if not (followers := self._choose()):
             return False
         began = time.monotonic()
         drawn = self._runner.extend([scheduled for _, scheduled in followers])
-        self._observe(time.monotonic() - began, max(scheduled.num_draws for _, scheduled in followers))
+        self._observe(time.monotonic() - began, max(map(len, drawn)))
         self.counts.rows += sum(scheduled.num_tokens for _, scheduled in followers)
         for (follower, scheduled), token_ids in zip(followers, drawn, strict=True):
             self._settle(follower, scheduled, token_ids)
@@ -212,8 +215,7 @@ class Drafter:
 
     def _longest_run(self) -> int:
         """So many tokens that a commit which contradicts the first of them is soon heard."""
-        config = self._config
-        return max(1, int(min(config.max_run, config.run_seconds / max(self._draw_seconds, 1e-9))))
+        return max(1, int(min(self._config.max_run, self._config.run_seconds / max(self._draw_seconds, 1e-9))))
 
     def _schedule(self, sequence: DraftedSequence, budget: int) -> ScheduledTokens | None:
         self._blocks.reuse(sequence)
@@ -222,7 +224,7 @@ class Drafter:
         longest = room if sequence.is_awaited else self._longest_run()
         draws = min(sequence.credit, longest, room) if num_tokens == sequence.num_pending else 0
         is_idle = num_tokens == 0 or (num_tokens == sequence.num_pending == 1 and draws == 0)
-        return None if is_idle else ScheduledTokens(sequence, num_tokens, draws)
+        return None if is_idle else ScheduledTokens(sequence, num_tokens, draws, sequence.least_chance)
 
     def _make_room(self, follower: _Follower, scheduled: ScheduledTokens) -> ScheduledTokens | None:
         """Get blocks for scheduled tokens, with fewer draws where they are short.
@@ -269,16 +271,16 @@ class Drafter:
             return
         sequence.num_computed += scheduled.num_tokens + max(len(token_ids) - 1, 0)
         self._keep(sequence)
-        sequence.predicted(token_ids)
+        sequence.predicted(token_ids, num_asked=scheduled.num_draws)
         self.counts.tokens += len(token_ids)
         self._tell(follower.link, follower.sequence_id)
 
-    def _tell(self, link: DraftLink, sequence_id: int) -> None:
-        sequence = link.sequences[sequence_id]
+    def _tell(self, link: DraftLink, number: int) -> None:
+        sequence = link.sequences[number]
         run = sequence.next_run()
         if run.token_ids:
             self.counts.runs += 1
-            link.send(Prediction(sequence_id, sequence.epoch, run.position, tuple(run.token_ids)))
+            link.send(Prediction(number, sequence.epoch, run.position, tuple(run.token_ids), sequence.has_ended))
 
     def _tell_alternate(self, follower: _Follower, alternate: Alternate) -> None:
         token_id, *token_ids = alternate.branch

@@ -15,6 +15,7 @@ from services.draft_protocol.protocol import MAX_WINDOW
 from services.engine.cache.block_manager import BlockManager
 from services.engine.config import EngineConfig
 from services.engine.decoder.loading_progress import LoadingProgress
+from services.engine.decoder.recorded_passes import record_passes
 from services.engine.loaded_model import LoadedModel
 from services.engine.loop import Answer, EngineLoop, Pulse
 
@@ -40,13 +41,17 @@ class DraftEngine:
         self.model = model
         self.config = config
         self._max_run, self._traces, self._head_shortlist = max_run, traces, head_shortlist
+        shortlist = None if head_shortlist is None else HeadShortlist(model, head_shortlist)
+        if shortlist is not None:  # what was recorded was with the whole head
+            max_blocks = config.blocks_each(model.checkpoint.config)
+            record_passes(model.decoder, model.device, max_rows=config.max_rows, max_blocks=max_blocks)
         runner = MultiStepRunner(
             model.decoder,
             model.sampler,
             max_rows=config.max_rows,
             max_sequences=config.max_rows,
             max_blocks=model.max_blocks,
-            shortlist=None if head_shortlist is None else HeadShortlist(model, head_shortlist),
+            shortlist=shortlist,
         )
         limits = DrafterConfig(
             context_length=model.context_length,

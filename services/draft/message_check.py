@@ -1,6 +1,6 @@
 """MessageCheck: what a target may say, before anything of it is walked or kept."""
 
-from outrider.v1 import draft_pb2
+from outrider.v1 import common_pb2, draft_pb2
 from services.draft_protocol.caching import check_cache
 from services.draft_protocol.grammar import read_source
 from services.draft_protocol.protocol import MAX_COMMIT, MAX_MASKED, MAX_REQUESTS
@@ -35,6 +35,7 @@ def check_message(request: draft_pb2.DraftRequest) -> None:
 def _check_open(message: draft_pb2.Open) -> None:
     _check_length("open.masked_token_ids", len(message.masked_token_ids), MAX_MASKED)
     _check_length("open.sampling.logit_bias", len(message.sampling.logit_bias), LIMITS.max_logit_biases)
+    _check_rules(message.sampling)
     if message.HasField("grammar"):
         _check_length("open.grammar.choice.texts", len(message.grammar.choice.texts), LIMITS.max_grammar_bytes)
         if (size := read_source(message.grammar).num_bytes) > LIMITS.max_grammar_bytes:
@@ -44,6 +45,16 @@ def _check_open(message: draft_pb2.Open) -> None:
         found.raise_if_any()
     except InvalidRequestError as error:
         raise ProtocolError("; ".join(f"open.{field} {what}" for field, what in error.violations)) from None
+
+
+def _check_rules(message: common_pb2.SamplingParameters) -> None:
+    most = LIMITS.max_suppressed_token_ids
+    _check_length("open.sampling.suppress_token_ids", len(message.suppress_token_ids), most)
+    _check_length("open.sampling.begin_suppress_token_ids", len(message.begin_suppress_token_ids), most)
+    _check_length("open.sampling.bad_words_ids", len(message.bad_words_ids), LIMITS.max_bad_words)
+    for word in message.bad_words_ids:
+        _check_length("open.sampling.bad_words_ids", len(word.ids), LIMITS.max_bad_word_tokens)
+    _check_length("open.sampling.samplers", len(message.samplers), len(common_pb2.Sampler.keys()))
 
 
 def _check_length(field: str, length: int, most: int) -> None:

@@ -42,6 +42,7 @@ class ScheduledTokens:
     sequence: Drafted
     num_tokens: int
     num_draws: int
+    least_chance: float = 0.0  # of all to be what the target draws: behind the one with which it falls below, none
 
 
 class MultiStepRunner:
@@ -83,6 +84,7 @@ class MultiStepRunner:
                 [scheduled.sequence.chain for scheduled in drawing],
                 [scheduled.num_draws for scheduled in drawing],
                 masks,
+                [scheduled.least_chance for scheduled in drawing],
             )
         )
         return [next(drawn) if scheduled.num_draws else [] for scheduled in batch]

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 
-from outrider.channel import is_local
+from outrider.servers.channel import is_local
 from outrider.v1 import draft_pb2
 from outrider.v1.draft_pb2_grpc import add_DraftServiceServicer_to_server
 from services.draft.draft_admin import DraftAdmin

@@ -264,8 +264,8 @@ async def _command(
     match read_request(request, vocab_size=vocabulary.size):
         case Open() as message:
             return await _open(engine, link, message, vocabulary)
-        case Commit(sequence_id, position, token_ids, wanted):
-            return lambda drafter: drafter.commit(link, sequence_id, position, token_ids, wanted=wanted)
+        case Commit(number, position, token_ids, wanted, least):
+            return lambda drafter: drafter.commit(link, number, position, token_ids, wanted=wanted, least_chance=least)
         case Window(sequence_id, tokens, alternates):
             return lambda drafter: drafter.window(link, sequence_id, tokens, alternates)
         case Close(sequence_id):

@@ -45,6 +45,7 @@ class Commit:
     position: int
     token_ids: list[int]
     wanted: int = 0
+    least_chance: float = 0.0  # of all wanted to be right, below which no more is waited for
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,7 @@ class Prediction:
     epoch: int
     position: int
     token_ids: tuple[int, ...]
+    ends: bool = False  # whether it is all that comes before the next commit, though more are wanted
 
     @property
     def largest_id(self) -> int:

@@ -7,7 +7,14 @@ from services.draft_protocol.caching import read_cache, write_cache
 from services.draft_protocol.grammar import read_source, write_grammar
 from services.draft_protocol.messages import Close, Commit, Open, TargetMessage, Window
 from services.draft_protocol.protocol import MAX_REQUEST_BYTES, MAX_REQUESTS
-from services.draft_protocol.sampling import read_allowed_tokens, read_sampling, write_allowed_tokens, write_sampling
+from services.draft_protocol.sampling import (
+    read_allowed_tokens,
+    read_dry_breakers,
+    read_sampling,
+    write_allowed_tokens,
+    write_dry_breakers,
+    write_sampling,
+)
 from services.telemetry.trace_context import read_traceparent
 
 
@@ -22,6 +29,7 @@ def write_request(message: TargetMessage) -> draft_pb2.DraftRequest:
                 position=message.position,
                 token_ids=message.token_ids,
                 wanted=message.wanted,
+                least_chance=round(100 * message.least_chance),
             )
             return draft_pb2.DraftRequest(commit=commit)
         case Window():
@@ -42,7 +50,8 @@ def read_request(request: draft_pb2.DraftRequest, *, vocab_size: int) -> TargetM
             return _read_open(request.open, vocab_size=vocab_size)
         case "commit":
             commit = request.commit
-            return Commit(commit.sequence_id, commit.position, [*commit.token_ids], commit.wanted)
+            least_chance = min(100, commit.least_chance) / 100
+            return Commit(commit.sequence_id, commit.position, [*commit.token_ids], commit.wanted, least_chance)
         case "window":
             return Window(request.window.sequence_id, request.window.tokens, request.window.alternates)
         case _:
@@ -71,6 +80,7 @@ def _write_open(message: Open) -> draft_pb2.Open:
         grammar=None if message.grammar is None else write_grammar(message.grammar),
         cache=write_cache(message.cache),
         allowed_tokens=write_allowed_tokens(message.sampling.allowed_tokens),
+        dry_breakers=write_dry_breakers(message.sampling),
         traceparent=message.traceparent,
     )
 
@@ -78,7 +88,11 @@ def _write_open(message: Open) -> draft_pb2.Open:
 def _read_open(message: draft_pb2.Open, *, vocab_size: int) -> Open:
     return Open(
         sequence_id=message.sequence_id,
-        sampling=read_sampling(message.sampling, read_allowed_tokens(message.allowed_tokens, vocab_size=vocab_size)),
+        sampling=read_sampling(
+            message.sampling,
+            read_allowed_tokens(message.allowed_tokens, vocab_size=vocab_size),
+            read_dry_breakers(message.dry_breakers, vocab_size=vocab_size),
+        ),
         num_prompt=message.prompt_tokens,
         min_tokens=message.min_tokens,
         masked_ids=[*message.masked_token_ids],

@@ -25,6 +25,7 @@ def write_response(message: DraftMessage | DraftLoad) -> draft_pb2.DraftResponse
                 epoch=message.epoch,
                 position=message.position,
                 token_ids=message.token_ids,
+                ends=message.ends,
             )
             return draft_pb2.DraftResponse(predict=predict)
         case Release():
@@ -47,7 +48,7 @@ def read_load(message: draft_pb2.DraftLoad) -> DraftLoad:
 def read_predictions(message: draft_pb2.Predict) -> Iterator[Prediction | AlternatePrediction]:
     """What one message says, whose bounds are checked: a run, alternates, or both; none of either is an empty run."""
     if message.token_ids or not message.alternates:
-        yield Prediction(message.sequence_id, message.epoch, message.position, tuple(message.token_ids))
+        yield Prediction(message.sequence_id, message.epoch, message.position, tuple(message.token_ids), message.ends)
     for alternate in message.alternates:
         yield AlternatePrediction(
             message.sequence_id, alternate.epoch, alternate.position, alternate.token_id, tuple(alternate.token_ids)

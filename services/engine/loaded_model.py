@@ -15,6 +15,7 @@ from services.engine.decoder.idle_thread import in_idle_time
 from services.engine.decoder.loading_progress import LoadingProgress
 from services.engine.decoder.model_loader import fill_decoder, find_blocks, new_decoder
 from services.engine.decoder.native import BLOCK_SIZE, Decoder, Device, Sampler
+from services.engine.decoder.recorded_passes import record_passes
 from services.engine.decoder.warm_up import warm_up
 from services.engine.decoder.weights_cache import WeightsCache
 from services.engine.files.checkpoint_error import CheckpointError
@@ -150,14 +151,18 @@ def _allocate_cache(
     ever need.
     """
     model = checkpoint.config
+    max_rows, max_blocks = config.max_rows, config.blocks_each(model)
     if device.memory is not None:
         decoder.reserve(
-            max_rows=config.max_rows,
-            max_logits=config.max_rows,
-            max_sequences=config.max_rows,  # a draft may have a sequence for each row
-            max_blocks=config.blocks_each(model),
+            max_rows=max_rows,
+            max_logits=max_rows,
+            max_sequences=max_rows,  # a draft may have a sequence for each row
+            max_blocks=max_blocks,
         )
         sampler.reserve(model.vocab_size)
+        # For the memory that it takes, which it will take again.
+        record_passes(decoder, device, max_rows=max_rows, max_blocks=max_blocks)
     num_blocks = config.num_blocks(model, config.memory_left(device))
     decoder.allocate_cache(num_blocks)
+    record_passes(decoder, device, max_rows=max_rows, max_blocks=max_blocks)
     return num_blocks

@@ -13,23 +13,62 @@ from services.engine.range import COUNT, Range
 
 _RECOMMENDED = "a checkpoint's generation_config.json may have another default"
 _PENALTY = Range(minimum=-2, maximum=2)
+_PART = Range(minimum=0, maximum=1)
+_SHARE = Range(minimum=0, maximum=1, excludes_minimum=True)
+_POSITIVE = Range(minimum=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingParams:
-    """How the next token is chosen; 0 switches `top_k` and `min_p` off, 1 switches `top_p` and the penalty off."""
+    """How the next token is chosen; its defaults switch everything off."""
 
     seed: int
-    temperature: Annotated[float, Range(minimum=0), _RECOMMENDED] = 1.0
+    samplers: tuple[str, ...] = ()  # their order, where it is not the usual one of all of them
+    temperature: Annotated[float, _POSITIVE, _RECOMMENDED] = 1.0
     top_k: Annotated[int, COUNT, _RECOMMENDED] = 0
-    top_p: Annotated[float, Range(minimum=0, maximum=1, excludes_minimum=True), _RECOMMENDED] = 1.0
-    min_p: Annotated[float, Range(minimum=0, maximum=1), _RECOMMENDED] = 0.0
+    top_p: Annotated[float, _SHARE, _RECOMMENDED] = 1.0
+    min_p: Annotated[float, _PART, _RECOMMENDED] = 0.0
+    top_n_sigma: Annotated[float, _POSITIVE] = 0.0
+    smoothing_factor: Annotated[float, _POSITIVE] = 0.0
+    smoothing_curve: Annotated[float, Range(minimum=1, maximum=3)] = 1.0
+    dynatemp_range: Annotated[float, _POSITIVE] = 0.0
+    dynatemp_exponent: Annotated[float, _POSITIVE] = 1.0
+    top_a: Annotated[float, _PART] = 0.0
+    tfs_z: Annotated[float, _SHARE] = 1.0
+    typical_p: Annotated[float, _SHARE, _RECOMMENDED] = 1.0
+    epsilon_cutoff: Annotated[float, _PART, _RECOMMENDED] = 0.0
+    eta_cutoff: Annotated[float, _PART, _RECOMMENDED] = 0.0
+    xtc_probability: Annotated[float, _PART, _RECOMMENDED] = 0.0
+    xtc_threshold: Annotated[float, _PART, _RECOMMENDED] = 0.1
+    skew: Annotated[float, Range(minimum=-10, maximum=10)] = 0.0
     repetition_penalty: Annotated[float, Range(minimum=0, excludes_minimum=True), _RECOMMENDED] = 1.0
     frequency_penalty: Annotated[float, _PENALTY] = 0.0
     presence_penalty: Annotated[float, _PENALTY] = 0.0
+    penalty_last_n: Annotated[int, COUNT] = 0
+    no_repeat_ngram_size: Annotated[int, COUNT, _RECOMMENDED] = 0
+    suppressed_ids: tuple[int, ...] = ()
+    begin_suppressed_ids: tuple[int, ...] = ()
+    bad_words: tuple[tuple[int, ...], ...] = ()  # sequences of tokens
+    dry_multiplier: Annotated[float, _POSITIVE] = 0.0
+    dry_base: Annotated[float, Range(minimum=1)] = 1.75
+    dry_allowed_length: Annotated[int, COUNT] = 2
+    dry_penalty_last_n: Annotated[int, COUNT] = 0
+    dry_breaker_ids: tuple[int, ...] = ()  # tokens that no repetition goes across
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     banned_strings: tuple[str, ...] = ()  # that the text never has, in whatever case
     allowed_tokens: AllowedTokens | None = None  # that may be drawn behind the prompt; None for all
+
+    @property
+    def named_ids(self) -> Iterator[int]:
+        """The tokens that something is said of, but for those that are allowed."""
+        yield from (*self.logit_bias, *self.suppressed_ids, *self.begin_suppressed_ids, *self.dry_breaker_ids)
+        for word in self.bad_words:
+            yield from word
+
+    @property
+    def follows_history(self) -> bool:
+        """Whether what may be drawn follows from the very last tokens, so that nothing is drawn ahead of them."""
+        return bool(self.penalty_last_n or self.no_repeat_ngram_size or self.bad_words or self.dry_multiplier)
 
 
 @dataclass(frozen=True, slots=True)

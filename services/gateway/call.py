@@ -21,7 +21,7 @@ class Call:
     def __init__(
         self,
         gateway: Gateway,
-        ask: Callable[[AsyncClient, Gateway, Request, bytes], Awaitable[Json]],
+        ask: Callable[[AsyncClient, Request, bytes], Awaitable[Json]],
         problem: Callable[[Problem], Json],
     ) -> None:
         """`ask` gets the body of what is posted; it raises OutriderError or Problem for what cannot be answered."""
@@ -34,7 +34,7 @@ class Call:
         try:
             body = await self._gateway.body_of(http) if http.method == "POST" else b""
             async with self._gateway.client_for(http) as client, unless_left(http.receive):
-                return JSONResponse(await self._ask(client, self._gateway, http, body))
+                return JSONResponse(await self._ask(client, http, body))
         except ClientDisconnect:
             return Response(status_code=LEFT)
         except OutriderError as error:

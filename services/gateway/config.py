@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from outrider.channel import is_local
+from outrider.servers.channel import is_local
 from services.engine.config import ConfigError, check_range
 from services.service.access.credential_files import CredentialFiles
 from services.service.server_config import check_address

@@ -56,7 +56,6 @@ class Endpoint(Generic[Request]):
     async def _answer(
         self, http: HttpRequest, request: Request, body: bytes, client: AsyncClient, trace: Trace, held: AsyncExitStack
     ) -> Response:
-        await self._gateway.model.check(request.model, client)
         known = Places.read(http.headers[HEADER]) if request.stream and HEADER in http.headers else None
         ticket = known.ticket if known else Ticket.new(request.seed)
         answers = _ask(client, request, ticket, trace)

@@ -6,17 +6,16 @@ from contextlib import AbstractAsyncContextManager
 from starlette.requests import Request
 
 from outrider import AsyncClient
-from outrider.channel import is_local
+from outrider.servers.channel import is_local
 from services.gateway.config import GatewayConfig
 from services.gateway.generation.clients import Caller, Clients
-from services.gateway.served_model import ServedModel
 from services.gateway.web.body import read_body
 from services.gateway.web.key import key_of
 from services.gateway.web.traces import Traces
 
 
 class Gateway:
-    """Clients of the targets, the model that these serve, and the bounds of requests."""
+    """Clients of the targets, and the bounds of requests."""
 
     def __init__(self, config: GatewayConfig) -> None:
         """Call it on the event loop. Raises ConfigError for wrong files, and for what is not installed."""
@@ -24,7 +23,6 @@ class Gateway:
         self._credentials = config.credentials.watch()
         self._tells_keys = config.credentials.authorities is not None or all(map(is_local, config.targets))
         self._clients = Clients(self._connect)
-        self.model = ServedModel()
         self.traces = Traces(config.otlp_endpoint)
         self.demo_controls = config.demo_controls
 

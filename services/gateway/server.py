@@ -75,8 +75,9 @@ class GatewayServer:
                 while not self._serving.done():
                     for connection in self._server.server_state.connections:
                         connection.transport.abort()  # which is to the answers as if their readers had left
-                    for task in self._server.server_state.tasks if time.monotonic() > late else ():
-                        task.cancel()  # whoever has not heard of that
+                    if time.monotonic() > late:
+                        for task in self._server.server_state.tasks:
+                            task.cancel()  # whoever has not heard of that
                     if time.monotonic() > late + _LATE_SECONDS:
                         self._serving.cancel()  # what is open then is closed with the process
                     await asyncio.wait((self._serving,), timeout=_LOOK_SECONDS)

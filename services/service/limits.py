@@ -21,6 +21,11 @@ class Limits:
     max_banned_string_bytes: int = 128
     max_tools: int = 128
     max_tools_bytes: int = 1 << 18
+    max_suppressed_token_ids: int = 1024
+    max_bad_words: int = 128
+    max_bad_word_tokens: int = 32
+    max_sequence_breakers: int = 32
+    max_sequence_breaker_bytes: int = 40
 
 
 MAX_REQUEST_BYTES = 4 << 20

@@ -15,7 +15,7 @@ from services.engine.config import (
     resolve_weights_cache,
 )
 from services.engine.decoder.native import isas
-from services.engine.hub.hub_name import SOURCES, read_source
+from services.engine.hub.hub_name import ModelSource
 from services.service.server_config import ServerConfig
 from services.telemetry.telemetry_config import LOG_FORMATS, METRICS_PREFIXES, TelemetryConfig
 
@@ -26,21 +26,21 @@ _DEFAULTS = {
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """Add all options; each sets the field that it is named after, of EngineConfig, ServerConfig or TelemetryConfig."""
-    parser.add_argument("--model", type=read_source, required=True, help=SOURCES)
-    parser.add_argument("--name", help="the model's name for clients (default: the folder's, or the hub's)")
+    """Add all options but the model's; each sets the field that it is named after, of EngineConfig, ServerConfig or
+    TelemetryConfig.
+    """
     _add_engine_options(parser.add_argument_group("engine"))
     _add_server_options(parser.add_argument_group("server"))
     _add_telemetry_options(parser.add_argument_group("telemetry"))
 
 
-def engine_config(arguments: argparse.Namespace) -> EngineConfig:
-    """The engine's configuration; raises ConfigError for a value that cannot be."""
-    values = {field.name: getattr(arguments, field.name) for field in fields(EngineConfig)}
+def engine_config(arguments: argparse.Namespace, model: ModelSource) -> EngineConfig:
+    """The configuration of a model's engine; raises ConfigError for a value that cannot be."""
+    values = {field.name: getattr(arguments, field.name) for field in fields(EngineConfig) if field.name != "model"}
     values["isa"] = arguments.isa or resolve_isa()
     values["weights_cache"] = arguments.weights_cache or resolve_weights_cache()
     values["threads"] = resolve_threads(arguments.threads)
-    return EngineConfig(**values)
+    return EngineConfig(model=model, **values)
 
 
 def server_config(arguments: argparse.Namespace) -> ServerConfig:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from outrider.channel import is_local
+from outrider.servers.channel import is_local
 from services.engine.config import ConfigError, check_range, split_address
 from services.service.limits import MAX_REQUEST_BYTES
 

@@ -70,6 +70,16 @@ class Violations:
                 self.add(f"{field}[{index}]{suffix}", describe(entry), allowed)
                 return
 
+    def check_sizes(self, field: str, strings: Iterable[str], most: int) -> None:
+        """Note the first string that is empty or longer than so many bytes."""
+        self.check_entries(
+            field,
+            [len(string.encode()) for string in strings],
+            lambda size: 0 < size <= most,
+            lambda size: f"has {size} bytes",
+            f"1 to {most} bytes",
+        )
+
     def raise_if_any(self) -> None:
         """Raise InvalidRequestError with all that was found."""
         if self._found:

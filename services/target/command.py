@@ -4,11 +4,15 @@ import argparse
 from collections.abc import Iterable
 from pathlib import Path
 
+from services.engine.config import ConfigError
+from services.engine.hub.hub_name import SOURCES, read_source
 from services.service.access.credential_files import CredentialFiles
 from services.service.options import add_options as add_service_options
 from services.service.options import engine_config, server_config, telemetry_config
 from services.service.service_process import run_service
 from services.target.message.syntax import AUTO, NONE, REASONING_SYNTAXES, TOOL_SYNTAXES
+from services.target.models.model_setup import ModelSetup
+from services.target.models.named_option import NamedOption
 from services.target.server import TargetServer
 
 _DRAFT_FILES = {
@@ -21,14 +25,42 @@ _DRAFT_FILES = {
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options."""
+    _add_models(parser)
     add_service_options(parser)
+    _add_drafts(parser)
+    parser.add_argument(
+        "--lookup",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="predict that a text goes on as where it read the same before (default: it does)",
+    )
+    _add_parser(parser, "tool", TOOL_SYNTAXES)
+    _add_parser(parser, "reasoning", REASONING_SYNTAXES)
+    _add_contract(parser)
+
+
+def _add_models(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--model",
+        dest="models",
+        action="append",
+        type=NamedOption.parse,
+        required=True,
+        metavar="[NAME=]MODEL",
+        help=f"{SOURCES}; several may be given, each with a name: requests say which one they ask, or get the first",
+    )
+    parser.add_argument("--name", help="the model's name for clients (default: the folder's, or the hub's)")
+
+
+def _add_drafts(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--draft",
         action="append",
+        type=NamedOption.parse,
         default=[],
-        metavar="HOST:PORT",
-        help="a draft service; several may be given: each sequence goes to the one with the least to do, and to "
-        "another when that fails",
+        metavar="[NAME=]HOST:PORT",
+        help="a draft service, for all models or for that one; several may be given: each sequence goes to the one "
+        "with the least to do, and to another when that fails",
     )
     for name, description in _DRAFT_FILES.items():
         parser.add_argument(f"--draft-{name}", type=Path, metavar="FILE", help=description)
@@ -46,15 +78,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="for how many of its next predictions a draft that runs ahead prepares to be wrong (default: %(default)s)",
     )
-    parser.add_argument(
-        "--lookup",
-        action=argparse.BooleanOptionalAction,
-        default=True,
-        help="predict that a text goes on as where it read the same before (default: it does)",
-    )
-    _add_parser(parser, "tool", TOOL_SYNTAXES)
-    _add_parser(parser, "reasoning", REASONING_SYNTAXES)
-    _add_contract(parser)
 
 
 def _add_parser(parser: argparse.ArgumentParser, kind: str, syntaxes: Iterable[str]) -> None:
@@ -79,25 +102,39 @@ def run(arguments: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT; returns the exit code."""
 
     def make() -> TargetServer:
-        engine, server = engine_config(arguments), server_config(arguments)
-        return TargetServer(
-            engine,
-            server,
-            name=arguments.name,
-            telemetry=telemetry_config(arguments),
-            drafts=arguments.draft,
-            draft_credentials=CredentialFiles(
-                authorities=arguments.draft_tls_ca,
-                certificate=arguments.draft_tls_cert,
-                key=arguments.draft_tls_key,
-                token=arguments.draft_token_file,
-            ),
-            run_ahead=arguments.run_ahead,
-            num_alternates=arguments.alternates,
-            lookup=arguments.lookup,
-            tool_parser=arguments.tool_parser,
-            reasoning_parser=arguments.reasoning_parser,
-            vllm_contract=arguments.vllm_contract,
-        )
+        server, telemetry = server_config(arguments), telemetry_config(arguments)
+        return TargetServer(model_setups(arguments), server, vllm_contract=arguments.vllm_contract, telemetry=telemetry)
 
     return run_service("target", make, log_format=arguments.log_format)
+
+
+def model_setups(arguments: argparse.Namespace) -> list[ModelSetup]:
+    """One for each model; raises ConfigError for names that do not fit together."""
+    models: list[NamedOption] = arguments.models
+    if arguments.name is not None:
+        if len(models) > 1 or models[0].name:
+            raise ConfigError(f"name is {arguments.name!r}; it must not be set where --model has a name")
+        models = [NamedOption(arguments.name, models[0].value)]
+    names = {"", *(model.name for model in models)}
+    if strange := next((draft.name for draft in arguments.draft if draft.name not in names), None):
+        raise ConfigError(f"draft is for {strange!r}; it must be for one of the models, {', '.join(sorted(names)[1:])}")
+    return [_setup(arguments, model) for model in models]
+
+
+def _setup(arguments: argparse.Namespace, model: NamedOption) -> ModelSetup:
+    return ModelSetup(
+        engine=engine_config(arguments, read_source(model.value)),
+        name=model.name,
+        drafts=[draft.value for draft in arguments.draft if draft.name in ("", model.name)],
+        draft_credentials=CredentialFiles(
+            authorities=arguments.draft_tls_ca,
+            certificate=arguments.draft_tls_cert,
+            key=arguments.draft_tls_key,
+            token=arguments.draft_token_file,
+        ),
+        run_ahead=arguments.run_ahead,
+        num_alternates=arguments.alternates,
+        lookup=arguments.lookup,
+        tool_parser=arguments.tool_parser,
+        reasoning_parser=arguments.reasoning_parser,
+    )

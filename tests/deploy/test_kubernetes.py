@@ -122,7 +122,7 @@ def test_each_target_knows_each_draft_by_its_name(overlay: str) -> None:
     drafts = resources(overlay)["StatefulSet", "draft"]["spec"]
     port = port_of(options(overlay, "draft").listen)
     expected = [f"draft-{index}.{drafts['serviceName']}:{port}" for index in range(drafts["replicas"])]
-    assert options(overlay, "target").draft == expected
+    assert [each.value for each in options(overlay, "target").draft] == expected
 
 
 @pytest.mark.parametrize("overlay", OVERLAYS)

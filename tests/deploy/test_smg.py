@@ -39,8 +39,7 @@ TOOL: Any = {"type": "function", "function": {"name": "weather", "description": 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningTarget]:
     """The demo pair, with a chat template, which it has not: a random model would never end a call."""
-    model = copy_of(DEMO_TARGET, tmp_path_factory.mktemp("model"))
-    (model / "chat_template.jinja").write_text(TEMPLATE)
+    model = copy_of(DEMO_TARGET, tmp_path_factory.mktemp("model"), chat_template=TEMPLATE)
     with drafted_target(model, DEMO_DRAFT, lookup=True, kv_blocks=256, vllm_contract=True) as running:
         yield running
         running.assert_all_free()

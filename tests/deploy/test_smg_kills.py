@@ -43,8 +43,8 @@ ASKED: dict[str, Any] = {"model": MODEL, "max_tokens": MOST, "extra_body": {"ign
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[list[Service]]:
     """Two demo targets, which have a chat template here, in processes of their own."""
-    model, folders = copy_of(DEMO_TARGET, tmp_path, MODEL), (tmp_path / "one", tmp_path / "two")
-    (model / "chat_template.jinja").write_text(TEMPLATE)
+    model = copy_of(DEMO_TARGET, tmp_path, MODEL, chat_template=TEMPLATE)
+    folders = (tmp_path / "one", tmp_path / "two")
     for folder in folders:
         folder.mkdir()
     targets = [Service("target", model, folder, "--vllm-contract", "--kv-blocks", "128") for folder in folders]

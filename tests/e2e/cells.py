@@ -7,12 +7,19 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, fields, replace
 
 MODELS = ("demo", "llama", "qwen3", "gemma2")
+HELD = ("gptq", "awq", "packed")  # as other tools have quantised them
+QUANTISED = (*HELD, "float8")
+FURTHER = (
+    *("llama_biased", "ministral", "ministral3", "smollm3", "granite", "olmo3", "glm", "glm4", "phi4_mini"),
+    *("gemma3_pictures", "mistral3_pictures", *QUANTISED),
+)
 PUBLISHED = ("pair", "small")  # models of tests/real: large, and not always to be had
 SETTINGS = ("greedy", "nucleus", "truncated", "penalised", "stopped", "grammar", "banned", "samples", "healed")
 SCRIPTED = ("right", "wrong", "mixed")
 DRAFTED = ("absent", "garbage", "delayed", "random", "good", "paused", "killed", "reworded")
 WEIGHTS, KV = ("bf16", "int8", "int4"), ("bf16", "int8")
 HEADS = ("whole", "short")
+_FEW_CANDIDATES = 200
 _OWN_COMPUTATION = frozenset({"penalised"})  # settings that are told of the prompt, and so take nothing from a cache
 _CANDIDATES = 1000  # of which those cells are chosen that cover all pairs, where all there are would be too many
 
@@ -85,7 +92,8 @@ ALL_AXES = (*(field.name for field in fields(Setup)), *_OWN_AXES)
 
 def all_cells(isas: Seq[str]) -> list[Cell]:
     """The whole matrix: all parts."""
-    return list(dict.fromkeys((*scripted_cells(isas), *drafted_cells(isas), *varied_cells(isas))))
+    parts = (scripted_cells(isas), drafted_cells(isas), varied_cells(isas), further_cells(isas))
+    return list(dict.fromkeys(itertools.chain.from_iterable(parts)))
 
 
 def scripted_cells(isas: Seq[str]) -> list[Cell]:
@@ -153,6 +161,20 @@ def varied_cells(isas: Seq[str]) -> list[Cell]:
     return sorted(cells, key=lambda cell: cell.setup)
 
 
+def further_cells(isas: Seq[str]) -> list[Cell]:
+    """The fourth part: architectures and quantised weights whose kernels are those of the models before.
+
+    For each, on the best instruction set and with scripts, a subset that covers every pair.
+    """
+    cells = (covering_subset(varied_candidates(model, isas[0], "script", _FEW_CANDIDATES)) for model in FURTHER)
+    return sorted(itertools.chain.from_iterable(cells), key=lambda cell: cell.setup)
+
+
+def _formats_of(model: str) -> tuple[str, ...]:
+    """The formats of weights that a model can be held in."""
+    return ("stored", *WEIGHTS) if model in HELD else WEIGHTS
+
+
 def varied_candidates(model: str, isa: str, source: str, count: int) -> list[Cell]:
     """So many of all combinations there are for one model, instruction set and source of predictions, at random."""
     rng = random.Random(f"{model} {isa} {source}")
@@ -169,7 +191,7 @@ def varied_candidates(model: str, isa: str, source: str, count: int) -> list[Cel
             threads=rng.choice((1, 2)),
             blocks=rng.choice(("plenty", "few")),
             source=source,
-            weights=rng.choice(WEIGHTS),
+            weights=rng.choice(_formats_of(model)),
             kv=rng.choice(KV),
         )
         cell = Cell(

@@ -15,7 +15,7 @@ from collections.abc import Callable, Hashable
 from collections.abc import Sequence as Seq
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 
-from tests.e2e.cells import MODELS, Cell, all_cells, by_setup, covering_subset, sampled_cells
+from tests.e2e.cells import FURTHER, MODELS, Cell, all_cells, by_setup, covering_subset, sampled_cells
 from tests.e2e.models import draft_folder, folder
 from tests.e2e.processors import processors
 from tests.e2e.rig import Rig
@@ -26,11 +26,12 @@ from tests.e2e.streams import StreamKey, streams_of
 def main() -> int:
     """Run the cells that are asked for; returns the exit code."""
     arguments = _arguments()
-    for model in MODELS:
+    for model in (*MODELS, *FURTHER):
         folder(model)  # written once, before the workers need it
+    for model in MODELS:
         for kind in ("good", "random", "reworded"):
             draft_folder(model, kind)
-    store = store_of_this_build(MODELS)
+    store = store_of_this_build((*MODELS, *FURTHER))
     cells = [cell for cell in all_cells(arguments.isa) if all(part in cell.name for part in arguments.only)]
     cells = covering_subset(cells) if arguments.covering else cells
     if arguments.sample:

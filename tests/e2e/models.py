@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import tokenizers
 
-from tests.e2e.cells import PUBLISHED
+from tests.e2e.cells import FURTHER, PUBLISHED, QUANTISED
 
 if TYPE_CHECKING:
     import torch
@@ -24,7 +24,10 @@ ROOT = Path(__file__).parents[2]
 MATRIX = ROOT / ".matrix"
 DEMO_TARGET = ROOT / "models" / "demo" / "target"
 DEMO_DRAFT = ROOT / "models" / "demo" / "draft"
-_RECIPES = (ROOT / "tests" / "checkpoints.py", Path(__file__))
+_RECIPES = (
+    *(ROOT / "tests" / name for name in ("checkpoints.py", "further_checkpoints.py", "quantised_folders.py")),
+    Path(__file__),
+)
 _BLUR = 0.01
 _FEW_WORDS = 60
 _FOREIGN_SIZE = 2048  # tokens
@@ -40,10 +43,25 @@ def folder(model: str) -> Path:
 
     def write(path: Path) -> None:
         from tests.checkpoints import Kind, write_random_checkpoint  # slow to import, and not needed by servers
+        from tests.further_checkpoints import Further, write_further_checkpoint
 
-        write_random_checkpoint(path, Kind(model))
+        if model in QUANTISED:
+            _write_quantised(path, model)
+        elif model in FURTHER:
+            write_further_checkpoint(path, Further(model))
+        else:
+            write_random_checkpoint(path, Kind(model))
 
     return _written(model, write)
+
+
+def _write_quantised(path: Path, model: str) -> None:
+    from tests.checkpoints import Kind, write_random_checkpoint
+    from tests.quantised_folders import WAYS, quantise
+
+    ways = {"gptq": "gptq with zero points", "awq": "awq of 64", "packed": "int4 packed", "float8": "float8 in blocks"}
+    write_random_checkpoint(path, Kind.LLAMA)
+    quantise(path, WAYS[ways[model]])
 
 
 @functools.cache

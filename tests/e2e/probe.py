@@ -15,7 +15,7 @@ from services.target.generation.sampler import SamplerOutput
 from services.target.output.output_pipeline import OutputPipeline
 from services.target.scheduling.scheduler import ScheduledRows
 from services.target.speculation.link.remote_predictor import RemotePredictor
-from tests.e2e.cells import MODELS, PUBLISHED
+from tests.e2e.cells import FURTHER, MODELS, PUBLISHED
 
 _LASTING = ("links", "lost_links")
 _COUNTERS = (
@@ -143,4 +143,4 @@ def _is_partial(rows: ScheduledRows) -> bool:
 
 
 def _counts(request: Request) -> bool:
-    return request.request_id.startswith((*MODELS, *PUBLISHED))
+    return request.request_id.startswith((*MODELS, *PUBLISHED, *FURTHER))

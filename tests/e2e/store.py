@@ -13,7 +13,7 @@ from tests.e2e.models import MATRIX, ROOT, folder
 from tests.e2e.streams import StreamKey
 from tests.e2e.transcript import Transcript
 
-_SOURCES = ("services/**/*.py", "clients/python/**/*.py", "tests/e2e/*.py")
+_SOURCES = ("services/**/*.py", "clients/python/**/*.py", "tests/e2e/*.py", "tests/*.py")
 
 
 @dataclass(frozen=True, slots=True)

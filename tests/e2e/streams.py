@@ -7,10 +7,11 @@ from typing import Any
 
 from services.engine.decoder.native import derive_seed
 from services.engine.text.tokenizer import Tokenizer
-from tests.e2e.cells import MODELS, PUBLISHED, SETTINGS, Cell, Setup
+from tests.e2e.cells import FURTHER, MODELS, PUBLISHED, SETTINGS, Cell, Setup
 from tests.e2e.grammars import grammar_of
 from tests.e2e.models import folder
 
+_ALL = (*MODELS, *PUBLISHED, *FURTHER)
 NUM_PROMPTS = 9
 NEW_TOKENS = 128
 NUM_CANDIDATES = 4
@@ -21,10 +22,26 @@ _INTRUDER_PROMPT, _INTRUDER_TOKENS = 150, 100
 _STOP_CHARACTERS, _BANNED_CHARACTERS = 3, 5
 _VOCABULARY = range(4, 500)  # of the random checkpoints, less control tokens and padding
 
+_SAMPLERS = ["top_k", "xtc", "typical", "temperature", "min_p", "skew"]
 _SAMPLING: dict[str, dict[str, Any]] = {
     "greedy": {"temperature": 0.0},
     "nucleus": {"temperature": 0.7, "top_p": 0.9},
-    "truncated": {"temperature": 1.0, "top_k": 40, "min_p": 0.02, "repetition_penalty": 1.15},
+    "truncated": {
+        **{"temperature": 1.0, "dynatemp_range": 0.3, "top_k": 40, "min_p": 0.02, "typical_p": 0.97, "skew": 0.1},
+        **{"xtc_probability": 0.3, "xtc_threshold": 0.2, "samplers": _SAMPLERS},
+        **{
+            "repetition_penalty": 1.15,
+            "penalty_last_n": 40,
+            "no_repeat_ngram_size": 6,
+            "bad_words_ids": [[20], [45, 46]],
+        },
+        **{
+            "dry_multiplier": 0.5,
+            "dry_allowed_length": 3,
+            "suppress_token_ids": [46],
+            "begin_suppress_token_ids": [300],
+        },
+    },
     "penalised": {
         "temperature": 1.3,
         "frequency_penalty": 0.6,
@@ -130,7 +147,7 @@ class StreamKey:
             "max_tokens": NEW_TOKENS,
             "ignore_eos": True,
             "top_candidates": NUM_CANDIDATES,
-            **(grammar_of((*MODELS, *PUBLISHED).index(self.model) + self.prompt) if self.setting == "grammar" else {}),
+            **(grammar_of(_ALL.index(self.model) + self.prompt) if self.setting == "grammar" else {}),
         }
 
 

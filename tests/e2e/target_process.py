@@ -5,14 +5,17 @@ import functools
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.config import EngineConfig
 from services.engine.hub.fetched_model import fetch
+from services.service.engine_host import OnFailure
 from services.service.server_config import ServerConfig
 from services.target.generation.engine import TargetEngine
+from services.target.models.model_setup import ModelSetup
 from services.target.server import TargetServer
 from services.target.speculation.link.remote_predictor import RemotePredictor
 from tests.e2e.cells import SCRIPTED, Setup
@@ -67,28 +70,29 @@ def script_finder(store: Path) -> Any:
 class WatchedServer(TargetServer):
     """A target whose probe counts from its first request on: one that was waiting comes before all is rehearsed."""
 
-    def __init__(self, probe: Probe, engine: EngineConfig, server: ServerConfig, **options: Any) -> None:
-        super().__init__(engine, server, lookup=False, **options)
-        self._probe = probe
-        for predictor in self._predictors:
+    def __init__(self, probe: Probe, setup: ModelSetup, server: ServerConfig) -> None:
+        super().__init__([setup], server)
+        host = self.models.first._host
+        host._open_engine = functools.partial(_watched, probe, host._open_engine)
+        for predictor in self.models.first.predictors:
             if isinstance(predictor, RemotePredictor):
                 probe.watch_link(predictor)
 
-    def _open_engine(self, on_failure: Callable[[], None]) -> TargetEngine:
-        engine = super()._open_engine(on_failure)
-        self._probe.watch(engine)
-        return engine
+
+def _watched(probe: Probe, open_engine: Callable[[OnFailure], TargetEngine], on_failure: OnFailure) -> TargetEngine:
+    engine = open_engine(on_failure)
+    probe.watch(engine)
+    return engine
 
 
 def _make_server(setup: Setup, store: Path, address: str, draft_address: str, probe: Probe) -> TargetServer:
     engine, server = engine_config(setup), ServerConfig(listen=address, drain_seconds=0)
+    model = ModelSetup(engine=engine, run_ahead=_RUN_AHEAD, num_alternates=_NUM_ALTERNATES, lookup=False)
     if setup.source == "draft":
-        return WatchedServer(
-            probe, engine, server, drafts=[draft_address], run_ahead=_RUN_AHEAD, num_alternates=_NUM_ALTERNATES
-        )
+        return WatchedServer(probe, replace(model, drafts=[draft_address]), server)
     vocab_size = load_checkpoint(fetch(engine.model).path).config.vocab_size
     predictor = ScriptedPredictor(script_finder(store), vocab_size=vocab_size)
-    return WatchedServer(probe, engine, server, predictor=predictor)
+    return WatchedServer(probe, replace(model, predictor=predictor), server)
 
 
 async def _serve(make: Callable[[], TargetServer]) -> None:

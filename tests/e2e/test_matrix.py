@@ -9,12 +9,15 @@ import pytest
 from tests.e2e.cells import (
     ALL_AXES,
     DRAFTED,
+    FURTHER,
     HEADS,
+    HELD,
     KV,
     MODELS,
     SETTINGS,
     WEIGHTS,
     Cell,
+    Setup,
     covering_subset,
     drafted_cells,
     plainest,
@@ -49,6 +52,15 @@ CELLS = [*scripted_cells(processors()), *_varied(processors(), "script")]
 SUBSET = covering_subset(CELLS, axes=AXES)
 DRAFTED_CELLS = [*drafted_cells([BEST]), *_varied([BEST], "draft")]
 WITH_DRAFTS = covering_subset(DRAFTED_CELLS, axes=("predictions", "company", "prefill", "fate", "cache"))
+FURTHER_CELLS = [  # each model of another kind once: the rest of them is in the whole matrix
+    Cell(
+        setup=Setup(model=model, isa=BEST, prefill="chunks", weights="stored" if model in HELD else "bf16"),
+        setting="nucleus",
+        company="others",
+        predictions="mixed",
+    )
+    for model in FURTHER
+]
 ALL = sorted((*SUBSET, *WITH_DRAFTS), key=lambda cell: (cell.setup.of_bytes, cell.setup != plainest(cell.setup), cell))
 """Those with the same references together, and first those that can be run on the server that has drawn them."""
 
@@ -64,6 +76,20 @@ def rig() -> Iterator[Rig]:
 def test_every_circumstance_gives_the_same_bytes(cell: Cell, rig: Rig):
     together = [other for other in ALL if other.setup.of_bytes == cell.setup.of_bytes]
     rig.make_references(dict.fromkeys(key for other in together for key in streams_of(other)))
+    assert rig.run(cell).problems == []
+
+
+@pytest.mark.matrix
+@pytest.mark.parametrize(
+    "cell",
+    [
+        pytest.param(cell, marks=[] if cell.setup.model == "gptq" else [pytest.mark.exhaustive])
+        for cell in FURTHER_CELLS
+    ],
+    ids=lambda cell: cell.setup.model,
+)
+def test_further_architectures_and_quantised_weights_give_the_same_bytes(cell: Cell, rig: Rig):
+    rig.make_references(dict.fromkeys(streams_of(cell)))
     assert rig.run(cell).problems == []
 
 

@@ -53,9 +53,7 @@ _MOST_TRIES = 10  # a short answer may end before a busy draft has compiled the 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The demo target with a chat template that knows of tools."""
-    path = copy_of(DEMO_TARGET, tmp_path_factory.mktemp("demo"))
-    (path / "chat_template.jinja").write_text(TEMPLATE)
-    return path
+    return copy_of(DEMO_TARGET, tmp_path_factory.mktemp("demo"), chat_template=TEMPLATE)
 
 
 @pytest.fixture(scope="module")

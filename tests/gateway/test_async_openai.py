@@ -131,7 +131,7 @@ async def test_a_task_that_is_cancelled_ends_its_rpc(
             reading.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await reading
-            await asyncio.to_thread(wait_until, lambda: held.server._statistics.num_live == 0)
+            await asyncio.to_thread(wait_until, lambda: held.model.statistics.num_live == 0)
             predictor.may_go_on.set()
             await asyncio.to_thread(held.assert_all_free)
     assert 0 < sequence.num_generated < MOST

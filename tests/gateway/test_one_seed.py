@@ -37,10 +37,10 @@ def draft() -> Iterator[RunningDraft]:
 @pytest.fixture
 def pair(tmp_path: Path, draft: RunningDraft) -> Iterator[list[Service]]:
     """Two demo targets, which have a chat template here, in processes of their own; both have the draft."""
-    model, folders = copy_of(DEMO_TARGET, tmp_path, "target"), (tmp_path / "one", tmp_path / "two")
+    model = copy_of(DEMO_TARGET, tmp_path, "target", chat_template=CHAT_TEMPLATE)
+    folders = (tmp_path / "one", tmp_path / "two")
     for folder in folders:
         folder.mkdir()
-    (model / "chat_template.jinja").write_text(CHAT_TEMPLATE)
     options = ["--draft", draft.address, "--stream-capacity", "1"]
     targets = [Service("target", model, folder, *options) for folder in folders]
     with serving(targets):

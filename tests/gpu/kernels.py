@@ -8,7 +8,6 @@ these make.
 import argparse
 import json
 import statistics
-import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from services.bench.machine_rates import timed
 from services.engine.decoder.native import BLOCK_SIZE, Device, ReadProbe, kv_bytes
 from services.engine.decoder.native.testing import KvLayer, Operations, PackedWeight
 from tests.gpu.shapes import PLANS, ModelShape, Plan
@@ -71,13 +71,7 @@ def kernel_times(device: Device, plan: Plan) -> Iterator[KernelTime]:
 def measure_read_rate(device: Device, plan: Plan) -> float:
     """Bytes per second at which the device reads memory, the best of the plan's runs."""
     probe = ReadProbe(device, 16 * plan.cold_bytes)
-    seconds = []
-    for _ in range(max(1, plan.runs)):
-        began = time.perf_counter()
-        probe.read(True)
-        device.synchronize()
-        seconds.append(time.perf_counter() - began)
-    return probe.bytes / min(seconds)
+    return probe.bytes / min(timed(device, lambda: probe.read(True)) for _ in range(max(1, plan.runs)))
 
 
 def product_times(device: Device, plan: Plan, name: str, shape: ModelShape) -> Iterator[KernelTime]:

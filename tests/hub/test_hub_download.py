@@ -246,7 +246,7 @@ def test_models_says_what_is_cached_and_what_can_be_served(hub: HubServer, tmp_p
     assert (listed.returncode, listed.stderr) == (0, "")
     assert re.fullmatch(
         rf"org/bert\n  [\d.]+ MB · revision {foreign.commit[:12]} · cannot be served: config.json: "
-        rf"field 'architectures': .*'BertModel'.* is not supported; .*\n"
+        rf"field 'architectures': .*'BertModel'.* is not supported: it encodes .*; .*\n"
         rf"org/good\n  [\d.]+ MB · revision {good.commit[:12]} · LlamaForCausalLM · "
         rf"[\d.]+ million parameters in [\d.]+ bits each · context of 2048 tokens\n",
         listed.stdout,

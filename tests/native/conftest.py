@@ -1,6 +1,9 @@
 """Fixtures of the native tests: every device of this machine, and the formats of activations."""
 
+from collections.abc import Iterator
+
 import pytest
+import torch
 
 from tests.native.devices import DEVICES, EMULATION
 
@@ -14,6 +17,15 @@ def device_name(request: pytest.FixtureRequest) -> str:
 def number_format(request: pytest.FixtureRequest) -> str:
     """Of activations."""
     return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def one_torch_thread() -> Iterator[None]:
+    """On matrices this small, torch's threads spend their time waiting for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,6 +1,7 @@
 """The devices that the native tests run on: each instruction set, the CUDA kernels on the host, and a GPU."""
 
 import importlib.util
+from collections import Counter
 from typing import Literal
 
 import numpy as np
@@ -34,14 +35,18 @@ def make_device(name: str, threads: int) -> Device:
 
 
 def emulated_device(
-    threads: int, memory: int = 0, multiprocessors: int = 6, generation: Literal["hopper", "ampere"] = "hopper"
+    threads: int,
+    memory: int = 0,
+    multiprocessors: int = 6,
+    generation: Literal["hopper", "ampere"] = "hopper",
+    block_memory: int = 227,
 ) -> Device:
-    """The CUDA device on the host, with so many MiB of memory, or plenty.
+    """The CUDA device on the host, with so many MiB of memory, or plenty, and KiB for each block of threads.
 
     With so few multiprocessors small matrices meet every shape of a product.
     """
     module = importlib.import_module(_EMULATION_MODULE)
-    device: Device = module.device(threads, memory, multiprocessors, generation)
+    device: Device = module.device(threads, memory, multiprocessors, generation, block_memory)
     return device
 
 
@@ -67,6 +72,17 @@ def count_waits() -> int:
     """Times that the host has waited for emulated devices so far."""
     count: int = importlib.import_module(_EMULATION_MODULE).count_waits()
     return count
+
+
+def count_arrivals() -> int:
+    """Parts of attentions that emulated devices have merged so far."""
+    count: int = importlib.import_module(_EMULATION_MODULE).count_arrivals()
+    return count
+
+
+def count_launches() -> Counter[str]:
+    """Launches of each kernel of blocks on emulated devices so far, by its type."""
+    return Counter(importlib.import_module(_EMULATION_MODULE).count_launches())
 
 
 def is_cuda(name: str) -> bool:

@@ -34,6 +34,7 @@ from services.engine.decoder.native.testing import KvLayer, Operations, PackedWe
 from services.engine.sampling_params import SAMPLING_NUMBERS
 from tests.native.devices import is_cuda, make_device
 from tests.native.extreme_groups import grouped_calls
+from tests.native.extreme_places import PLACES, places, wrapped
 from tests.native.extreme_timings import timing_calls
 from tests.native.random_models import PLAIN, PagedDecoder, random_tokens
 from tests.native.sampling_reference import EVERY_STEP
@@ -109,7 +110,7 @@ class World:
             def call(number: int) -> None:
                 batch = self.batch()
                 batch.append([1, 2], position=0, blocks=[0], num_logits=2)
-                getattr(batch, field)[:] = _wrapped(number)
+                getattr(batch, field)[:] = wrapped(number)
                 self._forward(batch)
 
             return call
@@ -144,6 +145,9 @@ class World:
         yield "Decoder.commit_cache.num_blocks", lambda number: decoder.commit_cache(0, number)
         yield "Decoder.load_rows.first_row", self._load_rows
         yield "Decoder.shorten_head.token_ids", self._shorten_head
+        most = {"max_rows": 1, "max_blocks": 1, "seconds": 0.01}
+        yield "Decoder.record_passes.max_rows", lambda number: decoder.record_passes(**{**most, "max_rows": number})  # type: ignore[arg-type]
+        yield "Decoder.record_passes.max_blocks", lambda number: decoder.record_passes(**{**most, "max_blocks": number})  # type: ignore[arg-type]
         for field in ("max_rows", "max_logits", "max_sequences", "max_blocks"):
             sizes_of = {"max_rows": 4, "max_logits": 4, "max_sequences": 1, "max_blocks": 1}
             yield (
@@ -182,9 +186,11 @@ class World:
         counts = [number.name for number in SAMPLING_NUMBERS if number.kind is int]
         for field in ("seed", *counts, "min_tokens", "num_candidates"):
             yield f"SamplingState.{field}", lambda number, field=field: self._draw(**{field: number})  # type: ignore[misc]
-        yield "SamplingState.stop_ids", lambda number: self._draw(stop_ids=(number,))
+        for field in ("stop_ids", "suppressed_ids", "begin_suppressed_ids", "dry_breaker_ids"):
+            yield f"SamplingState.{field}", lambda number, field=field: self._draw(**{field: (number,)})  # type: ignore[misc]
+        yield "SamplingState.bad_words", lambda number: self._draw(bad_words=((2, number),))
         yield "SamplingState.logit_bias", lambda number: self._draw(logit_bias=((number, 1.0),))
-        yield "SamplingState.prompt", lambda number: self._draw_from(EVERY_STEP.state(prompt=[_wrapped(number)]))
+        yield "SamplingState.prompt", lambda number: self._draw_from(EVERY_STEP.state(prompt=[wrapped(number)]))
         for method in ("commit", "forbid"):
             yield f"SamplingState.{method}.token_ids", lambda number, method=method: self._after(method, [number])  # type: ignore[misc]
         yield "SamplingState.truncate.num_generated", lambda number: self._after("truncate", number)
@@ -196,7 +202,7 @@ class World:
         yield "Samples.candidates.row", lambda number: self._sample([1]).candidates(number)
 
     def _draw(self, **changes: Any) -> None:
-        self._draw_from(replace(EVERY_STEP, **changes).state(prompt=[1], generated=[2]))
+        self._draw_from(replace(EVERY_STEP, **{"dry_multiplier": 0.5, **changes}).state(prompt=[1], generated=[2]))
 
     def _draw_from(self, state: SamplingState) -> None:
         self.sampler.sample(self._logits(1), [state], [[]])
@@ -221,11 +227,11 @@ class World:
             yield f"PackedWeight.{argument}", lambda number, argument=argument: self._pack(**{argument: number})  # type: ignore[misc]
         weight = PackedWeight(device, "f32", 4, 3)
         yield "PackedWeight.store.first_row", lambda number: weight.store(number, ones)
-        yield "PackedWeight.embed.token_ids", lambda number: weight.embed(np.array([_wrapped(number)], np.int32), 1.0)
+        yield "PackedWeight.embed.token_ids", lambda number: weight.embed(np.array([wrapped(number)], np.int32), 1.0)
         for argument in ("num_blocks", "num_kv_heads", "head_dim"):
             yield f"KvLayer.{argument}", lambda number, argument=argument: self._layer(**{argument: number})  # type: ignore[misc]
         for method in ("rotate_and_store", "attention"):
-            for argument in ("positions", "sequences", "block_tables"):
+            for argument in PLACES:
                 yield (
                     f"KvLayer.{method}.{argument}",
                     lambda number, method=method, argument=argument: self._attend(method, **{argument: number}),  # type: ignore[misc]
@@ -242,33 +248,20 @@ class World:
     def _layer(self, num_blocks: int = 2, num_kv_heads: int = 1, head_dim: int = 8) -> KvLayer:
         for kv_format in self.kv_formats:
             layer = KvLayer(self.device, kv_format, num_blocks=num_blocks, num_kv_heads=num_kv_heads, head_dim=head_dim)
-            layer.attention(np.ones((1, 3 * 8), np.float32), *_places(), window=0, softcap=0.0, format="f32")
+            layer.attention(np.ones((1, 3 * 8), np.float32), *places(), window=0, softcap=0.0, format="f32")
         return layer
 
-    def _attend(self, method: str, window: int = 0, **places: int) -> None:
+    def _attend(self, method: str, window: int = 0, **where: int) -> None:
         layer, qkv = self._layer(), np.ones((1, 3 * 8), np.float32)
         if method == "attention":
-            layer.attention(qkv, *_places(**places), window=window, softcap=0.0, format="f32")
+            layer.attention(qkv, *places(**where), window=window, softcap=0.0, format="f32")
             return
         norms = {"qk_norm": "none", "q_norm": None, "k_norm": None, "eps": 0.0, "query_scale": 1.0}
-        layer.rotate_and_store(qkv, *_places(**places), angles=np.ones((1, 2, 4), np.float32), **norms)  # type: ignore[arg-type]
-
-
-def _places(positions: int = 0, sequences: int = 0, block_tables: int = 0) -> tuple[Any, Any, Any]:
-    return (
-        np.array([_wrapped(positions)], np.int32),
-        np.array([_wrapped(sequences)], np.int32),
-        np.array([[_wrapped(block_tables)] * 2], np.int32),
-    )
-
-
-def _wrapped(number: int) -> int:
-    """What an array of int32 holds of it."""
-    return (number + 2**31) % 2**32 - 2**31
+        layer.rotate_and_store(qkv, *places(**where), angles=np.ones((1, 2, 4), np.float32), **norms)  # type: ignore[arg-type]
 
 
 def _ids(number: int) -> Any:
-    return np.full(_VOCAB, _wrapped(number), np.int32)
+    return np.full(_VOCAB, wrapped(number), np.int32)
 
 
 def _try_all(*calls: Callable[[], object]) -> None:

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from services.engine.decoder.native import Device
 from services.engine.decoder.native.testing import KvLayer, Operations, PackedWeight
-
-_PLACES = {"positions": (1,), "sequences": (1,), "block_tables": (1, 2)}
+from tests.native.extreme_places import PLACES, places
 
 
 def timing_calls(device: Device) -> Iterable[tuple[str, Callable[[int], object]]]:
@@ -16,9 +16,9 @@ def timing_calls(device: Device) -> Iterable[tuple[str, Callable[[int], object]]
     weight, rows = PackedWeight(device, "f32", 4, 3), np.ones((2, 3), np.float32)
     weight.store(0, np.ones((4, 3), np.float32))
     yield "PackedWeight.time_products.runs", partial(PackedWeight.time_products, [weight], rows)
-    for name in (*_PLACES, "runs"):
+    for name in (*PLACES, "runs"):
         yield f"KvLayer.time_attention.{name}", partial(_attend, device, name)
-    for name in (*_PLACES, "times", "runs"):
+    for name in (*PLACES, "times", "runs"):
         yield f"KvLayer.time_rotate_and_store.{name}", partial(_store, device, name)
     for name in ("times", "runs"):
         yield f"Operations.time_residual_norm.{name}", partial(_normalise, device, name)
@@ -26,15 +26,16 @@ def timing_calls(device: Device) -> Iterable[tuple[str, Callable[[int], object]]
 
 
 def _attend(device: Device, name: str, number: int) -> None:
-    layer, runs = _layer(device), number if name == "runs" else 1
-    KvLayer.time_attention([layer], np.ones((1, 3 * 8), np.float32), **_places(name, number), runs=runs)
+    _, runs = _counts(name, number)
+    KvLayer.time_attention([_layer(device)], np.ones((1, 3 * 8), np.float32), *_one_row(name, number), runs)
 
 
 def _store(device: Device, name: str, number: int) -> None:
     times, runs = _counts(name, number)
     qkv, angles = np.ones((1, 3 * 8), np.float32), np.ones((1, 2, 4), np.float32)
-    places = _places(name, number)
-    _layer(device).time_rotate_and_store(qkv, **places, angles=angles, q_norm=None, k_norm=None, times=times, runs=runs)
+    _layer(device).time_rotate_and_store(
+        qkv, *_one_row(name, number), angles=angles, q_norm=None, k_norm=None, times=times, runs=runs
+    )
 
 
 def _normalise(device: Device, name: str, number: int) -> None:
@@ -56,6 +57,5 @@ def _counts(name: str, number: int) -> tuple[int, int]:
     return (number, 1) if name == "times" else (1, number if name == "runs" else 1)
 
 
-def _places(name: str, number: int) -> dict[str, "np.ndarray[tuple[int, ...], np.dtype[np.int32]]"]:
-    wrapped = (number + 2**31) % 2**32 - 2**31
-    return {each: np.full(shape, wrapped if each == name else 0, np.int32) for each, shape in _PLACES.items()}
+def _one_row(name: str, number: int) -> tuple[Any, Any, Any]:
+    return places(**({name: number} if name in PLACES else {}))

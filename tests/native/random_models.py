@@ -59,7 +59,17 @@ MODELS = {
         tied_embeddings=True,
     ),
     "norm of each head, biases, a group of eight": replace(
-        PLAIN, num_heads=8, num_kv_heads=1, head_dim=32, ropes=(rope(32),), qk_norm=QkNorm.HEAD, attention_bias=True
+        PLAIN,
+        num_heads=8,
+        num_kv_heads=1,
+        head_dim=32,
+        ropes=(rope(32), Rope(frequencies=(0.0,))),
+        rope_of_layer=(0, 1),
+        qk_norm=QkNorm.HEAD,
+        attention_bias=True,
+        output_bias=True,
+        mlp_bias=True,
+        logit_scale=0.5,
     ),
     "norm of all heads, norms after only, half of each head rotated": replace(
         PLAIN,

@@ -23,12 +23,36 @@ class Settings:
     top_k: int = 0
     top_p: float = 1.0
     min_p: float = 0.0
+    top_n_sigma: float = 0.0
+    smoothing_factor: float = 0.0
+    smoothing_curve: float = 1.0
+    dynatemp_range: float = 0.0
+    dynatemp_exponent: float = 1.0
+    top_a: float = 0.0
+    tfs_z: float = 1.0
+    typical_p: float = 1.0
+    epsilon_cutoff: float = 0.0
+    eta_cutoff: float = 0.0
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
+    skew: float = 0.0
+    samplers: tuple[str, ...] = ()
     repetition_penalty: float = 1.0
     frequency_penalty: float = 0.0
     presence_penalty: float = 0.0
     logit_bias: tuple[tuple[int, float], ...] = ()
     min_tokens: int = 0
     stop_ids: tuple[int, ...] = ()
+    penalty_last_n: int = 0
+    no_repeat_ngram_size: int = 0
+    suppressed_ids: tuple[int, ...] = ()
+    begin_suppressed_ids: tuple[int, ...] = ()
+    bad_words: tuple[tuple[int, ...], ...] = ()
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_penalty_last_n: int = 0
+    dry_breaker_ids: tuple[int, ...] = ()
     logprobs: bool = False
     num_candidates: int = 0
     rank: bool = False
@@ -65,9 +89,10 @@ def sample(
     predictions: Seq[Seq[int]] | None = None,
     *,
     threads: int = 1,
+    device: Device | None = None,
 ) -> Samples:
     """The samples of the rows of `logits`, without predictions unless given.  # logits: [rows, vocab]"""
-    device = Device.cpu(isas()[-1], threads)
+    device = device or Device.cpu(isas()[-1], threads)
     return Sampler(device).sample(make_logits(device, logits), states, predictions or [[] for _ in states])
 
 

@@ -1,5 +1,6 @@
 """A GPU's memory: what does not fit is told in figures, the cache gets what is left, and nothing is taken later."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from services.engine.config import ConfigError, EngineConfig
 from services.engine.decoder.native import BLOCK_SIZE, Batch, Device, DeviceError, ReadProbe, isas
 from services.engine.loaded_model import LoadedModel
 from tests.checkpoints import Kind, random_checkpoint
-from tests.native.devices import emulated_device, needs_emulation
+from tests.native.devices import count_replays, emulated_device, needs_emulation
 from tests.native.sampling_reference import Settings
 
 pytestmark = needs_emulation
@@ -44,10 +45,14 @@ def test_a_device_counts_what_is_taken():
 
 def test_weights_that_do_not_fit_are_told_in_figures(load):
     figures = (
-        r"0\.00 billion parameters in bf16: CUDA device \d+ has too little memory: .* GiB asked for, .* of 0\.00 GiB"
+        r"0\.00 billion parameters in bf16: CUDA device (\d+) has too little memory: .* GiB asked for, .* of 0\.00 GiB"
     )
-    with pytest.raises(DeviceError, match=figures):
-        load(1)
+    numbers = []
+    for _ in range(2):
+        with pytest.raises(DeviceError, match=figures) as caught:
+            load(1)
+        numbers += re.findall(figures, str(caught.value))
+    assert int(numbers[1]) == int(numbers[0]) + 1, "emulated devices are numbered as they are made"
 
 
 def test_a_cache_that_does_not_fit_is_told_in_figures(load):
@@ -81,16 +86,20 @@ def test_with_memory_to_spare_the_cache_holds_all_that_the_sequences_could_fill(
 
 def test_no_pass_and_no_draw_takes_memory(load):
     model = load(0, context_length=3 * BLOCK_SIZE)
-    before = model.device.memory
+    before, replays = model.device.memory, count_replays()
     vocab_size = model.checkpoint.config.vocab_size
     batch = Batch(max_rows=64, max_sequences=4, max_blocks=model.max_blocks)
     for num_rows in (1, 3, 16, 64):
         batch.clear()
         batch.append([7] * num_rows, position=0, blocks=[0, 1, 2], num_logits=num_rows)
         logits = model.decoder.forward(batch)
+        replays += 1  # each shape was recorded when the model was loaded
+        assert count_replays() == replays
         state = EVERYTHING.state(prompt=range(vocab_size))
         model.sampler.sample(logits, [state], [[7] * (num_rows - 1)])
     batch.clear()
     batch.append([7], position=0, blocks=[0, 1, 2], num_logits=1)
     model.decoder.extend(batch, model.sampler, [EVERYTHING.state(prompt=[7])], [[]], [2 * BLOCK_SIZE])
-    assert model.device.memory == before
+    (free, total), (free_before, total_before) = model.device.memory, before
+    assert total == total_before
+    assert 0 <= free_before - free < 4096  # a draw that has come twice is recorded: a few launches

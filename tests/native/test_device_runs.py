@@ -24,7 +24,10 @@ REPEATING = replace(SAMPLED, logit_bias=((LURED[0], 60.0), (LURED[1], 59.0)))
 PENALISED = replace(REPEATING, temperature=0.0, frequency_penalty=3.0, presence_penalty=0.5)
 REPELLED = replace(PENALISED, temperature=0.7, repetition_penalty=1.1)
 STOPPING = replace(PENALISED, min_tokens=5, stop_ids=LURED)  # of which three are generated
-SETTINGS = [GREEDY, SAMPLED, TRUNCATED, REPEATING, PENALISED, REPELLED, STOPPING]
+STEPPING = Settings(
+    seed=7, temperature=1.3, xtc_probability=0.5, xtc_threshold=0.004, typical_p=0.9, tfs_z=0.99, top_k=40
+)
+SETTINGS = [STEPPING, GREEDY, SAMPLED, TRUNCATED, REPEATING, PENALISED, REPELLED, STOPPING]
 
 
 @dataclass(frozen=True)

@@ -1,95 +1,41 @@
 """The native decoder and the reference compute what transformers computes, on checkpoints that use every feature."""
 
-from collections.abc import Callable
-from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-import transformers
 
-from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
-from services.engine.checkpoint.model_config import ModelConfig, QkNorm, Rope
-from services.engine.checkpoint.weight_shapes import weight_shapes
-from services.engine.decoder.model_loader import load_decoder
-from services.engine.decoder.native import BLOCK_SIZE, Batch
-from services.engine.decoder.reference import KvCache, ReferenceDecoder
+from services.engine.checkpoint.checkpoint import load_checkpoint
+from services.engine.checkpoint.model_config import ModelConfig
 from tests.checkpoints import LONGROPE_ORIGINAL, Kind, random_checkpoint
-from tests.native.devices import DEVICES, make_device
+from tests.native.devices import DEVICES
+from tests.native.parity import (
+    NUM_PROMPT,
+    NUM_STEPS,
+    PROMPT,
+    Model,
+    Run,
+    assert_same_run,
+    error_of_switched,
+    native_model,
+    plain_rope,
+    reference_model,
+    relative_error,
+    run_greedily,
+    transformers_model,
+    true_run,
+)
+from tests.native.switched_features import (
+    with_one_rope,
+    without_attention_bias,
+    without_norms_after,
+    without_qk_norm,
+    without_rope_scale,
+    without_stretched_ropes,
+    without_windows,
+)
 
-NUM_PROMPT, NUM_STEPS = 96, 32
-PROMPT = np.random.default_rng(7).integers(4, 500, NUM_PROMPT).tolist()
-
-Model = Callable[[Seq[int]], torch.Tensor]
-"""Takes the tokens that follow those taken before, and returns their logits.  # [tokens, vocab]"""
-
-
-@dataclass(frozen=True)
-class Run:
-    """Prefill of the prompt and greedy decoding from it."""
-
-    prefill: torch.Tensor  # [prompt, vocab]
-    steps: torch.Tensor  # [steps, vocab]
-    token_ids: list[int]  # [steps + 1]
-
-
-def run_greedily(model: Model) -> Run:
-    prefill = model(PROMPT)
-    token_ids = [int(prefill[-1].argmax())]
-    steps = []
-    for _ in range(NUM_STEPS):
-        steps.append(model(token_ids[-1:])[0])
-        token_ids.append(int(steps[-1].argmax()))
-    return Run(prefill, torch.stack(steps), token_ids)
-
-
-def transformers_model(folder: Path, dtype: torch.dtype) -> Model:
-    decoder = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, attn_implementation="eager")
-    cache = transformers.DynamicCache(config=decoder.config)
-
-    @torch.inference_mode()
-    def model(token_ids):
-        return decoder(torch.tensor([token_ids]), past_key_values=cache).logits[0].float()
-
-    return model
-
-
-def reference_model(checkpoint: Checkpoint, dtype: torch.dtype) -> Model:
-    decoder, cache = ReferenceDecoder(checkpoint.config, checkpoint.weights(), dtype), KvCache()
-    return lambda token_ids: decoder.logits(token_ids, cache)
-
-
-def native_model(checkpoint: Checkpoint, device_name: str, dtype: str) -> Model:
-    num_blocks = -(-(NUM_PROMPT + NUM_STEPS) // BLOCK_SIZE)
-    decoder = load_decoder(
-        checkpoint, make_device(device_name, threads=1), weights=dtype, kv=dtype, num_blocks=num_blocks
-    )
-    batch = Batch(max_rows=NUM_PROMPT, max_sequences=1, max_blocks=num_blocks)
-    position = 0
-
-    def model(token_ids):
-        nonlocal position
-        batch.clear()
-        batch.append(token_ids, position=position, blocks=range(num_blocks)[::-1], num_logits=len(token_ids))
-        position += len(token_ids)
-        return torch.from_numpy(decoder.forward(batch).numpy())
-
-    return model
-
-
-def relative_error(values: torch.Tensor, truth: torch.Tensor) -> float:
-    return float((values - truth).norm() / truth.norm())
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_torch_thread():
-    """On matrices this small, torch's threads spend their time waiting for each other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_torch_thread")
 
 
 @pytest.fixture(scope="module", params=list(Kind))
@@ -99,17 +45,7 @@ def kind(request) -> Kind:
 
 @pytest.fixture(scope="module")
 def truth(kind) -> Run:
-    run = run_greedily(transformers_model(random_checkpoint(kind), torch.float32))
-    best = torch.cat([run.prefill[-1:], run.steps]).topk(2).values
-    assert (best[:, 0] - best[:, 1]).min() > 1e-4 * best.abs().max(), "greedy has a near-tie: choose another seed"
-    return run
-
-
-def assert_same_run(run: Run, truth: Run) -> None:
-    assert relative_error(run.prefill, truth.prefill) < 1e-4
-    errors = [relative_error(step, expected) for step, expected in zip(run.steps, truth.steps, strict=True)]
-    assert max(errors) < 1e-4
-    assert run.token_ids == truth.token_ids
+    return true_run(random_checkpoint(kind))
 
 
 def test_reference_is_transformers_in_float32(kind, truth):
@@ -179,11 +115,6 @@ def test_a_context_within_the_original_one_takes_the_short_factors():
     assert relative_error(long, truth) > 1e-2
 
 
-def plain_rope(config: ModelConfig, theta: float = 10_000.0, rotary_dim: int | None = None) -> Rope:
-    rotary_dim = rotary_dim or config.head_dim
-    return Rope(frequencies=tuple(theta ** (-i / rotary_dim) for i in range(0, rotary_dim, 2)))
-
-
 def without_rope_scaling(config: ModelConfig) -> ModelConfig:
     return replace(config, ropes=(plain_rope(config),))
 
@@ -192,24 +123,10 @@ def without_global_rope_scaling(config: ModelConfig) -> ModelConfig:
     return replace(config, ropes=(plain_rope(config, theta=1_000_000.0), config.ropes[1]))
 
 
-def without_long_factors(config: ModelConfig) -> ModelConfig:
-    (rope,) = config.ropes
-    plain = plain_rope(config, rotary_dim=2 * len(rope.frequencies))
-    return replace(config, ropes=(replace(plain, scale=rope.scale),))
-
-
-def without_rope_scale(config: ModelConfig) -> ModelConfig:
-    return replace(config, ropes=(replace(config.ropes[0], scale=1.0),))
-
-
 def with_whole_heads_turning(config: ModelConfig) -> ModelConfig:
     (rope,) = config.ropes
     num_missing = config.head_dim // 2 - len(rope.frequencies)
     return replace(config, ropes=(replace(rope, frequencies=(*rope.frequencies, *rope.frequencies[-num_missing:])),))
-
-
-def with_one_rope(config: ModelConfig) -> ModelConfig:
-    return replace(config, rope_of_layer=(0,) * config.num_layers)
 
 
 def with_plain_query_scale(config: ModelConfig) -> ModelConfig:
@@ -220,24 +137,8 @@ def with_all_windows(config: ModelConfig) -> ModelConfig:
     return replace(config, windows=(max(config.windows),) * config.num_layers)
 
 
-def without_windows(config: ModelConfig) -> ModelConfig:
-    return replace(config, windows=(0,) * config.num_layers)
-
-
-def without_attention_bias(config: ModelConfig) -> ModelConfig:
-    return replace(config, attention_bias=False)
-
-
-def without_qk_norm(config: ModelConfig) -> ModelConfig:
-    return replace(config, qk_norm=QkNorm.NONE)
-
-
 def without_embedding_scale(config: ModelConfig) -> ModelConfig:
     return replace(config, embedding_scale=1.0)
-
-
-def without_norms_after(config: ModelConfig) -> ModelConfig:
-    return replace(config, post_norm=False)
 
 
 FEATURES = {
@@ -250,7 +151,7 @@ FEATURES = {
     (Kind.QWEN2, "layers without a window"): with_all_windows,
     (Kind.QWEN3, "query and key norm"): without_qk_norm,
     (Kind.PHI3, "sliding window"): without_windows,
-    (Kind.PHI3_LONGROPE, "long factors"): without_long_factors,
+    (Kind.PHI3_LONGROPE, "long factors"): without_stretched_ropes,
     (Kind.PHI3_LONGROPE, "scale of cosine and sine"): without_rope_scale,
     (Kind.PHI3_LONGROPE, "partial rotation"): with_whole_heads_turning,
     (Kind.OLMO2, "query and key norm"): without_qk_norm,
@@ -278,9 +179,4 @@ FEATURES = {
 def test_every_feature_matters(feature_kind, feature):
     """Else a decoder that ignores it would pass the tests above."""
     checkpoint = load_checkpoint(random_checkpoint(feature_kind))
-    weights = dict(checkpoint.weights())
-    switched = FEATURES[feature_kind, feature](checkpoint.config)
-    of_ones = {name: np.ones(shape, np.float32) for name, shape in weight_shapes(switched).items()}
-    truth = ReferenceDecoder(checkpoint.config, weights.items()).logits(PROMPT)
-    logits = ReferenceDecoder(switched, (of_ones | weights).items()).logits(PROMPT)
-    assert relative_error(logits, truth) > 1e-2
+    assert error_of_switched(checkpoint, FEATURES[feature_kind, feature](checkpoint.config)) > 1e-2

@@ -171,8 +171,8 @@ def test_every_number_must_be_given_and_no_other():
         SamplingState(**{name: value for name, value in given.items() if name != "top_p"})
     with pytest.raises(TypeError, match="top_k: must be a number of its type"):
         SamplingState(**given | {"top_k": 1.5})
-    with pytest.raises(TypeError, match="8 are given; there are 7"):
-        SamplingState(**given, typical_p=0.5)
+    with pytest.raises(TypeError, match="27 are given; there are 26"):
+        SamplingState(**given, warmth=0.5)
 
 
 def test_ids_outside_the_vocabulary_are_refused():

@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from services.engine.decoder.native import Device, NoiseIds, Sampler
-from services.engine.decoder.native.testing import make_logits
-from tests.native.devices import DEVICES, make_device
+from services.engine.decoder.native import NoiseIds
+from tests.native.devices import make_device, on_cuda
 from tests.native.sampling_reference import Settings, random_logits, sample
 
 VOCAB = 130
@@ -25,7 +24,7 @@ def others(size: int = VOCAB, *, seed: int = 1) -> np.ndarray:
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
-def test_it_draws_the_same_words_at_another_place_of_its_history(settings: Settings):
+def test_it_draws_the_same_words_at_another_place_of_its_history(device_name: str, settings: Settings):
     partner = others()
     history, predictions = [5, 9, 9], [7, 40]
     logits = random_logits(3, VOCAB)
@@ -33,12 +32,13 @@ def test_it_draws_the_same_words_at_another_place_of_its_history(settings: Setti
     own = np.argsort(partner).tolist()  # of each of the other's tokens
     state = settings.state([own[token_id] for token_id in (3, 8)], [own[token_id] for token_id in history])
     state.translate(NoiseIds(partner), position=6)
-    samples = sample(logits[:, partner], [state], [[own[token_id] for token_id in predictions]])
+    predicted = [[own[token_id] for token_id in predictions]]
+    samples = sample(logits[:, partner], [state], predicted, device=make_device(device_name, threads=1))
     assert [partner[token_id] for token_id in samples.token_ids] == expected.tolist()
 
 
 @pytest.mark.parametrize("settings", SETTINGS)
-def test_a_token_without_a_partner_is_never_drawn(settings: Settings):
+def test_a_token_without_a_partner_is_never_drawn(device_name: str, settings: Settings):
     partner = others()
     partner[::2] = -1
     logits = random_logits(40, VOCAB)
@@ -46,7 +46,7 @@ def test_a_token_without_a_partner_is_never_drawn(settings: Settings):
     states = [replace(settings, seed=seed).state() for seed in range(40)]
     for state in states:
         state.translate(NoiseIds(partner), position=0)
-    assert all(sample(logits, states).token_ids % 2 == 1)
+    assert all(sample(logits, states, device=make_device(device_name, threads=1)).token_ids % 2 == 1)
 
 
 def test_what_makes_no_sense_is_refused():
@@ -62,10 +62,16 @@ def test_what_makes_no_sense_is_refused():
         sample(random_logits(1, VOCAB), [state])
 
 
-@pytest.mark.parametrize("name", [name for name in DEVICES if name.startswith("cuda")])
-def test_it_is_for_cpus_only(name: str):
-    device: Device = make_device(name, threads=1)
-    state = Settings().state()
-    state.translate(NoiseIds(others()), position=0)
-    with pytest.raises(ValueError, match="for CPUs only"):
-        Sampler(device).sample(make_logits(device, random_logits(1, VOCAB)), [state], [[]])
+@on_cuda
+def test_as_many_vocabularies_as_there_are_targets_lend_their_noise(device_name: str):
+    """Beside one that lends none; what one has lent stays its own, whatever others come and go."""
+    device, logits = make_device(device_name, threads=1), random_logits(12, VOCAB)
+    kept = NoiseIds(others())
+    for round_ in range(3):
+        lenders = [None if row % 4 == 0 else kept if row % 2 else NoiseIds(others(seed=row)) for row in range(12)]
+        states = [replace(SETTINGS[row % len(SETTINGS)], seed=round_).state() for row in range(12)]
+        for state, lender in zip(states, lenders, strict=True):
+            if lender is not None:
+                state.translate(lender, position=round_)
+        on_cpu = sample(logits, states).token_ids.tolist()
+        assert sample(logits, states, device=device).token_ids.tolist() == on_cpu

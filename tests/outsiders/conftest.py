@@ -24,8 +24,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningTarget]:
     """The demo target, which has a chat template here, with its draft."""
     if are_missing():
         pytest.skip("not installed: programs of others, which come with make doors-test")
-    model = copy_of(DEMO_TARGET, tmp_path_factory.mktemp("chat"), "target")
-    (model / "chat_template.jinja").write_text(CHAT_TEMPLATE)
+    model = copy_of(DEMO_TARGET, tmp_path_factory.mktemp("chat"), "target", chat_template=CHAT_TEMPLATE)
     with drafted_target(model, DEMO_DRAFT, kv_blocks=512) as running:
         yield running
 

@@ -131,8 +131,8 @@ class Link:
         fields = {"sampling": GREEDY, **fields}
         self.send(open={"sequence_id": sequence_id, "prompt_tokens": prompt_tokens, **fields})
 
-    def commit(self, position: int, token_ids: list[int], sequence_id: int = 1, *, wanted: int = 0) -> None:
-        self.send(commit={"sequence_id": sequence_id, "position": position, "token_ids": token_ids, "wanted": wanted})
+    def commit(self, position: int, token_ids: list[int], sequence_id: int = 1, **credit: int) -> None:
+        self.send(commit={"sequence_id": sequence_id, "position": position, "token_ids": token_ids, **credit})
 
     def window(self, tokens: int, sequence_id: int = 1) -> None:
         self.send(window={"sequence_id": sequence_id, "tokens": tokens})

@@ -211,6 +211,10 @@ GOOD = {
     "continue_from.fingerprint": Good(continued_after(0), lambda seen: seen.ids == seen.plain.token_ids),
     "request_id": Good({"request_id": "mine"}, lambda seen: seen.streamed.started.request_id == "mine"),
     "priority": Good({"priority": -3}, lambda seen: seen.ids == seen.plain.token_ids),  # when, never what
+    "model": Good(
+        lambda plain: {"model": plain.started.model},
+        lambda seen: (seen.streamed.started.model, seen.ids) == (seen.plain.started.model, seen.plain.token_ids),
+    ),
     "grammar.json_schema": Good({"grammar": {"json_schema": '{"const": 12}'}}, lambda seen: seen.streamed.text == "12"),
     "grammar.regex": Good(
         {"grammar": {"regex": "[ab]{9}"}}, lambda seen: re.fullmatch("[ab]{9}", seen.streamed.text) is not None
@@ -224,6 +228,7 @@ GOOD = {
 
 # Beside those of BAD: what only Generate refuses, and continuations, which name what a server has said.
 BAD_FOR_GENERATE: dict[str, Fields | Callable[[Streamed], Fields]] = {
+    "model": {"model": "another"},
     "output.logits": {"output": {"logits": True}},
     "continue_from.token_ids": lambda plain: {
         "continue_from": {"token_ids": [VOCAB_SIZE], "fingerprint": plain.started.fingerprint}

@@ -143,7 +143,7 @@ def test_drafts_come_and_go_under_a_running_stream(model: Path, draft: RunningDr
         assert ids == whole.token_ids
         assert speculation.accepted > 0
         assert [each.absence for each in status(admin).drafts] == [""]
-        of_link = f'{{draft="{draft.address}"}}'
+        of_link = f'{{draft="{draft.address}",model_name="{target.model.name}"}}'
         assert f"outrider:draft_link_up{of_link} 1.0" in metrics(admin)
         with pytest.raises(grpc.RpcError) as failure:
             admin.AddDraft(admin_pb2.AddDraftRequest(address=draft.address))

@@ -111,6 +111,20 @@ def test_what_a_commit_wants_comes_in_one_run_and_nothing_more_behind_the_next(
     assert len(link.predictions(2, position=len(PROMPT) + 6)) == 2, "a window takes the place of what was wanted"
 
 
+def test_a_run_ends_where_it_is_less_likely_to_be_right_than_it_is_to_be(link: Link, target: RunningTarget) -> None:
+    expected = generate(target, PROMPT, 12, GREEDY)
+    link.open(prompt_tokens=len(PROMPT))
+    link.commit(0, PROMPT, wanted=9, least_chance=2**32 - 1)
+    first = link.next().predict
+    assert ([*first.token_ids], first.ends) == (expected[:1], True), "nothing is certain"
+    link.assert_silent()
+    link.commit(len(PROMPT), expected[:1], wanted=2)
+    whole = link.next().predict
+    assert ([*whole.token_ids], whole.ends, whole.epoch) == (expected[1:3], False, first.epoch)
+    link.commit(len(PROMPT) + 1, expected[1:3], wanted=2, least_chance=1)
+    assert not link.next().predict.ends
+
+
 def test_what_comes_in_one_message_is_as_if_each_had_come_by_itself(link: Link, target: RunningTarget) -> None:
     expected = generate(target, PROMPT, 3, GREEDY)
     ids = [1, 2, 3]

@@ -62,7 +62,6 @@ def test_a_window_of_absurd_size_is_cut(link: Link) -> None:
         {"sampling": {**GREEDY, "temperature": float("nan")}},
         {"sampling": {**GREEDY, "top_k": -1}},
         {"sampling": {**GREEDY, "top_p": 0.0}},
-        {"sampling": {}},
         {"sampling": {**GREEDY, "logit_bias": [{"token_id": VOCAB_SIZE, "bias": 1.0}]}},
         {"sampling": {**GREEDY, "logit_bias": [{"token_id": 2**32 - 1, "bias": 1.0}]}},
         {"masked_token_ids": [2**32 - 1]},

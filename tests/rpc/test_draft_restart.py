@@ -76,7 +76,7 @@ def test_a_stream_keeps_its_bytes_and_gets_its_predictions_back(own_draft: Runni
     with target_server(model, drafts=[own_draft.address]) as target:
         target.wait_for_draft()
         whole = stream(target, request)
-        predictor, ids = target.server._drafts.remotes[0], []
+        predictor, ids = target.model.drafts.pool.remotes[0], []
         arrivals = predictor.num_arrivals
         for number, event in enumerate(target.stub.StreamGenerate(request, timeout=60)):
             ids += event.chunk.token_ids

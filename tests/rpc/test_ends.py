@@ -132,7 +132,7 @@ def test_requests_beyond_the_queue_are_refused_and_told_when_to_come_back(model:
         calls = [target.stub.StreamGenerate(stream_request())]
         assert next(calls[0]).HasField("started")
         calls.append(target.stub.StreamGenerate(stream_request()))
-        wait_until(lambda: target.server._admissions.streams.total == len(calls))  # the one that waits is not heard of
+        wait_until(lambda: target.model.admissions.streams.total == len(calls))  # the one that waits is not heard of
         with pytest.raises(grpc.RpcError) as failure:
             stream(target, stream_request())
         assert failure.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED

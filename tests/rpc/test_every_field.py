@@ -10,7 +10,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from outrider.v1 import generation_pb2
-from tests.rpc import chat_examples, field_examples
+from tests.rpc import chat_examples, field_examples, sampler_examples
 from tests.rpc.field_examples import BAD_FOR_GENERATE, Fields, Seen
 from tests.rpc.requests import Streamed, as_unary, stream, stream_request, violations
 from tests.rpc.test_bad_input import BAD
@@ -27,7 +27,7 @@ def leaves(message: Descriptor, path: str = "") -> Iterator[tuple[str, FieldDesc
             yield from leaves(inner, f"{path}{field.name}.")
 
 
-GOOD = {**field_examples.GOOD, **chat_examples.GOOD_CHATS}
+GOOD = {**field_examples.GOOD, **chat_examples.GOOD_CHATS, **sampler_examples.GOOD_SAMPLERS}
 NEVER_BAD = {**field_examples.NEVER_BAD, **chat_examples.NEVER_BAD_CHATS}
 TOLD_BY_PARENT = {**field_examples.TOLD_BY_PARENT, **chat_examples.CHAT_TOLD_BY_PARENT}
 FIELDS = dict(leaves(generation_pb2.GenerateRequest.DESCRIPTOR))

@@ -46,7 +46,7 @@ def test_health_says_how_much_is_loaded_until_all_is(model: Path) -> None:
     with target_server(model, loads=False) as target:
         assert ask(target.channel) == Health(health_pb2.HealthCheckResponse.NOT_SERVING, "0% of the weights are loaded")
         target.call(target.server.open())
-        assert str(target.server._progress) == "100% of the weights are loaded"
+        assert str(target.model.progress) == "100% of the weights are loaded"
         assert ask(target.channel) == Health(health_pb2.HealthCheckResponse.SERVING)
 
 

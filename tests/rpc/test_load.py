@@ -66,10 +66,10 @@ def refused(target: RunningTarget, request: generation_pb2.StreamGenerateRequest
 
 
 def test_prompts_wait_up_to_so_many_tokens(small: RunningTarget) -> None:
-    with others(small.server._admissions.waiting_tokens, MAX_TOKENS - 3):
+    with others(small.model.admissions.waiting_tokens, MAX_TOKENS - 3):
         assert refused(small, stream_request([7] * 4)) == ("TOO_MANY_PROMPT_TOKENS", "server")
         assert len(stream(small, stream_request([7] * 3)).token_ids) == 24
-    assert small.server._admissions.waiting_tokens.total == 0
+    assert small.model.admissions.waiting_tokens.total == 0
 
 
 def test_large_requests_are_refused_before_they_are_read(small: RunningTarget) -> None:
@@ -86,7 +86,7 @@ def test_a_crowd_is_refused_before_its_requests_are_read(small: RunningTarget) -
         ended.wait(60)
         yield from ()
 
-    with others(small.server._admissions.streams, MAX_STREAMS), grpc.insecure_channel(small.address) as channel:
+    with others(small.model.admissions.streams, MAX_STREAMS), grpc.insecure_channel(small.address) as channel:
         with pytest.raises(grpc.RpcError) as failure:
             next(channel.stream_stream(METHOD)(nothing(), timeout=60))
         ended.set()
@@ -100,7 +100,7 @@ def test_a_call_without_a_request_is_told_so(small: RunningTarget) -> None:
 
 
 def test_a_call_that_would_begin_too_late_is_refused(small: RunningTarget) -> None:
-    waiting = small.server._admissions.waiting_tokens
+    waiting = small.model.admissions.waiting_tokens
     with others(waiting, 290):
         waiting._busy, waiting._ended = 10.0, 20.0  # as if prompts had gone at two tokens a second
         assert refused(small, stream_request([7] * 200), timeout=10.0) == ("DEADLINE_TOO_NEAR", "server")
@@ -108,7 +108,7 @@ def test_a_call_that_would_begin_too_late_is_refused(small: RunningTarget) -> No
 
 
 def test_the_client_says_when_to_come_back(small: RunningTarget) -> None:
-    streams = small.server._admissions.streams
+    streams = small.model.admissions.streams
     with others(streams, MAX_STREAMS), outrider.Client(small.address) as client:
         streams._busy, streams._ended = 1000.0, 1.0  # as if one had ended in a quarter of an hour
         with pytest.raises(outrider.ResourceExhausted) as failure:
@@ -118,7 +118,7 @@ def test_the_client_says_when_to_come_back(small: RunningTarget) -> None:
 
 
 def test_the_client_comes_back_when_it_was_told_to(small: RunningTarget) -> None:
-    streams, calls = small.server._admissions.streams, small.server._server.calls
+    streams, calls = small.model.admissions.streams, small.server._server.calls
     refusals = calls["StreamGenerate", "RESOURCE_EXHAUSTED"]
     with outrider.Client(small.address) as client, ThreadPoolExecutor() as thread:
         with others(streams, MAX_STREAMS):
@@ -154,7 +154,7 @@ async def block_event_loop(ended: threading.Event) -> None:
 
 def test_each_of_a_crowd_is_told_why_it_is_refused(small: RunningTarget) -> None:
     ended, request = threading.Event(), generation_pb2.DetokenizeRequest(token_ids=[5])
-    with others(small.server._admissions.text_calls, 64), ThreadPoolExecutor() as thread, ExitStack() as channels:
+    with others(small.model.admissions.text_calls, 64), ThreadPoolExecutor() as thread, ExitStack() as channels:
         blocked = thread.submit(small.call, block_event_loop(ended))
         calls = []
         for _ in range(2):

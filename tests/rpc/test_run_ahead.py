@@ -84,6 +84,6 @@ def _credit(draft: RunningDraft) -> int:
 
 def _chain(target: RunningTarget) -> list[int]:
     """What has been predicted beyond the last commit of the one sequence."""
-    assert target.server._drafts is not None
-    (remote,) = target.server._drafts.remotes[0]._remotes.values()
+    assert target.model.drafts is not None
+    (remote,) = target.model.drafts.pool.remotes[0]._remotes.values()
     return list(remote.chain.tokens)

@@ -49,7 +49,7 @@ def strict(model: Path) -> Iterator[RunningTarget]:
 
 
 def in_flight(target: RunningTarget) -> int:
-    return target.server._admissions.streams.total
+    return target.model.admissions.streams.total
 
 
 def stall(channel: grpc.Channel) -> list[grpc.Call]:
@@ -134,7 +134,7 @@ def test_settings_that_cannot_be_are_named(fields: dict[str, float], said: str) 
 def test_texts_and_generations_do_not_take_each_others_places(model: Path) -> None:
     config = ServerConfig(listen="127.0.0.1:0", drain_seconds=0, max_queue=0, max_text_calls=1)
     with target_server(model, server=config, max_sequences=1) as target:
-        text_calls = target.server._admissions.text_calls
+        text_calls = target.model.admissions.text_calls
         with text_calls.admit(1, Caller("another")):
             for call in (
                 lambda: target.stub.Tokenize(generation_pb2.TokenizeRequest(text="a")),
@@ -145,7 +145,7 @@ def test_texts_and_generations_do_not_take_each_others_places(model: Path) -> No
                 assert failure.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
                 assert detail(failure.value, error_details_pb2.ErrorInfo).reason == "TOO_MANY_CALLS"
             assert len(stream(target, stream_request()).token_ids) == 24
-        with target.server._admissions.streams.admit(1, Caller("another")):
+        with target.model.admissions.streams.admit(1, Caller("another")):
             assert target.stub.Tokenize(generation_pb2.TokenizeRequest(text="a")).token_ids
             with pytest.raises(grpc.RpcError) as failure:
                 stream(target, stream_request())

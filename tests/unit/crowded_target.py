@@ -90,7 +90,7 @@ class Guesser(SilentPredictor):
         self.followed: set[Sequence] = set()
         self._random, self._chance, self._more, self._wait = random, chance, more, wait
 
-    def wait_for(self, sequence: Sequence, count: int) -> float:
+    def wait_for(self, sequence: Sequence, count: float) -> float:
         return self._wait
 
     def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:

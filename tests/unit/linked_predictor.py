@@ -8,7 +8,7 @@ from services.engine.request import SpeculationPolicy
 from services.target.output.output_pipeline import OutputPipeline
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.link.remote_predictor import RemotePredictor
-from services.target.speculation.policy.policy_config import DraftConfig
+from services.target.speculation.policy.draft_config import DraftConfig
 from tests.unit.sequences import make_output, make_request, records_of
 
 RUN_AHEAD = 8

@@ -5,12 +5,14 @@ import random
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from services.target.scheduling.scheduler import ScheduledRows
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.link.draft_prefill_rate import DraftPrefillRate
 from services.target.speculation.link.wait_limit import WaitLimit
-from services.target.speculation.policy.policy_config import DraftConfig
+from services.target.speculation.policy.draft_config import DraftConfig
+from services.target.speculation.predictors.predictor import Predictor
 from services.target.speculation.speculation import Speculation
 from tests.silent_predictor import SilentPredictor
 from tests.unit.sequences import VOCAB_SIZE, make_request, make_sequence, records_of
@@ -66,7 +68,7 @@ class SimulatedDraft(SilentPredictor):
     def is_busy(self) -> bool:  # type: ignore[override]
         return self._clock.now < self.busy_until
 
-    def wait_for(self, sequence: Sequence, count: int) -> float:
+    def wait_for(self, sequence: Sequence, count: float) -> float:
         return self._wait_limit.expected(count)
 
     def slowdown(self, num_sequences: int) -> float:
@@ -87,7 +89,7 @@ class SimulatedDraft(SilentPredictor):
         """So many tokens were committed."""
         self._unread[sequence] += count
 
-    def ask(self, sequence: Sequence, limit: int) -> None:
+    def ask(self, sequence: Sequence, limit: int, least_chance: float = 0.0) -> None:
         if limit:
             self._asked[sequence] = limit
             if self._unread[sequence] > _BEHIND:
@@ -113,6 +115,8 @@ class SimulatedDraft(SilentPredictor):
             if end <= until:
                 self._wait_limit.missed(self._asked_at, self._clock.now)
             self.busy_until = min(self._answers_at, self._clock.now + _CHUNK)
+            if not self._world.is_silent:
+                self._read_on(self.busy_until - self._asked_at - self._world.delay)
         return []
 
     def close(self, sequence: Sequence) -> None:
@@ -129,6 +133,13 @@ class SimulatedDraft(SilentPredictor):
         drawing = max(self._asked.values()) * world.step(len(self._asked))
         took = (world.delay + reading + drawing) * max(0.5, self._chance.gauss(1, world.noise))
         self._answers_at = math.inf if world.is_silent else self._clock.now + took
+
+    def _read_on(self, seconds: float) -> None:
+        """Nobody waits any longer, but what it has read so far it knows."""
+        for sequence in self._asked:
+            num_read = min(self._unread[sequence], int(max(0.0, seconds) / self._world.reading))
+            self._unread[sequence] -= num_read
+            seconds -= num_read * self._world.reading
 
     def _answer(self, sequence: Sequence, limit: int, *, is_fresh: bool) -> None:
         now = self._clock.now
@@ -174,12 +185,26 @@ class Life:
         return worst
 
 
+class Draft(Predictor, Protocol):
+    """A simulated one; it is made of its world, the clock, and what chance decides."""
+
+    busy_until: float
+
+    def open(self, sequence: Sequence, num_tokens: int) -> None:
+        """A sequence is new, and has so many tokens."""
+
+    def grow(self, sequence: Sequence, count: int) -> None:
+        """So many tokens were committed."""
+
+
 class Simulation:
     """Waves of streams, one after another; `lives` has what became of each."""
 
-    def __init__(self, world: World, seed: int = 1) -> None:
+    def __init__(
+        self, world: World, seed: int = 1, draft: Callable[[World, Clock, random.Random], Draft] = SimulatedDraft
+    ) -> None:
         self.world, self.clock, self._chance = world, Clock(), random.Random(seed)
-        self.draft = SimulatedDraft(world, self.clock, self._chance)
+        self.draft = draft(world, self.clock, self._chance)
         self.speculation = Speculation([self.draft], vocab_size=VOCAB_SIZE, clock=self.clock)
         self.lives: list[Life] = []
         self.counts: list[int] = []

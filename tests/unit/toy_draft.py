@@ -33,6 +33,7 @@ class ToyRunner:
 
     def __init__(self) -> None:
         self.asked: list[list[ScheduledTokens]] = []
+        self.num_sure = 1000  # draws of a run before one is unlikely to be right
 
     def extend(self, batch: list[ScheduledTokens]) -> list[list[int]]:
         self.asked.append(batch)
@@ -44,7 +45,8 @@ class ToyRunner:
         assert end == len(history) or not scheduled.num_draws
         assert len(scheduled.sequence.blocks) * 4 >= end + max(scheduled.num_draws - 1, 0)
         mask = scheduled.sequence.mask if scheduled.num_draws else None
-        for index in range(scheduled.num_draws):
+        num_draws = min(scheduled.num_draws, self.num_sure) if scheduled.least_chance else scheduled.num_draws
+        for index in range(num_draws):
             token_id = next_token(history)
             is_allowed = mask is None or index > 0 or mask[0, token_id // 32] >> token_id % 32 & 1
             history.append(token_id if is_allowed else runner_up(token_id))

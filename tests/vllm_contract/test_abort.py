@@ -57,7 +57,7 @@ def test_while_it_waits_for_its_turn(target: RunningTarget, gate: GatePredictor)
     gate.gate.clear()
     try:
         waiting = stub_of(target).Generate(contract_request(request_id="b", n=2), timeout=60)
-        wait_until(lambda: target.server._statistics.num_live == 4)
+        wait_until(lambda: target.model.statistics.num_live == 4)
         abort(target, "b")
         assert [(end.finish_reason, end.completion_tokens, end.index) for end in ends(waiting)] == [
             ("abort", 0, 0),

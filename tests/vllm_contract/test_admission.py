@@ -34,7 +34,7 @@ def test_a_full_server_refuses_by_either_api(target: RunningTarget, gate: GatePr
     next(first)
     gate.gate.clear()
     second = stub_of(target).Generate(contract_request(), timeout=60)
-    wait_until(lambda: target.server._admissions.streams.total == 2)
+    wait_until(lambda: target.model.admissions.streams.total == 2)
     for call in (
         stub_of(target).Generate(contract_request(), timeout=60),
         target.stub.StreamGenerate(stream_request(), timeout=60),
@@ -46,7 +46,7 @@ def test_a_full_server_refuses_by_either_api(target: RunningTarget, gate: GatePr
     gate.gate.set()
     assert len(list(first)) > 0 < len(list(second))
     assert ask(target, contract_request()).end.finish_reason == "length"
-    assert sum(target.server._statistics.ended.values()) == 3
+    assert sum(target.model.statistics.ended.values()) == 3
 
 
 def test_more_samples_than_a_server_runs_are_named(target: RunningTarget) -> None:

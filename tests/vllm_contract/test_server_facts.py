@@ -104,7 +104,7 @@ def test_the_tokenizer_can_be_built_from_what_is_sent(target: RunningTarget) -> 
 def test_while_the_tokenizer_is_sent_others_get_their_turn(
     target: RunningTarget, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    generation, places = target.server._servicer, target.server._admissions.text_calls
+    generation, places = target.server._servicer, target.model.admissions.text_calls
     write, held = generation.write, []
 
     async def look_and_write(chunk: common_pb2.GetTokenizerChunk, context: Context) -> None:

@@ -28,10 +28,11 @@ from outrider.errors import (
     Unavailable,
     Violation,
 )
-from outrider.request import GenerateOptions, Prompt
+from outrider.generate_options import GenerateOptions
+from outrider.request import Prompt
+from outrider.served_model import ModelState, ServedModel
 from outrider.stream import Stream
-from outrider.suppressed import Suppressed
-from outrider.token_record import Candidate, Dtype, PredictionSource, Tensor, Token
+from outrider.token_record import Candidate, Dtype, PredictionSource, Suppressed, Tensor, Token
 from outrider.types import (
     Chunk,
     Decoding,
@@ -80,6 +81,7 @@ __all__ = [
     "Message",
     "MessageDelta",
     "ModelInfo",
+    "ModelState",
     "NoSpeculationReason",
     "OutriderError",
     "PassReport",
@@ -101,6 +103,7 @@ __all__ = [
     "Timings",
     "Token",
     "ToolCall",
+    "ServedModel",
     "ServerLost",
     "Unauthenticated",
     "Unavailable",

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Self
 import grpc
 
 from outrider.base_stream import BaseStream
-from outrider.channel import Metadata
 from outrider.errors import OutriderError, as_error
 from outrider.generation import Generation
-from outrider.health import examined_async
-from outrider.pool import Pool
 from outrider.samples import Samples
+from outrider.servers.channel import Metadata
+from outrider.servers.health import examined_async
+from outrider.servers.pool import Pool
 from outrider.tracing.call_span import call_span
 from outrider.types import Chunk
 

@@ -9,11 +9,11 @@ from typing import Generic, TypeVar
 import grpc
 import grpc.aio
 
-from outrider.channel import Metadata
 from outrider.errors import Cancelled, OutriderError
 from outrider.generation import Generation
-from outrider.pool import Pool, Server
 from outrider.samples import Samples
+from outrider.servers.channel import Metadata
+from outrider.servers.pool import Pool, Server
 from outrider.types import Prefill, Received, Result, Started
 
 Stub = TypeVar("Stub")

@@ -8,32 +8,33 @@ from typing import Any, Self, TypeVar, Unpack
 import grpc
 from google.protobuf.message import Message
 
-from outrider.channel import ChannelOption, channel_options, token_metadata
 from outrider.chat.encode import Conversation
 from outrider.chat.options import ChatOptions
 from outrider.errors import as_error
-from outrider.health import CHECK, examined
-from outrider.pool import Pool, Server, prefix_metadata
+from outrider.generate_options import GenerateOptions
 from outrider.request import (
-    GenerateOptions,
     Prompt,
     build_detokenize_request,
     build_stream_request,
     build_tokenize_request,
 )
 from outrider.response import parse_decoding, parse_encoding, parse_model_info
-from outrider.retry import RetryPolicy
 from outrider.samples import new_generation
+from outrider.served_model import ServedModel, parse_models
+from outrider.servers.channel import ChannelOption, channel_options, token_metadata
+from outrider.servers.health import CHECK, examined
+from outrider.servers.pool import Pool, Server, prefix_metadata
+from outrider.servers.retry import RetryPolicy
 from outrider.stream import Stream
 from outrider.types import Decoding, Encoding, ModelInfo, Result
-from outrider.v1.generation_pb2 import GetModelInfoRequest
+from outrider.v1.generation_pb2 import GetModelInfoRequest, ListModelsRequest
 from outrider.v1.generation_pb2_grpc import GenerationServiceStub
 
 Answer = TypeVar("Answer")
 
 
 class Client:
-    """A connection to one or several servers that hold the same model. Threads may share it.
+    """A connection to one or several servers that hold the same models. Threads may share it.
 
     Every call raises OutriderError or one of its subclasses. `timeout` is in seconds, for all attempts together.
     """
@@ -108,24 +109,34 @@ class Client:
         text: str | Conversation,
         *,
         add_special_tokens: bool | None = None,
+        model: str | None = None,
         timeout: float | None = None,
         **options: Unpack[ChatOptions],
     ) -> Encoding:
         """Encode text or a conversation, which may have tools and so on, as the model would see it."""
-        request = build_tokenize_request(text, add_special_tokens, options)
+        request = build_tokenize_request(text, add_special_tokens, options, model)
         return parse_encoding(self._call(lambda stub: stub.Tokenize, request, timeout))
 
     def detokenize(
-        self, token_ids: Sequence[int], *, show_special_tokens: bool | None = None, timeout: float | None = None
+        self,
+        token_ids: Sequence[int],
+        *,
+        show_special_tokens: bool | None = None,
+        model: str | None = None,
+        timeout: float | None = None,
     ) -> Decoding:
         """Decode token ids."""
-        request = build_detokenize_request(token_ids, show_special_tokens)
+        request = build_detokenize_request(token_ids, show_special_tokens, model)
         return parse_decoding(self._call(lambda stub: stub.Detokenize, request, timeout))
 
-    def model_info(self, *, timeout: float | None = None) -> ModelInfo:
-        """Describe the model and the limits of the server."""
-        request = GetModelInfoRequest()
+    def model_info(self, *, model: str | None = None, timeout: float | None = None) -> ModelInfo:
+        """Describe a model, by default the server's first, and the limits of the server."""
+        request = GetModelInfoRequest(model=model)
         return parse_model_info(self._call(lambda stub: stub.GetModelInfo, request, timeout))
+
+    def list_models(self, *, timeout: float | None = None) -> tuple[ServedModel, ...]:
+        """The server's models, that one first which is asked where a call names none."""
+        return parse_models(self._call(lambda stub: stub.ListModels, ListModelsRequest(), timeout))
 
     def _call(
         self,

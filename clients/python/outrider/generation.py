@@ -12,9 +12,8 @@ from outrider.response import (
     parse_timings,
     parse_usage,
 )
-from outrider.retry import Attempts
-from outrider.suppressed import Suppressed
-from outrider.token_record import Token
+from outrider.servers.retry import Attempts
+from outrider.token_record import Suppressed, Token
 from outrider.types import (
     Chunk,
     PassReport,

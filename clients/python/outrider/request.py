@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import Message as ProtoMessage
@@ -12,6 +12,7 @@ from outrider.chat.encode import Conversation, encode_messages, encode_tool_choi
 from outrider.chat.message import Message
 from outrider.chat.options import ChatOptions
 from outrider.errors import InvalidArgument, Violation
+from outrider.generate_options import GenerateOptions
 from outrider.types import Loop
 from outrider.v1 import common_pb2, generation_pb2
 
@@ -19,84 +20,8 @@ Prompt = str | Sequence[int] | Conversation
 """Text, token ids, or the messages of a conversation."""
 
 
-class GenerateOptions(ChatOptions, total=False):
-    """How to continue a prompt. What is left out, or None, takes the server's default.
-
-    The meaning and the allowed values of each are those of the field of the same name in `outrider/v1/common.proto`.
-    """
-
-    temperature: float | None
-    top_k: int | None
-    top_p: float | None
-    min_p: float | None
-    repetition_penalty: float | None
-    frequency_penalty: float | None
-    presence_penalty: float | None
-    logit_bias: Mapping[int, float] | None
-    """By token id; added behind the penalties."""
-    seed: int | None
-    banned_strings: str | Sequence[str] | None
-    """Texts that the answer never has, whatever their case; what was taken back for them is in `Result.suppressed`."""
-    allowed_token_ids: Sequence[int] | None
-    """The only tokens that may be drawn, an end-of-sequence token among them if one is to end the answer."""
-    stop: str | Sequence[str] | None
-    """Texts that end the generation."""
-    stop_token_ids: Sequence[int] | None
-    max_tokens: int | None
-    min_tokens: int | None
-    ignore_eos: bool | None
-    include_stop: bool | None
-    """Whether what ended the generation is part of the text."""
-    time_limit: float | None
-    """In seconds, after which the server ends the generation with what there is, `FinishReason.TIME_LIMIT`. One that is
-    resumed gets as much again; the call's `timeout` bounds it as a whole."""
-    stop_on_loop: Loop | None
-    """Ends a generation that repeats itself, with `FinishReason.LOOP`."""
-    json_schema: str | Mapping[str, Any] | None
-    """What the text must follow; one of these four at most."""
-    regex: str | None
-    """Of the whole text, in the syntax of Rust's regex crate."""
-    lark: str | None
-    """A context-free grammar in llguidance's dialect of Lark."""
-    choice: Sequence[str] | None
-    """Texts, one of which is written."""
-    token_records: bool | None
-    logprobs: bool | None
-    top_candidates: int | None
-    show_special_tokens: bool | None
-    pass_reports: bool | None
-    """One report per pass of the model, in `Chunk.pass_reports` and `Result.pass_reports`."""
-    rank: bool | None
-    entropy: bool | None
-    logits: bool | None
-    """The model's logits behind each token, in `Token.logits`."""
-    logits_token_ids: Sequence[int] | None
-    """Only these tokens' logits."""
-    prompt_logprobs: bool | None
-    """One record per token of the prompt, in `Result.prompt_records`."""
-    speculation: Literal["never", "auto", "always"] | None
-    num_predictions: int | None
-    """Predictions to verify in each pass, with `speculation="always"`."""
-    lookup: bool | None
-    """Whether the text may be predicted from its own repetitions."""
-    prefix_cache: bool | None
-    """Whether keys and values of earlier requests may be used for this one, and its own for later ones."""
-    cache_salt: str | None
-    """Only requests with the same salt share them."""
-    message_deltas: bool | None
-    """Whether the answer is read as a message, in `Chunk.message_deltas` and `Result.message`."""
-    add_special_tokens: bool | None
-    heal: bool | None
-    """Whether the prompt's last token may be drawn anew, as one that begins with the same bytes."""
-    request_id: str | None
-    priority: int | None
-    """When its turn comes among the caller's own, while it waits: the highest first; below 0, behind everybody's."""
-    num_samples: int | None
-    """Answers to the one prompt. `Chunk.sample` says whose a chunk is; the result is that of sample 0, which has the
-    others in `Result.further_samples`."""
-
-
 _FIELDS = {
+    "model": "model",
     **{field.name: f"sampling.{field.name}" for field in common_pb2.SamplingParameters.DESCRIPTOR.fields},
     "stop": "stop.strings",
     "stop_token_ids": "stop.token_ids",
@@ -139,6 +64,7 @@ _FIELDS = {
     "num_samples": "num_samples",
 }
 _GRAMMARS = ("json_schema", "regex", "lark", "choice")
+_SAMPLERS = {name.removeprefix("SAMPLER_").lower(): number for name, number in common_pb2.Sampler.items() if number}
 _MODES = {
     "never": common_pb2.SPECULATION_MODE_NEVER,
     "auto": common_pb2.SPECULATION_MODE_AUTO,
@@ -168,16 +94,16 @@ def build_stream_request(prompt: Prompt, options: GenerateOptions) -> generation
 
 
 def build_tokenize_request(
-    text: str | Conversation, add_special_tokens: bool | None, options: ChatOptions | None = None
+    text: str | Conversation, add_special_tokens: bool | None, options: ChatOptions, model: str | None
 ) -> generation_pb2.TokenizeRequest:
     """The request to encode text or a conversation; raises TypeError for anything else."""
-    request = generation_pb2.TokenizeRequest(add_special_tokens=add_special_tokens)
+    request = generation_pb2.TokenizeRequest(add_special_tokens=add_special_tokens, model=model)
     if isinstance(text, str):
         _set(request, "text", text)
     else:
         request.chat.SetInParent()
         _set(request, "chat.messages", text, encode_messages)
-    for name, value in (options or {}).items():
+    for name, value in options.items():
         if name not in ChatOptions.__annotations__:
             raise TypeError(
                 f"unknown option {name!r}; the options are {', '.join(sorted(ChatOptions.__annotations__))}"
@@ -190,10 +116,10 @@ def build_tokenize_request(
 
 
 def build_detokenize_request(
-    token_ids: Sequence[int], show_special_tokens: bool | None
+    token_ids: Sequence[int], show_special_tokens: bool | None, model: str | None = None
 ) -> generation_pb2.DetokenizeRequest:
     """The request to decode token ids; raises as `build_stream_request`."""
-    request = generation_pb2.DetokenizeRequest(show_special_tokens=show_special_tokens)
+    request = generation_pb2.DetokenizeRequest(show_special_tokens=show_special_tokens, model=model)
     _set(request, "token_ids", token_ids)
     return request
 
@@ -235,6 +161,18 @@ def _set(message: ProtoMessage, path: str, value: object, encode: Callable[[Any]
 
 def _logit_bias(biases: Mapping[int, float]) -> list[common_pb2.LogitBias]:
     return [common_pb2.LogitBias(token_id=token_id, bias=bias) for token_id, bias in biases.items()]
+
+
+def _samplers(names: Sequence[str]) -> Sequence[int]:
+    if isinstance(names, str):
+        raise TypeError(f"samplers are a list of names, not {names!r}")
+    if others := [name for name in names if name not in _SAMPLERS]:
+        raise ValueError(f"{others[0]!r} is none of {', '.join(_SAMPLERS)}")
+    return [_SAMPLERS[name] for name in names]
+
+
+def _words(words: Sequence[Sequence[int]]) -> list[common_pb2.TokenIds]:
+    return [common_pb2.TokenIds(ids=word) for word in words]
 
 
 def _allowed(token_ids: Sequence[int]) -> Sequence[int]:
@@ -279,7 +217,10 @@ def _mode(mode: str) -> int:
 
 
 _ENCODERS: dict[str, Callable[[Any], object]] = {
+    "samplers": _samplers,
     "logit_bias": _logit_bias,
+    "bad_words_ids": _words,
+    "dry_sequence_breakers": _strings,
     "banned_strings": _strings,
     "allowed_token_ids": _allowed,
     "stop": _strings,

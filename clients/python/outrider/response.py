@@ -3,8 +3,7 @@
 from google.protobuf.duration_pb2 import Duration
 
 from outrider.chat.decode import parse_deltas
-from outrider.suppressed import Suppressed
-from outrider.token_record import Candidate, Dtype, PredictionSource, Tensor, Token
+from outrider.token_record import Candidate, Dtype, PredictionSource, Suppressed, Tensor, Token
 from outrider.types import (
     Chunk,
     Decoding,
@@ -195,7 +194,7 @@ def parse_decoding(message: generation_pb2.DetokenizeResponse) -> Decoding:
 
 def parse_model_info(message: generation_pb2.GetModelInfoResponse) -> ModelInfo:
     """The model and the server."""
-    parts, limits = message.fingerprint_parts, message.limits
+    parts = message.fingerprint_parts
     return ModelInfo(
         name=message.name,
         architecture=message.architecture,
@@ -211,21 +210,30 @@ def parse_model_info(message: generation_pb2.GetModelInfoResponse) -> ModelInfo:
             kv_type=parts.kv_type,
             noise_version=parts.noise_version,
         ),
-        limits=Limits(
-            max_stop_strings=limits.max_stop_strings,
-            max_stop_string_bytes=limits.max_stop_string_bytes,
-            max_stop_token_ids=limits.max_stop_token_ids,
-            max_logit_biases=limits.max_logit_biases,
-            max_top_candidates=limits.max_top_candidates,
-            max_predictions=limits.max_predictions,
-            max_request_id_bytes=limits.max_request_id_bytes,
-            max_loop_window=limits.max_loop_window,
-            max_logits_token_ids=limits.max_logits_token_ids,
-            max_grammar_bytes=limits.max_grammar_bytes,
-            max_banned_strings=limits.max_banned_strings,
-            max_banned_string_bytes=limits.max_banned_string_bytes,
-            max_tools=limits.max_tools,
-            max_tools_bytes=limits.max_tools_bytes,
-        ),
+        limits=_limits(message.limits),
         has_chat_template=message.has_chat_template,
+    )
+
+
+def _limits(limits: generation_pb2.Limits) -> Limits:
+    return Limits(
+        max_stop_strings=limits.max_stop_strings,
+        max_stop_string_bytes=limits.max_stop_string_bytes,
+        max_stop_token_ids=limits.max_stop_token_ids,
+        max_logit_biases=limits.max_logit_biases,
+        max_top_candidates=limits.max_top_candidates,
+        max_predictions=limits.max_predictions,
+        max_request_id_bytes=limits.max_request_id_bytes,
+        max_loop_window=limits.max_loop_window,
+        max_logits_token_ids=limits.max_logits_token_ids,
+        max_grammar_bytes=limits.max_grammar_bytes,
+        max_banned_strings=limits.max_banned_strings,
+        max_banned_string_bytes=limits.max_banned_string_bytes,
+        max_tools=limits.max_tools,
+        max_tools_bytes=limits.max_tools_bytes,
+        max_suppressed_token_ids=limits.max_suppressed_token_ids,
+        max_bad_words=limits.max_bad_words,
+        max_bad_word_tokens=limits.max_bad_word_tokens,
+        max_sequence_breakers=limits.max_sequence_breakers,
+        max_sequence_breaker_bytes=limits.max_sequence_breaker_bytes,
     )

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from outrider.errors import OutriderError, Unavailable
 from outrider.generation import Generation
-from outrider.retry import Attempts
+from outrider.servers.retry import Attempts
 from outrider.types import Chunk, Prefill, Received, Result, Started
 from outrider.v1 import generation_pb2
 

@@ -8,12 +8,12 @@ from typing import Self
 import grpc
 
 from outrider.base_stream import BaseStream
-from outrider.channel import Metadata
 from outrider.errors import OutriderError, as_error
 from outrider.generation import Generation
-from outrider.health import examined
-from outrider.pool import Pool
 from outrider.samples import Samples
+from outrider.servers.channel import Metadata
+from outrider.servers.health import examined
+from outrider.servers.pool import Pool
 from outrider.tracing.call_span import call_span
 from outrider.types import Chunk
 from outrider.v1.generation_pb2_grpc import GenerationServiceStub

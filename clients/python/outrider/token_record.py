@@ -1,4 +1,4 @@
-"""Token: what the model thought of one token, as it was asked."""
+"""What is told of tokens: of those that came, and of text that was taken back before it was sent."""
 
 import math
 import struct
@@ -68,3 +68,15 @@ class Token:
     entropy: float | None
     """Of the raw distribution, in nats."""
     logits: Tensor | None
+
+
+@dataclass(frozen=True, slots=True)
+class Suppressed:
+    """A text that was taken back, because a banned string was complete with it, before anything of it was sent."""
+
+    text: str
+    banned_string: str
+    position: int
+    """Among the generated tokens, of the one in which the banned string began."""
+    token_id: int
+    """Of that token, which was forbidden there from then on."""

@@ -5,8 +5,7 @@ from enum import StrEnum
 
 from outrider.chat.message import Message, MessageDelta
 from outrider.notebook.html import model_html, result_html
-from outrider.suppressed import Suppressed
-from outrider.token_record import PredictionSource, Token
+from outrider.token_record import PredictionSource, Suppressed, Token
 from outrider.vocabulary_match import VocabularyMatch
 
 
@@ -269,6 +268,11 @@ class Limits:
     max_banned_string_bytes: int
     max_tools: int
     max_tools_bytes: int
+    max_suppressed_token_ids: int
+    max_bad_words: int
+    max_bad_word_tokens: int
+    max_sequence_breakers: int
+    max_sequence_breaker_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

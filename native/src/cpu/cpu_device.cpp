@@ -18,8 +18,6 @@ namespace outrider {
 namespace cpu {
 namespace {
 
-/// Query heads and rows that attention handles side by side.
-constexpr int kQueriesPerTask = 8;
 /// A product's input rows are taken in passes that stay in the second-level cache.
 constexpr int64_t kInputBytesPerPass = int64_t{1} << 20;
 constexpr int64_t kMinRowsPerPass = 16;
@@ -136,26 +134,10 @@ class CpuDevice final : public Device {
         pool_.parallel_for(op.places.rows, [&](int64_t row) { kernels_.rotate_and_store(op, row); });
     }
 
-    /// Each query has a chain of operations of its own, so its bits do not depend on how they are shared out.
     void attention(const Attention& op) override {
-        const int64_t group = op.num_heads / op.cache.num_kv_heads;
-        const int64_t rows_per_task = std::max<int64_t>(1, kQueriesPerTask / group);
-        const int64_t row_tasks = tasks_of(op.places.rows, rows_per_task);
-        // Where there are fewer groups than threads they are split: each part reads all keys and values.
-        const int64_t groups = std::max<int64_t>(1, row_tasks * op.cache.num_kv_heads);
-        const int64_t parts = std::min(group, tasks_of(pool_.size(), groups));
-        pool_.parallel_for(row_tasks * op.cache.num_kv_heads * parts, [&](int64_t task) {
-            const int64_t part = task % parts;
-            const int64_t first_row = task / parts % row_tasks * rows_per_task;
-            const int64_t end_row = std::min<int64_t>(op.places.rows, first_row + rows_per_task);
-            const int64_t kv_head = task / parts / row_tasks;
-            const int64_t first_head = kv_head * group;
-            kernels_.attention(op, {.kv_head = kv_head,
-                                    .first_row = first_row,
-                                    .end_row = end_row,
-                                    .first_head = first_head + group * part / parts,
-                                    .end_head = first_head + group * (part + 1) / parts});
-        });
+        const std::vector<AttentionPart> parts = attention_parts(op, pool_.size());
+        pool_.parallel_for(static_cast<int64_t>(parts.size()),
+                           [&](int64_t part) { kernels_.attention(op, parts[part]); });
     }
 
     void gated_activation(const GatedActivation& op) override {

@@ -12,7 +12,7 @@
 #include "cpu/product/float_dot.h"
 #include "cpu/product/grouped_micro_panel.h"
 #include "cpu/product/grouped_product.h"
-#include "cpu/product/int4_micro_panel.h"
+#include "cpu/product/int4/int4_micro_panel.h"
 #include "cpu/product/int8_micro_panel.h"
 #include "cpu/product/integer_product.h"
 #include "cpu/product/step_product.h"

@@ -3,11 +3,11 @@
 #include <string>
 
 #include "cuda/attention/attention.h"
-#include "cuda/attention/rotary.h"
 #include "cuda/elementwise/elementwise.h"
 #include "cuda/elementwise/embed.h"
 #include "cuda/elementwise/residual_norm.h"
 #include "cuda/product/product.h"
+#include "cuda/rotary/rotary.h"
 #include "cuda/runtime/cuda_pass_recorder.h"
 #include "cuda/runtime/stream.h"
 #include "cuda/sampling/cuda_row_sampler.h"

@@ -41,6 +41,7 @@ inline constexpr std::tuple kConfigFields{
         .name = "attention_softcap", .member = &DecoderConfig::attention_softcap, .not_negative = true},
     ConfigField{.name = "logit_softcap", .member = &DecoderConfig::logit_softcap, .not_negative = true},
     ConfigField{.name = "embedding_scale", .member = &DecoderConfig::embedding_scale},
+    ConfigField{.name = "logit_scale", .member = &DecoderConfig::logit_scale},
     ConfigField{.name = "windows", .member = &DecoderConfig::windows},
     ConfigField{.name = "ropes", .member = &DecoderConfig::ropes},
     ConfigField{.name = "rope_of_layer", .member = &DecoderConfig::rope_of_layer},
@@ -48,6 +49,8 @@ inline constexpr std::tuple kConfigFields{
     ConfigField{.name = "pre_norm", .member = &DecoderConfig::pre_norm},
     ConfigField{.name = "post_norm", .member = &DecoderConfig::post_norm},
     ConfigField{.name = "attention_bias", .member = &DecoderConfig::attention_bias},
+    ConfigField{.name = "output_bias", .member = &DecoderConfig::output_bias},
+    ConfigField{.name = "mlp_bias", .member = &DecoderConfig::mlp_bias},
     ConfigField{.name = "tied_embeddings", .member = &DecoderConfig::tied_embeddings},
 };
 

@@ -1,6 +1,7 @@
 #include "outrider/decoder/decoder.h"
 
 #include <algorithm>
+#include <chrono>
 #include <stdexcept>
 #include <utility>
 
@@ -61,15 +62,39 @@ Logits Decoder::pass(int num_rows, int num_logits) {
     PassShape shape = passes_->padded({num_rows, num_logits, 1});
     shape.blocks = workspace_.rows.places().max_blocks;
     workspace_.rows.narrow(shape.rows);
-    passes_->run(shape, [&] {
-        embed();
-        for (int layer = 0; layer < config_.num_layers; ++layer) {
-            attend(layer);
-            mlp(layer);
-        }
-        lm_head(shape.logits);
-    });
+    passes_->run(shape, [&] { enqueue(shape.logits); });
     return Logits(device_, workspace_.logits, num_logits, config_.vocab_size);
+}
+
+void Decoder::enqueue(int num_logits) {
+    embed();
+    for (int layer = 0; layer < config_.num_layers; ++layer) {
+        attend(layer);
+        mlp(layer);
+    }
+    lm_head(num_logits);
+}
+
+int Decoder::record_passes(int max_rows, int max_blocks, double seconds) {
+    require_loaded();
+    reserve(max_rows, max_rows, 1, max_blocks);
+    const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
+    const Batch of_no_sequence(1, 1, 1);
+    int recorded = 0;
+    for (const PassShape& shape : passes_->usual({max_rows, max_rows, max_blocks})) {
+        if (std::chrono::steady_clock::now() >= end) {
+            break;
+        }
+        workspace_.rows.upload(device_, of_no_sequence, shape);
+        if (shape.rows > recorded_rows_) {
+            enqueue(shape.logits);
+            recorded_rows_ = shape.rows;
+        }
+        passes_->prepare(shape, [&] { enqueue(shape.logits); });
+        ++recorded;
+    }
+    device_->synchronize();
+    return recorded;
 }
 
 void Decoder::reserve(int num_rows, int num_logits, int num_sequences, int num_blocks) {
@@ -93,6 +118,7 @@ void Decoder::reserve(int num_rows, int num_logits, int num_sequences, int num_b
 }
 
 void Decoder::allocate_cache(int num_blocks) {
+    passes_->forget();
     cache_.allocate(num_blocks);
 }
 
@@ -172,7 +198,7 @@ void Decoder::attend(int index) {
                         .cache = cache_.layer(index),
                         .out = workspace_.attended.view(),
                         .scratch = workspace_.scratch.data()});
-    multiply(workspace_.attended.view(), layer.output, nullptr, workspace_.delta.data());
+    multiply(workspace_.attended.view(), layer.output, layer.output_bias.data(), workspace_.delta.data());
 }
 
 void Decoder::rotate_and_store(int index) {
@@ -195,13 +221,13 @@ void Decoder::rotate_and_store(int index) {
 void Decoder::mlp(int index) {
     const LayerWeights& layer = weights_.layer(index);
     add_and_normalise(workspace_.delta.data(), layer.post_attention_norm.data(), layer.mlp_norm.data());
-    multiply(workspace_.normed.view(), layer.gate_up, nullptr, workspace_.gate_up.data());
+    multiply(workspace_.normed.view(), layer.gate_up, layer.gate_up_bias.data(), workspace_.gate_up.data());
     device_->gated_activation({.gate_up = workspace_.gate_up.data(),
                                .activation = config_.activation,
                                .out = workspace_.gated.view(),
                                .rows = rows(),
                                .width = config_.intermediate_size});
-    multiply(workspace_.gated.view(), layer.down, nullptr, workspace_.delta.data());
+    multiply(workspace_.gated.view(), layer.down, layer.down_bias.data(), workspace_.delta.data());
 }
 
 /// The final norm and the product with the vocabulary, of the rows whose logits are wanted.

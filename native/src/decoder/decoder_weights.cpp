@@ -38,7 +38,8 @@ DecoderWeights::DecoderWeights(const std::shared_ptr<Device>& device, const Deco
     for (int index = 0; index < config.num_layers; ++index) {
         add_layer(config, index);
     }
-    add_norm("final_norm", final_norm_, config.hidden_size);
+    add_own_vector("final_norm", final_norm_, config.hidden_size);
+    slots_.back().factor = config.logit_scale;  // a product is as large as its input
     if (!config.tied_embeddings) {
         lm_head_ = add_table("lm_head", head, config);
     }
@@ -55,18 +56,18 @@ void DecoderWeights::add_layer(const DecoderConfig& config, int index) {
     LayerWeights& layer = layers_[index];
     const std::string prefix = "layers." + std::to_string(index) + ".";
     if (config.pre_norm) {
-        add_norm(prefix + "attention_norm", layer.attention_norm, config.hidden_size);
+        add_own_vector(prefix + "attention_norm", layer.attention_norm, config.hidden_size);
     }
     add_attention(config, layer, prefix);
     if (config.post_norm) {
-        add_norm(prefix + "post_attention_norm", layer.post_attention_norm, config.hidden_size);
+        add_own_vector(prefix + "post_attention_norm", layer.post_attention_norm, config.hidden_size);
     }
     if (config.pre_norm) {
-        add_norm(prefix + "mlp_norm", layer.mlp_norm, config.hidden_size);
+        add_own_vector(prefix + "mlp_norm", layer.mlp_norm, config.hidden_size);
     }
     add_mlp(config, layer, prefix);
     if (config.post_norm) {
-        add_norm(prefix + "post_mlp_norm", layer.post_mlp_norm, config.hidden_size);
+        add_own_vector(prefix + "post_mlp_norm", layer.post_mlp_norm, config.hidden_size);
     }
 }
 
@@ -84,16 +85,25 @@ void DecoderWeights::add_attention(const DecoderConfig& config, LayerWeights& la
         add_vector(prefix + "v_bias", bias + q_size + kv_size, kv_size);
     }
     if (config.qk_norm != QkNorm::none) {
-        add_norm(prefix + "q_norm", layer.q_norm, config.q_norm_size());
-        add_norm(prefix + "k_norm", layer.k_norm, config.k_norm_size());
+        add_own_vector(prefix + "q_norm", layer.q_norm, config.q_norm_size());
+        add_own_vector(prefix + "k_norm", layer.k_norm, config.k_norm_size());
     }
     add_fused(layer.output, q_size, {{prefix + "o", config.hidden_size}});
+    if (config.output_bias) {
+        add_own_vector(prefix + "o_bias", layer.output_bias, config.hidden_size);
+    }
 }
 
 void DecoderWeights::add_mlp(const DecoderConfig& config, LayerWeights& layer, const std::string& prefix) {
     const int inner = config.intermediate_size;
     add_fused(layer.gate_up, config.hidden_size, {{prefix + "gate", inner}, {prefix + "up", inner}});
     add_fused(layer.down, inner, {{prefix + "down", config.hidden_size}});
+    if (config.mlp_bias) {
+        layer.gate_up_bias = DeviceBuffer<float>(device_, 2 * int64_t{inner});
+        add_vector(prefix + "gate_bias", layer.gate_up_bias.data(), inner);
+        add_vector(prefix + "up_bias", layer.gate_up_bias.data() + inner, inner);
+        add_own_vector(prefix + "down_bias", layer.down_bias, config.hidden_size);
+    }
 }
 
 WeightKind DecoderWeights::kind_of(const std::string& name, WeightFormat format) const {
@@ -122,19 +132,20 @@ void DecoderWeights::add_fused(FusedWeight& weight, int in_features, const std::
     }
 }
 
-void DecoderWeights::add_norm(const std::string& name, DeviceBuffer<float>& buffer, int size) {
+void DecoderWeights::add_own_vector(const std::string& name, DeviceBuffer<float>& buffer, int size) {
     buffer = DeviceBuffer<float>(device_, size);
     add_vector(name, buffer.data(), size);
 }
 
 void DecoderWeights::add_part(const std::string& name, PackedWeight& matrix, int first_row, int rows) {
     slot_of_name_[name] = slots_.size();
-    slots_.push_back({name, {rows, matrix.in_features()}, &matrix, first_row, nullptr, 0});
+    slots_.push_back(
+        {.name = name, .shape = {rows, matrix.in_features()}, .matrix = &matrix, .first_row = first_row});
 }
 
 void DecoderWeights::add_vector(const std::string& name, float* to, int size) {
     slot_of_name_[name] = slots_.size();
-    slots_.push_back({name, {size}, nullptr, 0, to, 0});
+    slots_.push_back({.name = name, .shape = {size}, .vector = to});
 }
 
 DecoderWeights::Slot& DecoderWeights::find(const std::string& name) {
@@ -207,7 +218,10 @@ void DecoderWeights::store(Slot& slot, int64_t first_row, int64_t rows, const vo
         slot.matrix->store(static_cast<int>(slot.first_row + first_row), static_cast<int>(rows), values,
                            type);
     } else {
-        const std::vector<float> converted = to_float32(values, type, 0, rows);
+        std::vector<float> converted = to_float32(values, type, 0, rows);
+        for (float& value : converted) {
+            value *= slot.factor;
+        }
         device_->upload(slot.vector + first_row, converted.data(), converted.size() * sizeof(float));
     }
     slot.loaded_rows = first_row + rows;

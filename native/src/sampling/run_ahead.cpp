@@ -123,6 +123,7 @@ struct Runners {
             rows.push_back(batch.logit_rows[index]);
             sequences.push_back({run.state, run.chain.data(), length, length, run.masks});
             counts.push_back(run.count);
+            least_chances.push_back(run.least_chance);
         }
     }
 
@@ -136,6 +137,7 @@ struct Runners {
     std::vector<int32_t> rows;  // of the first pass, from which they draw first
     std::vector<SequenceRows> sequences;
     std::vector<int> counts;
+    std::vector<double> least_chances;
 };
 
 /// Block columns that the passes need until the last draw.
@@ -167,14 +169,15 @@ std::vector<std::vector<int32_t>> run(Decoder& decoder, const Batch& batch, Samp
     std::copy(runners.rows.begin(), runners.rows.end(), step.logit_rows.begin());
     const int num_going_on = runners.num_going_on();
     if (num_going_on == 0) {
-        return sampler.sample_ahead(decoder.forward(step), runners.sequences, runners.counts, {}, {});
+        return sampler.sample_ahead(decoder.forward(step), runners.sequences, runners.counts,
+                                    runners.least_chances, {}, {});
     }
     // So that no memory moves between the passes.
     decoder.reserve(num_going_on, num_going_on, batch.num_sequences, num_blocks);
     const Logits logits = decoder.forward(step);
     refill(step, batch, runners);
     const NextRows next = decoder.place(step, num_blocks);
-    return sampler.sample_ahead(logits, runners.sequences, runners.counts, next,
+    return sampler.sample_ahead(logits, runners.sequences, runners.counts, runners.least_chances, next,
                                 [&](int num_rows) { decoder.pass(num_rows, num_rows); });
 }
 

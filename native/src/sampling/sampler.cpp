@@ -25,7 +25,7 @@ void require_valid(const SequenceRows& sequence, int vocab_size) {
     if (sequence.state->largest_id() >= 0) {
         require_in_vocabulary(sequence.state->largest_id(), vocab_size, "state");
     }
-    const NoiseIds* noise_ids = sequence.state->noise_ids();
+    const NoiseIds* noise_ids = sequence.state->noise_ids().get();
     if (noise_ids != nullptr && noise_ids->ids.size() != static_cast<size_t>(vocab_size)) {
         throw std::invalid_argument("state: has " + std::to_string(noise_ids->ids.size()) +
                                     " noise ids, but the vocabulary has " + std::to_string(vocab_size));
@@ -96,15 +96,14 @@ Samples Sampler::sample(const Logits& logits, const std::vector<SequenceRows>& s
     return gather(row_sampler_->sample(rows));
 }
 
-std::vector<std::vector<int32_t>> Sampler::sample_ahead(const Logits& logits,
-                                                        const std::vector<SequenceRows>& sequences,
-                                                        const std::vector<int>& counts, const NextRows& next,
-                                                        const std::function<void(int)>& pass) {
+std::vector<std::vector<int32_t>> Sampler::sample_ahead(
+    const Logits& logits, const std::vector<SequenceRows>& sequences, const std::vector<int>& counts,
+    const std::vector<double>& least_chances, const NextRows& next, const std::function<void(int)>& pass) {
     require_usable(logits);
     const std::lock_guard<std::mutex> guard(callers_);
     std::vector<RunningRow> rows;
     for (const SamplingRow& row : make_rows(logits, sequences)) {
-        rows.push_back({row, counts[rows.size()]});
+        rows.push_back({row, counts[rows.size()], least_chances[rows.size()]});
     }
     if (rows.empty()) {
         return {};

@@ -1,5 +1,6 @@
 #include "outrider/sampling/sampling_params.h"
 
+#include <algorithm>
 #include <limits>
 #include <set>
 #include <sstream>
@@ -33,16 +34,50 @@ void require_valid_bias(const std::vector<std::pair<int32_t, float>>& logit_bias
     }
 }
 
+void require_each_once(const std::vector<SamplerStep>& samplers) {
+    for (auto step = samplers.begin(); step != samplers.end(); ++step) {
+        require(static_cast<int>(*step) < kNumSamplerSteps, "samplers: must be steps that there are");
+        require(std::find(samplers.begin(), step, *step) == step, "samplers: a step must not occur twice");
+    }
+}
+
+/// Whether a step is one of those that every row knows.
+bool is_plain(SamplerStep step) {
+    return step == SamplerStep::temperature || step == SamplerStep::top_k || step == SamplerStep::top_p ||
+           step == SamplerStep::min_p;
+}
+
 }  // namespace
+
+SamplerSteps SamplingParams::resolved_steps() const {
+    SamplerSteps result;
+    if (greedy()) {
+        return result;
+    }
+    const auto size = samplers.empty() ? kNumSamplerSteps : static_cast<int>(samplers.size());
+    result.in_use = !samplers.empty() || dynatemp_range > 0;
+    for (int i = 0; i < size; ++i) {
+        const SamplerStep step = samplers.empty() ? static_cast<SamplerStep>(i) : samplers[i];
+        if (is_on(step)) {
+            result.steps[result.count++] = step;
+            result.in_use = result.in_use || !is_plain(step);
+        }
+    }
+    return result;
+}
 
 void SamplingParams::validate() const {
     for_each_number(*this, [](const char* name, auto number, const NumberRange& range) {
         require_in_range(name, static_cast<double>(number), range);
     });
+    require_each_once(samplers);
     require_valid_bias(logit_bias);
     require(min_tokens >= 0, "min_tokens: must be at least 0");
     for (const int32_t token_id : stop_ids) {
         require(token_id >= 0, "stop_ids: token ids must not be negative");
+    }
+    for (const std::vector<int32_t>& sequence : bad_words) {
+        require(!sequence.empty(), "bad_words: a sequence must have a token");
     }
     require(num_candidates >= 0, "num_candidates: must be at least 0");
 }

@@ -1,12 +1,16 @@
 // SamplingRow: one row of logits with the history that its draw sees. RowSample: what is drawn from it.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <limits>
 #include <vector>
 
 #include "outrider/sampling/sampler.h"
+#include "sampling/dry.h"
+#include "sampling/history_rules.h"
+#include "sampling/row_history.h"
 #include "sampling/token_mask.h"
 
 namespace outrider {
@@ -18,6 +22,7 @@ struct SamplingRow {
     const int32_t* predictions;  // laid over the state's history
     int num_predictions;
     const uint32_t* mask;  // of the tokens that may be drawn, memory of the host; null for all
+    bool wants_margin = false;
 
     const SamplingParams& params() const { return state->params(); }
     int64_t num_generated() const { return state->num_generated() + num_predictions; }
@@ -25,11 +30,30 @@ struct SamplingRow {
         return num_generated() < params().min_tokens && !params().stop_ids.empty();
     }
     bool masks_forbidden() const { return num_predictions == 0 && !state->forbidden().empty(); }
-    bool masks() const { return masks_stop_ids() || masks_forbidden() || state->noise_ids() != nullptr; }
+    bool has_rules() const {
+        return !params().suppressed_ids.empty() || !params().begin_suppressed_ids.empty() ||
+               !params().bad_words.empty() || state->ngrams() != nullptr;
+    }
+    bool masks() const {
+        return masks_stop_ids() || masks_forbidden() || has_rules() || state->noise_ids() != nullptr;
+    }
+    RowHistory history() const { return {state->history(), predictions, num_predictions}; }
     /// Calls `mask` with every masked id, some of them twice, and the number of draws, with this one, in
     /// which it stays masked.
     template <typename Mask>
     void for_each_masked(Mask mask) const {
+        for_each_forbidden(mask);
+        if (state->noise_ids() != nullptr) {
+            for (int32_t id = 0; id < vocab_size; ++id) {
+                if (state->noise_ids()->ids[id] == kNoPartner) {
+                    mask(id, std::numeric_limits<int64_t>::max());
+                }
+            }
+        }
+    }
+    /// The same without those that have no partner in another vocabulary.
+    template <typename Mask>
+    void for_each_forbidden(Mask mask) const {
         if (masks_stop_ids()) {
             const int64_t num_draws = params().min_tokens - num_generated();
             for (const int32_t id : params().stop_ids) {
@@ -41,17 +65,69 @@ struct SamplingRow {
                 mask(id, 1);
             }
         }
-        if (state->noise_ids() != nullptr) {
-            for (int32_t id = 0; id < vocab_size; ++id) {
-                if (state->noise_ids()->ids[id] == kNoPartner) {
-                    mask(id, std::numeric_limits<int64_t>::max());
-                }
+        if (has_rules()) {
+            for_each_ruled_out(mask);
+        }
+    }
+    /// Those that the request suppresses, and that must not follow the tokens so far.
+    template <typename Mask>
+    void for_each_ruled_out(Mask mask) const {
+        for (const int32_t id : params().suppressed_ids) {
+            mask(id, std::numeric_limits<int64_t>::max());
+        }
+        if (num_generated() == 0) {
+            for (const int32_t id : params().begin_suppressed_ids) {
+                mask(id, 1);
             }
+        }
+        for_each_end_of(params().bad_words, history(), [&](int32_t id) { mask(id, 1); });
+        if (state->ngrams() != nullptr) {
+            const RowHistory tokens = history();
+            for_each_repeat(tokens, *state->ngrams(), std::numeric_limits<size_t>::max(),
+                            [&](int64_t place) { mask(tokens[place], 1); });
+        }
+    }
+    /// Calls `subtract` with each token that a repetition makes lose, and what it loses.
+    template <typename Subtract>
+    void for_each_repeating(Subtract subtract) const {
+        if (state->repeats() != nullptr) {
+            outrider::for_each_repeating(history(), *state->repeats(), state->dry_breakers(), params(),
+                                         subtract);
+        }
+    }
+    /// Calls `visit` with each token that the penalties count, and how often it was generated; of several
+    /// calls for one the last counts. With a window, what is before the last tokens of prompt and generation
+    /// is nothing.
+    template <typename Visit>
+    void for_each_counted(Visit visit) const {
+        const TokenCounts windowed = params().has_penalty_window() ? windowed_counts() : TokenCounts();
+        const TokenCounts& counts = params().has_penalty_window() ? windowed : state->counts();
+        for (const auto& [id, generated] : counts.entries()) {
+            visit(id, generated);
+        }
+        const int32_t* end = params().has_penalty_window() ? predictions : predictions + num_predictions;
+        for (const int32_t* id = predictions; id != end; ++id) {
+            visit(*id, counts.generated(*id) + static_cast<int>(std::count(predictions, end, *id)));
         }
     }
     int64_t position() const { return state->position() + num_predictions; }
     /// The token that the row tells of; -1 where it draws one.
     int32_t forced_id() const { return params().forced ? predictions[num_predictions] : -1; }
+
+  private:
+    TokenCounts windowed_counts() const {
+        const RowHistory tokens = history();
+        const int64_t first = std::max<int64_t>(0, tokens.length() - params().penalty_last_n);
+        TokenCounts counts;
+        for (int64_t place = first; place < tokens.length(); ++place) {
+            if (place < state->prompt_length()) {
+                counts.add_prompt(tokens[place]);
+            } else {
+                counts.add_generated(tokens[place]);
+            }
+        }
+        return counts;
+    }
 };
 
 struct RowSample {
@@ -61,6 +137,7 @@ struct RowSample {
     float logprob = std::nanf("");
     int32_t rank = 0;
     float entropy = std::nanf("");
+    float margin = std::nanf("");  // by which the draw beat the runner-up; NaN where not wanted or not drawn
     std::vector<Candidate> candidates;
 };
 

@@ -107,7 +107,7 @@ def _start(
         try:
             contender = stack.enter_context(peer)
             for way in contender.ways:
-                contender.answer(prompt, way, num_tokens=num_tokens)
+                contender.answers([prompt], way, num_tokens=num_tokens)
         except (PeerError, OSError) as error:
             peers.absent[name] = str(error)
         else:

@@ -9,6 +9,7 @@ import sysconfig
 import tempfile
 from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Seq
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from services.engine.text.tokenizer import Tokenizer
 
 _DEMO = Path(__file__).parents[3] / "models" / "demo"
 _WINDOW = 512  # tokens
+Window = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -62,19 +64,28 @@ def measure(
     model: Path, formats: Iterable[Formats], *, num_windows: int, base: Formats = _BASE
 ) -> Iterator[tuple[Formats, Quality]]:
     """Measure one format after the other: a large model is in memory once."""
-    with tempfile.TemporaryDirectory() as folder:
-        loaded = _load(model, base)
-        windows = [*windows_of(loaded.tokenizer, num_windows)]
-        shape = (len(windows), _WINDOW, loaded.checkpoint.config.vocab_size)
-        expected = np.lib.format.open_memmap(Path(folder) / "expected.npy", "w+", np.float32, shape)
-        for index, window in enumerate(windows):
-            expected[index] = _log_probabilities(loaded, window)
-        del loaded
+    with expected_of(model, num_windows=num_windows, base=base) as (windows, path):
+        expected = np.load(path, mmap_mode="r")
         for one in formats:
             yield one, _compare(None if one == base else _load(model, one), windows, expected)
 
 
-def _compare(model: LoadedModel | None, windows: Seq[NDArray[np.int64]], expected: NDArray[np.float32]) -> Quality:
+@contextmanager
+def expected_of(model: Path, *, num_windows: int, base: Formats = _BASE) -> Iterator[tuple[list[Window], Path]]:
+    """The windows, and a file of what the base format says of each.  # log-probabilities [windows, tokens, vocab]"""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "expected.npy"
+        loaded = _load(model, base)
+        windows = [*windows_of(loaded.tokenizer, num_windows)]
+        shape = (len(windows), _WINDOW, loaded.checkpoint.config.vocab_size)
+        expected = np.lib.format.open_memmap(path, "w+", np.float32, shape)
+        for index, window in enumerate(windows):
+            expected[index] = _log_probabilities(loaded, window)
+        del loaded
+        yield windows, path
+
+
+def _compare(model: LoadedModel | None, windows: Seq[Window], expected: NDArray[np.float32]) -> Quality:
     """Without a model it is the base that is compared with itself."""
     losses, lost = [], []
     for window, wanted in zip(windows, expected, strict=True):
@@ -97,7 +108,7 @@ def _load(model: Path, formats: Formats) -> LoadedModel:
     return LoadedModel.load(config)
 
 
-def windows_of(tokenizer: Tokenizer, count: int) -> Iterator[NDArray[np.int64]]:
+def windows_of(tokenizer: Tokenizer, count: int) -> Iterator[Window]:
     """Token ids of so many whole windows, the files taken in turn."""
     library = Path(sysconfig.get_paths()["stdlib"])
     names = (_DEMO / "heldout.txt").read_text().split()
@@ -109,7 +120,7 @@ def windows_of(tokenizer: Tokenizer, count: int) -> Iterator[NDArray[np.int64]]:
                 yield ids[start : start + _WINDOW]
 
 
-def _log_probabilities(model: LoadedModel, token_ids: NDArray[np.int64]) -> NDArray[np.float32]:
+def _log_probabilities(model: LoadedModel, token_ids: Window) -> NDArray[np.float32]:
     """Of every token after each of the window's.  # [tokens, vocab]"""
     batch = Batch(max_rows=_WINDOW, max_sequences=1, max_blocks=model.max_blocks)
     batch.append(token_ids.tolist(), position=0, blocks=list(range(model.max_blocks)), num_logits=_WINDOW)

@@ -18,6 +18,7 @@ from services.service.printable import printable
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options."""
     add_client_options(parser)
+    parser.add_argument("--model", metavar="NAME", help="which of the server's models (default: its first)")
     parser.add_argument("--system", metavar="TEXT", help="what the system says before all else")
     parser.add_argument(
         "--param",
@@ -45,11 +46,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _chat(arguments: argparse.Namespace, out: Terminal, err: Terminal) -> int:
-    parameters = Parameters()
+    parameters = Parameters(arguments.model)
     for assignment in arguments.params:
         parameters.set(assignment)
     with ready_client(arguments, err) as (client, readiness):
-        model = readiness.when_ready(client.model_info)
+        model = readiness.when_ready(lambda: client.model_info(model=arguments.model))
         if not model.has_chat_template:
             raise ValueError(f"{model.name} has no chat template; `outrider generate` continues texts with it")
         is_live = sys.stdin.isatty() and out.is_watched

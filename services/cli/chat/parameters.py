@@ -16,6 +16,10 @@ def _read_flag(text: str) -> bool:
     return text == "true"
 
 
+def _read_names(text: str) -> list[str]:
+    return text.split(",")
+
+
 _KINDS: dict[str, Callable[[str], Any]] = {
     **{
         name: get_args(hint)[0]
@@ -25,6 +29,7 @@ _KINDS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("stop", "banned_strings", "regex", "json_schema", "lark", "speculation", "cache_salt"), str),
     **dict.fromkeys(("lookup", "prefix_cache", "ignore_eos"), _read_flag),
     "template_variables": json.loads,
+    "samplers": _read_names,
 }
 _WORDS: dict[Callable[[str], Any], str] = {
     int: "a whole number",
@@ -37,8 +42,9 @@ _WORDS: dict[Callable[[str], Any], str] = {
 class Parameters:
     """What was set by "name=value"; all else is left to the server, which also checks the values."""
 
-    def __init__(self) -> None:
-        self._values: dict[str, Any] = {}
+    def __init__(self, model: str | None = None) -> None:
+        """Of that model of the server's, by default its first."""
+        self._values: dict[str, Any] = {} if model is None else {"model": model}
 
     def set(self, assignment: str) -> None:
         """Set one, or give it back to the server where no value stands behind "name="; raises ValueError."""

@@ -79,7 +79,7 @@ class ChatSession:
         asked = options.get("max_tokens") or int(self._model.context_length * _ROOM_FOR_ANSWER)
         variables = options.get("template_variables")
         try:
-            encoding = self._client.tokenize(messages, template_variables=variables)
+            encoding = self._client.tokenize(messages, model=options.get("model"), template_variables=variables)
         except InvalidArgument:  # it is longer than the context
             return False
         return len(encoding.token_ids) + asked <= self._model.context_length

@@ -92,6 +92,10 @@ class VocabularyMap:
             params,
             logit_bias={own_id: bias for own_ids, bias in partners for own_id in own_ids},
             allowed_tokens=params.allowed_tokens and self._own_allowed(params.allowed_tokens),
+            dry_breaker_ids=tuple(self.partners(params.dry_breaker_ids)),
+            suppressed_ids=tuple(self.partners(params.suppressed_ids)),
+            begin_suppressed_ids=tuple(self.partners(params.begin_suppressed_ids)),
+            bad_words=tuple(own for word in params.bad_words if len(own := tuple(self.partners(word))) == len(word)),
         )
 
     def own_tokens(self, target_id: int) -> tuple[int, ...]:

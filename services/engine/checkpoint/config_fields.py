@@ -19,10 +19,10 @@ def _names(text: str) -> frozenset[str]:
 
 
 _CARRIED_OUT = _names("""
-    architectures eos_token_id head_dim hidden_size intermediate_size max_position_embeddings model_type
-    num_attention_heads num_hidden_layers num_key_value_heads original_max_position_embeddings
-    partial_rotary_factor quantization_config rms_norm_eps rope_parameters rope_scaling rope_theta
-    tie_word_embeddings vocab_size
+    architectures compression_config eos_token_id head_dim hidden_size intermediate_size
+    max_position_embeddings model_type num_attention_heads num_hidden_layers num_key_value_heads
+    original_max_position_embeddings partial_rotary_factor quantization_config rms_norm_eps
+    rope_parameters rope_scaling rope_theta tie_word_embeddings vocab_size
 """)
 _HARMLESS = _names("""
     attention_bias attention_dropout attn_implementation _attn_implementation _attn_implementation_autoset

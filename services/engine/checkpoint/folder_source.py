@@ -1,11 +1,14 @@
 """folder_source: a Hugging Face folder, read as what a checkpoint is made of."""
 
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from services.engine.checkpoint.architectures import expand_names, read_architecture
+from services.engine.checkpoint.absent_biases import without_absent_biases
+from services.engine.checkpoint.architectures.table import expand_names, read_architecture
+from services.engine.checkpoint.architectures.text_part import find_prefix, renamed
 from services.engine.checkpoint.checkpoint_source import CheckpointSource
 from services.engine.checkpoint.generation_defaults import (
     read_eos_token_ids,
@@ -13,11 +16,17 @@ from services.engine.checkpoint.generation_defaults import (
     warn_of_what_is_not_carried_out,
 )
 from services.engine.checkpoint.model_config import ModelConfig
+from services.engine.checkpoint.ordered_tensors import Order, OrderedTensors, halves_of_heads
+from services.engine.checkpoint.quantised.methods import Method, read_method
+from services.engine.checkpoint.quantised.quantised_tensors import QuantisedTensors
+from services.engine.checkpoint.safetensors_file import FLOATS
+from services.engine.checkpoint.stored_tensors import StoredTensors
 from services.engine.checkpoint.tensor_files import TensorFiles
+from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.json_fields import JsonFields
 
-_EMBEDDING, _HEAD = "model.embed_tokens.weight", "lm_head.weight"
 _RECOMPUTED = ".rotary_emb.inv_freq"  # old checkpoints store what config.json implies
+_Names = Mapping[str, tuple[str, ...]]
 
 
 def read_folder(folder: Path, context_length: int | None) -> CheckpointSource:
@@ -28,25 +37,81 @@ def read_folder(folder: Path, context_length: int | None) -> CheckpointSource:
     defaults = read_generation_defaults(generation)
     eos_token_ids = read_eos_token_ids(generation, fields, config.vocab_size)
     warn_of_what_is_not_carried_out(generation)
-    files = TensorFiles(folder)
-    config = _untie(config, files)
-    recomputed = {name for name in files if name.endswith(_RECOMPUTED)}
+    tensors, idle = _open(folder, read_method(fields))
+    names, others = _find_names(expand_names(architecture.names, config.num_layers), tensors)
+    config = without_absent_biases(_untie(config, names, tensors), names, tensors)
+    if architecture.turns_neighbours:
+        tensors = OrderedTensors(tensors, _orders(config, names, tensors))
+    others |= idle | {name for name in tensors if name.endswith(_RECOMPUTED)}
     return CheckpointSource(
         path=folder,
         described_by="config.json",
         config=config,
         generation=defaults,
         eos_token_ids=eos_token_ids,
-        tensors=files,
-        names=expand_names(architecture.names, config.num_layers),
-        ignored=frozenset(recomputed | ({_HEAD} if config.tied_embeddings else set())),
+        tensors=tensors,
+        names=names,
+        ignored=frozenset(others | ({_named(names, "lm_head")} if config.tied_embeddings else set())),
         norms_are_offsets=architecture.norms_are_offsets,
         foreign_tokens=architecture.foreign_tokens,
     )
 
 
-def _untie(config: ModelConfig, files: TensorFiles) -> ModelConfig:
+def _open(folder: Path, method: Method | None) -> tuple[StoredTensors, set[str]]:
+    """Open the files; returns too which tensors say nothing. Raises CheckpointError for numbers without a meaning."""
+    files = TensorFiles(folder)
+    if method is None:
+        _require_values(files, files)
+        return files, set()
+    tensors = QuantisedTensors(files, method)
+    _require_values(files, (name for name in tensors if not tensors.is_matrix(name)))
+    return tensors, tensors.idle_biases()
+
+
+def _require_values(files: TensorFiles, names: Iterable[str]) -> None:
+    for name in names:
+        if (kind := files.kind(name)) not in FLOATS:
+            raise CheckpointError(
+                f"{files.path(name)}: tensor {name!r} is {kind}; it must be {', '.join(FLOATS)}, or quantised as "
+                "quantization_config says"
+            )
+
+
+def _find_names(names: _Names, tensors: StoredTensors) -> tuple[_Names, set[str]]:
+    """Return our names of what each tensor holds, and, in a folder of which a part is text, the tensors of the rest."""
+    if (prefix := find_prefix(tensors)) is None:
+        return names, set()
+    of_text = {renamed(tensor, prefix, tensors): ours for tensor, ours in names.items()}
+    return of_text, {name for name in tensors if name not in of_text and not name.startswith(prefix)}
+
+
+def _named(names: _Names, ours: str) -> str:
+    """What files call one of our weights that has a tensor of its own."""
+    return next(tensor for tensor, held in names.items() if held == (ours,))
+
+
+def _untie(config: ModelConfig, names: _Names, tensors: StoredTensors) -> ModelConfig:
     """Follow transformers where a tied checkpoint holds an output matrix of its own: it counts if it differs."""
-    if not config.tied_embeddings or _HEAD not in files or _EMBEDDING not in files:
+    head, embedding = _named(names, "lm_head"), _named(names, "embedding")
+    if not config.tied_embeddings or head not in tensors or embedding not in tensors:
         return config
-    return replace(config, tied_embeddings=np.array_equal(files.tensor(_HEAD), files.tensor(_EMBEDDING)))
+    if tensors.shape(head) != tensors.shape(embedding):
+        return replace(config, tied_embeddings=False)
+    one, other = (tensors.rows(name, 0, tensors.shape(name)[0]) for name in (head, embedding))
+    return replace(config, tied_embeddings=np.array_equal(one, other))
+
+
+def _orders(config: ModelConfig, names: _Names, tensors: StoredTensors) -> dict[str, Order]:
+    """Which row of the file each row of queries and keys is, where neighbours turn together."""
+    rotary_dim = 2 * max(len(rope.frequencies) for rope in config.ropes)
+    orders: dict[str, Order] = {}
+    for part, num_heads in (("q", config.num_heads), ("k", config.num_kv_heads)):
+        order = halves_of_heads(num_heads, config.head_dim, rotary_dim)
+        parts = {f".{part}", f".{part}_bias"}
+        mine = [name for name, ours in names.items() if name in tensors and _end(ours[0]) in parts]
+        orders |= {name: order for name in mine if tensors.shape(name)[0] == len(order)}  # another shape is refused
+    return orders
+
+
+def _end(name: str) -> str:
+    return name[name.rfind(".") :]

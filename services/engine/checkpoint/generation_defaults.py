@@ -9,7 +9,7 @@ from services.engine.sampling_params import SAMPLING_NUMBERS, SamplingNumber
 logger = logging.getLogger(__name__)
 
 _RECOMMENDED = {number.name: number for number in SAMPLING_NUMBERS if number.is_recommended}
-_FOR_GREEDY = ["repetition_penalty"]  # the others choose among tokens that are drawn by chance
+_FOR_GREEDY = ["repetition_penalty", "no_repeat_ngram_size"]  # the others choose among tokens that are drawn by chance
 _CARRIED_OUT = {"do_sample", "eos_token_id", *_RECOMMENDED}
 _HARMLESS = {"_from_model_config", "bos_token_id", "pad_token_id", "transformers_version", "use_cache", "cache_config"}
 _OFF_AT_1 = {
@@ -20,7 +20,6 @@ _OFF_AT_1 = {
     "num_beams",
     "num_return_sequences",
     "top_h",
-    "typical_p",
 }
 
 

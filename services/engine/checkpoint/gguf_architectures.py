@@ -10,6 +10,7 @@ from typing import Any
 from services.engine.checkpoint.gguf_hyperparameters import Hyperparameters
 from services.engine.checkpoint.gguf_names import (
     FIRST_QUERY_BIAS,
+    FIRST_UP_BIAS,
     GGUF_FUSED_NAMES,
     GGUF_NAMES,
     LONG_FACTORS,
@@ -46,13 +47,14 @@ def read_gguf_config(metadata: Metadata, tensors: GgufTensors) -> tuple[GgufArch
     found, architecture = Hyperparameters(metadata, name, tensors), GGUF_ARCHITECTURES[name]
     found.check_all_carried_out()
     if name == "llama" and found["attention.sliding_window"]:
-        architecture = _MISTRAL
+        architecture = MISTRAL
     labels = {"architectures": [architecture.name], "model_type": architecture.model_type}
     return architecture, found.as_config(labels | architecture.translate(found))
 
 
 def _translate_llama(found: Hyperparameters) -> _Fields:
-    return {"hidden_act": "silu", "attention_bias": FIRST_QUERY_BIAS in found.tensors, "sliding_window": None}
+    biases = {"attention_bias": FIRST_QUERY_BIAS in found.tensors, "mlp_bias": FIRST_UP_BIAS in found.tensors}
+    return {"hidden_act": "silu", **biases, "sliding_window": None}
 
 
 def _translate_mistral(found: Hyperparameters) -> _Fields:
@@ -122,7 +124,7 @@ def _refuse_windows(found: Hyperparameters) -> None:
         raise found.error("attention.sliding_window", f"only 0 is supported here, is {shown(window)}")
 
 
-_MISTRAL = GgufArchitecture("MistralForCausalLM", "mistral", _translate_mistral, GGUF_NAMES, permutes_heads=True)
+MISTRAL = GgufArchitecture("MistralForCausalLM", "mistral", _translate_mistral, GGUF_NAMES, permutes_heads=True)
 GGUF_ARCHITECTURES = {
     "llama": GgufArchitecture("LlamaForCausalLM", "llama", _translate_llama, GGUF_NAMES, permutes_heads=True),
     "qwen2": GgufArchitecture("Qwen2ForCausalLM", "qwen2", _translate_qwen2, GGUF_NAMES),

@@ -110,7 +110,9 @@ def _read_rotary(found: Hyperparameters) -> dict[str, Any]:
         return fields | {"rope_scaling": {"rope_type": "linear", "factor": factor}}
     if kind in (None, "none", "linear"):
         return fields
-    return fields | {"rope_scaling": {"rope_type": kind}}
+    if kind == "longrope":
+        return fields | {"rope_scaling": {"rope_type": kind}}
+    raise found.error("rope.scaling.type", f"{shown(kind)} is not supported; allowed are none, linear and longrope")
 
 
 def _rotary_part(found: Hyperparameters) -> object:

@@ -14,9 +14,13 @@ _MATRICES = {
     "blk.{i}.attn_q.bias": "layers.{i}.q_bias",
     "blk.{i}.attn_k.bias": "layers.{i}.k_bias",
     "blk.{i}.attn_v.bias": "layers.{i}.v_bias",
+    "blk.{i}.attn_output.bias": "layers.{i}.o_bias",
     "blk.{i}.ffn_gate.weight": "layers.{i}.gate",
     "blk.{i}.ffn_up.weight": "layers.{i}.up",
     "blk.{i}.ffn_down.weight": "layers.{i}.down",
+    "blk.{i}.ffn_gate.bias": "layers.{i}.gate_bias",
+    "blk.{i}.ffn_up.bias": "layers.{i}.up_bias",
+    "blk.{i}.ffn_down.bias": "layers.{i}.down_bias",
 }
 _FUSED_MATRICES = {
     "token_embd.weight": "embedding",
@@ -39,4 +43,5 @@ _NORMS = {
 GGUF_NAMES = _MATRICES | _NORMS
 GGUF_FUSED_NAMES = _FUSED_MATRICES | _NORMS
 EMBEDDING, HEAD, FIRST_QUERY_BIAS = "token_embd.weight", "output.weight", "blk.0.attn_q.bias"
+FIRST_UP_BIAS = "blk.0.ffn_up.bias"
 ROPE_FACTORS, LONG_FACTORS, SHORT_FACTORS = "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from services.engine.checkpoint.architectures import expand_names, read_architecture
+from services.engine.checkpoint.absent_biases import without_absent_biases
+from services.engine.checkpoint.architectures.table import expand_names, read_architecture
 from services.engine.checkpoint.checkpoint_source import CheckpointSource
 from services.engine.checkpoint.generation_defaults import read_eos_token_ids, read_generation_defaults
 from services.engine.checkpoint.gguf_architectures import read_gguf_config
@@ -37,14 +38,15 @@ def read_gguf(path: Path, context_length: int | None) -> CheckpointSource:
     generation = _read_generation(file.metadata)
     if found.permutes_heads:
         _restore_heads(tensors, config)
+    names = expand_names(found.names, config.num_layers)
     return CheckpointSource(
         path=path,
         described_by="the file's metadata",
-        config=config,
+        config=without_absent_biases(config, names, tensors),
         generation=read_generation_defaults(generation),
         eos_token_ids=read_eos_token_ids(generation, generation, config.vocab_size),
         tensors=tensors,
-        names=expand_names(found.names, config.num_layers),
+        names=names,
         ignored=frozenset({ROPE_FACTORS, LONG_FACTORS, SHORT_FACTORS}),  # they are in the configuration
         norms_are_offsets=False,  # the 1 has been added
         foreign_tokens=frozenset(),

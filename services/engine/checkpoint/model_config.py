@@ -50,7 +50,10 @@ class ModelConfig:
     attention_softcap: float = 0.0
     logit_softcap: float = 0.0
     embedding_scale: float = 1.0
+    logit_scale: float = 1.0
     qk_norm: QkNorm = QkNorm.NONE
     pre_norm: bool = True
     post_norm: bool = False
-    attention_bias: bool = False
+    attention_bias: bool = False  # on query, key and value
+    output_bias: bool = False  # on what attention gives
+    mlp_bias: bool = False

@@ -23,7 +23,14 @@ DTYPES: dict[str, np.dtype[Any]] = {
     "F32": np.dtype("<f4"),
     "F16": np.dtype("<f2"),
     "BF16": np.dtype("<u2"),  # NumPy has no bfloat16: its bits
+    "F8_E4M3": np.dtype("u1"),  # nor this
+    "I8": np.dtype("i1"),
+    "I32": np.dtype("<i4"),
+    "I64": np.dtype("<i8"),
+    "U8": np.dtype("u1"),
 }
+FLOATS = ("F32", "F16", "BF16")
+"""The types of values that need nothing beside them."""
 _PREFIX_BYTES = 8
 _MOST_HEADER_BYTES = 8 * MIB  # some fifty thousand tensors: the largest dense models have a few thousand
 _MOST_DIMENSIONS = 8
@@ -141,7 +148,7 @@ class SafetensorsFile:
 
 
 def to_float32(values: NDArray[Any]) -> NDArray[np.float32]:
-    """Widen a tensor of any supported dtype; exact."""
+    """Widen a tensor of any dtype in FLOATS; exact."""
     if values.dtype == DTYPES["BF16"]:
         return (values.astype(np.uint32) << 16).view(np.float32)
     return values.astype(np.float32)

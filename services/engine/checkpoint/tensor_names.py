@@ -17,6 +17,7 @@ _ATTENTION = {
     "model.layers.{i}.self_attn.q_proj.bias": "layers.{i}.q_bias",
     "model.layers.{i}.self_attn.k_proj.bias": "layers.{i}.k_bias",
     "model.layers.{i}.self_attn.v_proj.bias": "layers.{i}.v_bias",
+    "model.layers.{i}.self_attn.o_proj.bias": "layers.{i}.o_bias",
 }
 _FUSED_ATTENTION = {
     "model.layers.{i}.self_attn.qkv_proj.weight": "layers.{i}.q layers.{i}.k layers.{i}.v",
@@ -30,6 +31,9 @@ _MLP = {
     "model.layers.{i}.mlp.gate_proj.weight": "layers.{i}.gate",
     "model.layers.{i}.mlp.up_proj.weight": "layers.{i}.up",
     "model.layers.{i}.mlp.down_proj.weight": "layers.{i}.down",
+    "model.layers.{i}.mlp.gate_proj.bias": "layers.{i}.gate_bias",
+    "model.layers.{i}.mlp.up_proj.bias": "layers.{i}.up_bias",
+    "model.layers.{i}.mlp.down_proj.bias": "layers.{i}.down_bias",
 }
 _FUSED_MLP = {
     "model.layers.{i}.mlp.gate_up_proj.weight": "layers.{i}.gate layers.{i}.up",
@@ -47,6 +51,12 @@ _PRE_AND_POST_NORMS = _POST_NORMS | {
     "model.layers.{i}.input_layernorm.weight": "layers.{i}.attention_norm",
     "model.layers.{i}.pre_feedforward_layernorm.weight": "layers.{i}.mlp_norm",
 }
+_GLM4_NORMS = {
+    "model.layers.{i}.input_layernorm.weight": "layers.{i}.attention_norm",
+    "model.layers.{i}.post_self_attn_layernorm.weight": "layers.{i}.post_attention_norm",
+    "model.layers.{i}.post_attention_layernorm.weight": "layers.{i}.mlp_norm",
+    "model.layers.{i}.post_mlp_layernorm.weight": "layers.{i}.post_mlp_norm",
+}
 
 LLAMA_NAMES = _ENDS | _ATTENTION | _MLP | _PRE_NORMS
 PHI3_NAMES = _ENDS | _FUSED_ATTENTION | _FUSED_MLP | _PRE_NORMS
@@ -54,3 +64,5 @@ QWEN3_NAMES = LLAMA_NAMES | _QK_NORMS
 GEMMA2_NAMES = _ENDS | _ATTENTION | _MLP | _PRE_AND_POST_NORMS
 GEMMA3_NAMES = GEMMA2_NAMES | _QK_NORMS
 OLMO2_NAMES = _ENDS | _ATTENTION | _QK_NORMS | _MLP | _POST_NORMS
+GLM_NAMES = _ENDS | _ATTENTION | _FUSED_MLP | _PRE_NORMS
+GLM4_NAMES = _ENDS | _ATTENTION | _FUSED_MLP | _GLM4_NORMS

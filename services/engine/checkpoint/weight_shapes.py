@@ -38,6 +38,10 @@ def _layer_shapes(config: ModelConfig) -> dict[str, Shape]:
     }
     if config.attention_bias:
         shapes |= {"q_bias": (query,), "k_bias": (key,), "v_bias": (key,)}
+    if config.output_bias:
+        shapes |= {"o_bias": (hidden,)}
+    if config.mlp_bias:
+        shapes |= {"gate_bias": (inner,), "up_bias": (inner,), "down_bias": (hidden,)}
     if config.qk_norm is QkNorm.HEAD:
         shapes |= {"q_norm": (config.head_dim,), "k_norm": (config.head_dim,)}
     if config.qk_norm is QkNorm.FULL:

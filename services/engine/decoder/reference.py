@@ -61,7 +61,7 @@ class ReferenceDecoder:
             hidden = self._layer(layer, hidden, positions, cache)
         hidden = self._norm("final_norm", hidden)
         head = self._weights["embedding" if self.config.tied_embeddings else "lm_head"]
-        return _soft_cap((hidden @ head.T).float(), self.config.logit_softcap)
+        return _soft_cap((hidden @ head.T).float() * self.config.logit_scale, self.config.logit_softcap)
 
     def _layer(self, layer: int, hidden: Tensor, positions: Tensor, cache: KvCache) -> Tensor:
         config, prefix = self.config, f"layers.{layer}."
@@ -86,14 +86,12 @@ class ReferenceDecoder:
         visible = (distance >= 0) & (distance < (config.windows[layer] or math.inf))
         weights = scores.masked_fill(~visible, -math.inf).softmax(dim=-1).to(self.dtype)
         mixed = (weights @ values).transpose(0, 1).flatten(1)  # [tokens, heads * head_dim]
-        return mixed @ self._weights[prefix + "o"].T
+        return self._linear(prefix + "o", mixed, has_bias=config.output_bias)
 
     def _heads(self, name: str, hidden: Tensor) -> Tensor:
         """Project to query, key or value and split into heads.  # [heads, tokens, head_dim]"""
         config = self.config
-        out = hidden @ self._weights[name].T
-        if config.attention_bias:
-            out = out + self._weights[name + "_bias"]
+        out = self._linear(name, hidden, has_bias=config.attention_bias)
         has_norm = not name.endswith("v")
         if has_norm and config.qk_norm is QkNorm.FULL:
             out = self._norm(name + "_norm", out)
@@ -103,10 +101,14 @@ class ReferenceDecoder:
         return out.transpose(0, 1)
 
     def _mlp(self, prefix: str, hidden: Tensor) -> Tensor:
-        gate = hidden @ self._weights[prefix + "gate"].T
+        gate, up = (self._linear(prefix + name, hidden, has_bias=self.config.mlp_bias) for name in ("gate", "up"))
         is_silu = self.config.activation is Activation.SILU
         gate = functional.silu(gate) if is_silu else functional.gelu(gate, approximate="tanh")
-        return (gate * (hidden @ self._weights[prefix + "up"].T)) @ self._weights[prefix + "down"].T
+        return self._linear(prefix + "down", gate * up, has_bias=self.config.mlp_bias)
+
+    def _linear(self, name: str, hidden: Tensor, *, has_bias: bool) -> Tensor:
+        out = hidden @ self._weights[name].T
+        return out + self._weights[name + "_bias"] if has_bias else out
 
     def _norm(self, name: str, hidden: Tensor) -> Tensor:
         """Root mean square norm (arXiv 1910.07467)."""

@@ -57,6 +57,14 @@ class JsonFields:
         """Read a file that may be left out: without it there are no fields."""
         return cls.from_file(path, most_bytes=most_bytes) if path.exists() else cls({}, str(path))
 
+    def completed(self, defaults: Mapping[str, Any]) -> "JsonFields":
+        """Return the fields with others for those that are absent; null is there."""
+        return JsonFields({**defaults, **self._values}, self._where, self._names)
+
+    def replaced(self, values: Mapping[str, Any]) -> "JsonFields":
+        """Return the fields with some of them set."""
+        return JsonFields({**self._values, **values}, self._where, self._names)
+
     def __iter__(self) -> Iterator[str]:
         """Yield the names of the fields that are not null."""
         return (name for name in self._values if name in self)

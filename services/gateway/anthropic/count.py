@@ -5,7 +5,6 @@ from starlette.requests import Request
 from outrider import AsyncClient, OutriderError
 from services.gateway.anthropic.conversation import AnthropicConversation
 from services.gateway.anthropic.request import RPC_NAMES
-from services.gateway.gateway import Gateway
 from services.gateway.generation.field_names import api_name, problem_of
 from services.gateway.generation.validation import parse
 from services.gateway.generation.writer import Json
@@ -22,12 +21,11 @@ class CountRequest(AnthropicConversation):
         return self.message_name(path) or api_name(path, RPC_NAMES)
 
 
-async def count_tokens(client: AsyncClient, gateway: Gateway, _: Request, body: bytes) -> Json:
+async def count_tokens(client: AsyncClient, _: Request, body: bytes) -> Json:
     """The number; raises OutriderError and Problem."""
     request = parse(CountRequest, body)
-    await gateway.model.check(request.model, client)
     try:
-        encoding = await client.tokenize(request.conversation(), **request.chat_options())
+        encoding = await client.tokenize(request.conversation(), model=request.model, **request.chat_options())
     except OutriderError as error:
         raise problem_of(error, request.name_of) from None
     return {"input_tokens": len(encoding.token_ids)}

@@ -8,11 +8,10 @@ import grpc
 from starlette.requests import Request
 
 from outrider import AsyncClient
-from outrider.channel import IN_THE_CLEAR, bearer
 from outrider.errors import as_error
+from outrider.servers.channel import IN_THE_CLEAR, bearer
 from outrider.v1 import admin_pb2
 from outrider.v1.admin_pb2_grpc import AdminServiceStub
-from services.gateway.gateway import Gateway
 from services.gateway.generation.problem import Kind, Problem
 from services.gateway.generation.request import Part
 from services.gateway.generation.validation import parse
@@ -38,7 +37,7 @@ class DraftControl:
         self._taken: dict[str, Any] = {}  # and what was shown to the target when each of them was
         self._lock = asyncio.Lock()
 
-    async def set(self, _: AsyncClient, __: Gateway, http: Request, body: bytes) -> Json:
+    async def set(self, _: AsyncClient, http: Request, body: bytes) -> Json:
         """How many drafts are linked, on their way, and taken away; raises OutriderError and Problem."""
         request = parse(DraftRequest, body)
         try:

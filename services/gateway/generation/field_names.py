@@ -57,7 +57,8 @@ def problem_of(error: OutriderError, name_of: Callable[[str], str]) -> Problem:
     if isinstance(error, InvalidArgument) and error.violations:
         violations = [Violation(name_of(one.field), one.description) for one in error.violations]
         message = "; ".join(f"{field}: {description}" for field, description in violations)
-        return Problem(Kind.INVALID, message, violations[0].field)
+        kind = Kind.NOT_FOUND if violations[0].field == "model" else Kind.INVALID
+        return Problem(kind, message, violations[0].field)
     kind = kind_of(error)
     if kind in _FIXED:  # what the client says of these has addresses of targets, which are nobody's business
         logger.warning("a target's call failed: %s: %s", kind.value, error)

@@ -67,7 +67,7 @@ class GenerationRequest(_Options, ABC):  # type: ignore[misc]
     rpc_names: ClassVar[Mapping[str, str]] = COMMON_NAMES
     reads_messages: ClassVar[bool] = False
 
-    model: str | None = Field(None, description="The model's name; without it, whatever is served.")
+    model: str | None = Field(None, description="The model's name; without it, the first that is served.")
     stream: bool | None = None
     seed: Annotated[int, Field(ge=0, lt=1 << 64)] | None = Field(None, description="By default one that is drawn.")
 

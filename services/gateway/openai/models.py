@@ -1,24 +1,19 @@
-"""GET /v1/models, and /v1/models/NAME: the one model that the targets serve."""
+"""GET /v1/models, and /v1/models/NAME: the models that the targets serve."""
 
 from starlette.requests import Request
 
 from outrider import AsyncClient, ModelInfo
-from services.gateway.gateway import Gateway
-from services.gateway.generation.problem import Kind, Problem
 from services.gateway.generation.writer import Json
 
 
-async def list_models(client: AsyncClient, gateway: Gateway, _: Request, __: bytes) -> Json:
-    """A list of one."""
-    return {"object": "list", "data": [_told(await gateway.model.info(client))]}
+async def list_models(client: AsyncClient, _: Request, __: bytes) -> Json:
+    """All that are loaded."""
+    return {"object": "list", "data": [_told(each.info) for each in await client.list_models() if each.info]}
 
 
-async def retrieve_model(client: AsyncClient, gateway: Gateway, http: Request, _: bytes) -> Json:
-    """That one by its name, which may have slashes; raises Problem for another name."""
-    info, name = await gateway.model.info(client), http.path_params["name"]
-    if name != info.name:
-        raise Problem(Kind.NOT_FOUND, f"model: {name!r} is not served here; allowed: {info.name!r}", "model")
-    return _told(info)
+async def retrieve_model(client: AsyncClient, http: Request, _: bytes) -> Json:
+    """One by its name, which may have slashes; raises OutriderError for another name."""
+    return _told(await client.model_info(model=http.path_params["name"]))
 
 
 def _told(info: ModelInfo) -> Json:

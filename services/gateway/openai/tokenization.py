@@ -3,7 +3,6 @@
 from starlette.requests import Request
 
 from outrider import AsyncClient
-from services.gateway.gateway import Gateway
 from services.gateway.generation.request import Part
 from services.gateway.generation.validation import parse
 from services.gateway.generation.writer import Json
@@ -27,20 +26,20 @@ class DetokenizeRequest(Part):
     show_special_tokens: bool | None = None
 
 
-async def tokenize(client: AsyncClient, gateway: Gateway, _: Request, body: bytes) -> Json:
+async def tokenize(client: AsyncClient, _: Request, body: bytes) -> Json:
     """The ids, and the bytes of each; raises OutriderError and Problem."""
     request = parse(TokenizeRequest, body)
-    await gateway.model.check(request.model, client)
     said = [message.as_message() for message in request.messages or ()] or request.prompt
     assert said is not None
-    encoding = await client.tokenize(said, add_special_tokens=request.add_special_tokens)
+    encoding = await client.tokenize(said, model=request.model, add_special_tokens=request.add_special_tokens)
     tokens = [bytes_.decode(errors="replace") for bytes_ in encoding.token_bytes]
     return {"count": len(encoding.token_ids), "tokens": encoding.token_ids, "token_strs": tokens}
 
 
-async def detokenize(client: AsyncClient, gateway: Gateway, _: Request, body: bytes) -> Json:
+async def detokenize(client: AsyncClient, _: Request, body: bytes) -> Json:
     """The text; raises OutriderError and Problem."""
     request = parse(DetokenizeRequest, body)
-    await gateway.model.check(request.model, client)
-    decoding = await client.detokenize(request.tokens, show_special_tokens=request.show_special_tokens)
+    decoding = await client.detokenize(
+        request.tokens, show_special_tokens=request.show_special_tokens, model=request.model
+    )
     return {"prompt": decoding.text}

@@ -45,7 +45,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """The head is here."""
-        if len(self.pipeline) >= _MOST_QUEUED:
+        if len(self.pipeline) >= _MOST_QUEUED or not self._says_its_host():
             raise httptools.HttpParserError  # which is answered with 400
         self._pending = 0
         self._is_in_body = True
@@ -73,6 +73,11 @@ class BoundedProtocol(HttpToolsProtocol):
         """Nothing is waited for any more."""
         self._await(None)
         super().connection_lost(exc)
+
+    def _says_its_host(self) -> bool:
+        """Whether the head has one `Host`, which HTTP/1.0 may leave out (RFC 9112, section 3.2)."""
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        return hosts == 1 or (hosts == 0 and self.parser.get_http_version() == "1.0")
 
     def _watch(self) -> None:
         is_answering = self.cycle is not None and not self.cycle.response_complete

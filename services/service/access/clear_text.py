@@ -2,7 +2,7 @@
 
 import logging
 
-from outrider.channel import is_local
+from outrider.servers.channel import is_local
 from services.engine.config import ConfigError
 
 logger = logging.getLogger(__name__)

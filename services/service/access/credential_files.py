@@ -8,7 +8,7 @@ from pathlib import Path
 
 import grpc
 
-from outrider.channel import check_token
+from outrider.servers.channel import check_token
 from services.engine.config import ConfigError
 from services.service.access.certificates import Certificates, channel_credentials, watch_certificates
 from services.service.access.watched_files import WatchedFiles

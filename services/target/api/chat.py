@@ -7,8 +7,8 @@ from outrider.v1 import common_pb2
 from services.engine.grammar.source import read_json
 from services.service.limits import MAX_MESSAGES, MAX_TEMPLATE_VARIABLES
 from services.service.validation import Violations
-from services.target.api.served_model import ServedModel
 from services.target.api.tools import check_tool_choice, has_tools, read_tools
+from services.target.models.served_model import ServedModel
 from services.target.prompt.conversation import Conversation
 
 _OUR_VARIABLES = ("messages", "tools", "add_generation_prompt")

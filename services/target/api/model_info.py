@@ -1,14 +1,15 @@
-"""ModelInfo: what may be asked of the model, as a message."""
+"""ModelInfo: what may be asked of a model, and which models there are, as messages."""
 
 from dataclasses import asdict
 
 from outrider.v1 import generation_pb2
 from services.service.limits import LIMITS
-from services.target.api.served_model import ServedModel
+from services.target.models.served_model import ServedModel
+from services.target.models.target_models import TargetModels
 
 
 def write_model_info(model: ServedModel) -> generation_pb2.GetModelInfoResponse:
-    """The model and what may be asked of it."""
+    """A model and what may be asked of it."""
     parts = model.fingerprint
     return generation_pb2.GetModelInfoResponse(
         name=model.name,
@@ -28,3 +29,14 @@ def write_model_info(model: ServedModel) -> generation_pb2.GetModelInfoResponse:
         limits=generation_pb2.Limits(**asdict(LIMITS)),
         has_chat_template=model.chat_template.exists,
     )
+
+
+def write_models(models: TargetModels) -> generation_pb2.ListModelsResponse:
+    """All models, and what may be asked of those that are loaded."""
+    response = generation_pb2.ListModelsResponse()
+    for model in models.all:
+        told = response.models.add(name=model.name, state=generation_pb2.MODEL_STATE_LOADING)
+        if model.serving is not None:
+            told.state = generation_pb2.MODEL_STATE_READY
+            told.info.CopyFrom(write_model_info(model.serving.model))
+    return response

@@ -7,7 +7,7 @@ from services.engine.range import Range
 from services.engine.request import OutputOptions
 from services.service.limits import LIMITS, MAX_RECORDS_BYTES
 from services.service.validation import Violations
-from services.target.api.served_model import ServedModel
+from services.target.models.served_model import ServedModel
 
 
 def read_output(

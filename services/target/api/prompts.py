@@ -6,7 +6,7 @@ from outrider.v1 import common_pb2, generation_pb2
 from services.service.limits import MAX_MESSAGES
 from services.service.validation import Violations
 from services.target.api.chat import read_chat
-from services.target.api.served_model import ServedModel
+from services.target.models.served_model import ServedModel
 from services.target.prompt.chat_template import ChatTemplateError
 from services.target.prompt.prompt_encoder import PromptError, PromptSource, Text, TooManyTokensError
 

@@ -1,8 +1,6 @@
 """Requests: from messages to the engine's Request, with everything that is wrong named at once."""
 
 import secrets
-from collections import Counter
-from collections.abc import Iterable
 from typing import Any
 from uuid import uuid4
 
@@ -11,9 +9,8 @@ from google.protobuf.message import Message
 from outrider.v1 import common_pb2, generation_pb2
 from services.draft_protocol.caching import check_cache, read_cache
 from services.draft_protocol.grammar import read_grammar
-from services.engine.allowed_tokens import AllowedTokens
 from services.engine.grammar.grammar import Grammar
-from services.engine.range import COUNT, FINITE, MAX_COUNT, Range
+from services.engine.range import COUNT, MAX_COUNT, Range
 from services.engine.request import (
     CachePolicy,
     Loop,
@@ -28,15 +25,15 @@ from services.engine.text.healing import Healing, plan_healing
 from services.service.access.caller import Caller
 from services.service.errors import FingerprintMismatchError
 from services.service.limits import LIMITS, MAX_TIME_LIMIT
-from services.service.validation import Violations, is_bias
+from services.service.validation import Violations
 from services.target.api.durations import read_duration
 from services.target.api.output_options import read_output
-from services.target.api.served_model import ServedModel
+from services.target.api.sampling_lists import read_sampling_lists
 from services.target.api.tools import binds_answer, read_tool_grammar
+from services.target.models.served_model import ServedModel
 
 GenerationRequest = generation_pb2.StreamGenerateRequest | generation_pb2.GenerateRequest
 
-_BIASES = f"{FINITE}, or minus infinity"
 _PRIORITIES = Range(minimum=-10, maximum=10)
 _MODES = {
     common_pb2.SPECULATION_MODE_UNSPECIFIED: SpeculationMode.AUTO,
@@ -150,14 +147,16 @@ def _read_request_id(message: GenerationRequest, found: Violations) -> str:
     return message.request_id
 
 
+def _has_lists(message: common_pb2.SamplingParameters) -> bool:
+    return message.dry_multiplier > 0 or any(field.is_repeated for field, _ in message.ListFields())
+
+
 def _read_sampling(message: common_pb2.SamplingParameters, model: ServedModel, found: Violations) -> SamplingParams:
     numbers: dict[str, Any] = {**model.defaults, **_read_numbers(message, found)}
     return SamplingParams(
         seed=message.seed if message.HasField("seed") else secrets.randbits(64),
-        logit_bias=_read_logit_bias(message, model, found),
-        banned_strings=_read_banned_strings(message, found),
-        allowed_tokens=_read_allowed_tokens(message, model, found),
         **numbers,
+        **(read_sampling_lists(message, model, found) if _has_lists(message) else {}),
     )
 
 
@@ -171,56 +170,11 @@ def _read_numbers(message: Message, found: Violations) -> dict[str, float]:
     return numbers
 
 
-def _read_allowed_tokens(
-    message: common_pb2.SamplingParameters, model: ServedModel, found: Violations
-) -> AllowedTokens | None:
-    field, token_ids, vocab_size = "sampling.allowed_token_ids", message.allowed_token_ids, model.config.vocab_size
-    if not token_ids:
-        return None
-    if len(token_ids) > vocab_size:
-        found.check_length(field, token_ids, vocab_size)
-        return None
-    if max(token_ids) >= vocab_size:
-        found.check_token_ids(field, token_ids, vocab_size)
-        return None
-    return AllowedTokens.of(token_ids, vocab_size=vocab_size)
-
-
-def _read_banned_strings(message: common_pb2.SamplingParameters, found: Violations) -> tuple[str, ...]:
-    field = "sampling.banned_strings"
-    entries = found.within(field, message.banned_strings, LIMITS.max_banned_strings)
-    _check_string_sizes(field, entries, LIMITS.max_banned_string_bytes, found)
-    found.check_entries(
-        field, entries, lambda string: "\ufffd" not in string, lambda _: "has U+FFFD", "strings of characters"
-    )
-    return tuple(entries)
-
-
-def _read_logit_bias(message: common_pb2.SamplingParameters, model: ServedModel, found: Violations) -> dict[int, float]:
-    field = "sampling.logit_bias"
-    entries = found.within(field, message.logit_bias, LIMITS.max_logit_biases)
-    ids = [entry.token_id for entry in entries]
-    biases = dict(zip(ids, (entry.bias for entry in entries), strict=True))
-    found.check_token_ids(field, ids, model.config.vocab_size, ".token_id")
-    found.check_entries(
-        field,
-        [entry.bias for entry in entries],
-        is_bias,
-        lambda bias: f"is {bias:g}",
-        _BIASES,
-        ".bias",
-    )
-    if len(biases) < len(ids) == len(message.logit_bias):
-        repeated = next(token_id for token_id, count in Counter(ids).items() if count > 1)
-        found.add(field, f"names token {repeated} more than once", "each token at most once")
-    return biases
-
-
 def _read_stops(
     message: common_pb2.StopConditions, model: ServedModel, found: Violations, *, room: int
 ) -> StopConditions:
     strings = found.within("stop.strings", message.strings, LIMITS.max_stop_strings)
-    _check_string_sizes("stop.strings", strings, LIMITS.max_stop_string_bytes, found)
+    found.check_sizes("stop.strings", strings, LIMITS.max_stop_string_bytes)
     token_ids = found.within("stop.token_ids", message.token_ids, LIMITS.max_stop_token_ids)
     found.check_token_ids("stop.token_ids", token_ids, model.config.vocab_size)
     most = message.max_tokens if message.HasField("max_tokens") else max(room, 0)
@@ -259,16 +213,6 @@ def _read_loop(message: common_pb2.StopConditions, found: Violations) -> Loop | 
     if repetitions <= LIMITS.max_loop_window:
         found.check_number("stop.loop.window", window, allowed)
     return Loop(window=window, repetitions=repetitions)
-
-
-def _check_string_sizes(field: str, strings: Iterable[str], most: int, found: Violations) -> None:
-    found.check_entries(
-        field,
-        [len(string.encode()) for string in strings],
-        lambda size: 0 < size <= most,
-        lambda size: f"has {size} bytes",
-        f"1 to {most} bytes",
-    )
 
 
 def _read_speculation(message: common_pb2.SpeculationPolicy, found: Violations) -> SpeculationPolicy:

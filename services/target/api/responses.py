@@ -27,7 +27,7 @@ from services.engine.text.tokenizer import Tokenizer
 from services.target.api.message_deltas import write_message
 from services.target.api.records import write_records, write_source
 from services.target.api.requests import GenerationRequest
-from services.target.api.served_model import ServedModel
+from services.target.models.served_model import ServedModel
 from services.target.sequence.sequence import Sequence
 
 _REASONS = {

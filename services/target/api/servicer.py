@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, aclosing, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -16,7 +16,6 @@ from grpc import aio
 
 from outrider.v1 import generation_pb2
 from outrider.v1.generation_pb2_grpc import GenerationServiceServicer
-from services.engine.decoder.loading_progress import LoadingProgress
 from services.engine.events import Aborted, Failed, Progress, Refused
 from services.engine.request import Request
 from services.service.access.caller import Callers
@@ -25,23 +24,25 @@ from services.service.errors import (
     InvalidRequestError,
     ReaderStalledError,
     RequestCancelledError,
+    RpcError,
     UnavailableError,
     Violation,
 )
 from services.service.validation import Violations
-from services.target.api.admissions import Admissions
 from services.target.api.message_deltas import add_deltas
-from services.target.api.model_info import write_model_info
+from services.target.api.model_info import write_model_info, write_models
 from services.target.api.prompts import read_prompt, read_tokenize_input
 from services.target.api.requests import GenerationRequest, read_request, read_request_grammar
 from services.target.api.responses import write_event, write_starts, write_whole
-from services.target.api.served_model import ServedModel
 from services.target.api.tokenization import detokenize, write_tokens
 from services.target.generation.engine import TargetEngine
 from services.target.message.message_reader import MessageReader
-from services.target.metrics.request_statistics import RequestStatistics, identity
+from services.target.metrics.request_statistics import identity
 from services.target.metrics.request_traces import RequestTraces
-from services.target.metrics.target_load import TargetLoad
+from services.target.models.served_model import ServedModel
+from services.target.models.serving import Serving
+from services.target.models.target_model import TargetModel
+from services.target.models.target_models import TargetModels
 from services.target.sequence.sequence import Sequence
 from services.target.sequence.token_stream import interleaved
 from services.telemetry.load_report import ASKED_BY, TRAILER
@@ -55,63 +56,46 @@ _MARGIN_SECONDS = 0.1  # before a call's deadline, for the last messages to reac
 _MARGIN_FRACTION = 0.1  # of the call's time, where that is less
 
 
-@dataclass(frozen=True, slots=True)
-class Serving:
-    """What there is to serve with once the model is loaded."""
-
-    engine: TargetEngine
-    model: ServedModel
-    load: TargetLoad
-
-
 class GenerationServicer(GenerationServiceServicer):
-    """Answers requests with the engine that `open` gives it, and with UNAVAILABLE before and while it is to refuse."""
+    """Answers requests with the models that they ask, and with UNAVAILABLE before these are loaded and while it is to
+    refuse.
+    """
 
     def __init__(
         self,
         callers: Callers,
-        admissions: Admissions,
-        progress: LoadingProgress,
-        statistics: RequestStatistics,
+        models: TargetModels,
         *,
         traces: RequestTraces | None = None,
         load_reports: bool = False,
         reader_timeout: float,
     ) -> None:
-        """`progress` is told to whoever calls too early. After `reader_timeout` seconds in which its reader has taken
-        nothing, a stream is ended. With `load_reports` every answer tells the load.
+        """After `reader_timeout` seconds in which its reader has taken nothing, a stream is ended. With `load_reports`
+        every answer tells the load.
         """
-        self.callers, self._admissions = callers, admissions
-        self._statistics, self._traces = statistics, traces
+        self.callers, self._models, self._traces = callers, models, traces
         self._load_reports, self.reader_timeout = load_reports, reader_timeout
-        self._progress = progress
-        self._serving: Serving | None = None
         self._refusal = ""
-
-    def open(self, engine: TargetEngine, model: ServedModel, load: TargetLoad) -> None:
-        """Serve from now on, unless there is a reason to refuse."""
-        self._serving = Serving(engine, model, load)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether there is a model to serve with."""
-        return self._serving is not None
 
     def refuse(self, reason: str) -> None:
         """Refuse new requests from now on, because of this; an empty reason is none."""
         self._refusal = reason
 
-    @property
-    def model_name(self) -> str:
-        """What clients see as the model's name, once there is one."""
-        return self._serving.model.name if self._serving else ""
-
     def check(self, context: Context) -> None:
         """Raise what refuses a call whatever it asks, for which it need not even be read."""
-        self.serving()
-        caller = self.callers.of(context)
-        self._admissions.waiting_tokens.check(1, caller, deadline=_deadline(context))
-        self._admissions.streams.check(1, caller)
+        self._check_open()
+        caller, deadline, refusal = self.callers.of(context), _deadline(context), None
+        for model in self._models.all:
+            try:
+                admissions = _ready(model).admissions
+                admissions.waiting_tokens.check(1, caller, deadline=deadline)
+                admissions.streams.check(1, caller)
+            except RpcError as error:
+                refusal = refusal or error
+            else:
+                return
+        assert refusal is not None
+        raise refusal
 
     async def StreamGenerate(  # type: ignore[override]  # it writes to the context, so that a cut is seen here
         self, request: generation_pb2.StreamGenerateRequest, context: Context
@@ -141,31 +125,39 @@ class GenerationServicer(GenerationServiceServicer):
         self, request: generation_pb2.TokenizeRequest, context: Context
     ) -> generation_pb2.TokenizeResponse:
         """Encode text or a conversation."""
-        model = self.serving().model
-        with self._admissions.text_calls.admit(1, self.callers.of(context)):
-            ids = await read_tokenize_input(request, model)
-            return await asyncio.to_thread(write_tokens, ids, model.tokenizer)
+        serving = self.serving(request.model)
+        with serving.admissions.text_calls.admit(1, self.callers.of(context)):
+            ids = await read_tokenize_input(request, serving.model)
+            return await asyncio.to_thread(write_tokens, ids, serving.model.tokenizer)
 
     async def Detokenize(
         self, request: generation_pb2.DetokenizeRequest, context: Context
     ) -> generation_pb2.DetokenizeResponse:
         """Decode ids."""
-        model = self.serving().model
-        with self._admissions.text_calls.admit(1, self.callers.of(context)):
-            return await asyncio.to_thread(detokenize, request, model)
+        serving = self.serving(request.model)
+        with serving.admissions.text_calls.admit(1, self.callers.of(context)):
+            return await asyncio.to_thread(detokenize, request, serving.model)
 
     async def GetModelInfo(
         self, request: generation_pb2.GetModelInfoRequest, context: Context
     ) -> generation_pb2.GetModelInfoResponse:
-        """Describe the model."""
-        return write_model_info(self.serving().model)
+        """Describe a model."""
+        return write_model_info(self.serving(request.model).model)
+
+    async def ListModels(
+        self, request: generation_pb2.ListModelsRequest, context: Context
+    ) -> generation_pb2.ListModelsResponse:
+        """List all models."""
+        self._check_open()
+        return write_models(self._models)
 
     @asynccontextmanager
     async def generation(self, message: GenerationRequest, context: Context) -> AsyncIterator[Responses]:
         """Admit, read and submit one request; however the call ends, the engine drops what is left of it."""
         deadline, traceparent = _deadline(context), _traceparent(context)
-        model, caller = self.serving().model, self.callers.of(context)
-        model = replace(model, max_samples=min(model.max_samples, self._admissions.streams.most(caller)))
+        serving, caller = self.serving(message.model), self.callers.of(context)
+        streams, tokens = serving.admissions.streams, serving.admissions.waiting_tokens
+        model = replace(serving.model, max_samples=min(serving.model.max_samples, streams.most(caller)))
         with ExitStack() as places:
             trace = None
             if self._traces is not None:
@@ -173,9 +165,8 @@ class GenerationServicer(GenerationServiceServicer):
                 trace = self._traces.begin(traceparent, operation=operation, model=model.name)
                 traceparent = places.enter_context(trace).traceparent
             num_samples = max(1, min(message.num_samples, model.max_samples))
-            tokens = self._admissions.waiting_tokens
             tokens.check(1, caller, deadline=deadline)  # before the prompt costs anything
-            places.enter_context(self._admissions.streams.admit(num_samples, caller))
+            places.enter_context(streams.admit(num_samples, caller))
             found = Violations()
             prompt = await read_prompt(message.prompt, model, found)
             waiting = places.enter_context(tokens.admit(len(prompt), caller, deadline=deadline))
@@ -184,15 +175,15 @@ class GenerationServicer(GenerationServiceServicer):
             request = await asyncio.to_thread(read, message, prompt, grammar, model, found)
             if traceparent:
                 request = replace(request, traceparent=traceparent)
-            engine = self.serving().engine  # it may have gone while the prompt was encoded
+            engine = self.serving(message.model).engine  # it may have gone while the prompt was encoded
             readers = await _message_readers(message, request, model)
             sequences = await _submit(engine, request)
-            self._statistics.begin(sequences)
+            serving.statistics.begin(sequences)
             if trace is not None:
                 trace.follow(request, sequences)
             try:
-                yield self._responses(sequences, model, message, readers, waiting)
-                self._tell_load(context)
+                yield _responses(sequences, serving, model, message, readers, waiting)
+                self._tell_load(serving, context)
             except ReaderStalledError as error:
                 text = "request %s: its reader took nothing for %g s; it is ended"
                 logger.warning(text, request.request_id, error.seconds, extra=identity(request))
@@ -200,48 +191,62 @@ class GenerationServicer(GenerationServiceServicer):
             finally:
                 for sequence in sequences:
                     engine.cancel(sequence)
-                    self._statistics.end(sequence)
+                    serving.statistics.end(sequence)
 
-    def _tell_load(self, context: Context) -> None:
+    def _tell_load(self, serving: Serving, context: Context) -> None:
         """Let the call's trailers tell the load, if that is wanted."""
         is_asked = self._load_reports or any(key == ASKED_BY for key, _ in context.invocation_metadata() or ())
-        if is_asked and self._serving is not None:
-            context.set_trailing_metadata(((TRAILER, self._serving.load.report()),))
+        if is_asked:
+            context.set_trailing_metadata(((TRAILER, serving.load.report()),))
 
-    async def _responses(
-        self,
-        sequences: list[Sequence],
-        model: ServedModel,
-        message: GenerationRequest,
-        readers: list[MessageReader] | None,
-        waiting: Place,
-    ) -> Responses:
-        has_started = False
-        async with aclosing(interleaved([sequence.stream for sequence in sequences])) as events:
-            async for sample, event in events:
-                self._statistics.observe(sequences[sample], event)
-                waiting.keep(event.total - event.done if isinstance(event, Progress) else 0)
-                if not has_started:  # only once the scheduler has taken it up is it known what is cached
-                    for response in write_starts(sequences, model, message):
-                        yield response
-                    has_started = True
-                if isinstance(event, Failed):
-                    raise UnavailableError(event.message)
-                if isinstance(event, Aborted):
-                    raise RequestCancelledError(event.message)
-                if isinstance(event, Refused):
-                    raise _bad_continuation(event.message)
-                for response in write_event(event, sequences[sample].request, model.tokenizer):
-                    response.sample = sample
-                    if readers is not None:
-                        add_deltas(response, readers[sample])
+    def serving(self, name: str = "") -> Serving:
+        """What there is to serve the model of that name with, or without one the first; raises InvalidRequestError for
+        a name that no model has, and UnavailableError.
+        """
+        self._check_open()
+        return _ready(self._models.find(name) if name else self._models.first)
+
+    def _check_open(self) -> None:
+        """Raise UnavailableError where nothing is served."""
+        if self._refusal:
+            raise UnavailableError(self._refusal)
+        _ready(self._models.first)
+
+
+def _ready(model: TargetModel) -> Serving:
+    if model.serving is None:
+        raise UnavailableError(f"the model is still loading: {model.progress}")
+    return model.serving
+
+
+async def _responses(
+    sequences: list[Sequence],
+    serving: Serving,
+    model: ServedModel,
+    message: GenerationRequest,
+    readers: list[MessageReader] | None,
+    waiting: Place,
+) -> Responses:
+    has_started = False
+    async with aclosing(interleaved([sequence.stream for sequence in sequences])) as events:
+        async for sample, event in events:
+            serving.statistics.observe(sequences[sample], event)
+            waiting.keep(event.total - event.done if isinstance(event, Progress) else 0)
+            if not has_started:  # only once the scheduler has taken it up is it known what is cached
+                for response in write_starts(sequences, model, message):
                     yield response
-
-    def serving(self) -> Serving:
-        """What there is to serve with; raises UnavailableError."""
-        if self._serving is None or self._refusal:
-            raise UnavailableError(self._refusal or f"the model is still loading: {self._progress}")
-        return self._serving
+                has_started = True
+            if isinstance(event, Failed):
+                raise UnavailableError(event.message)
+            if isinstance(event, Aborted):
+                raise RequestCancelledError(event.message)
+            if isinstance(event, Refused):
+                raise _bad_continuation(event.message)
+            for response in write_event(event, sequences[sample].request, model.tokenizer):
+                response.sample = sample
+                if readers is not None:
+                    add_deltas(response, readers[sample])
+                yield response
 
 
 async def _message_readers(

@@ -13,11 +13,11 @@ from services.service.errors import InvalidRequestError, UnimplementedError, Vio
 from services.service.life.availability import Availability
 from services.service.life.reload import Reload
 from services.service.server_config import ServerConfig, check_address
-from services.target.api.admissions import Admissions
 from services.target.api.servicer import GenerationServicer
 from services.target.draft_changes import DraftChanges
 from services.target.generation.engine import TargetEngine
-from services.target.metrics.request_statistics import RequestStatistics
+from services.target.models.target_model import TargetModel
+from services.target.models.target_models import TargetModels
 from services.target.sequence.sequence import Sequence
 from services.telemetry.telemetry import Telemetry
 
@@ -26,44 +26,37 @@ _CANCELLED = "the request was cancelled by those who run the server"
 
 
 class TargetAdmin(AdminServicer[TargetEngine]):
-    """Knows the requests by the statistics that are kept of them."""
+    """Knows the requests by the statistics that are kept of them; what is not asked of all models is of the first."""
 
     def __init__(
         self,
         availability: Availability,
         reload: Reload,
         telemetry: Telemetry,
-        find_engine: Callable[[], TargetEngine | None],
+        models: TargetModels,
         servicer: GenerationServicer,
-        statistics: RequestStatistics,
-        drafts: DraftChanges | None,
-        admissions: Admissions,
         config: ServerConfig,
     ) -> None:
-        """`config` has the limits that hold at the start. Without `drafts` there can be none."""
-        super().__init__(availability, reload, telemetry, find_engine)
-        self._servicer, self._statistics, self._drafts = servicer, statistics, drafts
-        self._admissions, self._config = admissions, config
+        """`config` has the limits that hold at the start."""
+        super().__init__(availability, reload, telemetry, lambda: models.first.engine)
+        self._models, self._servicer, self._config = models, servicer, config
 
     async def ListRequests(
         self, request: admin_pb2.ListRequestsRequest, context: Context
     ) -> admin_pb2.ListRequestsResponse:
         """Tell of each request how far it is, and nothing of what it says."""
-        engine, now = self._require_engine(), time.monotonic()
-        running = {*engine.scheduler.running}
-        live = self._statistics.live
-        statuses = [_status(sequence, now, is_running=sequence in running) for sequence in live]
+        self._require_engine()
+        statuses = [status for model in self._models.all for status in _statuses(model)]
         return admin_pb2.ListRequestsResponse(requests=sorted(statuses, key=lambda status: -status.age_seconds))
 
     async def CancelRequest(
         self, request: admin_pb2.CancelRequestRequest, context: Context
     ) -> admin_pb2.CancelRequestResponse:
         """End all requests of that name."""
-        engine = self._require_engine()
-        named = [each for each in self._statistics.live if each.request.request_id == request.request_id]
-        for sequence in named:
-            engine.abort(sequence, _CANCELLED)
-        return admin_pb2.CancelRequestResponse(cancelled=len(named))
+        self._require_engine()
+        return admin_pb2.CancelRequestResponse(
+            cancelled=sum(_cancel(model, request.request_id) for model in self._models.all)
+        )
 
     async def SetLimits(self, request: admin_pb2.SetLimitsRequest, context: Context) -> admin_pb2.SetLimitsResponse:
         """Change what is set, all of it or, where something cannot be, nothing."""
@@ -91,27 +84,29 @@ class TargetAdmin(AdminServicer[TargetEngine]):
 
     async def _change_drafts(self, address: str, change: _Change) -> None:
         engine = self._require_engine()
-        if self._drafts is None:
+        if (drafts := self._models.first.drafts) is None:
             raise UnimplementedError("this target takes no drafts")
         try:
             check_address("address", address)
-            await change(self._drafts, engine, address)
+            await change(drafts.changes, engine, address)
         except ValueError as error:  # of which ConfigError is one
             raise InvalidRequestError([Violation("address", f"{address[:64]!r}: {error}")]) from error
 
     def _draft_statuses(self) -> Iterator[admin_pb2.DraftStatus]:
-        for address, absence in (self._drafts.absences if self._drafts else {}).items():
+        drafts = self._models.first.drafts
+        for address, absence in (drafts.pool.absences if drafts else {}).items():
             yield admin_pb2.DraftStatus(address=address, absence=absence)
 
     def _apply(self, config: ServerConfig) -> None:
-        self._admissions.resize(config)
+        for model in self._models.all:
+            model.admissions.resize(config)
         self._servicer.reader_timeout = config.reader_timeout
 
     def _count_left(self, engine: TargetEngine) -> int:
-        return self._statistics.num_live
+        return sum(model.statistics.num_live for model in self._models.all)
 
     def _describe(self, engine: TargetEngine, statistics: admin_pb2.GetStatisticsResponse) -> None:
-        statistics.model = self._servicer.model_name
+        statistics.model = self._models.first.name
         statistics.running, statistics.waiting = len(engine.scheduler.running), len(engine.scheduler.waiting)
         statistics.generated_tokens = engine.num_tokens
         statistics.preemptions = engine.scheduler.num_preemptions
@@ -123,10 +118,26 @@ class TargetAdmin(AdminServicer[TargetEngine]):
         return admin_pb2.AdjustableLimits(
             max_queue=config.max_queue,
             max_waiting_tokens=config.max_waiting_tokens,
-            max_streams_per_caller=self._admissions.streams.each,
+            max_streams_per_caller=self._models.first.admissions.streams.each,
             max_text_calls=config.max_text_calls,
             reader_timeout=config.reader_timeout,
         )
+
+
+def _statuses(model: TargetModel) -> Iterator[admin_pb2.RequestStatus]:
+    if (engine := model.engine) is not None:
+        now, running = time.monotonic(), {*engine.scheduler.running}
+        for sequence in model.statistics.live:
+            yield _status(sequence, now, is_running=sequence in running)
+
+
+def _cancel(model: TargetModel, request_id: str) -> int:
+    """End the model's requests of that name, and say how many there were."""
+    named = [each for each in model.statistics.live if each.request.request_id == request_id]
+    if (engine := model.engine) is not None:
+        for sequence in named:
+            engine.abort(sequence, _CANCELLED)
+    return len(named)
 
 
 def _status(sequence: Sequence, now: float, *, is_running: bool) -> admin_pb2.RequestStatus:

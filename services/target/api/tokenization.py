@@ -5,7 +5,7 @@ from collections.abc import Sequence as Seq
 from outrider.v1 import generation_pb2
 from services.engine.text.tokenizer import Tokenizer
 from services.service.validation import Violations
-from services.target.api.served_model import ServedModel
+from services.target.models.served_model import ServedModel
 
 _TOKENS_AT_ONCE = 1 << 13  # that a message takes in without giving other threads a turn
 

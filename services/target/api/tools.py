@@ -12,9 +12,9 @@ from services.engine.grammar.grammar import Grammar
 from services.engine.grammar.source import GrammarSource, read_json
 from services.service.limits import LIMITS
 from services.service.validation import Violations
-from services.target.api.served_model import ServedModel
 from services.target.message.thought import thought_of
 from services.target.message.tool_grammar import BoundTool, CallRule, tool_grammar
+from services.target.models.served_model import ServedModel
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _NAMES = "1 to 64 of A-Z, a-z, 0-9, _, - and ."

@@ -37,11 +37,12 @@ class TargetMetrics(Collector):
         self._statistics = statistics
         self._find_links = find_links
         self._prefix = prefix
-        self._labels = {"model_name": model_name, "engine": "0"}
+        self._labels = {"model_name": model_name}
 
     def collect(self) -> Iterable[Metric]:
         """All metrics as they are now."""
-        shared, own = MetricPage(self._prefix, self._labels), MetricPage(OWN_PREFIX)
+        shared = MetricPage(self._prefix, {**self._labels, "engine": "0"})
+        own = MetricPage(OWN_PREFIX, self._labels)
         stats = self._statistics.speculation()
         self._add_load(shared)
         _add_requests(shared, self._statistics)

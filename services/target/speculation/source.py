@@ -86,13 +86,20 @@ class Source:
         """At most so many predictions that were asked for, after a wait until that moment of the monotonic clock."""
         return self.predictor.predict(sequence, length, until=until)[:length]
 
+    def ask(self, sequence: Sequence, length: int, plan: SourcePlan) -> None:
+        """The predictor may begin with so many, or stop where it is 0, unless what it was asked before still stands."""
+        if length or not (plan.automatic.keeps_asking and is_automatic(sequence)):
+            self.predictor.ask(sequence, length, plan.automatic.least_chance if is_automatic(sequence) else 0.0)
+
     def rest(self, sequence: Sequence) -> None:
         """Another source serves the sequence for now: a draft must not run ahead on cores that the target needs."""
-        self.predictor.ask(sequence, 0)
+        if not self.predictor.runs_ahead:
+            self.predictor.ask(sequence, 0)
 
     def settle(self, sequence: Sequence, num_predicted: int, num_accepted: int) -> None:
         """Its predictions for a sequence were verified."""
-        self._controller.settle(sequence, num_predicted, num_accepted)
+        has_ended = self.predictor.has_ended(sequence)
+        self._controller.settle(sequence, num_predicted, num_accepted, has_ended=has_ended)
 
     def observe(self, plan: SourcePlan) -> None:
         """A step over sequences that leave the choice to us has ended."""
@@ -107,7 +114,7 @@ class Source:
         """Why it predicted nothing for a sequence in the step that was planned so."""
         if reason := self.predictor.why_none(sequence):
             return NoSpeculation.UNAVAILABLE, reason
-        if is_automatic(sequence) and not plan.automatic.is_speculative:
+        if is_automatic(sequence) and not plan.automatic.is_speculative and not plan.automatic.keeps_asking:
             return NoSpeculation.SLOWER, self._controller.why_none
         return NoSpeculation.UNAVAILABLE, "no prediction came in time"
 

@@ -97,9 +97,9 @@ class Speculation:
 
         `before_waiting` is called before anything that may have to wait.
         """
+        self._step = StepRecord(began=self._clock())  # without sources too: the last one's may have been removed
         if not self._sources:
             return
-        self._step = StepRecord(began=self._clock())
         for rows in batch:
             if rows.is_decode and rows.sequence is not self.rehearsal:
                 self._budget.join(rows.sequence)
@@ -158,7 +158,7 @@ class Speculation:
         plan = source.plan(sequences, num_rows=num_rows, spare_rows=spare_rows)
         self._step.plans.append(plan)
         for sequence, length in zip(sequences, plan.lengths, strict=True):
-            source.predictor.ask(sequence, length)
+            source.ask(sequence, length, plan)
         return plan
 
     def _take(self, source: Source, plan: SourcePlan, unserved: Seq[ScheduledRows], scheduler: Scheduler) -> None:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from services.engine.config import ConfigError
 
 if TYPE_CHECKING:
-    from services.target.api.admissions import Admissions
     from services.target.api.servicer import GenerationServicer
     from services.target.vllm_contract.servicer import VllmEngineServicer
 
@@ -18,9 +17,7 @@ _STUBS = "smg_grpc_proto"
 _REMEDY = "pip install 'outrider[vllm]'"
 
 
-def open_contract(
-    is_wanted: bool | None, generation: "GenerationServicer", admissions: "Admissions"
-) -> "VllmEngineServicer | None":
+def open_contract(is_wanted: bool | None, generation: "GenerationServicer") -> "VllmEngineServicer | None":
     """What serves the contract by the generation service, or None where it is not wanted.
 
     Where nobody has said, it is wanted if its stubs are installed. Raises ConfigError for wanted
@@ -35,4 +32,4 @@ def open_contract(
         return None
     from services.target.vllm_contract.servicer import VllmEngineServicer
 
-    return VllmEngineServicer(generation, admissions)
+    return VllmEngineServicer(generation)

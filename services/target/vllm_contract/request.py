@@ -11,7 +11,7 @@ from outrider.v1 import common_pb2, generation_pb2
 from services.engine.range import Range
 from services.engine.sampling_params import SAMPLING_NUMBERS
 from services.service.validation import Violations
-from services.target.api.served_model import ServedModel
+from services.target.models.served_model import ServedModel
 from services.target.vllm_contract.constraint import read_constraint
 from services.target.vllm_contract.sampling import read_output, read_sampling, read_stops
 

@@ -53,7 +53,9 @@ def read_output(message: vllm_engine_pb2.SamplingParams, found: Violations) -> c
 
 
 def _read_number(message: vllm_engine_pb2.SamplingParams, number: SamplingNumber, found: Violations) -> float:
-    """One that the contract has under our name, where 0 means that it is not set unless that can be told."""
+    """One that the contract may have under our name, where 0 means that it is not set unless that can be told."""
+    if number.name not in message.DESCRIPTOR.fields_by_name:
+        return cast(float, getattr(_OFF, number.name))
     value = getattr(message, number.name)
     can_be_unset = message.DESCRIPTOR.fields_by_name[number.name].has_presence
     if not (message.HasField(number.name) if can_be_unset else value):

@@ -6,9 +6,8 @@ from datetime import UTC, datetime
 from smg_grpc_proto.generated import vllm_engine_pb2
 
 from services.engine.range import MAX_COUNT
-from services.target.api.admissions import Admissions
-from services.target.api.served_model import ServedModel
-from services.target.api.servicer import Serving
+from services.target.models.served_model import ServedModel
+from services.target.models.serving import Serving
 
 _SERVER_TYPE = "vllm-grpc"  # the name of the contract, by which routers tell it from others
 _GRAMMARS_BEGIN = "first_token"
@@ -49,7 +48,7 @@ def write_server_info(serving: Serving, *, uptime: float, heard_at: float) -> vl
     )
 
 
-def write_loads(serving: Serving, admissions: Admissions, version: str) -> vllm_engine_pb2.GetLoadsResponse:
+def write_loads(serving: Serving, version: str) -> vllm_engine_pb2.GetLoadsResponse:
     """How much there is to do."""
     load, blocks = serving.load, serving.engine.blocks
     capacity = blocks.num_blocks * blocks.block_size
@@ -65,7 +64,7 @@ def write_loads(serving: Serving, admissions: Admissions, version: str) -> vllm_
         cache_hit_rate=load.cache_hit_rate,
         utilization=load.utilization,
         max_running_requests=serving.engine.config.max_sequences,
-        num_waiting_uncached_tokens=min(admissions.waiting_tokens.total, MAX_COUNT),
+        num_waiting_uncached_tokens=min(serving.admissions.waiting_tokens.total, MAX_COUNT),
     )
     now = datetime.now(UTC).isoformat()
     return vllm_engine_pb2.GetLoadsResponse(timestamp=now, version=version, dp_rank_count=1, loads=[scheduler])

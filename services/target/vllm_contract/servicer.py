@@ -16,7 +16,6 @@ from outrider.v1 import generation_pb2
 from services.engine.range import Range
 from services.service.errors import InvalidRequestError, UnavailableError, UnimplementedError
 from services.service.validation import Violations
-from services.target.api.admissions import Admissions
 from services.target.api.servicer import Context, GenerationServicer, Responses
 from services.target.vllm_contract.abortable_calls import AbortableCall, AbortableCalls, CallAbortedError
 from services.target.vllm_contract.answers import Answers
@@ -32,8 +31,8 @@ _MOST_ABORTED = 1024  # requests by one call
 class VllmEngineServicer(vllm_engine_pb2_grpc.VllmEngineServicer):
     """Asks the generation service for all that is generated: what holds of its calls holds of these."""
 
-    def __init__(self, generation: GenerationServicer, admissions: Admissions) -> None:
-        self._generation, self._admissions = generation, admissions
+    def __init__(self, generation: GenerationServicer) -> None:
+        self._generation = generation
         self._calls, self._gbnf, self._tokenizer = AbortableCalls(), GbnfReader(), TokenizerArchive()
         self._began, self._heard_at = time.monotonic(), 0.0
 
@@ -44,11 +43,11 @@ class VllmEngineServicer(vllm_engine_pb2_grpc.VllmEngineServicer):
     async def Generate(self, request: vllm_engine_pb2.GenerateRequest, context: Context) -> None:
         """Write chunks, if a stream is wanted, and the end of each sample."""
         self._heard_at = time.time()
-        model, caller = self._generation.serving().model, self._generation.callers.of(context)
-        self._admissions.streams.check(1, caller)  # before the request costs anything
+        serving, caller = self._generation.serving(), self._generation.callers.of(context)
+        serving.admissions.streams.check(1, caller)  # before the request costs anything
         with self._calls.begin(caller.name, request.request_id) as call:
             try:
-                message = await asyncio.to_thread(read_request, request, model)
+                message = await asyncio.to_thread(read_request, request, serving.model)
                 await self._answer(message, Answers(request, message.num_samples), call, context)
             except InvalidRequestError as error:
                 raise in_contract(error) from error
@@ -68,7 +67,8 @@ class VllmEngineServicer(vllm_engine_pb2_grpc.VllmEngineServicer):
         self, message: generation_pb2.StreamGenerateRequest, stack: AsyncExitStack, context: Context
     ) -> Responses:
         if message.grammar.lark:
-            with self._admissions.text_calls.admit(1, self._generation.callers.of(context)):
+            admissions = self._generation.serving().admissions
+            with admissions.text_calls.admit(1, self._generation.callers.of(context)):
                 message.grammar.lark = await self._gbnf.to_lark(message.grammar.lark)
         return await stack.enter_async_context(self._generation.generation(message, context))
 
@@ -121,13 +121,13 @@ class VllmEngineServicer(vllm_engine_pb2_grpc.VllmEngineServicer):
         found.check_number("dp_rank", request.dp_rank, Range(minimum=0, maximum=0))
         found.raise_if_any()
         serving = self._generation.serving()
-        return write_loads(serving, self._admissions, serving.model.fingerprint.version)
+        return write_loads(serving, serving.model.fingerprint.version)
 
     async def GetTokenizer(self, request: common_pb2.GetTokenizerRequest, context: Context) -> None:
         """Write the tokenizer's files as a zip file, in pieces."""
-        model = self._generation.serving().model
-        with self._admissions.text_calls.admit(1, self._generation.callers.of(context)):
-            chunks = await self._tokenizer.chunks(model)
+        serving = self._generation.serving()
+        with serving.admissions.text_calls.admit(1, self._generation.callers.of(context)):
+            chunks = await self._tokenizer.chunks(serving.model)
         for chunk in chunks:
             await self._generation.write(chunk, context)
 

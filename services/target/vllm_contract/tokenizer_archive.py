@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from smg_grpc_proto.generated import common_pb2
 
-from services.target.api.served_model import ServedModel
+from services.target.models.served_model import ServedModel
 
 _CHUNK_BYTES = 64 << 10
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)  # so that the same tokenizer gives the same bytes

@@ -151,7 +151,7 @@ def test_the_draft_is_cut_off_while_the_text_goes_on(
     assert {*shown.kinds()[-50:]} == {"own"}, "nothing is predicted any more"
     shown.tab.click("text=Give the draft back")
     shown.tab.wait_for_selector("text=Cut off the draft")
-    wait_until(lambda: target.server._drafts is not None and target.server._drafts.is_linked)
+    wait_until(lambda: target.model.drafts is not None and target.model.drafts.pool.is_linked)
 
 
 def test_a_key_is_asked_for_and_stays_in_the_tab(tmp_path: Path, show: Show):

@@ -64,6 +64,20 @@ def test_a_head_that_is_too_long_is_refused():
         assert read_all(long).startswith(b"HTTP/1.1 400")
 
 
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"HTTP/1.1\r\n", b"400"),
+        (b"HTTP/1.1\r\nhost: localhost\r\nHost: localhost\r\n", b"400"),
+        (b"HTTP/1.0\r\n", b"200"),
+    ],
+)
+def test_a_request_says_its_host_once(head: bytes, status: bytes):
+    with RunningGateway("127.0.0.1:1") as gateway, connect(gateway) as asking:
+        asking.sendall(b"GET /openapi.json " + head + b"connection: close\r\n\r\n")
+        assert read_all(asking).startswith(b"HTTP/1.1 " + status)
+
+
 def test_what_follows_a_body_without_end_ends_the_connection():
     with RunningGateway("127.0.0.1:1") as gateway, connect(gateway) as long:
         with suppress(OSError):  # it may end before all is sent

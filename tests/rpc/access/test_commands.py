@@ -22,7 +22,7 @@ def test_up_serves_who_shows_a_certificate(model: Path, authority: CertificateAu
         assert (healthy.returncode, healthy.stdout) == (0, f"{found[1]} is serving\n")
         assert outrider_run("health", "--address", found[1], *shown[:2]).returncode == 1
         assert outrider_run("health", "--address", found[1]).returncode == 1
-        written = outrider_run("generate", PROMPT, "--address", found[1], *shown, "--max-tokens", "8")
+        written = outrider_run("generate", PROMPT, "--address", found[1], *shown, "--max-tokens", "8", "--ignore-eos")
         assert (written.returncode, "8 tokens" in written.stderr) == (0, True), written.stderr
         press_ctrl_c(process)
         process.communicate(timeout=60)

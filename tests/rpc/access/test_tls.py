@@ -113,8 +113,8 @@ def test_a_draft_takes_no_target_that_it_cannot_name(
     for trusted, files in ((authority, None), (authority, stranger.issue("t")), (stranger, authority.issue("t"))):
         shown = shown_files(trusted, files)
         with target_server(model, drafts=[tls_draft.address], draft_credentials=shown) as alone:
-            assert alone.server._drafts is not None
-            predictor = alone.server._drafts.remotes[0]
+            assert alone.model.drafts is not None
+            predictor = alone.model.drafts.pool.remotes[0]
             wait_until(lambda: "is not there" in predictor.absence)  # noqa: B023 - it is waited for here
             with Client(alone.address) as client:
                 result = client.generate(PROMPT, speculation="always", **OPTIONS)

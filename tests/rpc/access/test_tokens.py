@@ -115,8 +115,8 @@ def test_a_draft_takes_targets_with_its_token(model: Path, tmp_path: Path, token
         with target_server(model, drafts=[draft.address], draft_credentials=CredentialFiles(token=right)) as linked:
             linked.wait_for_draft()
         with target_server(model, drafts=[draft.address], draft_credentials=CredentialFiles(token=wrong)) as alone:
-            assert alone.server._drafts is not None
-            predictor = alone.server._drafts.remotes[0]
+            assert alone.model.drafts is not None
+            predictor = alone.model.drafts.pool.remotes[0]
             wait_until(lambda: "UNAUTHENTICATED the token is none that this server knows" in predictor.absence)
     finally:
         draft.close()
@@ -126,7 +126,7 @@ def test_a_draft_takes_targets_with_its_token(model: Path, tmp_path: Path, token
 def test_generate_shows_a_token(guarded: RunningTarget, tmp_path: Path, token: str, way: str) -> None:
     file = tmp_path / "token"
     file.write_text(token)
-    command = ["generate", PROMPT, "--address", guarded.address, "--max-tokens", "4"]
+    command = ["generate", PROMPT, "--address", guarded.address, "--max-tokens", "4", "--ignore-eos"]
 
     def run(**environment: str) -> subprocess.CompletedProcess[str]:
         return outrider_run(*command, *(["--token-file", str(file)] if way == "file" else []), env=environment)

@@ -74,9 +74,9 @@ class Recorder:
     def __init__(self, name: str, ways: Seq[Way], asked: list[tuple[str, str, int, int]]) -> None:
         self.name, self.ways, self._asked = name, ways, asked
 
-    def answer(self, prompt: Seq[int], way: Way, *, num_tokens: int) -> Answer:
-        self._asked.append((self.name, way.name, prompt[0], num_tokens))
-        return make_answer(1.0, tokens=range(num_tokens))
+    def answers(self, prompts: Seq[Seq[int]], way: Way, *, num_tokens: int) -> list[Answer]:
+        self._asked += [(self.name, way.name, prompt[0], num_tokens) for prompt in prompts]
+        return [make_answer(1.0, tokens=range(num_tokens)) for _ in prompts]
 
 
 def test_contenders_and_ways_take_turns_after_a_warm_up():

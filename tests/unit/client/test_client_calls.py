@@ -106,3 +106,12 @@ def test_threads_share_a_client() -> None:
         results = list(threads.map(lambda _: client.generate(PROMPT), range(16)))
     assert {result.token_ids for result in results} == {tuple(WHOLE)}
     assert sum(result.resumed for result in results) == 8
+
+
+async def test_models_are_listed(connect: Callable[..., Calls]) -> None:
+    with ScriptedServer() as server:
+        client = connect(server.address)
+        info, (toy, large) = await _value(client.model_info()), await _value(client.list_models())
+        await _value(client.close())
+    assert toy == outrider.ServedModel("toy", outrider.ModelState.READY, info)
+    assert large == outrider.ServedModel("large", outrider.ModelState.LOADING, None)

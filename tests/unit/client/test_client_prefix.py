@@ -2,8 +2,9 @@
 
 import pytest
 
-from outrider.pool import PREFIX_HEADER, prefix_metadata
-from outrider.request import GenerateOptions, Prompt, build_stream_request
+from outrider.generate_options import GenerateOptions
+from outrider.request import Prompt, build_stream_request
+from outrider.servers.pool import PREFIX_HEADER, prefix_metadata
 
 LONG = "The same beginning of many prompts. " * 40
 

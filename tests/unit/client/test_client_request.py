@@ -5,7 +5,8 @@ import pytest
 from google.protobuf.json_format import MessageToDict
 
 import outrider
-from outrider.request import GenerateOptions, build_detokenize_request, build_stream_request, build_tokenize_request
+from outrider.generate_options import GenerateOptions
+from outrider.request import build_detokenize_request, build_stream_request, build_tokenize_request
 from outrider.v1 import common_pb2, generation_pb2
 
 
@@ -70,6 +71,30 @@ OPTIONS = [
     ("top_k", 0, {"sampling": {"top_k": 0}}),
     ("top_p", 0.1, {"sampling": {"top_p": 0.1}}),
     ("min_p", 0.0, {"sampling": {"min_p": 0.0}}),
+    ("top_n_sigma", 1.5, {"sampling": {"top_n_sigma": 1.5}}),
+    ("smoothing_factor", 0.5, {"sampling": {"smoothing_factor": 0.5}}),
+    ("smoothing_curve", 2, {"sampling": {"smoothing_curve": 2.0}}),
+    ("dynatemp_range", 0.5, {"sampling": {"dynatemp_range": 0.5}}),
+    ("dynatemp_exponent", 2.0, {"sampling": {"dynatemp_exponent": 2.0}}),
+    ("top_a", 0.2, {"sampling": {"top_a": 0.2}}),
+    ("tfs_z", 0.9, {"sampling": {"tfs_z": 0.9}}),
+    ("typical_p", 0.9, {"sampling": {"typical_p": 0.9}}),
+    ("epsilon_cutoff", 0.001, {"sampling": {"epsilon_cutoff": 0.001}}),
+    ("eta_cutoff", 0.001, {"sampling": {"eta_cutoff": 0.001}}),
+    ("xtc_probability", 0.5, {"sampling": {"xtc_probability": 0.5}}),
+    ("xtc_threshold", 0.2, {"sampling": {"xtc_threshold": 0.2}}),
+    ("skew", -0.5, {"sampling": {"skew": -0.5}}),
+    ("penalty_last_n", 64, {"sampling": {"penalty_last_n": 64}}),
+    ("no_repeat_ngram_size", 3, {"sampling": {"no_repeat_ngram_size": 3}}),
+    ("suppress_token_ids", [7, 8], {"sampling": {"suppress_token_ids": [7, 8]}}),
+    ("begin_suppress_token_ids", [7], {"sampling": {"begin_suppress_token_ids": [7]}}),
+    ("bad_words_ids", [[7, 8], [9]], {"sampling": {"bad_words_ids": [{"ids": [7, 8]}, {"ids": [9]}]}}),
+    ("dry_multiplier", 0.8, {"sampling": {"dry_multiplier": 0.8}}),
+    ("dry_base", 2.0, {"sampling": {"dry_base": 2.0}}),
+    ("dry_allowed_length", 3, {"sampling": {"dry_allowed_length": 3}}),
+    ("dry_penalty_last_n", 512, {"sampling": {"dry_penalty_last_n": 512}}),
+    ("dry_sequence_breakers", "\n", {"sampling": {"dry_sequence_breakers": ["\n"]}}),
+    ("samplers", ["xtc", "top_k"], {"sampling": {"samplers": ["SAMPLER_XTC", "SAMPLER_TOP_K"]}}),
     ("repetition_penalty", 1.1, {"sampling": {"repetition_penalty": 1.1}}),
     ("frequency_penalty", -2.0, {"sampling": {"frequency_penalty": -2.0}}),
     ("presence_penalty", 0.5, {"sampling": {"presence_penalty": 0.5}}),
@@ -115,6 +140,7 @@ OPTIONS = [
     ("cache_salt", "mine", {"cache": {"salt": "mine"}}),
     ("add_special_tokens", False, {"prompt": {"text": "p", "add_special_tokens": False}}),
     ("heal", True, {"prompt": {"text": "p", "heal": True}}),
+    ("model", "a", {"model": "a"}),
     ("request_id", "", {"request_id": ""}),
     ("num_samples", 4, {"num_samples": 4}),
     ("priority", -3, {"priority": -3}),
@@ -139,7 +165,7 @@ def test_every_option_is_tested_and_every_field_has_an_option() -> None:
     )
     fields = sum(len(part.DESCRIPTOR.fields) for part in parts)
     assert (
-        fields - 1 == len(GenerateOptions.__annotations__) - len(of_chats) - 5
+        fields - 1 == len(GenerateOptions.__annotations__) - len(of_chats) - 6
     )  # not prompt_token_ids; not of these parts
 
 
@@ -156,12 +182,14 @@ def test_prompt_of_messages() -> None:
 def test_empty_prompts_reach_the_server() -> None:
     assert build_stream_request("", {}).prompt.WhichOneof("input") == "text"
     assert build_stream_request([], {}).prompt.WhichOneof("input") == "token_ids"
-    assert build_tokenize_request([], None).WhichOneof("input") == "chat"
+    assert build_tokenize_request([], None, {}, None).WhichOneof("input") == "chat"
 
 
 def test_tokenize_and_detokenize() -> None:
-    assert build_tokenize_request("x", False) == generation_pb2.TokenizeRequest(text="x", add_special_tokens=False)
-    assert not build_tokenize_request("x", None).HasField("add_special_tokens")
+    assert build_tokenize_request("x", False, {}, "a") == generation_pb2.TokenizeRequest(
+        text="x", add_special_tokens=False, model="a"
+    )
+    assert not build_tokenize_request("x", None, {}, None).HasField("add_special_tokens")
     assert build_detokenize_request([1], True).show_special_tokens
     assert not build_detokenize_request([1], None).HasField("show_special_tokens")
 
@@ -219,9 +247,9 @@ def test_values_of_the_wrong_type(prompt: outrider.Prompt, options: dict, messag
 
 def test_a_conversation_is_counted_as_it_is_asked() -> None:
     said, options = [{"role": "user", "content": "a"}], {"tools": [{"name": "now"}], "template_variables": {"a": 1}}
-    counted = build_tokenize_request(said, None, options)  # type: ignore[arg-type]
+    counted = build_tokenize_request(said, None, options, None)  # type: ignore[arg-type]
     assert counted.chat == build_stream_request(said, options).prompt.chat  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="tools is for a conversation"):
-        build_tokenize_request("a", None, {"tools": []})
+        build_tokenize_request("a", None, {"tools": []}, None)
     with pytest.raises(TypeError, match="unknown option 'heal'"):
-        build_tokenize_request(said, None, {"heal": True})  # type: ignore[typeddict-unknown-key]
+        build_tokenize_request(said, None, {"heal": True}, None)  # type: ignore[typeddict-unknown-key]

@@ -10,7 +10,7 @@ from outrider.errors import (
     ResourceExhausted,
     Unavailable,
 )
-from outrider.retry import Attempts, RetryPolicy
+from outrider.servers.retry import Attempts, RetryPolicy
 
 
 class Clock:

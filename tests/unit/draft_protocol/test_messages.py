@@ -28,6 +28,12 @@ SAMPLING = SamplingParams(
     seed=5,
     temperature=0.5,
     top_k=3,
+    samplers=("xtc", "top_k"),
+    suppressed_ids=(5,),
+    begin_suppressed_ids=(6, 7),
+    bad_words=((1, 2), (3,)),
+    dry_multiplier=0.5,
+    dry_breaker_ids=(0, 9, 201),
     logit_bias={7: 1.5},
     allowed_tokens=AllowedTokens.of([1, 200], vocab_size=VOCAB_SIZE),
 )

@@ -8,8 +8,7 @@ import pytest
 
 from services.engine.config import ConfigError
 from services.engine.files.checkpoint_error import CheckpointError
-from services.service.server_config import ServerConfig
-from services.target.server import TargetServer
+from services.target.models.model_setup import ModelSetup
 from tests.checkpoints import Kind, copy_of, edit_json, random_checkpoint
 from tests.server import RunningTarget, target_server
 from tests.unit.engine.test_config import make_config
@@ -80,10 +79,10 @@ def test_a_tokenizer_with_more_ids_than_the_model_is_refused(folder, target):
     assert f"{path}: token '<extra>' has id 512; by vocab_size in config.json it must be from 0 to 511" in said
 
 
-async def test_options_of_drafts_have_ranges(folder):
-    engine, server = make_config(model=folder), ServerConfig(listen="127.0.0.1:0")
+def test_options_of_drafts_have_ranges(folder):
+    engine = make_config(model=folder)
     for value in (-1, 65, 10**9):
         with pytest.raises(ConfigError, match=f"^run_ahead is {value}; it must be from 0 to 64$"):
-            TargetServer(engine, server, run_ahead=value)
+            ModelSetup(engine=engine, run_ahead=value)
         with pytest.raises(ConfigError, match=f"^alternates is {value}; it must be from 0 to 64$"):
-            TargetServer(engine, server, num_alternates=value)
+            ModelSetup(engine=engine, num_alternates=value)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from google.protobuf.descriptor import FieldDescriptor
 
-from outrider.request import GenerateOptions
+from outrider.generate_options import GenerateOptions
 from outrider.v1 import common_pb2
 from services.draft_protocol.sampling import read_sampling, write_sampling
 from services.engine.range import COUNT, FLOAT32_MAX

@@ -5,6 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from scripts import sampler_picture
 from scripts.picture.drawing import draw
 from scripts.picture.layout import Box, Layout
 from scripts.picture.rooms import read_house
@@ -85,3 +86,8 @@ def test_the_table_has_the_packages_from_above_and_replaces_the_one_before(tmp_p
     assert page.startswith("# A\n\n| package")
     assert page.endswith("|\n\nB\n")
     assert "gone" not in page
+
+
+def test_the_picture_of_the_samplers_is_up_to_date() -> None:
+    told = sampler_picture.PICTURE.read_text()
+    assert told == sampler_picture.draw(), "run `python -m scripts.sampler_picture`"

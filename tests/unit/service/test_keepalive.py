@@ -8,7 +8,7 @@ from grpc import aio
 from grpc._cython import cygrpc
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
-from outrider.channel import channel_options
+from outrider.servers.channel import channel_options
 from services.service import rpc_server as server
 from services.service.keepalive import PERMITTED_PING_MS, PING_MS
 from services.target.speculation.link import draft_client

@@ -1,6 +1,7 @@
 """The options that both services have: what they set."""
 
 import argparse
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,7 @@ from services.service.server_config import ServerConfig
 def parse(*flags: str) -> EngineConfig:
     parser = argparse.ArgumentParser()
     add_options(parser)
-    return engine_config(parser.parse_args(["--model", "folder", *flags]))
+    return engine_config(parser.parse_args(flags), Path("folder"))
 
 
 @pytest.mark.parametrize(("flags", "is_on"), [([], True), (["--no-prefix-cache"], False)])

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from outrider.channel import Metadata
+from outrider.servers.channel import Metadata
 
 try:
     from opentelemetry import trace

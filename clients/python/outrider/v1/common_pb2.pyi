@@ -53,6 +53,74 @@ TOOL_CHOICE_MODE_REQUIRED: ToolChoiceMode.ValueType  # 3
 """The answer is at least one call, of any tool, whose arguments follow its schema."""
 Global___ToolChoiceMode: _TypeAlias = ToolChoiceMode  # noqa: Y015
 
+class _Sampler:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _SamplerEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Sampler.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    SAMPLER_UNSPECIFIED: _Sampler.ValueType  # 0
+    """None."""
+    SAMPLER_TOP_N_SIGMA: _Sampler.ValueType  # 1
+    """`SamplingParameters.top_n_sigma`."""
+    SAMPLER_SMOOTHING: _Sampler.ValueType  # 2
+    """`SamplingParameters.smoothing_factor`."""
+    SAMPLER_TEMPERATURE: _Sampler.ValueType  # 3
+    """`SamplingParameters.temperature`, and `dynatemp_range`."""
+    SAMPLER_TOP_K: _Sampler.ValueType  # 4
+    """`SamplingParameters.top_k`."""
+    SAMPLER_TOP_P: _Sampler.ValueType  # 5
+    """`SamplingParameters.top_p`."""
+    SAMPLER_MIN_P: _Sampler.ValueType  # 6
+    """`SamplingParameters.min_p`."""
+    SAMPLER_TOP_A: _Sampler.ValueType  # 7
+    """`SamplingParameters.top_a`."""
+    SAMPLER_TAIL_FREE: _Sampler.ValueType  # 8
+    """`SamplingParameters.tfs_z`."""
+    SAMPLER_TYPICAL: _Sampler.ValueType  # 9
+    """`SamplingParameters.typical_p`."""
+    SAMPLER_EPSILON: _Sampler.ValueType  # 10
+    """`SamplingParameters.epsilon_cutoff`."""
+    SAMPLER_ETA: _Sampler.ValueType  # 11
+    """`SamplingParameters.eta_cutoff`."""
+    SAMPLER_XTC: _Sampler.ValueType  # 12
+    """`SamplingParameters.xtc_probability`."""
+    SAMPLER_SKEW: _Sampler.ValueType  # 13
+    """`SamplingParameters.skew`."""
+
+class Sampler(_Sampler, metaclass=_SamplerEnumTypeWrapper):
+    """A step between the logits, with penalties, bias and masks, and the distribution that a token is drawn from."""
+
+SAMPLER_UNSPECIFIED: Sampler.ValueType  # 0
+"""None."""
+SAMPLER_TOP_N_SIGMA: Sampler.ValueType  # 1
+"""`SamplingParameters.top_n_sigma`."""
+SAMPLER_SMOOTHING: Sampler.ValueType  # 2
+"""`SamplingParameters.smoothing_factor`."""
+SAMPLER_TEMPERATURE: Sampler.ValueType  # 3
+"""`SamplingParameters.temperature`, and `dynatemp_range`."""
+SAMPLER_TOP_K: Sampler.ValueType  # 4
+"""`SamplingParameters.top_k`."""
+SAMPLER_TOP_P: Sampler.ValueType  # 5
+"""`SamplingParameters.top_p`."""
+SAMPLER_MIN_P: Sampler.ValueType  # 6
+"""`SamplingParameters.min_p`."""
+SAMPLER_TOP_A: Sampler.ValueType  # 7
+"""`SamplingParameters.top_a`."""
+SAMPLER_TAIL_FREE: Sampler.ValueType  # 8
+"""`SamplingParameters.tfs_z`."""
+SAMPLER_TYPICAL: Sampler.ValueType  # 9
+"""`SamplingParameters.typical_p`."""
+SAMPLER_EPSILON: Sampler.ValueType  # 10
+"""`SamplingParameters.epsilon_cutoff`."""
+SAMPLER_ETA: Sampler.ValueType  # 11
+"""`SamplingParameters.eta_cutoff`."""
+SAMPLER_XTC: Sampler.ValueType  # 12
+"""`SamplingParameters.xtc_probability`."""
+SAMPLER_SKEW: Sampler.ValueType  # 13
+"""`SamplingParameters.skew`."""
+Global___Sampler: _TypeAlias = Sampler  # noqa: Y015
+
 class _SpeculationMode:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -605,8 +673,10 @@ class SamplingParameters(_message.Message):
     generation_config.json, or else from the default named here.
 
     The order is: the penalties, the bias, then what forbids tokens (`StopConditions.min_tokens`, `banned_strings`,
-    `allowed_token_ids`, a `Grammar`), whatever a bias says, the temperature, `top_k`, `top_p`, `min_p`. Where no token is
-    left to draw, the generation ends with FINISH_REASON_NO_CANDIDATES.
+    `allowed_token_ids`, `suppress_token_ids`, `no_repeat_ngram_size`, `bad_words_ids`, a `Grammar`), whatever a bias says,
+    then the samplers, in the order of `Sampler` or of `samplers`. What a sampler calls probabilities are those of the
+    tokens that the samplers before it have left. Where no token is left to draw, the generation ends with
+    FINISH_REASON_NO_CANDIDATES.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -622,6 +692,30 @@ class SamplingParameters(_message.Message):
     SEED_FIELD_NUMBER: _builtins.int
     BANNED_STRINGS_FIELD_NUMBER: _builtins.int
     ALLOWED_TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    SAMPLERS_FIELD_NUMBER: _builtins.int
+    TOP_N_SIGMA_FIELD_NUMBER: _builtins.int
+    SMOOTHING_FACTOR_FIELD_NUMBER: _builtins.int
+    SMOOTHING_CURVE_FIELD_NUMBER: _builtins.int
+    DYNATEMP_RANGE_FIELD_NUMBER: _builtins.int
+    DYNATEMP_EXPONENT_FIELD_NUMBER: _builtins.int
+    TOP_A_FIELD_NUMBER: _builtins.int
+    TFS_Z_FIELD_NUMBER: _builtins.int
+    TYPICAL_P_FIELD_NUMBER: _builtins.int
+    EPSILON_CUTOFF_FIELD_NUMBER: _builtins.int
+    ETA_CUTOFF_FIELD_NUMBER: _builtins.int
+    XTC_PROBABILITY_FIELD_NUMBER: _builtins.int
+    XTC_THRESHOLD_FIELD_NUMBER: _builtins.int
+    SKEW_FIELD_NUMBER: _builtins.int
+    PENALTY_LAST_N_FIELD_NUMBER: _builtins.int
+    NO_REPEAT_NGRAM_SIZE_FIELD_NUMBER: _builtins.int
+    SUPPRESS_TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    BEGIN_SUPPRESS_TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    BAD_WORDS_IDS_FIELD_NUMBER: _builtins.int
+    DRY_MULTIPLIER_FIELD_NUMBER: _builtins.int
+    DRY_BASE_FIELD_NUMBER: _builtins.int
+    DRY_ALLOWED_LENGTH_FIELD_NUMBER: _builtins.int
+    DRY_PENALTY_LAST_N_FIELD_NUMBER: _builtins.int
+    DRY_SEQUENCE_BREAKERS_FIELD_NUMBER: _builtins.int
     temperature: _builtins.float
     """Divides the logits; 0 is greedy. Finite, at least 0. Default: 1."""
     top_k: _builtins.int
@@ -642,6 +736,62 @@ class SamplingParameters(_message.Message):
     """The same seed, prompt and parameters give the same bytes under the same fingerprint. Default: one that the server
     draws and names in `Started`.
     """
+    top_n_sigma: _builtins.float
+    """Keeps the tokens within so many standard deviations of all logits below the best; 0 keeps all. Finite, at least 0.
+    Default: 0.
+    """
+    smoothing_factor: _builtins.float
+    """Replaces the distance of a logit from the best by this times (k d^2 + s d^3), with k = (3 - `smoothing_curve`) / 2 and
+    s = (`smoothing_curve` - 1) / 2; 0 leaves it. Finite, at least 0. Default: 0.
+    """
+    smoothing_curve: _builtins.float
+    """How soon tokens far from the best are pushed away by smoothing. In [1, 3]. Default: 1."""
+    dynatemp_range: _builtins.float
+    """The temperature is between `temperature` less this, at least 0, where the model is certain, and `temperature` plus
+    this, where all tokens are as likely. Finite, at least 0. Default: 0.
+    """
+    dynatemp_exponent: _builtins.float
+    """In between it follows this power of the entropy's part of the largest one. Finite, at least 0. Default: 1."""
+    top_a: _builtins.float
+    """Keeps the tokens at least as likely as this times the square of the best one's probability. In [0, 1]. Default: 0."""
+    tfs_z: _builtins.float
+    """Tail-free: keeps the most likely tokens until this share of the bends of the sorted probabilities, their second
+    differences, is passed. In (0, 1]. Default: 1.
+    """
+    typical_p: _builtins.float
+    """Keeps the tokens whose surprise is nearest to the entropy, as few as together reach this probability. In (0, 1].
+    Default: 1.
+    """
+    epsilon_cutoff: _builtins.float
+    """Keeps the tokens at least this likely, and the best one. In [0, 1]. Default: 0."""
+    eta_cutoff: _builtins.float
+    """The same with the lesser of this and its square root times exp(-entropy). In [0, 1]. Default: 0."""
+    xtc_probability: _builtins.float
+    """How often, by chance, the tokens that reach `xtc_threshold` are left out, all but the least likely of them. The chance
+    is the seed's and the position's, of a stream of its own. In [0, 1]. Default: 0.
+    """
+    xtc_threshold: _builtins.float
+    """The probability from which on a token is a top choice. In [0, 1]. Default: 0.1."""
+    skew: _builtins.float
+    """A token between the cumulated probabilities F and G, the most likely first, gets the probability G^e - F^e with
+    e = exp(skew): above 0 less likely ones gain, below 0 the most likely. In [-10, 10]. Default: 0.
+    """
+    penalty_last_n: _builtins.int
+    """How many of the last tokens of prompt and text the penalties look at; 0 means all. At least 0. Default: 0."""
+    no_repeat_ngram_size: _builtins.int
+    """No run of so many tokens is drawn that prompt and text have already; 0 allows them. At least 0. Default: 0."""
+    dry_multiplier: _builtins.float
+    """"Don't repeat yourself": a token that would go on with a repetition of n tokens, at least `dry_allowed_length`, loses
+    this times `dry_base` to the power of n - `dry_allowed_length`, behind the other penalties; 0 is off. Repetitions
+    longer than is allowed by more than 64 count as that long, and of more than 1024 places the last count. Finite, at
+    least 0. Default: 0.
+    """
+    dry_base: _builtins.float
+    """What each further token of a repetition multiplies its penalty by. Finite, at least 1. Default: 1.75."""
+    dry_allowed_length: _builtins.int
+    """The shortest repetition that costs anything. At least 0. Default: 2."""
+    dry_penalty_last_n: _builtins.int
+    """How many of the last tokens of prompt and text are looked at; 0 means all. At least 0. Default: 0."""
     @_builtins.property
     def logit_bias(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogitBias]:
         """Added to the logits of single tokens, behind the penalties; each token at most once."""
@@ -668,6 +818,33 @@ class SamplingParameters(_message.Message):
         draws is the prompt's, and may be another.
         """
 
+    @_builtins.property
+    def samplers(self) -> _containers.RepeatedScalarFieldContainer[Global___Sampler.ValueType]:
+        """The samplers that the distribution goes through, in this order; those that are not named change nothing, and each is
+        named at most once. `temperature` 0 is greedy whatever the order. Default: all of them, in the order of `Sampler`.
+        """
+
+    @_builtins.property
+    def suppress_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Tokens that are never drawn. At most `Limits.max_suppressed_token_ids`."""
+
+    @_builtins.property
+    def begin_suppress_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Tokens that are not drawn first. At most `Limits.max_suppressed_token_ids`."""
+
+    @_builtins.property
+    def bad_words_ids(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenIds]:
+        """Sequences of tokens that the text never has, though one may begin in the prompt: the last token of each is not drawn
+        behind the others. At most `Limits.max_bad_words`, each of 1 to `Limits.max_bad_word_tokens`. `banned_strings` are the
+        same of strings.
+        """
+
+    @_builtins.property
+    def dry_sequence_breakers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """No repetition goes across a token that holds one of these strings, nor does such a token lose anything. None is empty.
+        Default: a line feed, a colon, a quotation mark and an asterisk.
+        """
+
     def __init__(
         self,
         *,
@@ -682,31 +859,113 @@ class SamplingParameters(_message.Message):
         seed: _builtins.int | None = ...,
         banned_strings: _abc.Iterable[_builtins.str] | None = ...,
         allowed_token_ids: _abc.Iterable[_builtins.int] | None = ...,
+        samplers: _abc.Iterable[Global___Sampler.ValueType] | None = ...,
+        top_n_sigma: _builtins.float | None = ...,
+        smoothing_factor: _builtins.float | None = ...,
+        smoothing_curve: _builtins.float | None = ...,
+        dynatemp_range: _builtins.float | None = ...,
+        dynatemp_exponent: _builtins.float | None = ...,
+        top_a: _builtins.float | None = ...,
+        tfs_z: _builtins.float | None = ...,
+        typical_p: _builtins.float | None = ...,
+        epsilon_cutoff: _builtins.float | None = ...,
+        eta_cutoff: _builtins.float | None = ...,
+        xtc_probability: _builtins.float | None = ...,
+        xtc_threshold: _builtins.float | None = ...,
+        skew: _builtins.float | None = ...,
+        penalty_last_n: _builtins.int | None = ...,
+        no_repeat_ngram_size: _builtins.int | None = ...,
+        suppress_token_ids: _abc.Iterable[_builtins.int] | None = ...,
+        begin_suppress_token_ids: _abc.Iterable[_builtins.int] | None = ...,
+        bad_words_ids: _abc.Iterable[Global___TokenIds] | None = ...,
+        dry_multiplier: _builtins.float | None = ...,
+        dry_base: _builtins.float | None = ...,
+        dry_allowed_length: _builtins.int | None = ...,
+        dry_penalty_last_n: _builtins.int | None = ...,
+        dry_sequence_breakers: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_frequency_penalty", b"_frequency_penalty", "_min_p", b"_min_p", "_presence_penalty", b"_presence_penalty", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "frequency_penalty", b"frequency_penalty", "min_p", b"min_p", "presence_penalty", b"presence_penalty", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_dry_allowed_length", b"_dry_allowed_length", "_dry_base", b"_dry_base", "_dry_multiplier", b"_dry_multiplier", "_dry_penalty_last_n", b"_dry_penalty_last_n", "_dynatemp_exponent", b"_dynatemp_exponent", "_dynatemp_range", b"_dynatemp_range", "_epsilon_cutoff", b"_epsilon_cutoff", "_eta_cutoff", b"_eta_cutoff", "_frequency_penalty", b"_frequency_penalty", "_min_p", b"_min_p", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_penalty_last_n", b"_penalty_last_n", "_presence_penalty", b"_presence_penalty", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_skew", b"_skew", "_smoothing_curve", b"_smoothing_curve", "_smoothing_factor", b"_smoothing_factor", "_temperature", b"_temperature", "_tfs_z", b"_tfs_z", "_top_a", b"_top_a", "_top_k", b"_top_k", "_top_n_sigma", b"_top_n_sigma", "_top_p", b"_top_p", "_typical_p", b"_typical_p", "_xtc_probability", b"_xtc_probability", "_xtc_threshold", b"_xtc_threshold", "dry_allowed_length", b"dry_allowed_length", "dry_base", b"dry_base", "dry_multiplier", b"dry_multiplier", "dry_penalty_last_n", b"dry_penalty_last_n", "dynatemp_exponent", b"dynatemp_exponent", "dynatemp_range", b"dynatemp_range", "epsilon_cutoff", b"epsilon_cutoff", "eta_cutoff", b"eta_cutoff", "frequency_penalty", b"frequency_penalty", "min_p", b"min_p", "no_repeat_ngram_size", b"no_repeat_ngram_size", "penalty_last_n", b"penalty_last_n", "presence_penalty", b"presence_penalty", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "skew", b"skew", "smoothing_curve", b"smoothing_curve", "smoothing_factor", b"smoothing_factor", "temperature", b"temperature", "tfs_z", b"tfs_z", "top_a", b"top_a", "top_k", b"top_k", "top_n_sigma", b"top_n_sigma", "top_p", b"top_p", "typical_p", b"typical_p", "xtc_probability", b"xtc_probability", "xtc_threshold", b"xtc_threshold"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_frequency_penalty", b"_frequency_penalty", "_min_p", b"_min_p", "_presence_penalty", b"_presence_penalty", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "allowed_token_ids", b"allowed_token_ids", "banned_strings", b"banned_strings", "frequency_penalty", b"frequency_penalty", "logit_bias", b"logit_bias", "min_p", b"min_p", "presence_penalty", b"presence_penalty", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dry_allowed_length", b"_dry_allowed_length", "_dry_base", b"_dry_base", "_dry_multiplier", b"_dry_multiplier", "_dry_penalty_last_n", b"_dry_penalty_last_n", "_dynatemp_exponent", b"_dynatemp_exponent", "_dynatemp_range", b"_dynatemp_range", "_epsilon_cutoff", b"_epsilon_cutoff", "_eta_cutoff", b"_eta_cutoff", "_frequency_penalty", b"_frequency_penalty", "_min_p", b"_min_p", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_penalty_last_n", b"_penalty_last_n", "_presence_penalty", b"_presence_penalty", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_skew", b"_skew", "_smoothing_curve", b"_smoothing_curve", "_smoothing_factor", b"_smoothing_factor", "_temperature", b"_temperature", "_tfs_z", b"_tfs_z", "_top_a", b"_top_a", "_top_k", b"_top_k", "_top_n_sigma", b"_top_n_sigma", "_top_p", b"_top_p", "_typical_p", b"_typical_p", "_xtc_probability", b"_xtc_probability", "_xtc_threshold", b"_xtc_threshold", "allowed_token_ids", b"allowed_token_ids", "bad_words_ids", b"bad_words_ids", "banned_strings", b"banned_strings", "begin_suppress_token_ids", b"begin_suppress_token_ids", "dry_allowed_length", b"dry_allowed_length", "dry_base", b"dry_base", "dry_multiplier", b"dry_multiplier", "dry_penalty_last_n", b"dry_penalty_last_n", "dry_sequence_breakers", b"dry_sequence_breakers", "dynatemp_exponent", b"dynatemp_exponent", "dynatemp_range", b"dynatemp_range", "epsilon_cutoff", b"epsilon_cutoff", "eta_cutoff", b"eta_cutoff", "frequency_penalty", b"frequency_penalty", "logit_bias", b"logit_bias", "min_p", b"min_p", "no_repeat_ngram_size", b"no_repeat_ngram_size", "penalty_last_n", b"penalty_last_n", "presence_penalty", b"presence_penalty", "repetition_penalty", b"repetition_penalty", "samplers", b"samplers", "seed", b"seed", "skew", b"skew", "smoothing_curve", b"smoothing_curve", "smoothing_factor", b"smoothing_factor", "suppress_token_ids", b"suppress_token_ids", "temperature", b"temperature", "tfs_z", b"tfs_z", "top_a", b"top_a", "top_k", b"top_k", "top_n_sigma", b"top_n_sigma", "top_p", b"top_p", "typical_p", b"typical_p", "xtc_probability", b"xtc_probability", "xtc_threshold", b"xtc_threshold"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__dry_allowed_length: _TypeAlias = _typing.Literal["dry_allowed_length"]  # noqa: Y015
+    _WhichOneofArgType__dry_allowed_length: _TypeAlias = _typing.Literal["_dry_allowed_length", b"_dry_allowed_length"]  # noqa: Y015
+    _WhichOneofReturnType__dry_base: _TypeAlias = _typing.Literal["dry_base"]  # noqa: Y015
+    _WhichOneofArgType__dry_base: _TypeAlias = _typing.Literal["_dry_base", b"_dry_base"]  # noqa: Y015
+    _WhichOneofReturnType__dry_multiplier: _TypeAlias = _typing.Literal["dry_multiplier"]  # noqa: Y015
+    _WhichOneofArgType__dry_multiplier: _TypeAlias = _typing.Literal["_dry_multiplier", b"_dry_multiplier"]  # noqa: Y015
+    _WhichOneofReturnType__dry_penalty_last_n: _TypeAlias = _typing.Literal["dry_penalty_last_n"]  # noqa: Y015
+    _WhichOneofArgType__dry_penalty_last_n: _TypeAlias = _typing.Literal["_dry_penalty_last_n", b"_dry_penalty_last_n"]  # noqa: Y015
+    _WhichOneofReturnType__dynatemp_exponent: _TypeAlias = _typing.Literal["dynatemp_exponent"]  # noqa: Y015
+    _WhichOneofArgType__dynatemp_exponent: _TypeAlias = _typing.Literal["_dynatemp_exponent", b"_dynatemp_exponent"]  # noqa: Y015
+    _WhichOneofReturnType__dynatemp_range: _TypeAlias = _typing.Literal["dynatemp_range"]  # noqa: Y015
+    _WhichOneofArgType__dynatemp_range: _TypeAlias = _typing.Literal["_dynatemp_range", b"_dynatemp_range"]  # noqa: Y015
+    _WhichOneofReturnType__epsilon_cutoff: _TypeAlias = _typing.Literal["epsilon_cutoff"]  # noqa: Y015
+    _WhichOneofArgType__epsilon_cutoff: _TypeAlias = _typing.Literal["_epsilon_cutoff", b"_epsilon_cutoff"]  # noqa: Y015
+    _WhichOneofReturnType__eta_cutoff: _TypeAlias = _typing.Literal["eta_cutoff"]  # noqa: Y015
+    _WhichOneofArgType__eta_cutoff: _TypeAlias = _typing.Literal["_eta_cutoff", b"_eta_cutoff"]  # noqa: Y015
     _WhichOneofReturnType__frequency_penalty: _TypeAlias = _typing.Literal["frequency_penalty"]  # noqa: Y015
     _WhichOneofArgType__frequency_penalty: _TypeAlias = _typing.Literal["_frequency_penalty", b"_frequency_penalty"]  # noqa: Y015
     _WhichOneofReturnType__min_p: _TypeAlias = _typing.Literal["min_p"]  # noqa: Y015
     _WhichOneofArgType__min_p: _TypeAlias = _typing.Literal["_min_p", b"_min_p"]  # noqa: Y015
+    _WhichOneofReturnType__no_repeat_ngram_size: _TypeAlias = _typing.Literal["no_repeat_ngram_size"]  # noqa: Y015
+    _WhichOneofArgType__no_repeat_ngram_size: _TypeAlias = _typing.Literal["_no_repeat_ngram_size", b"_no_repeat_ngram_size"]  # noqa: Y015
+    _WhichOneofReturnType__penalty_last_n: _TypeAlias = _typing.Literal["penalty_last_n"]  # noqa: Y015
+    _WhichOneofArgType__penalty_last_n: _TypeAlias = _typing.Literal["_penalty_last_n", b"_penalty_last_n"]  # noqa: Y015
     _WhichOneofReturnType__presence_penalty: _TypeAlias = _typing.Literal["presence_penalty"]  # noqa: Y015
     _WhichOneofArgType__presence_penalty: _TypeAlias = _typing.Literal["_presence_penalty", b"_presence_penalty"]  # noqa: Y015
     _WhichOneofReturnType__repetition_penalty: _TypeAlias = _typing.Literal["repetition_penalty"]  # noqa: Y015
     _WhichOneofArgType__repetition_penalty: _TypeAlias = _typing.Literal["_repetition_penalty", b"_repetition_penalty"]  # noqa: Y015
     _WhichOneofReturnType__seed: _TypeAlias = _typing.Literal["seed"]  # noqa: Y015
     _WhichOneofArgType__seed: _TypeAlias = _typing.Literal["_seed", b"_seed"]  # noqa: Y015
+    _WhichOneofReturnType__skew: _TypeAlias = _typing.Literal["skew"]  # noqa: Y015
+    _WhichOneofArgType__skew: _TypeAlias = _typing.Literal["_skew", b"_skew"]  # noqa: Y015
+    _WhichOneofReturnType__smoothing_curve: _TypeAlias = _typing.Literal["smoothing_curve"]  # noqa: Y015
+    _WhichOneofArgType__smoothing_curve: _TypeAlias = _typing.Literal["_smoothing_curve", b"_smoothing_curve"]  # noqa: Y015
+    _WhichOneofReturnType__smoothing_factor: _TypeAlias = _typing.Literal["smoothing_factor"]  # noqa: Y015
+    _WhichOneofArgType__smoothing_factor: _TypeAlias = _typing.Literal["_smoothing_factor", b"_smoothing_factor"]  # noqa: Y015
     _WhichOneofReturnType__temperature: _TypeAlias = _typing.Literal["temperature"]  # noqa: Y015
     _WhichOneofArgType__temperature: _TypeAlias = _typing.Literal["_temperature", b"_temperature"]  # noqa: Y015
+    _WhichOneofReturnType__tfs_z: _TypeAlias = _typing.Literal["tfs_z"]  # noqa: Y015
+    _WhichOneofArgType__tfs_z: _TypeAlias = _typing.Literal["_tfs_z", b"_tfs_z"]  # noqa: Y015
+    _WhichOneofReturnType__top_a: _TypeAlias = _typing.Literal["top_a"]  # noqa: Y015
+    _WhichOneofArgType__top_a: _TypeAlias = _typing.Literal["_top_a", b"_top_a"]  # noqa: Y015
     _WhichOneofReturnType__top_k: _TypeAlias = _typing.Literal["top_k"]  # noqa: Y015
     _WhichOneofArgType__top_k: _TypeAlias = _typing.Literal["_top_k", b"_top_k"]  # noqa: Y015
+    _WhichOneofReturnType__top_n_sigma: _TypeAlias = _typing.Literal["top_n_sigma"]  # noqa: Y015
+    _WhichOneofArgType__top_n_sigma: _TypeAlias = _typing.Literal["_top_n_sigma", b"_top_n_sigma"]  # noqa: Y015
     _WhichOneofReturnType__top_p: _TypeAlias = _typing.Literal["top_p"]  # noqa: Y015
     _WhichOneofArgType__top_p: _TypeAlias = _typing.Literal["_top_p", b"_top_p"]  # noqa: Y015
+    _WhichOneofReturnType__typical_p: _TypeAlias = _typing.Literal["typical_p"]  # noqa: Y015
+    _WhichOneofArgType__typical_p: _TypeAlias = _typing.Literal["_typical_p", b"_typical_p"]  # noqa: Y015
+    _WhichOneofReturnType__xtc_probability: _TypeAlias = _typing.Literal["xtc_probability"]  # noqa: Y015
+    _WhichOneofArgType__xtc_probability: _TypeAlias = _typing.Literal["_xtc_probability", b"_xtc_probability"]  # noqa: Y015
+    _WhichOneofReturnType__xtc_threshold: _TypeAlias = _typing.Literal["xtc_threshold"]  # noqa: Y015
+    _WhichOneofArgType__xtc_threshold: _TypeAlias = _typing.Literal["_xtc_threshold", b"_xtc_threshold"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__dry_allowed_length) -> _WhichOneofReturnType__dry_allowed_length | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__dry_base) -> _WhichOneofReturnType__dry_base | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__dry_multiplier) -> _WhichOneofReturnType__dry_multiplier | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__dry_penalty_last_n) -> _WhichOneofReturnType__dry_penalty_last_n | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__dynatemp_exponent) -> _WhichOneofReturnType__dynatemp_exponent | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__dynatemp_range) -> _WhichOneofReturnType__dynatemp_range | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__epsilon_cutoff) -> _WhichOneofReturnType__epsilon_cutoff | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__eta_cutoff) -> _WhichOneofReturnType__eta_cutoff | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__frequency_penalty) -> _WhichOneofReturnType__frequency_penalty | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__min_p) -> _WhichOneofReturnType__min_p | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__no_repeat_ngram_size) -> _WhichOneofReturnType__no_repeat_ngram_size | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__penalty_last_n) -> _WhichOneofReturnType__penalty_last_n | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__presence_penalty) -> _WhichOneofReturnType__presence_penalty | None: ...
     @_typing.overload
@@ -714,11 +973,29 @@ class SamplingParameters(_message.Message):
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__seed) -> _WhichOneofReturnType__seed | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__skew) -> _WhichOneofReturnType__skew | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__smoothing_curve) -> _WhichOneofReturnType__smoothing_curve | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__smoothing_factor) -> _WhichOneofReturnType__smoothing_factor | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__temperature) -> _WhichOneofReturnType__temperature | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tfs_z) -> _WhichOneofReturnType__tfs_z | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__top_a) -> _WhichOneofReturnType__top_a | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__top_k) -> _WhichOneofReturnType__top_k | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__top_n_sigma) -> _WhichOneofReturnType__top_n_sigma | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__top_p) -> _WhichOneofReturnType__top_p | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__typical_p) -> _WhichOneofReturnType__typical_p | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__xtc_probability) -> _WhichOneofReturnType__xtc_probability | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__xtc_threshold) -> _WhichOneofReturnType__xtc_threshold | None: ...
 
 Global___SamplingParameters: _TypeAlias = SamplingParameters  # noqa: Y015
 

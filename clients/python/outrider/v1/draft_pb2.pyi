@@ -343,6 +343,7 @@ class Open(_message.Message):
     CACHE_FIELD_NUMBER: _builtins.int
     ALLOWED_TOKENS_FIELD_NUMBER: _builtins.int
     TRACEPARENT_FIELD_NUMBER: _builtins.int
+    DRY_BREAKERS_FIELD_NUMBER: _builtins.int
     sequence_id: _builtins.int
     """The target's name for it; never used twice on a stream."""
     prompt_tokens: _builtins.int
@@ -355,6 +356,10 @@ class Open(_message.Message):
     """
     traceparent: _builtins.str
     """The trace that work for it belongs to, as a W3C `traceparent`; any other text is as good as none. Empty: none."""
+    dry_breakers: _builtins.bytes
+    """The tokens that hold one of `SamplingParameters.dry_sequence_breakers`, in place of these; bits as in
+    `allowed_tokens`.
+    """
     @_builtins.property
     def sampling(self) -> _common_pb2.SamplingParameters:
         """How the target draws its tokens; the seed is set. The draft draws with the same noise from its own logits."""
@@ -385,10 +390,11 @@ class Open(_message.Message):
         cache: _common_pb2.CachePolicy | None = ...,
         allowed_tokens: _builtins.bytes = ...,
         traceparent: _builtins.str = ...,
+        dry_breakers: _builtins.bytes = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "grammar", b"grammar", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_tokens", b"allowed_tokens", "cache", b"cache", "grammar", b"grammar", "masked_token_ids", b"masked_token_ids", "min_tokens", b"min_tokens", "prompt_tokens", b"prompt_tokens", "sampling", b"sampling", "sequence_id", b"sequence_id", "traceparent", b"traceparent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_tokens", b"allowed_tokens", "cache", b"cache", "dry_breakers", b"dry_breakers", "grammar", b"grammar", "masked_token_ids", b"masked_token_ids", "min_tokens", b"min_tokens", "prompt_tokens", b"prompt_tokens", "sampling", b"sampling", "sequence_id", b"sequence_id", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -406,6 +412,7 @@ class Commit(_message.Message):
     POSITION_FIELD_NUMBER: _builtins.int
     TOKEN_IDS_FIELD_NUMBER: _builtins.int
     WANTED_FIELD_NUMBER: _builtins.int
+    LEAST_CHANCE_FIELD_NUMBER: _builtins.int
     sequence_id: _builtins.int
     """The sequence."""
     position: _builtins.int
@@ -414,6 +421,10 @@ class Commit(_message.Message):
     """Credit for a draft that is to work between the target's passes only, and windows for no other: so many tokens beyond
     the committed ones, which the target waits for, so that the draft may predict them in one run. It ends with the next
     commit. 0 grants nothing, and more than 64 no more than 64.
+    """
+    least_chance: _builtins.int
+    """In percent, at most 100: behind the token with which the chance that all of them are right falls below this, as far as
+    the draft can tell, the target would rather begin than wait for more. 0 asks for all.
     """
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
@@ -426,10 +437,11 @@ class Commit(_message.Message):
         position: _builtins.int = ...,
         token_ids: _abc.Iterable[_builtins.int] | None = ...,
         wanted: _builtins.int = ...,
+        least_chance: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["position", b"position", "sequence_id", b"sequence_id", "token_ids", b"token_ids", "wanted", b"wanted"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["least_chance", b"least_chance", "position", b"position", "sequence_id", b"sequence_id", "token_ids", b"token_ids", "wanted", b"wanted"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -504,12 +516,15 @@ class Predict(_message.Message):
     POSITION_FIELD_NUMBER: _builtins.int
     TOKEN_IDS_FIELD_NUMBER: _builtins.int
     ALTERNATES_FIELD_NUMBER: _builtins.int
+    ENDS_FIELD_NUMBER: _builtins.int
     sequence_id: _builtins.int
     """The sequence."""
     epoch: _builtins.int
     """Counts from 1 up within the sequence."""
     position: _builtins.int
     """Index of the first of these tokens in prompt and generated tokens together."""
+    ends: _builtins.bool
+    """Whether the draft is done though more are wanted, for `least_chance`: nothing follows before the next commit."""
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The tokens, at most 64."""
@@ -526,10 +541,11 @@ class Predict(_message.Message):
         position: _builtins.int = ...,
         token_ids: _abc.Iterable[_builtins.int] | None = ...,
         alternates: _abc.Iterable[Global___Alternate] | None = ...,
+        ends: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["alternates", b"alternates", "epoch", b"epoch", "position", b"position", "sequence_id", b"sequence_id", "token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["alternates", b"alternates", "ends", b"ends", "epoch", b"epoch", "position", b"position", "sequence_id", b"sequence_id", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

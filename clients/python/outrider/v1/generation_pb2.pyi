@@ -7,6 +7,7 @@ from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from outrider.v1 import common_pb2 as _common_pb2
 import builtins as _builtins
 import sys
@@ -18,6 +19,30 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _ModelState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ModelStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ModelState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    MODEL_STATE_UNSPECIFIED: _ModelState.ValueType  # 0
+    """No state."""
+    MODEL_STATE_LOADING: _ModelState.ValueType  # 1
+    """Not before it is loaded: requests get UNAVAILABLE."""
+    MODEL_STATE_READY: _ModelState.ValueType  # 2
+    """It can."""
+
+class ModelState(_ModelState, metaclass=_ModelStateEnumTypeWrapper):
+    """Whether a model can be asked."""
+
+MODEL_STATE_UNSPECIFIED: ModelState.ValueType  # 0
+"""No state."""
+MODEL_STATE_LOADING: ModelState.ValueType  # 1
+"""Not before it is loaded: requests get UNAVAILABLE."""
+MODEL_STATE_READY: ModelState.ValueType  # 2
+"""It can."""
+Global___ModelState: _TypeAlias = ModelState  # noqa: Y015
 
 @_typing.final
 class StreamGenerateRequest(_message.Message):
@@ -36,6 +61,7 @@ class StreamGenerateRequest(_message.Message):
     NUM_SAMPLES_FIELD_NUMBER: _builtins.int
     CACHE_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """A name for the request in logs and answers. Default: one that the server makes."""
     num_samples: _builtins.int
@@ -48,6 +74,10 @@ class StreamGenerateRequest(_message.Message):
     """When the request's turn comes, while it waits: among those of one caller the highest comes first. Above 0 it puts
     nobody before another caller; below 0 it puts a request behind those of everybody that are higher. None waits for
     ever: every eighth start is that of the oldest request that priorities hold back. From -10 to 10. Default: 0.
+    """
+    model: _builtins.str
+    """The name of the model that is asked, as `ListModels` has it; a continuation asks the one that it began with. Default: the
+    first one there.
     """
     @_builtins.property
     def prompt(self) -> _common_pb2.Prompt:
@@ -95,17 +125,22 @@ class StreamGenerateRequest(_message.Message):
         num_samples: _builtins.int | None = ...,
         cache: _common_pb2.CachePolicy | None = ...,
         priority: _builtins.int | None = ...,
+        model: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__model: _TypeAlias = _typing.Literal["model"]  # noqa: Y015
+    _WhichOneofArgType__model: _TypeAlias = _typing.Literal["_model", b"_model"]  # noqa: Y015
     _WhichOneofReturnType__num_samples: _TypeAlias = _typing.Literal["num_samples"]  # noqa: Y015
     _WhichOneofArgType__num_samples: _TypeAlias = _typing.Literal["_num_samples", b"_num_samples"]  # noqa: Y015
     _WhichOneofReturnType__priority: _TypeAlias = _typing.Literal["priority"]  # noqa: Y015
     _WhichOneofArgType__priority: _TypeAlias = _typing.Literal["_priority", b"_priority"]  # noqa: Y015
     _WhichOneofReturnType__request_id: _TypeAlias = _typing.Literal["request_id"]  # noqa: Y015
     _WhichOneofArgType__request_id: _TypeAlias = _typing.Literal["_request_id", b"_request_id"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__model) -> _WhichOneofReturnType__model | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__num_samples) -> _WhichOneofReturnType__num_samples | None: ...
     @_typing.overload
@@ -406,6 +441,7 @@ class GenerateRequest(_message.Message):
     NUM_SAMPLES_FIELD_NUMBER: _builtins.int
     CACHE_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """A name for the request in logs and answers. Default: one that the server makes."""
     num_samples: _builtins.int
@@ -418,6 +454,10 @@ class GenerateRequest(_message.Message):
     """When the request's turn comes, while it waits: among those of one caller the highest comes first. Above 0 it puts
     nobody before another caller; below 0 it puts a request behind those of everybody that are higher. None waits for
     ever: every eighth start is that of the oldest request that priorities hold back. From -10 to 10. Default: 0.
+    """
+    model: _builtins.str
+    """The name of the model that is asked, as `ListModels` has it; a continuation asks the one that it began with. Default: the
+    first one there.
     """
     @_builtins.property
     def prompt(self) -> _common_pb2.Prompt:
@@ -465,17 +505,22 @@ class GenerateRequest(_message.Message):
         num_samples: _builtins.int | None = ...,
         cache: _common_pb2.CachePolicy | None = ...,
         priority: _builtins.int | None = ...,
+        model: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__model: _TypeAlias = _typing.Literal["model"]  # noqa: Y015
+    _WhichOneofArgType__model: _TypeAlias = _typing.Literal["_model", b"_model"]  # noqa: Y015
     _WhichOneofReturnType__num_samples: _TypeAlias = _typing.Literal["num_samples"]  # noqa: Y015
     _WhichOneofArgType__num_samples: _TypeAlias = _typing.Literal["_num_samples", b"_num_samples"]  # noqa: Y015
     _WhichOneofReturnType__priority: _TypeAlias = _typing.Literal["priority"]  # noqa: Y015
     _WhichOneofArgType__priority: _TypeAlias = _typing.Literal["_priority", b"_priority"]  # noqa: Y015
     _WhichOneofReturnType__request_id: _TypeAlias = _typing.Literal["request_id"]  # noqa: Y015
     _WhichOneofArgType__request_id: _TypeAlias = _typing.Literal["_request_id", b"_request_id"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__model) -> _WhichOneofReturnType__model | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__num_samples) -> _WhichOneofReturnType__num_samples | None: ...
     @_typing.overload
@@ -570,10 +615,13 @@ class TokenizeRequest(_message.Message):
     TEXT_FIELD_NUMBER: _builtins.int
     CHAT_FIELD_NUMBER: _builtins.int
     ADD_SPECIAL_TOKENS_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
     text: _builtins.str
     """Text."""
     add_special_tokens: _builtins.bool
     """As `Prompt.add_special_tokens`."""
+    model: _builtins.str
+    """The name of the model that is asked, as `ListModels` has it. Default: the first one there."""
     @_builtins.property
     def chat(self) -> _common_pb2.Chat:
         """A conversation, rendered with the checkpoint's chat template."""
@@ -584,17 +632,22 @@ class TokenizeRequest(_message.Message):
         text: _builtins.str = ...,
         chat: _common_pb2.Chat | None = ...,
         add_special_tokens: _builtins.bool | None = ...,
+        model: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_add_special_tokens", b"_add_special_tokens", "add_special_tokens", b"add_special_tokens", "chat", b"chat", "input", b"input", "text", b"text"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_add_special_tokens", b"_add_special_tokens", "_model", b"_model", "add_special_tokens", b"add_special_tokens", "chat", b"chat", "input", b"input", "model", b"model", "text", b"text"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_add_special_tokens", b"_add_special_tokens", "add_special_tokens", b"add_special_tokens", "chat", b"chat", "input", b"input", "text", b"text"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_add_special_tokens", b"_add_special_tokens", "_model", b"_model", "add_special_tokens", b"add_special_tokens", "chat", b"chat", "input", b"input", "model", b"model", "text", b"text"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__add_special_tokens: _TypeAlias = _typing.Literal["add_special_tokens"]  # noqa: Y015
     _WhichOneofArgType__add_special_tokens: _TypeAlias = _typing.Literal["_add_special_tokens", b"_add_special_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__model: _TypeAlias = _typing.Literal["model"]  # noqa: Y015
+    _WhichOneofArgType__model: _TypeAlias = _typing.Literal["_model", b"_model"]  # noqa: Y015
     _WhichOneofReturnType_input: _TypeAlias = _typing.Literal["text", "chat"]  # noqa: Y015
     _WhichOneofArgType_input: _TypeAlias = _typing.Literal["input", b"input"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__add_special_tokens) -> _WhichOneofReturnType__add_special_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__model) -> _WhichOneofReturnType__model | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType_input) -> _WhichOneofReturnType_input | None: ...
 
@@ -638,8 +691,11 @@ class DetokenizeRequest(_message.Message):
 
     TOKEN_IDS_FIELD_NUMBER: _builtins.int
     SHOW_SPECIAL_TOKENS_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
     show_special_tokens: _builtins.bool
     """Spells special tokens out. Default: false, they are left out."""
+    model: _builtins.str
+    """The name of the model that is asked, as `ListModels` has it. Default: the first one there."""
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The ids."""
@@ -649,13 +705,19 @@ class DetokenizeRequest(_message.Message):
         *,
         token_ids: _abc.Iterable[_builtins.int] | None = ...,
         show_special_tokens: _builtins.bool | None = ...,
+        model: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_show_special_tokens", b"_show_special_tokens", "show_special_tokens", b"show_special_tokens"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "_show_special_tokens", b"_show_special_tokens", "model", b"model", "show_special_tokens", b"show_special_tokens"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_show_special_tokens", b"_show_special_tokens", "show_special_tokens", b"show_special_tokens", "token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "_show_special_tokens", b"_show_special_tokens", "model", b"model", "show_special_tokens", b"show_special_tokens", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__model: _TypeAlias = _typing.Literal["model"]  # noqa: Y015
+    _WhichOneofArgType__model: _TypeAlias = _typing.Literal["_model", b"_model"]  # noqa: Y015
     _WhichOneofReturnType__show_special_tokens: _TypeAlias = _typing.Literal["show_special_tokens"]  # noqa: Y015
     _WhichOneofArgType__show_special_tokens: _TypeAlias = _typing.Literal["_show_special_tokens", b"_show_special_tokens"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__model) -> _WhichOneofReturnType__model | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__show_special_tokens) -> _WhichOneofReturnType__show_special_tokens | None: ...
 
 Global___DetokenizeRequest: _TypeAlias = DetokenizeRequest  # noqa: Y015
@@ -688,18 +750,25 @@ Global___DetokenizeResponse: _TypeAlias = DetokenizeResponse  # noqa: Y015
 
 @_typing.final
 class GetModelInfoRequest(_message.Message):
-    """Asks for nothing in particular."""
+    """Which model to describe."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    MODEL_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    """The name of the model that is asked, as `ListModels` has it. Default: the first one there."""
     def __init__(
         self,
+        *,
+        model: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "model", b"model"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "model", b"model"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__model: _TypeAlias = _typing.Literal["model"]  # noqa: Y015
+    _WhichOneofArgType__model: _TypeAlias = _typing.Literal["_model", b"_model"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__model) -> _WhichOneofReturnType__model | None: ...
 
 Global___GetModelInfoRequest: _TypeAlias = GetModelInfoRequest  # noqa: Y015
 
@@ -764,6 +833,79 @@ class GetModelInfoResponse(_message.Message):
 Global___GetModelInfoResponse: _TypeAlias = GetModelInfoResponse  # noqa: Y015
 
 @_typing.final
+class ListModelsRequest(_message.Message):
+    """Asks for nothing in particular."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListModelsRequest: _TypeAlias = ListModelsRequest  # noqa: Y015
+
+@_typing.final
+class ListModelsResponse(_message.Message):
+    """The models of a server."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODELS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def models(self) -> _containers.RepeatedCompositeFieldContainer[Global___ServedModel]:
+        """All of them, that one first which requests get that name none."""
+
+    def __init__(
+        self,
+        *,
+        models: _abc.Iterable[Global___ServedModel] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["models", b"models"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListModelsResponse: _TypeAlias = ListModelsResponse  # noqa: Y015
+
+@_typing.final
+class ServedModel(_message.Message):
+    """A model of a server."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    INFO_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name."""
+    state: Global___ModelState.ValueType
+    """Whether it can be asked."""
+    @_builtins.property
+    def info(self) -> Global___GetModelInfoResponse:
+        """As `GetModelInfo` tells it, once it is loaded."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        state: Global___ModelState.ValueType = ...,
+        info: Global___GetModelInfoResponse | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["info", b"info"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["info", b"info", "name", b"name", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ServedModel: _TypeAlias = ServedModel  # noqa: Y015
+
+@_typing.final
 class FingerprintParts(_message.Message):
     """What the bytes of an answer depend on beside the request."""
 
@@ -825,6 +967,11 @@ class Limits(_message.Message):
     MAX_BANNED_STRING_BYTES_FIELD_NUMBER: _builtins.int
     MAX_TOOLS_FIELD_NUMBER: _builtins.int
     MAX_TOOLS_BYTES_FIELD_NUMBER: _builtins.int
+    MAX_SUPPRESSED_TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    MAX_BAD_WORDS_FIELD_NUMBER: _builtins.int
+    MAX_BAD_WORD_TOKENS_FIELD_NUMBER: _builtins.int
+    MAX_SEQUENCE_BREAKERS_FIELD_NUMBER: _builtins.int
+    MAX_SEQUENCE_BREAKER_BYTES_FIELD_NUMBER: _builtins.int
     max_stop_strings: _builtins.int
     """Entries of `StopConditions.strings`."""
     max_stop_string_bytes: _builtins.int
@@ -853,6 +1000,16 @@ class Limits(_message.Message):
     """Entries of `Chat.tools`."""
     max_tools_bytes: _builtins.int
     """Bytes of all tools together."""
+    max_suppressed_token_ids: _builtins.int
+    """Entries of `SamplingParameters.suppress_token_ids`, and of `begin_suppress_token_ids`."""
+    max_bad_words: _builtins.int
+    """Entries of `SamplingParameters.bad_words_ids`."""
+    max_bad_word_tokens: _builtins.int
+    """Tokens of one of them."""
+    max_sequence_breakers: _builtins.int
+    """Entries of `SamplingParameters.dry_sequence_breakers`."""
+    max_sequence_breaker_bytes: _builtins.int
+    """Bytes of one of them."""
     def __init__(
         self,
         *,
@@ -870,10 +1027,15 @@ class Limits(_message.Message):
         max_banned_string_bytes: _builtins.int = ...,
         max_tools: _builtins.int = ...,
         max_tools_bytes: _builtins.int = ...,
+        max_suppressed_token_ids: _builtins.int = ...,
+        max_bad_words: _builtins.int = ...,
+        max_bad_word_tokens: _builtins.int = ...,
+        max_sequence_breakers: _builtins.int = ...,
+        max_sequence_breaker_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_banned_string_bytes", b"max_banned_string_bytes", "max_banned_strings", b"max_banned_strings", "max_grammar_bytes", b"max_grammar_bytes", "max_logit_biases", b"max_logit_biases", "max_logits_token_ids", b"max_logits_token_ids", "max_loop_window", b"max_loop_window", "max_predictions", b"max_predictions", "max_request_id_bytes", b"max_request_id_bytes", "max_stop_string_bytes", b"max_stop_string_bytes", "max_stop_strings", b"max_stop_strings", "max_stop_token_ids", b"max_stop_token_ids", "max_tools", b"max_tools", "max_tools_bytes", b"max_tools_bytes", "max_top_candidates", b"max_top_candidates"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["max_bad_word_tokens", b"max_bad_word_tokens", "max_bad_words", b"max_bad_words", "max_banned_string_bytes", b"max_banned_string_bytes", "max_banned_strings", b"max_banned_strings", "max_grammar_bytes", b"max_grammar_bytes", "max_logit_biases", b"max_logit_biases", "max_logits_token_ids", b"max_logits_token_ids", "max_loop_window", b"max_loop_window", "max_predictions", b"max_predictions", "max_request_id_bytes", b"max_request_id_bytes", "max_sequence_breaker_bytes", b"max_sequence_breaker_bytes", "max_sequence_breakers", b"max_sequence_breakers", "max_stop_string_bytes", b"max_stop_string_bytes", "max_stop_strings", b"max_stop_strings", "max_stop_token_ids", b"max_stop_token_ids", "max_suppressed_token_ids", b"max_suppressed_token_ids", "max_tools", b"max_tools", "max_tools_bytes", b"max_tools_bytes", "max_top_candidates", b"max_top_candidates"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

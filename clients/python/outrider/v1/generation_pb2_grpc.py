@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class GenerationServiceStub:
-    """Generates text with one language model.
+    """Generates text with a language model, or with each of several: a request says by `model` which one it asks.
 
     Errors: INVALID_ARGUMENT with one google.rpc.BadRequest violation per bad field; FAILED_PRECONDITION if a
     continuation comes from another fingerprint; RESOURCE_EXHAUSTED if the server is full, or
@@ -65,10 +65,15 @@ class GenerationServiceStub:
                 request_serializer=outrider_dot_v1_dot_generation__pb2.GetModelInfoRequest.SerializeToString,
                 response_deserializer=outrider_dot_v1_dot_generation__pb2.GetModelInfoResponse.FromString,
                 _registered_method=True)
+        self.ListModels = channel.unary_unary(
+                '/outrider.v1.GenerationService/ListModels',
+                request_serializer=outrider_dot_v1_dot_generation__pb2.ListModelsRequest.SerializeToString,
+                response_deserializer=outrider_dot_v1_dot_generation__pb2.ListModelsResponse.FromString,
+                _registered_method=True)
 
 
 class GenerationServiceServicer:
-    """Generates text with one language model.
+    """Generates text with a language model, or with each of several: a request says by `model` which one it asks.
 
     Errors: INVALID_ARGUMENT with one google.rpc.BadRequest violation per bad field; FAILED_PRECONDITION if a
     continuation comes from another fingerprint; RESOURCE_EXHAUSTED if the server is full, or
@@ -105,7 +110,14 @@ class GenerationServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetModelInfo(self, request, context):
-        """Describes the model and the limits of the server.
+        """Describes a model and the limits of the server.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListModels(self, request, context):
+        """Lists the models that the server has.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -139,6 +151,11 @@ def add_GenerationServiceServicer_to_server(servicer, server):
                     request_deserializer=outrider_dot_v1_dot_generation__pb2.GetModelInfoRequest.FromString,
                     response_serializer=outrider_dot_v1_dot_generation__pb2.GetModelInfoResponse.SerializeToString,
             ),
+            'ListModels': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListModels,
+                    request_deserializer=outrider_dot_v1_dot_generation__pb2.ListModelsRequest.FromString,
+                    response_serializer=outrider_dot_v1_dot_generation__pb2.ListModelsResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'outrider.v1.GenerationService', rpc_method_handlers)
@@ -148,7 +165,7 @@ def add_GenerationServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class GenerationService:
-    """Generates text with one language model.
+    """Generates text with a language model, or with each of several: a request says by `model` which one it asks.
 
     Errors: INVALID_ARGUMENT with one google.rpc.BadRequest violation per bad field; FAILED_PRECONDITION if a
     continuation comes from another fingerprint; RESOURCE_EXHAUSTED if the server is full, or
@@ -281,6 +298,33 @@ class GenerationService:
             '/outrider.v1.GenerationService/GetModelInfo',
             outrider_dot_v1_dot_generation__pb2.GetModelInfoRequest.SerializeToString,
             outrider_dot_v1_dot_generation__pb2.GetModelInfoResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListModels(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outrider.v1.GenerationService/ListModels',
+            outrider_dot_v1_dot_generation__pb2.ListModelsRequest.SerializeToString,
+            outrider_dot_v1_dot_generation__pb2.ListModelsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -27,7 +27,7 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class GenerationServiceStub:
-    """Generates text with one language model.
+    """Generates text with a language model, or with each of several: a request says by `model` which one it asks.
 
     Errors: INVALID_ARGUMENT with one google.rpc.BadRequest violation per bad field; FAILED_PRECONDITION if a
     continuation comes from another fingerprint; RESOURCE_EXHAUSTED if the server is full, or
@@ -48,11 +48,13 @@ class GenerationServiceStub:
     Detokenize: _grpc.UnaryUnaryMultiCallable[_generation_pb2.DetokenizeRequest, _generation_pb2.DetokenizeResponse]
     """Decodes token ids."""
     GetModelInfo: _grpc.UnaryUnaryMultiCallable[_generation_pb2.GetModelInfoRequest, _generation_pb2.GetModelInfoResponse]
-    """Describes the model and the limits of the server."""
+    """Describes a model and the limits of the server."""
+    ListModels: _grpc.UnaryUnaryMultiCallable[_generation_pb2.ListModelsRequest, _generation_pb2.ListModelsResponse]
+    """Lists the models that the server has."""
 
 @_typing.type_check_only
 class GenerationServiceAsyncStub(GenerationServiceStub):
-    """Generates text with one language model.
+    """Generates text with a language model, or with each of several: a request says by `model` which one it asks.
 
     Errors: INVALID_ARGUMENT with one google.rpc.BadRequest violation per bad field; FAILED_PRECONDITION if a
     continuation comes from another fingerprint; RESOURCE_EXHAUSTED if the server is full, or
@@ -70,10 +72,12 @@ class GenerationServiceAsyncStub(GenerationServiceStub):
     Detokenize: _aio.UnaryUnaryMultiCallable[_generation_pb2.DetokenizeRequest, _generation_pb2.DetokenizeResponse]  # type: ignore[assignment]
     """Decodes token ids."""
     GetModelInfo: _aio.UnaryUnaryMultiCallable[_generation_pb2.GetModelInfoRequest, _generation_pb2.GetModelInfoResponse]  # type: ignore[assignment]
-    """Describes the model and the limits of the server."""
+    """Describes a model and the limits of the server."""
+    ListModels: _aio.UnaryUnaryMultiCallable[_generation_pb2.ListModelsRequest, _generation_pb2.ListModelsResponse]  # type: ignore[assignment]
+    """Lists the models that the server has."""
 
 class GenerationServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Generates text with one language model.
+    """Generates text with a language model, or with each of several: a request says by `model` which one it asks.
 
     Errors: INVALID_ARGUMENT with one google.rpc.BadRequest violation per bad field; FAILED_PRECONDITION if a
     continuation comes from another fingerprint; RESOURCE_EXHAUSTED if the server is full, or
@@ -119,6 +123,14 @@ class GenerationServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _generation_pb2.GetModelInfoRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_generation_pb2.GetModelInfoResponse, _abc.Awaitable[_generation_pb2.GetModelInfoResponse]]:
-        """Describes the model and the limits of the server."""
+        """Describes a model and the limits of the server."""
+
+    @_abc_1.abstractmethod
+    def ListModels(
+        self,
+        request: _generation_pb2.ListModelsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_generation_pb2.ListModelsResponse, _abc.Awaitable[_generation_pb2.ListModelsResponse]]:
+        """Lists the models that the server has."""
 
 def add_GenerationServiceServicer_to_server(servicer: GenerationServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

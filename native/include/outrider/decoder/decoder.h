@@ -35,6 +35,11 @@ class Decoder {
     /// num_blocks < 1 or beyond the limit, std::logic_error the second time.
     void allocate_cache(int num_blocks);
 
+    /// Has the device record the passes that sequences under way will come in, so that none of them waits for
+    /// it; ends when so many seconds have gone. Returns how many there are. That is lost when memory moves or
+    /// is given to the cache, and takes no more memory the second time.
+    int record_passes(int max_rows, int max_blocks, double seconds);
+
     /// From now on passes compute the logits of these tokens only, or of all where there are none here;
     /// others are minus infinity. Of a list as long as the last one only the rows that differ are taken anew.
     /// Throws std::invalid_argument for a token outside the vocabulary or too many, std::runtime_error while
@@ -64,6 +69,7 @@ class Decoder {
 
   private:
     void require_complete();
+    void enqueue(int num_logits);
     void require_loaded() const;
     void embed();
     void attend(int layer);
@@ -83,6 +89,7 @@ class Decoder {
     Workspace workspace_;
     std::unique_ptr<PassRecorder> passes_;
     bool complete_ = false;
+    int recorded_rows_ = 0;  // of a pass that was run before it was recorded, the most so far
 };
 
 }  // namespace outrider

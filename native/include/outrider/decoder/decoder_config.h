@@ -28,13 +28,16 @@ struct DecoderConfig {
     float attention_softcap = 0.0f;  // 0: none
     float logit_softcap = 0.0f;      // 0: none
     float embedding_scale = 1.0f;
+    float logit_scale = 1.0f;
     std::vector<int> windows;  // [num_layers], 0: the whole context
     std::vector<Rope> ropes;
     std::vector<int> rope_of_layer;  // [num_layers], index of a rope
     QkNorm qk_norm = QkNorm::none;
     bool pre_norm = true;
     bool post_norm = false;
-    bool attention_bias = false;
+    bool attention_bias = false;  // on query, key and value
+    bool output_bias = false;     // on what attention gives
+    bool mlp_bias = false;
     bool tied_embeddings = false;
 
     int q_size() const { return num_heads * head_dim; }

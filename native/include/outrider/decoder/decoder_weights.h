@@ -24,6 +24,9 @@ struct LayerWeights {
     DeviceBuffer<float> mlp_norm;
     DeviceBuffer<float> post_mlp_norm;
     DeviceBuffer<float> qkv_bias;
+    DeviceBuffer<float> output_bias;
+    DeviceBuffer<float> gate_up_bias;
+    DeviceBuffer<float> down_bias;
     FusedWeight qkv;
     FusedWeight output;
     FusedWeight gate_up;
@@ -84,6 +87,7 @@ class DecoderWeights {
         int first_row = 0;
         float* vector = nullptr;
         int64_t loaded_rows = 0;
+        float factor = 1.0f;  // on the values of a vector
     };
 
     /// A part of a matrix.
@@ -95,7 +99,7 @@ class DecoderWeights {
     void add_layer(const DecoderConfig& config, int index);
     void add_attention(const DecoderConfig& config, LayerWeights& layer, const std::string& prefix);
     void add_mlp(const DecoderConfig& config, LayerWeights& layer, const std::string& prefix);
-    void add_norm(const std::string& name, DeviceBuffer<float>& buffer, int size);
+    void add_own_vector(const std::string& name, DeviceBuffer<float>& buffer, int size);
     void add_part(const std::string& name, PackedWeight& matrix, int first_row, int rows);
     void add_fused(FusedWeight& weight, int in_features, const std::vector<Rows>& parts);
     std::unique_ptr<PackedWeight> add_table(const std::string& name, WeightFormat format,

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <tuple>
+#include <vector>
 
 namespace outrider {
 
@@ -29,6 +30,13 @@ class PassRecorder {
     /// arguments whenever the shape is the same: what differs between passes lies in the device's memory.
     virtual void run(const PassShape& shape, const std::function<void()>& enqueue) = 0;
 
+    /// Shapes no larger than this one that passes of sequences under way are given, the fewest rows first;
+    /// none where nothing is recorded.
+    virtual std::vector<PassShape> usual(const PassShape& most) const = 0;
+
+    /// Records a pass of such a shape, which is not run. One of as many rows must have been run.
+    virtual void prepare(const PassShape& shape, const std::function<void()>& enqueue) = 0;
+
     /// Memory that the operations were given is there no longer.
     virtual void forget() = 0;
 };
@@ -38,6 +46,8 @@ class UnrecordedPasses final : public PassRecorder {
   public:
     PassShape padded(const PassShape& shape) const override { return shape; }
     void run(const PassShape&, const std::function<void()>& enqueue) override { enqueue(); }
+    std::vector<PassShape> usual(const PassShape&) const override { return {}; }
+    void prepare(const PassShape&, const std::function<void()>&) override {}
     void forget() override {}
 };
 

@@ -21,6 +21,7 @@ constexpr int kNoiseVersion = 1;
 enum class NoiseStream : uint32_t {
     token = 0,  // the next token
     seed = 1,   // seeds derived for further samples of one prompt
+    xtc = 2,    // whether top choices are excluded
 };
 
 /// No noise is greater, and none less: that of word 0 is 33 log 2 = 22.874 (the least, of word 2^32 - 1, is
@@ -38,6 +39,11 @@ void gumbel(const uint32_t* words, int64_t count, float* noise);
 /// Not less than gumbel(word), and without its logarithms: -log(w) bounds the noise from above since
 /// -log1p(-w) >= w, and the leading zeros of the word bound -log(w).
 float gumbel_bound(uint32_t word);
+
+/// The number in (0, 1) that a random word stands for.
+OUTRIDER_HOST_DEVICE inline double uniform_of(uint32_t word) {
+    return (static_cast<double>(word) + 0.5) * 0x1p-32;
+}
 
 /// Where in the noise one draw stands.
 struct NoiseKey {

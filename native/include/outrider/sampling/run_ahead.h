@@ -16,6 +16,9 @@ struct RunAhead {
     std::vector<int32_t> chain;  // the tokens between the state's history and the first draw
     int count;                   // at most so many draws
     TokenMasks masks{};          // of the first draw; with one, there is no second
+    /// Behind the draw with which the chance that a larger model makes all of the same draws is thought to
+    /// fall below this, there is none. Heeded on CPUs, and by runs that draw more than once.
+    double least_chance = 0;
 };
 
 /// One pass over the batch, then one pass after another of a row per sequence that still draws, each row

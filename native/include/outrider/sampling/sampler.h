@@ -10,12 +10,13 @@
 //      the state forbids there, tokens without a partner in a vocabulary that is drawn for, and what the
 //      row's mask forbids
 //      -> the *processed logits*
-//   4. divided by the temperature
-//   5. top-k: the k best
-//   6. top-p: the fewest best whose share of the probability that top-k left is at least p
-//   7. min-p: those at least p times as probable as the best
-//      -> the *distribution* (5, 6 and 7 each keep a prefix of the order by value, ties by lowest id)
-//   8. the draw: argmax of value + Gumbel noise in float32, the lowest id winning ties
+//   4. the samplers, in the request's order or that of SamplerStep; what is off takes no part. Where they are
+//   the
+//      temperature, top-k (the k best), top-p (the fewest best whose share of the probability that top-k left
+//      is at least p) and min-p (those at least p times as probable as the best) alone, they have a path of
+//      their own, with the same bits. What the others are, the headers in src/sampling/steps say.
+//      -> the *distribution* (ties are cut by lowest id wherever the order by value is)
+//   5. the draw: argmax of value + Gumbel noise in float32, the lowest id winning ties
 // Below kGreedyTemperature the draw is the argmax of the processed logits, the lowest id winning ties, and
 // the distribution is theirs at T = 1, whole.
 //
@@ -112,13 +113,12 @@ class Sampler {
     /// Draws from each row of the logits, one of each sequence, and then pass by pass from what `pass` puts
     /// in their place, without a look at what has been drawn: row i draws `counts[i]` times, which falls from
     /// row to row, and each draw goes into its row of `next`, one position on; behind its last it is inactive
-    /// there. `pass` is called with the number of rows, the first ones, that draw again. Returns each row's
-    /// tokens, up to a draw that fails. A row with a mask, or without a place in `next`, draws once. Throws
-    /// as `sample` does.
-    std::vector<std::vector<int32_t>> sample_ahead(const Logits& logits,
-                                                   const std::vector<SequenceRows>& sequences,
-                                                   const std::vector<int>& counts, const NextRows& next,
-                                                   const std::function<void(int)>& pass);
+    /// there, as it is behind one that ends it early (`least_chances`, see RunAhead). `pass` is called with
+    /// the number of rows, the first ones, that draw again. Returns each row's tokens, up to a draw that
+    /// fails. A row with a mask, or without a place in `next`, draws once. Throws as `sample` does.
+    std::vector<std::vector<int32_t>> sample_ahead(
+        const Logits& logits, const std::vector<SequenceRows>& sequences, const std::vector<int>& counts,
+        const std::vector<double>& least_chances, const NextRows& next, const std::function<void(int)>& pass);
 
   private:
     void require_usable(const Logits& logits) const;

@@ -4,11 +4,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
+#include "outrider/sampling/ngram_index.h"
 #include "outrider/sampling/noise_ids.h"
 #include "outrider/sampling/sampling_params.h"
 #include "outrider/sampling/token_counts.h"
+#include "outrider/sampling/token_set.h"
 
 namespace outrider {
 
@@ -35,25 +38,48 @@ class SamplingState {
     const SamplingParams& params() const { return params_; }
     /// Kept only where a penalty asks for them.
     const TokenCounts& counts() const { return counts_; }
+    /// Prompt and generation, kept only where a rule asks for them.
+    const std::vector<int32_t>& history() const { return history_; }
+    int64_t prompt_length() const { return prompt_length_; }
+    /// Null unless runs of tokens must not repeat.
+    const NgramIndex* ngrams() const { return ngrams_ ? &*ngrams_ : nullptr; }
+    /// Null unless repetitions lose.
+    const NgramIndex* repeats() const { return repeats_ ? &*repeats_ : nullptr; }
+    const TokenSet& dry_breakers() const { return dry_breakers_; }
     int64_t num_generated() const { return num_generated_; }
     const std::vector<int32_t>& forbidden() const { return forbidden_; }
     /// Tokens of prompt and generation together.
     int64_t length() const { return prompt_length_ + num_generated_; }
     /// Where in the noise the next token is: behind them, unless it is drawn for another vocabulary.
     int64_t position() const { return length() + position_offset_; }
-    /// Null unless it is.
-    const NoiseIds* noise_ids() const { return noise_ids_.get(); }
+    /// Null where tokens are drawn as themselves.
+    const std::shared_ptr<const NoiseIds>& noise_ids() const { return noise_ids_; }
     /// The largest id in the history and the parameters, -1 where there is none; a vocabulary must be larger.
     int32_t largest_id() const { return largest_id_; }
 
   private:
     void note_ids(const int32_t* token_ids, size_t count);
+    /// To the history, where it is kept.
+    void append(const int32_t* token_ids, size_t count);
+    /// Each index of the history that there is.
+    template <typename Use>
+    void for_each_index(Use use) {
+        for (std::optional<NgramIndex>* index : {&ngrams_, &repeats_}) {
+            if (*index) {
+                use(**index);
+            }
+        }
+    }
 
     SamplingParams params_;
     TokenCounts counts_;
     int64_t prompt_length_;
     int64_t num_generated_ = 0;
     std::vector<int32_t> generated_;  // kept only where a penalty asks for counts
+    std::vector<int32_t> history_;
+    std::optional<NgramIndex> ngrams_;
+    std::optional<NgramIndex> repeats_;
+    TokenSet dry_breakers_{{}};
     std::vector<int32_t> forbidden_;
     std::shared_ptr<const NoiseIds> noise_ids_;
     int64_t position_offset_ = 0;

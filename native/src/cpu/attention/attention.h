@@ -1,8 +1,9 @@
 // Paged attention with a running softmax (Milakov, Gimelshein, arXiv 1805.02867), chunk by chunk.
 //
 // A chunk is one KV block, so chunks begin at absolute multiples of kBlockSize whatever the window. Several
-// queries (the heads of a group, and neighbouring rows of one sequence) go through the chunks side by side to
-// share the loads; each keeps its own chain of operations, which depends on its own position alone.
+// queries (the heads of a group, and neighbouring rows of one sequence) go through a chunk side by side to
+// share the loads, and more of them one after the other while it is in the nearest cache; each keeps its own
+// chain of operations, which depends on its own position alone.
 #pragma once
 
 #include "cpu/attention/attention_part.h"
@@ -31,15 +32,20 @@ inline void score_chunk(Query* queries, const KvBlock<T>& block) {
     for (int64_t slot = 0; slot < kBlockSize; slot += kPair) {
         Vec left[kCount] = {};
         Vec right[kCount] = {};
-        for (int64_t dim = 0; dim < block.head_dim; ++dim) {
-            const Vec left_keys = load(block.keys + dim * kBlockSize + slot);
-            const Vec right_keys = load(block.keys + dim * kBlockSize + slot + kLanes);
+        int64_t dim = 0;
+        do {
+            const T* keys = block.keys + dim * kBlockSize + slot;
+            block.fetch_ahead(keys);
+            const Vec left_keys = load(keys);
+            const Vec right_keys = load(keys + kLanes);
+            OUTRIDER_UNROLLED
             for (int query = 0; query < kCount; ++query) {
                 const Vec value = splat(queries[query].values[dim]);
                 left[query] = multiply_add(value, left_keys, left[query]);
                 right[query] = multiply_add(value, right_keys, right[query]);
             }
-        }
+        } while (++dim < block.head_dim);
+        OUTRIDER_UNROLLED
         for (int query = 0; query < kCount; ++query) {
             store_scores(queries[query].weights + slot, left[query], block, slot);
             store_scores(queries[query].weights + slot + kLanes, right[query], block, slot + kLanes);
@@ -47,27 +53,40 @@ inline void score_chunk(Query* queries, const KvBlock<T>& block) {
     }
 }
 
-/// total += weights[low ... high - 1] * values, in the order of the slots, for kVectors vectors of
-/// dimensions.
+/// total += weights[low ... high - 1] * values, in the order of the slots, of which there are some, for
+/// kVectors vectors of dimensions.
 template <int kCount, int kVectors, typename T>
 OUTRIDER_INLINE void add_dimensions(Query* queries, const KvBlock<T>& block, int64_t dim, int64_t low,
                                     int64_t high) {
     Vec totals[kCount][kVectors];
+    OUTRIDER_UNROLLED
     for (int query = 0; query < kCount; ++query) {
+        OUTRIDER_UNROLLED
         for (int vector = 0; vector < kVectors; ++vector) {
             totals[query][vector] = load(queries[query].total + dim + vector * kLanes);
         }
     }
-    for (int64_t slot = low; slot < high; ++slot) {
+    int64_t slot = low;
+    do {
+        const T* from = block.values + slot * block.value_stride + dim;
+        block.fetch_ahead(from);
+        Vec values[kVectors];
+        OUTRIDER_UNROLLED
         for (int vector = 0; vector < kVectors; ++vector) {
-            const Vec values = load(block.values + slot * block.value_stride + dim + vector * kLanes);
-            for (int query = 0; query < kCount; ++query) {
-                const Vec weight = splat(queries[query].weights[slot]);
-                totals[query][vector] = multiply_add(weight, values, totals[query][vector]);
+            values[vector] = load(from + vector * kLanes);
+        }
+        OUTRIDER_UNROLLED
+        for (int query = 0; query < kCount; ++query) {
+            const Vec weight = splat(queries[query].weights[slot]);
+            OUTRIDER_UNROLLED
+            for (int vector = 0; vector < kVectors; ++vector) {
+                totals[query][vector] = multiply_add(weight, values[vector], totals[query][vector]);
             }
         }
-    }
+    } while (++slot < high);
+    OUTRIDER_UNROLLED
     for (int query = 0; query < kCount; ++query) {
+        OUTRIDER_UNROLLED
         for (int vector = 0; vector < kVectors; ++vector) {
             store(queries[query].total + dim + vector * kLanes, totals[query][vector]);
         }
@@ -76,6 +95,9 @@ OUTRIDER_INLINE void add_dimensions(Query* queries, const KvBlock<T>& block, int
 
 template <int kCount, typename T>
 inline void add_values(Query* queries, const KvBlock<T>& block, int64_t low, int64_t high) {
+    if (low >= high) {
+        return;
+    }
     int64_t dim = 0;
     for (; dim + kPair <= block.value_stride; dim += kPair) {
         add_dimensions<kCount, 2>(queries, block, dim, low, high);
@@ -119,57 +141,46 @@ inline void write_output(const Query& query, const Attention& op) {
     }
 }
 
-/// kCount queries of one sequence and one group of heads, over all their chunks.
+/// One chunk's part of the softmax of kCount queries of one sequence and one group of heads.
 template <int kCount, typename T>
-inline void attend(Query* queries, const Attention& op, const int32_t* table, int64_t kv_head) {
-    int64_t first_position = queries[0].first_position;
-    int64_t last_position = queries[0].last_position;
-    for (int query = 1; query < kCount; ++query) {
-        first_position = smaller(first_position, queries[query].first_position);
-        last_position = larger(last_position, queries[query].last_position);
+inline void attend_chunk(Query* queries, float softcap, const KvBlock<T>& block, int64_t first_slot) {
+    bool any = false;
+    for (int index = 0; index < kCount; ++index) {
+        Query& query = queries[index];
+        query.low = larger(query.first_position - first_slot, 0);
+        query.high = smaller(query.last_position + 1 - first_slot, kBlockSize);
+        any = any || query.attends();
     }
-    for (int64_t chunk = first_position / kBlockSize; chunk <= last_position / kBlockSize; ++chunk) {
-        const KvBlock<T> block = find_block<T>(op.cache, table[chunk], kv_head);
+    if (any) {
         score_chunk<kCount>(queries, block);
-        for (int index = 0; index < kCount; ++index) {
-            Query& query = queries[index];
-            query.low = larger(query.first_position - chunk * kBlockSize, 0);
-            query.high = smaller(query.last_position + 1 - chunk * kBlockSize, kBlockSize);
-        }
-        weigh_chunk<kCount>(queries, op.softcap, block);
+        weigh_chunk<kCount>(queries, softcap, block);
         add_chunk<kCount>(queries, block);
     }
 }
 
-/// attend() with `count` as a constant of the compiler's.
-template <typename T>
-inline void attend_all(Query* queries, int count, const Attention& op, const int32_t* table,
-                       int64_t kv_head) {
-    with_count<kMaxQueries>(count,
-                            [&](auto constant) { attend<constant.value, T>(queries, op, table, kv_head); });
-}
-
-/// The queries of one group of heads for neighbouring rows of one sequence, up to kMaxQueries at a time.
-class QueryBlock {
+/// The queries of one group of heads for rows of one sequence, up to kQueriesPerPart at a time.
+class PartQueries {
   public:
-    QueryBlock(const Attention& op, int64_t kv_head) : op_(op), kv_head_(kv_head) {}
+    PartQueries(const Attention& op, int64_t kv_head) : op_(op), kv_head_(kv_head) {}
 
     void add(int64_t row, int64_t head) {
         const int64_t head_dim = op_.cache.head_dim;
         const int64_t position = op_.places.positions[row];
         Query& query = queries_[count_];
-        query.values = op_.qkv + (row * (op_.num_heads + 2 * op_.cache.num_kv_heads) + head) * head_dim;
+        const int64_t heads = op_.num_heads + 2 * op_.cache.num_kv_heads;
+        __builtin_memcpy(query.values, op_.qkv + (row * heads + head) * head_dim, head_dim * sizeof(float));
         query.first_position = op_.window > 0 ? larger(position - op_.window + 1, 0) : 0;
         query.last_position = position;
         query.row = row;
         query.head = head;
         query.maximum = -__builtin_inff();
         query.sum = 0.0f;
-        query.total = totals_[count_];
         for (int64_t dim = 0; dim < head_dim; dim += kLanes) {
             store(query.total + dim, Vec{});
         }
-        if (++count_ == kMaxQueries) {
+        first_position_ = count_ == 0 ? query.first_position : smaller(first_position_, query.first_position);
+        last_position_ = count_ == 0 ? position : larger(last_position_, position);
+        if (++count_ == kQueriesPerPart) {
             flush();
         }
     }
@@ -178,19 +189,17 @@ class QueryBlock {
         if (count_ == 0) {
             return;
         }
-        const int64_t sequence = op_.places.sequences[queries_[0].row];
-        const int32_t* table = op_.places.block_tables + sequence * op_.places.max_blocks;
         switch (op_.cache.format) {
             case KvFormat::f32:
-                attend_all<float>(queries_, count_, op_, table, kv_head_);
+                attend<float>();
                 break;
             case KvFormat::bf16:
-                attend_all<BFloat16>(queries_, count_, op_, table, kv_head_);
+                attend<BFloat16>();
                 break;
             default:
-                attend_all<int8_t>(queries_, count_, op_, table, kv_head_);
+                attend<int8_t>();
         }
-        for (int query = 0; query < count_; ++query) {
+        for (int64_t query = 0; query < count_; ++query) {
             if (op_.out.format == Format::bf16) {
                 write_output<BFloat16>(queries_[query], op_);
             } else {
@@ -201,24 +210,44 @@ class QueryBlock {
     }
 
   private:
+    /// Chunk by chunk, which all queries go through, kMaxQueries at most side by side, while it is near.
+    template <typename T>
+    void attend() {
+        const int64_t sequence = op_.places.sequences[queries_[0].row];
+        const int32_t* table = op_.places.block_tables + sequence * op_.places.max_blocks;
+        const int64_t last = last_position_ / kBlockSize;
+        const int64_t groups = (count_ + kMaxQueries - 1) / kMaxQueries;
+        for (int64_t chunk = first_position_ / kBlockSize; chunk <= last; ++chunk) {
+            KvBlock<T> block = find_block<T>(op_.cache, table[chunk], kv_head_);
+            if (chunk < last) {
+                block.find_ahead(find_block<T>(op_.cache, table[chunk + 1], kv_head_));
+            }
+            for (int64_t group = 0; group < groups; ++group) {
+                const int64_t first = count_ * group / groups;
+                with_count<kMaxQueries>(count_ * (group + 1) / groups - first, [&](auto count) {
+                    attend_chunk<count.value>(queries_ + first, op_.softcap, block, chunk * kBlockSize);
+                });
+                block.ahead = 0;
+            }
+        }
+    }
+
     const Attention& op_;
     int64_t kv_head_;
-    int count_ = 0;
-    Query queries_[kMaxQueries];
-    alignas(kCacheLine) float totals_[kMaxQueries][kMaxHeadDim];
+    int64_t count_ = 0;
+    int64_t first_position_ = 0;  // of all queries
+    int64_t last_position_ = 0;
+    Query queries_[kQueriesPerPart];
 };
 
 inline void attention(const Attention& op, const AttentionPart& part) {
-    QueryBlock block(op, part.kv_head);
+    PartQueries queries(op, part.kv_head);
     for (int64_t row = part.first_row; row < part.end_row; ++row) {
-        if (row > part.first_row && op.places.sequences[row] != op.places.sequences[row - 1]) {
-            block.flush();
-        }
         for (int64_t head = part.first_head; head < part.end_head; ++head) {
-            block.add(row, head);
+            queries.add(row, head);
         }
     }
-    block.flush();
+    queries.flush();
 }
 
 }  // namespace outrider::cpu::OUTRIDER_ISA

@@ -16,6 +16,15 @@ struct KvBlock {
     float* value_scales;  // [kBlockSize], of int8
     int64_t head_dim;
     int64_t value_stride;
+    int64_t ahead = 0;  // bytes to the block that is read next
+
+    void find_ahead(const KvBlock& next) {
+        ahead = reinterpret_cast<const char*>(next.keys) - reinterpret_cast<const char*>(keys);
+    }
+    /// Fetches what lies in the next block where `place` does in this one.
+    OUTRIDER_INLINE void fetch_ahead(const T* place) const {
+        __builtin_prefetch(reinterpret_cast<const char*>(place) + ahead);
+    }
 };
 
 template <typename T>

@@ -1,6 +1,7 @@
 // Query: one head of one row, and its running softmax (Milakov, Gimelshein, arXiv 1805.02867).
 #pragma once
 
+#include "cpu/attention/attention_part.h"
 #include "cpu/attention/kv_block.h"
 #include "cpu/vec/elementary.h"
 #include "cpu/vec/vec.h"
@@ -8,35 +9,41 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-/// The softmax is over the chunks so far.
+/// The softmax is over the chunks so far. Arrays lie in it, so that those of several queries are a constant
+/// stride apart.
 struct Query {
-    const float* values;     // [head_dim]
-    int64_t first_position;  // of those that it attends to
-    int64_t last_position;   // its own
+    alignas(kCacheLine) float values[kMaxHeadDim];  // [head_dim]
+    float total[kMaxHeadDim];                       // [value_stride], sum of weight * value
+    float weights[kBlockSize];                      // scores, then e^(score - maximum)
+    int64_t first_position;                         // of those that it attends to
+    int64_t last_position;                          // its own
     int64_t row;
     int64_t head;
     float maximum;
     float sum;
     int64_t low;  // the slots of the present chunk that it attends to: low ... high - 1
     int64_t high;
-    alignas(kCacheLine) float weights[kBlockSize];  // scores, then e^(score - maximum)
-    float* total;                                   // [value_stride], sum of weight * value
+
+    bool attends() const { return low < high; }
 };
 
 /// Caps the chunk's scores and returns their maximum. Slots outside the query's range hold anything, NaN
 /// included, so their scores are replaced.
 inline float mask_scores(Query& query, float softcap) {
     const Vec nothing = splat(-__builtin_inff());
+    const bool all = query.low == 0 && query.high == kBlockSize;
     Vec highest = nothing;
     for (int slot = 0; slot < kBlockSize; slot += kLanes) {
         Vec scores = load(query.weights + slot);
         if (softcap != 0.0f) {
             scores = soft_capped(scores, softcap);
         }
-        const IntVec slots = lane_indices() + slot;
-        const IntVec valid =
-            (slots >= static_cast<int32_t>(query.low)) & (slots < static_cast<int32_t>(query.high));
-        scores = choose(valid, scores, nothing);
+        if (!all) {
+            const IntVec slots = lane_indices() + slot;
+            const IntVec valid =
+                (slots >= static_cast<int32_t>(query.low)) & (slots < static_cast<int32_t>(query.high));
+            scores = choose(valid, scores, nothing);
+        }
         store(query.weights + slot, scores);
         highest = maximum(highest, scores);
     }
@@ -57,6 +64,9 @@ inline void weigh_query(Query& query, float shrink, const KvBlock<T>& block) {
         store(query.weights + slot, weights);
     }
     query.sum = query.sum * shrink + sum_lanes(sums);
+    if (shrink == 1.0f) {
+        return;  // most chunks of a long context leave the maximum where it is
+    }
     for (int64_t dim = 0; dim < block.value_stride; dim += kLanes) {
         store(query.total + dim, load(query.total + dim) * shrink);
     }
@@ -70,7 +80,7 @@ inline void weigh_chunk(Query* queries, float softcap, const KvBlock<T>& block) 
     float changes[kLanes] = {};
     for (int index = 0; index < kCount; ++index) {
         Query& query = queries[index];
-        if (query.low < query.high) {
+        if (query.attends()) {
             const float chunk_maximum = mask_scores(query, softcap);
             const float raised = query.maximum > chunk_maximum ? query.maximum : chunk_maximum;
             changes[index] = query.maximum - raised;
@@ -80,7 +90,7 @@ inline void weigh_chunk(Query* queries, float softcap, const KvBlock<T>& block) 
     float shrinks[kLanes];
     store(shrinks, exponential(load(changes)));
     for (int index = 0; index < kCount; ++index) {
-        if (queries[index].low < queries[index].high) {
+        if (queries[index].attends()) {
             weigh_query(queries[index], shrinks[index], block);
         }
     }

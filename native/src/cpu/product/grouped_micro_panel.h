@@ -147,13 +147,16 @@ struct GroupedMicroPanel {
         for (int word = 0; word < kWords; ++word) {
             for (int part = 0; part < Numbers::kParts; ++part) {
                 ByteVec four[kVectors];
+                OUTRIDER_UNROLLED
                 for (int vector = 0; vector < kVectors; ++vector) {
                     four[vector] = Numbers::part(
                         load_as<ByteVec>(numbers + word * kWordBytes + vector * sizeof(ByteVec)), part);
                 }
+                OUTRIDER_UNROLLED
                 for (int row = 0; row < kRows; ++row) {
                     const auto input =
                         splat(load_as<int32_t>(values + row * stride + word * kWordInputs + part * 4));
+                    OUTRIDER_UNROLLED
                     for (int vector = 0; vector < kVectors; ++vector) {
                         sums[row][vector].add(four[vector], bit_cast<ByteVec>(input));
                     }
@@ -167,18 +170,20 @@ struct GroupedMicroPanel {
                                           const char* units, const char* weights) {
         const char* values = slice.values + first_row * slice.input_stride + group * kGroups.size;
         Sum products[kRows][kVectors];
+        OUTRIDER_UNROLLED
         for (int row = 0; row < kRows; ++row) {
+            OUTRIDER_UNROLLED
             for (int vector = 0; vector < kVectors; ++vector) {
                 products[row][vector].start(slice.group_terms(first_row + row, group).start);
             }
         }
         multiply<kRows>(values, slice.input_stride, weights, products);
-#pragma GCC unroll 4
+        OUTRIDER_UNROLLED
         for (int vector = 0; vector < kVectors; ++vector) {
             const Vec scale = scales<false>(units, weights, vector * kLanes);
             const Vec offset =
                 kGroups.has_offsets ? scales<kGroups.has_offsets>(units, weights, vector * kLanes) : Vec{};
-#pragma GCC unroll 6
+            OUTRIDER_UNROLLED
             for (int row = 0; row < kRows; ++row) {
                 float* sums = slice.sums + (first_row + row) * kColumns + vector * kLanes;
                 const GroupTerms& terms = slice.group_terms(first_row + row, group);

@@ -15,6 +15,7 @@
 //   multiply_add(a, b, c)              a * b + c: fused where the instruction set fuses, rounded twice where
 //   it
 //                                      does not, and never left to the compiler
+//   maximum(a, b)                      a > b ? a : b
 //   widen(HalfVec), widen(SmallVec)    bf16 to float32, int8 to int32
 //   from_float16(HalfVec)              float16 to float32
 //   narrow(Vec)                        to bf16, the nearest, ties to even; NaN stays NaN
@@ -51,9 +52,6 @@ OUTRIDER_INLINE int64_t larger(int64_t a, int64_t b) {
 
 OUTRIDER_INLINE Vec choose(IntVec mask, Vec yes, Vec no) {
     return mask ? yes : no;
-}
-OUTRIDER_INLINE Vec maximum(Vec a, Vec b) {
-    return choose(a > b, a, b);
 }
 OUTRIDER_INLINE Vec absolute(Vec value) {
     return bit_cast<Vec>(bit_cast<BitsVec>(value) & 0x7FFFFFFF);

@@ -24,6 +24,10 @@ OUTRIDER_INLINE IntVec lane_indices() {
     return IntVec{0, 1, 2, 3, 4, 5, 6, 7};
 }
 
+OUTRIDER_INLINE Vec maximum(Vec a, Vec b) {
+    return (Vec)_mm256_max_ps((__m256)a, (__m256)b);
+}
+
 OUTRIDER_INLINE Vec multiply_add(Vec a, Vec b, Vec c) {
     return (Vec)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
 }

@@ -13,23 +13,27 @@ namespace outrider::cpu::OUTRIDER_ISA {
 
 struct RegisterBlocking {
     static constexpr int kVectors = 4;
-    static constexpr int kRows = 6;           // 24 of 32 registers hold sums
-    static constexpr int kInt4Rows = 3;       // of 32 registers 12 hold totals and 12 a group's sums
-    static constexpr int kUnpackedRows = 16;  // fewer take less time than unpacking does
-    static constexpr int kQueries = 8;        // with two vectors each, 16 of 32 registers hold sums
+    static constexpr int kRows = 6;          // 24 of 32 registers hold sums
+    static constexpr int kInt4Rows = 3;      // of 32 registers 12 hold totals and 12 a group's sums
+    static constexpr int kUnpackedRows = 7;  // fewer take less time than unpacking does
+    static constexpr int kQueries = 8;       // with two vectors each, 16 of 32 registers hold sums
     static constexpr int64_t kSteps = 64;
 };
+
+/// Some instructions take it where without a mask the compiler would warn of its own header.
+constexpr __mmask16 kAllLanes = 0xFFFF;
 
 OUTRIDER_INLINE IntVec lane_indices() {
     return IntVec{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 }
 
+OUTRIDER_INLINE Vec maximum(Vec a, Vec b) {
+    return (Vec)_mm512_maskz_max_ps(kAllLanes, (__m512)a, (__m512)b);
+}
+
 OUTRIDER_INLINE Vec multiply_add(Vec a, Vec b, Vec c) {
     return (Vec)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
 }
-
-/// Conversions take it where without a mask the compiler would warn of its own header.
-constexpr __mmask16 kAllLanes = 0xFFFF;
 
 OUTRIDER_INLINE Vec widen(HalfVec half) {
     return bit_cast<Vec>(bit_cast<BitsVec>(_mm512_maskz_cvtepu16_epi32(kAllLanes, (__m256i)half)) << 16);

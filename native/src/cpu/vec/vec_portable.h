@@ -22,6 +22,10 @@ OUTRIDER_INLINE IntVec lane_indices() {
     return IntVec{0, 1, 2, 3};
 }
 
+OUTRIDER_INLINE Vec maximum(Vec a, Vec b) {
+    return a > b ? a : b;
+}
+
 OUTRIDER_INLINE Vec multiply_add(Vec a, Vec b, Vec c) {
     return a * b + c;
 }

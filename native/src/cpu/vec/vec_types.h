@@ -5,6 +5,9 @@
 #include <cstdint>
 
 #define OUTRIDER_INLINE inline __attribute__((always_inline))
+/// Before a loop over an array of vectors that is to stay in registers: the compiler takes an array apart
+/// only where it sees constant indices, and else keeps a copy of it on the stack.
+#define OUTRIDER_UNROLLED _Pragma("GCC unroll 8")
 
 namespace outrider::cpu::OUTRIDER_ISA {
 

@@ -12,36 +12,47 @@ namespace outrider::cuda {
 
 constexpr int kFewRows = 64;
 
-template <typename Kernel>
-void attend(const Stream& stream, const Kernel& kernel, const Grouping& grouping, size_t shared_bytes) {
-    const int64_t groups = int64_t{kernel.op.places.rows} * grouping.num_head_groups(kernel.op);
-    for_each_block(stream, groups * std::max(kernel.spans, 1), shared_bytes, kernel);
+/// Where no context has more than one span, all works are whole.
+inline int64_t most_parts(int rows, int max_blocks) {
+    const int64_t spans = spans_of(max_blocks);
+    return spans > 1 ? std::min(kMostParts, rows * (spans + spans / kStretch + 2)) : 0;
 }
 
-template <KvFormat kFormat, int kTiles, bool kIsCapped>
-void attend_in_tiles(const Stream& stream, const Attention& op, int spans) {
-    const TileAttention<kFormat, kTiles, kIsCapped> kernel(op, spans);
-    attend(stream, kernel, kernel.grouping, TileAttentionScratch<kTiles>::bytes(op.cache.head_dim));
+template <typename Kernel>
+size_t shared_bytes(const Attention& op) {
+    return WorkList<Kernel::kThreads>::bytes() + Kernel::Scratch::bytes(op.cache.head_dim);
+}
+
+template <typename Kernel>
+void attend_with(const Stream& stream, const Attention& op) {
+    const Grouping grouping = Kernel::grouping_of(op);
+    const int64_t fitting = int64_t{stream.multiprocessors()} * Kernel::kBlocksPerMultiprocessor;
+    const int64_t works =
+        int64_t{op.places.rows} * grouping.num_head_groups(op) * spans_of(op.places.max_blocks);
+    const Sharing sharing{std::min(fitting, works), most_parts(op.places.rows, op.places.max_blocks)};
+    for_each_block(stream, sharing.blocks, shared_bytes<Kernel>(op), Kernel{op, sharing, grouping});
 }
 
 /// Chooses a number of tiles by speed only: all give the same bits. Many rows are long runs of a sequence's,
 /// where more queries for each key and value are worth what registers and memory a block can have.
 template <KvFormat kFormat>
-void attend(const Stream& stream, const Attention& op, int spans) {
+void attend(const Stream& stream, const Attention& op) {
     const bool is_capped = op.softcap != 0.0f;
     if (!is_tiled(op.cache.format, op.cache.head_dim)) {
-        attend(stream, FloatAttention<kFormat>{op, spans}, FloatAttention<kFormat>::grouping(),
-               FloatScratch::bytes(op.cache.head_dim));
+        attend_with<FloatAttention<kFormat>>(stream, op);
     } else if constexpr (kFormat != KvFormat::f32) {
-        if (op.places.rows <= kFewRows) {
-            is_capped ? attend_in_tiles<kFormat, 1, true>(stream, op, spans)
-                      : attend_in_tiles<kFormat, 1, false>(stream, op, spans);
-        } else if (is_capped) {
-            attend_in_tiles<kFormat, 2, true>(stream, op, spans);
+        constexpr int kMostCapped = kFormat == KvFormat::bf16 ? 2 : 1;  // or the code would be too long
+        using Two = TileAttention<kFormat, 2, false>;
+        const bool is_long = op.places.rows > kFewRows && shared_bytes<Two>(op) <= stream.block_memory();
+        if (is_capped) {
+            is_long ? attend_with<TileAttention<kFormat, kMostCapped, true>>(stream, op)
+                    : attend_with<TileAttention<kFormat, 1, true>>(stream, op);
+        } else if (!is_long) {
+            attend_with<TileAttention<kFormat, 1, false>>(stream, op);
         } else if (op.cache.head_dim <= 128) {
-            attend_in_tiles<kFormat, 3, false>(stream, op, spans);
+            attend_with<TileAttention<kFormat, 3, false>>(stream, op);
         } else {
-            attend_in_tiles<kFormat, 2, false>(stream, op, spans);
+            attend_with<Two>(stream, op);
         }
     }
 }

@@ -10,12 +10,11 @@ constexpr int kMaxHeadDim = 256;
 
 void attention(const Stream& stream, const Attention& op);
 
-// One for each format, in a file of its own: they take long to compile. `spans` have blocks of their own, or
-// a block takes all where it is 0.
-void attend_f32(const Stream& stream, const Attention& op, int spans);
-void attend_bf16(const Stream& stream, const Attention& op, int spans);
-void attend_int8(const Stream& stream, const Attention& op, int spans);
-void attend_fp8(const Stream& stream, const Attention& op, int spans);
+// One for each format, in a file of its own: they take long to compile.
+void attend_f32(const Stream& stream, const Attention& op);
+void attend_bf16(const Stream& stream, const Attention& op);
+void attend_int8(const Stream& stream, const Attention& op);
+void attend_fp8(const Stream& stream, const Attention& op);
 
 size_t attention_scratch(int rows, int max_blocks, int num_heads, int head_dim);
 

@@ -3,8 +3,8 @@
 
 namespace outrider::cuda {
 
-void attend_bf16(const Stream& stream, const Attention& op, int spans) {
-    attend<KvFormat::bf16>(stream, op, spans);
+void attend_bf16(const Stream& stream, const Attention& op) {
+    attend<KvFormat::bf16>(stream, op);
 }
 
 }  // namespace outrider::cuda

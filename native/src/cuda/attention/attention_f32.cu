@@ -3,8 +3,8 @@
 
 namespace outrider::cuda {
 
-void attend_f32(const Stream& stream, const Attention& op, int spans) {
-    attend<KvFormat::f32>(stream, op, spans);
+void attend_f32(const Stream& stream, const Attention& op) {
+    attend<KvFormat::f32>(stream, op);
 }
 
 }  // namespace outrider::cuda

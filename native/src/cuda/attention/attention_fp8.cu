@@ -3,8 +3,8 @@
 
 namespace outrider::cuda {
 
-void attend_fp8(const Stream& stream, const Attention& op, int spans) {
-    attend<KvFormat::fp8>(stream, op, spans);
+void attend_fp8(const Stream& stream, const Attention& op) {
+    attend<KvFormat::fp8>(stream, op);
 }
 
 }  // namespace outrider::cuda

@@ -10,7 +10,7 @@ namespace outrider::cuda {
 
 /// Rows of one sequence behind one another, and heads that share keys and values.
 struct Group {
-    int64_t first_row;
+    int first_row;
     int position;  // of the first row
     int rows;
     int first_head;
@@ -18,7 +18,7 @@ struct Group {
     int kv_head;
 
     __device__ int queries() const { return rows * heads; }
-    __device__ int64_t row(int query) const { return first_row + query / heads; }
+    __device__ int64_t row(int query) const { return int64_t{first_row} + query / heads; }
     __device__ int head(int query) const { return first_head + query % heads; }
     __device__ int position_of(int query) const { return position + query / heads; }
     __device__ int last() const { return position + rows - 1; }
@@ -53,9 +53,9 @@ struct Grouping {
         return op.cache.num_kv_heads * groups_each(op);
     }
 
-    /// The group that `row` begins; one without rows where it begins none.
-    __device__ Group find(const Attention& op, int64_t row, int head_group) const {
-        Group group{row, op.places.positions[row], 0, 0, 0, head_group / groups_each(op)};
+    /// The group that `row` begins, of no heads yet; one without rows where it begins none.
+    __device__ Group find(const Attention& op, int row) const {
+        Group group{row, op.places.positions[row], 0, 0, 0, 0};
         if (group.position == kInactive || (row > 0 && continues(op, row))) {
             return group;
         }
@@ -63,39 +63,21 @@ struct Grouping {
         while (row + group.rows < op.places.rows && continues(op, row + group.rows)) {
             ++group.rows;
         }
-        const int skipped = head_group % groups_each(op) * heads;
-        group.first_head = group.kv_head * heads_each(op) + skipped;
-        group.heads = heads_each(op) - skipped < heads ? heads_each(op) - skipped : heads;
         return group;
     }
 
-    __device__ bool continues(const Attention& op, int64_t row) const {
+    __device__ void choose_heads(const Attention& op, int head_group, Group& group) const {
+        const int skipped = head_group % groups_each(op) * heads;
+        group.kv_head = head_group / groups_each(op);
+        group.first_head = group.kv_head * heads_each(op) + skipped;
+        group.heads = smaller_of(heads_each(op) - skipped, heads);
+    }
+
+    __device__ bool continues(const Attention& op, int row) const {
         const int position = op.places.positions[row];
         return position % rows != 0 && position == op.places.positions[row - 1] + 1 &&
                op.places.sequences[row] == op.places.sequences[row - 1];
     }
 };
-
-/// Calls `attend(group, first, last)` for the group and the spans that are a block's, if there are any: all
-/// spans of the group, or where spans have blocks of their own, one of so many.
-template <typename Attend>
-__device__ void with_own_group(const Attention& op, const Grouping& grouping, int spans, int64_t block,
-                               const Attend& attend) {
-    const int shares = spans > 0 ? spans : 1;
-    const int head_groups = grouping.num_head_groups(op);
-    const int64_t place = block / shares;
-    const Group group = grouping.find(op, place / head_groups, static_cast<int>(place % head_groups));
-    if (group.rows == 0) {
-        return;
-    }
-    const int first = first_position(op, group.position) / kSpan;
-    const int last = group.last() / kSpan;
-    const int own = static_cast<int>(block % shares);
-    if (spans == 0) {
-        attend(group, first, last);
-    } else if (own >= first && own <= last) {
-        attend(group, own, own);
-    }
-}
 
 }  // namespace outrider::cuda

@@ -1,4 +1,5 @@
-// Spans: the context cut at absolute multiples of kSpan positions.
+// Spans: the context cut at absolute multiples of kSpan positions, and stretches of them. A stretch's spans
+// are merged in their order, and then the stretches in theirs.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,14 @@ namespace outrider::cuda {
 
 constexpr int kChunks = 8;  // of a span: blocks of the cache
 constexpr int kSpan = kChunks * kBlockSize;
+constexpr int kStretch = 8;  // spans
+
+__device__ inline int larger_of(int left, int right) {
+    return left > right ? left : right;
+}
+__device__ inline int smaller_of(int left, int right) {
+    return left < right ? left : right;
+}
 
 inline int spans_of(int max_blocks) {
     return (max_blocks + kChunks - 1) / kChunks;
@@ -57,11 +66,6 @@ __device__ inline Softmax span_softmax(const float* maxima, const float* sums, i
         sum += sums[chunk * queries + query];
     }
     return {span_maximum(maxima, queries, query), sum};
-}
-
-/// What a span gives one head of a row: a Softmax, and for each dimension the sum of weighted values.
-__device__ inline float* partial(const Attention& op, int spans, int64_t row, int64_t head, int span) {
-    return op.scratch + ((row * op.num_heads + head) * spans + span) * (op.cache.head_dim + 2);
 }
 
 }  // namespace outrider::cuda

@@ -1,6 +1,7 @@
 // FloatAttention: attention on the float units, a fused multiplication and addition at a time.
 #pragma once
 
+#include "cuda/attention/attend_works.cuh"
 #include "cuda/attention/attention_group.cuh"
 #include "cuda/attention/kv_block.cuh"
 #include "cuda/attention/merged_softmax.cuh"
@@ -13,76 +14,106 @@ struct FloatScratch {
     static constexpr int kQueries = 16;
     static constexpr int kDimsAtOnce = 2 * kWarp;
 
-    float* queries;    // [head_dim, kQueries]
-    float* totals;     // [kQueries, head_dim], of the spans so far
-    float* weights;    // [kChunks, kQueries, kBlockSize]
-    float* values;     // [kChunks, kQueries, kDimsAtOnce]
-    float* maxima;     // [kChunks, kQueries]
-    float* sums;       // [kChunks, kQueries]
-    Softmax* softmax;  // [kQueries], of the spans so far
+    float* queries;       // [head_dim, kQueries]
+    float* totals;        // [kQueries, head_dim], of the spans so far of a stretch
+    float* whole_totals;  // the same, of the stretches so far
+    float* weights;       // [kChunks, kQueries, kBlockSize]
+    float* values;        // [kChunks, kQueries, kDimsAtOnce]
+    float* maxima;        // [kChunks, kQueries]
+    float* sums;          // [kChunks, kQueries]
+    Softmax* softmax;     // [kQueries], of the spans so far of a stretch
+    Softmax* whole;       // [kQueries], of the stretches so far
 
     __device__ FloatScratch(char* shared, int head_dim)
         : queries(reinterpret_cast<float*>(shared)),
           totals(queries + head_dim * kQueries),
-          weights(totals + kQueries * head_dim),
+          whole_totals(totals + kQueries * head_dim),
+          weights(whole_totals + kQueries * head_dim),
           values(weights + kChunks * kQueries * kBlockSize),
           maxima(values + kChunks * kQueries * kDimsAtOnce),
           sums(maxima + kChunks * kQueries),
-          softmax(reinterpret_cast<Softmax*>(sums + kChunks * kQueries)) {}
+          softmax(reinterpret_cast<Softmax*>(sums + kChunks * kQueries)),
+          whole(softmax + kQueries) {}
 
     static size_t bytes(int head_dim) {
-        const size_t floats = 2 * static_cast<size_t>(head_dim) * kQueries +
-                              kChunks * kQueries * (kBlockSize + kDimsAtOnce + 2) + 2 * kQueries;
+        const size_t floats = 3 * static_cast<size_t>(head_dim) * kQueries +
+                              kChunks * kQueries * (kBlockSize + kDimsAtOnce + 2) + 4 * kQueries;
         return floats * sizeof(float);
     }
 };
 
-/// One block attends with the rows of one group that has its first row here, if there is one.
+/// Blocks share the works of a WorkList.
 template <KvFormat kFormat>
 struct FloatAttention {
+    using Scratch = FloatScratch;
     static constexpr int kThreads = kChunks * kWarp;
     static constexpr int kBlocksPerMultiprocessor = 2;
     static constexpr int kQueries = FloatScratch::kQueries;
     static constexpr int kDimsAtOnce = FloatScratch::kDimsAtOnce;
     static constexpr int kFewQueries = 4;  // of one row
 
-    static constexpr OUTRIDER_HOST_DEVICE Grouping grouping() { return {4, 4}; }
-
     Attention op;
-    int spans;  // that have blocks of their own; 0: a block takes all
+    Sharing sharing;
+    Grouping grouping;
 
-    __device__ void operator()(const Block& block) const {
-        with_own_group(op, grouping(), spans, block.index, [&](const Group& group, int first, int last) {
-            if (group.queries() <= kFewQueries) {
-                attend<kFewQueries>(block, group, first, last);
-            } else {
-                attend<kQueries>(block, group, first, last);
+    static Grouping grouping_of(const Attention&) { return {4, 4}; }
+
+    __device__ void operator()(const Block& block) const { attend_works(block, *this); }
+
+    __device__ void attend(const Block& block, const Group& group, const FloatScratch& scratch,
+                           int span) const {
+        if (group.queries() <= kFewQueries) {
+            attend_span<kFewQueries>(block, group, scratch, span);
+        } else {
+            attend_span<kQueries>(block, group, scratch, span);
+        }
+        block.synchronize();
+    }
+
+    /// Merges what the spans of a stretch have given with the stretches before, and begins anew.
+    __device__ void end_stretch(const Block& block, const Group& group, const FloatScratch& scratch) const {
+        for_each_total(block, group, [&](int i, int query, int) {
+            if (const Softmax part = scratch.softmax[query]; !is_empty(part)) {
+                float& before = scratch.whole_totals[i];
+                before = Merge(scratch.whole[query], part).of(before, scratch.totals[i]);
+            }
+            scratch.totals[i] = 0.0f;
+        });
+        block.synchronize();
+        if (block.thread < group.queries()) {
+            add_to(scratch.whole[block.thread], scratch.softmax[block.thread]);
+            scratch.softmax[block.thread] = empty_softmax();
+        }
+        block.synchronize();
+    }
+
+    __device__ void write(const Block& block, const Group& group, const FloatScratch& scratch) const {
+        for_each_total(block, group, [&](int i, int query, int dim) {
+            const int64_t index =
+                group.row(query) * op.out.stride + group.head(query) * op.cache.head_dim + dim;
+            store(op.out.data, op.out.format, index, scratch.whole_totals[i] / scratch.whole[query].sum);
+        });
+    }
+
+    __device__ void write_part(const Block& block, const Work& work, const FloatScratch& scratch) const {
+        for_each_total(block, work.group, [&](int i, int query, int dim) {
+            float* to = partial(op, work, work.part, query);
+            to[2 + dim] = scratch.totals[i];
+            if (dim == 0) {
+                to[0] = scratch.softmax[query].maximum;
+                to[1] = scratch.softmax[query].sum;
             }
         });
     }
 
-    template <int kCount>
-    __device__ void attend(const Block& block, const Group& group, int first, int last) const {
-        const FloatScratch scratch(block.shared, op.cache.head_dim);
-        load_queries(block, group, scratch);
-        for (int span = first; span <= last; ++span) {
-            block.synchronize();
-            attend_span<kCount>(block, group, scratch, span);
-        }
-        if (spans > 0) {
-            return;
-        }
-        block.synchronize();
+    template <typename Body>
+    __device__ void for_each_total(const Block& block, const Group& group, const Body& body) const {
         for (int i = block.thread; i < group.queries() * op.cache.head_dim; i += kThreads) {
-            const int query = i / op.cache.head_dim;
-            const int dim = i % op.cache.head_dim;
-            const int64_t index =
-                group.row(query) * op.out.stride + group.head(query) * op.cache.head_dim + dim;
-            store(op.out.data, op.out.format, index, scratch.totals[i] / scratch.softmax[query].sum);
+            body(i, i / op.cache.head_dim, i % op.cache.head_dim);
         }
     }
 
-    __device__ void load_queries(const Block& block, const Group& group, const FloatScratch& scratch) const {
+    __device__ void begin(const Block& block, const Group& group, const FloatScratch& scratch) const {
         const int head_dim = op.cache.head_dim;
         const int64_t width = static_cast<int64_t>(op.num_heads + 2 * op.cache.num_kv_heads) * head_dim;
         for (int i = block.thread; i < kQueries * head_dim; i += kThreads) {
@@ -92,11 +123,12 @@ struct FloatAttention {
             const float* heads = op.qkv + (is_there ? group.row(query) * width : 0);
             scratch.queries[dim * kQueries + query] =
                 is_there ? heads[group.head(query) * head_dim + dim] : 0.0f;
-            scratch.totals[i] = 0.0f;
+            scratch.totals[i] = scratch.whole_totals[i] = 0.0f;
         }
         if (block.thread < kQueries) {
-            scratch.softmax[block.thread] = {minus_infinity(), 0.0f};
+            scratch.softmax[block.thread] = scratch.whole[block.thread] = empty_softmax();
         }
+        block.synchronize();
     }
 
     template <int kCount>
@@ -116,10 +148,12 @@ struct FloatAttention {
         for (int first = 0; first < op.cache.head_dim; first += kDimsAtOnce) {
             add_values<kCount>(block, group, scratch, kv, start, is_read, first);
             block.synchronize();
-            merge_values(block, group, scratch, span, first);
+            merge_values(block, group, scratch, first);
             block.synchronize();
         }
-        merge_softmax(block, group, scratch, span);
+        if (const int query = block.thread; query < group.queries()) {
+            add_to(scratch.softmax[query], span_softmax(scratch.maxima, scratch.sums, kQueries, query));
+        }
     }
 
     /// The scores of the lane's position, minus infinity where it is not attended to, and the chunk's maxima.
@@ -220,7 +254,7 @@ struct FloatAttention {
 
     /// Adds the chunks up in their order, and to what the spans before have given.
     __device__ void merge_values(const Block& block, const Group& group, const FloatScratch& scratch,
-                                 int span, int first) const {
+                                 int first) const {
         for (int i = block.thread; i < group.queries() * kDimsAtOnce; i += kThreads) {
             const int query = i / kDimsAtOnce;
             const int dim = first + i % kDimsAtOnce;
@@ -231,36 +265,20 @@ struct FloatAttention {
             for (int chunk = 1; chunk < kChunks; ++chunk) {
                 total += scratch.values[chunk * kQueries * kDimsAtOnce + i];
             }
-            if (spans > 0) {
-                partial(op, spans, group.row(query), group.head(query), span)[2 + dim] = total;
-            } else if (const Softmax part = span_softmax(scratch.maxima, scratch.sums, kQueries, query);
-                       !is_empty(part)) {
+            if (const Softmax part = span_softmax(scratch.maxima, scratch.sums, kQueries, query);
+                !is_empty(part)) {
                 float& before = scratch.totals[query * op.cache.head_dim + dim];
                 before = Merge(scratch.softmax[query], part).of(before, total);
             }
         }
     }
 
-    __device__ void merge_softmax(const Block& block, const Group& group, const FloatScratch& scratch,
-                                  int span) const {
-        const int query = block.thread;
-        if (query >= group.queries()) {
-            return;
-        }
-        const Softmax part = span_softmax(scratch.maxima, scratch.sums, kQueries, query);
-        if (spans > 0) {
-            float* to = partial(op, spans, group.row(query), group.head(query), span);
-            to[0] = part.maximum;
-            to[1] = part.sum;
-        } else if (!is_empty(part)) {
-            Softmax& before = scratch.softmax[query];
+    __device__ static void add_to(Softmax& before, const Softmax& part) {
+        if (!is_empty(part)) {
             const Merge merge(before, part);
             before = {merge.maximum, merge.of(before.sum, part.sum)};
         }
     }
-
-    __device__ static int larger_of(int left, int right) { return left > right ? left : right; }
-    __device__ static int smaller_of(int left, int right) { return left < right ? left : right; }
 };
 
 }  // namespace outrider::cuda

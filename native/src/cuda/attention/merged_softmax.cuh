@@ -21,11 +21,16 @@ struct Merge {
 
     __device__ Merge(const Softmax& before, const Softmax& part)
         : maximum(Greater()(before.maximum, part.maximum)),
-          first(exponential(before.maximum - maximum)),
-          second(exponential(part.maximum - maximum)) {}
+          first(exponential_below_one(before.maximum - maximum)),
+          second(exponential_below_one(part.maximum - maximum)) {}
 
-    __device__ float of(float before, float part) const { return fmaf(before, first, part * second); }
+    /// A part that is -0 is taken for 0, which it has become where it was kept between two merges.
+    __device__ float of(float before, float part) const { return fmaf(before, first, part * second + 0.0f); }
 };
+
+__device__ inline Softmax empty_softmax() {
+    return {minus_infinity(), 0.0f};
+}
 
 /// Nothing of the part is attended to.
 __device__ inline bool is_empty(const Softmax& part) {

@@ -8,6 +8,7 @@
 // of all values.
 #pragma once
 
+#include "cuda/attention/attend_works.cuh"
 #include "cuda/attention/attention_group.cuh"
 #include "cuda/attention/tile_attention_scratch.cuh"
 #include "cuda/attention/tile_scores.cuh"
@@ -15,7 +16,7 @@
 
 namespace outrider::cuda {
 
-/// One block attends with the rows of one group that has its first row here, if there is one.
+/// Blocks share the works of a WorkList.
 template <KvFormat kFormat, int kTiles, bool kIsCapped>
 struct TileAttention {
     using Scratch = TileAttentionScratch<kTiles>;
@@ -24,32 +25,18 @@ struct TileAttention {
     static constexpr int kQueries = Scratch::kQueries;
 
     Attention op;
-    int spans;  // that have blocks of their own; 0: a block takes all
+    Sharing sharing;
     Grouping grouping;
 
     /// All heads that share keys, if a tile can have them, and as many rows as then fit.
-    TileAttention(const Attention& operation, int spans_of_rows) : op(operation), spans(spans_of_rows) {
+    static Grouping grouping_of(const Attention& op) {
         const int each = Grouping::heads_each(op);
         const int groups = (each + kTileQueries - 1) / kTileQueries;
         const int heads = (each + groups - 1) / groups;
-        grouping = {kQueries / heads, heads};
+        return {kQueries / heads, heads};
     }
 
-    __device__ void operator()(const Block& block) const {
-        with_own_group(op, grouping, spans, block.index, [&](const Group& group, int first, int last) {
-            const Scratch scratch(block.shared, op.cache.head_dim);
-            begin(block, group, scratch);
-#pragma unroll 1
-            for (int span = first; span <= last; ++span) {
-                attend(block, group, scratch, span);
-            }
-            if (spans > 0) {
-                write_partial(block, group, scratch, first);
-            } else {
-                write(block, group, scratch);
-            }
-        });
-    }
+    __device__ void operator()(const Block& block) const { attend_works(block, *this); }
 
     __device__ void begin(const Block& block, const Group& group, const Scratch& scratch) const {
         const int steps = scratch.units * kSteps;
@@ -63,10 +50,12 @@ struct TileAttention {
             scratch.queries[i] = {{upper.words[0], lower.words[0], upper.words[1], lower.words[1]}};
         }
         if (block.thread < kQueries) {
-            scratch.softmax[block.thread] = {minus_infinity(), 0.0f};
+            scratch.softmax[block.thread] = scratch.whole[block.thread] = empty_softmax();
         }
+#pragma unroll 1
         for (int i = 0; i < rounds_of(op.cache.head_dim) * Scratch::kValuesOfRound; ++i) {
-            scratch.total_of(0, i, block.thread) = 0.0f;
+            scratch.totals[i * kThreads + block.thread] = 0.0f;
+            scratch.whole_totals[i * kThreads + block.thread] = 0.0f;
         }
         block.synchronize();
     }
@@ -96,7 +85,7 @@ struct TileAttention {
         for (int round = 0; round < rounds_of(op.cache.head_dim); ++round) {
             const TileValues<kFormat, kTiles> values(op, block, group, scratch, round, span);
             block.synchronize();  // merges are there, and weights have been read
-            for_each_value(block, group, round, [&](int index, int query, int) {
+            for_each_value(block, group, round, [&](int index, int query) {
                 if (const SpanMerge& join = scratch.merges[query]; !join.is_empty) {
                     float& total = scratch.total_of(round, index, block.thread);
                     total = join.merge.of(total, values.of(index));
@@ -118,34 +107,70 @@ struct TileAttention {
         }
     }
 
-    __device__ void write_partial(const Block& block, const Group& group, const Scratch& scratch,
-                                  int span) const {
-        const auto of = [&](int query) {
-            return partial(op, spans, group.row(query), group.head(query), span);
-        };
+    /// Merges what the spans of a stretch have given with the stretches before, and begins anew.
+    __device__ void end_stretch(const Block& block, const Group& group, const Scratch& scratch) const {
+        block.synchronize();  // the last span's merges have been read
         if (block.thread < group.queries()) {
-            of(block.thread)[0] = scratch.softmax[block.thread].maximum;
-            of(block.thread)[1] = scratch.softmax[block.thread].sum;
+            const Softmax part = scratch.softmax[block.thread];
+            Softmax& before = scratch.whole[block.thread];
+            const Merge merge(before, part);
+            scratch.merges[block.thread] = {merge, is_empty(part)};
+            if (!is_empty(part)) {
+                before = {merge.maximum, merge.of(before.sum, part.sum)};
+            }
+            scratch.softmax[block.thread] = empty_softmax();
         }
-#pragma unroll 1
-        for (int round = 0; round < rounds_of(op.cache.head_dim); ++round) {
-            for_each_value(block, group, round, [&](int index, int query, int dim) {
-                of(query)[2 + dim] = scratch.total_of(round, index, block.thread);
-            });
+        block.synchronize();
+        for_each_total(block, group, [&](int place, int query, int) {
+            if (const SpanMerge& join = scratch.merges[query]; !join.is_empty) {
+                float& total = scratch.whole_totals[place];
+                total = join.merge.of(total, scratch.totals[place]);
+            }
+            scratch.totals[place] = 0.0f;
+        });
+    }
+
+    __device__ void write_part(const Block& block, const Work& work, const Scratch& scratch) const {
+        if (block.thread < work.group.queries()) {
+            float* to = partial(op, work, work.part, block.thread);
+            to[0] = scratch.softmax[block.thread].maximum;
+            to[1] = scratch.softmax[block.thread].sum;
         }
+        for_each_total(block, work.group, [&](int place, int query, int dim) {
+            partial(op, work, work.part, query)[2 + dim] = scratch.totals[place];
+        });
     }
 
     __device__ void write(const Block& block, const Group& group, const Scratch& scratch) const {
-        const int64_t head_dim = op.cache.head_dim;
+        for_each_total(block, group, [&](int place, int query, int dim) {
+            const int64_t index =
+                group.row(query) * op.out.stride + group.head(query) * op.cache.head_dim + dim;
+            store(op.out.data, op.out.format, index, scratch.whole_totals[place] / scratch.whole[query].sum);
+        });
+    }
+
+    /// Calls `body` for a thread's totals and their places, those that are somebody's: seldom, and so in a
+    /// loop, which takes less of the instruction cache.
+    template <typename Body>
+    __device__ void for_each_total(const Block& block, const Group& group, const Body& body) const {
 #pragma unroll 1
-        for (int round = 0; round < rounds_of(op.cache.head_dim); ++round) {
-            for_each_value(block, group, round, [&](int index, int query, int dim) {
-                const float total = scratch.total_of(round, index, block.thread);
-                store(op.out.data, op.out.format,
-                      group.row(query) * op.out.stride + group.head(query) * head_dim + dim,
-                      total / scratch.softmax[query].sum);
-            });
+        for (int i = 0; i < rounds_of(op.cache.head_dim) * Scratch::kValuesOfRound; ++i) {
+            const int round = i / Scratch::kValuesOfRound;
+            const int index = i % Scratch::kValuesOfRound;
+            const int query = query_of(block, index);
+            const int dim = dim_of(block, round, index);
+            if (query < group.queries() && dim < op.cache.head_dim) {
+                body(i * kThreads + block.thread, query, dim);
+            }
         }
+    }
+
+    /// Of the value that a thread has in a round at an index.
+    __device__ static int query_of(const Block& block, int index) {
+        return index / 4 / kNTilesOfWarp * kTileQueries + index % 4 / 2 * 8 + block.lane() / 4;
+    }
+    __device__ static int dim_of(const Block& block, int round, int index) {
+        return first_dim_of(block, round, index / 4 % kNTilesOfWarp) + block.lane() % 4 * 2 + index % 2;
     }
 
     /// Calls `body` for a thread's values of a round, those that are somebody's.
@@ -154,12 +179,10 @@ struct TileAttention {
                                    const Body& body) const {
 #pragma unroll
         for (int index = 0; index < Scratch::kValuesOfRound; ++index) {
-            const int tile = index / 4 / kNTilesOfWarp;
-            const int n_tile = index / 4 % kNTilesOfWarp;
-            const int query = tile * kTileQueries + index % 4 / 2 * 8 + block.lane() / 4;
-            const int dim = first_dim_of(block, round, n_tile) + block.lane() % 4 * 2 + index % 2;
+            const int query = query_of(block, index);
+            const int dim = dim_of(block, round, index);
             if (query < group.queries() && dim < op.cache.head_dim) {
-                body(index, query, dim);
+                body(index, query);
             }
         }
     }

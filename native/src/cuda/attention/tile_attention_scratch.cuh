@@ -45,13 +45,15 @@ struct TileAttentionScratch {
     static constexpr int kThreads = kChunks * kWarp;
     static constexpr int kValuesOfRound = kTiles * kNTilesOfWarp * 4;  // of a thread
 
-    Words<4>* queries;  // [kTiles, units, kSteps, kWarp]
-    Words<4>* weights;  // [kTiles, kChunks, kSteps, kWarp]
-    SpanMerge* merges;  // [kQueries]
-    Softmax* softmax;   // [kQueries], of the spans so far
-    float* maxima;      // [kChunks, kQueries]
-    float* sums;        // [kChunks, kQueries]
-    float* totals;      // [rounds, kValuesOfRound, kThreads], of the spans so far
+    Words<4>* queries;    // [kTiles, units, kSteps, kWarp]
+    Words<4>* weights;    // [kTiles, kChunks, kSteps, kWarp]
+    SpanMerge* merges;    // [kQueries]
+    Softmax* softmax;     // [kQueries], of the spans so far of a stretch
+    Softmax* whole;       // [kQueries], of the stretches so far
+    float* maxima;        // [kChunks, kQueries]
+    float* sums;          // [kChunks, kQueries]
+    float* totals;        // [rounds, kValuesOfRound, kThreads], of the spans so far of a stretch
+    float* whole_totals;  // the same, of the stretches so far
 
     int units;
 
@@ -60,9 +62,11 @@ struct TileAttentionScratch {
           weights(queries + kTiles * units_of(head_dim) * kSteps * kWarp),
           merges(reinterpret_cast<SpanMerge*>(weights + kTiles * kChunks * kSteps * kWarp)),
           softmax(reinterpret_cast<Softmax*>(merges + kQueries)),
-          maxima(reinterpret_cast<float*>(softmax + kQueries)),
+          whole(softmax + kQueries),
+          maxima(reinterpret_cast<float*>(whole + kQueries)),
           sums(maxima + kChunks * kQueries),
           totals(sums + kChunks * kQueries),
+          whole_totals(totals + rounds_of(head_dim) * kValuesOfRound * kThreads),
           units(units_of(head_dim)) {}
 
     __device__ Words<4>& weights_of(int tile, int chunk, int step, int lane) const {
@@ -82,8 +86,8 @@ struct TileAttentionScratch {
 
     static size_t bytes(int head_dim) {
         const size_t operands = kTiles * (units_of(head_dim) + kChunks) * kSteps * kWarp;
-        const size_t totals = rounds_of(head_dim) * kValuesOfRound * kThreads;
-        return operands * sizeof(Words<4>) + kQueries * (sizeof(SpanMerge) + sizeof(Softmax)) +
+        const size_t totals = size_t{2} * rounds_of(head_dim) * kValuesOfRound * kThreads;
+        return operands * sizeof(Words<4>) + kQueries * (sizeof(SpanMerge) + 2 * sizeof(Softmax)) +
                (2 * kChunks * kQueries + totals) * sizeof(float);
     }
 };

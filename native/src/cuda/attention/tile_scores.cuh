@@ -16,7 +16,7 @@ struct TileScores {
     using Scratch = TileAttentionScratch<kTiles>;
     static constexpr int kQueries = Scratch::kQueries;
     static constexpr int kNTiles = kBlockSize / kFragmentSize;
-    static constexpr int kUnitsAhead = kTiles == 1 ? 2 : 1;
+    static constexpr int kUnitsAhead = kTiles == 1 && !kIsCapped ? 2 : 1;  // as registers are left
 
     struct Keys {
         KvFragment<kFormat> fragments[kNTiles];

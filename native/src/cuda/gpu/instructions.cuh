@@ -46,6 +46,21 @@ __device__ inline uint64_t atomic_add(uint64_t* to, uint64_t value) {
     return atomicAdd(reinterpret_cast<unsigned long long*>(to), value);
 }
 
+/// Counts one more; returns how many have been counted before.
+__device__ inline uint32_t arrive(uint32_t* counter) {
+    return atomicAdd(counter, 1u);
+}
+
+/// What this thread has written so far is seen by whoever sees what it writes from now on.
+__device__ inline void publish_writes() {
+    __threadfence();
+}
+
+/// Reads what another block may have written while this kernel ran.
+__device__ inline float load_written(const float* from) {
+    return __ldcg(from);
+}
+
 /// Two values rounded to bf16, the nearest and ties to even, in a register.
 __device__ inline uint32_t bfloat16_pair(float low, float high) {
     uint32_t result;

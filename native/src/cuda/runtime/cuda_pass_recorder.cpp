@@ -35,6 +35,19 @@ PassShape CudaPassRecorder::padded(const PassShape& shape) const {
             power_of_two_from(shape.blocks)};
 }
 
+/// Those of which each row's logits are asked: decoding and verification. Others are recorded as they come.
+std::vector<PassShape> CudaPassRecorder::usual(const PassShape& most) const {
+    const int most_rows = std::min(padded_rows(std::min(most.rows, most.logits)), kRecordedRows.back());
+    const int most_blocks = power_of_two_from(most.blocks);
+    std::vector<PassShape> shapes;
+    for (const int rows : kRecordedRows) {
+        for (int blocks = 1; rows <= most_rows && blocks <= most_blocks; blocks *= 2) {
+            shapes.push_back({rows, rows, blocks});
+        }
+    }
+    return shapes;
+}
+
 void CudaPassRecorder::run(const PassShape& shape, const std::function<void()>& enqueue) {
     if (!is_recorded(shape)) {
         enqueue();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
 #include "cuda/runtime/recordings.h"
 #include "cuda/runtime/stream.h"
@@ -16,6 +17,10 @@ class CudaPassRecorder final : public PassRecorder {
 
     PassShape padded(const PassShape& shape) const override;
     void run(const PassShape& shape, const std::function<void()>& enqueue) override;
+    std::vector<PassShape> usual(const PassShape& most) const override;
+    void prepare(const PassShape& shape, const std::function<void()>& enqueue) override {
+        recordings_.prepare(shape, enqueue);
+    }
     void forget() override { recordings_.forget(); }
 
   private:

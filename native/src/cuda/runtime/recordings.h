@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "cuda/runtime/stream.h"
 
@@ -21,20 +22,23 @@ class Recordings {
     /// Enqueues what `enqueue` does, which the key decides. The first time it is run as it is enqueued, so
     /// that all that is done once is done; the second time it is recorded.
     void run(const Key& key, const std::function<void()>& enqueue) {
-        if (recordings_.size() == kMost && recordings_.count(key) == 0) {
-            forget_oldest();
-        }
-        const auto [place, is_first] = recordings_.try_emplace(key);
-        Entry& entry = place->second;
-        entry.last_run = ++runs_;
+        const auto [entry, is_first] = find(key);
         if (is_first) {
             enqueue();
             return;
         }
-        if (!entry.recording) {
-            entry.recording = record(enqueue);
+        if (!entry->recording) {
+            entry->recording = record(enqueue);
         }
-        entry.recording->replay();
+        entry->recording->replay();
+    }
+
+    /// Records it before it is run for the first time: what is done once must have been done.
+    void prepare(const Key& key, const std::function<void()>& enqueue) {
+        Entry* entry = find(key).first;
+        if (!entry->recording) {
+            entry->recording = record(enqueue);
+        }
     }
 
     void forget() { recordings_.clear(); }
@@ -46,6 +50,16 @@ class Recordings {
         std::unique_ptr<Recording> recording{};  // null where it has been run once
         uint64_t last_run = 0;
     };
+
+    /// And whether there was none.
+    std::pair<Entry*, bool> find(const Key& key) {
+        if (recordings_.size() == kMost && recordings_.count(key) == 0) {
+            forget_oldest();
+        }
+        const auto [place, is_first] = recordings_.try_emplace(key);
+        place->second.last_run = ++runs_;
+        return {&place->second, is_first};
+    }
 
     /// The one that has not been run for longest goes.
     void forget_oldest() {

@@ -53,6 +53,10 @@ Stream::Stream(int device) : device_(device) {
     require(cudaFuncGetAttributes(&attributes, nothing), "looking for kernels", device);
     require(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, device),
             "cudaDeviceGetAttribute", device);
+    int block_memory = 0;
+    require(cudaDeviceGetAttribute(&block_memory, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+            "cudaDeviceGetAttribute", device);
+    block_memory_ = static_cast<size_t>(block_memory);
     staging_ = std::make_unique<Staging>(device);
     require(cudaStreamCreateWithFlags(&handle_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags", device);
 }

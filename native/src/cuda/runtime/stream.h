@@ -35,6 +35,8 @@ class Stream {
     /// What kind of device it is, e.g. "cuda-sm_90".
     std::string device_name() const;
     int multiprocessors() const { return multiprocessors_; }
+    /// Bytes of shared memory that one block of threads can have.
+    size_t block_memory() const { return block_memory_; }
 
     /// Returns zeroed memory. Throws DeviceError, with the memory asked for and free, where there is too
     /// little.
@@ -62,6 +64,7 @@ class Stream {
   private:
     int device_;
     int multiprocessors_ = 1;
+    size_t block_memory_ = 0;
     CUstream_st* handle_ = nullptr;
     std::unique_ptr<Staging> staging_;
 };

@@ -1,7 +1,6 @@
 #include "cuda/sampling/cuda_row_sampler.h"
 
 #include <algorithm>
-#include <stdexcept>
 
 #include "cuda/sampling/kernels/draw.h"
 #include "cuda/sampling/kernels/ranking.h"
@@ -19,9 +18,9 @@ std::vector<Edit> all_edits_of(const std::vector<SamplingRow>& rows) {
     return all;
 }
 
-void require_own_vocabulary(const SamplingRow& row) {
-    if (row.state->noise_ids() != nullptr) {
-        throw std::invalid_argument("states: noise ids are for CPUs only");
+void require_known_ahead(const RunningRow& from) {
+    if (from.count > 1 && from.row.params().follows_history()) {
+        throw std::invalid_argument("states: one that follows its history draws one token at a time");
     }
 }
 
@@ -90,7 +89,6 @@ void CudaRowSampler::reserve(int64_t vocab_size) {
 }
 
 std::vector<RowSample> CudaRowSampler::sample(const std::vector<SamplingRow>& rows) {
-    std::for_each(rows.begin(), rows.end(), require_own_vocabulary);
     std::vector<RowSample> samples;
     for (size_t first = 0; first < rows.size(); first += TokenDraws::kMaxRows) {
         const size_t end = std::min<size_t>(first + TokenDraws::kMaxRows, rows.size());
@@ -101,7 +99,7 @@ std::vector<RowSample> CudaRowSampler::sample(const std::vector<SamplingRow>& ro
 
 std::unique_ptr<RunDraws> CudaRowSampler::begin_run(const std::vector<RunningRow>& rows,
                                                     const NextRows& next) {
-    std::for_each(rows.begin(), rows.end(), [](const RunningRow& from) { require_own_vocabulary(from.row); });
+    std::for_each(rows.begin(), rows.end(), require_known_ahead);
     return std::make_unique<CudaRunDraws>(stream_, draws_, run_memory_, rows, next);
 }
 

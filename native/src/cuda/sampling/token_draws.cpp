@@ -6,18 +6,19 @@
 #include "cuda/sampling/kernels/draw.h"
 #include "cuda/sampling/kernels/processing.h"
 #include "cuda/sampling/kernels/softmax.h"
+#include "cuda/sampling/kernels/steps.h"
 #include "cuda/sampling/kernels/truncation.h"
 #include "sampling/token_mask.h"
 
 namespace outrider::cuda {
 namespace {
 
-DrawRow draw_row(const SamplingRow& row) {
+DrawRow draw_row(const SamplingRow& row, const int32_t* noise_ids) {
     const SamplingParams& params = row.params();
     return {row.logits,  params.seed,     row.position(),
             params,      params.logprobs, std::min<int64_t>(params.num_candidates, row.vocab_size),
             params.rank, params.entropy,  row.forced_id(),
-            -1};
+            -1,          noise_ids};
 }
 
 /// The masks of the rows that have one, behind one another; tells each row where its own begins.
@@ -48,10 +49,15 @@ bool is_truncated(const SamplingRow& row) {
     return row.params().truncates(row.vocab_size);
 }
 
-int64_t most_candidates(const std::vector<DrawRow>& rows) {
+bool goes_through_steps(const SamplingRow& row) {
+    return row.params().steps.in_use;
+}
+
+/// The most places that a row asks for, or that one of its steps ranks.
+int64_t most_ranked(const std::vector<DrawRow>& rows, int64_t vocab_size) {
     int64_t most = 0;
     for (const DrawRow& row : rows) {
-        most = std::max(most, row.num_candidates);
+        most = std::max(most, row.numbers.steps.ranks() ? vocab_size : row.num_candidates);
     }
     return most;
 }
@@ -64,6 +70,7 @@ TokenDraws::TokenDraws(Stream& stream)
       rows_(stream),
       edits_(stream),
       masks_(stream),
+      lent_noise_(stream),
       drawn_(stream),
       parts_(stream),
       processed_(stream),
@@ -87,7 +94,9 @@ void TokenDraws::reserve(int64_t vocab_size) {
 DrawBatch TokenDraws::place(const std::vector<SamplingRow>& rows, std::vector<Edit> edits) {
     edits.resize(edits.empty() ? 0 : power_of_two_from(static_cast<int64_t>(edits.size())), {0, kNoToken});
     std::vector<DrawRow> draws;
-    std::transform(rows.begin(), rows.end(), std::back_inserter(draws), draw_row);
+    std::transform(rows.begin(), rows.end(), std::back_inserter(draws), [this](const SamplingRow& row) {
+        return draw_row(row, lent_noise_.on_device(row.state->noise_ids()));
+    });
     const std::vector<uint32_t> masks = gather_masks(rows, &draws);
     DrawBatch batch{};
     batch.num_rows = static_cast<int64_t>(rows.size());
@@ -95,6 +104,7 @@ DrawBatch TokenDraws::place(const std::vector<SamplingRow>& rows, std::vector<Ed
     batch.num_blocks = num_blocks_of(batch.vocab_size);
     batch.num_edits = static_cast<int64_t>(edits.size());
     batch.truncates = std::any_of(rows.begin(), rows.end(), is_truncated);
+    batch.runs_steps = std::any_of(rows.begin(), rows.end(), goes_through_steps);
     const int64_t num_at_once = std::min(batch.num_rows, kMaxRows);
     batch.rows = rows_.upload(draws);
     batch.edits = edits_.upload(edits);
@@ -103,11 +113,11 @@ DrawBatch TokenDraws::place(const std::vector<SamplingRow>& rows, std::vector<Ed
     batch.parts = parts_.reserve(num_at_once * batch.num_blocks);
     batch.processed = processed_.reserve(num_at_once * batch.vocab_size);
     batch.distribution = distribution_.reserve(num_at_once * batch.vocab_size);
-    if (batch.truncates) {
+    if (batch.truncates || batch.runs_steps) {
         batch.masses = masses_.reserve(num_at_once * batch.vocab_size);
     }
-    if (const int64_t candidates = most_candidates(draws); candidates > 0) {
-        batch.ranked_size = power_of_two_from(candidates);
+    if (const int64_t ranked = most_ranked(draws, batch.vocab_size); ranked > 0) {
+        batch.ranked_size = power_of_two_from(ranked);
         batch.ranked = ranked_.reserve(num_at_once * batch.ranked_size);
     }
     return batch;
@@ -124,6 +134,9 @@ void TokenDraws::enqueue(const DrawBatch& batch) const {
     decide_status(stream_, batch);
     if (batch.truncates) {
         truncate(stream_, batch);
+    }
+    if (batch.runs_steps) {
+        run_steps(stream_, batch);
     }
     cuda::draw(stream_, batch);
 }

@@ -8,6 +8,7 @@
 #include "cuda/runtime/recordings.h"
 #include "cuda/runtime/stream.h"
 #include "cuda/sampling/kernels/draw_batch.h"
+#include "cuda/sampling/lent_noise.h"
 
 namespace outrider::cuda {
 
@@ -40,6 +41,7 @@ class TokenDraws {
     Memory<DrawRow> rows_;
     Memory<Edit> edits_;
     Memory<uint32_t> masks_;
+    LentNoise lent_noise_;
     Memory<DrawnRow> drawn_;
     Memory<BlockPart> parts_;
     Memory<float> processed_;

@@ -1,6 +1,7 @@
 #include "sampling/host/draw.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace outrider {
 namespace {
@@ -14,6 +15,7 @@ class Winner {
     Winner(int32_t token_id, float score) : token_id_(token_id), score_(score) {}
 
     int32_t token_id() const { return token_id_; }
+    float score() const { return score_; }
     bool within_reach(float value, float noise_bound) const { return value + noise_bound >= score_; }
 
     void challenge(int32_t token_id, float score) {
@@ -41,6 +43,8 @@ void challenge_group(const float* values, int count, int32_t first, const NoiseK
     }
 }
 
+constexpr float kNothing = -std::numeric_limits<float>::infinity();
+
 uint32_t word_of(int32_t token_id, const NoiseKey& key) {
     return key.words(static_cast<uint32_t>(token_id / kGroup))[token_id % kGroup];
 }
@@ -67,6 +71,22 @@ int32_t draw_as(const int32_t* noise_ids, const float* values, int count, int32_
         }
     }
     return winner.token_id();
+}
+
+float margin(const float* values, int count, int32_t drawn, const NoiseKey& key) {
+    Winner runner_up(count, kNothing);
+    for (int32_t id = 0; id < count; ++id) {
+        if (id != drawn && runner_up.within_reach(values[id], kMaxNoise)) {
+            runner_up.challenge(id, values[id] + gumbel(word_of(id, key)));
+        }
+    }
+    return values[drawn] + gumbel(word_of(drawn, key)) - runner_up.score();
+}
+
+float greedy_margin(const float* values, int count, int32_t drawn) {
+    const float before = drawn > 0 ? greatest(values, drawn) : kNothing;
+    const float behind = drawn + 1 < count ? greatest(values + drawn + 1, count - drawn - 1) : kNothing;
+    return values[drawn] - std::max(before, behind);
 }
 
 }  // namespace outrider

@@ -16,4 +16,10 @@ int32_t draw(const float* values, int count, int32_t best_id, const NoiseKey& ke
 int32_t draw_as(const int32_t* noise_ids, const float* values, int count, int32_t best_id,
                 const NoiseKey& key);
 
+/// By how much `drawn` beats the greatest value + noise of any other id.  # values: [count]
+float margin(const float* values, int count, int32_t drawn, const NoiseKey& key);
+
+/// The same where values are drawn from as they are.
+float greedy_margin(const float* values, int count, int32_t drawn);
+
 }  // namespace outrider

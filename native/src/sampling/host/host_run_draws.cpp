@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "outrider/device/operations.h"
+#include "sampling/chance.h"
 
 namespace outrider {
 
@@ -12,8 +13,13 @@ HostRunDraws::HostRunDraws(RowSampler& sampler, const std::vector<RunningRow>& r
     for (const RunningRow& from : rows) {
         const int32_t* predictions = from.row.predictions;
         const bool has_place = from.count > 1;
-        runs_.push_back(
-            {from.row, {predictions, predictions + from.row.num_predictions}, from.count, has_place});
+        runs_.push_back({from.row,
+                         {predictions, predictions + from.row.num_predictions},
+                         from.count,
+                         has_place,
+                         from.least_chance});
+        runs_.back().row.wants_margin =
+            has_place && from.least_chance > 0 && from.row.state->noise_ids() == nullptr;
     }
 }
 
@@ -30,14 +36,18 @@ bool HostRunDraws::draw(int num_rows) {
         settle(samples[row], row);
     }
     return std::any_of(runs_.begin(), runs_.end(),
-                       [](const Run& run) { return run.num_left > 0 && !run.has_failed; });
+                       [](const Run& run) { return run.num_left > 0 && !run.is_over; });
 }
 
 void HostRunDraws::settle(const RowSample& sample, int row) {
     Run& run = runs_[row];
-    run.has_failed = run.has_failed || sample.status != SampleStatus::drawn;
-    if (!run.has_failed) {
+    run.is_over = run.is_over || sample.status != SampleStatus::drawn;
+    if (!run.is_over) {
         run.tokens.push_back(sample.token_id);
+    }
+    if (run.row.wants_margin && !run.is_over) {
+        run.chance *= chance_of(sample.margin);
+        run.is_over = run.chance < run.least_chance;
     }
     run.history.push_back(std::max(sample.token_id, 0));
     --run.num_left;

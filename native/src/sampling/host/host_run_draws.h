@@ -22,7 +22,9 @@ class HostRunDraws final : public RunDraws {
         std::vector<int32_t> history;  // its predictions, then what it has drawn
         int num_left;                  // draws
         bool has_place;                // in the next pass
-        bool has_failed = false;
+        double least_chance;
+        double chance = 1;     // of all that it has drawn
+        bool is_over = false;  // a draw failed, or it has ended early: what else it draws is of no use
         std::vector<int32_t> tokens{};
     };
 

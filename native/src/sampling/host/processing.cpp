@@ -9,16 +9,9 @@ namespace outrider {
 namespace {
 
 void apply_penalties(const SamplingRow& row, float* processed) {
-    const SamplingNumbers& numbers = row.params();
-    const TokenCounts& counts = row.state->counts();
-    for (const auto& [id, generated] : counts.entries()) {
-        processed[id] = penalised(row.logits[id], generated, numbers);
-    }
-    const int32_t* end = row.predictions + row.num_predictions;
-    for (const int32_t* id = row.predictions; id != end; ++id) {
-        const auto predicted = static_cast<int>(std::count(row.predictions, end, *id));
-        processed[*id] = penalised(row.logits[*id], counts.generated(*id) + predicted, numbers);
-    }
+    row.for_each_counted([&](int32_t id, int generated) {
+        processed[id] = penalised(row.logits[id], generated, row.params());
+    });
 }
 
 void forbid_others(const uint32_t* mask, int vocab_size, float* processed) {
@@ -36,7 +29,8 @@ void forbid_others(const uint32_t* mask, int vocab_size, float* processed) {
 
 const float* process_logits(const SamplingRow& row, std::vector<float>* scratch) {
     const SamplingParams& params = row.params();
-    if (!params.penalises() && params.logit_bias.empty() && !row.masks() && row.mask == nullptr) {
+    if (!params.penalises() && !(params.dry_multiplier > 0) && params.logit_bias.empty() && !row.masks() &&
+        row.mask == nullptr) {
         return row.logits;
     }
     scratch->assign(row.logits, row.logits + row.vocab_size);
@@ -44,6 +38,7 @@ const float* process_logits(const SamplingRow& row, std::vector<float>* scratch)
     if (params.penalises()) {
         apply_penalties(row, processed);
     }
+    row.for_each_repeating([&](int32_t id, float penalty) { processed[id] -= penalty; });
     for (const auto& [id, bias] : params.logit_bias) {
         processed[id] += bias;
     }

@@ -7,6 +7,7 @@
 #include "sampling/host/processing.h"
 #include "sampling/host/softmax.h"
 #include "sampling/host/truncation.h"
+#include "sampling/steps/run_steps.h"
 
 namespace outrider {
 namespace {
@@ -18,7 +19,12 @@ struct Distribution {
 };
 
 bool leaves_values(const SamplingParams& params, int vocab_size) {
-    return params.greedy() || (params.temperature == 1.0f && !params.truncates(vocab_size));
+    return params.greedy() ||
+           (params.temperature == 1.0f && !params.steps.in_use && !params.truncates(vocab_size));
+}
+
+NoiseKey noise_key(const SamplingRow& row) {
+    return {row.params().seed, static_cast<uint64_t>(row.position()), NoiseStream::token};
 }
 
 Distribution make_distribution(const SamplingRow& row, const float* processed, RowScratch* scratch) {
@@ -28,8 +34,9 @@ Distribution make_distribution(const SamplingRow& row, const float* processed, R
     }
     scratch->distribution.resize(row.vocab_size);
     float* values = scratch->distribution.data();
+    const float divisor = params.steps.in_use ? 1.0f : params.temperature;
     for (int i = 0; i < row.vocab_size; ++i) {
-        values[i] = processed[i] / params.temperature;
+        values[i] = processed[i] / divisor;
     }
     return {values, find_maximum(values, row.vocab_size)};
 }
@@ -42,6 +49,20 @@ SampleStatus status_of(const RowMaximum& maximum) {
                                                                    : SampleStatus::no_candidate;
 }
 
+/// Leaves of a distribution what the row's parameters leave of it.
+void narrow(const SamplingRow& row, RowScratch* scratch, Distribution* distribution) {
+    const SamplingParams& params = row.params();
+    if (params.steps.in_use) {
+        HostRow steps(scratch->distribution.data(), row.vocab_size, distribution->maximum, noise_key(row),
+                      &scratch->steps);
+        run_steps(steps, params);
+        distribution->maximum = steps.maximum();
+    } else if (params.truncates(row.vocab_size)) {
+        truncate(params, distribution->maximum.value, scratch->distribution.data(), row.vocab_size,
+                 &scratch->ranked);
+    }
+}
+
 int32_t draw_token(const SamplingRow& row, const Distribution& distribution) {
     if (row.params().forced) {
         return row.forced_id();
@@ -51,10 +72,17 @@ int32_t draw_token(const SamplingRow& row, const Distribution& distribution) {
     if (row.params().greedy()) {
         return best_id;
     }
-    const NoiseKey key{row.params().seed, static_cast<uint64_t>(row.position()), NoiseStream::token};
-    const NoiseIds* noise_ids = row.state->noise_ids();
+    const NoiseKey key = noise_key(row);
+    const NoiseIds* noise_ids = row.state->noise_ids().get();
     return noise_ids == nullptr ? draw(values, row.vocab_size, best_id, key)
                                 : draw_as(noise_ids->ids.data(), values, row.vocab_size, best_id, key);
+}
+
+float margin_of(const SamplingRow& row, const float* values, int32_t drawn) {
+    if (row.params().greedy()) {
+        return greedy_margin(values, row.vocab_size, drawn);
+    }
+    return margin(values, row.vocab_size, drawn, noise_key(row));
 }
 
 /// Fills in the asked log-probabilities and candidates.
@@ -103,23 +131,25 @@ void record(const SamplingRow& row, const float* processed, const Distribution& 
 
 RowSample sample_row(const SamplingRow& row, RowScratch* scratch) {
     RowSample sample;
-    const SamplingParams& params = row.params();
     const RowMaximum raw = find_maximum(row.logits, row.vocab_size);
     if (!raw.valid) {
         sample.status = SampleStatus::invalid_logits;
         return sample;
     }
     const float* processed = process_logits(row, &scratch->processed);
-    const Distribution distribution = make_distribution(row, processed, scratch);
+    Distribution distribution = make_distribution(row, processed, scratch);
     sample.status = status_of(distribution.maximum);
+    if (sample.status == SampleStatus::drawn) {
+        narrow(row, scratch, &distribution);
+        sample.status = status_of(distribution.maximum);
+    }
     if (sample.status != SampleStatus::drawn) {
         return sample;
     }
-    if (params.truncates(row.vocab_size)) {
-        truncate(params, distribution.maximum.value, scratch->distribution.data(), row.vocab_size,
-                 &scratch->ranked);
-    }
     sample.token_id = draw_token(row, distribution);
+    if (row.wants_margin) {
+        sample.margin = margin_of(row, distribution.values, sample.token_id);
+    }
     record(row, processed, distribution, raw.value, scratch, &sample);
     return sample;
 }

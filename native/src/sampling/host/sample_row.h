@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "sampling/host/selection.h"
+#include "sampling/host/host_row.h"
 #include "sampling/sampling_row.h"
 
 namespace outrider {
@@ -13,6 +13,7 @@ struct RowScratch {
     std::vector<float> processed;     // [vocab_size]
     std::vector<float> distribution;  // [vocab_size]
     std::vector<Scored> ranked;
+    StepScratch steps;
 };
 
 RowSample sample_row(const SamplingRow& row, RowScratch* scratch);

@@ -4,19 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "outrider/device/host_device.h"
+#include "sampling/scored.h"
 
 namespace outrider {
-
-struct Scored {
-    float value;
-    int32_t token_id;
-};
-
-/// The order of candidates: by value, ties by lowest id.
-OUTRIDER_HOST_DEVICE inline bool is_better(const Scored& a, const Scored& b) {
-    return a.value > b.value || (a.value == b.value && a.token_id < b.token_id);
-}
 
 /// The `wanted` best entries above minus infinity (fewer where there are fewer), best first.  # values:
 /// [count]

@@ -1,9 +1,9 @@
 #include "sampling/host/softmax.h"
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 
+#include "sampling/host/row_sum.h"
 #include "sampling/mass.h"
 #include "sampling/order_key.h"
 #include "sampling/portable_math.h"
@@ -12,43 +12,6 @@ namespace outrider {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-
-Doubles differences(const float* values, float best) {
-    Floats some;
-    std::memcpy(&some, values, sizeof some);
-    return __builtin_convertvector(some, Doubles) - static_cast<double>(best);
-}
-
-template <typename Term>
-auto sum_block(const float* values, int count, float best, const Term& term) {
-    decltype(term(Doubles{})) sums{};
-    int i = 0;
-    for (; i + kLanes <= count; i += kLanes) {
-        sums += term(differences(values + i, best));
-    }
-    if (i < count) {
-        float tail[kLanes];
-        std::fill_n(tail, kLanes, -kInfinity);
-        std::copy(values + i, values + count, tail);
-        sums += term(differences(tail, best));
-    }
-    return sums;
-}
-
-/// The term must be 0 wherever portable_exp is.
-template <typename Term>
-auto sum_terms(const float* values, int count, float best, const Term& term) {
-    const float floor = best - 710.0f;  // below it portable_exp gives 0
-    decltype(term(Doubles{})) sums{};
-    for (int first = 0; first < count; first += kSumBlock) {
-        const int size = std::min(kSumBlock, count - first);
-        // Most blocks of a truncated row hold nothing; passing over them changes no sum.
-        if (find_maximum(values + first, size).value >= floor) {
-            sums += sum_block(values + first, size, best, term);
-        }
-    }
-    return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
-}
 
 }  // namespace
 

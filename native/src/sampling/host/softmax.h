@@ -3,8 +3,7 @@
 
 #include <cstdint>
 
-#include "outrider/device/host_device.h"
-#include "sampling/portable_math.h"
+#include "sampling/entropy.h"
 
 namespace outrider {
 
@@ -32,17 +31,5 @@ uint64_t sum_mass(const float* values, int count, float best);
 
 /// log of the sum of exp(value), where `best` is the largest.
 double log_sum_exp(const float* values, int count, float best);
-
-/// One term of sum_weighted_exp, for one number or for eight; 0 where exp gives 0, as at minus infinity.
-template <typename Number>
-OUTRIDER_HOST_DEVICE inline Number weighted_exp(Number difference) {
-    const Number weighted = difference * portable_exp(difference);
-    return difference < -708.0 ? Number{} : weighted;
-}
-
-/// Entropy of the softmax in nats, -sum p log p = log sum e^d - (sum d e^d) / sum e^d with d = value - best.
-inline double entropy_of(double sum, double weighted_sum) {
-    return portable_log(sum) - weighted_sum / sum;
-}
 
 }  // namespace outrider

@@ -32,22 +32,6 @@ size_t shortest_prefix(const std::vector<Scored>& ranked, float best, uint64_t w
     return 0;
 }
 
-/// Top-p over the whole row: most rows need a few dozen candidates, so only ever longer selections are
-/// ranked.
-void select_nucleus(double top_p, float best, const float* values, int count, std::vector<Scored>* ranked) {
-    const uint64_t wanted = share_of(top_p, sum_mass(values, count, best));
-    for (int64_t tried = 64;; tried *= 8) {
-        select_best(values, count, tried, ranked);
-        const size_t kept = shortest_prefix(*ranked, best, wanted);
-        if (kept > 0) {
-            ranked->resize(kept);
-        }
-        if (kept > 0 || tried >= count) {
-            return;
-        }
-    }
-}
-
 void select_top_k(const SamplingNumbers& params, float best, const float* values, int count,
                   std::vector<Scored>* ranked) {
     select_best(values, count, params.top_k, ranked);
@@ -82,6 +66,21 @@ void apply_min_p(double min_p, float best, float* values, int count) {
 }
 
 }  // namespace
+
+// Most rows need a few dozen candidates, so only ever longer selections are ranked.
+void select_nucleus(double top_p, float best, const float* values, int count, std::vector<Scored>* ranked) {
+    const uint64_t wanted = share_of(top_p, sum_mass(values, count, best));
+    for (int64_t tried = 64;; tried *= 8) {
+        select_best(values, count, tried, ranked);
+        const size_t kept = shortest_prefix(*ranked, best, wanted);
+        if (kept > 0) {
+            ranked->resize(kept);
+        }
+        if (kept > 0 || tried >= count) {
+            return;
+        }
+    }
+}
 
 void truncate(const SamplingNumbers& params, float best, float* values, int count,
               std::vector<Scored>* ranked) {

@@ -5,41 +5,48 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from collections.abc import Sequence as Seq
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import IO
 
 from services.bench.contender import Contender
 from services.bench.experiments.peers.llama_server import LlamaServer
 from services.bench.experiments.peers.python_peer import PythonPeer
+from services.bench.experiments.peers.room import Room
 from services.bench.setting import Setting
 from services.engine.config import CPU
 from services.engine.hub.fetched_model import fetch
 
-_GGUF = {"bf16": "bf16", "int8": "q8_0", "int4": "q4_0"}  # what peers call a format, in the names of their files
+_GGUF = {"bf16": "bf16", "int8": "q8_0", "int4": "q4_0", "stored": "q4_k_m"}  # a format in the names of peers' files
 _OPENVINO = {"bf16": "fp16", "int8": "int8", "int4": "int4"}
 _PINNED = ("OMP_PROC_BIND=true", "OMP_PLACES=cores")
+ENGINES = ("transformers", "OpenVINO GenAI", "llama.cpp", "vLLM")
 _PROCESSES = "services.bench.experiments.peers"
 
 
 @dataclass
 class InstalledPeers:
-    """Finds them; `absent` fills up with names and reasons."""
+    """Finds them; `absent` fills up with names and reasons, `versions` with those of engines."""
 
     llama_server: Path | None  # the program
     gguf: Path | None  # folder of target-bf16.gguf, draft-q4_0.gguf, …
     openvino_python: Path | None  # an interpreter that has openvino_genai
     openvino: Path | None  # folder of target-fp16, draft-int4, …
+    vllm_python: Path | None = None  # an interpreter that has vllm
+    room: Room = field(default_factory=Room)
+    chosen: Seq[str] = ENGINES
     absent: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
 
     def of(self, setting: Setting, log: IO[str]) -> Iterator[tuple[str, AbstractContextManager[Contender]]]:
         """Those that have this setting's formats, by name, each to be entered where it is to start."""
-        for engine, peer in {
-            "transformers": self._transformers,
-            "OpenVINO GenAI": self._openvino,
-            "llama.cpp": self._llama,
-        }.items():
+        ways = (self._transformers, self._openvino, self._llama, self._vllm)
+        for engine, peer in zip(ENGINES, ways, strict=True):
+            if engine not in self.chosen:
+                continue
             name = f"{engine} {setting.weights}"
             found = peer(name, setting, log)
             if isinstance(found, str):
@@ -52,22 +59,25 @@ class InstalledPeers:
             return "it is measured in bf16 alone"
         if importlib.util.find_spec("transformers") is None:
             return "transformers is not installed"
-        assert setting.models.draft is not None
-        folders = (fetch(setting.models.target).path, fetch(setting.models.draft).path)
+        folders = _folders(setting)
+        self.versions["transformers"] = version("transformers")
         return _python_peer("transformers", name, sys.executable, folders, setting, log, device=setting.device)
 
     def _openvino(self, name: str, setting: Setting, log: IO[str]) -> PythonPeer | str:
         if self.openvino_python is None or self.openvino is None:
             return "not named (--openvino-python, --openvino)"
-        if not _imports(self.openvino_python, "openvino_genai"):
-            return f"{self.openvino_python.name} does not import openvino_genai"
+        if setting.weights not in _OPENVINO:
+            return "it has no such format"
+        if not (found := _version(self.openvino_python, "openvino-genai")):
+            return f"{self.openvino_python.name} has no openvino-genai"
+        self.versions["OpenVINO GenAI"] = found
         folders = (
             self.openvino / f"target-{_OPENVINO[setting.weights]}",
             self.openvino / f"draft-{_OPENVINO[setting.draft_weights]}",
         )
         if missing := _missing(*folders):
             return missing
-        return _python_peer("openvino", name, self.openvino_python, folders, setting, log)
+        return _python_peer("openvino", name, self.openvino_python, folders, setting, log, has_auto=True)
 
     def _llama(self, name: str, setting: Setting, log: IO[str]) -> LlamaServer | str:
         if self.llama_server is None or self.gguf is None:
@@ -76,32 +86,71 @@ class InstalledPeers:
         draft = self.gguf / f"draft-{_GGUF[setting.draft_weights]}.gguf"
         if missing := _missing(self.llama_server, target, draft):
             return missing
+        told = subprocess.run([self.llama_server, "--version"], capture_output=True, text=True, check=False).stderr
+        self.versions["llama.cpp"] = told.splitlines()[0].removeprefix("version: ") if told else "unknown"
         lengths = setting.draft_lengths
-        return LlamaServer(name, self.llama_server, target=target, draft=draft, draft_lengths=lengths, log=log)
+        models = {"target": target, "draft": draft}
+        return LlamaServer(name, self.llama_server, **models, draft_lengths=lengths, room=self.room, log=log)
+
+    def _vllm(self, name: str, setting: Setting, log: IO[str]) -> PythonPeer | str:
+        if setting.weights != "bf16":
+            return "it is measured in bf16 alone"
+        if self.vllm_python is None:
+            return "not named (--vllm-python)"
+        if not (found := _version(self.vllm_python, "vllm")):
+            return f"{self.vllm_python.name} has no vllm"
+        self.versions["vLLM"] = found
+        cores = ",".join(map(str, sorted(os.sched_getaffinity(0))))
+        command = ["env", f"VLLM_CPU_OMP_THREADS_BIND={cores}", "VLLM_CPU_KVCACHE_SPACE=2", "VLLM_NO_USAGE_STATS=1"]
+        if (openmp := self.vllm_python.absolute().parents[1] / "lib" / "libiomp5.so").exists():
+            command.append(f"LD_PRELOAD={openmp}")  # it is much slower with GCC's
+        command += [_interpreter(self.vllm_python), "-m", f"{_PROCESSES}.vllm_process", *_folders(setting)]
+        command += [str(self.room.sequences), str(self.room.positions)]
+        return PythonPeer(name, command, draft_lengths=setting.draft_lengths, log=log)
 
 
 def _python_peer(
     kind: str,
     name: str,
     python: str | Path,
-    folders: tuple[Path, Path],
+    folders: Seq[str | Path],
     setting: Setting,
     log: IO[str],
     *,
     device: str | None = None,
+    has_auto: bool = False,
 ) -> PythonPeer:
     threads = str(len(os.sched_getaffinity(0)))
-    interpreter = str(Path(python).absolute())  # not resolved: a link into a virtual environment is what makes it one
-    models = [str(folder.resolve()) for folder in folders]
-    command = [interpreter, "-m", f"{_PROCESSES}.{kind}_process", *models, threads, *([device] if device else [])]
+    models = [str(Path(folder).resolve()) for folder in folders]
+    command = [
+        _interpreter(python),
+        "-m",
+        f"{_PROCESSES}.{kind}_process",
+        *models,
+        threads,
+        *([device] if device else []),
+    ]
     if kind == "transformers" and device == CPU:  # a GPU's compiles on all cores
         command = ["env", *_PINNED, f"OMP_NUM_THREADS={threads}", *command]
-    return PythonPeer(name, command, draft_lengths=setting.draft_lengths, log=log)
+    return PythonPeer(name, command, draft_lengths=setting.draft_lengths, has_auto=has_auto, log=log)
 
 
-def _imports(python: Path, module: str) -> bool:
-    command = [str(python), "-c", f"import {module}"]
-    return python.exists() and subprocess.run(command, capture_output=True, check=False).returncode == 0
+def _interpreter(python: str | Path) -> str:
+    """Not resolved: a link into a virtual environment is what makes it one."""
+    return str(Path(python).absolute())
+
+
+def _folders(setting: Setting) -> list[str]:
+    assert setting.models.draft is not None
+    return [str(fetch(model).path.resolve()) for model in (setting.models.target, setting.models.draft)]
+
+
+def _version(python: Path, package: str) -> str:
+    """Nothing where it is not installed for that interpreter, or there is no such interpreter."""
+    if not python.exists():
+        return ""
+    command = [str(python), "-c", f"from importlib.metadata import version; print(version({package!r}))"]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def _missing(*paths: Path) -> str:

@@ -1,4 +1,4 @@
-"""LlamaServer: llama.cpp's server, asked over HTTP."""
+"""LlamaServer: llama.cpp's server, asked over HTTP, with a slot for each of the answers that are given at once."""
 
 import json
 import os
@@ -7,32 +7,38 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Sequence as Seq
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPResponse
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from services.bench.answer import Answer
-from services.bench.contender import PLAIN, Way, fixed
+from services.bench.answer import Answer, Arrival
+from services.bench.contender import AUTO, PLAIN, Way, fixed
 from services.bench.experiments.peers.peer_error import PeerError
+from services.bench.experiments.peers.room import Room
 
 _START_SECONDS = 120.0
 _ANSWER_SECONDS = 600.0
 _POLL_SECONDS = 0.05
+_WARM_UP = 64  # tokens
+_LONGEST, _SURE = 8, 0.6  # run of predictions; probability of each
+_DATA = b"data: "
 
 
 class LlamaServer:
     """A Contender; leaving the `with` block ends its process.
 
     The number of predictions is an option of the server's command, so it is started anew for each way, and warmed up
-    with the prompt that it is then asked for.
+    with the beginning of the prompt that it is then asked for. AUTO is its draft for as long as that is sure enough.
     """
 
     def __init__(
-        self, name: str, binary: Path, *, target: Path, draft: Path, draft_lengths: Seq[int], log: IO[str]
+        self, name: str, binary: Path, *, target: Path, draft: Path, draft_lengths: Seq[int], room: Room, log: IO[str]
     ) -> None:
         self.name = name
-        self.ways = (PLAIN, *map(fixed, draft_lengths))
-        self._binary, self._target, self._draft, self._log = binary, target, draft, log
+        self.ways = (PLAIN, *([AUTO] if draft_lengths else []), *map(fixed, draft_lengths))
+        self._binary, self._target, self._draft, self._room, self._log = binary, target, draft, room, log
         self._child: subprocess.Popen[str] | None = None
         self._port = 0
         self._way: Way | None = None
@@ -45,33 +51,28 @@ class LlamaServer:
     ) -> None:
         self._stop()
 
-    def answer(self, prompt: Seq[int], way: Way, *, num_tokens: int) -> Answer:
-        """Continue the prompt greedily by just so many tokens, whatever they are; raises PeerError if it fails."""
+    def answers(self, prompts: Seq[Seq[int]], way: Way, *, num_tokens: int) -> list[Answer]:
+        """Continue the prompts greedily, all at once, by just so many tokens; raises PeerError if it fails."""
         if way != self._way:
             self._stop()
             self._start(way)
-            self._complete(prompt, 8)
-        reply = self._complete(prompt, num_tokens)
-        timings = reply["timings"]
-        return Answer(
-            token_ids=tuple(reply["tokens"]),
-            first_token=timings["prompt_ms"] / 1000,
-            num_first=1,
-            decode=timings["predicted_ms"] / 1000,
-            tokens_per_pass=num_tokens / (num_tokens - timings.get("draft_n_accepted", 0)),
-        )
+            self._complete(prompts[0][:_WARM_UP], 8)
+        with ThreadPoolExecutor(len(prompts)) as pool:
+            return [*pool.map(lambda prompt: self._complete(prompt, num_tokens), prompts)]
 
     def _start(self, way: Way) -> None:
         cores = sorted(os.sched_getaffinity(0))
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self._port = free.getsockname()[1]
-        command = [self._binary, "-m", self._target, "--host", "127.0.0.1", "--port", self._port, "-c", 1024, "-np", 1]
+        command = [self._binary, "-m", self._target, "--host", "127.0.0.1", "--port", self._port]
+        command += ["-c", self._room.sequences * self._room.positions, "-np", self._room.sequences]
         command += ["-t", len(cores), "--cpu-mask", hex(sum(1 << core for core in cores)), "--cpu-strict", 1]
         command += ["-lm", "none"]
-        if way.num_predictions:
-            command += ["-md", self._draft, "--spec-type", "draft-simple", "--spec-draft-n-max", way.num_predictions]
-            command += ["--spec-draft-n-min", 0, "--spec-draft-p-min", 0]
+        if way != PLAIN:
+            longest, surest = (_LONGEST, _SURE) if way == AUTO else (way.num_predictions, 0)
+            command += ["-md", self._draft, "--spec-type", "draft-simple", "--spec-draft-n-max", longest]
+            command += ["--spec-draft-n-min", 0, "--spec-draft-p-min", surest]
         self._child = subprocess.Popen([*map(str, command)], stdout=self._log, stderr=self._log, text=True)
         self._way = way
         self._wait()
@@ -83,7 +84,7 @@ class LlamaServer:
             if (code := self._child.poll()) is not None:
                 raise PeerError(f"{self.name} ended with code {code}; its log says why")
             try:
-                self._ask("/health")
+                self._ask("/health").close()
                 return
             except OSError:  # it does not listen yet, or is still loading
                 time.sleep(_POLL_SECONDS)
@@ -95,14 +96,31 @@ class LlamaServer:
             self._child.wait()
         self._child = self._way = None
 
-    def _complete(self, prompt: Seq[int], num_tokens: int) -> dict[str, Any]:
+    def _complete(self, prompt: Seq[int], num_tokens: int) -> Answer:
         question = {"prompt": [*prompt], "n_predict": num_tokens, "temperature": 0, "top_k": 1, "ignore_eos": True}
-        return self._ask("/completion", {**question, "return_tokens": True, "cache_prompt": False})
+        question |= {"return_tokens": True, "cache_prompt": False, "stream": True}
+        began, token_ids, arrivals = time.perf_counter(), [], []
+        timings: dict[str, Any] = {}
+        with self._ask("/completion", question) as response:
+            for line in response:
+                if line.startswith(_DATA):
+                    event = json.loads(line.removeprefix(_DATA))
+                    timings = event.get("timings", timings)
+                    if tokens := event.get("tokens"):
+                        token_ids += tokens
+                        arrivals.append(Arrival(time.perf_counter(), len(tokens)))
+        return Answer(
+            token_ids=tuple(token_ids),
+            first_token=arrivals[0].moment - began,
+            num_first=1,
+            decode=timings["predicted_ms"] / 1000,
+            tokens_per_pass=num_tokens / (num_tokens - timings.get("draft_n_accepted", 0)),
+            arrivals=tuple(arrivals),
+        )
 
-    def _ask(self, path: str, question: dict[str, object] | None = None) -> dict[str, Any]:
+    def _ask(self, path: str, question: dict[str, object] | None = None) -> HTTPResponse:
         data = None if question is None else json.dumps(question).encode()
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(f"http://127.0.0.1:{self._port}{path}", data, headers)
-        with urllib.request.urlopen(request, timeout=_ANSWER_SECONDS) as response:
-            reply: dict[str, Any] = json.loads(response.read())
-        return reply
+        response: HTTPResponse = urllib.request.urlopen(request, timeout=_ANSWER_SECONDS)
+        return response

@@ -1,23 +1,29 @@
-"""OpenVINO GenAI, with paged attention on the CPU.
+"""OpenVINO GenAI with its continuous batching, on the CPU.
 
     python -m services.bench.experiments.peers.openvino_process TARGET DRAFT THREADS
 
 TARGET and DRAFT are folders that `optimum-cli export openvino` made. Two pipelines hold the target, one of them with
-the draft, since a pipeline that has one uses it always.
+the draft, since a pipeline that has one uses it always; each is loaded once it is asked. Where the number of
+predictions is left to it, it goes on as long as the draft is sure enough.
 """
 
 import sys
-import time
+from functools import cache, partial
+from typing import Any
 
 import numpy as np
 import openvino
 import openvino_genai
 
+from services.bench.experiments.peers.arriving import Arriving
 from services.bench.experiments.peers.questions import serve
+
+_SURE = 0.6  # of the draft's next token
+_BATCHED = 4096  # tokens of prompts in a pass
 
 
 def main() -> None:
-    """Load the pipelines and answer."""
+    """Answer."""
     target, draft, threads = sys.argv[1:]
     properties = {
         "INFERENCE_PRECISION_HINT": "bf16",
@@ -25,33 +31,43 @@ def main() -> None:
         "ENABLE_CPU_PINNING": True,
         "PERFORMANCE_HINT": "LATENCY",
     }
-    pipelines = {False: _pipeline(target, properties)}
-    pipelines[True] = _pipeline(target, properties, draft_model=openvino_genai.draft_model(draft, "CPU", **properties))
-
-    def answer(prompt: list[int], num_predictions: int, num_tokens: int) -> dict[str, object]:
-        config = openvino_genai.GenerationConfig(max_new_tokens=num_tokens, ignore_eos=True, do_sample=False)
-        if num_predictions:
-            config.num_assistant_tokens = num_predictions
-        ids = openvino.Tensor(np.array([prompt], dtype=np.int64))
-        began = time.perf_counter()
-        results = pipelines[num_predictions > 0].generate(ids, config)
-        seconds = time.perf_counter() - began
-        first = results.perf_metrics.get_ttft().mean / 1000
-        return {
-            "token_ids": [int(token_id) for token_id in results.tokens[0]],
-            "first_token": first,
-            "num_first": 1,
-            "decode": seconds - first,
-        }
-
-    serve(answer)
+    pipeline_of = cache(partial(_pipeline, target, draft, properties))
+    serve(lambda prompts, num_predictions, num_tokens: _answer(pipeline_of, prompts, num_predictions, num_tokens))
 
 
-def _pipeline(model: str, properties: dict[str, object], **options: object) -> openvino_genai.LLMPipeline:
+def _answer(
+    pipeline_of: Any,  # noqa: ANN401 - untyped
+    prompts: list[list[int]],
+    num_predictions: int | None,
+    num_tokens: int,
+) -> list[dict[str, object]]:
+    config = openvino_genai.GenerationConfig(max_new_tokens=num_tokens, ignore_eos=True, do_sample=False)
+    if num_predictions is None:
+        config.assistant_confidence_threshold = _SURE
+    elif num_predictions:
+        config.num_assistant_tokens = num_predictions
+    pipeline = pipeline_of(num_predictions != 0)
+    streams = [
+        (Arriving(), pipeline.add_request(index, openvino.Tensor(np.array([prompt], dtype=np.int64)), config))
+        for index, prompt in enumerate(prompts)
+    ]
+    while pipeline.has_non_finished_requests():
+        pipeline.step()
+        for arriving, handle in streams:
+            if handle.can_read():
+                arriving.add([int(token_id) for each in handle.read().values() for token_id in each.generated_ids])
+    return [arriving.reply(num_tokens) for arriving, _ in streams]
+
+
+def _pipeline(target: str, draft: str, properties: dict[str, object], has_draft: bool) -> Any:  # noqa: ANN401
     scheduler = openvino_genai.SchedulerConfig()
-    scheduler.cache_size = 1  # GiB
+    scheduler.cache_size = 2  # GiB
+    scheduler.max_num_batched_tokens = _BATCHED
     scheduler.enable_prefix_caching = False
-    return openvino_genai.LLMPipeline(model, "CPU", scheduler_config=scheduler, **properties, **options)
+    options = dict(properties)
+    if has_draft:
+        options["draft_model"] = openvino_genai.draft_model(draft, "CPU", **properties)
+    return openvino_genai.ContinuousBatchingPipeline(target, scheduler, "CPU", options)
 
 
 if __name__ == "__main__":

@@ -6,10 +6,10 @@ import threading
 from collections.abc import Sequence as Seq
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Any, Self
 
-from services.bench.answer import Answer
-from services.bench.contender import PLAIN, Way, fixed
+from services.bench.answer import Answer, Arrival
+from services.bench.contender import AUTO, PLAIN, Way, fixed
 from services.bench.experiments.peers.peer_error import PeerError
 from services.bench.experiments.peers.questions import READY
 
@@ -20,10 +20,12 @@ _ROOT = Path(__file__).parents[4]
 class PythonPeer:
     """A Contender; leaving the `with` block ends its process."""
 
-    def __init__(self, name: str, command: Seq[str], *, draft_lengths: Seq[int], log: IO[str]) -> None:
+    def __init__(
+        self, name: str, command: Seq[str], *, draft_lengths: Seq[int], has_auto: bool = False, log: IO[str]
+    ) -> None:
         """Start the command, which calls `services.bench.experiments.peers.questions.serve`, on all cores."""
         self.name = name
-        self.ways = (PLAIN, *map(fixed, draft_lengths))
+        self.ways = (PLAIN, *([AUTO] if has_auto else []), *map(fixed, draft_lengths))
         self._child = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True, cwd=_ROOT
         )
@@ -42,14 +44,13 @@ class PythonPeer:
     ) -> None:
         self._end()
 
-    def answer(self, prompt: Seq[int], way: Way, *, num_tokens: int) -> Answer:
-        """Continue the prompt greedily by just so many tokens, whatever they are; raises PeerError if it fails."""
-        question = {"prompt": [*prompt], "num_predictions": way.num_predictions, "num_tokens": num_tokens}
+    def answers(self, prompts: Seq[Seq[int]], way: Way, *, num_tokens: int) -> list[Answer]:
+        """Continue the prompts greedily, all at once, by just so many tokens; raises PeerError if it fails."""
+        asked = {"prompts": [[*prompt] for prompt in prompts], "num_predictions": way.num_predictions}
         assert self._child.stdin is not None
-        self._child.stdin.write(json.dumps(question) + "\n")
+        self._child.stdin.write(json.dumps({**asked, "num_tokens": num_tokens}) + "\n")
         self._child.stdin.flush()
-        reply = json.loads(self._line())
-        return Answer(**{**reply, "token_ids": tuple(reply["token_ids"])})
+        return [_read(reply) for reply in json.loads(self._line())]
 
     def _end(self) -> None:
         self._child.kill()
@@ -66,3 +67,8 @@ class PythonPeer:
         if not line:
             raise PeerError(f"{self.name} ended with code {self._child.wait()}; its log says why")
         return line.rstrip()
+
+
+def _read(reply: dict[str, Any]) -> Answer:
+    arrivals = tuple(Arrival(*arrival) for arrival in reply.get("arrivals", ()))
+    return Answer(**{**reply, "token_ids": tuple(reply["token_ids"]), "arrivals": arrivals})

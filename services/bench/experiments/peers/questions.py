@@ -7,13 +7,16 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from typing import Any
 
 READY = "ready for questions"
-Answering = Callable[[list[int], int, int], dict[str, object]]
+Answering = Callable[[list[list[int]], Any, int], list[dict[str, object]]]
 
 
 def serve(answer: Answering) -> None:
-    """Answer each line of the standard input until it ends: `answer` takes a prompt, numbers of predictions and tokens.
+    """Answer each line of the standard input until it ends: `answer` takes prompts and numbers.
+
+    They are all asked at once. The numbers are of predictions, None where it is left to the engine, and of tokens.
 
     What libraries print from here on goes to the standard error; what they have printed goes before a line READY.
     """
@@ -23,5 +26,5 @@ def serve(answer: Answering) -> None:
     print(READY, file=answers, flush=True)
     for line in sys.stdin:
         question = json.loads(line)
-        reply = answer(question["prompt"], question["num_predictions"], question["num_tokens"])
+        reply = answer(question["prompts"], question["num_predictions"], question["num_tokens"])
         print(json.dumps(reply), file=answers, flush=True)

@@ -56,7 +56,8 @@ def main() -> None:
     draft.generation_config.num_assistant_tokens_schedule = "constant"
     draft.generation_config.assistant_confidence_threshold = 0.0
 
-    def answer(prompt: list[int], num_predictions: int, num_tokens: int) -> dict[str, object]:
+    def answer(prompts: list[list[int]], num_predictions: int, num_tokens: int) -> list[dict[str, object]]:
+        [prompt] = prompts  # it does not answer several at once
         draft.generation_config.num_assistant_tokens = num_predictions
         ids = torch.tensor([prompt], device=device)
         is_compiled = device != "cpu" and not num_predictions
@@ -77,13 +78,14 @@ def main() -> None:
         for hook in hooks:
             hook.remove()
         _, first, *_ = arrivals.times
-        return {
+        reply = {
             "token_ids": output[0, len(prompt) :].tolist(),
             "first_token": first - began,
             "num_first": arrivals.counts[1],
             "decode": arrivals.times[-1] - first,
             "tokens_per_pass": num_tokens / passes.count if hooks else 1.0,
         }
+        return [reply]
 
     serve(answer)
 

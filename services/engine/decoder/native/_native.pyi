@@ -144,6 +144,14 @@ class Decoder:
         Raises ValueError for sizes below 1 (of logits: 0) or out of reason, DeviceError.
         """
 
+    def record_passes(self, *, max_rows: int, max_blocks: int, seconds: float) -> int:
+        """Have the device record the passes of sequences under way, in no more than so many seconds, and return how
+        many that are; none on a CPU.
+
+        They are lost when memory moves, when the cache gets its memory, and when the head gets another length; the
+        second time they take no more memory. Raises RuntimeError while weights are missing, ValueError as `reserve`.
+        """
+
     def allocate_cache(self, num_blocks: int) -> None:
         """Give the cache its memory, once; raises ValueError for less than a block or out of reason, DeviceError.
 
@@ -206,6 +214,7 @@ class Decoder:
         chains: Seq[Seq[int]],
         counts: Seq[int],
         masks: Seq[NDArray[np.uint32] | None] = (),
+        least_chances: Seq[float] = (),
     ) -> list[list[int]]:
         """One pass over the batch, then up to max(counts) - 1 passes of one row per sequence; a draw after each.
 
@@ -213,6 +222,8 @@ class Decoder:
         row (predictions not yet decided), and counts[i] >= 1 is how many tokens it draws at most. Fewer come where a
         draw fails (no candidate, invalid logits). The states do not change. The tokens are those of as many calls of
         `forward` and `Sampler.sample`, to the bit. A state with a mask, of one row as for `Sampler.sample`, draws once.
+        On CPUs a state that may draw more than once ends behind the draw with which the chance that a larger model
+        draws the same all along, as its margins tell it, falls below least_chances[i].
 
         Keys and values are written up to the last draw but one, and the block tables must hold those positions. A
         state that draws more than once does so from its sequence's last row, and alone. Raises ValueError, before
@@ -245,9 +256,14 @@ class SamplingState:
         *,
         prompt: NDArray[np.int32],
         seed: int,
+        samplers: Seq[str],  # in this order; none: all, in the usual one
         logit_bias: Seq[tuple[int, float]],
         min_tokens: int,
         stop_ids: Seq[int],  # masked while fewer than min_tokens are generated
+        suppressed_ids: Seq[int],
+        begin_suppressed_ids: Seq[int],  # masked where nothing is generated yet
+        bad_words: Seq[Seq[int]],  # of which none may be completed
+        dry_breaker_ids: Seq[int],  # that no repetition goes across
         logprobs: bool,
         num_candidates: int,
         rank: bool,

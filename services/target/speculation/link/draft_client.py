@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from grpc import aio
 
-from outrider.channel import IN_THE_CLEAR, bearer
+from outrider.servers.channel import IN_THE_CLEAR, bearer
 from outrider.v1 import draft_pb2
 from services.draft_protocol.protocol import MAX_RESPONSE_BYTES, PROTOCOL_VERSION
 from services.draft_protocol.requests import merge_requests, write_request
@@ -23,7 +23,7 @@ from services.service.printable import printable
 from services.target.speculation.link.draft_address import DraftAddress
 from services.target.speculation.link.draft_reader import ENDED, BrokenLinkError, DraftCall, DraftReader
 from services.target.speculation.link.remote_predictor import RemotePredictor
-from services.target.speculation.policy.policy_config import DraftConfig
+from services.target.speculation.policy.draft_config import DraftConfig
 
 logger = logging.getLogger(__name__)
 

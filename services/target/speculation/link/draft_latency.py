@@ -1,6 +1,6 @@
 """DraftLatency: how long a draft takes to answer, by the number of predictions asked, and for how many sequences."""
 
-from services.target.speculation.policy.policy_config import DraftConfig
+from services.target.speculation.policy.draft_config import DraftConfig
 
 
 class DraftLatency:
@@ -29,7 +29,7 @@ class DraftLatency:
             self._share = max(0.0, self._share + self._config.slowdown_weight * (min(share, 1.0) - self._share))
         self._observe_alone(count, seconds / self.slowdown(num_sequences))
 
-    def seconds(self, count: int) -> float:
+    def seconds(self, count: float) -> float:
         """How long so many predictions for one sequence are expected to take; 0 before the first answer."""
         if not self._weight:
             return 0.0

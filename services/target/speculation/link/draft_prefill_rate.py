@@ -1,6 +1,6 @@
 """DraftPrefillRate: how long a draft takes for tokens that it does not know yet."""
 
-from services.target.speculation.policy.policy_config import DraftConfig
+from services.target.speculation.policy.draft_config import DraftConfig
 
 
 class DraftPrefillRate:

@@ -19,6 +19,7 @@ class PredictionChain:
     def __init__(self, *, longest: int) -> None:
         self._longest = longest
         self.tokens: list[int] = []  # predicted, from the first token that is not committed on
+        self.ends = False  # whether the draft has said that there is no more to wait for
         self._epoch = 0
         self._end = 0  # position behind the last run received
         self._alive = False
@@ -48,6 +49,7 @@ class PredictionChain:
             self.tokens.clear()
             return False
         self.tokens.extend(run.token_ids[overlap:])
+        self.ends = run.ends
         return overlap < len(run.token_ids)
 
     def receive_alternate(self, alternate: AlternatePrediction, *, tokens: Seq[int], num_committed: int) -> bool:
@@ -67,7 +69,7 @@ class PredictionChain:
 
     def rewind(self) -> None:
         """Committed tokens were taken back, and with them what the chain has grown from."""
-        self._alive = False
+        self._alive = self.ends = False
         self._num_runs = 0
         self.tokens.clear()
         self._alternates.clear()
@@ -75,6 +77,7 @@ class PredictionChain:
     def commit(self, token_ids: Seq[int], *, num_committed: int) -> bool:
         """Follow the tokens' growth, from `num_committed` on; True if an alternate has taken the chain's place."""
         self._num_runs = agreed = 0
+        self.ends = False
         while agreed < min(len(self.tokens), len(token_ids)) and self.tokens[agreed] == token_ids[agreed]:
             agreed += 1
         is_contradicted = agreed < min(len(self.tokens), len(token_ids))

@@ -21,7 +21,7 @@ from services.target.speculation.link.link_counts import LinkCounts
 from services.target.speculation.link.outbox import Outbox
 from services.target.speculation.link.remote_sequence import LinkTerms, Phase, RemoteSequence
 from services.target.speculation.link.wait_limit import WaitLimit
-from services.target.speculation.policy.policy_config import DraftConfig
+from services.target.speculation.policy.draft_config import DraftConfig
 
 logger = logging.getLogger(__name__)
 
@@ -70,13 +70,11 @@ class RemotePredictor:
         """Why there is no prediction for a sequence: the draft is away, or has dropped it."""
         return self.absence or sequence.speculation.dropped
 
-    def wait_for(self, sequence: Sequence, count: int) -> float:
-        """How long so many predictions are still expected to take, if the draft has no other sequence to predict and
-        nothing to catch up with first.
-        """
+    def wait_for(self, sequence: Sequence, count: float) -> float:
+        """How long so many predictions are still expected to take, if the draft has nothing else to do first."""
         with self._changed:
             remote = self._remotes[sequence]
-            if (missing := count - len(remote.chain.tokens)) <= 0:
+            if (missing := count - len(remote.chain.tokens)) <= 0 or remote.chain.ends:
                 return 0.0
             if remote.is_reading:  # one that runs ahead has begun long before the target has read the prompt
                 return 0.0 if self._terms.run_ahead else self._wait_limit.expected(count)
@@ -104,15 +102,22 @@ class RemotePredictor:
             return shares_cores and any(remote.answer.is_awaited for remote in self._remotes.values())
 
     @property
+    def runs_ahead(self) -> bool:
+        """Whether the draft, on cores of its own, predicts while the target computes."""
+        return not self.absence and self._terms.run_ahead > 0
+
+    @property
     def granted(self) -> int:
         """How many tokens the draft may predict now beyond what is committed, for all sequences."""
         with self._changed:
             return sum(remote.window for remote in self._remotes.values())
 
-    def ask(self, sequence: Sequence, limit: int) -> None:
+    def ask(self, sequence: Sequence, limit: int, least_chance: float = 0.0) -> None:
         """Grant the draft credit for so many predictions."""
         with self._changed:
-            self._grant(self._remotes[sequence], limit + self._terms.run_ahead if limit else 0)
+            remote = self._remotes[sequence]
+            remote.least_chance = least_chance
+            self._grant(remote, limit + self._terms.run_ahead if limit else 0)
         self._wake()
 
     def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:
@@ -122,6 +127,11 @@ class RemotePredictor:
             if limit and self._is_reached(remote):
                 self._wait(remote, limit, until)
             return remote.chain.tokens[:limit]
+
+    def has_ended(self, sequence: Sequence) -> bool:
+        """Whether the draft said that it predicts no more for now."""
+        with self._changed:
+            return self._remotes[sequence].chain.ends
 
     def close(self, sequence: Sequence) -> None:
         """The sequence has ended or was dropped; called by the engine thread."""
@@ -141,11 +151,7 @@ class RemotePredictor:
         return (self.load.other_sequences + len(self._remotes)) / max(1, self.max_sequences)
 
     def connected(self, vocabulary: VocabularyMatch | None = None, *, run_ahead: int, num_alternates: int = 0) -> None:
-        """The draft is there: every live sequence is opened; called by the link, as all below.
-
-        `run_ahead` is its credit beyond what the next pass can verify. With none it works between passes only, and
-        should have no alternates to prepare then.
-        """
+        """The draft is there: every live sequence is opened, on these LinkTerms; called by the link, as all below."""
         with self._changed:
             self.absence = ""
             self._terms = LinkTerms(run_ahead, num_alternates, vocabulary)
@@ -235,7 +241,7 @@ class RemotePredictor:
 
     def _wait(self, remote: RemoteSequence, limit: int, until: float) -> None:
         def is_over() -> bool:
-            return len(remote.chain.tokens) >= limit or not self._is_reached(remote)
+            return len(remote.chain.tokens) >= limit or remote.chain.ends or not self._is_reached(remote)
 
         count = None if remote.is_reading else limit
         longest = self._wait_limit.seconds(remote.asked_at, count, num_sequences=self._num_asked)

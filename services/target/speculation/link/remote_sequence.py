@@ -94,6 +94,7 @@ class RemoteSequence:
         self.asked_at = 0.0
         self.window = window
         self.window_sent = 0
+        self.least_chance = 0.0  # of all that is wanted to be right, below which no more is
         self.num_committed = 0
         self.num_sent = 0  # leading tokens that the draft has, and that are still committed
         self.chain = self._new_chain()
@@ -231,4 +232,5 @@ class RemoteSequence:
         wanted = 0
         if not self.terms.run_ahead and not self.num_unsent:
             wanted = self.window_sent = self.window
-        return Commit(self.sequence_id, position, self.sequence.tokens[position : self.num_sent], wanted)
+        least_chance = self.least_chance if wanted else 0.0
+        return Commit(self.sequence_id, position, self.sequence.tokens[position : self.num_sent], wanted, least_chance)

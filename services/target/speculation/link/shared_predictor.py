@@ -27,6 +27,11 @@ class SharedPredictor:
         """Whether the draft, on the target's cores, has not answered yet."""
         return self._remote.is_busy
 
+    @property
+    def runs_ahead(self) -> bool:
+        """Whether the draft predicts while the target computes."""
+        return self._remote.runs_ahead
+
     def serves(self, sequence: Sequence) -> bool:
         """Whether the sequence was given to this draft."""
         return self._spread.draft_of(sequence) is self._remote
@@ -35,7 +40,7 @@ class SharedPredictor:
         """Why there is no prediction for one of its sequences."""
         return self._remote.why_none(sequence)
 
-    def wait_for(self, sequence: Sequence, count: int) -> float:
+    def wait_for(self, sequence: Sequence, count: float) -> float:
         """How long so many predictions for one of its sequences are still expected to take."""
         return self._remote.wait_for(sequence, count)
 
@@ -47,10 +52,14 @@ class SharedPredictor:
         """How long the draft needs to read what it does not know of one of its sequences."""
         return self._remote.catch_up(sequence)
 
-    def ask(self, sequence: Sequence, limit: int) -> None:
+    def ask(self, sequence: Sequence, limit: int, least_chance: float = 0.0) -> None:
         """Grant the draft credit for so many predictions, if the sequence is its own."""
         if self.serves(sequence):
-            self._remote.ask(sequence, limit)
+            self._remote.ask(sequence, limit, least_chance)
+
+    def has_ended(self, sequence: Sequence) -> bool:
+        """Whether the draft said that it predicts no more for one of its sequences for now."""
+        return self._remote.has_ended(sequence)
 
     def predict(self, sequence: Sequence, limit: int, *, until: float) -> Seq[int]:
         """At most `limit` predictions for one of its sequences."""

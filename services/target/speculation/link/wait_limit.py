@@ -1,7 +1,7 @@
 """WaitLimit: how long a step may wait for predictions that are under way."""
 
 from services.target.speculation.link.draft_latency import DraftLatency
-from services.target.speculation.policy.policy_config import DraftConfig
+from services.target.speculation.policy.draft_config import DraftConfig
 
 
 class WaitLimit:
@@ -23,7 +23,7 @@ class WaitLimit:
         self._misses = 0
         self._missed_at = float("-inf")
 
-    def expected(self, count: int, *, num_sequences: int = 1) -> float:
+    def expected(self, count: float, *, num_sequences: int = 1) -> float:
         """How long so many predictions usually take, where so many sequences are predicted for at once; 0 where that is
         not known yet.
         """

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import chain, repeat
+from itertools import accumulate, chain, repeat
+from operator import mul
 
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.policy.policy_config import AcceptanceConfig
@@ -29,6 +30,7 @@ class AcceptanceRates:
         self._config = config
         self._rates = [config.prior_rate] * num_positions
         self._counts = [config.prior_verdicts] * num_positions  # of verdicts, by position
+        self._offers = [1.0] * num_positions  # share of runs that reach a position, of those that reach the one before
         self._verdicts: dict[Sequence, _Verdicts] = {}
 
     @property
@@ -36,8 +38,11 @@ class AcceptanceRates:
         """From 0, where all is guessed, to 1, where enough predictions were verified."""
         return min(1.0, (self._counts[0] - self._config.prior_verdicts) / self._config.confident_after)
 
-    def observe(self, sequence: Sequence, num_predicted: int, num_accepted: int) -> None:
-        """A run was verified; what lies behind the first that was rejected got no verdict."""
+    def observe(self, sequence: Sequence, num_predicted: int, num_accepted: int, *, has_ended: bool = False) -> None:
+        """A run was verified; what lies behind the first that was rejected got no verdict. It may have ended by itself,
+        with fewer predictions than were asked for.
+        """
+        self._observe_end(num_predicted, has_ended=has_ended)
         verdicts, memory = self._verdicts.setdefault(sequence, _Verdicts()), self._config.sequence_memory
         for index in range(min(num_predicted, num_accepted + 1)):
             is_accepted = index < num_accepted
@@ -49,17 +54,31 @@ class AcceptanceRates:
             self._rates[position] += weight * (is_accepted - self._rates[position])
 
     def run_probabilities(self, sequence: Sequence, *, is_cautious: bool = False) -> Iterator[float]:
-        """For each position of a run without end, the probability that all predictions up to it are accepted; with
-        caution, it takes more verdicts to believe that the sequence differs from the others.
+        """For each position of a run without end, the probability that there is a prediction and that it and all before
+        it are accepted; with caution, it takes more verdicts to believe that the sequence differs from the others.
         """
         verdicts, config = self._verdicts.get(sequence, _NO_VERDICTS), self._config
         trust = config.sequence_trust * (config.caution if is_cautious else 1.0)
         factor = (verdicts.accepted + trust) / (verdicts.expected + trust)
         probability = 1.0
-        for rate in chain(self._rates, repeat(self._rates[-1])):
-            probability *= min(config.max_rate, rate * factor)
+        for rate, offer in zip(_endless(self._rates), _endless(self._offers), strict=False):
+            probability *= offer * min(config.max_rate, rate * factor)
             yield probability
+
+    def offered(self) -> Iterator[float]:
+        """For each position of a run without end, the probability that there is a prediction."""
+        return accumulate(_endless(self._offers), mul)
+
+    def _observe_end(self, num_predicted: int, *, has_ended: bool) -> None:
+        for index in range(1, min(num_predicted + has_ended, len(self._offers))):
+            is_offered = index < num_predicted
+            weight = max(self._config.min_weight, 1 / self._counts[index - 1])
+            self._offers[index] += weight * (is_offered - self._offers[index])
 
     def close(self, sequence: Sequence) -> None:
         """Forget a sequence."""
         self._verdicts.pop(sequence, None)
+
+
+def _endless(positions: list[float]) -> Iterator[float]:
+    return chain(positions, repeat(positions[-1]))

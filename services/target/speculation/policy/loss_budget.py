@@ -38,6 +38,7 @@ class LossBudget:
         self._balance = self._limit  # seconds that may be lost for good
         self._is_open = True  # until more than that was lost, and from when half a window's loss is there again
         self._observed_at = -math.inf  # when a step ended last
+        self._trial_until = -math.inf
 
     @property
     def is_unlimited(self) -> bool:
@@ -78,13 +79,23 @@ class LossBudget:
         promise = self._promise(window, expected) - self._config.luck * math.sqrt(window * step)
         return max(0.0, self._left(window) - self._advanced + max(0.0, promise)) if self._is_open else 0.0
 
+    @property
+    def is_trial(self) -> bool:
+        """Whether more may be lost than otherwise, to see what a draft is worth."""
+        return self._clock() < self._trial_until
+
+    def begin_trial(self) -> None:
+        """For a window more may be lost, where none of what may be for good was yet."""
+        if not self.is_unlimited and self._balance >= self._limit:
+            self._trial_until = self._clock() + self._config.window
+
     def for_probe(self, *, step: float) -> float:
         """What a step may lose that is expected to win nothing."""
         return max(0.0, min(self.for_step(0.0, step=step) - self._advanced, self._balance))
 
     def refuse(self) -> None:
         """Predictions that would pay are too dear now: if more was lost than may be, it is to be paid first."""
-        if self._balance < 0:
+        if self._balance < 0 and not self.is_trial:
             self._is_open = False
 
     def observe(self, gain: float, *, advance: float = 0.0) -> None:
@@ -109,7 +120,8 @@ class LossBudget:
         return min(self._config.window, *lives)
 
     def _left(self, window: float) -> float:
-        return window * self._config.window_loss + self._won + self._advanced
+        loss = self._config.trial_loss if self.is_trial else self._config.window_loss
+        return window * loss + self._won + self._advanced
 
     def _promise(self, window: float, expected: float) -> float:
         """Of what will be won in the rest of the oldest stream's first window, what may be relied upon."""

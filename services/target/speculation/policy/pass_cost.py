@@ -49,8 +49,8 @@ class PassCost:
                 self._logs[rows] += error * (weight if rows == num_rows else drift)
         self._floors = [*accumulate((self._logs[rows] for rows in reversed(self._rows)), min)][::-1]
 
-    def seconds(self, num_rows: int) -> float:
-        """How long a pass takes; 0 while none was measured.
+    def seconds(self, num_rows: float) -> float:
+        """How long a pass takes, or passes of so many rows on average; 0 while none was measured.
 
         Between two sizes that were, it is interpolated. Beyond the largest it grows as it did from the smallest up to
         there: whoever believes that will soon have measured it.
@@ -64,7 +64,7 @@ class PassCost:
         num_more = self._rows[-1] - self._rows[0]
         return (math.exp(self._floors[-1]) - math.exp(self._floors[0])) / num_more if num_more else 0.0
 
-    def _log(self, num_rows: int) -> float:
+    def _log(self, num_rows: float) -> float:
         right = bisect_left(self._rows, num_rows)
         if right == len(self._rows):
             return self._floors[-1]

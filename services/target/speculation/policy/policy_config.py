@@ -1,4 +1,5 @@
-"""PolicyConfig: every constant of the policy of speculation, with its unit and where it comes from.
+"""PolicyConfig: every constant of the policy of speculation, with its unit and where it comes from; those about drafts
+are in `draft_config.py`.
 
 Where a comment says *chosen*, the value is one with which `test_length_controller.py` holds, a simulation of two pairs
 of models as they were measured, of up to 32 streams, and of drafts that are good, useless, slow, silent or deceptive.
@@ -7,7 +8,9 @@ hardware or the protocol fixes is no policy and stands where it is used: `MOST_P
 bounds of messages in `services/draft_protocol`.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from services.target.speculation.policy.draft_config import DraftConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,9 +65,7 @@ class PassCostConfig:
     """
 
     max_error: float = 0.5
-    """Largest deviation that is believed, as the logarithm of a ratio. Derived: a hiccup counts as a factor of 1.65 at
-    most, and with its weight as 5 %.
-    """
+    """Largest logarithm of a ratio that is believed. Derived: a hiccup counts as 1.65 at most, and weighs 5 %."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +79,9 @@ class LossBudgetConfig:
     """Share of any window that may be lost. Derived: 0.03 is promised, and what a step costs is known only
     behind it.
     """
+
+    trial_loss: float = 0.05
+    """The same where a draft is tried of which little is known. Chosen: it pays for reading a short prompt."""
 
     income: float = 0.005
     """Share of all time that may be lost for good. Derived: half of the 0.01 that is promised."""
@@ -115,12 +119,13 @@ class SearchConfig:
     """How the lengths of the highest goodput are searched for, and when they are good enough."""
 
     to_begin: SpeedupThreshold = SpeedupThreshold(mean=1.12, slowest=1.05)
-    """Where the draft has to prefill first. Chosen: if that was wrong,
-    more is lost than a step.
-    """
+    """Where the draft has to prefill first. Chosen: if that was wrong, more is lost than a step."""
 
     to_continue: SpeedupThreshold = SpeedupThreshold(mean=1.03, slowest=0.95)
     """Where it has not. Chosen."""
+
+    most_least_chance: float = 0.85
+    """Highest chance of being right that is asked of a run so that it goes on. Measured: above, it ends too soon."""
 
     horizon: int = 128
     """Passes over which the prefill is shared out at most. Chosen."""
@@ -132,9 +137,7 @@ class SearchConfig:
     """Predictions for each sequence that the search adds without a gain before it ends. Chosen."""
 
     min_look_ahead: int = 16
-    """The least of them for all sequences. Derived: passes get dearer in steps of 16 rows, as many as one reading of
-    the weights serves.
-    """
+    """The least of them for all sequences. Derived: passes get dearer in steps of 16 rows."""
 
     max_look_ahead: int = 64
     """The most of them for all sequences. Chosen: a search for eight streams takes 36 µs, measured on one core."""
@@ -154,6 +157,9 @@ class ExplorationConfig:
 
     first_rest: int = 7
     """Steps until it is searched again once nothing paid for the same sequences. Chosen."""
+
+    most_later: int = 16
+    """Steps in a row without predictions in which a draft may run on. Chosen: if none is of use by then, none is."""
 
     last_rest: int = 63
     """The same after many searches in vain; it doubles. Chosen: where a pass takes half a millisecond, a search is a
@@ -178,12 +184,10 @@ class ExplorationConfig:
     """
 
     rehearsed_lengths: tuple[int, ...] = (1, 4, 2, 5)
-    """Predictions in the steps of a rehearsal, in turn. Derived: as above, with passes of several sizes to measure."""
+    """Predictions in the steps of a rehearsal, in turn. Derived: as above, and to measure passes of several sizes."""
 
     longer_every: int = 16
-    """Steps with predictions, of which one verifies one prediction more than seems best. Chosen:
-    positions that are never verified have no rate.
-    """
+    """Steps with predictions, of which one verifies one more than is best. Chosen: what is never tried has no rate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,56 +235,6 @@ class LookupConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DraftConfig:
-    """What a draft service is granted, how long it is waited for, and how its times are estimated."""
-
-    default_length: int = 4
-    """Predictions per pass that `ALWAYS` gets by default. Chosen."""
-
-    run_ahead: int = 8
-    """Tokens of credit beyond what the next pass can verify, for a draft that is not in the target's way. Chosen."""
-
-    longest_wait: float = 0.25
-    """Seconds that a step may wait for predictions under way, but for prefill. Chosen: a few tokens of a large draft on
-    a CPU.
-    """
-
-    wait_margin: float = 1.5
-    """Times as long as predictions usually take that they are waited for; in the wait itself and in what it may cost.
-    Chosen: to wait longer costs time where they do not come, to wait less wastes what is nearly there.
-    """
-
-    longest_sample: float = 4.0
-    """Longest delay that is believed, in longest waits. Chosen: one long silence says little about the next delay."""
-
-    max_misses: int = 3
-    """Waits in vain, in a row, until nobody waits any more. Chosen: each makes the next one longer by the margin."""
-
-    retry_after: float = 200.0
-    """Longest waits from then to the next try. Derived: which so costs half a percent of the time."""
-
-    latency_memory: float = 0.95
-    """What earlier answers keep of their weight at each new one, in a line through them. Chosen: the last 20 count."""
-
-    latency_spread: float = 0.05
-    """Variance of the numbers of predictions asked, below which answers say nothing of the slope. Chosen: one in twenty
-    that differs from the others by one.
-    """
-
-    slowdown: float = 0.1
-    """Share by which answers take longer for each further sequence that is predicted for at once, until that was
-    measured. Chosen: more than the 0.03 to 0.06 that were, on two cores, since what is paid for the draft to read the
-    prompts is lost if it was too little.
-    """
-
-    slowdown_weight: float = 0.1
-    """Weight of a new measurement of that. Chosen: the last ten or so count."""
-
-    prefill_weight: float = 0.3
-    """Weight of a new measurement of how fast the draft prefills. Chosen: the last three or so count."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyConfig:
     """All of it; each part is handed to whom it concerns."""
 
@@ -291,4 +245,4 @@ class PolicyConfig:
     exploration: ExplorationConfig = ExplorationConfig()
     rehearsal: RehearsalConfig = RehearsalConfig()
     lookup: LookupConfig = LookupConfig()
-    draft: DraftConfig = DraftConfig()
+    draft: DraftConfig = field(default_factory=DraftConfig)

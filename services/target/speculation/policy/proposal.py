@@ -2,6 +2,7 @@
 
 import heapq
 from collections.abc import Sequence as Seq
+from itertools import accumulate, islice
 
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.policy.acceptance_rates import AcceptanceRates
@@ -33,6 +34,10 @@ class Proposal:
         self._verification = self._prefill = self._prefill_per_pass = 0.0  # seconds
         self._wait_alone = self._wait = 0.0  # seconds, for the longest run by itself, and among those of the others
         self._num_asked = 0  # sequences that have any
+        self._num_drawn = 0.0  # predictions that are expected, of those asked
+        longest = max((each.max_length for each in sequences), default=0)
+        self._offered = [*islice(rates.offered(), longest)]
+        self._drawn = [0.0, *accumulate(self._offered)]  # expected of a run, by its length
         self._probabilities = [rates.run_probabilities(each.sequence) for each in sequences]
         self._cautious = [rates.run_probabilities(each.sequence, is_cautious=True) for each in sequences]
         self._next: list[tuple[float, int, float]] = []  # a heap: of each sequence the prediction to come
@@ -72,14 +77,16 @@ class Proposal:
         """
         _, index, probability = heapq.heappop(self._next)
         auto, length = self._sequences[index], self._lengths[index]
-        verification = self._cost.passes.seconds(self._num_rows + self.size + 1) - self._plain
+        num_drawn = self._num_drawn + self._offered[length]
+        verification = self._cost.passes.seconds(self._num_rows + num_drawn) - self._plain
         prefill = 0.0 if length else self._cost.prefill(auto.sequence)
         num_asked = self._num_asked + (not length)
-        wait_alone = max(self._wait_alone, self._cost.wait(auto.sequence, length + 1))
+        wait_alone = max(self._wait_alone, self._cost.wait(auto.sequence, self._drawn[length + 1]))
         wait = wait_alone * self._cost.slowdown(num_asked)
         if verification + self._cost.max_wait(wait) > max_risk or self._prefill + prefill > max_prefill:
             return False
         self.size, self._verification, self._num_asked = self.size + 1, verification, num_asked
+        self._num_drawn = num_drawn
         self._wait_alone, self._wait = wait_alone, wait
         self._prefill += prefill
         self._prefill_per_pass += prefill / self._num_passes(auto.sequence)
@@ -96,7 +103,7 @@ class Proposal:
 
     @property
     def _step(self) -> float:
-        return self._plain + self._verification + self._wait
+        return self._plain + self._verification + self._wait * self._cost.wait_price
 
     def _speedup(self, prefill: float) -> float:
         return self._tokens / len(self._sequences) * self._plain / (self._step + prefill)

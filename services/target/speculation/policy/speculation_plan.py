@@ -44,6 +44,12 @@ class SpeculationPlan:
     max_wait: float = 0.0
     """Seconds that the step may wait for predictions, with the prefill."""
 
+    least_chance: float = 0.0
+    """That all of a run is right, below which one more prediction costs more than it is worth; 0: nobody knows."""
+
+    keeps_asking: bool = False
+    """Whether what was asked before still stands for sequences without any: a draft runs ahead, and has nothing yet."""
+
     @property
     def is_speculative(self) -> bool:
         """Whether there is any prediction to verify."""

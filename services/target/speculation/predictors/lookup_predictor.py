@@ -18,7 +18,7 @@ class LookupPredictor:
     source = PredictionSource.LOOKUP
     num_predictions = MOST_PREDICTIONS
     num_arrivals = 0
-    is_busy = False
+    is_busy = runs_ahead = False
 
     def __init__(self, index: ContextIndex, *, lengths: range) -> None:
         """Only matches of these lengths, in tokens, are used; predictors with different ones may share an index."""
@@ -40,7 +40,7 @@ class LookupPredictor:
         """It has read all there is."""
         return 0.0
 
-    def wait_for(self, sequence: Sequence, count: int) -> float:  # noqa: ARG002 - it is always there
+    def wait_for(self, sequence: Sequence, count: float) -> float:  # noqa: ARG002 - it is always there
         """No time."""
         return 0.0
 
@@ -48,8 +48,12 @@ class LookupPredictor:
         """No longer."""
         return 1.0
 
-    def ask(self, sequence: Sequence, limit: int) -> None:
+    def ask(self, sequence: Sequence, limit: int, least_chance: float = 0.0) -> None:
         """Nothing: they are found when they are needed."""
+
+    def has_ended(self, sequence: Sequence) -> bool:  # noqa: ARG002 - as above
+        """Never."""
+        return False
 
     def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:  # noqa: ARG002 - as above
         """What followed the latest earlier occurrence of the longest suffix; it may run into what it predicts."""

@@ -30,6 +30,12 @@ class Predictor(Protocol):
     def is_busy(self) -> bool:
         """Whether it is at work on the target's own cores for what was asked, and goes on when nobody waits."""
 
+    @property
+    def runs_ahead(self) -> bool:
+        """Whether what was asked last is at work elsewhere while the target computes: what is not there now will be a
+        pass later.
+        """
+
     def serves(self, sequence: Sequence) -> bool:
         """Whether the sequence is its concern: each is that of one draft only. All but `commit`, `ask` and `close` are
         called for such sequences only.
@@ -38,8 +44,8 @@ class Predictor(Protocol):
     def why_none(self, sequence: Sequence) -> str:
         """Why it has no prediction for a sequence at present; empty where it may have some."""
 
-    def wait_for(self, sequence: Sequence, count: int) -> float:
-        """How many seconds `predict` may be expected to wait for so many, if they are all that is asked for."""
+    def wait_for(self, sequence: Sequence, count: float) -> float:
+        """How many seconds `predict` may be expected to wait for so many on average, if they are all that is asked."""
 
     def slowdown(self, num_sequences: int) -> float:
         """How many times as long it takes where so many sequences are predicted for at once; 1 for one of them."""
@@ -49,8 +55,13 @@ class Predictor(Protocol):
         where it would have to read and nobody knows how fast it does.
         """
 
-    def ask(self, sequence: Sequence, limit: int) -> None:
-        """So many predictions are wanted next, none for now if it is 0: whoever makes them elsewhere may begin."""
+    def ask(self, sequence: Sequence, limit: int, least_chance: float = 0.0) -> None:
+        """So many predictions are wanted next, none for now if it is 0: whoever makes them elsewhere may begin. It may
+        end with the one by which the chance that all are right falls below the least.
+        """
+
+    def has_ended(self, sequence: Sequence) -> bool:
+        """Whether it has done so, in what `predict` gave."""
 
     def predict(self, sequence: Sequence, limit: int, *, until: float) -> Seq[int]:
         """At most `limit` ids that may follow `sequence.tokens`, of those that were asked for; it waits no longer than

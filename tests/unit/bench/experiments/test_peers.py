@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from services.bench.contender import PLAIN, fixed
+from services.bench.answer import rate_together
+from services.bench.contender import AUTO, PLAIN, fixed
 from services.bench.experiments.peers.installed import InstalledPeers
 from services.bench.experiments.peers.peer_error import PeerError
 from services.bench.experiments.peers.python_peer import PythonPeer
@@ -17,10 +18,10 @@ from services.bench.experiments.peers.questions import serve
 
 print("loading")
 
-def answer(prompt, num_predictions, num_tokens):
+def answer(prompts, num_predictions, num_tokens):
     print("answering")
-    tokens = [*prompt, num_predictions, num_tokens]
-    return {"token_ids": tokens, "first_token": 0.5, "num_first": 1, "decode": 2.0}
+    told = {"first_token": 0.5, "num_first": 1, "decode": 2.0, "arrivals": [[1.0, 1], [3.0, 3]]}
+    return [{"token_ids": [*prompt, num_predictions, num_tokens], **told} for prompt in prompts]
 
 serve(answer)
 """
@@ -33,9 +34,18 @@ def peer(script: str) -> PythonPeer:
 def test_a_peer_is_asked_in_each_way_whatever_it_prints():
     with peer(TALKATIVE) as running:
         assert running.ways == (PLAIN, fixed(3))
-        answers = [running.answer([7, 8], way, num_tokens=5) for way in running.ways]
-    assert [answer.token_ids for answer in answers] == [(7, 8, 0, 5), (7, 8, 3, 5)]
-    assert answers[0].rate == 1.5
+        answers = [running.answers([[7, 8]], way, num_tokens=5) for way in running.ways]
+    assert [answer.token_ids for [answer] in answers] == [(7, 8, 0, 5), (7, 8, 3, 5)]
+    assert answers[0][0].rate == 1.5
+
+
+def test_a_peer_is_asked_several_prompts_at_once_and_may_decide_by_itself():
+    command = [sys.executable, "-c", TALKATIVE]
+    with PythonPeer("a peer", command, draft_lengths=[3], has_auto=True, log=sys.__stderr__) as running:
+        assert running.ways == (PLAIN, AUTO, fixed(3))
+        answers = running.answers([[7], [8]], AUTO, num_tokens=5)
+    assert [answer.token_ids for answer in answers] == [(7, None, 5), (8, None, 5)]
+    assert rate_together(answers) == 3.0
 
 
 def test_a_peer_that_ends_is_given_up():
@@ -43,7 +53,7 @@ def test_a_peer_that_ends_is_given_up():
         pass
     dying = TALKATIVE.replace('print("answering")', "raise SystemExit(4)")
     with peer(dying) as running, pytest.raises(PeerError, match="a peer ended with code 4"):
-        running.answer([7, 8], PLAIN, num_tokens=5)
+        running.answers([[7, 8]], PLAIN, num_tokens=5)
 
 
 def test_what_is_not_there_is_absent_with_the_reason(tmp_path: Path):
@@ -54,4 +64,8 @@ def test_what_is_not_there_is_absent_with_the_reason(tmp_path: Path):
         "transformers int8": "it is measured in bf16 alone",
         "OpenVINO GenAI int8": "not named (--openvino-python, --openvino)",
         "llama.cpp int8": "there is no target-q8_0.gguf, draft-q4_0.gguf",
+        "vLLM int8": "it is measured in bf16 alone",
     }
+    found = InstalledPeers(None, None, Path(sys.executable), tmp_path, Path(sys.executable), chosen=["vLLM"])
+    assert list(found.of(Setting(models=models), sys.__stderr__)) == []
+    assert found.absent == {"vLLM bf16": f"{Path(sys.executable).name} has no vllm"}

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from transformers import CONFIG_MAPPING
 
-from services.engine.checkpoint.architectures import ARCHITECTURES, read_architecture
+from services.engine.checkpoint.architectures.table import ARCHITECTURES, read_architecture
 from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.json_fields import JsonFields
@@ -80,7 +80,6 @@ def test_a_mask_that_is_not_causal_is_refused(folder):
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("mlp_bias", True),
         ("sliding_window", 4096),
         ("layer_types", ["full_attention", "sliding_attention"] * 2),
         ("no_rope_layers", [1, 1, 1, 0]),
@@ -157,6 +156,7 @@ def test_settings_that_are_not_carried_out_are_named_once(folder, caplog):
         "bad_words_ids": [[1, 2]],
         "no_repeat_ngram_size": 3,
         "typical_p": 0.9,
+        "top_h": 0.4,
         "forced_bos_token_id": 0,
         "temperature": 0.5,
         "bos_token_id": 1,
@@ -166,12 +166,19 @@ def test_settings_that_are_not_carried_out_are_named_once(folder, caplog):
     (record,) = caplog.records
     assert record.getMessage() == (
         f"{folder / 'generation_config.json'}: settings that are not carried out: suppress_tokens [7], "
-        "bad_words_ids [[1, 2]], no_repeat_ngram_size 3, typical_p 0.9, forced_bos_token_id 0"
+        "bad_words_ids [[1, 2]], top_h 0.4, forced_bos_token_id 0"
     )
 
 
 def test_settings_that_are_off_are_not_named(folder, caplog):
-    off = {"suppress_tokens": None, "bad_words_ids": [], "no_repeat_ngram_size": 0, "typical_p": 1.0, "num_beams": 1}
+    off = {
+        "suppress_tokens": None,
+        "bad_words_ids": [],
+        "no_repeat_ngram_size": 0,
+        "typical_p": 1.0,
+        "top_h": 1.0,
+        "num_beams": 1,
+    }
     (folder / "generation_config.json").write_text(json.dumps(off))
     load_checkpoint(folder)
     assert not caplog.records

@@ -30,7 +30,10 @@ F32 = {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}
         (b"[]", "not a JSON object"),
         (b'{"a": 1, "a": 2}', "a key occurs twice"),
         ({"a": 3}, "'a': the header's entry is not an object"),
-        ({"a": {**F32, "dtype": "F8_E4M3"}}, "'a': dtype 'F8_E4M3' is not supported; allowed are F32, F16, BF16"),
+        (
+            {"a": {**F32, "dtype": "F8_E5M2"}},
+            "'a': dtype 'F8_E5M2' is not supported; allowed are F32, F16, BF16",
+        ),
         ({"a": {**F32, "dtype": ["F32"]}}, "'a': dtype ['F32'] is not supported"),
         ({"a": {**F32, "shape": [-2]}}, "'a': shape [-2]"),
         ({"a": {**F32, "shape": 2}}, "'a': shape 2"),
@@ -66,7 +69,7 @@ def test_misaligned_tensors_are_read(tmp_path):
         assert np.array_equal(tensor, values)
 
 
-SIZES = {"F32": 4, "F16": 2, "BF16": 2, "F64": 8, "I8": 1, "F8_E4M3": 1}
+SIZES = {"F32": 4, "F16": 2, "BF16": 2, "F64": 8, "I8": 1, "F8_E5M2": 1}
 VALUES = [None, True, -1, 0, 1, 2.0, 2**64, "F32", [], [0], [1, 2, 3], [1] * 9, {}]
 
 

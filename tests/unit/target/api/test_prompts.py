@@ -7,13 +7,14 @@ import pytest
 from outrider.v1 import common_pb2
 from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.grammar.process import GrammarProcess
+from services.engine.text.token_search import TokenSearch
 from services.engine.text.tokenizer import Tokenizer
 from services.service.errors import InvalidRequestError
 from services.service.validation import Violations
 from services.target.api.prompts import read_prompt
-from services.target.api.served_model import ServedModel
 from services.target.generation.fingerprint import Fingerprint
 from services.target.message.syntax import MessageSyntax
+from services.target.models.served_model import ServedModel
 from services.target.prompt.chat_template import ChatTemplate
 from services.target.prompt.prompt_encoder import PromptEncoder
 from tests.checkpoints import Kind, random_checkpoint
@@ -44,6 +45,7 @@ def served_model(*, vocab_size: int) -> ServedModel:
         eos_token_ids=checkpoint.eos_token_ids,
         defaults=checkpoint.generation,
         tokenizer=tokenizer,
+        token_search=TokenSearch(tokenizer),
         prompts=PromptEncoder(tokenizer, chat_template),
         grammars=GrammarProcess(tokenizer, compiler(tokenizer, vocab_size), vocab_size=vocab_size),
         chat_template=chat_template,

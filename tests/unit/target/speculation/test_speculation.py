@@ -29,7 +29,7 @@ class Reciter(SilentPredictor):
     def why_none(self, sequence: Sequence) -> str:
         return self.excuse
 
-    def ask(self, sequence: Sequence, limit: int) -> None:
+    def ask(self, sequence: Sequence, limit: int, least_chance: float = 0.0) -> None:
         self.asked.append(limit)
 
     def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:

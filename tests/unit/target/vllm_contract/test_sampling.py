@@ -6,6 +6,7 @@ import pytest
 from smg_grpc_proto.generated import vllm_engine_pb2
 
 from outrider.v1 import common_pb2
+from services.engine.sampling_params import SAMPLING_NUMBERS
 from services.service.validation import Violations
 from services.target.vllm_contract.sampling import read_sampling
 
@@ -29,15 +30,8 @@ def test_what_no_number_is_stays_so_for_the_check():
 def test_all_numbers_are_set_whatever_is_left_out():
     """What a checkpoint recommends is for those who ask by our own API."""
     unset = read()
-    assert {field.name for field, _ in unset.ListFields()} == {
-        "temperature",
-        "top_k",
-        "top_p",
-        "min_p",
-        "repetition_penalty",
-        "frequency_penalty",
-        "presence_penalty",
-    }
+    assert {field.name for field, _ in unset.ListFields()} == {number.name for number in SAMPLING_NUMBERS}
+    assert (unset.typical_p, unset.xtc_probability) == (1.0, 0.0), "of which the contract knows nothing"
     assert (unset.temperature, unset.top_p, unset.repetition_penalty, unset.top_k) == (1.0, 1.0, 1.0, 0)
     assert read(temperature=0.0).temperature == 0.0, "which is greedy, and not left out"
 

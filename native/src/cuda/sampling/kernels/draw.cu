@@ -10,7 +10,12 @@ namespace {
 
 __device__ inline float noise_of_token(const DrawRow& row, uint32_t token_id) {
     const NoiseKey key{row.seed, static_cast<uint64_t>(row.position), NoiseStream::token};
-    return static_cast<float>(noise_of(static_cast<double>(key.words(token_id / 4)[token_id % 4])));
+    const auto words = key.words(token_id / 4);
+    // Not words[token_id % 4], for which they would have to be in memory.
+    const uint32_t even = (token_id & 2) == 0 ? words[0] : words[2];
+    const uint32_t odd = (token_id & 2) == 0 ? words[1] : words[3];
+    const uint32_t word = (token_id & 1) == 0 ? even : odd;
+    return static_cast<float>(noise_of(static_cast<double>(word)));
 }
 
 struct DecideStatus {
@@ -18,13 +23,7 @@ struct DecideStatus {
 
     __device__ void operator()(int64_t row) const {
         DrawnRow& drawn = batch.drawn[row];
-        if (!drawn.raw.maximum.valid || !drawn.distribution.maximum.valid) {
-            drawn.status = SampleStatus::invalid_logits;
-        } else if (drawn.distribution.maximum.value > -kInfinity) {
-            drawn.status = SampleStatus::drawn;
-        } else {
-            drawn.status = SampleStatus::no_candidate;
-        }
+        drawn.status = status_of(drawn);
         drawn.token_id = -1;
     }
 };
@@ -58,7 +57,8 @@ struct DrawBlock {
         for (int64_t id = part * kSumBlock + block.thread; id < batch.block_end(part); id += kThreads) {
             float score = values[id];
             if (!params.numbers.greedy()) {
-                score = score + kMaxNoise < reach ? -kInfinity : score + noise_of_token(params, id);
+                const bool is_in_reach = !(score + kMaxNoise < reach);
+                score = is_in_reach ? score + noise_of_token(params, params.noise_id(id)) : -kInfinity;
             }
             best = Greater()(best, rank_of({score, static_cast<int32_t>(id)}));
         }

@@ -7,6 +7,7 @@
 
 #include "cuda/sampling/kernels/edit.h"
 #include "outrider/device/host_device.h"
+#include "outrider/sampling/noise_ids.h"
 #include "outrider/sampling/sampling_params.h"
 #include "sampling/host/selection.h"
 #include "sampling/host/softmax.h"
@@ -27,8 +28,17 @@ struct DrawRow {
     int64_t num_candidates;  // at most the vocabulary's
     bool rank;
     bool entropy;
-    int32_t forced_id;  // -1: a token is drawn
-    int64_t mask;       // where its own begins in the batch's masks; -1 where every token may be drawn
+    int32_t forced_id;         // -1: a token is drawn
+    int64_t mask;              // where its own begins in the batch's masks; -1 where every token may be drawn
+    const int32_t* noise_ids;  // [vocab_size], see NoiseIds; null where tokens are drawn as themselves
+
+    OUTRIDER_HOST_DEVICE bool has_noise(int64_t token_id) const {
+        return noise_ids == nullptr || noise_ids[token_id] != kNoPartner;
+    }
+    /// The token whose noise it is.
+    OUTRIDER_HOST_DEVICE uint32_t noise_id(int64_t token_id) const {
+        return static_cast<uint32_t>(noise_ids == nullptr ? token_id : noise_ids[token_id]);
+    }
 };
 
 /// The steps' outcomes, by which a row's values are named too.
@@ -53,6 +63,14 @@ struct DrawnRow {
     float value;   // the token's, in the distribution
     int32_t rank;  // the token's, among the logits
 };
+
+/// Whether a row can be drawn from; needs the maxima of its logits and of its distribution.
+OUTRIDER_HOST_DEVICE inline SampleStatus status_of(const DrawnRow& drawn) {
+    if (!drawn.raw.maximum.valid || !drawn.distribution.maximum.valid) {
+        return SampleStatus::invalid_logits;
+    }
+    return drawn.distribution.maximum.value > -kInfinity ? SampleStatus::drawn : SampleStatus::no_candidate;
+}
 
 /// A candidate, whose log-probabilities need only the sums yet.
 struct RankedToken {
@@ -87,9 +105,10 @@ struct DrawBatch {
     int64_t first_row;  // the edits' index of the first row
     int64_t num_edits;  // a power of two, or none, so that few numbers occur
     int64_t vocab_size;
-    int64_t ranked_size;  // a power of two, of the most candidates that a row asks for
+    int64_t ranked_size;  // a power of two, of the most that a row asks for or ranks
     int64_t num_blocks;
     bool truncates;
+    bool runs_steps;
 
     /// Some of its rows, with its edits and its scratch.
     DrawBatch part(int64_t first, int64_t count) const {
@@ -118,7 +137,7 @@ struct DrawBatch {
 
     auto fields() const {
         return std::tie(rows, drawn, edits, parts, processed, distribution, masses, ranked, masks, num_rows,
-                        first_row, num_edits, vocab_size, ranked_size, num_blocks, truncates);
+                        first_row, num_edits, vocab_size, ranked_size, num_blocks, truncates, runs_steps);
     }
     bool operator<(const DrawBatch& other) const { return fields() < other.fields(); }
 };

@@ -33,20 +33,17 @@ std::vector<Edit> edits_of(const SamplingRow& row, int32_t index) {
     RowEdits edits(index);
     const SamplingParams& params = row.params();
     if (params.penalises()) {
-        for (const auto& [id, generated] : row.state->counts().entries()) {
+        row.for_each_counted([&](int32_t id, int generated) {
             edits.at(id).penalised = true;
             edits.at(id).generated = generated;
-        }
-        std::for_each(row.predictions, row.predictions + row.num_predictions, [&](int32_t id) {
-            edits.at(id).penalised = true;
-            ++edits.at(id).generated;
         });
     }
+    row.for_each_repeating([&](int32_t id, float penalty) { edits.at(id).repeating = penalty; });
     for (const auto& [id, bias] : params.logit_bias) {
         edits.at(id).biased = true;
         edits.at(id).bias = bias;
     }
-    row.for_each_masked([&](int32_t id, int64_t num_draws) {
+    row.for_each_forbidden([&](int32_t id, int64_t num_draws) {
         edits.at(id).masked = std::max(edits.at(id).masked, num_draws);
     });
     return edits.edits();

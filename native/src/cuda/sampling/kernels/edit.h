@@ -16,6 +16,7 @@ struct Edit {
     int32_t token_id;       // kNoToken: nothing is done, as the token is not known yet
     int32_t generated = 0;  // times, for the penalties
     bool penalised = false;
+    float repeating = 0.0f;  // what it loses for a repetition
     bool biased = false;
     float bias = 0.0f;
     int64_t masked = 0;  // draws, with this one, in which it is masked

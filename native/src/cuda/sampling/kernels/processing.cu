@@ -11,7 +11,8 @@ struct CopyLogit {
     __device__ void operator()(int64_t index) const {
         const DrawRow& row = batch.rows[index / batch.vocab_size];
         const int64_t token_id = index % batch.vocab_size;
-        const bool is_allowed = row.mask < 0 || may_draw(batch.masks + row.mask, token_id);
+        const bool is_allowed =
+            row.has_noise(token_id) && (row.mask < 0 || may_draw(batch.masks + row.mask, token_id));
         batch.processed[index] = is_allowed ? row.logits[token_id] : -kInfinity;  // whatever is added to it
     }
 };
@@ -29,6 +30,9 @@ struct EditLogit {
         if (edit.penalised) {
             logit = penalised(logit, edit.generated, batch.rows[row].numbers);
         }
+        if (edit.repeating > 0) {
+            logit -= edit.repeating;
+        }
         if (edit.biased) {
             logit += edit.bias;
         }
@@ -44,7 +48,8 @@ struct ScaleLogit {
     __device__ void operator()(int64_t index) const {
         const SamplingNumbers& numbers = batch.rows[index / batch.vocab_size].numbers;
         const float logit = batch.processed[index];
-        batch.distribution[index] = numbers.greedy() ? logit : logit / numbers.temperature;
+        const bool is_scaled = !numbers.greedy() && !numbers.steps.in_use;
+        batch.distribution[index] = is_scaled ? logit / numbers.temperature : logit;
     }
 };
 

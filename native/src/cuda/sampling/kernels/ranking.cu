@@ -1,6 +1,5 @@
-// By a bitonic sort (Batcher, "Sorting networks and their applications", AFIPS 1968) of those that are asked
-// for: whatever the values, each step compares the same places.
 #include "cuda/primitives/launch.cuh"
+#include "cuda/sampling/kernels/bitonic_sort.cuh"
 #include "cuda/sampling/kernels/ranking.h"
 #include "cuda/sampling/kernels/selection.cuh"
 
@@ -25,11 +24,7 @@ struct RankCandidates {
         candidates.last = Selection::last_place(block, candidates, AtMost{params.num_candidates});
         Scored* ranked = batch.ranked + row * batch.ranked_size;
         gather(block, candidates, ranked);
-        for (int64_t run = 2; run <= batch.ranked_size; run *= 2) {
-            for (int64_t distance = run / 2; distance > 0; distance /= 2) {
-                compare(block, run, distance, ranked);
-            }
-        }
+        sort_best_first<kThreads>(block, batch.ranked_size, ranked);
     }
 
     /// Gathers the candidates in any order; what is left of the row is worse than any of them.
@@ -46,21 +41,6 @@ struct RankCandidates {
         for (int64_t id = block.thread; id < batch.vocab_size; id += kThreads) {
             if (candidates.exists(id, candidates.place(id))) {
                 ranked[atomic_add(count, 1)] = {candidates.values[id], static_cast<int32_t>(id)};
-            }
-        }
-        block.synchronize();
-    }
-
-    /// Brings any two places at a distance into the order that their run of places has.
-    __device__ void compare(const Block& block, int64_t run, int64_t distance, Scored* ranked) const {
-        for (int64_t pair = block.thread; pair < batch.ranked_size / 2; pair += kThreads) {
-            const int64_t place = pair / distance * 2 * distance + pair % distance;
-            const Scored first = ranked[place];
-            const Scored second = ranked[place + distance];
-            const bool best_first = (place & run) == 0;
-            if (best_first ? is_better(second, first) : is_better(first, second)) {
-                ranked[place] = second;
-                ranked[place + distance] = first;
             }
         }
         block.synchronize();

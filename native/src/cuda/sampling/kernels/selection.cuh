@@ -67,8 +67,8 @@ struct Selection {
 
     /// The place at which the weights, from the best candidate on, reach wanted(weight of all), which is
     /// neither 0 nor more than that.
-    template <typename Wanted>
-    static __device__ uint64_t last_place(const Block& block, const Candidates& candidates,
+    template <typename Tokens, typename Wanted>
+    static __device__ uint64_t last_place(const Block& block, const Tokens& candidates,
                                           const Wanted& wanted) {
         auto* shared = reinterpret_cast<Shared*>(block.shared);
         uint64_t place = 0;
@@ -106,8 +106,9 @@ struct Selection {
 
     /// Adds up the candidates whose places begin with `prefix`, by the digit that follows. Returns the least
     /// range of these, since most threads have none soon.
-    static __device__ Range add_weights(const Candidates& candidates, const Range& ids, uint64_t prefix,
-                                        int bits, int width, uint64_t* weights) {
+    template <typename Tokens>
+    static __device__ Range add_weights(const Tokens& candidates, const Range& ids, uint64_t prefix, int bits,
+                                        int width, uint64_t* weights) {
         Range added{ids.end, ids.end};
         for (int64_t id = ids.begin; id < ids.end; id += kThreads) {
             const uint64_t place = candidates.place(id);

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from services.target.speculation.link.draft_latency import DraftLatency
-from services.target.speculation.policy.policy_config import DraftConfig
+from services.target.speculation.policy.draft_config import DraftConfig
 
 
 def test_before_the_first_answer_nothing_is_known():

@@ -3,7 +3,7 @@
 import pytest
 
 from services.target.speculation.link.draft_prefill_rate import DraftPrefillRate
-from services.target.speculation.policy.policy_config import DraftConfig
+from services.target.speculation.policy.draft_config import DraftConfig
 
 
 def test_one_sequence_tells_the_pace():

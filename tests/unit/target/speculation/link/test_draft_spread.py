@@ -5,7 +5,7 @@ from services.target.sequence.sequence import Sequence
 from services.target.speculation.link.draft_spread import DraftSpread
 from services.target.speculation.link.remote_predictor import RemotePredictor
 from services.target.speculation.link.shared_predictor import SharedPredictor
-from services.target.speculation.policy.policy_config import DraftConfig
+from services.target.speculation.policy.draft_config import DraftConfig
 from tests.unit.sequences import draw, make_request, make_sequence
 
 MUCH = 1 << 20  # tokens that a draft has room for

@@ -1,7 +1,7 @@
 """WaitLimit: a little longer than the draft usually takes, and nothing once it has stopped answering, but for a try."""
 
 from services.target.speculation.link.wait_limit import WaitLimit
-from services.target.speculation.policy.policy_config import DraftConfig
+from services.target.speculation.policy.draft_config import DraftConfig
 
 LONGEST = 0.5
 CONFIG = DraftConfig(longest_wait=LONGEST)

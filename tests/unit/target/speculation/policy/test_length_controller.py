@@ -60,8 +60,15 @@ async def test_a_draft_of_no_use_costs_no_window_of_a_stream_more_than_a_little(
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
 async def test_nor_does_one_that_comes_while_somebody_waits(pair, num_streams, bad):
     simulation = Simulation(replace(pair, num_streams=num_streams, **bad)).run(3)
-    assert min(life.worst_window() for life in simulation.lives) >= 0.95, "beside a draft at work, passes take longer"
+    least = 0.9 if num_streams == 1 else 0.95  # one alone pays for a trial; beside a draft at work, passes take longer
+    assert min(life.worst_window() for life in simulation.lives) >= least
     assert simulation.ratio >= 0.985, "of some twelve seconds, the first of which are dearest"
+
+
+@pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
+async def test_a_good_one_that_comes_while_somebody_always_waits_is_found_out(pair):
+    ratios = [Simulation(replace(pair, prompt=40), seed).run(8).ratio for seed in range(4)]
+    assert sum(ratios) / len(ratios) > 1.1
 
 
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)

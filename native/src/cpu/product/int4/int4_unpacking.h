@@ -1,0 +1,146 @@
+// Int4Unpacking: the product of many rows with weights in four bits each, which are made bytes once for all
+// of them. The integers, and so the sums, are those of the packed product.
+#pragma once
+
+#include "cpu/product/int4/int4_layout.h"
+#include "cpu/product/int4_dot.h"
+#include "cpu/product/int8_dot.h"
+#include "cpu/product/integer_product.h"
+#include "cpu/product/row_blocks.h"
+#include "cpu/product/step_sums.h"
+#include "cpu/vec/vec.h"
+
+namespace outrider::cpu::OUTRIDER_ISA {
+
+struct Int4Unpacking : Int4Layout {
+    using Steps = StepSums<Int8Dot>;
+    static constexpr int64_t kGroupSteps = kInt4Group / Steps::kStepBytes;
+    static constexpr int64_t kUnpackedGroups = Steps::kSlice / kGroupSteps;
+    static constexpr int kStepLines = static_cast<int>((kGroupLines + kGroupSteps - 1) / kGroupSteps);
+
+    /// A slice of weights with room for the integers that they stand for.
+    struct UnpackedSlice {
+        const char* packed;  // [groups, kGroupBytes]
+        typename Steps::Slice slice;
+        char* unpacked;  // slice.weights
+    };
+
+    /// What a group's bytes are made with.
+    struct GroupTerms {
+        PairVec steps[kVectors];
+        ByteVec offsets[kVectors];
+    };
+
+    OUTRIDER_INLINE static void read_terms(const char* weights, GroupTerms& terms) {
+        OUTRIDER_UNROLLED
+        for (int vector = 0; vector < kVectors; ++vector) {
+            const auto pair =
+                bit_cast<BitsVec>(widen(load_as<HalfVec>(weights + kNumberBytes + vector * sizeof(HalfVec))));
+            const ByteVec steps = in_all_bytes<2>(pair);
+            const auto zeros = bit_cast<ByteVec>(bit_cast<BitsVec>(steps) * kInt4Offset);
+            terms.steps[vector] = bit_cast<PairVec>(bit_cast<BitsVec>(steps) & 0x00FF00FF);
+            terms.offsets[vector] = in_all_bytes<3>(pair) - zeros + kInt8Offset;
+        }
+    }
+
+    /// Of each lane one byte, four times.
+    template <int kByte>
+    OUTRIDER_INLINE static ByteVec in_all_bytes(BitsVec lanes) {
+        ByteVec from;
+        for (int at = 0; at < static_cast<int>(sizeof(ByteVec)); ++at) {
+            from[at] = static_cast<uint8_t>(at / 4 * 4 + kByte);
+        }
+        return __builtin_shuffle(bit_cast<ByteVec>(lanes), from);
+    }
+
+    /// The integers that some weights stand for, as Int8Dot reads them: a number, 0 ... 15, times a step fits
+    /// into a byte, so one product of 16 bits is those of two bytes.
+    OUTRIDER_INLINE static ByteVec unpacked(ByteVec numbers, const GroupTerms& terms, int vector) {
+        return bit_cast<ByteVec>(bit_cast<PairVec>(numbers) * terms.steps[vector]) + terms.offsets[vector];
+    }
+
+    template <int kRows>
+    OUTRIDER_INLINE static void unpack_step(const char* words, int half, const GroupTerms& terms,
+                                            const char* input, int64_t stride, char* to,
+                                            IntVec (&totals)[kRows][kVectors]) {
+        ByteVec bytes[kVectors];
+        OUTRIDER_UNROLLED
+        for (int vector = 0; vector < kVectors; ++vector) {
+            const auto both = load_as<ByteVec>(words + vector * sizeof(ByteVec));
+            bytes[vector] = unpacked(half == 0 ? both & 15 : both >> 4, terms, vector);
+            store_as(to + vector * sizeof(ByteVec), bytes[vector]);
+        }
+        OUTRIDER_UNROLLED
+        for (int row = 0; row < kRows; ++row) {
+            const auto values = Int8Dot::values(load_as<int32_t>(input + row * stride), 0);
+            OUTRIDER_UNROLLED
+            for (int vector = 0; vector < kVectors; ++vector) {
+                totals[row][vector] = Int8Dot::add(totals[row][vector], bytes[vector], values);
+            }
+        }
+    }
+
+    /// The first rows to go through a slice unpack it for those that follow, while they multiply.
+    template <int kRows>
+    static void unpack_and_accumulate(const UnpackedSlice& some, Ahead ahead) {
+        const int64_t stride = some.slice.input_stride;
+        int32_t* sums = some.slice.sums;
+        IntVec totals[kRows][kVectors];
+        OUTRIDER_UNROLLED
+        for (int row = 0; row < kRows; ++row) {
+            OUTRIDER_UNROLLED
+            for (int vector = 0; vector < kVectors; ++vector) {
+                totals[row][vector] = load_as<IntVec>(sums + row * kColumns + vector * kLanes);
+            }
+        }
+        const char* packed = some.packed;
+        const char* input = some.slice.input;
+        char* to = some.unpacked;
+        const char* const end = input + some.slice.steps * Steps::kStepBytes;
+        do {
+            GroupTerms terms;
+            read_terms(packed, terms);
+            int step = 0;
+            do {
+                ahead.fetch();
+                unpack_step<kRows>(packed, step & 1, terms, input, stride, to, totals);
+                packed += (step & 1) * kWordBytes;
+                input += Steps::kStepBytes;
+                to += Steps::kMicroPanelStepBytes;
+            } while (++step < kGroupSteps);
+            packed += kGroupBytes - kNumberBytes;
+        } while (input < end);
+        OUTRIDER_UNROLLED
+        for (int row = 0; row < kRows; ++row) {
+            OUTRIDER_UNROLLED
+            for (int vector = 0; vector < kVectors; ++vector) {
+                store_as(sums + row * kColumns + vector * kLanes, totals[row][vector]);
+            }
+        }
+    }
+
+    static void add(const MicroPanelRows& part) {
+        alignas(kCacheLine) char bytes[kUnpackedGroups * kGroupSteps * Steps::kMicroPanelStepBytes];
+        const int64_t count = groups(part.in_features);
+        for (int64_t group = 0; group < count; group += kUnpackedGroups) {
+            const int64_t some = smaller(kUnpackedGroups, count - group);
+            const char* weights = part.micro_panel + group * kGroupBytes;
+            const UnpackedSlice slice{
+                weights,
+                {part.input + group * kInt4Group, part.input_stride, bytes, some * kGroupSteps, part.sums},
+                bytes};
+            const bool is_last = group + kUnpackedGroups >= count;
+            for_row_blocks<Steps::kRowBlock>(
+                part.rows, is_last ? part.next_micro_panel : weights + some * kGroupBytes, some * kGroupBytes,
+                kStepLines, [&](auto rows, int64_t first, Ahead ahead) {
+                    if (first == 0) {
+                        unpack_and_accumulate<rows.value>(slice, ahead);
+                    } else {
+                        Steps::accumulate<rows.value>(slice.slice, first, ahead);
+                    }
+                });
+        }
+    }
+};
+
+}  // namespace outrider::cpu::OUTRIDER_ISA

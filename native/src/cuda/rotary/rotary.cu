@@ -1,0 +1,222 @@
+// Rotary position embedding (Su et al., arXiv 2104.09864) and the write into the KV cache.
+#include "cuda/attention/attention.h"
+#include "cuda/attention/kv_block.cuh"
+#include "cuda/elementwise/normalise.cuh"
+#include "cuda/primitives/launch.cuh"
+#include "cuda/rotary/rotary.h"
+#include "cuda/values/elementary.cuh"
+#include "cuda/values/values.cuh"
+
+namespace outrider::cuda {
+namespace {
+
+struct RotaryAngle {
+    RotaryAngles op;
+
+    __device__ void operator()(int64_t index) const {
+        const int64_t row = index / op.half_dim;
+        const int64_t pair = index % op.half_dim;
+        const float angle = static_cast<float>(op.positions[row]) * op.frequencies[pair];
+        const SineCosine both = sine_cosine(angle);
+        float* cosines = op.out + row * 2 * op.half_dim;
+        cosines[pair] = static_cast<float>(both.cosine) * op.scale;
+        cosines[op.half_dim + pair] = static_cast<float>(both.sine) * op.scale;
+    }
+};
+
+__device__ inline int64_t num_heads_of_row(const RotateAndStore& op) {
+    return op.num_heads + 2 * op.cache.num_kv_heads;
+}
+
+/// One head of queries or keys, normalised in place by a warp.
+struct NormaliseHeads {
+    static constexpr int kThreads = 256;
+    static constexpr int kBlocksPerMultiprocessor = 4;
+    static constexpr int kWarps = kThreads / kWarp;
+    static constexpr int kColumns = kMaxHeadDim / kWarp;  // of a lane
+
+    RotateAndStore op;
+
+    __device__ void operator()(const Block& block) const {
+        const int64_t normalised = op.num_heads + op.cache.num_kv_heads;  // of a row
+        const int64_t index = block.index * kWarps + block.warp();
+        if (index >= op.places.rows * normalised) {
+            return;
+        }
+        const int64_t head = index % normalised;
+        const int head_dim = op.cache.head_dim;
+        float* values = op.qkv + (index / normalised * num_heads_of_row(op) + head) * head_dim;
+        const float* weights = head < op.num_heads ? op.q_norm : op.k_norm;
+        float own[kColumns];
+        float sum = 0.0f;
+#pragma unroll
+        for (int i = 0; i < kColumns; ++i) {
+            const int column = i * kWarp + block.lane();
+            own[i] = column < head_dim ? values[column] : 0.0f;
+            sum = fmaf(own[i], own[i], sum);
+        }
+        const float factor = inverse_rms(reduce_warp(sum, Sum()), head_dim, op.eps);
+#pragma unroll
+        for (int i = 0; i < kColumns; ++i) {
+            const int column = i * kWarp + block.lane();
+            if (column < head_dim) {
+                values[column] = own[i] * factor * weights[column];
+            }
+        }
+    }
+};
+
+/// All heads of a row's queries, or of its keys, normalised in place as one by a block.
+struct NormaliseAllHeads {
+    static constexpr int kThreads = 256;
+    static constexpr int kBlocksPerMultiprocessor = 4;
+
+    RotateAndStore op;
+
+    __device__ void operator()(const Block& block) const {
+        const bool of_keys = block.index % 2 != 0;
+        const int64_t head_dim = op.cache.head_dim;
+        const int64_t first = block.index / 2 * num_heads_of_row(op) + (of_keys ? op.num_heads : 0);
+        const int64_t width = (of_keys ? op.cache.num_kv_heads : op.num_heads) * head_dim;
+        float* values = op.qkv + first * head_dim;
+        const float* weights = of_keys ? op.k_norm : op.q_norm;
+        float sum = 0.0f;
+#pragma unroll 8
+        for (int64_t column = block.thread; column < width; column += kThreads) {
+            sum = fmaf(values[column], values[column], sum);
+        }
+        const float factor = inverse_rms(sum_of_block<kThreads>(block, sum), width, op.eps);
+#pragma unroll 8
+        for (int64_t column = block.thread; column < width; column += kThreads) {
+            values[column] = values[column] * factor * weights[column];
+        }
+    }
+};
+
+/// One dimension of one head, with that which turns with it: dimension i turns with i + half_dim.
+struct RotateAndStoreValue {
+    RotateAndStore op;
+
+    __device__ void operator()(int64_t index) const {
+        const int64_t head_dim = op.cache.head_dim;
+        const int64_t dim = index % head_dim;
+        const int64_t head = index / head_dim % num_heads_of_row(op);
+        const int64_t row = index / head_dim / num_heads_of_row(op);
+        float* values = op.qkv + index - dim;
+        if (head >= op.num_heads + op.cache.num_kv_heads || dim >= 2 * op.half_dim) {
+            finish(row, head, dim, values[dim], values);
+        } else if (dim < op.half_dim) {
+            const float* cosines = op.angles + row * 2 * op.half_dim;
+            const float cosine = cosines[dim];
+            const float sine = cosines[op.half_dim + dim];
+            const float low = values[dim];
+            const float high = values[op.half_dim + dim];
+            finish(row, head, dim, fmaf(low, cosine, -(high * sine)), values);
+            finish(row, head, op.half_dim + dim, fmaf(high, cosine, low * sine), values);
+        }
+    }
+
+    __device__ void finish(int64_t row, int64_t head, int64_t dim, float value, float* values) const {
+        if (head < op.num_heads) {
+            values[dim] = value * op.query_scale;
+            return;
+        }
+        values[dim] = value;
+        const int64_t position = op.places.positions[row];
+        if (position == kInactive || has_scales(op.cache.format)) {
+            return;
+        }
+        const int64_t kv_head = (head - op.num_heads) % op.cache.num_kv_heads;
+        const KvBlock block = find_block(op.cache, table_of(op.places, row)[position / kBlockSize], kv_head);
+        const bool is_key = head < op.num_heads + op.cache.num_kv_heads;
+        block.set(is_key, static_cast<int>(position % kBlockSize), static_cast<int>(dim), value);
+    }
+};
+
+/// One head's key or value in a format with scales, the largest magnitude becoming the format's, by a warp.
+/// One that is not finite has a scale that is NaN, so that what is computed from it is NaN too.
+struct QuantiseHead {
+    static constexpr int kThreads = 256;
+    static constexpr int kBlocksPerMultiprocessor = 4;
+    static constexpr int kWarps = kThreads / kWarp;
+    static constexpr int kColumns = kMaxHeadDim / kWarp;  // of a lane
+
+    RotateAndStore op;
+
+    __device__ void operator()(const Block& block) const {
+        const int num_heads = 2 * op.cache.num_kv_heads;
+        const int64_t index = block.index * kWarps + block.warp();
+        const int64_t row = index / num_heads;
+        if (row >= op.places.rows || op.places.positions[row] == kInactive) {
+            return;
+        }
+        const int head = static_cast<int>(index % num_heads);
+        const int head_dim = op.cache.head_dim;
+        const float* values = op.qkv + (row * num_heads_of_row(op) + op.num_heads + head) * head_dim;
+        float own[kColumns];
+        float largest = 0.0f;
+        int is_finite = 1;
+#pragma unroll
+        for (int i = 0; i < kColumns; ++i) {
+            const int column = i * kWarp + block.lane();
+            own[i] = column < head_dim ? values[column] : 0.0f;
+            const float magnitude = own[i] < 0.0f ? -own[i] : own[i];
+            largest = magnitude > largest ? magnitude : largest;
+            is_finite = magnitude < bit_cast<float>(0x7F800000u) ? is_finite : 0;
+        }
+        store_head(block, row, head, own, reduce_warp(largest, Greater()),
+                   reduce_warp(is_finite, Less()) != 0);
+    }
+
+    __device__ void store_head(const Block& block, int64_t row, int head, const float (&own)[kColumns],
+                               float largest, bool is_finite) const {
+        const int position = op.places.positions[row];
+        const bool is_key = head < op.cache.num_kv_heads;
+        const KvBlock kv = find_block(op.cache, table_of(op.places, row)[position / kBlockSize],
+                                      head % op.cache.num_kv_heads);
+        constexpr float kSmallest = 1e-30f;  // below it the factor could be infinite
+        const float factor = is_finite && largest > kSmallest ? kv.largest() / largest : 0.0f;
+        const int slot = position % kBlockSize;
+        if (block.lane() == 0) {
+            const float scale = factor > 0.0f ? largest / kv.largest() : 0.0f;
+            kv.set_scale(is_key, slot, is_finite ? scale : bit_cast<float>(0x7FC00000u));
+        }
+#pragma unroll
+        for (int i = 0; i < kColumns; ++i) {
+            const int column = i * kWarp + block.lane();
+            if (column < op.cache.head_dim) {
+                kv.set_scaled(is_key, slot, column, factor != 0.0f ? own[i] : 0.0f, factor);
+            }
+        }
+    }
+};
+
+template <typename Kernel>
+int64_t blocks_for(int64_t warps) {
+    return (warps + Kernel::kWarps - 1) / Kernel::kWarps;
+}
+
+}  // namespace
+
+void rotary_angles(const Stream& stream, const RotaryAngles& op) {
+    for_each(stream, static_cast<int64_t>(op.rows) * op.half_dim, RotaryAngle{op});
+}
+
+void rotate_and_store(const Stream& stream, const RotateAndStore& op) {
+    const int64_t rows = op.places.rows;
+    if (op.qk_norm == QkNorm::head) {
+        const int64_t heads = rows * (op.num_heads + op.cache.num_kv_heads);
+        for_each_block(stream, blocks_for<NormaliseHeads>(heads), 0, NormaliseHeads{op});
+    } else if (op.qk_norm == QkNorm::full) {
+        constexpr size_t kSumBytes = NormaliseAllHeads::kThreads / kWarp * sizeof(float);
+        for_each_block(stream, 2 * rows, kSumBytes, NormaliseAllHeads{op});
+    }
+    const int64_t num_heads = op.num_heads + 2 * op.cache.num_kv_heads;
+    for_each(stream, rows * num_heads * op.cache.head_dim, RotateAndStoreValue{op});
+    if (has_scales(op.cache.format)) {
+        const int64_t heads = rows * 2 * op.cache.num_kv_heads;
+        for_each_block(stream, blocks_for<QuantiseHead>(heads), 0, QuantiseHead{op});
+    }
+}
+
+}  // namespace outrider::cuda

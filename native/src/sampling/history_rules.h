@@ -1,0 +1,55 @@
+// History rules: tokens that may not follow the tokens so far.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "outrider/sampling/ngram_index.h"
+#include "sampling/row_history.h"
+
+namespace outrider {
+
+/// Calls `visit` with each place behind which the history's last tokens stood before, as many as the index
+/// has in a run; the latest first, and `most` at most. Those that are committed are found at once, and
+/// predictions are few.
+template <typename Visit>
+void for_each_repeat(const RowHistory& history, const NgramIndex& index, size_t most, Visit visit) {
+    if (history.length() < index.size()) {
+        return;
+    }
+    const auto visit_if_equal = [&](int64_t place) {
+        if (most > 0 && place < history.length() &&
+            history.common_length(place, index.size()) == index.size()) {
+            visit(place);
+            --most;
+        }
+    };
+    for (int64_t place = history.length() - 1; place > history.num_committed(); --place) {
+        visit_if_equal(place);
+    }
+    const std::vector<int32_t> last = history.last(index.size());
+    const std::span<const int64_t> ends = index.ends_like(last.data() + last.size());
+    for (auto end = ends.rbegin(); end != ends.rend() && most > 0; ++end) {
+        visit_if_equal(*end);
+    }
+}
+
+/// Calls `mask` with the last token of each sequence whose other tokens the history ends with.
+template <typename Mask>
+void for_each_end_of(const std::vector<std::vector<int32_t>>& sequences, const RowHistory& history,
+                     Mask mask) {
+    for (const std::vector<int32_t>& sequence : sequences) {
+        const auto size = static_cast<int64_t>(sequence.size()) - 1;
+        const int64_t first = history.length() - size;
+        bool begins = first >= 0;
+        for (int64_t i = 0; begins && i < size; ++i) {
+            begins = history[first + i] == sequence[i];
+        }
+        if (begins) {
+            mask(sequence.back());
+        }
+    }
+}
+
+}  // namespace outrider

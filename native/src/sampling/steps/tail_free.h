@@ -1,0 +1,41 @@
+// Tail-free: the order by value is cut where the probabilities' curve has become flat.
+#pragma once
+
+#include <limits>
+
+#include "outrider/device/host_device.h"
+
+namespace outrider {
+
+/// The second difference of the ranked masses at a place, without its sign.
+template <typename Row>
+struct Bend {
+    const Row& row;
+
+    OUTRIDER_HOST_OR_DEVICE uint64_t operator()(int64_t place) const {
+        if (place + 2 >= row.num_ranked()) {
+            return 0;
+        }
+        const auto bend =
+            static_cast<int64_t>(row.mass(place) - 2 * row.mass(place + 1) + row.mass(place + 2));
+        return static_cast<uint64_t>(bend < 0 ? -bend : bend);
+    }
+};
+
+/// Keeps the tokens before the one at which the bends have a share of more than z; the best always stays, and
+/// where there is no bend all do. (Phenix, "Tail Free Sampling", 2019,
+/// trentbrick.github.io/Tail-Free-Sampling.)
+template <typename Row>
+OUTRIDER_HOST_OR_DEVICE void keep_tail_free(Row& row, double z) {
+    row.rank();
+    const Bend<Row> bend{row};
+    const auto total = static_cast<double>(row.sum_ranked(bend));
+    if (total > 0) {
+        row.change_ranked(bend, [=](int64_t place, float value, uint64_t, uint64_t through) {
+            const bool stays = place == 0 || static_cast<double>(through) <= z * total;
+            return stays ? value : -std::numeric_limits<float>::infinity();
+        });
+    }
+}
+
+}  // namespace outrider

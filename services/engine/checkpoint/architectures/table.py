@@ -1,0 +1,66 @@
+"""The architectures that are served.
+
+To add one: a function from its fields to a ModelConfig, and its entry, in the module of its family; a table of its
+tensor names; and a test checkpoint.
+"""
+
+from collections.abc import Mapping
+
+from services.engine.checkpoint.architectures.architecture import Architecture
+from services.engine.checkpoint.architectures.gemma import GEMMA
+from services.engine.checkpoint.architectures.glm import GLM
+from services.engine.checkpoint.architectures.llama import LLAMA
+from services.engine.checkpoint.architectures.olmo import OLMO
+from services.engine.checkpoint.architectures.phi import PHI
+from services.engine.checkpoint.architectures.qwen import QWEN
+from services.engine.checkpoint.architectures.rope import longest_context
+from services.engine.checkpoint.architectures.text_part import TEXT_PARTS
+from services.engine.checkpoint.architectures.unsupported import reason_for
+from services.engine.checkpoint.config_fields import check_fields, warn_of_unknown_fields
+from services.engine.checkpoint.model_config import ModelConfig
+from services.engine.files.json_fields import JsonFields, shown
+
+ARCHITECTURES: dict[str, Architecture] = {**LLAMA, **QWEN, **PHI, **OLMO, **GEMMA, **GLM}
+
+
+def read_architecture(config: JsonFields, context_length: int | None = None) -> tuple[Architecture, ModelConfig]:
+    """Pick the architecture that config.json names, and read its configuration.
+
+    `context_length` is how many positions are to be served, where those are fewer than the checkpoint allows, or, if
+    its rotary scaling stretches that far, more. Raises CheckpointError for an unknown architecture, a missing or bad
+    field, and a feature that is not supported.
+    """
+    if (name := _read_name(config)) in TEXT_PARTS:
+        config = TEXT_PARTS[name].fields(config)
+        name = _read_name(config)
+    architecture = ARCHITECTURES[name]
+    if (model_type := config.raw("model_type")) != architecture.model_type:
+        problem = f"must be {architecture.model_type!r}, as architectures is {name}, is {shown(model_type)}"
+        raise config.error("model_type", problem)
+    check_fields(config, architecture.fields)
+    complete = config.completed(architecture.defaults)
+    served = min(longest_context(complete), context_length or complete.integer("max_position_embeddings"))
+    model = architecture.read_config(complete, served)
+    warn_of_unknown_fields(config, architecture.fields)
+    return architecture, model
+
+
+def expand_names(table: Mapping[str, str], num_layers: int) -> dict[str, tuple[str, ...]]:
+    """Return our names of the weights in each tensor that a file of an architecture with these names may hold."""
+    expanded: dict[str, tuple[str, ...]] = {}
+    for pattern, names in table.items():
+        for layer in range(num_layers if "{i}" in pattern else 1):
+            expanded[pattern.format(i=layer)] = tuple(names.format(i=layer).split())
+    return expanded
+
+
+def _read_name(config: JsonFields) -> str:
+    match config.raw("architectures"):
+        case [str(name)] if name in ARCHITECTURES or name in TEXT_PARTS:
+            return name
+        case [str(name)] if reason := reason_for(name):
+            problem = f"{shown([name])} is not supported: {reason}"
+        case names:
+            problem = f"{shown(names)} is not supported"
+    allowed = ", ".join([*ARCHITECTURES, *TEXT_PARTS])
+    raise config.error("architectures", f"{problem}; allowed is one of {allowed}")

@@ -1,0 +1,79 @@
+"""OrderedTensors: tensors whose rows a file has in another order than ours."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.engine.checkpoint.stored_tensors import StoredTensors
+from services.engine.files.file_state import FileState
+
+Order = NDArray[np.int64]
+"""The row in the file of each of our rows, all of a head's within it."""
+
+
+class OrderedTensors:
+    """The tensors of `inner`, the rows of those that `orders` names in our order."""
+
+    def __init__(self, inner: StoredTensors, orders: Mapping[str, Order]) -> None:
+        self._inner = inner
+        self._orders = orders
+
+    def __contains__(self, name: str) -> bool:
+        """Whether there is a tensor of this name."""
+        return name in self._inner
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names of the tensors."""
+        return iter(self._inner)
+
+    def path(self, name: str) -> Path:
+        """Return the file that holds a tensor."""
+        return self._inner.path(name)
+
+    def states(self) -> list[FileState]:
+        """Return the states in which the files were opened, in the order of their paths."""
+        return self._inner.states()
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Return the shape of one tensor."""
+        return self._inner.shape(name)
+
+    def kind(self, name: str) -> str:
+        """Return the type in which a tensor's values are stored."""
+        return self._inner.kind(name)
+
+    def rows(self, name: str, begin: int, end: int) -> NDArray[Any]:
+        """Return rows as numbers."""
+        if name not in self._orders:
+            return self._inner.rows(name, begin, end)
+        first, order = self._place(name, begin, end)
+        return self._inner.rows(name, first, first + int(order.max(initial=-1)) + 1)[order]
+
+    def stored_rows(self, name: str, begin: int, end: int) -> NDArray[np.uint8]:
+        """Return rows as they are stored.  # [rows, bytes of a row]"""
+        if name not in self._orders:
+            return self._inner.stored_rows(name, begin, end)
+        first, order = self._place(name, begin, end)
+        return self._inner.stored_rows(name, first, first + int(order.max(initial=-1)) + 1)[order]
+
+    def release(self, name: str) -> None:
+        """Give back the memory that one tensor takes up since it has been read; views stay valid."""
+        self._inner.release(name)
+
+    def _place(self, name: str, begin: int, end: int) -> tuple[int, Order]:
+        """The first row of the file that some of our rows need, and where they lie from there on."""
+        order = self._orders[name][begin:end]
+        first = int(order.min(initial=len(self._orders[name])))
+        return first, order - first
+
+
+def halves_of_heads(num_heads: int, head_dim: int, rotary_dim: int) -> Order:
+    """Return the row in the file, where neighbours turn together, of each row of a head-by-head matrix, where the
+    halves of a head's first `rotary_dim` rows do.
+    """
+    head = np.arange(head_dim)
+    head[:rotary_dim] = head[:rotary_dim].reshape(-1, 2).T.reshape(-1)
+    return (np.arange(num_heads)[:, None] * head_dim + head).reshape(-1)

@@ -1,0 +1,78 @@
+"""IntegerMatrix: integers with a scale for each group of inputs, by whichever tool."""
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.engine.checkpoint.quantised.blocks import BLOCK, fitting_kind, to_blocks
+
+Numbers = Callable[[int, int], NDArray[np.int16]]
+"""The integers of some rows, less their zero points.  # [rows, in]"""
+Scales = Callable[[int, int], NDArray[np.float32]]
+"""The scales of some rows.  # [rows, groups]"""
+Groups = Callable[[], NDArray[np.int64]]
+"""The group of each input.  # [in]"""
+
+_Number = TypeVar("_Number", bound=np.generic)
+
+VALUES = "F32"
+"""The kind of a matrix that goes by its values."""
+
+
+class IntegerMatrix:
+    """A weight is its integer times the scale of its output feature and group."""
+
+    def __init__(
+        self,
+        parts: tuple[str, ...],
+        shape: tuple[int, int],
+        *,
+        numbers: Numbers,
+        scales: Scales,
+        extremes: Callable[[], tuple[int, int]],
+        group_of: Groups,
+    ) -> None:
+        """`extremes` are the least and the greatest integer that there can be."""
+        self.parts = parts
+        self.shape = shape
+        self._numbers = numbers
+        self._scales = scales
+        self._extremes = extremes
+        self._group_of = group_of
+
+    @cached_property
+    def kind(self) -> str:
+        """The type of blocks that holds the matrix as it is, "F32" where none does."""
+        groups = self._group_of()[: self.shape[1] // BLOCK * BLOCK].reshape(-1, BLOCK)
+        if self.shape[1] % BLOCK or not (groups == groups[:, :1]).all():
+            return VALUES
+        scales = self._scales(0, self.shape[0])
+        with np.errstate(over="ignore"):  # an infinity is not equal either
+            is_exact = np.array_equal(scales.astype(np.float16).astype(np.float32), scales)
+        return (fitting_kind(*self._extremes()) or VALUES) if is_exact else VALUES
+
+    def rows(self, begin: int, end: int) -> NDArray[np.float32]:
+        """Return rows as numbers.  # [rows, in]"""
+        numbers = self._numbers(begin, end).astype(np.float32)
+        return numbers * of_inputs(self._scales(begin, end), self._group_of())
+
+    def blocks(self, begin: int, end: int) -> NDArray[np.uint8]:
+        """Return rows in blocks of `kind`.  # [rows, bytes of a row]"""
+        scales = of_inputs(self._scales(begin, end), self._group_of()[::BLOCK]).astype(np.float16)
+        return to_blocks(self.kind, self._numbers(begin, end).astype(np.int8), scales)
+
+
+def of_inputs(values: NDArray[_Number], group_of: NDArray[np.int64]) -> NDArray[_Number]:
+    """Return what each input has of its group's, row behind row, as all that follows needs it to be fast.
+
+    # [rows, groups] -> [rows, in]
+    """
+    return np.take(values, group_of, axis=1)  # which an index in brackets would lay out by columns
+
+
+def even_groups(in_features: int, group_size: int) -> Groups:
+    """Return what tells the group of each input where neighbours share one."""
+    return lambda: np.arange(in_features) // group_size

@@ -1,0 +1,36 @@
+"""The ways of quantisation that are read, by the `quant_method` of quantization_config."""
+
+from services.engine.checkpoint.quantised.awq import Awq
+from services.engine.checkpoint.quantised.compressed_tensors import CompressedTensors
+from services.engine.checkpoint.quantised.float8 import Float8
+from services.engine.checkpoint.quantised.gptq import Gptq
+from services.engine.files.json_fields import JsonFields
+
+Method = Gptq | Awq | CompressedTensors | Float8
+
+METHODS: dict[str, type[Method]] = {
+    "awq": Awq,
+    "compressed-tensors": CompressedTensors,
+    "fbgemm_fp8": Float8,
+    "fp8": Float8,
+    "gptq": Gptq,
+    "modelopt": Float8,
+}
+
+
+def read_method(config: JsonFields) -> Method | None:
+    """Read how the files hold the matrices, None where config.json says nothing of that.
+
+    Raises CheckpointError for a method that is not known.
+    """
+    inner = config.nested("text_config") or config
+    settings = next(
+        (
+            settings
+            for fields in (config, inner)
+            for field in ("quantization_config", "compression_config")
+            if (settings := fields.nested(field)) is not None
+        ),
+        None,
+    )
+    return METHODS[settings.choice("quant_method", METHODS)].read(settings) if settings is not None else None

@@ -1,0 +1,54 @@
+"""ServedModel: what the answers to a client need to know of the model."""
+
+from dataclasses import dataclass
+
+from services.engine.checkpoint.generation_defaults import GenerationDefaults
+from services.engine.checkpoint.model_config import ModelConfig
+from services.engine.grammar.process import GrammarProcess
+from services.engine.text.token_search import TokenSearch
+from services.engine.text.tokenizer import Tokenizer
+from services.service.limits import MAX_SAMPLES
+from services.target.generation.engine import TargetEngine
+from services.target.generation.fingerprint import Fingerprint
+from services.target.message.syntax import MessageSyntax
+from services.target.prompt.chat_template import ChatTemplate
+from services.target.prompt.prompt_encoder import PromptEncoder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedModel:
+    """One model as it is served; `context_length` is in tokens of prompt and answer together."""
+
+    name: str
+    config: ModelConfig
+    context_length: int
+    eos_token_ids: tuple[int, ...]
+    defaults: GenerationDefaults
+    tokenizer: Tokenizer
+    token_search: TokenSearch
+    prompts: PromptEncoder
+    grammars: GrammarProcess
+    chat_template: ChatTemplate
+    syntax: MessageSyntax  # of the messages that it writes
+    fingerprint: Fingerprint
+    max_samples: int  # of one request
+
+    @classmethod
+    def of(cls, engine: TargetEngine, name: str, chat_template: ChatTemplate, syntax: MessageSyntax) -> "ServedModel":
+        """The engine's, under this name."""
+        checkpoint = engine.model.checkpoint
+        return cls(
+            name=name,
+            config=checkpoint.config,
+            context_length=engine.model.context_length,
+            eos_token_ids=checkpoint.eos_token_ids,
+            defaults=checkpoint.generation,
+            tokenizer=engine.model.tokenizer,
+            token_search=TokenSearch(engine.model.tokenizer),
+            prompts=PromptEncoder(engine.model.tokenizer, chat_template),
+            grammars=engine.grammars,
+            chat_template=chat_template,
+            syntax=syntax,
+            fingerprint=engine.fingerprint,
+            max_samples=min(MAX_SAMPLES, engine.config.max_sequences),
+        )

@@ -1,0 +1,138 @@
+"""TargetModel: one model of a target, with all that is its own, from its loading to its end."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+from services.engine.decoder.loading_progress import LoadingProgress
+from services.engine.events import Failed
+from services.engine.hub.fetched_model import fetch
+from services.engine.request import Request, StopConditions
+from services.engine.sampling_params import SamplingParams
+from services.service.engine_host import EngineHost
+from services.service.errors import EngineFailedError
+from services.service.life.availability import Availability
+from services.service.life.exit_code import ExitCode
+from services.service.server_config import ServerConfig
+from services.target.generation.engine import TargetEngine
+from services.target.message.syntax import MessageSyntax
+from services.target.metrics.request_statistics import RequestStatistics
+from services.target.metrics.target_load import TargetLoad
+from services.target.models.admissions import Admissions
+from services.target.models.model_drafts import ModelDrafts
+from services.target.models.model_setup import ModelSetup
+from services.target.models.served_model import ServedModel
+from services.target.models.serving import Serving
+from services.target.prompt.chat_template import ChatTemplate
+from services.target.speculation.policy.policy_config import PolicyConfig
+from services.target.speculation.policy.predictor_order import with_lookup
+from services.target.speculation.predictors.predictor import Predictor
+
+logger = logging.getLogger(__name__)
+
+_WARM_UP_TOKENS = 4
+
+
+class TargetModel:
+    """Call `open`, in the end `close`; all on one event loop."""
+
+    def __init__(self, setup: ModelSetup, server: ServerConfig, availability: Availability) -> None:
+        """Raises ConfigError."""
+        self.name = setup.name
+        """What clients see as its name; empty where that is not known before it is loaded."""
+        self.progress, self.statistics = LoadingProgress(), RequestStatistics()
+        self.admissions = Admissions(server, max_sequences=setup.engine.max_sequences)
+        self.serving: Serving | None = None
+        """What there is to serve it with, once it is loaded."""
+        self._setup, self._policy = setup, PolicyConfig()
+        has_drafts = setup.predictor is None and bool(setup.drafts or server.admin_listen)
+        self.drafts = ModelDrafts(setup, server, self._policy, self._rehearse) if has_drafts else None
+        self.predictors = self._order_predictors()
+        self._chat_template = ChatTemplate(None, {})
+        self._host = EngineHost(self._open_engine, availability, hang_seconds=server.hang_seconds)
+
+    @property
+    def engine(self) -> TargetEngine | None:
+        """The engine, once it is loaded."""
+        return self._host.engine
+
+    async def open(self) -> None:
+        """Load it on a thread, warm it up, and try the drafts that are there; it is served from before that on.
+
+        Raises CheckpointError, ConfigError, EngineFailedError.
+        """
+        config = self._setup.engine
+        logger.info("loading %s", config.model)
+        engine = await self._host.open()
+        await _warm_up(engine)
+        model = self._served(engine)
+        load = TargetLoad(engine, self.statistics, lambda: self.admissions.streams.total)
+        self.serving = Serving(engine, model, self.admissions, self.statistics, load)
+        if self.drafts is not None:
+            await self.drafts.start(engine)
+        logger.info(
+            "serving %s: device %s, %s threads, context of %s tokens, %s KV blocks, fingerprint %s",
+            model.name,
+            engine.model.device.name,
+            config.threads,
+            model.context_length,
+            engine.blocks.num_blocks,
+            model.fingerprint,
+        )
+
+    async def wait_ended(self) -> ExitCode:
+        """Return when its engine has died or hangs; of a dead one's sequences all have been told."""
+        return await self._host.wait_ended()
+
+    async def drain(self, seconds: float, message: str) -> None:
+        """Let what runs end for so long, then cut the rest and tell it the message; it can be taken up elsewhere."""
+        if not await self.admissions.streams.wait_until_idle(seconds):
+            logger.warning("streams still run after %s s; they are cut", seconds)
+            if self.engine is not None:
+                self.engine.abandon(message)
+
+    async def close(self) -> None:
+        """Give the drafts up, and end the engine."""
+        if self.drafts is not None:
+            await self.drafts.stop()
+        await self._host.close()
+
+    def _order_predictors(self) -> list[Predictor]:
+        setup = self._setup
+        predictors = self.drafts.pool.predictors if self.drafts else [setup.predictor] if setup.predictor else []
+        return with_lookup(*predictors, config=self._policy.lookup) if setup.lookup else [*predictors]
+
+    def _open_engine(self, on_failure: Callable[[], None]) -> TargetEngine:
+        """On a thread."""
+        model = fetch(self._setup.engine.model)
+        self.name = self.name or model.name
+        self._chat_template = ChatTemplate.from_model(model.path)
+        return TargetEngine.open(
+            replace(self._setup.engine, model=model.path),
+            predictors=self.predictors,
+            policy=self._policy,
+            progress=self.progress,
+            try_out=self._chat_template.try_out,
+            on_failure=on_failure,
+        )
+
+    def _served(self, engine: TargetEngine) -> ServedModel:
+        template, setup = self._chat_template, self._setup
+        parsers = {"tool_parser": setup.tool_parser, "reasoning_parser": setup.reasoning_parser}
+        syntax = MessageSyntax.find(template.source, engine.model.tokenizer, **parsers)
+        return ServedModel.of(engine, self.name, template, syntax)
+
+    async def _rehearse(self) -> bool:
+        is_drafted = self.drafts is not None and self.drafts.pool.is_linked
+        return await self.engine.rehearse() if self.engine and is_drafted else True
+
+
+async def _warm_up(engine: TargetEngine) -> None:
+    """Generate a few tokens, so that the first request finds memory touched and code paged in."""
+    stops = StopConditions(max_tokens=min(_WARM_UP_TOKENS, engine.model.context_length - 1))
+    sampling = SamplingParams(seed=0, temperature=0.0)
+    request = Request(request_id="warm-up", prompt=(0,), sampling=sampling, stops=stops)
+    (sequence,) = engine.submit(engine.prepare(request))
+    async for event in sequence.stream:
+        if isinstance(event, Failed):
+            raise EngineFailedError(event.message)

@@ -1,0 +1,49 @@
+"""What kernels are compiled to: a change that makes one spill, load narrowly or grow beyond its budget is seen."""
+
+import pytest
+
+from tests.gpu.budgets import read_budgets
+from tests.gpu.machine_code import KernelCode, MachineCode, find_disassembler, read_module
+
+INSTRUCTION_CACHE = 128 << 10  # bytes, about
+COMPILER = "13.0"  # whose code the budgets are of
+# Those whose code does not go through tensor cores, for caches in float32 and heads of odd widths: two ways, for few
+# queries and for many, of which one runs.
+TWO_WAYS = "FloatAttention"
+# All samplers beyond the usual ones in one kernel, which runs where a request asks for one of them: it is as large as
+# they are together, and keeps some of their numbers in local memory.
+ALL_STEPS = "RunSteps"
+
+
+@pytest.fixture(scope="module")
+def machine_code() -> MachineCode:
+    disassembler = find_disassembler()
+    if disassembler is None:
+        pytest.skip("nvidia-cuda-cuobjdump, which takes the kernels out of a module, is not installed")
+    code = read_module(disassembler)
+    if not code.kernels:
+        pytest.skip(f"the module that is installed has no kernels for {code.architecture}")
+    return code
+
+
+def test_no_kernel_spills(machine_code):
+    spilling = [(kernel.name, kernel.spills) for kernel in machine_code.kernels if kernel.spills]
+    assert [each for each in spilling if each[0] != ALL_STEPS] == []
+
+
+def test_every_kernel_fits_into_the_instruction_cache(machine_code):
+    def most(kernel: KernelCode) -> int:
+        if kernel.name == ALL_STEPS:
+            return 4 * INSTRUCTION_CACHE
+        return INSTRUCTION_CACHE * (2 if kernel.name.startswith(TWO_WAYS) else 1)
+
+    assert [(kernel.name, kernel.num_bytes) for kernel in machine_code.kernels if kernel.num_bytes > most(kernel)] == []
+
+
+def test_kernels_on_tensor_cores_keep_their_budgets(machine_code):
+    if machine_code.compiler != COMPILER:
+        pytest.skip(f"the budgets are of nvcc {COMPILER}, the module is of {machine_code.compiler}")
+    budgets = read_budgets()
+    kernels = {kernel.name: kernel for kernel in machine_code.kernels if kernel.products}
+    assert kernels.keys() == budgets.keys()
+    assert [problem for name, kernel in kernels.items() for problem in budgets[name].excess(kernel)] == []

@@ -1,0 +1,85 @@
+"""Every cut of a matrix product on a GPU gives the same bits; which of them was launched is looked at."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from services.engine.decoder.native import Device
+from services.engine.decoder.native.testing import PackedWeight
+from tests.native.devices import DEVICES, EMULATION, GPU, count_launches, emulated_device, make_device, needs_emulation
+from tests.native.row_invariance import normal, same_bits
+
+TILED_FORMATS = ["bf16", "int8", "int4", "fp8"]
+INPUTS = 70  # three tiles, the last of them in part
+NUM_SHAPES = 9
+
+
+@dataclass(frozen=True)
+class Size:
+    """A product that a GPU of 108 to 148 multiprocessors computes in a shape of its own."""
+
+    outputs: int
+    rows: int
+
+
+# The nine shapes, from the widest on, but for those that take the place of a wide one where there are few outputs.
+WIDE = [Size(2500, 500), Size(9500, 33), Size(9500, 17), Size(4800, 9), Size(4800, 8)]
+NARROW = [Size(100, 500), Size(100, 17), Size(100, 9), Size(100, 1)]
+LARGE = [Size(16384, rows) for rows in (1, 8, 9, 16, 17, 32, 33, 64, 65, 129, 512)]
+
+
+class Products:
+    """A matrix on a device, and the shapes in which it is multiplied."""
+
+    def __init__(self, device: Device, weight_format: str, outputs: int) -> None:
+        self._weight = PackedWeight(device, weight_format, outputs, INPUTS)
+        self._weight.store(0, normal(outputs, INPUTS))
+
+    def multiply(self, rows: np.ndarray) -> tuple[np.ndarray, set[str]]:
+        """The product, and the kernels of the emulation that computed it."""
+        before = count_launches()
+        result = self._weight.multiply(rows)
+        return result, set(_launched(count_launches() - before))
+
+
+def _launched(kernels: Counter[str]) -> Iterator[str]:
+    return (name for name in kernels if "TileProduct" in name)
+
+
+def assert_rows_of_their_own(device: Device, weight_format: str, size: Size) -> set[str]:
+    """Compare a product with that of a few of its rows, each alone; return the kernels of the product."""
+    products = Products(device, weight_format, size.outputs)
+    rows = normal(size.rows, INPUTS, seed=1)
+    result, kernels = products.multiply(rows)
+    for row in {0, size.rows // 2, size.rows - 1}:
+        assert same_bits(products.multiply(rows[[row]])[0], result[[row]]), (size, row)
+    return kernels
+
+
+@needs_emulation
+@pytest.mark.parametrize("multiprocessors", [132, *(pytest.param(n, marks=pytest.mark.exhaustive) for n in (108, 148))])
+@pytest.mark.parametrize(  # int8 and fp8 have the shapes of bf16
+    "weight_format", ["bf16", "int4", *(pytest.param(each, marks=pytest.mark.exhaustive) for each in ("int8", "fp8"))]
+)
+def test_every_shape_is_launched_and_gives_the_bits_of_each_row_alone(weight_format, multiprocessors):
+    kernels = []
+    for size in WIDE + NARROW:
+        device = emulated_device(1, multiprocessors=multiprocessors)
+        kernels += [assert_rows_of_their_own(device, weight_format, size)]
+    assert all(len(each) == 1 for each in kernels)
+    assert len(set.union(*kernels)) == NUM_SHAPES
+
+
+@needs_emulation
+@pytest.mark.parametrize(
+    "device_name",
+    [pytest.param(EMULATION, marks=pytest.mark.exhaustive), *([GPU] if GPU in DEVICES else [])],
+)
+@pytest.mark.parametrize("size", LARGE, ids=str)
+@pytest.mark.parametrize("weight_format", TILED_FORMATS)
+def test_products_as_large_as_those_of_models(device_name, weight_format, size):
+    device = make_device(device_name, threads=1) if device_name == GPU else emulated_device(1, multiprocessors=132)
+    assert_rows_of_their_own(device, weight_format, size)

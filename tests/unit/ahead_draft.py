@@ -1,0 +1,75 @@
+"""AheadDraft: a simulated draft on cores of its own, at the end of a link that takes time."""
+
+import math
+import random
+from dataclasses import dataclass
+
+from services.target.sequence.sequence import Sequence
+from tests.silent_predictor import SilentPredictor
+from tests.unit.simulation import Clock, World
+
+TOKEN = 1
+
+
+@dataclass
+class _Chain:
+    position: int  # of its first prediction
+    began: float  # when the draft did
+
+
+class AheadDraft(SilentPredictor):
+    """Predicts on and on until it hears that it was wrong, or is told to stop; half a round trip later all is there."""
+
+    runs_ahead = True
+
+    def __init__(self, world: World, clock: Clock, chance: random.Random) -> None:
+        self._world, self._clock, self._chance = world, clock, chance
+        self._chains: dict[Sequence, _Chain] = {}
+        self._verified: dict[Sequence, tuple[int, int]] = {}  # from which position on, and how many
+        self.busy_until = 0.0
+
+    def open(self, sequence: Sequence, num_tokens: int) -> None:
+        """It has begun with the prompt before the target."""
+        self._chains[sequence] = _Chain(len(sequence.tokens), -math.inf)
+
+    def grow(self, sequence: Sequence, count: int) -> None:
+        """It reads no more than it predicts."""
+
+    def wait_for(self, sequence: Sequence, count: float) -> float:
+        return max(0.0, self._moment(sequence, count) - self._clock.now)
+
+    def ask(self, sequence: Sequence, limit: int, least_chance: float = 0.0) -> None:
+        if not limit:
+            self._chains.pop(sequence, None)
+        elif sequence not in self._chains:
+            self._begin(sequence)
+
+    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> list[int]:
+        end = min(until, self._moment(sequence, limit)) if limit else 0.0
+        self._clock.now = max(self._clock.now, end)
+        count = sum(self._moment(sequence, place) <= self._clock.now for place in range(1, limit + 1))
+        self._verified[sequence] = (len(sequence.tokens), count)
+        return [TOKEN] * count
+
+    def commit(self, sequence: Sequence) -> None:
+        """Where all predictions were right, the next one has to be too: the target's own token is in its place."""
+        if sequence not in self._verified or sequence not in self._chains:
+            return
+        position, count = self._verified.pop(sequence)
+        is_wrong = len(sequence.tokens) <= position + count
+        if is_wrong or self._chance.random() > self._world.chances[0]:
+            self._begin(sequence)
+
+    def close(self, sequence: Sequence) -> None:
+        self._chains.pop(sequence, None)
+
+    def _begin(self, sequence: Sequence) -> None:
+        """It hears half a round trip from now."""
+        self._chains[sequence] = _Chain(len(sequence.tokens), self._clock.now + self._world.delay / 2)
+
+    def _moment(self, sequence: Sequence, count: float) -> float:
+        """When so many predictions behind the sequence's tokens are there."""
+        if (chain := self._chains.get(sequence)) is None:
+            return self._clock.now + self._world.delay + count * self._world.step(1)
+        place = len(sequence.tokens) + count - chain.position
+        return chain.began + place * self._world.step(1) + self._world.delay / 2

@@ -1,0 +1,33 @@
+"""Drafter: a run ends where it is unlikely to be right, and the target is told that there is no more to wait for."""
+
+from services.draft_protocol.messages import Prediction
+from tests.unit.toy_draft import PROMPT, Draft, new_sequence, told, toy_tokens
+
+
+async def runs_of(draft: Draft, *commits: tuple[int, list[int]], least_chance: float) -> list[tuple[list[int], bool]]:
+    """Each run that the target hears of, and whether it was told to be the last."""
+    link = draft.join()
+    draft.drafter.open(link, 1, new_sequence())
+    for position, tokens in commits:
+        draft.drafter.commit(link, 1, position, tokens, wanted=4, least_chance=least_chance)
+        draft.run()
+    messages = [message for message in await told(link) if isinstance(message, Prediction)]
+    return [([*message.token_ids], message.ends) for message in messages]
+
+
+async def test_a_run_that_ends_early_says_so_and_goes_on_behind_the_next_commit():
+    draft, expected = Draft(), toy_tokens(PROMPT, 8)
+    draft.runner.num_sure = 2
+    runs = await runs_of(draft, (0, PROMPT), (len(PROMPT), expected[:3]), least_chance=0.7)
+    assert runs == [(expected[:2], True), (expected[3:5], True)]
+
+
+async def test_one_that_is_sure_of_all_that_is_wanted_does_not():
+    draft, expected = Draft(), toy_tokens(PROMPT, 8)
+    assert await runs_of(draft, (0, PROMPT), least_chance=0.7) == [(expected[:4], False)]
+
+
+async def test_who_wants_all_gets_all():
+    draft, expected = Draft(), toy_tokens(PROMPT, 8)
+    draft.runner.num_sure = 2
+    assert await runs_of(draft, (0, PROMPT), least_chance=0.0) == [(expected[:4], False)]

@@ -1,0 +1,53 @@
+"""What the options of `outrider target` say of several models and their drafts."""
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from services.engine.config import ConfigError
+from services.engine.hub.hub_name import HubName
+from services.target.command import add_options, model_setups
+from services.target.models.model_setup import ModelSetup
+from services.target.models.named_option import NamedOption
+
+
+def setups(*options: str) -> list[ModelSetup]:
+    parser = argparse.ArgumentParser()
+    add_options(parser)
+    return model_setups(parser.parse_args(options))
+
+
+def test_one_model_needs_no_name():
+    (setup,) = setups("--model", "org/name", "--draft", "host:1", "--draft", "unix:/run/a=b")
+    assert (setup.name, setup.engine.model) == ("", HubName("org/name"))
+    assert setup.drafts == ["host:1", "unix:/run/a=b"]
+    assert setups("--model", "a/folder/x", "--name", "b")[0].name == "b"
+
+
+def test_each_draft_is_for_all_models_or_for_the_one_that_it_names():
+    drafts = ("--draft", "all:1", "--draft", "small=its-own:2")
+    large, small = setups("--model", "large=org/large", "--model", "small=some/where/small", *drafts)
+    assert (large.name, large.engine.model, large.drafts) == ("large", HubName("org/large"), ["all:1"])
+    assert (small.name, small.engine.model) == ("small", Path("some/where/small"))
+    assert small.drafts == ["all:1", "its-own:2"]
+
+
+def test_names_that_do_not_fit_together_are_refused():
+    for options, problem in (
+        (("--model", "a=x", "--name", "b"), "name is 'b'; it must not be set where --model has a name"),
+        (("--model", "x", "--model", "y", "--name", "b"), "name is 'b'; it must not be set where"),
+        (("--model", "a=x", "--model", "b=y", "--draft", "c=host:1"), "draft is for 'c'; it must be for .* a, b$"),
+    ):
+        with pytest.raises(ConfigError, match=problem):
+            setups(*options)
+
+
+def test_a_folder_whose_own_name_has_an_equals_sign_is_a_folder(tmp_path, monkeypatch):
+    (tmp_path / "a=b").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert NamedOption.parse("a=b") == ("", "a=b")
+    assert NamedOption.parse("c=b") == ("c", "b")
+    assert NamedOption.parse(f"c={tmp_path}/a=b") == ("c", f"{tmp_path}/a=b")
+    for text in ("a/b=c", "=c", "a b=c", "a="):
+        assert NamedOption.parse(text) == ("", text)

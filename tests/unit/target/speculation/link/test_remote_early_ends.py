@@ -1,0 +1,45 @@
+"""RemotePredictor: a draft may end a run with fewer predictions than were asked for, and is not waited for then."""
+
+import pytest
+
+from services.draft_protocol.messages import Commit, Prediction
+from tests.unit.linked_predictor import LinkedPredictor
+
+NEVER = 1e6  # seconds: who waits so long for what does not come hangs
+
+
+@pytest.fixture
+async def predictor() -> LinkedPredictor:
+    predictor = LinkedPredictor(longest_wait=NEVER, is_connected=False)
+    predictor.connect(run_ahead=0)
+    return predictor
+
+
+async def test_how_likely_a_run_must_be_right_goes_with_its_credit(predictor):
+    sequence = predictor.add()
+    predictor.remote.ask(sequence, 4, 0.666)
+    (commit,) = [message for message in predictor.sent() if isinstance(message, Commit)]
+    assert (commit.wanted, commit.least_chance) == (4, 0.666)
+
+
+async def test_a_run_that_has_ended_is_taken_as_it_is(predictor):
+    sequence = predictor.add()
+    predictor.remote.ask(sequence, 4, 0.7)
+    predictor.sent()
+    assert not predictor.remote.has_ended(sequence)
+    predictor.remote.hear(Prediction(1, 1, 5, (*b"ab",), ends=True))
+    assert predictor.remote.predict(sequence, 4) == [*b"ab"]
+    assert predictor.remote.has_ended(sequence)
+    assert predictor.remote.wait_for(sequence, 4) == 0
+
+
+async def test_behind_a_commit_it_is_asked_anew(predictor):
+    sequence = predictor.add()
+    predictor.remote.ask(sequence, 4, 0.7)
+    predictor.sent()
+    predictor.remote.hear(Prediction(1, 1, 5, (*b"ab",), ends=True))
+    predictor.draw(sequence, b"abc")
+    assert not predictor.remote.has_ended(sequence)
+    predictor.remote.ask(sequence, 4)
+    (commit,) = [message for message in predictor.sent() if isinstance(message, Commit)]
+    assert (commit.position, commit.wanted, commit.least_chance) == (5, 4, 0.0)

@@ -1,0 +1,48 @@
+"""LengthController with a draft that runs ahead, far away: what the way there takes costs little of what is won."""
+
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from services.target.speculation.policy.length_controller import Decision
+from tests.unit.ahead_draft import AheadDraft
+from tests.unit.simulation import Simulation, World
+
+APART = World(  # a 1.5B target and a 0.5B draft, int4, a core for each
+    cost=lambda num_rows: 0.050 * (1 + 0.03 * (num_rows - 1)), step=lambda _: 0.017, chances=(0.75,)
+)
+NEAR = 0.0002  # seconds
+USELESS = replace(APART, delay=0.02, chances=(0.02,), num_tokens=400)
+
+
+@cache
+def ratio(round_trip: float) -> float:
+    """Called within a running event loop."""
+    world = replace(APART, delay=round_trip)
+    ratios = [Simulation(world, seed, AheadDraft).rehearse().run(4).ratio for seed in range(4)]
+    return sum(ratios) / len(ratios)
+
+
+async def test_beside_its_target_it_is_worth_half_as_much_again():
+    assert ratio(NEAR) > 1.5
+
+
+@pytest.mark.parametrize(("round_trip", "share"), [(0.001, 0.95), (0.005, 0.85), (0.02, 0.6), (0.05, 0.2)])
+async def test_a_longer_way_leaves_most_of_the_gain(round_trip, share):
+    assert ratio(round_trip) - 1 >= share * (ratio(NEAR) - 1)
+
+
+async def test_where_nothing_has_come_yet_the_target_goes_on_and_so_does_the_draft():
+    simulation = Simulation(replace(APART, delay=0.02), 1, AheadDraft).rehearse().run(2)
+    decisions = simulation.speculation.decisions()
+    assert decisions[simulation.draft.source, Decision.LATER] > 10
+    assert decisions[simulation.draft.source, Decision.NONE] <= 2
+
+
+async def test_one_of_no_use_is_stopped():
+    simulation = Simulation(USELESS, 1, AheadDraft).rehearse().run(2)
+    assert simulation.counts[-100:].count(0) > 90
+    stopped = simulation.speculation.decisions()[simulation.draft.source, Decision.NONE]
+    assert stopped > 400, "of 800 tokens"
+    assert min(life.ratio for life in simulation.lives) >= 0.99
