@@ -38,7 +38,7 @@ def _shown(samples: Seq[Sample]) -> Iterator[tuple[str, Iterable[Line]]]:
 
 
 def _panel(title: str, found: Seq[Line]) -> Panel:
-    return Panel(title, [*map(_row, found)], max(line.best.median for line in found))
+    return Panel(title, [*map(_row, found)], max(max(line.plain.median, line.best.median) for line in found))
 
 
 def _row(line: Line) -> Row:
