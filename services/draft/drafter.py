@@ -283,10 +283,11 @@ class Drafter:
             link.send(Prediction(number, sequence.epoch, run.position, tuple(run.token_ids), sequence.has_ended))
 
     def _tell_alternate(self, follower: _Follower, alternate: Alternate) -> None:
+        number, epoch = follower.sequence_id, follower.sequence.epoch
         token_id, *token_ids = alternate.branch
         self.counts.alternates += 1
         follower.link.send(
-            AlternatePrediction(follower.sequence_id, alternate.epoch, alternate.position, token_id, tuple(token_ids))
+            AlternatePrediction(number, alternate.epoch, alternate.position, token_id, tuple(token_ids), epoch)
         )
 
     def _keep(self, sequence: DraftedSequence) -> None:

@@ -89,6 +89,7 @@ class AlternatePrediction:
     position: int
     token_id: int
     token_ids: tuple[int, ...]
+    from_epoch: int = 0  # off whose chain it branches; 0 from a draft that does not say: the newest that it told of
 
     @property
     def largest_id(self) -> int:

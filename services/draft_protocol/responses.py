@@ -16,9 +16,10 @@ def write_response(message: DraftMessage | DraftLoad) -> draft_pb2.DraftResponse
                 token_ids=message.token_ids,
                 epoch=message.epoch,
             )
-            return draft_pb2.DraftResponse(
-                predict=draft_pb2.Predict(sequence_id=message.sequence_id, alternates=[alternate])
+            predict = draft_pb2.Predict(
+                sequence_id=message.sequence_id, epoch=message.from_epoch, alternates=[alternate]
             )
+            return draft_pb2.DraftResponse(predict=predict)
         case Prediction():
             predict = draft_pb2.Predict(
                 sequence_id=message.sequence_id,
@@ -51,7 +52,12 @@ def read_predictions(message: draft_pb2.Predict) -> Iterator[Prediction | Altern
         yield Prediction(message.sequence_id, message.epoch, message.position, tuple(message.token_ids), message.ends)
     for alternate in message.alternates:
         yield AlternatePrediction(
-            message.sequence_id, alternate.epoch, alternate.position, alternate.token_id, tuple(alternate.token_ids)
+            message.sequence_id,
+            alternate.epoch,
+            alternate.position,
+            alternate.token_id,
+            tuple(alternate.token_ids),
+            from_epoch=message.epoch,
         )
 
 

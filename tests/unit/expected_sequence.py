@@ -23,15 +23,15 @@ class ExpectedSequence:
     is_strict: bool = True  # whether neither garbage nor what was taken back and came again is between it and the draft
     has_answered: bool = False
     is_awaited: bool | None = False  # with a draft that works between passes only; None where that is not known
-    was_awaited: bool | None = False  # at the last commit: what comes may be the answer to an older question
-    is_overdue: bool = False
+    was_awaited: bool | None = False  # at the last commit
+    is_overdue: bool | None = False  # what comes may be the answer to an older one; None as above
 
     def __repr__(self) -> str:
         return f"sequence {self.request.stops.min_tokens}"
 
     def ask(self, told: list[int], *, run_ahead: int) -> None:
         """It has credit again, and no predictions."""
-        self.is_overdue = bool(self.was_awaited) and not run_ahead
+        self.is_overdue = False if run_ahead else self.was_awaited
         self.is_awaited = None if self.is_rewound else True
         if len(self.tokens) - len(told) > MOST_PREDICTIONS + 1:
             self.has_answered = False  # it has to catch up first
@@ -44,7 +44,7 @@ class ExpectedSequence:
         """Tokens were committed, in the place of those that were taken back if there are any."""
         self.was_awaited, self.is_awaited, self.is_overdue = self.is_awaited, False, False
         if run_ahead and self.window and not is_predicted:
-            self.is_awaited, self.is_overdue = None if self.was_awaited is None else True, bool(self.was_awaited)
+            self.is_awaited, self.is_overdue = None if self.was_awaited is None else True, self.was_awaited
         if (self.window and not run_ahead) or (self.is_rewound and not self.window):
             self.window = None
         if self.is_rewound and all(ours == theirs for ours, theirs in zip(self.tokens, told, strict=False)):

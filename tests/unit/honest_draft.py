@@ -120,7 +120,7 @@ class HonestDraft:
         branch = [*side.tokens, *side.chain[:place], token_id, *token_ids]
         side.alternates[position, token_id] = epoch, branch
         self._claim(sequence_id, branch)
-        return [AlternatePrediction(sequence_id, epoch, position, token_id, tuple(token_ids))]
+        return [AlternatePrediction(sequence_id, epoch, position, token_id, tuple(token_ids), side.epoch)]
 
     def release(self, sequence_id: int) -> DraftMessage:
         """Drop a sequence."""

@@ -39,6 +39,7 @@ async def test_the_next_predictions_have_an_alternate_each():
     assert [(a.position, [a.token_id, *a.token_ids]) for a in alternates] == [
         (START + place, branch(place)) for place in range(3)
     ]
+    assert {alternate.from_epoch for alternate in alternates} == {link.sequences[1].epoch}
     epochs = [alternate.epoch for alternate in alternates]
     assert len({*epochs, link.sequences[1].epoch}) == 4
     assert min(epochs) > link.sequences[1].epoch
@@ -73,7 +74,10 @@ async def test_a_wrong_prediction_with_an_alternate_costs_no_new_beginning(place
     assert sequence.chain == toy_tokens([*PROMPT, *committed], 6)
     assert [a.position for a in draft.alternates(sequence)] == [START + len(committed) + offset for offset in range(3)]
     check_blocks(draft, link)
-    runs = [run for run in await told(link) if isinstance(run, Prediction) and run.epoch == epoch]
+    messages = await told(link)
+    alternates = [message for message in messages if isinstance(message, AlternatePrediction)]
+    assert [each.from_epoch for each in alternates[3:]] == [epoch] * 3, "those that are new branch off the branch"
+    runs = [run for run in messages if isinstance(run, Prediction) and run.epoch == epoch]
     assert [runs[0].position, *runs[0].token_ids] == [START + len(committed) + 5, sequence.chain[5]]
 
 

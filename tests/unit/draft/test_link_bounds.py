@@ -50,7 +50,7 @@ def test_what_is_said_is_made_when_there_is_room_for_it():
 
 def test_a_draft_says_no_more_at_once_than_a_target_takes():
     run = Prediction(_LARGEST_ID, _LARGEST, _LARGEST, (_LARGEST,) * MAX_WINDOW)
-    alternate = AlternatePrediction(_LARGEST_ID, _LARGEST, _LARGEST, _LARGEST, (_LARGEST,) * MAX_WINDOW)
+    alternate = AlternatePrediction(_LARGEST_ID, _LARGEST, _LARGEST, _LARGEST, (_LARGEST,) * MAX_WINDOW, _LARGEST)
     for message in (run, alternate):
         response = write_response(message)
         response.further.extend([DraftResponse.FromString(response.SerializeToString())] * (MAX_RESPONSES - 1))

@@ -65,7 +65,7 @@ def test_a_draft_reads_what_a_target_writes(message: TargetMessage):
 
 
 @pytest.mark.parametrize(
-    "message", [Prediction(1, 2, 3, (4, 5)), Prediction(1, 2, 3, ()), AlternatePrediction(1, 2, 3, 4, (5, 6))]
+    "message", [Prediction(1, 2, 3, (4, 5)), Prediction(1, 2, 3, ()), AlternatePrediction(1, 2, 3, 4, (5, 6), 1)]
 )
 def test_a_target_reads_what_a_draft_predicts(message: DraftMessage):
     assert [*read_predictions(write_response(message).predict)] == [message]

@@ -520,7 +520,9 @@ class Predict(_message.Message):
     sequence_id: _builtins.int
     """The sequence."""
     epoch: _builtins.int
-    """Counts from 1 up within the sequence."""
+    """Counts from 1 up within the sequence. The alternates branch off its chain; where there are no tokens beside them, 0 stands
+    for the newest epoch that had some.
+    """
     position: _builtins.int
     """Index of the first of these tokens in prompt and generated tokens together."""
     ends: _builtins.bool

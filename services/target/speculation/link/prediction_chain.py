@@ -23,6 +23,7 @@ class PredictionChain:
         self._epoch = 0
         self._end = 0  # position behind the last run received
         self._alive = False
+        self._contradicted: tuple[int, int] | None = None  # epoch of the last one, wrong token
         self._num_runs = 0  # since the last commit
         self._alternates: dict[tuple[int, int], tuple[int, list[int]]] = {}  # position, token: epoch, what follows
 
@@ -36,21 +37,21 @@ class PredictionChain:
         if self._num_runs > _MOST_RUNS:
             return False
         if run.epoch > self._epoch:
+            self._die()
             self._epoch, self._end, self._alive = run.epoch, position, position <= num_committed
-            self.tokens.clear()
-            self._alternates.clear()  # they branch off a chain that the draft has left
         if run.epoch < self._epoch or not self._alive or position != self._end:
             return False
         self._end += len(run.token_ids)
-        overlap = max(0, min(num_committed, self._end) - position)
-        agrees = list(tokens[position : position + overlap]) == list(run.token_ids[:overlap])
-        self._alive = agrees and self._end - num_committed <= self._longest
-        if not self._alive:
-            self.tokens.clear()
+        committed = tokens[position : min(num_committed, self._end)]
+        agreed = _num_equal(committed, run.token_ids)
+        if agreed < len(committed):
+            self._contradicted = self._epoch, position + agreed
+        if agreed < len(committed) or self._end - num_committed > self._longest:
+            self._die()
             return False
-        self.tokens.extend(run.token_ids[overlap:])
+        self.tokens.extend(run.token_ids[agreed:])
         self.ends = run.ends
-        return overlap < len(run.token_ids)
+        return agreed < len(run.token_ids)
 
     def receive_alternate(self, alternate: AlternatePrediction, *, tokens: Seq[int], num_committed: int) -> bool:
         """Add what follows if the token at a position is this one; False if it is of no use."""
@@ -59,40 +60,60 @@ class PredictionChain:
             return False
         if position < num_committed:  # the question was decided while this was on its way
             run = Prediction(alternate.sequence_id, alternate.epoch, position + 1, token_ids)
-            return tokens[position] == token_id and self.receive(run, tokens=tokens, num_committed=num_committed)
+            is_meant = self._is_contradicted(alternate) and tokens[position] == token_id
+            return is_meant and self.receive(run, tokens=tokens, num_committed=num_committed)
+        is_of_chain = self._alive and alternate.from_epoch in {0, self._epoch}
         is_news = (position, token_id) not in self._alternates
         is_over = is_news and len(self._alternates) >= _MOST_ALTERNATES
-        if is_over or position >= num_committed + self._longest:
+        if not is_of_chain or is_over or position >= num_committed + self._longest:
             return False
         self._alternates[position, token_id] = (alternate.epoch, [*token_ids])
         return is_news
 
     def rewind(self) -> None:
         """Committed tokens were taken back, and with them what the chain has grown from."""
-        self._alive = self.ends = False
         self._num_runs = 0
-        self.tokens.clear()
-        self._alternates.clear()
+        self.ends = False
+        self._contradicted = None
+        self._die()
 
     def commit(self, token_ids: Seq[int], *, num_committed: int) -> bool:
         """Follow the tokens' growth, from `num_committed` on; True if an alternate has taken the chain's place."""
-        self._num_runs = agreed = 0
+        self._num_runs = 0
         self.ends = False
-        while agreed < min(len(self.tokens), len(token_ids)) and self.tokens[agreed] == token_ids[agreed]:
-            agreed += 1
-        is_contradicted = agreed < min(len(self.tokens), len(token_ids))
-        meant = self._alternates.get((num_committed + agreed, token_ids[agreed])) if is_contradicted else None
-        if not is_contradicted:
+        agreed = _num_equal(self.tokens, token_ids)
+        if agreed == min(len(self.tokens), len(token_ids)):
             del self.tokens[:agreed]
             self._forget_before(num_committed + len(token_ids))
-        elif meant is not None and agreed == len(token_ids) - 1:
-            self._epoch, self.tokens = meant
-            self._end = num_committed + len(token_ids) + len(self.tokens)
-            self._alternates.clear()
-            return True
-        else:
-            self.rewind()
-        return False
+            return False
+        position = num_committed + agreed
+        meant = self._alternates.get((position, token_ids[agreed]))
+        self._contradicted = self._epoch, position
+        self._die()
+        if meant is None or agreed < len(token_ids) - 1:
+            return False
+        self._epoch, self.tokens = meant
+        self._end, self._alive = position + 1 + len(self.tokens), True
+        return True
+
+    def _is_contradicted(self, alternate: AlternatePrediction) -> bool:
+        """Whether it is for the token that has contradicted a chain, and for that chain."""
+        if self._contradicted is None:
+            return False
+        epoch, position = self._contradicted
+        return alternate.position == position and alternate.from_epoch in {0, epoch}
+
+    def _die(self) -> None:
+        """The alternates go too: they branch off this chain."""
+        self._alive = False
+        self.tokens = []
+        self._alternates.clear()
 
     def _forget_before(self, position: int) -> None:
         self._alternates = {key: value for key, value in self._alternates.items() if key[0] >= position}
+
+
+def _num_equal(ours: Seq[int], theirs: Seq[int]) -> int:
+    """How many tokens two texts begin with that are the same."""
+    pairs = enumerate(zip(ours, theirs, strict=False))
+    return next((index for index, (one, other) in pairs if one != other), min(len(ours), len(theirs)))

@@ -271,7 +271,7 @@ class LinkMachine(RuleBasedStateMachine):
             is_first = self.draft.run_ahead > 0 and not each.has_answered
             is_answer = isinstance(message, Prediction) and each.has_answered and each.is_awaited
             assert not (is_observed and (is_first or each.is_overdue)), "that is no delay of an answer"
-            assert is_observed or not is_answer or each.is_overdue, "that is one"
+            assert is_observed or not is_answer or each.is_overdue is not False, "that is one"
             each.answer()
 
     def _check_predictions(self, each: ExpectedSequence, predictions: list[int]) -> None:
@@ -295,5 +295,5 @@ class LinkMachine(RuleBasedStateMachine):
             assert self.predictor.predict(each, 100) == side.chain
 
 
-LinkMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=40, derandomize=True)
+LinkMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=40)
 TestLinkMachine = LinkMachine.TestCase

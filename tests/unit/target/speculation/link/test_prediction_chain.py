@@ -22,8 +22,10 @@ class Chain:
         run = Prediction(1, epoch, position, tuple(token_ids))
         return self.chain.receive(run, tokens=tokens, num_committed=num_committed)
 
-    def receive_alternate(self, epoch: int, position: int, token_id: int, token_ids: list[int]) -> bool:
-        alternate = AlternatePrediction(1, epoch, position, token_id, tuple(token_ids))
+    def receive_alternate(
+        self, epoch: int, position: int, token_id: int, token_ids: list[int], *, from_epoch: int = 0
+    ) -> bool:
+        alternate = AlternatePrediction(1, epoch, position, token_id, tuple(token_ids), from_epoch)
         return self.chain.receive_alternate(alternate, tokens=self.committed, num_committed=len(self.committed))
 
     def commit(self, *token_ids: int) -> None:
@@ -171,6 +173,44 @@ def test_an_alternate_that_comes_late_is_a_run():
     assert chain.receive_alternate(3, 4, 50, [51, 52])
     assert chain.tokens == [51, 52]
     assert chain.receive(3, 7, [53])
+
+
+@pytest.mark.parametrize("from_epoch", [0, 1], ids=["an older draft", "a draft that says so"])
+def test_an_alternate_to_a_late_run_comes_later_still(from_epoch: int):
+    chain = Chain()
+    chain.commit(4, 50)
+    assert not chain.receive(1, 3, [4, 5, 6])
+    assert chain.receive_alternate(2, 4, 50, [51, 52], from_epoch=from_epoch)
+    assert chain.receive_alternate(3, 4, 50, [53], from_epoch=from_epoch), "the latest one counts"
+    assert chain.tokens == [53]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_late_alternate_behind_the_token_that_was_wrong_is_of_no_use(is_known: bool):
+    chain = Chain()
+    if is_known:
+        chain.receive(1, 3, [4, 5, 6])
+    chain.commit(40, 50)
+    if not is_known:
+        chain.receive(1, 3, [4, 5, 6])
+    assert not chain.receive_alternate(2, 4, 50, [51, 52]), "it would follow 4, not 40"
+    assert chain.tokens == []
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_an_alternate_to_the_chain_that_another_alternate_has_replaced_is_of_no_use(is_late: bool):
+    chain = Chain()
+    chain.receive(1, 3, [4, 5, 6])
+    if is_late:
+        chain.commit(40)
+    assert chain.receive_alternate(2, 3, 40, [41, 42], from_epoch=1)
+    if not is_late:
+        chain.commit(40)
+    assert chain.tokens == [41, 42]
+    assert not chain.receive_alternate(3, 4, 50, [51], from_epoch=1), "it would follow 4"
+    assert chain.receive_alternate(4, 4, 60, [61], from_epoch=2)
+    chain.commit(50)
+    assert chain.tokens == []
 
 
 def test_alternates_of_what_is_decided_or_taken_back_are_forgotten():
