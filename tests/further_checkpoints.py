@@ -54,6 +54,10 @@ class Further(StrEnum):
     GLM = "glm"  # neighbours turn together, in half of each head; fused tensors, biases
     GLM4 = "glm4"  # as before, norms on both sides
     PHI4_MINI = "phi4_mini"  # longrope on three quarters of each head, tied embeddings
+    OLMOE = "olmoe"  # experts, norms of query and key over all heads
+    QWEN3_MOE = "qwen3_moe"  # experts whose weights sum up to 1, norms of each query and key
+    MIXTRAL = "mixtral"  # experts whose weights sum up to 1, all layers windowed
+    QWEN2_MOE = "qwen2_moe"  # experts, and one for all tokens by a gate; biases on query, key and value
     GEMMA3_PICTURES = "gemma3_pictures"  # the text part of a folder that sees
     MISTRAL3_PICTURES = "mistral3_pictures"
 
@@ -70,6 +74,7 @@ _LONGROPE_OF_A_PART = {
     **{name: _LONGROPE[name][:6] for name in ("short_factor", "long_factor")},
 }
 _TWO_ROPES = {"sliding_attention": {"rope_type": "default", "rope_theta": 500.0}, "full_attention": _YARN}
+_EXPERTS = {"num_experts": 8, "num_experts_per_tok": 3}
 _CONFIGS: dict[Further, tuple[str, dict[str, Any]]] = {
     Further.LLAMA_BIASED: ("LlamaConfig", {"rope_parameters": _LONGROPE, "attention_bias": True, "mlp_bias": True}),
     Further.MINISTRAL: (
@@ -94,6 +99,16 @@ _CONFIGS: dict[Further, tuple[str, dict[str, Any]]] = {
             **{"rope_parameters": _LONGROPE_OF_A_PART, "original_max_position_embeddings": LONGROPE_ORIGINAL},
             "tie_word_embeddings": True,
         },
+    ),
+    Further.OLMOE: ("OlmoeConfig", {"intermediate_size": 48, "num_experts": 8, "num_experts_per_tok": 3}),
+    Further.QWEN3_MOE: (
+        "Qwen3MoeConfig",
+        {**_EXPERTS, "moe_intermediate_size": 64, "head_dim": 32, "norm_topk_prob": True},
+    ),
+    Further.MIXTRAL: ("MixtralConfig", {"num_local_experts": 5, "num_experts_per_tok": 2, "sliding_window": 16}),
+    Further.QWEN2_MOE: (
+        "Qwen2MoeConfig",
+        {**_EXPERTS, "moe_intermediate_size": 40, "shared_expert_intermediate_size": 56},
     ),
     Further.GEMMA3_PICTURES: (
         "Gemma3Config",

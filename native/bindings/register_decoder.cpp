@@ -42,6 +42,19 @@ void read(const char*, const py::handle& from, std::vector<Rope>& to) {
     }
 }
 
+void read(const char*, const py::handle& from, std::optional<Experts>& to) {
+    if (from.is_none()) {
+        return;
+    }
+    if (!py::hasattr(from, "count")) {
+        throw py::cast_error("no experts");
+    }
+    to = Experts{.count = from.attr("count").cast<int>(),
+                 .per_token = from.attr("per_token").cast<int>(),
+                 .size = from.attr("size").cast<int>(),
+                 .are_normalised = from.attr("are_normalised").cast<bool>()};
+}
+
 /// Each field is the attribute of its name.
 DecoderConfig make_config(const py::object& source) {
     DecoderConfig config;

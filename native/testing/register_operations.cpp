@@ -120,6 +120,35 @@ struct Operations {
         return download(device, out, {rows, 2, half_dim});
     }
 
+    static std::tuple<IntArray, FloatArray> route(const DevicePointer& device, const FloatArray& logits,
+                                                  int per_token, bool are_normalised) {
+        require_dimensions("logits", logits, 2);
+        const int rows = rows_of(logits);
+        const int count = width_of(logits);
+        require_range("per_token", per_token, 1, count);
+        const size_t choices = static_cast<size_t>(rows) * per_token;
+        const DeviceBuffer<float> values = upload<float>(device, logits);
+        const DeviceBuffer<float> weights(device, choices);
+        const DeviceBuffer<int32_t> experts(device, choices);
+        const DeviceBuffer<int32_t> places(device, choices);
+        const DeviceBuffer<int32_t> gathered(device, choices);
+        const DeviceBuffer<int32_t> first_rows(device, static_cast<size_t>(count) + 1);
+        device->route({.logits = values.data(),
+                       .stride = count,
+                       .are_normalised = are_normalised,
+                       .out = {.experts = experts.data(),
+                               .weights = weights.data(),
+                               .places = places.data(),
+                               .gathered = gathered.data(),
+                               .first_rows = first_rows.data(),
+                               .count = count,
+                               .per_token = per_token},
+                       .rows = rows});
+        IntArray chosen({rows, per_token});
+        device->download(chosen.mutable_data(), experts.data(), chosen.nbytes());
+        return {chosen, download(device, weights, {rows, per_token})};
+    }
+
     static FloatArray soft_cap(const DevicePointer& device, const FloatArray& values, float cap) {
         const DeviceBuffer<float> buffer = upload<float>(device, values);
         device->soft_cap({.values = buffer.data(), .cap = cap, .count = values.size()});
@@ -143,6 +172,8 @@ void register_operations(py::module_& module) {
                     py::arg("activation"), py::kw_only(), py::arg("format"))
         .def_static("rotary_angles", &Operations::rotary_angles, py::arg("device"), py::arg("positions"),
                     py::arg("frequencies"), py::arg("scale"))
+        .def_static("route", &Operations::route, py::arg("device"), py::arg("logits"), py::arg("per_token"),
+                    py::kw_only(), py::arg("are_normalised"))
         .def_static("soft_cap", &Operations::soft_cap, py::arg("device"), py::arg("values"), py::arg("cap"));
 }
 

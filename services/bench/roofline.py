@@ -1,10 +1,9 @@
 """Roofline: the least time that a pass can take on this machine, by what it must read and what it must compute."""
 
-import math
 from dataclasses import dataclass
 
 from services.engine.checkpoint.model_config import ModelConfig
-from services.engine.checkpoint.weight_shapes import weight_shapes
+from services.engine.checkpoint.weight_shapes import count_active_parameters
 from services.engine.decoder.native import Decoder
 
 
@@ -12,7 +11,7 @@ from services.engine.decoder.native import Decoder
 class Work:
     """What a pass over one sequence cannot do without; two operations for each product of two numbers."""
 
-    bytes: int  # weights, and keys and values, once
+    bytes: int  # weights, and keys and values, once; of experts those of one token
     products: int  # operations of products with weights
     attention: int  # operations of attention
 
@@ -22,7 +21,7 @@ class Work:
         head = config.vocab_size * config.hidden_size
         return cls(
             bytes=decoder.weight_bytes + (position + rows) * decoder.kv_bytes_per_token,
-            products=2 * (rows * _layer_weights(config) + asked * head),
+            products=2 * (rows * count_active_parameters(config) + asked * head),
             attention=4 * config.num_heads * config.head_dim * _attended(config, position, rows),
         )
 
@@ -39,12 +38,6 @@ class Roofline:
         """The greater of the time to read and the time to compute: one can be done during the other."""
         parts = ((work.products, self.product_rate), (work.attention, self.attention_rate))
         return max(work.bytes / self.read_rate, sum(operations / rate for operations, rate in parts if rate))
-
-
-def _layer_weights(config: ModelConfig) -> int:
-    """Numbers in all layers' matrices."""
-    shapes = weight_shapes(config)
-    return sum(math.prod(shape) for name, shape in shapes.items() if name.startswith("layers.") and len(shape) > 1)
 
 
 def _attended(config: ModelConfig, position: int, rows: int) -> int:

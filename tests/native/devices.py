@@ -105,5 +105,8 @@ def in_kv_formats(*formats: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize(("device_name", "kv_format"), pairs)
 
 
+in_every_cpu_format = pytest.mark.parametrize(
+    ("device_name", "weight_format"), [(name, each) for name in isas() for each in CPU_WEIGHT_FORMATS]
+)
 in_every_weight_format = in_weight_formats(*WEIGHT_FORMATS)
 in_every_kv_format = in_kv_formats(*KV_FORMATS)

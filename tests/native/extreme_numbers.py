@@ -33,6 +33,7 @@ from services.engine.decoder.native import (
 from services.engine.decoder.native.testing import KvLayer, Operations, PackedWeight
 from services.engine.sampling_params import SAMPLING_NUMBERS
 from tests.native.devices import is_cuda, make_device
+from tests.native.extreme_experts import expert_calls
 from tests.native.extreme_groups import grouped_calls
 from tests.native.extreme_places import PLACES, places, wrapped
 from tests.native.extreme_timings import timing_calls
@@ -74,7 +75,8 @@ class World:
     def calls(self) -> Mapping[str, Call]:
         """One for each number that can be said, under the name of its function and argument."""
         own = (self._of_numbers, self._of_batches, self._of_decoders, self._of_sampling, self._of_operations)
-        parts = (*(some() for some in own), grouped_calls(self.device), timing_calls(self.device))
+        others = (expert_calls, grouped_calls, timing_calls)
+        parts = (*(some() for some in own), *(some(self.device) for some in others))
         return {name: call for part in parts for name, call in part}
 
     def _of_numbers(self) -> Iterable[tuple[str, Call]]:

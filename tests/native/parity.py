@@ -60,10 +60,10 @@ def reference_model(checkpoint: Checkpoint, dtype: torch.dtype) -> Model:
     return lambda token_ids: decoder.logits(token_ids, cache)
 
 
-def native_model(checkpoint: Checkpoint, device_name: str, dtype: str) -> Model:
+def native_model(checkpoint: Checkpoint, device_name: str, dtype: str, kv: str | None = None) -> Model:
     num_blocks = -(-(NUM_PROMPT + NUM_STEPS) // BLOCK_SIZE)
     decoder = load_decoder(
-        checkpoint, make_device(device_name, threads=1), weights=dtype, kv=dtype, num_blocks=num_blocks
+        checkpoint, make_device(device_name, threads=1), weights=dtype, kv=kv or dtype, num_blocks=num_blocks
     )
     batch = Batch(max_rows=NUM_PROMPT, max_sequences=1, max_blocks=num_blocks)
     position = 0

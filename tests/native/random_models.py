@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.engine.checkpoint.model_config import Activation, ModelConfig, QkNorm, Rope
+from services.engine.checkpoint.model_config import Activation, Experts, ModelConfig, QkNorm, Rope
 from services.engine.checkpoint.weight_shapes import weight_shapes
 from services.engine.config import KV_FORMATS
 from services.engine.decoder.native import BLOCK_SIZE, Batch, Decoder, DecoderConfig, Device
@@ -85,6 +85,16 @@ MODELS = {
         PLAIN, hidden_size=33, num_heads=3, num_kv_heads=1, head_dim=128, ropes=(rope(128),)
     ),
 }
+
+EXPERT_MODELS = {
+    "experts": replace(
+        PLAIN, intermediate_size=0, experts=Experts(count=7, per_token=3, size=40, are_normalised=False)
+    ),
+    "many experts, whose weights sum up to 1, and an MLP by a gate": replace(
+        PLAIN, intermediate_size=50, experts=Experts(count=34, per_token=9, size=24, are_normalised=True)
+    ),
+}
+"""For those devices only that have the operations of experts: CPUs."""
 
 
 def random_weights(config: ModelConfig, seed: int = 0) -> dict[str, NDArray[Any]]:

@@ -4,8 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 
+from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.decoder.native import Device
 from tests.native.devices import is_cuda, make_device
+from tests.native.random_models import PagedDecoder, Row, random_tokens
 
 COUNTS = [*range(1, 34), 257]
 THREADS = [1, 2, 3]
@@ -33,3 +35,45 @@ def assert_row_invariant(
 
 def normal(*shape: int, seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def prefill(decoder: PagedDecoder, chunk: int, sequence: int = 0) -> np.ndarray:
+    """All logits of one sequence, computed in chunks.  # [positions, vocab]"""
+    rows = [(sequence, position) for position in range(decoder.tokens.shape[1])]
+    return np.concatenate([decoder.forward(rows[first : first + chunk]) for first in range(0, len(rows), chunk)])
+
+
+def assert_any_chunks_are_alike(model: ModelConfig, device_name: str, weight_format: str, threads: int) -> None:
+    """A sequence in chunks of any size gives the logits of one that is decoded row by row."""
+    tokens = random_tokens(model, 1, 110)
+    decoded = prefill(PagedDecoder(model, make_device(device_name, threads=1), weight_format, tokens=tokens), chunk=1)
+    assert np.isfinite(decoded).all()
+    for chunk in (110, 7, 16, 33):
+        decoder = PagedDecoder(model, make_device(device_name, threads), weight_format, tokens=tokens, seed=chunk)
+        assert same_bits(prefill(decoder, chunk), decoded), f"chunks of {chunk}"
+
+
+def random_passes(rng: np.random.Generator, num_sequences: int, length: int) -> list[list[Row]]:
+    """Passes that bring every sequence from 0 to `length`, in pieces of any size, their rows shuffled together."""
+    reached, passes = [0] * num_sequences, []
+    while min(reached) < length:
+        ends = [min(length, start + int(rng.integers(0, 30))) for start in reached]
+        pending = [list(range(start, end)) for start, end in zip(reached, ends, strict=True)]
+        rows = []
+        while any(pending):
+            sequence = int(rng.choice([index for index, positions in enumerate(pending) if positions]))
+            rows.append((sequence, pending[sequence].pop(0)))
+        reached = ends
+        passes += [rows] if rows else []
+    return passes
+
+
+def assert_any_mixture_is_alike(model: ModelConfig, device_name: str, weight_format: str, threads: int) -> None:
+    """Sequences whose rows are mixed in any order give the logits of each alone."""
+    tokens = random_tokens(model, 5, 90)
+    lone = PagedDecoder(model, make_device(device_name, threads=1), weight_format, tokens=tokens)
+    alone = np.stack([prefill(lone, 90, sequence) for sequence in range(5)])
+    mixed = PagedDecoder(model, make_device(device_name, threads), weight_format, tokens=tokens, seed=threads)
+    for rows in random_passes(np.random.default_rng(threads), 5, 90):
+        for row, logits in zip(rows, mixed.forward(rows), strict=True):
+            assert same_bits(logits, alone[row]), f"sequence and position {row}"

@@ -1,6 +1,7 @@
 """Configurations without one of their features: a decoder that ignores it computes the same of both."""
 
 from dataclasses import replace
+from typing import Any
 
 from services.engine.checkpoint.model_config import ModelConfig, QkNorm
 from tests.native.parity import plain_rope
@@ -8,6 +9,11 @@ from tests.native.parity import plain_rope
 
 def without_windows(config: ModelConfig) -> ModelConfig:
     return replace(config, windows=(0,) * config.num_layers)
+
+
+def with_experts(config: ModelConfig, **changes: Any) -> ModelConfig:
+    assert config.experts is not None
+    return replace(config, experts=replace(config.experts, **changes))
 
 
 def with_one_rope(config: ModelConfig) -> ModelConfig:

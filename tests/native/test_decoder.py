@@ -14,7 +14,7 @@ from services.engine.decoder.native import BLOCK_SIZE, BUILD_ID, Batch, Decoder,
 from services.engine.decoder.native.testing import make_logits, poison
 from services.engine.decoder.reference import ReferenceDecoder
 from tests.native.devices import in_weight_formats, make_device
-from tests.native.random_models import MODELS, PLAIN, PagedDecoder, random_tokens, random_weights
+from tests.native.random_models import EXPERT_MODELS, MODELS, PLAIN, PagedDecoder, random_tokens, random_weights
 
 
 def norm_error(values: np.ndarray, truth: np.ndarray) -> float:
@@ -89,7 +89,7 @@ def new_decoder(**changes: object) -> Decoder:
     return Decoder(device, DecoderConfig(replace(PLAIN, **changes)), weights="bf16", kv="f32", num_blocks=4)
 
 
-@pytest.mark.parametrize("config", MODELS.values(), ids=MODELS)
+@pytest.mark.parametrize("config", (MODELS | EXPERT_MODELS).values(), ids=MODELS | EXPERT_MODELS)
 def test_missing_weights_are_those_of_the_configuration(config):
     device = Device.cpu(isas()[0], threads=1)
     decoder = Decoder(device, DecoderConfig(config), weights="bf16", kv="bf16", num_blocks=1)
@@ -99,7 +99,7 @@ def test_missing_weights_are_those_of_the_configuration(config):
     assert decoder.missing_weights() == names[1:]
 
 
-@pytest.mark.parametrize("config", MODELS.values(), ids=MODELS)
+@pytest.mark.parametrize("config", (MODELS | EXPERT_MODELS).values(), ids=MODELS | EXPERT_MODELS)
 def test_each_weight_has_the_shape_that_checkpoints_are_checked_for(config):
     device = Device.cpu(isas()[0], threads=1)
     decoder = Decoder(device, DecoderConfig(config), weights="bf16", kv="bf16", num_blocks=1)

@@ -1,6 +1,7 @@
 """Running ahead in one call draws what single passes and draws do, to the bit."""
 
 import functools
+import itertools
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 
@@ -12,6 +13,7 @@ from services.engine.decoder.model_loader import load_decoder
 from services.engine.decoder.native import BLOCK_SIZE, Batch, Decoder, Sampler, isas
 from services.engine.decoder.native.testing import poison
 from tests.checkpoints import VOCAB_SIZE, Kind, random_checkpoint
+from tests.further_checkpoints import Further, further_checkpoint
 from tests.native.devices import DEVICES, make_device
 from tests.native.sampling_reference import Settings
 
@@ -91,9 +93,9 @@ RUNS = [  # those of one sequence in another order than its rows
 
 
 @functools.cache
-def make_decoder(kind: Kind, device_name: str, threads: int) -> tuple[Decoder, Sampler]:
+def make_decoder(kind: Kind | Further, device_name: str, threads: int) -> tuple[Decoder, Sampler]:
     device = make_device(device_name, threads)
-    checkpoint = load_checkpoint(random_checkpoint(kind))
+    checkpoint = load_checkpoint(further_checkpoint(kind) if isinstance(kind, Further) else random_checkpoint(kind))
     return load_decoder(checkpoint, device, weights="bf16", kv="bf16", num_blocks=NUM_BLOCKS), Sampler(device)
 
 
@@ -132,7 +134,7 @@ class Steps:
 
 
 @functools.cache
-def single_steps(kind: Kind, device_name: str, run: Run) -> Steps:
+def single_steps(kind: Kind | Further, device_name: str, run: Run) -> Steps:
     """The run alone: one prefill, then a pass and a draw for each token, the history committed to a fresh state."""
     decoder, sampler = make_decoder(kind, device_name, 1)
     poison(decoder, range(NUM_BLOCKS))
@@ -176,8 +178,10 @@ def extend(decoder: Decoder, sampler: Sampler, batch: Batch, runs: Seq[Run]) -> 
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("device_name", DEVICES)
-@pytest.mark.parametrize("kind", [Kind.LLAMA, Kind.GEMMA2])
+@pytest.mark.parametrize(
+    ("kind", "device_name"),
+    [*itertools.product((Kind.LLAMA, Kind.GEMMA2), DEVICES), *itertools.product((Further.QWEN2_MOE,), isas())],
+)
 def test_running_ahead_is_single_steps(kind, device_name, threads):
     decoder, sampler = make_decoder(kind, device_name, threads)
     steps = [single_steps(kind, device_name, run) for run in RUNS]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from services.engine.checkpoint.model_config import ModelConfig
+from services.engine.checkpoint.model_config import Experts, ModelConfig
 from services.engine.decoder import native
 from services.engine.sampling_params import SAMPLING_NUMBERS
 from tests.native.devices import DEVICES, emulated_device, needs_emulation
@@ -35,7 +35,8 @@ def test_no_number_is_forgotten() -> None:
     stubs = (Path(native.__file__).with_name(f"{module}.pyi") for module in ("_native", "_native_testing"))
     said = [name for stub in stubs for name in _numbers_in(ast.parse(stub.read_text()).body)]
     fields_of_models = {f"DecoderConfig.{field.name}" for field in fields(ModelConfig) if _ENDS.search(str(field.type))}
-    assert fields_of_models >= {"DecoderConfig.num_layers", "DecoderConfig.windows"}
+    fields_of_models |= {f"DecoderConfig.experts.{each.name}" for each in fields(Experts) if each.type is int}
+    assert fields_of_models >= {"DecoderConfig.experts.count", "DecoderConfig.num_layers", "DecoderConfig.windows"}
     of_sampling = {f"SamplingState.{number.name}" for number in SAMPLING_NUMBERS if number.kind is int}
     assert {*World(DEVICES[0]).calls()} == {*said, *fields_of_models, *of_sampling}
 

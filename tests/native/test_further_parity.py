@@ -25,6 +25,7 @@ from tests.native.parity import (
     true_run,
 )
 from tests.native.switched_features import (
+    with_experts,
     with_one_rope,
     without_attention_bias,
     without_norms_after,
@@ -71,6 +72,15 @@ FEATURES = {
     (Further.GLM, "bias of query, key and value"): without_attention_bias,
     (Further.GLM4, "norms after"): without_norms_after,
     (Further.PHI4_MINI, "partial rotation"): _with_whole_heads_turning,
+    (Further.OLMOE, "norms of query and key"): without_qk_norm,
+    (Further.OLMOE, "weights of all experts"): lambda config: with_experts(config, are_normalised=True),
+    (Further.OLMOE, "how many experts"): lambda config: with_experts(config, per_token=2),
+    (Further.QWEN3_MOE, "norms of query and key"): without_qk_norm,
+    (Further.QWEN3_MOE, "weights that sum up to 1"): lambda config: with_experts(config, are_normalised=False),
+    (Further.MIXTRAL, "weights that sum up to 1"): lambda config: with_experts(config, are_normalised=False),
+    (Further.MIXTRAL, "windows"): without_windows,
+    (Further.QWEN2_MOE, "bias of query, key and value"): without_attention_bias,
+    (Further.QWEN2_MOE, "expert for all tokens"): lambda config: replace(config, intermediate_size=0),
     (Further.GEMMA3_PICTURES, "windows"): without_windows,
 }
 
@@ -80,6 +90,13 @@ def test_every_feature_matters(kind, feature):
     """Else a decoder that ignores it would pass the test above."""
     checkpoint = load_checkpoint(further_checkpoint(kind))
     assert error_of_switched(checkpoint, FEATURES[kind, feature](checkpoint.config)) > 1e-2
+
+
+def test_the_gate_of_the_expert_for_all_tokens_matters():
+    checkpoint = load_checkpoint(further_checkpoint(Further.QWEN2_MOE))
+    truth = ReferenceDecoder(checkpoint.config, checkpoint.weights()).logits(PROMPT)
+    half_open = {name: 0 * values if name.endswith("shared_gate") else values for name, values in checkpoint.weights()}
+    assert relative_error(ReferenceDecoder(checkpoint.config, half_open.items()).logits(PROMPT), truth) > 1e-2
 
 
 def test_neighbours_turn_together():

@@ -9,8 +9,18 @@ from services.engine.decoder.native import Device
 from services.engine.decoder.native.testing import KvLayer, Operations, PackedWeight, poison
 from tests.native.devices import EMULATION, in_every_kv_format, in_every_weight_format, make_device, on_cpus
 from tests.native.grouped import KINDS, packed, random_rows
-from tests.native.random_models import MODELS, PLAIN, PagedDecoder, Row, random_tokens
-from tests.native.row_invariance import COUNTS, NUM_ROWS, THREADS, assert_row_invariant, normal, same_bits
+from tests.native.random_models import MODELS, PLAIN, PagedDecoder, random_tokens
+from tests.native.row_invariance import (
+    COUNTS,
+    NUM_ROWS,
+    THREADS,
+    assert_any_chunks_are_alike,
+    assert_any_mixture_is_alike,
+    assert_row_invariant,
+    normal,
+    prefill,
+    same_bits,
+)
 
 
 def test_the_check_sees_one_unit_in_the_last_place_that_depends_on_the_number_of_rows(device_name):
@@ -196,12 +206,6 @@ def model(request):
     return MODELS[request.param]
 
 
-def prefill(decoder: PagedDecoder, chunk: int, sequence: int = 0) -> np.ndarray:
-    """All logits of one sequence, computed in chunks.  # [positions, vocab]"""
-    rows = [(sequence, position) for position in range(decoder.tokens.shape[1])]
-    return np.concatenate([decoder.forward(rows[first : first + chunk]) for first in range(0, len(rows), chunk)])
-
-
 @in_every_weight_format
 def test_every_chunking_gives_the_same_logits(device_name, weight_format):
     tokens = random_tokens(PLAIN, 1, NUM_ROWS)
@@ -216,39 +220,13 @@ def test_every_chunking_gives_the_same_logits(device_name, weight_format):
 @in_every_weight_format
 @pytest.mark.parametrize("threads", THREADS)
 def test_every_model_gives_the_same_logits_in_any_chunks(device_name, weight_format, model, threads):
-    tokens = random_tokens(model, 1, 110)
-    decoded = prefill(PagedDecoder(model, make_device(device_name, threads=1), weight_format, tokens=tokens), chunk=1)
-    assert np.isfinite(decoded).all()
-    for chunk in (110, 7, 16, 33):
-        decoder = PagedDecoder(model, make_device(device_name, threads), weight_format, tokens=tokens, seed=chunk)
-        assert same_bits(prefill(decoder, chunk), decoded), f"chunks of {chunk}"
-
-
-def random_passes(rng: np.random.Generator, num_sequences: int, length: int) -> list[list[Row]]:
-    """Passes that bring every sequence from 0 to `length`, in pieces of any size, their rows shuffled together."""
-    reached, passes = [0] * num_sequences, []
-    while min(reached) < length:
-        ends = [min(length, start + int(rng.integers(0, 30))) for start in reached]
-        pending = [list(range(start, end)) for start, end in zip(reached, ends, strict=True)]
-        rows = []
-        while any(pending):
-            sequence = int(rng.choice([index for index, positions in enumerate(pending) if positions]))
-            rows.append((sequence, pending[sequence].pop(0)))
-        reached = ends
-        passes += [rows] if rows else []
-    return passes
+    assert_any_chunks_are_alike(model, device_name, weight_format, threads)
 
 
 @in_every_weight_format
 @pytest.mark.parametrize("threads", THREADS)
 def test_sequences_mixed_in_any_order_give_the_logits_of_each_alone(device_name, weight_format, model, threads):
-    tokens = random_tokens(model, 5, 90)
-    lone = PagedDecoder(model, make_device(device_name, threads=1), weight_format, tokens=tokens)
-    alone = np.stack([prefill(lone, 90, sequence) for sequence in range(5)])
-    mixed = PagedDecoder(model, make_device(device_name, threads), weight_format, tokens=tokens, seed=threads)
-    for rows in random_passes(np.random.default_rng(threads), 5, 90):
-        for row, logits in zip(rows, mixed.forward(rows), strict=True):
-            assert same_bits(logits, alone[row]), f"sequence and position {row}"
+    assert_any_mixture_is_alike(model, device_name, weight_format, threads)
 
 
 @in_every_weight_format

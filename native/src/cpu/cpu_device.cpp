@@ -9,6 +9,7 @@
 
 #include "cpu/cpu_memory.h"
 #include "cpu/cpu_weight.h"
+#include "cpu/gather_by_expert.h"
 #include "cpu/kernels.h"
 #include "outrider/device/device.h"
 #include "outrider/device/pass_recorder.h"
@@ -184,6 +185,29 @@ class CpuDevice final : public Device {
             const int64_t end = units * (task + 1) / tasks;
             kernels_.read(op.from + first * kReadUnit, (end - first) * kReadUnit);
         });
+    }
+
+    bool has_experts() const override { return true; }
+
+    void route(const Route& op) override {
+        pool_.parallel_for(op.rows, [&](int64_t row) { kernels_.route(op, row); });
+        gather_by_expert(op.out, op.rows);
+    }
+
+    void span_product(const SpanProduct& op) override {
+        const int64_t first = op.span[0];
+        Product part = op.product;
+        part.rows = op.span[1] - op.span[0];
+        if (part.rows > 0) {
+            const auto row_bytes = static_cast<int64_t>(part.input.stride * size_of(part.input.format));
+            part.input.data = static_cast<char*>(part.input.data) + first * row_bytes;
+            part.out += first * part.out_stride;
+            product(part);
+        }
+    }
+
+    void mix_experts(const MixExperts& op) override {
+        pool_.parallel_for(op.rows, [&](int64_t row) { kernels_.mix_experts(op, row); });
     }
 
     int64_t multiply_registers(WeightFormat weight, int64_t rounds) override {

@@ -7,6 +7,7 @@
 #include "cpu/attention/kv_block.h"
 #include "cpu/attention/rotary.h"
 #include "cpu/elementwise/elementwise.h"
+#include "cpu/elementwise/experts.h"
 #include "cpu/elementwise/normalise.h"
 #include "cpu/elementwise/read.h"
 #include "cpu/product/float_dot.h"
@@ -55,6 +56,8 @@ const Kernels& kernels() {
         .rotate_and_store = rotate_and_store,
         .attention = attention,
         .gated_activation = gated_activation,
+        .route = route,
+        .mix_experts = mix_experts,
         .soft_cap = soft_cap,
         .read = read,
     };

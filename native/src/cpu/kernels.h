@@ -7,6 +7,7 @@
 
 #include "cpu/attention/attention_part.h"
 #include "cpu/product/product_kernel.h"
+#include "outrider/device/expert_operations.h"
 #include "outrider/device/operations.h"
 
 namespace outrider::cpu {
@@ -36,6 +37,8 @@ struct Kernels {
     void (*attention)(const Attention& op, const AttentionPart& part);
     void (*gated_activation)(const GatedActivation& op, int64_t row, int64_t first_column,
                              int64_t end_column);
+    void (*route)(const Route& op, int64_t row);
+    void (*mix_experts)(const MixExperts& op, int64_t row);
     void (*soft_cap)(const SoftCap& op, int64_t first, int64_t end);
     /// Loads each byte once.  # bytes: a multiple of kReadUnit
     void (*read)(const char* from, int64_t bytes);

@@ -17,7 +17,8 @@ template <typename T>
 struct ConfigField {
     const char* name;
     T DecoderConfig::* member;
-    int64_t most = 0;           // of a size, which is at least 1
+    int64_t most = 0;           // of a size
+    int64_t least = 1;          // likewise
     bool not_negative = false;  // of a number, which is then finite, too
 };
 
@@ -25,8 +26,10 @@ struct ConfigField {
 inline constexpr std::tuple kConfigFields{
     ConfigField{.name = "num_layers", .member = &DecoderConfig::num_layers, .most = kMostLayers},
     ConfigField{.name = "hidden_size", .member = &DecoderConfig::hidden_size, .most = kMostFeatures},
-    ConfigField{
-        .name = "intermediate_size", .member = &DecoderConfig::intermediate_size, .most = kMostFeatures / 2},
+    ConfigField{.name = "intermediate_size",
+                .member = &DecoderConfig::intermediate_size,
+                .most = kMostFeatures / 2,
+                .least = 0},
     ConfigField{.name = "num_heads", .member = &DecoderConfig::num_heads, .most = kMostFeatures},
     ConfigField{.name = "num_kv_heads", .member = &DecoderConfig::num_kv_heads, .most = kMostFeatures},
     ConfigField{.name = "head_dim", .member = &DecoderConfig::head_dim, .most = kMostFeatures},
@@ -52,6 +55,7 @@ inline constexpr std::tuple kConfigFields{
     ConfigField{.name = "output_bias", .member = &DecoderConfig::output_bias},
     ConfigField{.name = "mlp_bias", .member = &DecoderConfig::mlp_bias},
     ConfigField{.name = "tied_embeddings", .member = &DecoderConfig::tied_embeddings},
+    ConfigField{.name = "experts", .member = &DecoderConfig::experts},
 };
 
 /// Calls `visit` with each ConfigField.

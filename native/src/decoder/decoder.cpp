@@ -12,12 +12,7 @@ namespace outrider {
 namespace {
 
 DecoderConfig validated(DecoderConfig config, const Device& device) {
-    config.validate();
-    if (config.head_dim > device.max_head_dim()) {
-        throw std::invalid_argument("head_dim is " + std::to_string(config.head_dim) + "; device " +
-                                    device.name() + " handles at most " +
-                                    std::to_string(device.max_head_dim()));
-    }
+    config.validate(device);
     return config;
 }
 
@@ -42,6 +37,9 @@ Decoder::Decoder(std::shared_ptr<Device> device, DecoderConfig config, const Wei
       weights_(device_, config_, weights),
       cache_(device_, config_, kv),
       workspace_(config_, device_->activation_format(weights.format)),
+      experts_(config_.experts
+                   ? std::make_unique<ExpertMlp>(device_, config_, device_->activation_format(weights.format))
+                   : nullptr),
       passes_(device_->make_pass_recorder()) {}
 
 Logits Decoder::forward(const Batch& batch) {
@@ -108,7 +106,8 @@ void Decoder::reserve(int num_rows, int num_logits, int num_sequences, int num_b
         const int capacity = std::max(shape.rows, shape.logits);  // a row may be asked more than once
         const bool rows_moved = workspace_.rows.reserve(device_, capacity, num_sequences, shape.blocks);
         const bool head_moved = short_head_ && short_head_->reserve(shape.logits);
-        if (workspace_.reserve(device_, config_, shape) || rows_moved || head_moved) {
+        const bool experts_moved = experts_ && experts_->reserve(shape.rows);
+        if (workspace_.reserve(device_, config_, shape) || rows_moved || head_moved || experts_moved) {
             passes_->forget();
         }
     } catch (...) {  // some of it may have moved
@@ -146,7 +145,7 @@ void Decoder::shorten_head(const std::vector<int32_t>& token_ids) {
 }
 
 void Decoder::require_loaded() const {
-    const std::vector<std::string> missing = weights_.missing();
+    const std::vector<std::string> missing = weights_.slots().missing();
     if (!missing.empty()) {
         throw std::runtime_error("weight \"" + missing.front() + "\" is not loaded (" +
                                  std::to_string(missing.size()) + " missing in all)");
@@ -217,10 +216,20 @@ void Decoder::rotate_and_store(int index) {
                                .cache = cache_.layer(index)});
 }
 
-/// The gated MLP, from the residual to what is to be added to it.
+/// The sublayer behind attention, from the residual to what is to be added to it.
 void Decoder::mlp(int index) {
     const LayerWeights& layer = weights_.layer(index);
     add_and_normalise(workspace_.delta.data(), layer.post_attention_norm.data(), layer.mlp_norm.data());
+    if (config_.intermediate_size > 0) {
+        gated_mlp(layer);
+    }
+    if (experts_) {
+        experts_->run(layer.experts, workspace_.normed.view(), rows(), workspace_.delta.data());
+    }
+}
+
+/// The MLP that all rows go through.
+void Decoder::gated_mlp(const LayerWeights& layer) {
     multiply(workspace_.normed.view(), layer.gate_up, layer.gate_up_bias.data(), workspace_.gate_up.data());
     device_->gated_activation({.gate_up = workspace_.gate_up.data(),
                                .activation = config_.activation,

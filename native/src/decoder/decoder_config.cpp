@@ -5,6 +5,7 @@
 #include <string>
 
 #include "decoder/config_fields.h"
+#include "outrider/device/device.h"
 #include "require_range.h"
 
 namespace outrider {
@@ -28,7 +29,7 @@ void require_length(const char* field, size_t length, int num_layers) {
 }
 
 void validate_field(const DecoderConfig& config, const ConfigField<int>& field) {
-    require_range(field.name, config.*field.member, 1, field.most);
+    require_range(field.name, config.*field.member, field.least, field.most);
 }
 
 void validate_field(const DecoderConfig& config, const ConfigField<float>& field) {
@@ -71,12 +72,33 @@ void validate_layers(const DecoderConfig& config) {
     }
 }
 
+void validate_mlp(const DecoderConfig& config) {
+    if (!config.experts) {
+        require_range("intermediate_size", config.intermediate_size, 1, kMostFeatures / 2);
+        return;
+    }
+    const Experts& experts = *config.experts;
+    require_range("experts.count", experts.count, 1, kMostExperts);
+    require_range("experts.per_token", experts.per_token, 1, experts.count);
+    require_range("experts.size", experts.size, 1, kMostFeatures / 2);
+}
+
 }  // namespace
 
 void DecoderConfig::validate() const {
     for_each_field([this](const auto& field) { validate_field(*this, field); });
     validate_heads(*this);
     validate_layers(*this);
+    validate_mlp(*this);
+}
+
+void DecoderConfig::validate(const Device& device) const {
+    validate();
+    require(head_dim <= device.max_head_dim(), "head_dim is " + std::to_string(head_dim) + "; device " +
+                                                   device.name() + " handles at most " +
+                                                   std::to_string(device.max_head_dim()));
+    require(!experts || device.has_experts(),
+            "experts: device " + device.name() + " has no mixture of experts; it runs on a CPU only");
 }
 
 }  // namespace outrider

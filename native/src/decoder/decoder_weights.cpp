@@ -5,18 +5,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "source_values.h"
-
 namespace outrider {
 namespace {
-
-std::string text_of(const std::vector<int64_t>& shape) {
-    std::string text = "[";
-    for (size_t axis = 0; axis < shape.size(); ++axis) {
-        text += (axis > 0 ? ", " : "") + std::to_string(shape[axis]);
-    }
-    return text + "]";
-}
 
 /// The last product decides between neighbouring tokens: it keeps more than four bits.
 WeightFormat head_format(WeightFormat format) {
@@ -32,19 +22,19 @@ WeightFormat table_format(WeightFormat format) {
 
 DecoderWeights::DecoderWeights(const std::shared_ptr<Device>& device, const DecoderConfig& config,
                                WeightKinds kinds)
-    : device_(device), kinds_(std::move(kinds)), layers_(config.num_layers) {
+    : device_(device), kinds_(std::move(kinds)), layers_(config.num_layers), slots_(device) {
     const WeightFormat head = head_format(kinds_.format);
     embedding_ = add_table("embedding", config.tied_embeddings ? head : table_format(kinds_.format), config);
     for (int index = 0; index < config.num_layers; ++index) {
         add_layer(config, index);
     }
-    add_own_vector("final_norm", final_norm_, config.hidden_size);
-    slots_.back().factor = config.logit_scale;  // a product is as large as its input
+    // A product is as large as its input.
+    add_own_vector("final_norm", final_norm_, config.hidden_size, config.logit_scale);
     if (!config.tied_embeddings) {
         lm_head_ = add_table("lm_head", head, config);
     }
     for (const auto& own : kinds_.own) {
-        if (device->activation_format(find_matrix(own.first).matrix->format()) !=
+        if (device->activation_format(slots_.matrix(own.first).format()) !=
             device->activation_format(kinds_.format)) {
             throw std::invalid_argument("weight \"" + own.first +
                                         "\" reads its inputs in another format than the others");
@@ -80,9 +70,9 @@ void DecoderWeights::add_attention(const DecoderConfig& config, LayerWeights& la
     if (config.attention_bias) {
         layer.qkv_bias = DeviceBuffer<float>(device_, config.qkv_size());
         float* bias = layer.qkv_bias.data();
-        add_vector(prefix + "q_bias", bias, q_size);
-        add_vector(prefix + "k_bias", bias + q_size, kv_size);
-        add_vector(prefix + "v_bias", bias + q_size + kv_size, kv_size);
+        slots_.add_vector(prefix + "q_bias", bias, q_size);
+        slots_.add_vector(prefix + "k_bias", bias + q_size, kv_size);
+        slots_.add_vector(prefix + "v_bias", bias + q_size + kv_size, kv_size);
     }
     if (config.qk_norm != QkNorm::none) {
         add_own_vector(prefix + "q_norm", layer.q_norm, config.q_norm_size());
@@ -96,13 +86,40 @@ void DecoderWeights::add_attention(const DecoderConfig& config, LayerWeights& la
 
 void DecoderWeights::add_mlp(const DecoderConfig& config, LayerWeights& layer, const std::string& prefix) {
     const int inner = config.intermediate_size;
+    if (config.experts) {
+        add_experts(config, layer.experts, prefix);
+    }
+    if (inner == 0) {
+        return;
+    }
     add_fused(layer.gate_up, config.hidden_size, {{prefix + "gate", inner}, {prefix + "up", inner}});
     add_fused(layer.down, inner, {{prefix + "down", config.hidden_size}});
     if (config.mlp_bias) {
         layer.gate_up_bias = DeviceBuffer<float>(device_, 2 * int64_t{inner});
-        add_vector(prefix + "gate_bias", layer.gate_up_bias.data(), inner);
-        add_vector(prefix + "up_bias", layer.gate_up_bias.data() + inner, inner);
+        slots_.add_vector(prefix + "gate_bias", layer.gate_up_bias.data(), inner);
+        slots_.add_vector(prefix + "up_bias", layer.gate_up_bias.data() + inner, inner);
         add_own_vector(prefix + "down_bias", layer.down_bias, config.hidden_size);
+    }
+}
+
+/// Which experts a row goes to hangs by few differences: the router keeps all that its input has.
+void DecoderWeights::add_experts(const DecoderConfig& config, ExpertWeights& weights,
+                                 const std::string& prefix) {
+    std::vector<Rows> logits{{prefix + "router", config.experts->count}};
+    if (config.intermediate_size > 0) {
+        logits.push_back({prefix + "shared_gate", 1});
+    }
+    const bool is_rounded = device_->activation_format(kinds_.format) == Format::bf16;
+    add_fused(weights.router, config.hidden_size, logits,
+              is_rounded ? WeightFormat::bf16 : WeightFormat::f32);
+    const int inner = config.experts->size;
+    weights.per_token = config.experts->per_token;
+    weights.each = std::vector<Expert>(config.experts->count);
+    for (int index = 0; index < config.experts->count; ++index) {
+        const std::string name = prefix + "experts." + std::to_string(index) + ".";
+        Expert& expert = weights.each[index];
+        add_fused(expert.gate_up, config.hidden_size, {{name + "gate", inner}, {name + "up", inner}});
+        add_fused(expert.down, inner, {{name + "down", config.hidden_size}});
     }
 }
 
@@ -114,159 +131,36 @@ WeightKind DecoderWeights::kind_of(const std::string& name, WeightFormat format)
 std::unique_ptr<PackedWeight> DecoderWeights::add_table(const std::string& name, WeightFormat format,
                                                         const DecoderConfig& config) {
     auto table = device_->make_weight(kind_of(name, format), config.vocab_size, config.hidden_size);
-    add_part(name, *table, 0, config.vocab_size);
+    slots_.add_rows(name, *table, 0, config.vocab_size);
     return table;
 }
 
-void DecoderWeights::add_fused(FusedWeight& weight, int in_features, const std::vector<Rows>& parts) {
+void DecoderWeights::add_fused(FusedWeight& weight, int in_features, const std::vector<Rows>& parts,
+                               WeightFormat format) {
     for (auto first = parts.begin(); first != parts.end();) {
-        const WeightKind kind = kind_of(first->name, kinds_.format);
-        const auto end = std::find_if(
-            first, parts.end(), [&](const Rows& part) { return kind_of(part.name, kinds_.format) != kind; });
+        const WeightKind kind = kind_of(first->name, format);
+        const auto end = std::find_if(first, parts.end(),
+                                      [&](const Rows& part) { return kind_of(part.name, format) != kind; });
         const int rows =
             std::accumulate(first, end, 0, [](int sum, const Rows& part) { return sum + part.count; });
         PackedWeight& matrix = weight.add(device_->make_weight(kind, rows, in_features));
         for (int row = 0; first != end; row += first->count, ++first) {
-            add_part(first->name, matrix, row, first->count);
+            slots_.add_rows(first->name, matrix, row, first->count);
         }
     }
 }
 
-void DecoderWeights::add_own_vector(const std::string& name, DeviceBuffer<float>& buffer, int size) {
+void DecoderWeights::add_own_vector(const std::string& name, DeviceBuffer<float>& buffer, int size,
+                                    float factor) {
     buffer = DeviceBuffer<float>(device_, size);
-    add_vector(name, buffer.data(), size);
-}
-
-void DecoderWeights::add_part(const std::string& name, PackedWeight& matrix, int first_row, int rows) {
-    slot_of_name_[name] = slots_.size();
-    slots_.push_back(
-        {.name = name, .shape = {rows, matrix.in_features()}, .matrix = &matrix, .first_row = first_row});
-}
-
-void DecoderWeights::add_vector(const std::string& name, float* to, int size) {
-    slot_of_name_[name] = slots_.size();
-    slots_.push_back({.name = name, .shape = {size}, .vector = to});
-}
-
-DecoderWeights::Slot& DecoderWeights::find(const std::string& name) {
-    const auto found = slot_of_name_.find(name);
-    if (found == slot_of_name_.end()) {
-        throw std::invalid_argument("this configuration has no weight named \"" + name + "\"");
-    }
-    return slots_[found->second];
-}
-
-DecoderWeights::Slot& DecoderWeights::find_matrix(const std::string& name) {
-    Slot& slot = find(name);
-    if (!slot.matrix) {
-        throw std::invalid_argument("weight \"" + name + "\" is no matrix");
-    }
-    return slot;
-}
-
-void DecoderWeights::load(const std::string& name, const std::vector<int64_t>& shape, const void* values,
-                          SourceType type) {
-    Slot& slot = find(name);
-    if (shape != slot.shape) {
-        throw std::invalid_argument("weight \"" + name + "\" has shape " + text_of(shape) + "; it must be " +
-                                    text_of(slot.shape));
-    }
-    store(slot, 0, shape[0], values, type);
-}
-
-void DecoderWeights::load_rows(const std::string& name, int64_t first_row, const std::vector<int64_t>& shape,
-                               const void* values, SourceType type) {
-    store(find_next(name, first_row, shape), first_row, shape[0], values, type);
-}
-
-void DecoderWeights::load_blocks(const std::string& name, int64_t first_row,
-                                 const std::vector<int64_t>& shape, const BlockType& type,
-                                 const uint8_t* blocks) {
-    const int64_t in_features = find_matrix(name).shape[1];
-    if (shape[1] != type.row_bytes(in_features)) {
-        throw std::invalid_argument("weight \"" + name + "\" has rows of " + std::to_string(shape[1]) +
-                                    " bytes; in " + type.name + " they must have " +
-                                    std::to_string(type.row_bytes(in_features)));
-    }
-    Slot& slot = find_next(name, first_row, {shape[0], in_features});
-    slot.matrix->store_blocks(static_cast<int>(slot.first_row + first_row), static_cast<int>(shape[0]), type,
-                              blocks);
-    slot.loaded_rows = first_row + shape[0];
-}
-
-/// The slot of a weight's next rows.
-DecoderWeights::Slot& DecoderWeights::find_next(const std::string& name, int64_t first_row,
-                                                const std::vector<int64_t>& shape) {
-    Slot& slot = find(name);
-    if (first_row != 0 && first_row != slot.loaded_rows) {
-        throw std::invalid_argument("weight \"" + name + "\": first_row is " + std::to_string(first_row) +
-                                    "; it must be 0, or " + std::to_string(slot.loaded_rows) +
-                                    ", the first that is missing");
-    }
-    const bool same_width = shape.size() == slot.shape.size() &&
-                            std::equal(shape.begin() + 1, shape.end(), slot.shape.begin() + 1);
-    if (!same_width || shape[0] > slot.shape[0] - first_row) {
-        throw std::invalid_argument("weight \"" + name + "\": rows from " + std::to_string(first_row) +
-                                    " on have shape " + text_of(shape) + "; they must be of " +
-                                    text_of(slot.shape));
-    }
-    return slot;
-}
-
-void DecoderWeights::store(Slot& slot, int64_t first_row, int64_t rows, const void* values, SourceType type) {
-    if (slot.matrix) {
-        slot.matrix->store(static_cast<int>(slot.first_row + first_row), static_cast<int>(rows), values,
-                           type);
-    } else {
-        std::vector<float> converted = to_float32(values, type, 0, rows);
-        for (float& value : converted) {
-            value *= slot.factor;
-        }
-        device_->upload(slot.vector + first_row, converted.data(), converted.size() * sizeof(float));
-    }
-    slot.loaded_rows = first_row + rows;
-}
-
-std::vector<std::pair<std::string, PackedBytes>> DecoderWeights::packed() {
-    std::vector<std::pair<std::string, PackedBytes>> memory;
-    for (const Slot& slot : slots_) {
-        if (!slot.matrix) {
-            memory.push_back({slot.name, {slot.vector, slot.shape[0] * sizeof(float)}});
-        } else if (slot.first_row == 0) {
-            memory.push_back({slot.name, slot.matrix->packed()});
-        }
-        if (!memory.back().second.data) {
-            throw std::invalid_argument("device " + device_->name() + " holds its weights in its own memory");
-        }
-    }
-    return memory;
-}
-
-void DecoderWeights::mark_loaded() {
-    for (Slot& slot : slots_) {
-        slot.loaded_rows = slot.shape[0];
-    }
-}
-
-std::vector<std::string> DecoderWeights::missing() const {
-    std::vector<std::string> names;
-    for (const Slot& slot : slots_) {
-        if (slot.loaded_rows < slot.shape[0]) {
-            names.push_back(slot.name);
-        }
-    }
-    return names;
+    slots_.add_vector(name, buffer.data(), size, factor);
 }
 
 int64_t DecoderWeights::bytes() const {
-    int64_t total = lm_head().bytes();
-    for (const Slot& slot : slots_) {
-        if (slot.vector) {
-            total += slot.shape[0] * static_cast<int64_t>(sizeof(float));
-        }
-    }
+    int64_t total = lm_head().bytes() + slots_.vector_bytes();
     for (const LayerWeights& layer : layers_) {
         total += layer.qkv.bytes() + layer.output.bytes() + layer.gate_up.bytes() + layer.down.bytes();
+        total += layer.experts.bytes();
     }
     return total;
 }

@@ -30,7 +30,8 @@ _HARMLESS = _names("""
     embd_pdrop embedding_dropout finetuning_task _from_model_config gradient_checkpointing hidden_dropout id2label
     initializer_range is_decoder label2id max_window_layers model_max_length _name_or_path name_or_path num_labels
     output_attentions output_hidden_states output_router_logits pad_token_id prefix pretraining_tp problem_type
-    resid_pdrop residual_dropout return_dict sep_token_id _sliding_window_pattern task_specific_params
+    resid_pdrop residual_dropout return_dict router_aux_loss_coef router_jitter_noise sep_token_id
+    _sliding_window_pattern task_specific_params
     tf_legacy_loss tokenizer_class torch_dtype torchscript transformers.js_config transformers_version
     unk_token_id unsloth_fixed unsloth_version use_bfloat16 use_cache
 """)
@@ -38,7 +39,8 @@ _MUST_BE_ON = _names("""
     is_causal scale_attn_weights use_rmsnorm
 """)
 _MUST_BE_1 = _names("""
-    attention_in_multiplier attention_out_multiplier attention_value_scale embedding_multiplier full_attn_mod
+    attention_in_multiplier attention_out_multiplier attention_value_scale decoder_sparse_step
+    embedding_multiplier full_attn_mod
     interpolate_factor key_multiplier lm_head_multiplier logit_scale logits_mup_width_multiplier logits_scaling
     mlp_multipliers mup_width_multiplier residual_multiplier rope_percent rope_ratio rotary_pct scale_depth
     scale_emb
@@ -49,8 +51,8 @@ _MUST_BE_OFF = _names("""
     cross_attention_hidden_size cross_attention_layers final_logit_softcapping full_attn_idxs gate_soft_cap
     global_attn_every_n_layers hybrid_override_pattern is_encoder_decoder is_heterogeneous kv_lora_rank
     layer_rope_theta layers_block_type lm_head_bias local_rope_theta logits_soft_cap mlp_bias mlp_gate_softcap
-    mlp_up_softcap moe_intermediate_size mup_enabled no_rope_layer_interval no_rope_layers nope_layer_interval
-    num_experts num_experts_per_tok num_kv_shared_layers num_local_experts num_nextn_predict_layers
+    mlp_only_layers mlp_up_softcap moe_intermediate_size mup_enabled no_rope_layer_interval no_rope_layers
+    nope_layer_interval num_experts num_experts_per_tok num_kv_shared_layers num_local_experts num_nextn_predict_layers
     output_logit_soft_cap parallel_attn per_layer_config q_lora_rank qk_l2_clip_threshold qk_layernorm qk_norm
     qkv_bias query_pre_attn_scalar rescale_every residual_weight rope_interleave rope_interleaved
     rope_local_base_freq rotary_dim scale_attn_by_inverse_layer_idx scale_embedding scale_embeddings

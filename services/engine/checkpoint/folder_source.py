@@ -38,7 +38,7 @@ def read_folder(folder: Path, context_length: int | None) -> CheckpointSource:
     eos_token_ids = read_eos_token_ids(generation, fields, config.vocab_size)
     warn_of_what_is_not_carried_out(generation)
     tensors, idle = _open(folder, read_method(fields))
-    names, others = _find_names(expand_names(architecture.names, config.num_layers), tensors)
+    names, others = _find_names(expand_names(architecture.names, config), tensors)
     config = without_absent_biases(_untie(config, names, tensors), names, tensors)
     if architecture.turns_neighbours:
         tensors = OrderedTensors(tensors, _orders(config, names, tensors))

@@ -38,7 +38,7 @@ def read_gguf(path: Path, context_length: int | None) -> CheckpointSource:
     generation = _read_generation(file.metadata)
     if found.permutes_heads:
         _restore_heads(tensors, config)
-    names = expand_names(found.names, config.num_layers)
+    names = expand_names(found.names, config)
     return CheckpointSource(
         path=path,
         described_by="the file's metadata",

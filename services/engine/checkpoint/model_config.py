@@ -28,13 +28,23 @@ class Rope:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Experts:
+    """MLPs of which each token goes through those that a router chooses for it."""
+
+    count: int
+    per_token: int
+    size: int  # of each, as intermediate_size is of an MLP
+    are_normalised: bool  # the weights of the chosen ones sum up to 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelConfig:
     """A decoder-only transformer, independent of the names its checkpoint uses."""
 
     architecture: str
     num_layers: int
     hidden_size: int
-    intermediate_size: int
+    intermediate_size: int  # of the MLP that all tokens go through; 0: none, where there are experts
     num_heads: int
     num_kv_heads: int
     head_dim: int
@@ -57,3 +67,4 @@ class ModelConfig:
     attention_bias: bool = False  # on query, key and value
     output_bias: bool = False  # on what attention gives
     mlp_bias: bool = False
+    experts: Experts | None = None  # beside an MLP for all tokens, that one by a gate

@@ -1,7 +1,7 @@
 """Tensor names: what each architecture's checkpoints call the weights.
 
-A table maps a tensor's name in the file, with {i} for the layer, to ours; where a tensor holds the rows of several of
-our weights, to all of them in order, separated by spaces.
+A table maps a tensor's name in the file, with {i} for the layer and {e} for an expert, to ours; where a tensor holds
+the rows of several of our weights, to all of them in order, separated by spaces.
 """
 
 _ENDS = {
@@ -35,6 +35,24 @@ _MLP = {
     "model.layers.{i}.mlp.up_proj.bias": "layers.{i}.up_bias",
     "model.layers.{i}.mlp.down_proj.bias": "layers.{i}.down_bias",
 }
+_EXPERTS = {
+    "model.layers.{i}.mlp.gate.weight": "layers.{i}.router",
+    "model.layers.{i}.mlp.experts.{e}.gate_proj.weight": "layers.{i}.experts.{e}.gate",
+    "model.layers.{i}.mlp.experts.{e}.up_proj.weight": "layers.{i}.experts.{e}.up",
+    "model.layers.{i}.mlp.experts.{e}.down_proj.weight": "layers.{i}.experts.{e}.down",
+}
+_SHARED_EXPERT = {
+    "model.layers.{i}.mlp.shared_expert.gate_proj.weight": "layers.{i}.gate",
+    "model.layers.{i}.mlp.shared_expert.up_proj.weight": "layers.{i}.up",
+    "model.layers.{i}.mlp.shared_expert.down_proj.weight": "layers.{i}.down",
+    "model.layers.{i}.mlp.shared_expert_gate.weight": "layers.{i}.shared_gate",
+}
+_MIXTRAL_EXPERTS = {
+    "model.layers.{i}.block_sparse_moe.gate.weight": "layers.{i}.router",
+    "model.layers.{i}.block_sparse_moe.experts.{e}.w1.weight": "layers.{i}.experts.{e}.gate",
+    "model.layers.{i}.block_sparse_moe.experts.{e}.w3.weight": "layers.{i}.experts.{e}.up",
+    "model.layers.{i}.block_sparse_moe.experts.{e}.w2.weight": "layers.{i}.experts.{e}.down",
+}
 _FUSED_MLP = {
     "model.layers.{i}.mlp.gate_up_proj.weight": "layers.{i}.gate layers.{i}.up",
     "model.layers.{i}.mlp.down_proj.weight": "layers.{i}.down",
@@ -61,6 +79,9 @@ _GLM4_NORMS = {
 LLAMA_NAMES = _ENDS | _ATTENTION | _MLP | _PRE_NORMS
 PHI3_NAMES = _ENDS | _FUSED_ATTENTION | _FUSED_MLP | _PRE_NORMS
 QWEN3_NAMES = LLAMA_NAMES | _QK_NORMS
+OLMOE_NAMES = QWEN3_MOE_NAMES = _ENDS | _ATTENTION | _QK_NORMS | _EXPERTS | _PRE_NORMS
+QWEN2_MOE_NAMES = _ENDS | _ATTENTION | _EXPERTS | _SHARED_EXPERT | _PRE_NORMS
+MIXTRAL_NAMES = _ENDS | _ATTENTION | _MIXTRAL_EXPERTS | _PRE_NORMS
 GEMMA2_NAMES = _ENDS | _ATTENTION | _MLP | _PRE_AND_POST_NORMS
 GEMMA3_NAMES = GEMMA2_NAMES | _QK_NORMS
 OLMO2_NAMES = _ENDS | _ATTENTION | _QK_NORMS | _MLP | _POST_NORMS

@@ -5,7 +5,7 @@ The native DecoderWeights lays the same out in its packed matrices, and takes no
 
 import math
 
-from services.engine.checkpoint.model_config import ModelConfig, QkNorm
+from services.engine.checkpoint.model_config import Experts, ModelConfig, QkNorm
 
 Shape = tuple[int, ...]
 
@@ -24,6 +24,15 @@ def count_parameters(config: ModelConfig) -> int:
     return sum(map(math.prod, weight_shapes(config).values()))
 
 
+def count_active_parameters(config: ModelConfig) -> int:
+    """Return how many numbers of all layers' matrices one token is multiplied with."""
+    shapes = weight_shapes(config)
+    matrices = {name: shape for name, shape in shapes.items() if name.startswith("layers.") and len(shape) > 1}
+    of_experts = sum(math.prod(shape) for name, shape in matrices.items() if ".experts." in name)
+    total = sum(map(math.prod, matrices.values()))
+    return total - of_experts + (of_experts * config.experts.per_token // config.experts.count if config.experts else 0)
+
+
 def _layer_shapes(config: ModelConfig) -> dict[str, Shape]:
     hidden, inner = config.hidden_size, config.intermediate_size
     query, key = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
@@ -32,10 +41,13 @@ def _layer_shapes(config: ModelConfig) -> dict[str, Shape]:
         "k": (key, hidden),
         "v": (key, hidden),
         "o": (hidden, query),
-        "gate": (inner, hidden),
-        "up": (inner, hidden),
-        "down": (hidden, inner),
     }
+    if inner:
+        shapes |= _mlp_shapes("", hidden, inner)
+    if config.experts:
+        shapes |= _expert_shapes(config.experts, hidden)
+    if config.experts and inner:
+        shapes |= {"shared_gate": (1, hidden)}
     if config.attention_bias:
         shapes |= {"q_bias": (query,), "k_bias": (key,), "v_bias": (key,)}
     if config.output_bias:
@@ -51,3 +63,14 @@ def _layer_shapes(config: ModelConfig) -> dict[str, Shape]:
     if config.post_norm:
         shapes |= {"post_attention_norm": (hidden,), "post_mlp_norm": (hidden,)}
     return shapes
+
+
+def _expert_shapes(experts: Experts, hidden: int) -> dict[str, Shape]:
+    shapes: dict[str, Shape] = {"router": (experts.count, hidden)}
+    for expert in range(experts.count):
+        shapes |= _mlp_shapes(f"experts.{expert}.", hidden, experts.size)
+    return shapes
+
+
+def _mlp_shapes(prefix: str, hidden: int, inner: int) -> dict[str, Shape]:
+    return {f"{prefix}gate": (inner, hidden), f"{prefix}up": (inner, hidden), f"{prefix}down": (hidden, inner)}

@@ -69,7 +69,7 @@ class ReferenceDecoder:
         mixed = self._attention(layer, mixed, positions, cache)
         hidden = hidden + (self._norm(prefix + "post_attention_norm", mixed) if config.post_norm else mixed)
         mixed = self._norm(prefix + "mlp_norm", hidden) if config.pre_norm else hidden
-        mixed = self._mlp(prefix, mixed)
+        mixed = self._experts(prefix, mixed) if config.experts else self._mlp(prefix, mixed)
         return hidden + (self._norm(prefix + "post_mlp_norm", mixed) if config.post_norm else mixed)
 
     def _attention(self, layer: int, hidden: Tensor, positions: Tensor, cache: KvCache) -> Tensor:
@@ -105,6 +105,25 @@ class ReferenceDecoder:
         is_silu = self.config.activation is Activation.SILU
         gate = functional.silu(gate) if is_silu else functional.gelu(gate, approximate="tanh")
         return self._linear(prefix + "down", gate * up, has_bias=self.config.mlp_bias)
+
+    def _experts(self, prefix: str, hidden: Tensor) -> Tensor:
+        """The experts that a router chooses, and an MLP by a gate where there is one (arXiv 1701.06538, section 2)."""
+        experts, out = self.config.experts, torch.zeros_like(hidden)
+        assert experts is not None
+        logits = (hidden @ self._weights[prefix + "router"].T).float()
+        ranked = logits.sort(dim=-1, descending=True, stable=True)  # the lowest id first among equals
+        chosen = ranked.indices[:, : experts.per_token]  # [tokens, per_token]
+        scores = logits.gather(1, chosen)
+        scores = scores - (scores if experts.are_normalised else logits).logsumexp(-1, keepdim=True)
+        weights = torch.zeros_like(logits).scatter(1, chosen, scores.exp())  # [tokens, experts]
+        for expert in sorted({*chosen.flatten().tolist()}):
+            tokens = (chosen == expert).any(-1).nonzero()[:, 0]
+            mixed = self._mlp(f"{prefix}experts.{expert}.", hidden[tokens])
+            out[tokens] += weights[tokens, expert, None].to(self.dtype) * mixed
+        if not self.config.intermediate_size:
+            return out
+        gate = torch.sigmoid(hidden @ self._weights[prefix + "shared_gate"].T)  # [tokens, 1]
+        return out + gate * self._mlp(prefix, hidden)
 
     def _linear(self, name: str, hidden: Tensor, *, has_bias: bool) -> Tensor:
         out = hidden @ self._weights[name].T

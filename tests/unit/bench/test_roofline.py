@@ -1,10 +1,13 @@
 """The roofline: what a pass must read and compute, and the least time that takes."""
 
+from dataclasses import replace
+
 import pytest
 
 from services.bench.roofline import Roofline, Work
 from services.engine.checkpoint.checkpoint import load_checkpoint
-from services.engine.checkpoint.weight_shapes import count_parameters, weight_shapes
+from services.engine.checkpoint.model_config import Experts
+from services.engine.checkpoint.weight_shapes import count_active_parameters, count_parameters, weight_shapes
 from services.engine.config import resolve_isa
 from services.engine.decoder.model_loader import load_decoder
 from services.engine.decoder.native import Device
@@ -25,6 +28,15 @@ def test_every_weight_of_a_matrix_is_multiplied_once_for_each_row():
     assert work(Kind.LLAMA, 5, 7, 7).products == 7 * work(Kind.LLAMA, 5, 1, 1).products
     unasked = work(Kind.LLAMA, 5, 7, 1)
     assert work(Kind.LLAMA, 5, 7, 7).products - unasked.products == 2 * 6 * config.vocab_size * config.hidden_size
+
+
+def test_a_row_is_multiplied_with_the_experts_that_it_goes_to():
+    config = load_checkpoint(random_checkpoint(Kind.LLAMA)).config
+    experts = Experts(count=8, per_token=2, size=48, are_normalised=False)
+    mixture = replace(config, intermediate_size=0, experts=experts)
+    dense = replace(config, intermediate_size=2 * experts.size)
+    of_router = config.num_layers * experts.count * config.hidden_size
+    assert count_active_parameters(mixture) == count_active_parameters(dense) + of_router
 
 
 @pytest.mark.parametrize("kind", [Kind.LLAMA, Kind.GEMMA2])  # all layers see all, every other one has a window

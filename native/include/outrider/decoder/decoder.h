@@ -9,6 +9,7 @@
 #include "outrider/decoder/batch.h"
 #include "outrider/decoder/decoder_config.h"
 #include "outrider/decoder/decoder_weights.h"
+#include "outrider/decoder/expert_mlp.h"
 #include "outrider/decoder/kv_cache.h"
 #include "outrider/decoder/logits.h"
 #include "outrider/decoder/next_rows.h"
@@ -48,12 +49,13 @@ class Decoder {
 
     const std::shared_ptr<Device>& device() const { return device_; }
     const DecoderConfig& config() const { return config_; }
-    DecoderWeights& weights() { return weights_; }
-    const DecoderWeights& weights() const { return weights_; }
+    /// What loads the weights.
+    WeightSlots& weights() { return weights_.slots(); }
+    const WeightSlots& weights() const { return weights_.slots(); }
     KvCache& cache() { return cache_; }
     const KvCache& cache() const { return cache_; }
     int64_t kv_bytes_per_token() const;
-    /// Bytes of weights that one pass must read.
+    /// Bytes of weights that a pass over one row must read.
     int64_t weight_bytes() const;
 
     /// Writes the keys and values of the batch's rows and returns the asked rows' logits. Throws
@@ -75,6 +77,7 @@ class Decoder {
     void attend(int layer);
     void rotate_and_store(int layer);
     void mlp(int layer);
+    void gated_mlp(const LayerWeights& layer);
     void lm_head(int num_logits);
     void add_and_normalise(const float* delta, const float* delta_norm, const float* norm);
     void multiply(const Activations& input, const FusedWeight& weight, const float* bias, float* out);
@@ -87,6 +90,7 @@ class Decoder {
     std::unique_ptr<ShortHead> short_head_;  // null where all tokens are computed
     KvCache cache_;
     Workspace workspace_;
+    std::unique_ptr<ExpertMlp> experts_;  // null where there are none
     std::unique_ptr<PassRecorder> passes_;
     bool complete_ = false;
     int recorded_rows_ = 0;  // of a pass that was run before it was recorded, the most so far

@@ -1,11 +1,14 @@
 // DecoderConfig: every flag of the transformer; architectures differ only in these.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "outrider/device/operations.h"
 
 namespace outrider {
+
+class Device;
 
 /// Rotary embedding of the layers that name it.
 struct Rope {
@@ -13,10 +16,18 @@ struct Rope {
     float scale = 1.0f;              // multiplies cosine and sine
 };
 
+/// MLPs of which each row goes through those that a router chooses for it.
+struct Experts {
+    int count = 0;
+    int per_token = 0;
+    int size = 0;                 // of each, as intermediate_size is of an MLP
+    bool are_normalised = false;  // the weights of the chosen ones sum up to 1
+};
+
 struct DecoderConfig {
     int num_layers = 0;
     int hidden_size = 0;
-    int intermediate_size = 0;
+    int intermediate_size = 0;  // of the MLP that all rows go through; 0: none, where there are experts
     int num_heads = 0;
     int num_kv_heads = 0;
     int head_dim = 0;
@@ -39,6 +50,7 @@ struct DecoderConfig {
     bool output_bias = false;     // on what attention gives
     bool mlp_bias = false;
     bool tied_embeddings = false;
+    std::optional<Experts> experts;  // beside an MLP for all rows, that one by a gate
 
     int q_size() const { return num_heads * head_dim; }
     int kv_size() const { return num_kv_heads * head_dim; }
@@ -48,6 +60,8 @@ struct DecoderConfig {
 
     /// Throws std::invalid_argument that names the field.
     void validate() const;
+    /// The same, also for what the device does not handle.
+    void validate(const Device& device) const;
 };
 
 }  // namespace outrider

@@ -8,8 +8,9 @@
 #include <vector>
 
 #include "outrider/decoder/decoder_config.h"
+#include "outrider/decoder/expert_weights.h"
 #include "outrider/decoder/fused_weight.h"
-#include "outrider/device/block_type.h"
+#include "outrider/decoder/weight_slots.h"
 #include "outrider/device/device.h"
 #include "outrider/device/device_buffer.h"
 
@@ -31,6 +32,7 @@ struct LayerWeights {
     FusedWeight output;
     FusedWeight gate_up;
     FusedWeight down;
+    ExpertWeights experts;
 };
 
 /// What matrices are held as: all of a format, but for those that have a kind of their own by their canonical
@@ -48,29 +50,11 @@ class DecoderWeights {
     DecoderWeights(const DecoderWeights&) = delete;
     DecoderWeights& operator=(const DecoderWeights&) = delete;
 
-    /// Packs one weight; `values` is host memory of that shape. Throws std::invalid_argument for an unknown
-    /// name or another shape than the configuration's.
-    void load(const std::string& name, const std::vector<int64_t>& shape, const void* values,
-              SourceType type);
+    /// What loads them.
+    WeightSlots& slots() { return slots_; }
+    const WeightSlots& slots() const { return slots_; }
 
-    /// Packs a part of one weight, so that its source need not be in memory all at once; parts come in order,
-    /// and first_row 0 begins anew.
-    void load_rows(const std::string& name, int64_t first_row, const std::vector<int64_t>& shape,
-                   const void* values, SourceType type);
-
-    /// The same of rows of blocks.  # shape: [rows, bytes of a row]
-    void load_blocks(const std::string& name, int64_t first_row, const std::vector<int64_t>& shape,
-                     const BlockType& type, const uint8_t* blocks);
-
-    /// The memory of all weights in the order of the pass, a fused one's under the name of its first part.
-    /// Throws std::invalid_argument where the device holds them in memory of its own.
-    std::vector<std::pair<std::string, PackedBytes>> packed();
-    /// Says that all of `packed` has been filled.
-    void mark_loaded();
-
-    /// Canonical names not loaded yet, in the order of the pass.
-    std::vector<std::string> missing() const;
-    /// Bytes of weights that one pass must read.
+    /// Bytes of weights that a pass over one row must read.
     int64_t bytes() const;
 
     const PackedWeight& embedding() const { return *embedding_; }
@@ -79,17 +63,6 @@ class DecoderWeights {
     const LayerWeights& layer(int index) const { return layers_[index]; }
 
   private:
-    /// Where a weight goes: rows of a packed matrix, or part of a float32 vector.
-    struct Slot {
-        std::string name;
-        std::vector<int64_t> shape;
-        PackedWeight* matrix = nullptr;
-        int first_row = 0;
-        float* vector = nullptr;
-        int64_t loaded_rows = 0;
-        float factor = 1.0f;  // on the values of a vector
-    };
-
     /// A part of a matrix.
     struct Rows {
         std::string name;
@@ -99,17 +72,15 @@ class DecoderWeights {
     void add_layer(const DecoderConfig& config, int index);
     void add_attention(const DecoderConfig& config, LayerWeights& layer, const std::string& prefix);
     void add_mlp(const DecoderConfig& config, LayerWeights& layer, const std::string& prefix);
-    void add_own_vector(const std::string& name, DeviceBuffer<float>& buffer, int size);
-    void add_part(const std::string& name, PackedWeight& matrix, int first_row, int rows);
-    void add_fused(FusedWeight& weight, int in_features, const std::vector<Rows>& parts);
+    void add_experts(const DecoderConfig& config, ExpertWeights& weights, const std::string& prefix);
+    void add_own_vector(const std::string& name, DeviceBuffer<float>& buffer, int size, float factor = 1.0f);
+    void add_fused(FusedWeight& weight, int in_features, const std::vector<Rows>& parts) {
+        add_fused(weight, in_features, parts, kinds_.format);
+    }
+    void add_fused(FusedWeight& weight, int in_features, const std::vector<Rows>& parts, WeightFormat format);
     std::unique_ptr<PackedWeight> add_table(const std::string& name, WeightFormat format,
                                             const DecoderConfig& config);
-    void add_vector(const std::string& name, float* to, int size);
     WeightKind kind_of(const std::string& name, WeightFormat format) const;
-    Slot& find(const std::string& name);
-    Slot& find_matrix(const std::string& name);
-    Slot& find_next(const std::string& name, int64_t first_row, const std::vector<int64_t>& shape);
-    void store(Slot& slot, int64_t first_row, int64_t rows, const void* values, SourceType type);
 
     std::shared_ptr<Device> device_;
     WeightKinds kinds_;
@@ -117,8 +88,7 @@ class DecoderWeights {
     std::unique_ptr<PackedWeight> lm_head_;
     DeviceBuffer<float> final_norm_;
     std::vector<LayerWeights> layers_;
-    std::vector<Slot> slots_;
-    std::unordered_map<std::string, size_t> slot_of_name_;
+    WeightSlots slots_;
 };
 
 }  // namespace outrider

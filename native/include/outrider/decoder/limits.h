@@ -7,6 +7,7 @@ namespace outrider {
 
 constexpr int kMostLayers = 1 << 16;
 constexpr int kMostFeatures = 1 << 24;  // of a weight, and so of a row of activations
+constexpr int kMostExperts = 1 << 10;   // so that rows, each once for each of its experts, fit into int32
 /// Of a vocabulary: the sampler adds up their masses in 64 bits.
 constexpr int64_t kMostTokens = (1 << 22) - 1;
 constexpr int kMostRows = 1 << 20;    // of a pass

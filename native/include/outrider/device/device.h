@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
+#include "outrider/device/expert_operations.h"
 #include "outrider/device/format.h"
 #include "outrider/device/operations.h"
 #include "outrider/device/packed_weight.h"
@@ -80,9 +82,19 @@ class Device {
     virtual void spread_columns(const SpreadColumns& op) = 0;
     virtual void soft_cap(const SoftCap& op) = 0;
     virtual void read(const Read& op) = 0;
+
+    /// Whether it has the operations of experts, which are not to be called where it has not.
+    virtual bool has_experts() const { return false; }
+    virtual void route(const Route&) { refuse_experts(); }
+    virtual void span_product(const SpanProduct&) { refuse_experts(); }
+    virtual void mix_experts(const MixExperts&) { refuse_experts(); }
+
     /// Multiplies numbers in registers on all threads, `rounds` times over, as products with such weights do;
     /// returns how many operations that were, 0 where the device cannot.
     virtual int64_t multiply_registers(WeightFormat weight, int64_t rounds) = 0;
+
+  private:
+    [[noreturn]] void refuse_experts() const { throw std::logic_error(name() + " has no experts"); }
 };
 
 /// Instruction sets that this machine and this build can run, best first.

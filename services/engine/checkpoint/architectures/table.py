@@ -4,12 +4,14 @@ To add one: a function from its fields to a ModelConfig, and its entry, in the m
 tensor names; and a test checkpoint.
 """
 
+import itertools
 from collections.abc import Mapping
 
 from services.engine.checkpoint.architectures.architecture import Architecture
 from services.engine.checkpoint.architectures.gemma import GEMMA
 from services.engine.checkpoint.architectures.glm import GLM
 from services.engine.checkpoint.architectures.llama import LLAMA
+from services.engine.checkpoint.architectures.mixture import MIXTURES
 from services.engine.checkpoint.architectures.olmo import OLMO
 from services.engine.checkpoint.architectures.phi import PHI
 from services.engine.checkpoint.architectures.qwen import QWEN
@@ -20,7 +22,7 @@ from services.engine.checkpoint.config_fields import check_fields, warn_of_unkno
 from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.files.json_fields import JsonFields, shown
 
-ARCHITECTURES: dict[str, Architecture] = {**LLAMA, **QWEN, **PHI, **OLMO, **GEMMA, **GLM}
+ARCHITECTURES: dict[str, Architecture] = {**LLAMA, **QWEN, **PHI, **OLMO, **GEMMA, **GLM, **MIXTURES}
 
 
 def read_architecture(config: JsonFields, context_length: int | None = None) -> tuple[Architecture, ModelConfig]:
@@ -45,12 +47,16 @@ def read_architecture(config: JsonFields, context_length: int | None = None) -> 
     return architecture, model
 
 
-def expand_names(table: Mapping[str, str], num_layers: int) -> dict[str, tuple[str, ...]]:
+def expand_names(table: Mapping[str, str], config: ModelConfig) -> dict[str, tuple[str, ...]]:
     """Return our names of the weights in each tensor that a file of an architecture with these names may hold."""
+    num_experts = config.experts.count if config.experts else 0
     expanded: dict[str, tuple[str, ...]] = {}
     for pattern, names in table.items():
-        for layer in range(num_layers if "{i}" in pattern else 1):
-            expanded[pattern.format(i=layer)] = tuple(names.format(i=layer).split())
+        layers = range(config.num_layers if "{i}" in pattern else 1)
+        experts = range(num_experts if "{e}" in pattern else 1)
+        for layer, expert in itertools.product(layers, experts):
+            place = {"i": layer, "e": expert}
+            expanded[pattern.format(**place)] = tuple(names.format(**place).split())
     return expanded
 
 

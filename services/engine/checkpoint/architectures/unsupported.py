@@ -10,7 +10,10 @@ _REMEMBERS = (
     "it keeps a state that predictions which turn out wrong cannot be taken back from (state space, delta rule, "
     "recurrence): take a model whose layers all attend"
 )
-_MIXES = "it is a mixture of experts: take a dense model of its family"
+_MIXES = (
+    "it is a mixture of experts of a kind that is not carried out: take a dense model of its family, or one of "
+    "Mixtral, OLMoE, Qwen 2 MoE and Qwen 3 MoE"
+)
 _CENTRES = "its norms take off their mean, which no kernel does: take a model with RMS norms, such as Qwen3 or OLMo 3"
 _LATENT = "its attention keeps what it has read in latent form: take a model with keys and values"
 
@@ -28,7 +31,7 @@ _REASONS = (
     (r"\w*(?:Bert|Electra|Deberta|MPNet|XLNet|Longformer)", _ENCODES),
     (r"\w+For(?:MaskedLM|SequenceClassification|TokenClassification|QuestionAnswering|MultipleChoice)$", _ENCODES),
     (r"Deepseek|Kimi|MiniCPM3|LongcatFlash|Youtu", _LATENT),
-    (r"\w*(?:Moe|MoE|Mixtral|GptOss|Olmoe|Dbrx|JetMoe|Dots1|Llama4)", _MIXES),
+    (r"\w*(?:Moe|MoE|Mixtral|GptOss|FlexOlmo|Dbrx|JetMoe|Dots1|Llama4)", _MIXES),
     (r"(?:Cohere|Starcoder2|StableLm|Phi|GPT|Gpt|Falcon|MPT|Mpt|OPT|Bloom|Persimmon|Olmo|Nemotron)\w*For", _CENTRES),
     (r"\w+ForConditionalGeneration$", _SEES),
     (r"\w+Model$", _ENCODES),

@@ -237,7 +237,7 @@ class Decoder:
     def num_blocks(self) -> int: ...
     @property
     def weight_bytes(self) -> int:
-        """Bytes of weights that one pass must read."""
+        """Bytes of weights that a pass over one row must read."""
     @property
     def kv_bytes_per_token(self) -> int: ...
 

@@ -179,5 +179,14 @@ class Operations:
         """Scaled cosines and sines of position * frequency.  # [rows, 2, rotary_dim / 2]"""
 
     @staticmethod
+    def route(
+        device: Device, logits: NDArray[np.float32], per_token: int, *, are_normalised: bool
+    ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
+        """The experts of each row, by ascending ids, and their weights; RuntimeError where the device has no experts.
+
+        # [rows, experts] -> [rows, per_token] both
+        """
+
+    @staticmethod
     def soft_cap(device: Device, values: NDArray[np.float32], cap: float) -> NDArray[np.float32]:
         """cap * tanh(values / cap), element by element."""

@@ -44,7 +44,7 @@ def test_fields_that_are_left_out_have_the_defaults_of_transformers(architecture
 
 
 def test_a_theta_that_is_left_out_is_that_of_transformers():
-    for model_type in ("smollm3", "olmo3"):
+    for model_type in ("smollm3", "olmo3", "mixtral"):
         (architecture,) = (each for each in ARCHITECTURES.values() if each.model_type == model_type)
         assert CONFIG_MAPPING[model_type].default_theta == architecture.defaults["rope_theta"]
     gemma3 = ARCHITECTURES["Gemma3ForCausalLM"].defaults
@@ -115,7 +115,10 @@ def test_a_tensor_of_the_text_that_has_no_place_is_refused(edited):
         (["WhisperForConditionalGeneration", "VoxtralForConditionalGeneration"], "sound"),
         (["BertModel", "ModernBertForMaskedLM", "LlamaForSequenceClassification"], "encodes texts"),
         (["T5ForConditionalGeneration", "BartForConditionalGeneration"], "encoder has read"),
-        (["MixtralForCausalLM", "Qwen3MoeForCausalLM", "GptOssForCausalLM", "OlmoeForCausalLM"], "mixture of experts"),
+        (
+            ["GraniteMoeForCausalLM", "Glm4MoeForCausalLM", "GptOssForCausalLM", "FlexOlmoForCausalLM"],
+            "mixture of experts",
+        ),
         (["DeepseekV3ForCausalLM"], "latent"),
         (["Cohere2ForCausalLM", "Starcoder2ForCausalLM", "StableLmForCausalLM"], "take off their mean"),
     ],

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from services.engine.checkpoint.model_config import Experts
 from services.engine.decoder.weight_choice import choose_weights
 from tests.native.random_models import PLAIN
 
@@ -21,6 +22,15 @@ def test_widths_that_are_no_whole_groups_leave_int8(widths: dict[str, int]) -> N
     choice = choose_weights(replace(LARGE, **widths), on_cpu=True, isa="avx512")
     assert choice.weights == "int8"
     assert "80 inputs" in choice.reason or "100 inputs" in choice.reason
+
+
+def test_experts_of_no_whole_groups_leave_int8() -> None:
+    experts = Experts(count=8, per_token=2, size=100, are_normalised=True)
+    choice = choose_weights(replace(LARGE, intermediate_size=0, experts=experts), on_cpu=True, isa="avx2")
+    assert choice.weights == "int8"
+    assert "100 inputs" in choice.reason
+    whole = replace(LARGE, intermediate_size=0, experts=replace(experts, size=96))
+    assert choose_weights(whole, on_cpu=True, isa="avx2").weights == "int4"
 
 
 def test_a_model_that_the_caches_hold_is_not_rounded() -> None:

@@ -1,0 +1,49 @@
+// ExpertMlp: a layer's mixture of experts (Shazeer et al., arXiv 1701.06538, section 2).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "outrider/decoder/decoder_config.h"
+#include "outrider/decoder/expert_weights.h"
+#include "outrider/decoder/workspace.h"
+#include "outrider/device/device.h"
+#include "outrider/device/device_buffer.h"
+
+namespace outrider {
+
+/// The rows of each expert are gathered, so that its weights are read once for all of them.
+class ExpertMlp {
+  public:
+    ExpertMlp(std::shared_ptr<Device> device, const DecoderConfig& config, Format format);
+
+    /// Makes room for so many rows; returns whether anything has moved.
+    bool reserve(int rows);
+
+    /// delta = what the experts make of the input, and where there is an MLP for all rows, its share of what
+    /// is in delta.  # delta: [rows, hidden]
+    void run(const ExpertWeights& weights, const Activations& input, int rows, float* delta);
+
+  private:
+    Routing routing();
+    void route(const ExpertWeights& weights, const Activations& input, int rows);
+    void multiply(const Activations& input, const FusedWeight& weight, int expert, int rows, float* out);
+
+    std::shared_ptr<Device> device_;
+    Experts experts_;
+    Activation activation_;
+    int hidden_size_;
+    bool has_gate_;
+    DeviceBuffer<int32_t> choices_;     // [rows, per_token], the experts
+    DeviceBuffer<int32_t> places_;      // [rows, per_token]
+    DeviceBuffer<int32_t> gathered_;    // [rows * per_token]
+    DeviceBuffer<int32_t> first_rows_;  // [count + 1]
+    DeviceBuffer<float> weights_;       // [rows, per_token]
+    DeviceBuffer<float> logits_;        // [rows, count, and the gate where there is one]
+    DeviceBuffer<float> gate_up_;       // [rows * per_token, 2 * size]
+    DeviceBuffer<float> outputs_;       // [rows * per_token, hidden]
+    ActivationBuffer inputs_;           // [rows * per_token, hidden]
+    ActivationBuffer gated_;            // [rows * per_token, size]
+};
+
+}  // namespace outrider

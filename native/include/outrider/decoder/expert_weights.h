@@ -1,0 +1,31 @@
+// ExpertWeights: a layer's experts, and the router that chooses among them.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "outrider/decoder/fused_weight.h"
+
+namespace outrider {
+
+struct Expert {
+    FusedWeight gate_up;
+    FusedWeight down;
+};
+
+struct ExpertWeights {
+    FusedWeight router;  // a logit for each expert, then the gate of the MLP for all rows, where there is one
+    std::vector<Expert> each;
+    int per_token = 0;
+
+    /// Bytes that one row reads: of as many experts as it goes to, each taken as large as all are on average.
+    int64_t bytes() const {
+        int64_t all = 0;
+        for (const Expert& expert : each) {
+            all += expert.gate_up.bytes() + expert.down.bytes();
+        }
+        return router.bytes() + (each.empty() ? 0 : all * per_token / static_cast<int64_t>(each.size()));
+    }
+};
+
+}  // namespace outrider

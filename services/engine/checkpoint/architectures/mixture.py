@@ -1,0 +1,113 @@
+"""Mixtures of experts: OLMoE, Qwen 3 MoE, Mixtral, Qwen 2 MoE."""
+
+from dataclasses import replace
+
+from services.engine.checkpoint import tensor_names
+from services.engine.checkpoint.architectures.architecture import Architecture, fields
+from services.engine.checkpoint.architectures.decoder_fields import read_plain_decoder
+from services.engine.checkpoint.architectures.layer_kinds import read_one_window
+from services.engine.checkpoint.model_config import Experts, ModelConfig, QkNorm
+from services.engine.files.json_fields import JsonFields
+
+_MOST_EXPERTS = 1 << 10
+_MOST_INTERMEDIATE = 1 << 20
+
+
+def _read_olmoe(config: JsonFields, context_length: int) -> ModelConfig:
+    has_bias = config.flag("attention_bias", False)
+    return replace(
+        _read_mixture(config, context_length, size="intermediate_size"),
+        attention_bias=has_bias,
+        output_bias=has_bias,
+        qk_norm=QkNorm.FULL,
+    )
+
+
+def _read_qwen3_moe(config: JsonFields, context_length: int) -> ModelConfig:
+    has_bias = config.flag("attention_bias", False)
+    return replace(
+        _read_mixture(config, context_length, size="moe_intermediate_size"),
+        attention_bias=has_bias,
+        output_bias=has_bias,
+        qk_norm=QkNorm.HEAD,
+    )
+
+
+def _read_mixtral(config: JsonFields, context_length: int) -> ModelConfig:
+    return replace(
+        _read_mixture(config, context_length, size="intermediate_size", are_normalised=True),
+        windows=read_one_window(config),
+    )
+
+
+def _read_qwen2_moe(config: JsonFields, context_length: int) -> ModelConfig:
+    return replace(
+        _read_mixture(config, context_length, size="moe_intermediate_size"),
+        intermediate_size=config.integer("shared_expert_intermediate_size", maximum=_MOST_INTERMEDIATE),
+        attention_bias=config.flag("qkv_bias", True),
+    )
+
+
+def _read_mixture(
+    config: JsonFields, context_length: int, *, size: str, are_normalised: bool | None = None
+) -> ModelConfig:
+    """Read a decoder whose layers have experts and no other MLP; `size` is the field that says how wide one is.
+
+    Whether their weights sum up to 1 is a field too, unless it is given.
+    """
+    count_field = "num_local_experts" if "num_local_experts" in config else "num_experts"  # newer files, and older ones
+    count = config.integer(count_field, maximum=_MOST_EXPERTS)
+    experts = Experts(
+        count=count,
+        per_token=config.integer("num_experts_per_tok", maximum=count),
+        size=config.integer(size, maximum=_MOST_INTERMEDIATE),
+        are_normalised=config.flag("norm_topk_prob", False) if are_normalised is None else are_normalised,
+    )
+    return replace(read_plain_decoder(config, context_length), intermediate_size=0, experts=experts)
+
+
+_COMMON = fields("hidden_act num_experts num_local_experts num_experts_per_tok")
+_QWEN = _COMMON | fields("moe_intermediate_size norm_topk_prob sliding_window")  # without use_sliding_window it is none
+_QWEN_DEFAULTS = {"rms_norm_eps": 1e-6, "hidden_act": "silu"}
+
+MIXTURES = {
+    "OlmoeForCausalLM": Architecture(
+        model_type="olmoe",
+        models="OLMoE",
+        features="experts; norms over all heads of query and key",
+        read_config=_read_olmoe,
+        fields=_COMMON | fields("attention_bias norm_topk_prob"),
+        names=tensor_names.OLMOE_NAMES,
+        defaults={"rms_norm_eps": 1e-5, "hidden_act": "silu"},
+    ),
+    "Qwen3MoeForCausalLM": Architecture(
+        model_type="qwen3_moe",
+        models="Qwen 3 MoE (30B-A3B, 235B-A22B), Qwen 3 Coder",
+        features="experts; norms of each query and key",
+        read_config=_read_qwen3_moe,
+        fields=_QWEN | {"attention_bias"},
+        names=tensor_names.QWEN3_MOE_NAMES,
+        defaults={**_QWEN_DEFAULTS, "num_key_value_heads": 4},
+    ),
+    "MixtralForCausalLM": Architecture(
+        model_type="mixtral",
+        models="Mixtral 8x7B and 8x22B",
+        features="experts, whose weights sum up to 1; a window on all layers",
+        read_config=_read_mixtral,
+        fields=_COMMON | {"sliding_window"},
+        names=tensor_names.MIXTRAL_NAMES,
+        defaults={
+            **{"rms_norm_eps": 1e-5, "hidden_act": "silu", "num_key_value_heads": 8, "sliding_window": None},
+            "rope_theta": 1_000_000.0,
+        },
+    ),
+    "Qwen2MoeForCausalLM": Architecture(
+        model_type="qwen2_moe",
+        models="Qwen 1.5 MoE, Qwen 2 57B-A14B",
+        features="experts, and one for all tokens by a gate; biases on query, key and value",
+        read_config=_read_qwen2_moe,
+        fields=_QWEN | fields("shared_expert_intermediate_size qkv_bias"),
+        names=tensor_names.QWEN2_MOE_NAMES,
+        defaults={**_QWEN_DEFAULTS, "num_key_value_heads": 16},
+    ),
+}
