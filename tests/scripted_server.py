@@ -166,6 +166,24 @@ class ScriptedServicer(GenerationServiceServicer):
         """Not used by the client, which streams."""
         context.abort(grpc.StatusCode.UNIMPLEMENTED, "not part of the script")
 
+    def Score(
+        self, request: generation_pb2.ScoreRequest, context: grpc.ServicerContext
+    ) -> generation_pb2.ScoreResponse:
+        """Every byte of a choice is as likely as it is small."""
+        if fault := self._next_fault():
+            self._strike(fault, context)
+        spelled = [choice.text.encode() for choice in request.choices]
+        scores = [
+            generation_pb2.TextScore(
+                logprob=-sum(text),
+                token_ids=text,
+                token_logprobs=[-byte for byte in text],
+                token_ranks=[byte + 1 for byte in text],
+            )
+            for text in spelled
+        ]
+        return generation_pb2.ScoreResponse(scores=scores, model="toy", fingerprint=self._fingerprint)
+
     def Tokenize(
         self, request: generation_pb2.TokenizeRequest, context: grpc.ServicerContext
     ) -> generation_pb2.TokenizeResponse:

@@ -110,15 +110,19 @@ class Request:
     cache: CachePolicy = CachePolicy()
     share: Share = Share()
     num_samples: int = 1
+    num_scored: int | None = None  # the prompt's last tokens, told of as `prompt_logprobs` are; then nothing is drawn
     deadline: float | None = None  # seconds on the monotonic clock
     traceparent: str = ""  # the W3C trace context that work for it belongs to, if there is one
 
     @property
-    def reads_cache(self) -> bool:
-        """Whether the prompt's rows may be taken from the prefix cache, rather than computed for this request: what is
-        asked to be told of the prompt takes its logits.
-        """
-        return self.cache.prefix and not self.output.prompt_logprobs
+    def num_shared(self) -> int:
+        """Leading tokens of the prompt that all samples have, or all texts that are scored behind one prompt."""
+        return len(self.prompt) - (self.num_scored or 0)
+
+    @property
+    def samples(self) -> list["Request"]:
+        """Every sample as a request of its own, the first as this one."""
+        return [self, *map(self.sample, range(1, self.num_samples))]
 
     def begin_grammar(self) -> GrammarState | None:
         """Return where the received tokens stand in the grammar, if there is one."""

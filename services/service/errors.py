@@ -169,6 +169,12 @@ class UnimplementedError(RpcError):
     code = code_pb2.UNIMPLEMENTED
 
 
+class DeadlineError(RpcError):
+    """The call's time is over before there is a whole answer."""
+
+    code = code_pb2.DEADLINE_EXCEEDED
+
+
 class InternalError(RpcError):
     """A fault of the server; its log has the particulars."""
 

@@ -6,7 +6,7 @@ import pytest
 
 from outrider import Client
 from services.cli import main
-from services.cli.scrape import Scrape
+from services.cli.top.scrape import Scrape
 from tests.e2e.told_pair import ToldPair
 
 

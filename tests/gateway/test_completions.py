@@ -52,6 +52,18 @@ def test_samples_and_several_prompts_are_choices_in_order(client: openai.OpenAI,
     assert texts == [text for one in expected for text in (one.text, one.further_samples[0].text)]
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_best_of_several_come_in_order_of_rank(client: openai.OpenAI, gateway: RunningGateway, stream: bool):
+    expected = rpc(gateway, num_samples=2, best_of=5)
+    assert expected.started.seed != rpc(gateway).started.seed
+    answer: Any = client.completions.create(model="target", prompt=PROMPT, n=2, best_of=5, stream=stream, **SAMPLED)
+    texts = ["", ""]
+    for part in answer if stream else [answer]:
+        for choice in part.choices:
+            texts[choice.index] += choice.text
+    assert texts == [expected.text, expected.further_samples[0].text]
+
+
 def test_what_speculation_did_is_told(client: openai.OpenAI):
     asked = {"model": "target", "prompt": PROMPT, **SAMPLED, "extra_body": {"speculation": "always"}}
     *_, last = client.completions.create(**asked, stream=True, stream_options={"include_usage": True})

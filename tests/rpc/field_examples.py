@@ -224,6 +224,10 @@ GOOD = {
         {"grammar": {"choice": {"texts": ["left", "right"]}}}, lambda seen: seen.streamed.text in {"left", "right"}
     ),
     "num_samples": Good({"num_samples": 2}, lambda seen: len(seen.whole.further_samples) == 1),
+    "best_of": Good(
+        {"best_of": 8, "sampling": {"temperature": 1.0}},
+        lambda seen: seen.whole.started.seed == seen.streamed.started.seed != seen.plain.started.seed,
+    ),
 }
 
 # Beside those of BAD: what only Generate refuses, and continuations, which name what a server has said.

@@ -172,6 +172,9 @@ BAD = {
     ),
     "no samples": ({"num_samples": 0}, "num_samples", "is 0; allowed: at least 1, at most 16"),
     "too many samples": ({"num_samples": 17}, "num_samples", "is 17; allowed: at least 1, at most 16"),
+    "best of too few": ({"num_samples": 3, "best_of": 2}, "best_of", "is 2; allowed: at least num_samples, which is 3"),
+    "best of none": ({"best_of": 0}, "best_of", "is 0; allowed: at least 1, at most 16"),
+    "best of too many": ({"best_of": 17}, "best_of", "is 17; allowed: at least 1, at most 16"),
     "long salt": ({"cache": {"salt": "ä" * 65}}, "cache.salt", "has 130 bytes; allowed: at most 128 bytes"),
     "lookup with NEVER": (
         {"speculation": {"mode": 1, "lookup": True}},

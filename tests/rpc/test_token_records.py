@@ -178,7 +178,7 @@ def test_who_does_not_read_is_paused_the_earlier_the_more_comes_with_a_token(
 
 async def _submit(target: RunningTarget, request: Request) -> Sequence:
     """Begin a generation that nobody reads."""
-    (sequence,) = target.engine.submit(target.engine.prepare(request))
+    (sequence,) = target.engine.submit(target.engine.prepare([request]))
     return sequence
 
 

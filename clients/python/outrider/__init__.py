@@ -30,6 +30,7 @@ from outrider.errors import (
 )
 from outrider.generate_options import GenerateOptions
 from outrider.request import Prompt
+from outrider.scoring import ScoreOptions, Scores, TextScore, TextToScore
 from outrider.served_model import ModelState, ServedModel
 from outrider.stream import Stream
 from outrider.token_record import Candidate, Dtype, PredictionSource, Suppressed, Tensor, Token
@@ -94,12 +95,16 @@ __all__ = [
     "Received",
     "ResourceExhausted",
     "Result",
+    "ScoreOptions",
+    "Scores",
     "SourceStats",
     "Speculation",
     "Started",
     "Suppressed",
     "Stream",
     "Tensor",
+    "TextScore",
+    "TextToScore",
     "Timings",
     "Token",
     "ToolCall",

@@ -22,6 +22,7 @@ from outrider.request import (
 )
 from outrider.response import parse_decoding, parse_encoding, parse_model_info
 from outrider.samples import new_generation
+from outrider.scoring import ScoreOptions, Scores, TextToScore, build_score_request, parse_scores
 from outrider.served_model import ServedModel, parse_models
 from outrider.servers.channel import ChannelOption, channel_options, token_metadata
 from outrider.servers.health import CHECK, examined_async
@@ -118,6 +119,18 @@ class AsyncClient:
             async for _ in stream:
                 pass
             return stream.result
+
+    async def score(
+        self,
+        prompt: Prompt,
+        choices: Sequence[TextToScore],
+        *,
+        timeout: float | None = None,
+        **options: Unpack[ScoreOptions],
+    ) -> Scores:
+        """Say how likely each of the choices is behind a prompt; raises as `stream` for what cannot even be sent."""
+        request = build_score_request(prompt, choices, options)
+        return parse_scores(await self._call(lambda stub: stub.Score, request, timeout))
 
     async def tokenize(
         self,

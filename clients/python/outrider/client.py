@@ -20,6 +20,7 @@ from outrider.request import (
 )
 from outrider.response import parse_decoding, parse_encoding, parse_model_info
 from outrider.samples import new_generation
+from outrider.scoring import ScoreOptions, Scores, TextToScore, build_score_request, parse_scores
 from outrider.served_model import ServedModel, parse_models
 from outrider.servers.channel import ChannelOption, channel_options, token_metadata
 from outrider.servers.health import CHECK, examined
@@ -103,6 +104,18 @@ class Client:
             for _ in stream:
                 pass
             return stream.result
+
+    def score(
+        self,
+        prompt: Prompt,
+        choices: Sequence[TextToScore],
+        *,
+        timeout: float | None = None,
+        **options: Unpack[ScoreOptions],
+    ) -> Scores:
+        """Say how likely each of the choices is behind a prompt; raises as `stream` for what cannot even be sent."""
+        request = build_score_request(prompt, choices, options)
+        return parse_scores(self._call(lambda stub: stub.Score, request, timeout))
 
     def tokenize(
         self,

@@ -111,3 +111,5 @@ class GenerateOptions(ChatOptions, total=False):
     num_samples: int | None
     """Answers to the one prompt. `Chunk.sample` says whose a chunk is; the result is that of sample 0, which has the
     others in `Result.further_samples`."""
+    best_of: int | None
+    """Answers to choose the `num_samples` likeliest from; beyond 1, nothing comes before all have ended."""

@@ -70,6 +70,7 @@ class Generation:
             return self._request
         request = generation_pb2.StreamGenerateRequest()
         request.CopyFrom(self._request)
+        request.ClearField("best_of")  # what has started is the best already
         request.prompt.token_ids.ids[:] = self.started.prompt_token_ids
         request.sampling.seed = self.started.seed
         request.request_id = self.started.request_id

@@ -62,6 +62,7 @@ _FIELDS = {
     "request_id": "request_id",
     "priority": "priority",
     "num_samples": "num_samples",
+    "best_of": "best_of",
 }
 _GRAMMARS = ("json_schema", "regex", "lark", "choice")
 _SAMPLERS = {name.removeprefix("SAMPLER_").lower(): number for name, number in common_pb2.Sampler.items() if number}
@@ -84,12 +85,12 @@ def build_stream_request(prompt: Prompt, options: GenerateOptions) -> generation
     if len(grammars := [name for name in _GRAMMARS if options.get(name) is not None]) > 1:
         raise TypeError(f"{' and '.join(grammars)} are given; a text follows one grammar")
     request = generation_pb2.StreamGenerateRequest()
-    _set_prompt(request, prompt)
+    set_prompt(request, prompt)
     for name, value in options.items():
         if value is not None:
             if _FIELDS[name].startswith("prompt.chat.") and not request.prompt.HasField("chat"):
                 raise TypeError(f"{name} is for a conversation, not for text or token ids")
-            _set(request, _FIELDS[name], value, _ENCODERS.get(name, _unchanged))
+            set_field(request, _FIELDS[name], value, _ENCODERS.get(name, _unchanged))
     return request
 
 
@@ -99,10 +100,10 @@ def build_tokenize_request(
     """The request to encode text or a conversation; raises TypeError for anything else."""
     request = generation_pb2.TokenizeRequest(add_special_tokens=add_special_tokens, model=model)
     if isinstance(text, str):
-        _set(request, "text", text)
+        set_field(request, "text", text)
     else:
         request.chat.SetInParent()
-        _set(request, "chat.messages", text, encode_messages)
+        set_field(request, "chat.messages", text, encode_messages)
     for name, value in options.items():
         if name not in ChatOptions.__annotations__:
             raise TypeError(
@@ -111,7 +112,7 @@ def build_tokenize_request(
         if value is not None:
             if not request.HasField("chat"):
                 raise TypeError(f"{name} is for a conversation, not for text")
-            _set(request, _FIELDS[name].removeprefix("prompt."), value, _ENCODERS.get(name, _unchanged))
+            set_field(request, _FIELDS[name].removeprefix("prompt."), value, _ENCODERS.get(name, _unchanged))
     return request
 
 
@@ -120,27 +121,28 @@ def build_detokenize_request(
 ) -> generation_pb2.DetokenizeRequest:
     """The request to decode token ids; raises as `build_stream_request`."""
     request = generation_pb2.DetokenizeRequest(show_special_tokens=show_special_tokens, model=model)
-    _set(request, "token_ids", token_ids)
+    set_field(request, "token_ids", token_ids)
     return request
 
 
-def _set_prompt(request: generation_pb2.StreamGenerateRequest, prompt: Prompt) -> None:
+def set_prompt(request: generation_pb2.StreamGenerateRequest | generation_pb2.ScoreRequest, prompt: Prompt) -> None:
+    """Set what a request begins with; raises TypeError for anything else."""
     if not hasattr(prompt, "__len__") or not hasattr(prompt, "__getitem__"):
         raise TypeError(f"a prompt is text, token ids or messages, not {prompt!r}")
     if isinstance(prompt, str):
-        _set(request, "prompt.text", prompt)
+        set_field(request, "prompt.text", prompt)
     elif len(prompt) > 0 and isinstance(prompt[0], Message | Mapping):
-        _set(request, "prompt.chat.messages", prompt, encode_messages)
+        set_field(request, "prompt.chat.messages", prompt, encode_messages)
     else:
         request.prompt.token_ids.SetInParent()
-        _set(request, "prompt.token_ids.ids", prompt)
+        set_field(request, "prompt.token_ids.ids", prompt)
 
 
 def _unchanged(value: object) -> object:
     return value
 
 
-def _set(message: ProtoMessage, path: str, value: object, encode: Callable[[Any], object] = _unchanged) -> None:
+def set_field(message: ProtoMessage, path: str, value: object, encode: Callable[[Any], object] = _unchanged) -> None:
     """Set the field at a path to the encoded value, and name the path where that fails."""
     *parents, name = path.split(".")
     for parent in parents:

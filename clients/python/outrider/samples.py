@@ -1,5 +1,6 @@
 """Samples: what has arrived of several samples of one prompt, and how to take each of them up again."""
 
+import secrets
 from dataclasses import replace
 
 from outrider.errors import OutriderError, Unavailable
@@ -23,6 +24,7 @@ class Samples:
         self._alone = generation_pb2.StreamGenerateRequest()
         self._alone.CopyFrom(request)
         self._alone.ClearField("num_samples")
+        self._alone.ClearField("best_of")
         self._attempts = attempts
         self._generations = [Generation(self._alone, attempts)]  # those that have started, and the first
         self._continued: int | None = None  # the sample whose call is under way; None where it is all of them
@@ -59,7 +61,7 @@ class Samples:
             return self._generations[self._continued].next_request()
         request = generation_pb2.StreamGenerateRequest()
         request.CopyFrom(self._request)
-        if self.started is not None:  # of some samples the seeds are known already: they must not change
+        if self.started is not None and not _is_ranked(request):  # of some the seeds are known: they must not change
             request.sampling.seed = self.started.seed
         return request
 
@@ -98,5 +100,14 @@ class Samples:
 
 
 def new_generation(request: generation_pb2.StreamGenerateRequest, attempts: Attempts) -> Generation | Samples:
-    """What keeps track of a request's answer."""
+    """What keeps track of a request's answer; where the best of several is chosen, a call that is repeated chooses
+    among the same.
+    """
+    if _is_ranked(request) and not request.sampling.HasField("seed"):
+        request.sampling.seed = secrets.randbits(64)
     return Samples(request, attempts) if request.num_samples > 1 else Generation(request, attempts)
+
+
+def _is_ranked(request: generation_pb2.StreamGenerateRequest) -> bool:
+    """Whether the first sample to start is the best one, whose seed is not the request's."""
+    return request.best_of > 1

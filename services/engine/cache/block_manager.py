@@ -103,11 +103,14 @@ class BlockManager:
             sequence.blocks.append(block)
         sequence.num_computed = num_tokens
 
-    def reuse(self, sequence: BlockOwner) -> None:
-        """Let a sequence go on from what is cached of its next tokens: full blocks, and never its last token."""
+    def reuse(self, sequence: BlockOwner, most: int | None = None) -> None:
+        """Let a sequence go on from what is cached of its next tokens: full blocks, of its first `most` tokens, by
+        default all but the last one, which `most` has to leave out too.
+        """
         size = self.block_size
+        most = len(sequence.tokens) - 1 if most is None else most
         is_cached = self._is_cached(sequence) and all(block in self._cache for block in sequence.blocks[-1:])
-        while is_cached and sequence.num_computed == len(sequence.blocks) * size < len(sequence.tokens) - size:
+        while is_cached and sequence.num_computed == len(sequence.blocks) * size <= most - size:
             block = self._cache.find(self._key(sequence, len(sequence.blocks)))
             if block is None:
                 return

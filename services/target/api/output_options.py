@@ -19,12 +19,11 @@ def read_output(
     """
     most = Range(minimum=0, maximum=LIMITS.max_top_candidates)
     found.check_number("output.top_candidates", message.top_candidates, most)
-    logprobs = message.logprobs or message.top_candidates > 0
     token_ids = found.within("output.logits_token_ids", message.logits_token_ids, LIMITS.max_logits_token_ids)
     _check_logits(message, token_ids, model, found, is_whole=is_whole)
     return OutputOptions(
-        records=message.token_records or logprobs or message.rank or message.entropy or message.logits,
-        logprobs=logprobs,
+        records=asks_records(message),
+        logprobs=asks_logprobs(message),
         num_candidates=message.top_candidates,
         show_special_tokens=message.show_special_tokens,
         pass_reports=message.pass_reports,
@@ -34,6 +33,16 @@ def read_output(
         logits_token_ids=tuple(token_ids),
         prompt_logprobs=message.prompt_logprobs,
     )
+
+
+def asks_logprobs(message: common_pb2.OutputOptions) -> bool:
+    """Whether log-probabilities are to be told of each token of the answer."""
+    return message.logprobs or message.top_candidates > 0
+
+
+def asks_records(message: common_pb2.OutputOptions) -> bool:
+    """Whether a record is to come with each token of the answer."""
+    return asks_logprobs(message) or any([message.token_records, message.rank, message.entropy, message.logits])
 
 
 def _check_logits(

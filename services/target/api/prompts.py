@@ -1,6 +1,7 @@
 """Prompts: text, ids or a conversation, to the ids that the model sees."""
 
 import asyncio
+from dataclasses import dataclass
 
 from outrider.v1 import common_pb2, generation_pb2
 from services.service.limits import MAX_MESSAGES
@@ -11,18 +12,28 @@ from services.target.prompt.chat_template import ChatTemplateError
 from services.target.prompt.prompt_encoder import PromptError, PromptSource, Text, TooManyTokensError
 
 _FORMS = "text, token_ids or chat"
-_IDS = "prompt.token_ids.ids"
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """The most tokens that a text may have, and why."""
+
+    most: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"at most {self.most}, {self.reason}"
 
 
 async def read_prompt(message: common_pb2.Prompt, model: ServedModel, found: Violations) -> tuple[int, ...]:
     """The ids of a prompt; what is wrong with it is added to `found`."""
     match form := message.WhichOneof("input"):
         case "token_ids":
-            return await asyncio.to_thread(_read_ids, message.token_ids, model, found)
+            return await asyncio.to_thread(_read_ids, message.token_ids, "prompt", model, found, _room_behind(model))
         case "text" | "chat":
-            field, room = f"prompt.{form}", model.context_length - 1
-            allowed = f"at most {room}, so that the context has room for one more"
-            ids = await _encode(message, field, model, found, most=room, allowed=allowed)
+            field, room = f"prompt.{form}", _room_behind(model)
+            source = await asyncio.to_thread(_read_source, message, field, model, found)
+            ids = await _encode(source, field, model, found, room)
             _check_encoded(ids, field, model, found)
             return ids or ()
     found.add("prompt", "is not set", _FORMS)
@@ -37,43 +48,59 @@ async def read_tokenize_input(message: generation_pb2.TokenizeRequest, model: Se
         case "text" if not message.text:
             pass
         case "text" | "chat":
-            most = model.context_length
-            ids = await _encode(message, form, model, found, most=most, allowed=f"at most {most}, the context length")
+            room = Room(model.context_length, "the context length")
+            source = await asyncio.to_thread(_read_source, message, form, model, found)
+            ids = await _encode(source, form, model, found, room)
         case _:
             found.add("input", "is not set", "text or chat")
     found.raise_if_any()
     return ids or ()
 
 
-def _read_ids(message: common_pb2.TokenIds, model: ServedModel, found: Violations) -> tuple[int, ...]:
-    most = model.context_length - 1
-    if len(message.ids) > most:
-        allowed = f"at most {most}, so that the context has room for one more"
-        found.add(_IDS, f"is {len(message.ids)} tokens long", allowed)
+async def read_text_to_score(
+    message: generation_pb2.TextToScore, field: str, model: ServedModel, found: Violations, room: Room
+) -> tuple[int, ...]:
+    """The ids of a text that stands behind a prompt; what is wrong with it is added to `found`."""
+    match message.WhichOneof("input"):
+        case "token_ids":
+            return await asyncio.to_thread(_read_ids, message.token_ids, field, model, found, room)
+        case "text":
+            field = f"{field}.text"
+            source = _read_text(message.text, field, model, found, add_special_tokens=False)
+            ids = await _encode(source, field, model, found, room)
+            _check_encoded(ids, field, model, found)
+            return ids or ()
+    found.add(field, "is not set", "text or token_ids")
+    return ()
+
+
+def _room_behind(model: ServedModel) -> Room:
+    return Room(model.context_length - 1, "so that the context has room for one more")
+
+
+def _read_ids(
+    message: common_pb2.TokenIds, parent: str, model: ServedModel, found: Violations, room: Room
+) -> tuple[int, ...]:
+    field = f"{parent}.token_ids.ids"
+    if len(message.ids) > room.most:
+        found.add(field, f"is {len(message.ids)} tokens long", room)
         return ()
     if not message.ids:
-        found.add(_IDS, "is empty", "at least one token")
-    found.check_token_ids(_IDS, message.ids, model.config.vocab_size)
+        found.add(field, "is empty", "at least one token")
+    found.check_token_ids(field, message.ids, model.config.vocab_size)
     return tuple(message.ids)
 
 
 async def _encode(
-    message: common_pb2.Prompt | generation_pb2.TokenizeRequest,
-    field: str,
-    model: ServedModel,
-    found: Violations,
-    *,
-    most: int,
-    allowed: str,
+    source: PromptSource | None, field: str, model: ServedModel, found: Violations, room: Room
 ) -> tuple[int, ...] | None:
     """The ids, or None with what is wrong."""
-    source = await asyncio.to_thread(_read_source, message, field, model, found)
     if source is None:
         return None
     try:
-        return await model.prompts.encode(source, most=most)
+        return await model.prompts.encode(source, most=room.most)
     except TooManyTokensError as error:
-        found.add(field, str(error), allowed)
+        found.add(field, str(error), room)
     except ChatTemplateError as error:
         found.add(f"{field}.messages", str(error)[:300], "what the template accepts")
     except PromptError as error:
@@ -97,12 +124,18 @@ def _read_source(
         if is_short and _has_room(message.chat.ByteSize(), field, model, found):
             return read_chat(message.chat, field, model, found)
         return None
-    if not message.text:
+    add_special = message.add_special_tokens if message.HasField("add_special_tokens") else True
+    return _read_text(message.text, field, model, found, add_special_tokens=add_special)
+
+
+def _read_text(
+    text: str, field: str, model: ServedModel, found: Violations, *, add_special_tokens: bool
+) -> Text | None:
+    if not text:
         found.add(field, "is empty", "at least one character")
         return None
-    add_special = message.add_special_tokens if message.HasField("add_special_tokens") else True
-    text = Text(message.text, add_special)
-    return text if _has_room(text.num_bytes, field, model, found) else None
+    source = Text(text, add_special_tokens)
+    return source if _has_room(source.num_bytes, field, model, found) else None
 
 
 def _has_room(num_bytes: int, field: str, model: ServedModel, found: Violations) -> bool:

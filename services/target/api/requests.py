@@ -14,6 +14,7 @@ from services.engine.range import COUNT, MAX_COUNT, Range
 from services.engine.request import (
     CachePolicy,
     Loop,
+    OutputOptions,
     Request,
     Share,
     SpeculationMode,
@@ -26,13 +27,15 @@ from services.service.access.caller import Caller
 from services.service.errors import FingerprintMismatchError
 from services.service.limits import LIMITS, MAX_TIME_LIMIT
 from services.service.validation import Violations
+from services.target.api.best_of import check_best_of, is_ranked, num_generated, ranking_output
 from services.target.api.durations import read_duration
+from services.target.api.generation_request import GenerationRequest
 from services.target.api.output_options import read_output
 from services.target.api.sampling_lists import read_sampling_lists
 from services.target.api.tools import binds_answer, read_tool_grammar
 from services.target.models.served_model import ServedModel
 
-GenerationRequest = generation_pb2.StreamGenerateRequest | generation_pb2.GenerateRequest
+NamedRequest = GenerationRequest | generation_pb2.ScoreRequest
 
 _PRIORITIES = Range(minimum=-10, maximum=10)
 _MODES = {
@@ -60,23 +63,23 @@ def read_request(
     another fingerprint's generation, else InvalidRequestError with every bad field.
     """
     received = _read_continuation(message, model, found)
-    if message.HasField("cache"):
-        check_cache(message.cache, found)
     if message.prompt.heal and message.output.message_deltas:
         found.add("output.message_deltas", "is true", "false, or not set, with prompt.heal")
+    _check_num_samples(message, model, found)
+    check_best_of(message, model, found)
     request = Request(
-        request_id=_read_request_id(message, found),
+        request_id=read_request_id(message, found),
         prompt=prompt,
         healing=_read_healing(message.prompt, prompt, model),
         received=received,
         sampling=_read_sampling(message.sampling, model, found),
         stops=_read_stops(message.stop, model, found, room=model.context_length - len(prompt)),
         grammar=grammar,
-        output=read_output(message.output, model, found, is_whole=isinstance(message, generation_pb2.GenerateRequest)),
+        output=_read_output(message, model, found),
         speculation=_read_speculation(message.speculation, found),
-        cache=read_cache(message.cache) if message.HasField("cache") else CachePolicy(),
-        share=_read_share(message, caller, found),
-        num_samples=_read_num_samples(message, model, found),
+        cache=read_cache_policy(message, found),
+        share=read_share(message, caller, found),
+        num_samples=num_generated(message),
         deadline=deadline,
     )
     found.raise_if_any()
@@ -101,19 +104,33 @@ def _read_continuation(message: GenerationRequest, model: ServedModel, found: Vi
     return ids
 
 
-def _read_share(message: GenerationRequest, caller: Caller, found: Violations) -> Share:
+def read_cache_policy(message: NamedRequest, found: Violations) -> CachePolicy:
+    """What the prefix cache may do for it."""
+    if not message.HasField("cache"):
+        return CachePolicy()
+    check_cache(message.cache, found)
+    return read_cache(message.cache)
+
+
+def read_share(message: NamedRequest, caller: Caller, found: Violations) -> Share:
+    """Whose request it is, and when its turn comes."""
     found.check_number("priority", message.priority, _PRIORITIES)
     return Share(caller=caller.name, weight=caller.limits.weight, priority=message.priority)
 
 
-def _read_num_samples(message: GenerationRequest, model: ServedModel, found: Violations) -> int:
+def _read_output(message: GenerationRequest, model: ServedModel, found: Violations) -> OutputOptions:
+    is_whole = isinstance(message, generation_pb2.GenerateRequest)
+    output = read_output(message.output, model, found, is_whole=is_whole)
+    return ranking_output(output) if is_ranked(message) else output
+
+
+def _check_num_samples(message: GenerationRequest, model: ServedModel, found: Violations) -> None:
     if not message.HasField("num_samples"):
-        return 1
+        return
     if message.num_samples > 1 and message.HasField("continue_from"):
         allowed = "1 with continue_from: an interrupted sample is continued as a request of its own"
         found.add("num_samples", f"is {message.num_samples}", allowed)
     found.check_number("num_samples", message.num_samples, Range(minimum=1, maximum=model.max_samples))
-    return message.num_samples
 
 
 def _read_healing(message: common_pb2.Prompt, prompt: tuple[int, ...], model: ServedModel) -> Healing | None:
@@ -126,7 +143,7 @@ async def read_request_grammar(
     message: GenerationRequest, prompt: tuple[int, ...], model: ServedModel, found: Violations, *, caller: str
 ) -> Grammar | None:
     """The grammar that the text is to follow, compiled; one at a time for each caller."""
-    num_samples = min(max(1, message.num_samples), model.max_samples)
+    num_samples = min(num_generated(message), model.max_samples)
     if message.prompt.WhichOneof("input") == "chat" and binds_answer(message.prompt.chat):
         return await read_tool_grammar(message, prompt, model, found, caller=caller, num_samples=num_samples)
     if not message.HasField("grammar"):
@@ -137,7 +154,8 @@ async def read_request_grammar(
     return await read_grammar(message.grammar, model.grammars, found, caller=caller, num_samples=num_samples)
 
 
-def _read_request_id(message: GenerationRequest, found: Violations) -> str:
+def read_request_id(message: NamedRequest, found: Violations) -> str:
+    """Its name, or a new one."""
     if not message.HasField("request_id"):
         return uuid4().hex
     size = len(message.request_id.encode())

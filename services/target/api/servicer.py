@@ -6,8 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, aclosing, asynccontextmanager
-from dataclasses import replace
+from contextlib import aclosing, asynccontextmanager
 from functools import partial
 from typing import Any, cast
 
@@ -21,21 +20,22 @@ from services.engine.request import Request
 from services.service.access.caller import Callers
 from services.service.admission import Place
 from services.service.errors import (
-    InvalidRequestError,
     ReaderStalledError,
     RequestCancelledError,
     RpcError,
     UnavailableError,
-    Violation,
 )
 from services.service.validation import Violations
+from services.target.api.best_of import best_of, is_ranked, num_generated
+from services.target.api.call import Call, bad_continuation
+from services.target.api.generation_request import GenerationRequest
 from services.target.api.message_deltas import add_deltas
 from services.target.api.model_info import write_model_info, write_models
 from services.target.api.prompts import read_prompt, read_tokenize_input
-from services.target.api.requests import GenerationRequest, read_request, read_request_grammar
+from services.target.api.requests import read_request, read_request_grammar
 from services.target.api.responses import write_event, write_starts, write_whole
+from services.target.api.scoring import read_score_request, write_scores
 from services.target.api.tokenization import detokenize, write_tokens
-from services.target.generation.engine import TargetEngine
 from services.target.message.message_reader import MessageReader
 from services.target.metrics.request_statistics import identity
 from services.target.metrics.request_traces import RequestTraces
@@ -121,6 +121,19 @@ class GenerationServicer(GenerationServiceServicer):
             events = [response async for response in responses]
             return await asyncio.to_thread(write_whole, events, as_message=request.output.message_deltas)
 
+    async def Score(self, request: generation_pb2.ScoreRequest, context: Context) -> generation_pb2.ScoreResponse:
+        """Say how likely texts are behind a prompt."""
+        with self._call(request.model, context, "score") as call:
+            model = call.model
+            call.admit_sequences(max(1, min(len(request.choices), model.max_samples)))
+            requests = await read_score_request(request, model, caller=call.caller, deadline=call.deadline)
+            call.admit_tokens(sum(each.num_scored or 0 for each in requests) + requests[0].num_shared)
+            engine = self.serving(request.model).engine  # it may have gone while the texts were encoded
+            sequences = await call.submit(engine, requests)
+            scores = await write_scores(sequences, model, call.serving.statistics.observe)
+            self._tell_load(call.serving, context)
+            return scores
+
     async def Tokenize(
         self, request: generation_pb2.TokenizeRequest, context: Context
     ) -> generation_pb2.TokenizeResponse:
@@ -154,44 +167,36 @@ class GenerationServicer(GenerationServiceServicer):
     @asynccontextmanager
     async def generation(self, message: GenerationRequest, context: Context) -> AsyncIterator[Responses]:
         """Admit, read and submit one request; however the call ends, the engine drops what is left of it."""
-        deadline, traceparent = _deadline(context), _traceparent(context)
-        serving, caller = self.serving(message.model), self.callers.of(context)
-        streams, tokens = serving.admissions.streams, serving.admissions.waiting_tokens
-        model = replace(serving.model, max_samples=min(serving.model.max_samples, streams.most(caller)))
-        with ExitStack() as places:
-            trace = None
-            if self._traces is not None:
-                operation = "chat" if message.prompt.WhichOneof("input") == "chat" else "text_completion"
-                trace = self._traces.begin(traceparent, operation=operation, model=model.name)
-                traceparent = places.enter_context(trace).traceparent
-            num_samples = max(1, min(message.num_samples, model.max_samples))
-            tokens.check(1, caller, deadline=deadline)  # before the prompt costs anything
-            places.enter_context(streams.admit(num_samples, caller))
+        operation = "chat" if message.prompt.HasField("chat") else "text_completion"
+        with self._call(message.model, context, operation) as call:
+            model = call.model
+            call.admit_sequences(min(num_generated(message), model.max_samples))
             found = Violations()
             prompt = await read_prompt(message.prompt, model, found)
-            waiting = places.enter_context(tokens.admit(len(prompt), caller, deadline=deadline))
-            grammar = await read_request_grammar(message, prompt, model, found, caller=caller.name)
-            read = partial(read_request, caller=caller, deadline=deadline)
+            waiting = call.admit_tokens(len(prompt))
+            grammar = await read_request_grammar(message, prompt, model, found, caller=call.caller.name)
+            read = partial(read_request, caller=call.caller, deadline=call.deadline)
             request = await asyncio.to_thread(read, message, prompt, grammar, model, found)
-            if traceparent:
-                request = replace(request, traceparent=traceparent)
-            engine = self.serving(message.model).engine  # it may have gone while the prompt was encoded
             readers = await _message_readers(message, request, model)
-            sequences = await _submit(engine, request)
-            serving.statistics.begin(sequences)
-            if trace is not None:
-                trace.follow(request, sequences)
+            engine = self.serving(message.model).engine  # it may have gone while the prompt was encoded
+            sequences = await call.submit(engine, request.samples)
             try:
-                yield _responses(sequences, serving, model, message, readers, waiting)
-                self._tell_load(serving, context)
+                responses = _responses(sequences, call.serving, model, message, readers, waiting)
+                yield best_of(responses, message) if is_ranked(message) else responses
+                self._tell_load(call.serving, context)
             except ReaderStalledError as error:
                 text = "request %s: its reader took nothing for %g s; it is ended"
                 logger.warning(text, request.request_id, error.seconds, extra=identity(request))
                 raise
-            finally:
-                for sequence in sequences:
-                    engine.cancel(sequence)
-                    serving.statistics.end(sequence)
+
+    def _call(self, model: str, context: Context, operation: str) -> Call:
+        """A call that is to be computed for; raises as `serving`."""
+        serving, caller, traceparent = self.serving(model), self.callers.of(context), _traceparent(context)
+        trace = None
+        if self._traces is not None:
+            trace = self._traces.begin(traceparent, operation=operation, model=serving.model.name)
+            traceparent = trace.traceparent
+        return Call(serving, caller, deadline=_deadline(context), traceparent=traceparent, trace=trace)
 
     def _tell_load(self, serving: Serving, context: Context) -> None:
         """Let the call's trailers tell the load, if that is wanted."""
@@ -241,7 +246,7 @@ async def _responses(
             if isinstance(event, Aborted):
                 raise RequestCancelledError(event.message)
             if isinstance(event, Refused):
-                raise _bad_continuation(event.message)
+                raise bad_continuation(event.message)
             for response in write_event(event, sequences[sample].request, model.tokenizer):
                 response.sample = sample
                 if readers is not None:
@@ -273,19 +278,3 @@ def _traceparent(context: Context) -> str:
         if key == TRACEPARENT:
             return read_traceparent(value)
     return ""
-
-
-async def _submit(engine: TargetEngine, request: Request) -> list[Sequence]:
-    try:
-        if request.received:  # which may be long
-            outputs = await asyncio.to_thread(engine.prepare, request, asyncio.get_running_loop())
-        else:
-            outputs = engine.prepare(request)
-    except ValueError as error:
-        raise _bad_continuation(str(error)) from error
-    return engine.submit(outputs)
-
-
-def _bad_continuation(problem: str) -> InvalidRequestError:
-    allowed = "the ids that the generation has sent"
-    return InvalidRequestError([Violation("continue_from.token_ids", f"{problem}; allowed: {allowed}")])

@@ -96,15 +96,15 @@ class TargetEngine:
         """What passes have taken."""
         return self._step.seconds
 
-    def prepare(self, request: Request, loop: asyncio.AbstractEventLoop | None = None) -> list[OutputPipeline]:
-        """What a generation begins with, or each of its samples: what was received is replayed, which may take long.
+    def prepare(self, requests: Seq[Request], loop: asyncio.AbstractEventLoop | None = None) -> list[OutputPipeline]:
+        """What a generation begins with, or each of those that share a prompt, which the first computes: what was
+        received is replayed, which may take long.
 
         Their streams are read on `loop`, by default the one that runs here. Raises ValueError where the received tokens
         go on beyond the generation's end.
         """
-        first = self._make(request, None, loop)
-        further = range(1, request.num_samples)
-        return [first, *(self._make(request.sample(index), first.sequence, loop) for index in further)]
+        first = self._make(requests[0], None, loop)
+        return [first, *(self._make(request, first.sequence, loop) for request in requests[1:])]
 
     def submit(self, outputs: Seq[OutputPipeline]) -> list[Sequence]:
         """Begin a generation, or one for each sample, that was prepared."""

@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass
 
-from services.engine.events import Aborted, Failed, PassReport
+from services.engine.events import Aborted, Failed, FinishReason, PassReport
 from services.target.generation.deferred_calls import DeferredCalls
 from services.target.generation.model_runner import ModelRunner
 from services.target.generation.sampler import Sampler, SamplerOutput
@@ -86,6 +86,8 @@ class TargetStep:
         sequence, output = rows.sequence, self._outputs[rows.sequence]
         if not rows.draws or sequence.needs_prompt_logprobs:
             output.report_progress(sampled.prompt_records, num_new=rows.num_tokens)
+        if not sequence.draws and not sequence.needs_prompt_logprobs:
+            output.finish(FinishReason.MAX_TOKENS)  # none were asked for
         num_committed = output.commit(sampled.records, _report(rows, spans)) if sampled.records else 0
         is_history_kept = num_committed == len(sampled.records) and not sequence.is_finished
         if sampled.failure is not None and is_history_kept:

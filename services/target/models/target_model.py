@@ -132,7 +132,7 @@ async def _warm_up(engine: TargetEngine) -> None:
     stops = StopConditions(max_tokens=min(_WARM_UP_TOKENS, engine.model.context_length - 1))
     sampling = SamplingParams(seed=0, temperature=0.0)
     request = Request(request_id="warm-up", prompt=(0,), sampling=sampling, stops=stops)
-    (sequence,) = engine.submit(engine.prepare(request))
+    (sequence,) = engine.submit(engine.prepare([request]))
     async for event in sequence.stream:
         if isinstance(event, Failed):
             raise EngineFailedError(event.message)

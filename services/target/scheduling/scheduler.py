@@ -171,7 +171,7 @@ class Scheduler:
             most = min(self._config.prefill_chunk, num_rows)
             if sequence.needs_prompt_logprobs:
                 most = min(most, logits_budget)
-            shared[sequence] = min(sequence.num_pending - self._is_awaited(sequence), most)
+            shared[sequence] = min(self._num_prompt_rows(sequence), most)
             num_rows -= shared[sequence]
             logits_budget -= len(sequence.prompt_targets(shared[sequence]))
             if is_shared:
@@ -226,7 +226,7 @@ class Scheduler:
     def _is_ready(self, sequence: Sequence) -> bool:
         """Whether it need not wait for its first sample to compute their prompt."""
         first = self._first_sample(sequence)
-        return first is None or first.num_computed >= len(sequence.tokens) - 1
+        return first is None or first.num_computed >= sequence.num_shared
 
     def _start(self, sequence: Sequence) -> bool:
         """Let a sequence run, if there is room or can be made."""
@@ -246,10 +246,10 @@ class Scheduler:
         if len(self.running) >= self._config.max_sequences:
             return False
         if (first := self._first_sample(sequence)) is not None:
-            self._blocks.share(sequence, first, len(sequence.tokens) - 1)
-        elif sequence.request.reads_cache:
-            self._blocks.reuse(sequence)
-        if self._blocks.can_grow(sequence, len(sequence.tokens) + 1):
+            self._blocks.share(sequence, first, sequence.num_shared)
+        else:
+            self._blocks.reuse(sequence, sequence.num_reusable)
+        if self._blocks.can_grow(sequence, len(sequence.tokens) + sequence.draws):
             return True
         self._blocks.release(sequence)
         return False
@@ -259,9 +259,17 @@ class Scheduler:
         first = sequence.first_sample
         return first if first in self.running and not sequence.timings.scheduled else None
 
+    def _num_prompt_rows(self, sequence: Sequence) -> int:
+        """Rows that a sequence with more than one to compute goes on by, if it may: the last one only to draw, and none
+        beyond those that others wait for.
+        """
+        if self._is_awaited(sequence):
+            return sequence.num_shared - sequence.num_computed
+        return sequence.num_pending - (not sequence.draws)
+
     def _is_awaited(self, sequence: Sequence) -> bool:
-        """Whether others wait for all of its prompt but the last token, behind which all of them draw together."""
-        is_first = sequence.request.num_samples > 1 and sequence.num_pending > 1
+        """Whether others wait for what it computes for them too, behind which all of them go on together."""
+        is_first = sequence.request.num_samples > 1 and sequence.num_computed < sequence.num_shared
         return is_first and any(self._first_sample(other) is sequence for other in self._queue)
 
     def _youngest_paused(self) -> Sequence | None:

@@ -34,8 +34,9 @@ class Sequence:
         self.speculation = SpeculationStats()
         self.finish_reason: FinishReason | None = None
         self.refusal: Refused | None = None  # in place of a reason, where the received tokens are not the generation's
-        is_scored = request.output.prompt_logprobs and not request.received  # else they were delivered with these
-        self.prompt_logprobs = PromptLogprobs(request.output, self.num_prompt) if is_scored else None
+        is_told = request.output.prompt_logprobs and not request.received  # else they were delivered with these
+        first_scored = 0 if request.num_scored is None else request.num_shared
+        self.prompt_logprobs = PromptLogprobs(request.output, self.num_prompt, first=first_scored) if is_told else None
         self.grammar = request.begin_grammar()  # where the text stands in it
         if request.healing is None:
             self.sampling = new_request_state(request, self.tokens)
@@ -44,6 +45,8 @@ class Sequence:
             self.sampling = new_healing_state(
                 request.sampling, prompt=request.prompt, healing=request.healing, output=self.output_options
             )
+        self.num_shared = min(request.num_shared, len(self.tokens)) - 1
+        """Leading tokens that a first sample computes for the further ones too: their rows are drawn from by none."""
         time_limit = math.inf if request.stops.time_limit is None else self.timings.arrived + request.stops.time_limit
         deadline = math.inf if request.deadline is None else request.deadline
         self.expires_at = min(time_limit, deadline)  # seconds on the monotonic clock
@@ -68,6 +71,19 @@ class Sequence:
     def num_pending(self) -> int:
         """Tokens that must be computed before the next one can be drawn: 1 while decoding."""
         return len(self.tokens) - self.num_computed
+
+    @property
+    def draws(self) -> bool:
+        """Whether tokens are drawn behind the prompt."""
+        return self.request.num_scored is None
+
+    @property
+    def num_reusable(self) -> int:
+        """Leading tokens that may be taken from the prefix cache: all but those whose logits are still needed."""
+        most = len(self.tokens) - 1
+        if self.prompt_logprobs is None or self.prompt_logprobs.is_complete:
+            return most
+        return min(most, self.prompt_logprobs.num_skippable)
 
     @property
     def num_remaining(self) -> int:

@@ -44,6 +44,29 @@ async def test_tokenize_and_detokenize(connect: Callable[..., Calls]) -> None:
     assert decoding == outrider.Decoding("\ufffd", b"\xc3")
 
 
+async def test_scores_come_from_another_server_where_one_is_lost(connect: Callable[..., Calls]) -> None:
+    with ScriptedServer(Fault("arrival")) as one, ScriptedServer() as two:
+        client = connect(one.address, two.address, max_backoff=0.05)
+        answer = await _value(client.score(PROMPT, ["b", "aa", "a"], priority=2))
+        await _value(client.close())
+    assert answer.scores[0] == outrider.TextScore(-98.0, (98,), (-98.0,), (99,))
+    assert (answer.best, answer.model, answer.fingerprint) == (2, "toy", "f1")
+
+
+async def test_what_cannot_be_sent_to_be_scored_is_refused_at_once(connect: Callable[..., Calls]) -> None:
+    client = connect("localhost:1")
+    for choices, options, said in (
+        ("text", {}, "the choices are texts or lists of token ids"),
+        ([3], {}, "token_ids.ids"),
+        (["a"], {"temperature": 1.0}, "unknown option 'temperature'; the options are add_special_tokens"),
+    ):
+        with pytest.raises(TypeError, match=said):
+            await _value(client.score(PROMPT, choices, **options))
+    with pytest.raises(outrider.InvalidArgument, match=r"token_ids\.ids"):
+        await _value(client.score(PROMPT, [[-1]]))
+    await _value(client.close())
+
+
 async def test_model_info(connect: Callable[..., Calls]) -> None:
     with ScriptedServer() as server:
         client = connect(server.address)

@@ -104,3 +104,26 @@ def test_an_error_has_what_was_received_of_all() -> None:
 def test_more_samples_than_any_server_gives_cost_the_client_nothing() -> None:
     with serve(Fault("arrival", grpc.StatusCode.INVALID_ARGUMENT)) as server, pytest.raises(outrider.InvalidArgument):
         collect_sync(server.address, num_samples=2**31 - 1)
+
+
+@pytest.mark.parametrize("cut", range(1, NUM_EVENTS, 3))
+def test_the_best_are_chosen_again_among_the_same_and_continued_without_a_choice(cut: int) -> None:
+    with serve(Fault(at=cut)) as server:
+        _, result = collect_sync(server.address, num_samples=NUM_SAMPLES, best_of=NUM_SAMPLES + 2)
+        first, *others = server.requests
+    assert (first.best_of, first.sampling.HasField("seed")) == (NUM_SAMPLES + 2, True)
+    assert others
+    for other in others:
+        if other.HasField("continue_from"):
+            assert not other.HasField("best_of")
+        else:
+            assert other.SerializeToString() == first.SerializeToString()
+    assert result.started.seed == first.sampling.seed
+
+
+def test_one_that_has_started_is_the_best_already() -> None:
+    with ScriptedServer(Fault(at=4)) as server:
+        collect_sync(server.address, best_of=4)
+        first, other = server.requests
+    assert (first.best_of, other.HasField("best_of"), other.HasField("continue_from")) == (4, False, True)
+    assert other.sampling.seed == first.sampling.seed

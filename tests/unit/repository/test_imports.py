@@ -31,7 +31,7 @@ MESSAGE_USERS = (
     "services/target/vllm_contract/",
     "services/service/admin/",
     "services/cli/admin.py",
-    "services/cli/top.py",
+    "services/cli/top/command.py",
     "services/gateway/demo/draft_control.py",
     "services/target/server.py",
     f"{_LINK}draft_client.py",

@@ -59,6 +59,7 @@ class StreamGenerateRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     GRAMMAR_FIELD_NUMBER: _builtins.int
     NUM_SAMPLES_FIELD_NUMBER: _builtins.int
+    BEST_OF_FIELD_NUMBER: _builtins.int
     CACHE_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
@@ -69,6 +70,14 @@ class StreamGenerateRequest(_message.Message):
     field; sample i that to a request with a seed derived from this one's and i, which its `Started` names. From 1 to
     16, and no more than the sequences that the server runs at once; 1 with `continue_from`: an interrupted sample is
     continued as a request of its own. Default: 1.
+    """
+    best_of: _builtins.int
+    """Answers to generate, of which the `num_samples` best are returned, the best as sample 0: those with the highest mean of
+    `TokenRecord.raw_logprob` over their tokens, the one with the lower number among equals; one without tokens comes last.
+    Each is what that sample is without this field, and its `Started` names its seed. Beyond 1, nothing is sent before all
+    have ended, `Prefill` tells of the records of the prompt alone, and `OutputOptions.logits` needs `logits_token_ids`.
+    From `num_samples` to the most that this may be; 1 with `continue_from`: an answer is continued as a request of its
+    own. Default: `num_samples`, in their own order, as they come.
     """
     priority: _builtins.int
     """When the request's turn comes, while it waits: among those of one caller the highest comes first. Above 0 it puts
@@ -123,14 +132,17 @@ class StreamGenerateRequest(_message.Message):
         request_id: _builtins.str | None = ...,
         grammar: _common_pb2.Grammar | None = ...,
         num_samples: _builtins.int | None = ...,
+        best_of: _builtins.int | None = ...,
         cache: _common_pb2.CachePolicy | None = ...,
         priority: _builtins.int | None = ...,
         model: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_of", b"_best_of", "_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "best_of", b"best_of", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_of", b"_best_of", "_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "best_of", b"best_of", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__best_of: _TypeAlias = _typing.Literal["best_of"]  # noqa: Y015
+    _WhichOneofArgType__best_of: _TypeAlias = _typing.Literal["_best_of", b"_best_of"]  # noqa: Y015
     _WhichOneofReturnType__model: _TypeAlias = _typing.Literal["model"]  # noqa: Y015
     _WhichOneofArgType__model: _TypeAlias = _typing.Literal["_model", b"_model"]  # noqa: Y015
     _WhichOneofReturnType__num_samples: _TypeAlias = _typing.Literal["num_samples"]  # noqa: Y015
@@ -139,6 +151,8 @@ class StreamGenerateRequest(_message.Message):
     _WhichOneofArgType__priority: _TypeAlias = _typing.Literal["_priority", b"_priority"]  # noqa: Y015
     _WhichOneofReturnType__request_id: _TypeAlias = _typing.Literal["request_id"]  # noqa: Y015
     _WhichOneofArgType__request_id: _TypeAlias = _typing.Literal["_request_id", b"_request_id"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__best_of) -> _WhichOneofReturnType__best_of | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__model) -> _WhichOneofReturnType__model | None: ...
     @_typing.overload
@@ -439,6 +453,7 @@ class GenerateRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     GRAMMAR_FIELD_NUMBER: _builtins.int
     NUM_SAMPLES_FIELD_NUMBER: _builtins.int
+    BEST_OF_FIELD_NUMBER: _builtins.int
     CACHE_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
@@ -449,6 +464,14 @@ class GenerateRequest(_message.Message):
     field; sample i that to a request with a seed derived from this one's and i, which its `Started` names. From 1 to
     16, and no more than the sequences that the server runs at once; 1 with `continue_from`: an interrupted sample is
     continued as a request of its own. Default: 1.
+    """
+    best_of: _builtins.int
+    """Answers to generate, of which the `num_samples` best are returned, the best as sample 0: those with the highest mean of
+    `TokenRecord.raw_logprob` over their tokens, the one with the lower number among equals; one without tokens comes last.
+    Each is what that sample is without this field, and its `Started` names its seed. Beyond 1, nothing is sent before all
+    have ended, `Prefill` tells of the records of the prompt alone, and `OutputOptions.logits` needs `logits_token_ids`.
+    From `num_samples` to the most that this may be; 1 with `continue_from`: an answer is continued as a request of its
+    own. Default: `num_samples`, in their own order, as they come.
     """
     priority: _builtins.int
     """When the request's turn comes, while it waits: among those of one caller the highest comes first. Above 0 it puts
@@ -503,14 +526,17 @@ class GenerateRequest(_message.Message):
         request_id: _builtins.str | None = ...,
         grammar: _common_pb2.Grammar | None = ...,
         num_samples: _builtins.int | None = ...,
+        best_of: _builtins.int | None = ...,
         cache: _common_pb2.CachePolicy | None = ...,
         priority: _builtins.int | None = ...,
         model: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_of", b"_best_of", "_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "best_of", b"best_of", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_of", b"_best_of", "_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "best_of", b"best_of", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__best_of: _TypeAlias = _typing.Literal["best_of"]  # noqa: Y015
+    _WhichOneofArgType__best_of: _TypeAlias = _typing.Literal["_best_of", b"_best_of"]  # noqa: Y015
     _WhichOneofReturnType__model: _TypeAlias = _typing.Literal["model"]  # noqa: Y015
     _WhichOneofArgType__model: _TypeAlias = _typing.Literal["_model", b"_model"]  # noqa: Y015
     _WhichOneofReturnType__num_samples: _TypeAlias = _typing.Literal["num_samples"]  # noqa: Y015
@@ -519,6 +545,8 @@ class GenerateRequest(_message.Message):
     _WhichOneofArgType__priority: _TypeAlias = _typing.Literal["_priority", b"_priority"]  # noqa: Y015
     _WhichOneofReturnType__request_id: _TypeAlias = _typing.Literal["request_id"]  # noqa: Y015
     _WhichOneofArgType__request_id: _TypeAlias = _typing.Literal["_request_id", b"_request_id"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__best_of) -> _WhichOneofReturnType__best_of | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__model) -> _WhichOneofReturnType__model | None: ...
     @_typing.overload
@@ -605,6 +633,183 @@ class GenerateResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GenerateResponse: _TypeAlias = GenerateResponse  # noqa: Y015
+
+@_typing.final
+class ScoreRequest(_message.Message):
+    """A prompt, and texts of which to say how likely they are behind it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROMPT_FIELD_NUMBER: _builtins.int
+    CHOICES_FIELD_NUMBER: _builtins.int
+    CACHE_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """A name for the request in logs and answers. Default: one that the server makes."""
+    priority: _builtins.int
+    """As `GenerateRequest.priority`. From -10 to 10. Default: 0."""
+    model: _builtins.str
+    """The name of the model that is asked, as `ListModels` has it. Default: the first one there."""
+    @_builtins.property
+    def prompt(self) -> _common_pb2.Prompt:
+        """What comes before each choice. Required, of at least one token; `Prompt.heal` may not be set."""
+
+    @_builtins.property
+    def choices(self) -> _containers.RepeatedCompositeFieldContainer[Global___TextToScore]:
+        """What to score. Each stands alone behind the prompt, which is computed once. From 1 to 16, and no more than the
+        sequences that the server runs at once; of all together no more than 131072 tokens.
+        """
+
+    @_builtins.property
+    def cache(self) -> _common_pb2.CachePolicy:
+        """Whether keys and values of other requests may be used."""
+
+    def __init__(
+        self,
+        *,
+        prompt: _common_pb2.Prompt | None = ...,
+        choices: _abc.Iterable[Global___TextToScore] | None = ...,
+        cache: _common_pb2.CachePolicy | None = ...,
+        request_id: _builtins.str | None = ...,
+        priority: _builtins.int | None = ...,
+        model: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "_priority", b"_priority", "_request_id", b"_request_id", "cache", b"cache", "model", b"model", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "_priority", b"_priority", "_request_id", b"_request_id", "cache", b"cache", "choices", b"choices", "model", b"model", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__model: _TypeAlias = _typing.Literal["model"]  # noqa: Y015
+    _WhichOneofArgType__model: _TypeAlias = _typing.Literal["_model", b"_model"]  # noqa: Y015
+    _WhichOneofReturnType__priority: _TypeAlias = _typing.Literal["priority"]  # noqa: Y015
+    _WhichOneofArgType__priority: _TypeAlias = _typing.Literal["_priority", b"_priority"]  # noqa: Y015
+    _WhichOneofReturnType__request_id: _TypeAlias = _typing.Literal["request_id"]  # noqa: Y015
+    _WhichOneofArgType__request_id: _TypeAlias = _typing.Literal["_request_id", b"_request_id"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__model) -> _WhichOneofReturnType__model | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__priority) -> _WhichOneofReturnType__priority | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__request_id) -> _WhichOneofReturnType__request_id | None: ...
+
+Global___ScoreRequest: _TypeAlias = ScoreRequest  # noqa: Y015
+
+@_typing.final
+class TextToScore(_message.Message):
+    """A text behind a prompt. With the prompt it may fill the context."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEXT_FIELD_NUMBER: _builtins.int
+    TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    text: _builtins.str
+    """Text, encoded by itself and without special tokens: its first token never joins the prompt's last one."""
+    @_builtins.property
+    def token_ids(self) -> _common_pb2.TokenIds:
+        """Token ids, taken as they are."""
+
+    def __init__(
+        self,
+        *,
+        text: _builtins.str = ...,
+        token_ids: _common_pb2.TokenIds | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["input", b"input", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["input", b"input", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_input: _TypeAlias = _typing.Literal["text", "token_ids"]  # noqa: Y015
+    _WhichOneofArgType_input: _TypeAlias = _typing.Literal["input", b"input"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_input) -> _WhichOneofReturnType_input | None: ...
+
+Global___TextToScore: _TypeAlias = TextToScore  # noqa: Y015
+
+@_typing.final
+class ScoreResponse(_message.Message):
+    """How likely the choices are."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    FINGERPRINT_FIELD_NUMBER: _builtins.int
+    PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
+    CACHED_TOKENS_FIELD_NUMBER: _builtins.int
+    SCORES_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """The name of the request."""
+    model: _builtins.str
+    """The model that answers."""
+    fingerprint: _builtins.str
+    """What the bits depend on beside the request, as in `GetModelInfoResponse`."""
+    prompt_tokens: _builtins.int
+    """Tokens of the prompt."""
+    cached_tokens: _builtins.int
+    """As `Usage.cached_tokens`, of the prompt."""
+    @_builtins.property
+    def scores(self) -> _containers.RepeatedCompositeFieldContainer[Global___TextScore]:
+        """Entry i is that of choice i."""
+
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        model: _builtins.str = ...,
+        fingerprint: _builtins.str = ...,
+        prompt_tokens: _builtins.int = ...,
+        cached_tokens: _builtins.int = ...,
+        scores: _abc.Iterable[Global___TextScore] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached_tokens", b"cached_tokens", "fingerprint", b"fingerprint", "model", b"model", "prompt_tokens", b"prompt_tokens", "request_id", b"request_id", "scores", b"scores"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ScoreResponse: _TypeAlias = ScoreResponse  # noqa: Y015
+
+@_typing.final
+class TextScore(_message.Message):
+    """How likely a choice is."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOGPROB_FIELD_NUMBER: _builtins.int
+    TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    TOKEN_LOGPROBS_FIELD_NUMBER: _builtins.int
+    TOKEN_RANKS_FIELD_NUMBER: _builtins.int
+    logprob: _builtins.float
+    """The sum of `token_logprobs`, rounded once, to double precision."""
+    @_builtins.property
+    def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Its tokens."""
+
+    @_builtins.property
+    def token_logprobs(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """Of each token the natural log of its probability behind those before it, under the model's unchanged logits: the
+        bits of `TokenRecord.raw_logprob`, whether it is a token of the prompt or of the answer.
+        """
+
+    @_builtins.property
+    def token_ranks(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Of each token its place as in `TokenRecord.rank`: where all are 1, greedy decoding writes this choice."""
+
+    def __init__(
+        self,
+        *,
+        logprob: _builtins.float = ...,
+        token_ids: _abc.Iterable[_builtins.int] | None = ...,
+        token_logprobs: _abc.Iterable[_builtins.float] | None = ...,
+        token_ranks: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["logprob", b"logprob", "token_ids", b"token_ids", "token_logprobs", b"token_logprobs", "token_ranks", b"token_ranks"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TextScore: _TypeAlias = TextScore  # noqa: Y015
 
 @_typing.final
 class TokenizeRequest(_message.Message):

@@ -50,6 +50,11 @@ class GenerationServiceStub:
                 request_serializer=outrider_dot_v1_dot_generation__pb2.GenerateRequest.SerializeToString,
                 response_deserializer=outrider_dot_v1_dot_generation__pb2.GenerateResponse.FromString,
                 _registered_method=True)
+        self.Score = channel.unary_unary(
+                '/outrider.v1.GenerationService/Score',
+                request_serializer=outrider_dot_v1_dot_generation__pb2.ScoreRequest.SerializeToString,
+                response_deserializer=outrider_dot_v1_dot_generation__pb2.ScoreResponse.FromString,
+                _registered_method=True)
         self.Tokenize = channel.unary_unary(
                 '/outrider.v1.GenerationService/Tokenize',
                 request_serializer=outrider_dot_v1_dot_generation__pb2.TokenizeRequest.SerializeToString,
@@ -95,6 +100,13 @@ class GenerationServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Score(self, request, context):
+        """Says how likely given texts are behind a prompt; nothing is generated. The same request gives the same bits.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Tokenize(self, request, context):
         """Encodes text or a conversation as the model would see it.
         """
@@ -135,6 +147,11 @@ def add_GenerationServiceServicer_to_server(servicer, server):
                     servicer.Generate,
                     request_deserializer=outrider_dot_v1_dot_generation__pb2.GenerateRequest.FromString,
                     response_serializer=outrider_dot_v1_dot_generation__pb2.GenerateResponse.SerializeToString,
+            ),
+            'Score': grpc.unary_unary_rpc_method_handler(
+                    servicer.Score,
+                    request_deserializer=outrider_dot_v1_dot_generation__pb2.ScoreRequest.FromString,
+                    response_serializer=outrider_dot_v1_dot_generation__pb2.ScoreResponse.SerializeToString,
             ),
             'Tokenize': grpc.unary_unary_rpc_method_handler(
                     servicer.Tokenize,
@@ -217,6 +234,33 @@ class GenerationService:
             '/outrider.v1.GenerationService/Generate',
             outrider_dot_v1_dot_generation__pb2.GenerateRequest.SerializeToString,
             outrider_dot_v1_dot_generation__pb2.GenerateResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Score(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outrider.v1.GenerationService/Score',
+            outrider_dot_v1_dot_generation__pb2.ScoreRequest.SerializeToString,
+            outrider_dot_v1_dot_generation__pb2.ScoreResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -43,6 +43,8 @@ class GenerationServiceStub:
     """Continues a prompt and streams the text as it is generated."""
     Generate: _grpc.UnaryUnaryMultiCallable[_generation_pb2.GenerateRequest, _generation_pb2.GenerateResponse]
     """Continues a prompt and returns the whole text at once. The same request gives the same bytes as StreamGenerate."""
+    Score: _grpc.UnaryUnaryMultiCallable[_generation_pb2.ScoreRequest, _generation_pb2.ScoreResponse]
+    """Says how likely given texts are behind a prompt; nothing is generated. The same request gives the same bits."""
     Tokenize: _grpc.UnaryUnaryMultiCallable[_generation_pb2.TokenizeRequest, _generation_pb2.TokenizeResponse]
     """Encodes text or a conversation as the model would see it."""
     Detokenize: _grpc.UnaryUnaryMultiCallable[_generation_pb2.DetokenizeRequest, _generation_pb2.DetokenizeResponse]
@@ -67,6 +69,8 @@ class GenerationServiceAsyncStub(GenerationServiceStub):
     """Continues a prompt and streams the text as it is generated."""
     Generate: _aio.UnaryUnaryMultiCallable[_generation_pb2.GenerateRequest, _generation_pb2.GenerateResponse]  # type: ignore[assignment]
     """Continues a prompt and returns the whole text at once. The same request gives the same bytes as StreamGenerate."""
+    Score: _aio.UnaryUnaryMultiCallable[_generation_pb2.ScoreRequest, _generation_pb2.ScoreResponse]  # type: ignore[assignment]
+    """Says how likely given texts are behind a prompt; nothing is generated. The same request gives the same bits."""
     Tokenize: _aio.UnaryUnaryMultiCallable[_generation_pb2.TokenizeRequest, _generation_pb2.TokenizeResponse]  # type: ignore[assignment]
     """Encodes text or a conversation as the model would see it."""
     Detokenize: _aio.UnaryUnaryMultiCallable[_generation_pb2.DetokenizeRequest, _generation_pb2.DetokenizeResponse]  # type: ignore[assignment]
@@ -100,6 +104,14 @@ class GenerationServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_generation_pb2.GenerateResponse, _abc.Awaitable[_generation_pb2.GenerateResponse]]:
         """Continues a prompt and returns the whole text at once. The same request gives the same bytes as StreamGenerate."""
+
+    @_abc_1.abstractmethod
+    def Score(
+        self,
+        request: _generation_pb2.ScoreRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_generation_pb2.ScoreResponse, _abc.Awaitable[_generation_pb2.ScoreResponse]]:
+        """Says how likely given texts are behind a prompt; nothing is generated. The same request gives the same bits."""
 
     @_abc_1.abstractmethod
     def Tokenize(

@@ -28,7 +28,6 @@ class CompletionRequest(GenerationRequest, IgnoredFields):
     logprobs: Annotated[int, Field(ge=0)] | None = None
     stream_options: StreamOptions | None = None
     suffix: str | None = Field(None, description="Not served: the models continue texts and fill no gaps.")
-    best_of: int | None = Field(None, description="Not served beyond 1: ask for n and choose.")
 
     @field_validator("suffix")
     @classmethod
@@ -36,13 +35,6 @@ class CompletionRequest(GenerationRequest, IgnoredFields):
         if suffix:
             raise ValueError("is not served: a text is continued, and no gap before a suffix is filled; leave it out")
         return suffix
-
-    @field_validator("best_of")
-    @classmethod
-    def _no_choice(cls, best_of: int | None) -> int | None:
-        if best_of not in (None, 1):
-            raise ValueError(f"is {best_of}, which is not served; ask for n answers with logprobs, and choose")
-        return best_of
 
     @field_validator("prompt")
     @classmethod
@@ -54,7 +46,7 @@ class CompletionRequest(GenerationRequest, IgnoredFields):
     @field_validator("n")
     @classmethod
     def _is_bounded(cls, n: int | None, info: ValidationInfo) -> int | None:
-        choices = len(_each(info.data.get("prompt", ""))) * (n or 1)
+        choices = len(_each(info.data.get("prompt", ""))) * max(n or 1, info.data.get("best_of") or 1)
         if choices > _MOST_CHOICES:
             raise ValueError(f"asks for {choices} answers to all prompts; allowed: at most {_MOST_CHOICES}")
         return n

@@ -138,6 +138,15 @@ def test_the_sequence_that_has_been_gone_for_longest_loses_its_tail_first():
     assert other.num_computed == 8  # one more has gone, the last of the second
 
 
+@pytest.mark.parametrize(("most", "found"), [(None, 8), (9, 8), (8, 8), (7, 4), (3, 0), (0, 0)])
+def test_no_more_is_taken_from_the_cache_than_may_be(most: int | None, found: int):
+    pool = Pool(8)
+    pool.release(computed(pool, TOKENS))
+    other = Owner([*TOKENS])
+    pool.reuse(other, most)
+    assert other.num_computed == found
+
+
 def test_a_shared_part_of_a_block_is_copied_on_write():
     pool = Pool(8)
     first = computed(pool, TOKENS)

@@ -12,8 +12,8 @@ from outrider.errors import as_error
 from outrider.v1 import admin_pb2
 from outrider.v1.admin_pb2_grpc import AdminServiceStub
 from services.cli.connection import add_token_option, open_local_channel, read_token
-from services.cli.scrape import Scrape
 from services.cli.terminal import Terminal
+from services.cli.top.scrape import Scrape
 from services.service.printable import printable
 
 _TIMEOUT_SECONDS = 5.0
@@ -70,7 +70,7 @@ def _watch(look: Callable[[], Scrape], interval: float, *, once: bool) -> None:
     from rich.console import Console
     from rich.live import Live
 
-    from services.cli.top_view import TopView
+    from services.cli.top.view import TopView
 
     before, console = look(), Console()
     time.sleep(interval)

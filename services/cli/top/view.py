@@ -4,7 +4,7 @@ from rich.console import Group
 from rich.panel import Panel
 from rich.table import Table
 
-from services.cli.scrape import Scrape
+from services.cli.top.scrape import Scrape
 from services.service.printable import printable
 
 _MOST_CALLERS = 10

@@ -1,0 +1,1 @@
+"""What a target does, watched in a terminal."""

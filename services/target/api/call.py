@@ -1,0 +1,104 @@
+"""Call: one call that the engine works for, and all that it holds of the server until it ends."""
+
+import asyncio
+from collections.abc import Sequence as Seq
+from contextlib import ExitStack
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
+
+from services.engine.request import Request
+from services.service.access.caller import Caller
+from services.service.admission import Place
+from services.service.errors import InvalidRequestError, Violation
+from services.target.generation.engine import TargetEngine
+from services.target.metrics.request_traces import RequestTrace
+from services.target.models.served_model import ServedModel
+from services.target.models.serving import Serving
+from services.target.sequence.sequence import Sequence
+
+
+class Call:
+    """Its places, its trace and its sequences, all of which end with it, however it ends: a context."""
+
+    def __init__(
+        self,
+        serving: Serving,
+        caller: Caller,
+        *,
+        deadline: float | None,
+        traceparent: str,
+        trace: RequestTrace | None,
+    ) -> None:
+        """A caller's, to one model; `deadline` is in seconds on the monotonic clock, and `traceparent` what work for it
+        belongs to.
+        """
+        self.serving = serving
+        self.caller = caller
+        self.deadline = deadline
+        self._traceparent = traceparent
+        self._trace = trace
+        self._held = ExitStack()
+
+    def __enter__(self) -> Self:
+        if self._trace is not None:
+            self._held.enter_context(self._trace)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._held.__exit__(kind, error, traceback)
+
+    @property
+    def model(self) -> ServedModel:
+        """The model, with as many samples of one request as this caller may have at best."""
+        model = self.serving.model
+        return replace(model, max_samples=min(model.max_samples, self.serving.admissions.streams.most(self.caller)))
+
+    def admit_sequences(self, count: int) -> None:
+        """Let so many in, where a token of a prompt may come in too, before it costs anything.
+
+        Raises OverloadedError.
+        """
+        admissions = self.serving.admissions
+        admissions.waiting_tokens.check(1, self.caller, deadline=self.deadline)
+        self._held.enter_context(admissions.streams.admit(count, self.caller))
+
+    def admit_tokens(self, count: int) -> Place:
+        """Let so many tokens in that are to be computed first; raises OverloadedError."""
+        waiting = self.serving.admissions.waiting_tokens
+        return self._held.enter_context(waiting.admit(count, self.caller, deadline=self.deadline))
+
+    async def submit(self, engine: TargetEngine, requests: Seq[Request]) -> list[Sequence]:
+        """Begin a generation, or one for each request that shares a prompt with the first; the engine drops what is
+        left of them when the call ends. Raises InvalidRequestError for tokens that are not the generation's.
+        """
+        statistics = self.serving.statistics
+        if self._traceparent:
+            requests = [replace(request, traceparent=self._traceparent) for request in requests]
+        sequences = await _submit(engine, requests)
+        statistics.begin(sequences)
+        for sequence in reversed(sequences):  # what is held last is let go first
+            self._held.callback(statistics.end, sequence)
+            self._held.callback(engine.cancel, sequence)
+        if self._trace is not None:
+            self._trace.follow(requests[0], sequences)
+        return sequences
+
+
+async def _submit(engine: TargetEngine, requests: Seq[Request]) -> list[Sequence]:
+    try:
+        if requests[0].received:  # which may be long
+            outputs = await asyncio.to_thread(engine.prepare, requests, asyncio.get_running_loop())
+        else:
+            outputs = engine.prepare(requests)
+    except ValueError as error:
+        raise bad_continuation(str(error)) from error
+    return engine.submit(outputs)
+
+
+def bad_continuation(problem: str) -> InvalidRequestError:
+    """The error of tokens to continue from that are not those of the generation."""
+    allowed = "the ids that the generation has sent"
+    return InvalidRequestError([Violation("continue_from.token_ids", f"{problem}; allowed: {allowed}")])

@@ -1,0 +1,122 @@
+"""Scoring: what to say the likelihood of, as requests to the engine, and how likely it is."""
+
+import asyncio
+import math
+from collections.abc import AsyncGenerator, Callable
+from collections.abc import Sequence as Seq
+from contextlib import aclosing
+
+from outrider.v1 import generation_pb2
+from services.engine.events import Aborted, Event, Failed, Finished, FinishReason, Progress, TokenRecord
+from services.engine.request import OutputOptions, Request, SpeculationMode, SpeculationPolicy, StopConditions
+from services.engine.sampling_params import SamplingParams
+from services.service.access.caller import Caller
+from services.service.errors import DeadlineError, InternalError, RequestCancelledError, UnavailableError
+from services.service.limits import MAX_SCORED_TOKENS
+from services.service.validation import Violations
+from services.target.api.prompts import Room, read_prompt, read_text_to_score
+from services.target.api.requests import read_cache_policy, read_request_id, read_share
+from services.target.models.served_model import ServedModel
+from services.target.sequence.sequence import Sequence
+from services.target.sequence.token_stream import interleaved
+
+_NOTHING_DRAWN = SamplingParams(seed=0, temperature=0.0)
+_TOLD = OutputOptions(logprobs=True, rank=True, prompt_logprobs=True)
+
+
+async def read_score_request(
+    message: generation_pb2.ScoreRequest, model: ServedModel, *, caller: Caller, deadline: float | None
+) -> list[Request]:
+    """One request for each choice, all of which begin with the prompt; raises InvalidRequestError."""
+    found = Violations()
+    if message.prompt.heal:
+        found.add("prompt.heal", "is true", "false, or not set")
+    prompt = await read_prompt(message.prompt, model, found)
+    choices = await _read_choices(message, len(prompt), model, found)
+    cache, share = read_cache_policy(message, found), read_share(message, caller, found)
+    request_id = read_request_id(message, found)
+    found.raise_if_any()
+    return [
+        Request(
+            request_id=request_id,
+            prompt=prompt + choice,
+            num_scored=len(choice),
+            sampling=_NOTHING_DRAWN,
+            stops=StopConditions(max_tokens=0),
+            output=_TOLD,
+            speculation=SpeculationPolicy(mode=SpeculationMode.NEVER, lookup=False),
+            cache=cache,
+            share=share,
+            num_samples=len(choices),
+            deadline=deadline,
+        )
+        for choice in choices
+    ]
+
+
+async def _read_choices(
+    message: generation_pb2.ScoreRequest, num_prompt: int, model: ServedModel, found: Violations
+) -> list[tuple[int, ...]]:
+    if not 1 <= len(message.choices) <= model.max_samples:
+        found.add("choices", f"has {len(message.choices)} entries", f"1 to {model.max_samples}")
+    room = Room(model.context_length - num_prompt, f"what the context has left behind the prompt's {num_prompt}")
+    choices = [
+        await read_text_to_score(choice, f"choices[{index}]", model, found, room)
+        for index, choice in enumerate(message.choices[: model.max_samples])
+    ]
+    if (total := sum(map(len, choices))) > MAX_SCORED_TOKENS:
+        found.add("choices", f"has {total} tokens", f"at most {MAX_SCORED_TOKENS} in all")
+    return choices
+
+
+async def write_scores(
+    sequences: Seq[Sequence], model: ServedModel, observe: Callable[[Sequence, Event], None]
+) -> generation_pb2.ScoreResponse:
+    """What has become of the choices, once all are computed; `observe` is told of every event."""
+    records: list[list[TokenRecord]] = [[] for _ in sequences]
+    async with aclosing(_events(sequences)) as events:
+        async for index, event in events:
+            observe(sequences[index], event)
+            if isinstance(event, Progress):
+                records[index] += event.records
+    return await asyncio.to_thread(_write_response, sequences[0], records, model)
+
+
+def _write_response(
+    first: Sequence, records: Seq[Seq[TokenRecord]], model: ServedModel
+) -> generation_pb2.ScoreResponse:
+    return generation_pb2.ScoreResponse(
+        request_id=first.request.request_id,
+        model=model.name,
+        fingerprint=model.fingerprint.digest,
+        prompt_tokens=first.request.num_shared,
+        cached_tokens=first.num_cached,
+        scores=map(_write_score, records),
+    )
+
+
+async def _events(sequences: Seq[Sequence]) -> AsyncGenerator[tuple[int, Progress | Finished]]:
+    """All events, of which none may be a failure."""
+    async with aclosing(interleaved([sequence.stream for sequence in sequences])) as events:
+        async for index, event in events:
+            match event:
+                case Failed():
+                    raise UnavailableError(event.message)
+                case Aborted():
+                    raise RequestCancelledError(event.message)
+                case Finished(reason=FinishReason.DEADLINE):
+                    raise DeadlineError("the call's time is over before all is scored")
+                case Progress() | Finished():
+                    yield index, event
+
+
+def _write_score(records: Seq[TokenRecord]) -> generation_pb2.TextScore:
+    logprobs = [record.raw_logprob for record in records if record.raw_logprob is not None]
+    if len(logprobs) < len(records):
+        raise InternalError("the model's logits are no numbers")
+    return generation_pb2.TextScore(
+        logprob=math.fsum(logprobs),
+        token_ids=[record.token_id for record in records],
+        token_logprobs=logprobs,
+        token_ranks=[record.rank or 0 for record in records],
+    )
