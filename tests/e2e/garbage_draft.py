@@ -17,7 +17,7 @@ from outrider.v1.draft_pb2 import (
     Predict,
     Released,
 )
-from services.bench.experiments.scripted_draft import (
+from services.bench.experiments.drafts.scripted_draft import (
     HELLO,
     LARGEST,
     Behaviour,

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Literal
 
 from outrider import Client, PassReport
-from services.bench.experiments.bad_draft import BEHAVIOURS, running_bad_draft
+from services.bench.experiments.drafts.bad_draft import BEHAVIOURS, running_bad_draft
 from services.cli.service_pair import CoreAssignment
 from services.cli.service_process import ServiceProcess
 

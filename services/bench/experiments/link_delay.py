@@ -16,7 +16,7 @@ from pathlib import Path
 from outrider import Client, Result
 from services.bench.answer import Answer
 from services.bench.contender import AUTO, PLAIN, Way, fixed
-from services.bench.experiments.delaying_proxy import DelayingProxy
+from services.bench.experiments.drafts.delaying_proxy import DelayingProxy
 from services.bench.experiments.prompts.kinds import CODE, SHORT, prompts_of
 from services.bench.served_target import ServedTarget
 from services.cli.service_pair import CoreAssignment

@@ -42,8 +42,8 @@ MESSAGE_USERS = (
     f"{_DRAFT}servicer.py",
     f"{_DRAFT}server.py",
     "services/bench/link_probe.py",
-    "services/bench/experiments/bad_draft.py",
-    "services/bench/experiments/scripted_draft.py",
+    "services/bench/experiments/drafts/bad_draft.py",
+    "services/bench/experiments/drafts/scripted_draft.py",
 )
 # Who may know gRPC itself: those and the plumbing around them.
 _GATEWAY = ("services/gateway/gateway.py", "services/gateway/generation/clients.py")

@@ -1,4 +1,4 @@
-"""Drafts that are of no use, in a process of their own: `python -m services.bench.experiments.bad_draft KIND`."""
+"""Drafts that are of no use, in a process of their own: `python -m services.bench.experiments.drafts.bad_draft NAME`."""
 
 import asyncio
 import subprocess
@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 
 from outrider.v1.draft_pb2 import Commit, DraftRequest, DraftResponse
-from services.bench.experiments.scripted_draft import (
+from services.bench.experiments.drafts.scripted_draft import (
     HELLO,
     Behaviour,
     Said,
@@ -47,7 +47,7 @@ BEHAVIOURS: dict[str, Behaviour] = {
 @contextmanager
 def running_bad_draft(kind: str) -> Iterator[str]:
     """Start one; yields its address."""
-    command = [sys.executable, "-m", "services.bench.experiments.bad_draft", kind]
+    command = [sys.executable, "-m", "services.bench.experiments.drafts.bad_draft", kind]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

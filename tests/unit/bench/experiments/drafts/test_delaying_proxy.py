@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from services.bench.experiments.delaying_proxy import DelayingProxy
+from services.bench.experiments.drafts.delaying_proxy import DelayingProxy
 
 PIECES = [bytes([number]) * size for number, size in enumerate([1, 100, 70_000, 3])]
 
