@@ -153,11 +153,10 @@ def _has_lists(message: common_pb2.SamplingParameters) -> bool:
 
 def _read_sampling(message: common_pb2.SamplingParameters, model: ServedModel, found: Violations) -> SamplingParams:
     numbers: dict[str, Any] = {**model.defaults, **_read_numbers(message, found)}
-    return SamplingParams(
-        seed=message.seed if message.HasField("seed") else secrets.randbits(64),
-        **numbers,
-        **(read_sampling_lists(message, model, found) if _has_lists(message) else {}),
-    )
+    lists = read_sampling_lists(message, model, found) if _has_lists(message) else {}
+    rules = {name: ids for name, ids in model.token_rules.items() if not lists.get(name)}
+    seed = message.seed if message.HasField("seed") else secrets.randbits(64)
+    return SamplingParams(seed=seed, **numbers, **{**lists, **rules})
 
 
 def _read_numbers(message: Message, found: Violations) -> dict[str, float]:

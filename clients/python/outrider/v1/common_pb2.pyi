@@ -670,7 +670,8 @@ Global___ToolChoice: _TypeAlias = ToolChoice  # noqa: Y015
 @_typing.final
 class SamplingParameters(_message.Message):
     """How the next token is drawn from the model's logits. What is unset is taken from the checkpoint's
-    generation_config.json, or else from the default named here.
+    generation_config.json, or else from the default named here; a list of tokens that is named takes the place of the
+    checkpoint's.
 
     The order is: the penalties, the bias, then what forbids tokens (`StopConditions.min_tokens`, `banned_strings`,
     `allowed_token_ids`, `suppress_token_ids`, `no_repeat_ngram_size`, `bad_words_ids`, a `Grammar`), whatever a bias says,
@@ -826,17 +827,19 @@ class SamplingParameters(_message.Message):
 
     @_builtins.property
     def suppress_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Tokens that are never drawn. At most `Limits.max_suppressed_token_ids`."""
+        """Tokens that are never drawn. At most `Limits.max_suppressed_token_ids`. Default: the checkpoint's `suppress_tokens`."""
 
     @_builtins.property
     def begin_suppress_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Tokens that are not drawn first. At most `Limits.max_suppressed_token_ids`."""
+        """Tokens that are not drawn first. At most `Limits.max_suppressed_token_ids`. Default: the checkpoint's
+        `begin_suppress_tokens`.
+        """
 
     @_builtins.property
     def bad_words_ids(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenIds]:
         """Sequences of tokens that the text never has, though one may begin in the prompt: the last token of each is not drawn
         behind the others. At most `Limits.max_bad_words`, each of 1 to `Limits.max_bad_word_tokens`. `banned_strings` are the
-        same of strings.
+        same of strings. Default: the checkpoint's `bad_words_ids`.
         """
 
     @_builtins.property
