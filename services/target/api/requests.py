@@ -29,6 +29,7 @@ from services.service.validation import Violations
 from services.target.api.durations import read_duration
 from services.target.api.output_options import read_output
 from services.target.api.sampling_lists import read_sampling_lists
+from services.target.api.thinking import read_thinking
 from services.target.api.tools import binds_answer, read_tool_grammar
 from services.target.models.served_model import ServedModel
 
@@ -62,16 +63,15 @@ def read_request(
     received = _read_continuation(message, model, found)
     if message.HasField("cache"):
         check_cache(message.cache, found)
-    if message.prompt.heal and message.output.message_deltas:
-        found.add("output.message_deltas", "is true", "false, or not set, with prompt.heal")
     request = Request(
         request_id=_read_request_id(message, found),
         prompt=prompt,
-        healing=_read_healing(message.prompt, prompt, model),
+        healing=_read_healing(message, prompt, model, found),
         received=received,
         sampling=_read_sampling(message.sampling, model, found),
         stops=_read_stops(message.stop, model, found, room=model.context_length - len(prompt)),
         grammar=grammar,
+        thinking=read_thinking(message, prompt, model, found),
         output=read_output(message.output, model, found, is_whole=isinstance(message, generation_pb2.GenerateRequest)),
         speculation=_read_speculation(message.speculation, found),
         cache=read_cache(message.cache) if message.HasField("cache") else CachePolicy(),
@@ -116,8 +116,12 @@ def _read_num_samples(message: GenerationRequest, model: ServedModel, found: Vio
     return message.num_samples
 
 
-def _read_healing(message: common_pb2.Prompt, prompt: tuple[int, ...], model: ServedModel) -> Healing | None:
-    if not message.heal or not prompt:
+def _read_healing(
+    message: GenerationRequest, prompt: tuple[int, ...], model: ServedModel, found: Violations
+) -> Healing | None:
+    if message.prompt.heal and message.output.message_deltas:
+        found.add("output.message_deltas", "is true", "false, or not set, with prompt.heal")
+    if not message.prompt.heal or not prompt:
         return None
     return plan_healing(prompt, model.tokenizer, vocab_size=model.config.vocab_size)
 

@@ -37,6 +37,7 @@ class Sequence:
         is_scored = request.output.prompt_logprobs and not request.received  # else they were delivered with these
         self.prompt_logprobs = PromptLogprobs(request.output, self.num_prompt) if is_scored else None
         self.grammar = request.begin_grammar()  # where the text stands in it
+        self.thought = request.begin_thought()  # and with what is thought
         if request.healing is None:
             self.sampling = new_request_state(request, self.tokens)
         else:

@@ -1042,6 +1042,7 @@ class StopConditions(_message.Message):
     INCLUDE_STOP_FIELD_NUMBER: _builtins.int
     TIME_LIMIT_FIELD_NUMBER: _builtins.int
     LOOP_FIELD_NUMBER: _builtins.int
+    MAX_THINKING_TOKENS_FIELD_NUMBER: _builtins.int
     max_tokens: _builtins.int
     """The most tokens to generate, those of `Continuation` included. At least 1. Default: what the context has room for."""
     min_tokens: _builtins.int
@@ -1054,6 +1055,12 @@ class StopConditions(_message.Message):
     include_stop: _builtins.bool
     """Leaves what ended the generation in the text: the stop string, or the bytes of the stop token (those of a special
     token only with `OutputOptions.show_special_tokens`). Default: false, the text ends before it.
+    """
+    max_thinking_tokens: _builtins.int
+    """The most tokens of a thought, which the chat template or the first words of the answer begin; behind so many, those of
+    the mark that ends it are drawn, whatever a bias says, and the answer goes on from there. The tokens of the marks do
+    not count. Where something else forbids one of them, the generation ends with FINISH_REASON_NO_CANDIDATES. Only for a
+    model whose marks of thoughts are known, and not to be combined with `Prompt.heal`. At least 0. Default: no limit.
     """
     @_builtins.property
     def strings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -1088,15 +1095,18 @@ class StopConditions(_message.Message):
         include_stop: _builtins.bool | None = ...,
         time_limit: _duration_pb2.Duration | None = ...,
         loop: Global___Loop | None = ...,
+        max_thinking_tokens: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_ignore_eos", b"_ignore_eos", "_include_stop", b"_include_stop", "_max_tokens", b"_max_tokens", "_min_tokens", b"_min_tokens", "ignore_eos", b"ignore_eos", "include_stop", b"include_stop", "loop", b"loop", "max_tokens", b"max_tokens", "min_tokens", b"min_tokens", "time_limit", b"time_limit"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_ignore_eos", b"_ignore_eos", "_include_stop", b"_include_stop", "_max_thinking_tokens", b"_max_thinking_tokens", "_max_tokens", b"_max_tokens", "_min_tokens", b"_min_tokens", "ignore_eos", b"ignore_eos", "include_stop", b"include_stop", "loop", b"loop", "max_thinking_tokens", b"max_thinking_tokens", "max_tokens", b"max_tokens", "min_tokens", b"min_tokens", "time_limit", b"time_limit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_ignore_eos", b"_ignore_eos", "_include_stop", b"_include_stop", "_max_tokens", b"_max_tokens", "_min_tokens", b"_min_tokens", "ignore_eos", b"ignore_eos", "include_stop", b"include_stop", "loop", b"loop", "max_tokens", b"max_tokens", "min_tokens", b"min_tokens", "strings", b"strings", "time_limit", b"time_limit", "token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_ignore_eos", b"_ignore_eos", "_include_stop", b"_include_stop", "_max_thinking_tokens", b"_max_thinking_tokens", "_max_tokens", b"_max_tokens", "_min_tokens", b"_min_tokens", "ignore_eos", b"ignore_eos", "include_stop", b"include_stop", "loop", b"loop", "max_thinking_tokens", b"max_thinking_tokens", "max_tokens", b"max_tokens", "min_tokens", b"min_tokens", "strings", b"strings", "time_limit", b"time_limit", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__ignore_eos: _TypeAlias = _typing.Literal["ignore_eos"]  # noqa: Y015
     _WhichOneofArgType__ignore_eos: _TypeAlias = _typing.Literal["_ignore_eos", b"_ignore_eos"]  # noqa: Y015
     _WhichOneofReturnType__include_stop: _TypeAlias = _typing.Literal["include_stop"]  # noqa: Y015
     _WhichOneofArgType__include_stop: _TypeAlias = _typing.Literal["_include_stop", b"_include_stop"]  # noqa: Y015
+    _WhichOneofReturnType__max_thinking_tokens: _TypeAlias = _typing.Literal["max_thinking_tokens"]  # noqa: Y015
+    _WhichOneofArgType__max_thinking_tokens: _TypeAlias = _typing.Literal["_max_thinking_tokens", b"_max_thinking_tokens"]  # noqa: Y015
     _WhichOneofReturnType__max_tokens: _TypeAlias = _typing.Literal["max_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_tokens: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens"]  # noqa: Y015
     _WhichOneofReturnType__min_tokens: _TypeAlias = _typing.Literal["min_tokens"]  # noqa: Y015
@@ -1105,6 +1115,8 @@ class StopConditions(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__ignore_eos) -> _WhichOneofReturnType__ignore_eos | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__include_stop) -> _WhichOneofReturnType__include_stop | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_thinking_tokens) -> _WhichOneofReturnType__max_thinking_tokens | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_tokens) -> _WhichOneofReturnType__max_tokens | None: ...
     @_typing.overload
