@@ -12,6 +12,7 @@ from services.engine.grammar.grammar import Grammar
 from services.engine.grammar.state import GrammarState
 from services.engine.sampling_params import SamplingParams
 from services.engine.text.healing import Healing
+from services.engine.thinking_budget import ThinkingBudget, Thought
 
 
 class SpeculationMode(Enum):
@@ -105,6 +106,7 @@ class Request:
     sampling: SamplingParams
     stops: StopConditions
     grammar: Grammar | None = None  # what the generated text follows; there is none where the prompt is healed
+    thinking: ThinkingBudget | None = None  # nor is there one of these
     output: OutputOptions = OutputOptions()
     speculation: SpeculationPolicy = SpeculationPolicy()
     cache: CachePolicy = CachePolicy()
@@ -128,13 +130,20 @@ class Request:
         """Return where the received tokens stand in the grammar, if there is one."""
         return None if self.grammar is None else self.grammar.begin(self.received, stop_ids=self.stops.token_ids)
 
-    def masks(self, grammar: GrammarState | None, predictions: Seq[int] = ()) -> NDArray[np.uint32] | None:
-        """What may be drawn where the text stands there in the grammar, and behind each prediction, as
-        `GrammarState.masks` has it; None for all.
+    def begin_thought(self) -> Thought | None:
+        """Return where an answer without a token stands with its thought, if that is bounded."""
+        return None if self.thinking is None else self.thinking.begin()
+
+    def masks(
+        self, grammar: GrammarState | None, thought: Thought | None, predictions: Seq[int] = ()
+    ) -> NDArray[np.uint32] | None:
+        """What may be drawn where the text stands there in the grammar and with its thought, and behind each
+        prediction, as `GrammarState.masks` has it; None for all.
         """
         masks = None if grammar is None else grammar.masks(predictions)
         allowed = self.sampling.allowed_tokens
-        return masks if allowed is None else allowed.restrict(masks, 1 + len(predictions))
+        masks = masks if allowed is None else allowed.restrict(masks, 1 + len(predictions))
+        return masks if thought is None else thought.restrict(masks, predictions)
 
     def sample(self, index: int) -> "Request":
         """One of the samples as a request of its own, with the seed that Philox derives for it; sample 0 keeps this.

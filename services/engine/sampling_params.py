@@ -11,6 +11,8 @@ from typing import Annotated, get_args, get_origin, get_type_hints
 from services.engine.allowed_tokens import AllowedTokens
 from services.engine.range import COUNT, Range
 
+MAX_SUPPRESSED_IDS, MAX_BAD_WORDS, MAX_BAD_WORD_TOKENS = 1024, 128, 32
+
 _RECOMMENDED = "a checkpoint's generation_config.json may have another default"
 _PENALTY = Range(minimum=-2, maximum=2)
 _PART = Range(minimum=0, maximum=1)

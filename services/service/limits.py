@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from services.engine.sampling_params import MAX_BAD_WORD_TOKENS, MAX_BAD_WORDS, MAX_SUPPRESSED_IDS
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -21,9 +23,9 @@ class Limits:
     max_banned_string_bytes: int = 128
     max_tools: int = 128
     max_tools_bytes: int = 1 << 18
-    max_suppressed_token_ids: int = 1024
-    max_bad_words: int = 128
-    max_bad_word_tokens: int = 32
+    max_suppressed_token_ids: int = MAX_SUPPRESSED_IDS
+    max_bad_words: int = MAX_BAD_WORDS
+    max_bad_word_tokens: int = MAX_BAD_WORD_TOKENS
     max_sequence_breakers: int = 32
     max_sequence_breaker_bytes: int = 40
 

@@ -184,7 +184,17 @@ def request(prompt: Seq[int], **fields: Any) -> Request:
         **dict.fromkeys(SamplingParams.__dataclass_fields__, "sampling"),
         **dict.fromkeys(StopConditions.__dataclass_fields__, "stops"),
     }
-    top_level = ("healing", "grammar", "received", "deadline", "request_id", "cache", "num_samples", "num_scored")
+    top_level = (
+        "healing",
+        "grammar",
+        "thinking",
+        "received",
+        "deadline",
+        "request_id",
+        "cache",
+        "num_samples",
+        "num_scored",
+    )
     top = {name: fields.pop(name) for name in top_level if name in fields}
     prompt_logprobs = fields.pop("prompt_logprobs", True)
     if predictions := fields.pop("num_predictions", 0):

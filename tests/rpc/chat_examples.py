@@ -77,7 +77,10 @@ GOOD_CHATS = {
     "prompt.chat.tools.strict": Good(
         chat(tools=[{**F, "strict": True}]), lambda seen: "[1, 2]" in seen.streamed.started.grammar.lark
     ),
-    "prompt.chat.tool_choice.mode": Good(chat(**_REQUIRED), lambda seen: calls_of(seen) == [("f", True)]),
+    "prompt.chat.tool_choice.mode": Good(
+        {**chat(**_REQUIRED), "stop": {"max_tokens": 200, "max_thinking_tokens": 0}},
+        lambda seen: calls_of(seen) == [("f", True)],
+    ),
     "prompt.chat.tool_choice.tool": Good(
         chat(tools=[G, F, {"name": "h"}], tool_choice={"tool": "f"}), lambda seen: calls_of(seen) == [("f", True)]
     ),
@@ -102,6 +105,12 @@ def bad(fields: Fields, path: str, said: str) -> tuple[Fields, str, str]:
 
 
 BAD_CHATS = {
+    "max_thinking_tokens below 0": ({"stop": {"max_thinking_tokens": -1}}, "stop.max_thinking_tokens", "is -1"),
+    "a budget for thoughts of a model that has none": (
+        {"stop": {"max_thinking_tokens": 5}},
+        "stop.max_thinking_tokens",
+        "no marks of thoughts that are known; allowed: not to be set; or a server with --reasoning-parser",
+    ),
     "no messages": ({"prompt": {"chat": {}}}, "prompt.chat.messages", "at least one message"),
     "refused chat": bad(
         chat({"role": "assistant", "content": "a"}), "messages", "the first message cannot be the assistant's"

@@ -133,6 +133,10 @@ GOOD = {
         {"sampling": OFTEN, "stop": {"token_ids": [X], "min_tokens": 5}},
         lambda seen: seen.ids.index(X) == len(seen.ids) - 1 == 5,
     ),
+    "stop.max_thinking_tokens": Good(
+        {"prompt": {"text": "a<think>b"}, "stop": {"max_tokens": COUNT, "max_thinking_tokens": 0}},
+        lambda seen: seen.streamed.text.startswith("</think>") and len(seen.ids) == COUNT,
+    ),
     "stop.ignore_eos": Good(
         {"sampling": ENDS, "stop": {"ignore_eos": False}}, lambda seen: seen.streamed.finished.stop_token_id == END
     ),

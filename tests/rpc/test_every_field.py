@@ -60,7 +60,7 @@ def is_set(message: Message, path: str) -> bool:
 @pytest.fixture(scope="module")
 def looking_up(model: Path) -> Iterator[RunningTarget]:
     """A server that predicts from repetitions."""
-    with target_server(model, lookup=True) as running:
+    with target_server(model, lookup=True, parsers={"reasoning_parser": "think"}) as running:
         yield running
         running.assert_all_free()
 

@@ -190,3 +190,24 @@ def test_what_is_unset_comes_from_the_checkpoint(target: RunningTarget, model: P
         assert stream(other, stream_request()).token_ids == greedy
         assert stream(other, stream_request(sampling={"seed": 5, "temperature": 1.0})).token_ids != greedy
         assert not other.stub.GetModelInfo(generation_pb2.GetModelInfoRequest()).has_chat_template
+
+
+def test_tokens_that_the_checkpoint_suppresses_are_not_drawn_unless_a_request_names_others(
+    target: RunningTarget, model: Path, tmp_path: Path
+) -> None:
+    plain = stream(target, stream_request()).token_ids
+    first, second, third = plain[:3]
+    folder = shutil.copytree(model, tmp_path / "ruled")
+    rules = {"suppress_tokens": [third], "begin_suppress_tokens": [first], "bad_words_ids": [[second]]}
+    (folder / "generation_config.json").write_text(json.dumps(rules))
+    with target_server(folder) as other:
+        ruled = stream(other, stream_request()).token_ids
+        assert ruled[0] != first
+        assert {second, third}.isdisjoint(ruled)
+        own = {
+            "seed": 5,
+            "suppress_token_ids": [0],
+            "begin_suppress_token_ids": [0],
+            "bad_words_ids": [{"ids": [0, 0]}],
+        }
+        assert stream(other, stream_request(sampling=own)).token_ids == plain

@@ -61,6 +61,8 @@ class GenerateOptions(ChatOptions, total=False):
     stop_token_ids: Sequence[int] | None
     max_tokens: int | None
     min_tokens: int | None
+    max_thinking_tokens: int | None
+    """After which a thought is ended."""
     ignore_eos: bool | None
     include_stop: bool | None
     """Whether what ended the generation is part of the text."""

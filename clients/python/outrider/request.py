@@ -27,6 +27,7 @@ _FIELDS = {
     "stop_token_ids": "stop.token_ids",
     "max_tokens": "stop.max_tokens",
     "min_tokens": "stop.min_tokens",
+    "max_thinking_tokens": "stop.max_thinking_tokens",
     "ignore_eos": "stop.ignore_eos",
     "include_stop": "stop.include_stop",
     "time_limit": "stop.time_limit",

@@ -54,6 +54,7 @@ class Checkpoint:
         self.path = source.path
         self.config = source.config
         self.generation = source.generation
+        self.token_rules = source.token_rules
         self.eos_token_ids = source.eos_token_ids
         self._source = source
         self._tensors = source.tensors

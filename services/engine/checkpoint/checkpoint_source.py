@@ -7,6 +7,7 @@ from pathlib import Path
 from services.engine.checkpoint.generation_defaults import GenerationDefaults
 from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.checkpoint.stored_tensors import StoredTensors
+from services.engine.checkpoint.token_rules import TokenRules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +18,7 @@ class CheckpointSource:
     described_by: str  # where the configuration stands, for errors
     config: ModelConfig
     generation: GenerationDefaults
+    token_rules: TokenRules
     eos_token_ids: tuple[int, ...]
     tensors: StoredTensors
     names: Mapping[str, tuple[str, ...]]  # our names of the weights in each tensor that the files may hold

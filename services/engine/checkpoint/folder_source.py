@@ -22,6 +22,7 @@ from services.engine.checkpoint.quantised.quantised_tensors import QuantisedTens
 from services.engine.checkpoint.safetensors_file import FLOATS
 from services.engine.checkpoint.stored_tensors import StoredTensors
 from services.engine.checkpoint.tensor_files import TensorFiles
+from services.engine.checkpoint.token_rules import read_token_rules
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.json_fields import JsonFields
 
@@ -36,6 +37,7 @@ def read_folder(folder: Path, context_length: int | None) -> CheckpointSource:
     architecture, config = read_architecture(fields, context_length)
     defaults = read_generation_defaults(generation)
     eos_token_ids = read_eos_token_ids(generation, fields, config.vocab_size)
+    token_rules = read_token_rules(generation, vocab_size=config.vocab_size, eos_token_ids=eos_token_ids)
     warn_of_what_is_not_carried_out(generation)
     tensors, idle = _open(folder, read_method(fields))
     names, others = _find_names(expand_names(architecture.names, config), tensors)
@@ -48,6 +50,7 @@ def read_folder(folder: Path, context_length: int | None) -> CheckpointSource:
         described_by="config.json",
         config=config,
         generation=defaults,
+        token_rules=token_rules,
         eos_token_ids=eos_token_ids,
         tensors=tensors,
         names=names,

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterable, Mapping
 
+from services.engine.checkpoint.token_rules import RULE_FIELDS
 from services.engine.files.json_fields import LARGEST_NUMBER, LEAST_NUMBER, JsonFields, is_number, shown
 from services.engine.sampling_params import SAMPLING_NUMBERS, SamplingNumber
 
@@ -10,7 +11,7 @@ logger = logging.getLogger(__name__)
 
 _RECOMMENDED = {number.name: number for number in SAMPLING_NUMBERS if number.is_recommended}
 _FOR_GREEDY = ["repetition_penalty", "no_repeat_ngram_size"]  # the others choose among tokens that are drawn by chance
-_CARRIED_OUT = {"do_sample", "eos_token_id", *_RECOMMENDED}
+_CARRIED_OUT = {"do_sample", "eos_token_id", *_RECOMMENDED, *RULE_FIELDS}
 _HARMLESS = {"_from_model_config", "bos_token_id", "pad_token_id", "transformers_version", "use_cache", "cache_config"}
 _OFF_AT_1 = {
     "encoder_repetition_penalty",

@@ -44,6 +44,7 @@ def read_gguf(path: Path, context_length: int | None) -> CheckpointSource:
         described_by="the file's metadata",
         config=without_absent_biases(config, names, tensors),
         generation=read_generation_defaults(generation),
+        token_rules={},  # the format has no place for them
         eos_token_ids=read_eos_token_ids(generation, generation, config.vocab_size),
         tensors=tensors,
         names=names,

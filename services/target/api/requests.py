@@ -32,6 +32,7 @@ from services.target.api.durations import read_duration
 from services.target.api.generation_request import GenerationRequest
 from services.target.api.output_options import read_output
 from services.target.api.sampling_lists import read_sampling_lists
+from services.target.api.thinking import read_thinking
 from services.target.api.tools import binds_answer, read_tool_grammar
 from services.target.models.served_model import ServedModel
 
@@ -63,18 +64,17 @@ def read_request(
     another fingerprint's generation, else InvalidRequestError with every bad field.
     """
     received = _read_continuation(message, model, found)
-    if message.prompt.heal and message.output.message_deltas:
-        found.add("output.message_deltas", "is true", "false, or not set, with prompt.heal")
     _check_num_samples(message, model, found)
     check_best_of(message, model, found)
     request = Request(
         request_id=read_request_id(message, found),
         prompt=prompt,
-        healing=_read_healing(message.prompt, prompt, model),
+        healing=_read_healing(message, prompt, model, found),
         received=received,
         sampling=_read_sampling(message.sampling, model, found),
         stops=_read_stops(message.stop, model, found, room=model.context_length - len(prompt)),
         grammar=grammar,
+        thinking=read_thinking(message, prompt, model, found),
         output=_read_output(message, model, found),
         speculation=_read_speculation(message.speculation, found),
         cache=read_cache_policy(message, found),
@@ -133,8 +133,12 @@ def _check_num_samples(message: GenerationRequest, model: ServedModel, found: Vi
     found.check_number("num_samples", message.num_samples, Range(minimum=1, maximum=model.max_samples))
 
 
-def _read_healing(message: common_pb2.Prompt, prompt: tuple[int, ...], model: ServedModel) -> Healing | None:
-    if not message.heal or not prompt:
+def _read_healing(
+    message: GenerationRequest, prompt: tuple[int, ...], model: ServedModel, found: Violations
+) -> Healing | None:
+    if message.prompt.heal and message.output.message_deltas:
+        found.add("output.message_deltas", "is true", "false, or not set, with prompt.heal")
+    if not message.prompt.heal or not prompt:
         return None
     return plan_healing(prompt, model.tokenizer, vocab_size=model.config.vocab_size)
 
@@ -171,11 +175,10 @@ def _has_lists(message: common_pb2.SamplingParameters) -> bool:
 
 def _read_sampling(message: common_pb2.SamplingParameters, model: ServedModel, found: Violations) -> SamplingParams:
     numbers: dict[str, Any] = {**model.defaults, **_read_numbers(message, found)}
-    return SamplingParams(
-        seed=message.seed if message.HasField("seed") else secrets.randbits(64),
-        **numbers,
-        **(read_sampling_lists(message, model, found) if _has_lists(message) else {}),
-    )
+    lists = read_sampling_lists(message, model, found) if _has_lists(message) else {}
+    rules = {name: ids for name, ids in model.token_rules.items() if not lists.get(name)}
+    seed = message.seed if message.HasField("seed") else secrets.randbits(64)
+    return SamplingParams(seed=seed, **numbers, **{**lists, **rules})
 
 
 def _read_numbers(message: Message, found: Violations) -> dict[str, float]:

@@ -103,7 +103,9 @@ class _SampleReader:
 
 def _masks(rows: ScheduledRows) -> NDArray[np.uint32] | None:
     sequence = rows.sequence
-    return None if sequence.is_healing else sequence.request.masks(sequence.grammar, rows.predictions)
+    if sequence.is_healing:
+        return None
+    return sequence.request.masks(sequence.grammar, sequence.thought, rows.predictions)
 
 
 def _output(reader: _SampleReader, first_row: int, rows: ScheduledRows) -> SamplerOutput:

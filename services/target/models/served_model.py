@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from services.engine.checkpoint.generation_defaults import GenerationDefaults
 from services.engine.checkpoint.model_config import ModelConfig
+from services.engine.checkpoint.token_rules import TokenRules
 from services.engine.grammar.process import GrammarProcess
 from services.engine.text.token_search import TokenSearch
 from services.engine.text.tokenizer import Tokenizer
@@ -24,6 +25,7 @@ class ServedModel:
     context_length: int
     eos_token_ids: tuple[int, ...]
     defaults: GenerationDefaults
+    token_rules: TokenRules
     tokenizer: Tokenizer
     token_search: TokenSearch
     prompts: PromptEncoder
@@ -43,6 +45,7 @@ class ServedModel:
             context_length=engine.model.context_length,
             eos_token_ids=checkpoint.eos_token_ids,
             defaults=checkpoint.generation,
+            token_rules=checkpoint.token_rules,
             tokenizer=engine.model.tokenizer,
             token_search=TokenSearch(engine.model.tokenizer),
             prompts=PromptEncoder(engine.model.tokenizer, chat_template),

@@ -7,10 +7,11 @@ import numpy as np
 
 from services.engine.grammar.state import GrammarState
 from services.engine.request import Request
+from services.engine.thinking_budget import Thought
 
 
 class Alternatives:
-    """What a request lets be drawn, by its grammar, allowed tokens, biases and least number of tokens together."""
+    """What a request lets be drawn, by all that masks tokens in it, its biases and its least number of tokens."""
 
     def __init__(self, request: Request, *, vocab_size: int) -> None:
         """`vocab_size` is the tokenizer's."""
@@ -22,11 +23,16 @@ class Alternatives:
     @property
     def are_unlimited(self) -> bool:
         """Whether no mask ever forbids a token."""
-        return self._request.grammar is None and self._request.sampling.allowed_tokens is None
+        request = self._request
+        return request.grammar is None and request.thinking is None and request.sampling.allowed_tokens is None
 
-    def remain(self, tried: Collection[int], grammar: GrammarState | None, *, num_generated: int) -> bool:
-        """Whether there are any behind so many generated tokens, where the text stands there in the grammar."""
-        masks = self._request.masks(grammar)
+    def remain(
+        self, tried: Collection[int], grammar: GrammarState | None, thought: Thought | None, *, num_generated: int
+    ) -> bool:
+        """Whether there are any behind so many generated tokens, where the text stands there in the grammar and with
+        its thought.
+        """
+        masks = self._request.masks(grammar, thought)
         if masks is None:
             return True
         is_open = np.unpackbits(masks[0].view(np.uint8), bitorder="little")

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from services.engine.events import Chunk, PassReport, Suppressed, TokenRecord
 from services.engine.grammar.state import GrammarState
+from services.engine.thinking_budget import Thought
 from services.target.output.alternatives import Alternatives
 from services.target.output.detokenizer import Detokenizer
 from services.target.output.loop_detector import LoopDetector
@@ -17,6 +18,7 @@ class Snapshot(NamedTuple):
     detokenizer: Detokenizer
     loop: LoopDetector | None
     grammar: GrammarState | None
+    thought: Thought | None
 
 
 class _BufferedToken(NamedTuple):
@@ -74,8 +76,9 @@ class OutputBuffer:
         if is_received and alternatives.are_unlimited:
             return None
         for num_left, token in zip(range(len(held), 0, -1), held, strict=True):
-            grammar = token.before and token.before.grammar
-            if alternatives.remain(token.tried, grammar, num_generated=end - num_left):
+            assert token.before is not None
+            grammar, thought = token.before.grammar, token.before.thought
+            if alternatives.remain(token.tried, grammar, thought, num_generated=end - num_left):
                 return num_left
         return None if is_received else num_tokens
 

@@ -118,6 +118,9 @@ class OutputPipeline:
         for count, token_id in enumerate(received):
             if self.sequence.is_finished:
                 raise ValueError(f"the generation ends after {count} tokens, but {len(received)} were received")
+            forced_id = None if self.sequence.thought is None else self.sequence.thought.forced_id
+            if forced_id not in {None, token_id}:
+                raise ValueError(f"stop.max_thinking_tokens forces token {forced_id} at {count}")
             self._append(token_id)
             if grammar is not None and grammar.is_rejected and grammar.num_followed == count:
                 raise ValueError(f"the grammar forbids the token at {count}")
@@ -146,6 +149,8 @@ class OutputPipeline:
     def _append(self, token_id: int) -> str:
         """Append one token and return the text that it releases; where it is the last one, the generation ends."""
         self.sequence.tokens.append(token_id)
+        if self.sequence.thought is not None:
+            self.sequence.thought = self.sequence.thought.after(token_id)
         is_stop = token_id in self.sequence.request.stops.token_ids
         detokenizer = self._detokenizer
         text, stop = (detokenizer.push_stop_token(token_id), None) if is_stop else detokenizer.push(token_id)
@@ -175,8 +180,8 @@ class OutputPipeline:
         """What is known before the next token, where it may have to be taken back."""
         if not self.sequence.request.sampling.banned_strings:
             return None
-        grammar = self.sequence.grammar
-        return Snapshot(self._detokenizer.fork(), copy(self._loop), grammar and grammar.fork())
+        grammar, thought = self.sequence.grammar, self.sequence.thought
+        return Snapshot(self._detokenizer.fork(), copy(self._loop), grammar and grammar.fork(), thought)
 
     def _take_back(self, banned: BannedMatch) -> None:
         """Cut the answer in a banned string, and forbid the token there; all that goes with them follows."""
@@ -191,7 +196,8 @@ class OutputPipeline:
         text = b"".join(map(self._tokenizer.token_bytes, taken)).decode(errors="replace")
         suppressed = Suppressed(text, banned.string, position - sequence.num_prompt, taken[0])
         del sequence.tokens[position:]
-        self._detokenizer, self._loop, sequence.grammar = self._buffer.take_back(num_tokens, suppressed)
+        before = self._buffer.take_back(num_tokens, suppressed)
+        self._detokenizer, self._loop, sequence.grammar, sequence.thought = before
         sequence.sampling.truncate(sequence.num_generated)
         sequence.sampling.forbid(self._buffer.forbidden)
 

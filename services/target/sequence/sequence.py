@@ -38,6 +38,7 @@ class Sequence:
         first_scored = 0 if request.num_scored is None else request.num_shared
         self.prompt_logprobs = PromptLogprobs(request.output, self.num_prompt, first=first_scored) if is_told else None
         self.grammar = request.begin_grammar()  # where the text stands in it
+        self.thought = request.begin_thought()  # and with what is thought
         if request.healing is None:
             self.sampling = new_request_state(request, self.tokens)
         else:

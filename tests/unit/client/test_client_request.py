@@ -112,6 +112,7 @@ OPTIONS = [
     ("stop_token_ids", [0, 7], {"stop": {"token_ids": [0, 7]}}),
     ("max_tokens", -1, {"stop": {"max_tokens": -1}}),
     ("min_tokens", 0, {"stop": {"min_tokens": 0}}),
+    ("max_thinking_tokens", 0, {"stop": {"max_thinking_tokens": 0}}),
     ("ignore_eos", False, {"stop": {"ignore_eos": False}}),
     ("include_stop", True, {"stop": {"include_stop": True}}),
     ("time_limit", 1.5, {"stop": {"time_limit": "1.500s"}}),

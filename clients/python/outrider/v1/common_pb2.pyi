@@ -670,7 +670,8 @@ Global___ToolChoice: _TypeAlias = ToolChoice  # noqa: Y015
 @_typing.final
 class SamplingParameters(_message.Message):
     """How the next token is drawn from the model's logits. What is unset is taken from the checkpoint's
-    generation_config.json, or else from the default named here.
+    generation_config.json, or else from the default named here; a list of tokens that is named takes the place of the
+    checkpoint's.
 
     The order is: the penalties, the bias, then what forbids tokens (`StopConditions.min_tokens`, `banned_strings`,
     `allowed_token_ids`, `suppress_token_ids`, `no_repeat_ngram_size`, `bad_words_ids`, a `Grammar`), whatever a bias says,
@@ -826,17 +827,19 @@ class SamplingParameters(_message.Message):
 
     @_builtins.property
     def suppress_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Tokens that are never drawn. At most `Limits.max_suppressed_token_ids`."""
+        """Tokens that are never drawn. At most `Limits.max_suppressed_token_ids`. Default: the checkpoint's `suppress_tokens`."""
 
     @_builtins.property
     def begin_suppress_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Tokens that are not drawn first. At most `Limits.max_suppressed_token_ids`."""
+        """Tokens that are not drawn first. At most `Limits.max_suppressed_token_ids`. Default: the checkpoint's
+        `begin_suppress_tokens`.
+        """
 
     @_builtins.property
     def bad_words_ids(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenIds]:
         """Sequences of tokens that the text never has, though one may begin in the prompt: the last token of each is not drawn
         behind the others. At most `Limits.max_bad_words`, each of 1 to `Limits.max_bad_word_tokens`. `banned_strings` are the
-        same of strings.
+        same of strings. Default: the checkpoint's `bad_words_ids`.
         """
 
     @_builtins.property
@@ -1039,6 +1042,7 @@ class StopConditions(_message.Message):
     INCLUDE_STOP_FIELD_NUMBER: _builtins.int
     TIME_LIMIT_FIELD_NUMBER: _builtins.int
     LOOP_FIELD_NUMBER: _builtins.int
+    MAX_THINKING_TOKENS_FIELD_NUMBER: _builtins.int
     max_tokens: _builtins.int
     """The most tokens to generate, those of `Continuation` included. At least 1. Default: what the context has room for."""
     min_tokens: _builtins.int
@@ -1051,6 +1055,12 @@ class StopConditions(_message.Message):
     include_stop: _builtins.bool
     """Leaves what ended the generation in the text: the stop string, or the bytes of the stop token (those of a special
     token only with `OutputOptions.show_special_tokens`). Default: false, the text ends before it.
+    """
+    max_thinking_tokens: _builtins.int
+    """The most tokens of a thought, which the chat template or the first words of the answer begin; behind so many, those of
+    the mark that ends it are drawn, whatever a bias says, and the answer goes on from there. The tokens of the marks do
+    not count. Where something else forbids one of them, the generation ends with FINISH_REASON_NO_CANDIDATES. Only for a
+    model whose marks of thoughts are known, and not to be combined with `Prompt.heal`. At least 0. Default: no limit.
     """
     @_builtins.property
     def strings(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
@@ -1085,15 +1095,18 @@ class StopConditions(_message.Message):
         include_stop: _builtins.bool | None = ...,
         time_limit: _duration_pb2.Duration | None = ...,
         loop: Global___Loop | None = ...,
+        max_thinking_tokens: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_ignore_eos", b"_ignore_eos", "_include_stop", b"_include_stop", "_max_tokens", b"_max_tokens", "_min_tokens", b"_min_tokens", "ignore_eos", b"ignore_eos", "include_stop", b"include_stop", "loop", b"loop", "max_tokens", b"max_tokens", "min_tokens", b"min_tokens", "time_limit", b"time_limit"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_ignore_eos", b"_ignore_eos", "_include_stop", b"_include_stop", "_max_thinking_tokens", b"_max_thinking_tokens", "_max_tokens", b"_max_tokens", "_min_tokens", b"_min_tokens", "ignore_eos", b"ignore_eos", "include_stop", b"include_stop", "loop", b"loop", "max_thinking_tokens", b"max_thinking_tokens", "max_tokens", b"max_tokens", "min_tokens", b"min_tokens", "time_limit", b"time_limit"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_ignore_eos", b"_ignore_eos", "_include_stop", b"_include_stop", "_max_tokens", b"_max_tokens", "_min_tokens", b"_min_tokens", "ignore_eos", b"ignore_eos", "include_stop", b"include_stop", "loop", b"loop", "max_tokens", b"max_tokens", "min_tokens", b"min_tokens", "strings", b"strings", "time_limit", b"time_limit", "token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_ignore_eos", b"_ignore_eos", "_include_stop", b"_include_stop", "_max_thinking_tokens", b"_max_thinking_tokens", "_max_tokens", b"_max_tokens", "_min_tokens", b"_min_tokens", "ignore_eos", b"ignore_eos", "include_stop", b"include_stop", "loop", b"loop", "max_thinking_tokens", b"max_thinking_tokens", "max_tokens", b"max_tokens", "min_tokens", b"min_tokens", "strings", b"strings", "time_limit", b"time_limit", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__ignore_eos: _TypeAlias = _typing.Literal["ignore_eos"]  # noqa: Y015
     _WhichOneofArgType__ignore_eos: _TypeAlias = _typing.Literal["_ignore_eos", b"_ignore_eos"]  # noqa: Y015
     _WhichOneofReturnType__include_stop: _TypeAlias = _typing.Literal["include_stop"]  # noqa: Y015
     _WhichOneofArgType__include_stop: _TypeAlias = _typing.Literal["_include_stop", b"_include_stop"]  # noqa: Y015
+    _WhichOneofReturnType__max_thinking_tokens: _TypeAlias = _typing.Literal["max_thinking_tokens"]  # noqa: Y015
+    _WhichOneofArgType__max_thinking_tokens: _TypeAlias = _typing.Literal["_max_thinking_tokens", b"_max_thinking_tokens"]  # noqa: Y015
     _WhichOneofReturnType__max_tokens: _TypeAlias = _typing.Literal["max_tokens"]  # noqa: Y015
     _WhichOneofArgType__max_tokens: _TypeAlias = _typing.Literal["_max_tokens", b"_max_tokens"]  # noqa: Y015
     _WhichOneofReturnType__min_tokens: _TypeAlias = _typing.Literal["min_tokens"]  # noqa: Y015
@@ -1102,6 +1115,8 @@ class StopConditions(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__ignore_eos) -> _WhichOneofReturnType__ignore_eos | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__include_stop) -> _WhichOneofReturnType__include_stop | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__max_thinking_tokens) -> _WhichOneofReturnType__max_thinking_tokens | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__max_tokens) -> _WhichOneofReturnType__max_tokens | None: ...
     @_typing.overload

@@ -152,6 +152,7 @@ def test_a_sibling_under_another_s_label_is_refused(model_type):
 
 def test_settings_that_are_not_carried_out_are_named_once(folder, caplog):
     settings = {
+        "sequence_bias": [[[7], 0.5]],
         "suppress_tokens": [7],
         "bad_words_ids": [[1, 2]],
         "no_repeat_ngram_size": 3,
@@ -165,8 +166,8 @@ def test_settings_that_are_not_carried_out_are_named_once(folder, caplog):
     load_checkpoint(folder)
     (record,) = caplog.records
     assert record.getMessage() == (
-        f"{folder / 'generation_config.json'}: settings that are not carried out: suppress_tokens [7], "
-        "bad_words_ids [[1, 2]], top_h 0.4, forced_bos_token_id 0"
+        f"{folder / 'generation_config.json'}: settings that are not carried out: "
+        "sequence_bias [[[7], 0.5]], top_h 0.4, forced_bos_token_id 0"
     )
 
 

@@ -44,6 +44,7 @@ def served_model(*, vocab_size: int) -> ServedModel:
         context_length=64,
         eos_token_ids=checkpoint.eos_token_ids,
         defaults=checkpoint.generation,
+        token_rules=checkpoint.token_rules,
         tokenizer=tokenizer,
         token_search=TokenSearch(tokenizer),
         prompts=PromptEncoder(tokenizer, chat_template),
