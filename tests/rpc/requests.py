@@ -84,8 +84,8 @@ def continued(
 
 
 def stop_string_in(text: str, start: int) -> str:
-    """Three letters or spaces of a text, from `start` on: what random bytes surround is no stop string."""
-    found = re.compile("[a-z ]{3}").search(text, start)
+    """Three characters of ASCII in a text, from `start` on: what random bytes surround is no stop string."""
+    found = re.compile("[ -~]{3}").search(text, start)
     assert found is not None
     return found.group()
 

@@ -1,4 +1,4 @@
-"""Drafts that are of no use, in a process of their own: `python -m services.bench.experiments.drafts.bad_draft NAME`."""
+"""Drafts of no use, each in a process of its own: `python -m services.bench.experiments.drafts.bad_draft KIND`."""
 
 import asyncio
 import subprocess
