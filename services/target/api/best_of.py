@@ -18,28 +18,17 @@ from services.target.models.served_model import ServedModel
 Response = generation_pb2.StreamGenerateResponse
 
 
-def is_ranked(message: GenerationRequest) -> bool:
-    """Whether the best are chosen among several."""
-    return message.best_of > 1
-
-
-def num_generated(message: GenerationRequest) -> int:
-    """Answers to generate, as a request says that nobody has checked yet; at least 1."""
-    return max(1, message.num_samples, message.best_of)
-
-
 def check_best_of(message: GenerationRequest, model: ServedModel, found: Violations) -> None:
     """Note what may not be asked of answers that are ranked."""
-    if not message.HasField("best_of"):
-        return
+    is_ranked = message.best_of > 1
     if 1 <= message.best_of < message.num_samples:
         found.add("best_of", f"is {message.best_of}", f"at least num_samples, which is {message.num_samples}")
     found.check_number("best_of", message.best_of, Range(minimum=1, maximum=model.max_samples))
-    if is_ranked(message) and message.HasField("continue_from"):
+    if is_ranked and message.HasField("continue_from"):
         allowed = "1 with continue_from: an answer is continued as a request of its own"
         found.add("best_of", f"is {message.best_of}", allowed)
     is_stream = isinstance(message, generation_pb2.StreamGenerateRequest)  # of the other one it holds anyway
-    if is_stream and is_ranked(message) and message.output.logits and not message.output.logits_token_ids:
+    if is_stream and is_ranked and message.output.logits and not message.output.logits_token_ids:
         found.add("output.logits", "is true", "beside best_of only with logits_token_ids")
 
 

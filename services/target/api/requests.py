@@ -23,11 +23,12 @@ from services.engine.request import (
 )
 from services.engine.sampling_params import SAMPLING_NUMBERS, SamplingParams
 from services.engine.text.healing import Healing, plan_healing
+from services.engine.thinking_budget import ThinkingBudget
 from services.service.access.caller import Caller
 from services.service.errors import FingerprintMismatchError
 from services.service.limits import LIMITS, MAX_TIME_LIMIT
 from services.service.validation import Violations
-from services.target.api.best_of import check_best_of, is_ranked, num_generated, ranking_output
+from services.target.api.best_of import check_best_of, ranking_output
 from services.target.api.durations import read_duration
 from services.target.api.generation_request import GenerationRequest
 from services.target.api.output_options import read_output
@@ -45,6 +46,16 @@ _MODES = {
     common_pb2.SPECULATION_MODE_AUTO: SpeculationMode.AUTO,
     common_pb2.SPECULATION_MODE_ALWAYS: SpeculationMode.ALWAYS,
 }
+
+
+def is_ranked(message: GenerationRequest) -> bool:
+    """Whether the best are chosen among several answers."""
+    return message.best_of > 1
+
+
+def num_generated(message: GenerationRequest) -> int:
+    """Answers to generate, as a request says that nobody has checked yet; at least 1."""
+    return max(1, message.num_samples, message.best_of)
 
 
 def read_request(
@@ -65,7 +76,8 @@ def read_request(
     """
     received = _read_continuation(message, model, found)
     _check_num_samples(message, model, found)
-    check_best_of(message, model, found)
+    if message.HasField("best_of"):
+        check_best_of(message, model, found)
     request = Request(
         request_id=read_request_id(message, found),
         prompt=prompt,
@@ -74,7 +86,7 @@ def read_request(
         sampling=_read_sampling(message.sampling, model, found),
         stops=_read_stops(message.stop, model, found, room=model.context_length - len(prompt)),
         grammar=grammar,
-        thinking=read_thinking(message, prompt, model, found),
+        thinking=_read_thinking(message, prompt, model, found),
         output=_read_output(message, model, found),
         speculation=_read_speculation(message.speculation, found),
         cache=read_cache_policy(message, found),
@@ -116,6 +128,12 @@ def read_share(message: NamedRequest, caller: Caller, found: Violations) -> Shar
     """Whose request it is, and when its turn comes."""
     found.check_number("priority", message.priority, _PRIORITIES)
     return Share(caller=caller.name, weight=caller.limits.weight, priority=message.priority)
+
+
+def _read_thinking(
+    message: GenerationRequest, prompt: tuple[int, ...], model: ServedModel, found: Violations
+) -> ThinkingBudget | None:
+    return read_thinking(message, prompt, model, found) if message.stop.HasField("max_thinking_tokens") else None
 
 
 def _read_output(message: GenerationRequest, model: ServedModel, found: Violations) -> OutputOptions:

@@ -26,13 +26,13 @@ from services.service.errors import (
     UnavailableError,
 )
 from services.service.validation import Violations
-from services.target.api.best_of import best_of, is_ranked, num_generated
+from services.target.api.best_of import best_of
 from services.target.api.call import Call, bad_continuation
 from services.target.api.generation_request import GenerationRequest
 from services.target.api.message_deltas import add_deltas
 from services.target.api.model_info import write_model_info, write_models
 from services.target.api.prompts import read_prompt, read_tokenize_input
-from services.target.api.requests import read_request, read_request_grammar
+from services.target.api.requests import is_ranked, num_generated, read_request, read_request_grammar
 from services.target.api.responses import write_event, write_starts, write_whole
 from services.target.api.scoring import read_score_request, write_scores
 from services.target.api.tokenization import detokenize, write_tokens

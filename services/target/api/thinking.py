@@ -16,9 +16,7 @@ def read_thinking(
     model: ServedModel,
     found: Violations,
 ) -> ThinkingBudget | None:
-    """What ends a thought that is too long; None where none is bounded, or the prompt has ended it already."""
-    if not message.stop.HasField("max_thinking_tokens"):
-        return None
+    """What ends a thought that is longer than is asked; None where the prompt has ended it already."""
     if message.stop.max_thinking_tokens < 0:
         found.add(_FIELD, f"is {message.stop.max_thinking_tokens}", COUNT)
         return None
