@@ -122,8 +122,9 @@ class Target:
         drawn = [rows.sequence for rows in batch if rows.draws and not rows.sequence.is_finished]
         assert all(sequence.num_pending == 1 or _is_just_healed(sequence) for sequence in drawn)
         ready = [sequence for sequence in self.scheduler.running if not sequence.is_paused]
-        who = {sequence.request.share.caller for sequence in (*self.scheduler.sequences, *computed)}
-        if len(who) == 1:  # else they take turns
+        # Those that might run when rows were handed out: here still, done by this pass, or preempted for it.
+        started = [each for each in self.scheduler.sequences if each.timings.scheduled and not each.is_paused]
+        if len({sequence.request.share.caller for sequence in (*started, *computed)}) == 1:  # else they take turns
             assert all(batch[0].sequence.timings.scheduled <= sequence.timings.scheduled for sequence in ready)
         assert all(sequence in computed or sequence.num_pending > 1 for sequence in ready)
 
