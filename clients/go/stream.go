@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	checkTime  = 2 * time.Second
-	mostChecks = 2 // the first may still go out on the connection that broke
+	checkTime    = 2 * time.Second
+	shortestTime = 10 * time.Millisecond // that is worth a try: a server's clock may end a call as much before ours
+	mostChecks   = 2                     // the first may still go out on the connection that broke
 )
 
 // Stream gives the chunks of one generation as they arrive. One goroutine may use it.
@@ -127,7 +128,11 @@ func (s *Stream) checkWanted() *Error {
 	if s.client.open.Err() != nil {
 		return &Error{Code: codes.Canceled, Message: "the client was closed"}
 	}
-	if err := s.ctx.Err(); err != nil {
+	err := s.ctx.Err()
+	if deadline, ok := s.ctx.Deadline(); err == nil && ok && time.Until(deadline) < shortestTime {
+		err = context.DeadlineExceeded
+	}
+	if err != nil {
 		return &Error{Code: status.FromContextError(err).Code(), Message: err.Error()}
 	}
 	return nil

@@ -99,7 +99,7 @@ async def test_a_flood_costs_next_to_nothing(fresh_target: DraftedTarget, behavi
     async with ScriptedDraft(target.draft_address, behaviour) as draft, probe.probing():
         await until(lambda: draft.num_links > 0)
         end = time.monotonic() + _SECONDS
-        while time.monotonic() < end:
+        while time.monotonic() < end or target.UNLINKED not in target.service.log(since):
             for options in (GREEDY, SAMPLED):
                 assert (await target.generate({**options, "max_tokens": _NUM_TOKENS})).speculation.accepted <= 2
     log = target.service.log(since)

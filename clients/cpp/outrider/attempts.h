@@ -18,7 +18,7 @@ class Attempts {
 
     // Index of the address to use now.
     int address() const { return address_; }
-    // Until the deadline; throws Error when there are none left.
+    // Until the deadline; throws Error when there are hardly any left.
     std::optional<double> TimeLeft() const;
     // Counts retries anew.
     void Progressed() { failures_ = num_broken_ = 0; }

@@ -4,6 +4,7 @@ import grpc from '@grpc/grpc-js';
 import { OutriderError, ServerLost } from './errors.js';
 
 const FIRST_BACKOFF = 0.1; // seconds, as all times here
+const SHORTEST = 0.01; // time that is worth a try: a server's clock may end a call as much before ours
 const LONGEST_PAUSE = 300; // that a server can make a client wait
 const MOST_BROKEN = 1; // connections that may break before a call has started, and it is tried again
 const MOST_BROKEN_RESUMING = 3; // and that may break in a row before a further token arrives
@@ -26,10 +27,10 @@ export class Attempts {
     this.address = first;
   }
 
-  /** Seconds until the deadline, Infinity without one; throws when there are none left. */
+  /** Seconds until the deadline, Infinity without one; throws when there are hardly any left. */
   timeLeft() {
     const left = this.#deadline - now();
-    if (left <= 0) throw new OutriderError(grpc.status.DEADLINE_EXCEEDED, 'the time given to the call ran out');
+    if (left < SHORTEST) throw new OutriderError(grpc.status.DEADLINE_EXCEEDED, 'the time given to the call ran out');
     return left;
   }
 

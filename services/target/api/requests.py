@@ -137,8 +137,10 @@ def _read_thinking(
 
 
 def _read_output(message: GenerationRequest, model: ServedModel, found: Violations) -> OutputOptions:
-    is_whole = isinstance(message, generation_pb2.GenerateRequest)
-    output = read_output(message.output, model, found, is_whole=is_whole)
+    output = OutputOptions()
+    if message.HasField("output"):
+        is_whole = isinstance(message, generation_pb2.GenerateRequest)
+        output = read_output(message.output, model, found, is_whole=is_whole)
     return ranking_output(output) if is_ranked(message) else output
 
 

@@ -16,6 +16,7 @@ from outrider.errors import (
 )
 
 _FIRST_BACKOFF = 0.1
+_SHORTEST = 0.01  # seconds that are worth a try: a server's clock may end a call as much before ours
 _LONGEST_PAUSE = 300.0  # seconds that a server can make a client wait
 _MOST_BROKEN = 1  # connections that may break before a call has started, and it is tried again
 _MOST_BROKEN_RESUMING = 3  # and that may break in a row before a further token arrives
@@ -67,11 +68,11 @@ class Attempts:
         self._deadline = None if timeout is None else clock() + timeout
 
     def time_left(self) -> float | None:
-        """Seconds until the deadline, or None without one; raises DeadlineExceeded when there are none left."""
+        """Seconds until the deadline, or None without one; raises DeadlineExceeded when there are hardly any left."""
         if self._deadline is None:
             return None
         left = self._deadline - self._clock()
-        if left <= 0:
+        if left < _SHORTEST:
             raise DeadlineExceeded("the time given to the call ran out")
         return left
 
