@@ -83,6 +83,7 @@ SOURCES = {
         for name, schema in _SCHEMAS.items()
     },
     "any json": GrammarSource(GrammarKind.JSON_SCHEMA, ("{}",)),
+    "early end": GrammarSource(GrammarKind.REGEX, ("([a-z]{2,5}[,;] ){9,99}[a-z]*",), prefers_end=True),
     "regex": GrammarSource(GrammarKind.REGEX, (r"(ab|abc(d|é)*)+ [0-9]{2,4}!?",)),
     "lark": GrammarSource(
         GrammarKind.LARK, ('start: expr\nexpr: /[0-9]{1,3}/ | "(" expr ("+" | " minus ") expr ")" | /[a-z]{1,4}/\n',)
@@ -100,6 +101,8 @@ def follows(name: str, text: str) -> bool:
     match name:
         case "regex":
             return re.fullmatch(source[0], text) is not None
+        case "early end":  # perhaps amid a token
+            return re.fullmatch("([a-z]{2,5}[,;] ){9}[a-z]*", text) is not None
         case "lark":
             return _is_expression(text)
     return text in source

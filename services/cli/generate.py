@@ -35,7 +35,7 @@ _OPTIONS = (
     "model",
     *_NUMBERS,
     *_GRAMMARS,
-    *("ignore_eos", "include_stop", "time_limit", "heal", "lookup"),
+    *("prefer_end", "ignore_eos", "include_stop", "time_limit", "heal", "lookup"),
     *("top_candidates", "prompt_logprobs", "samplers"),
     *("tools", "tool_choice", "parallel_tool_calls", "template_variables"),
 )
@@ -91,6 +91,7 @@ def _add_grammars(parser: argparse.ArgumentParser) -> None:
     grammars.add_argument("--regex", metavar="REGEX", help="write what this matches")
     grammars.add_argument("--lark", metavar="GRAMMAR", help="write what this grammar's start derives")
     grammars.add_argument("--choice", action="append", metavar="TEXT", help="write this; or one of several")
+    parser.add_argument("--prefer-end", action="store_true", default=None, help="end as soon as one of these lets it")
 
 
 def _add_tools(parser: argparse.ArgumentParser) -> None:

@@ -46,16 +46,17 @@ def read_source(message: common_pb2.Grammar) -> GrammarSource:
     """The grammar as it was written."""
     name = message.WhichOneof("kind")
     if name is None or name == "choice":
-        return GrammarSource(GrammarKind.CHOICE, tuple(message.choice.texts))
-    return GrammarSource(_TEXTS[name], (getattr(message, name),))
+        return GrammarSource(GrammarKind.CHOICE, tuple(message.choice.texts), message.prefer_end)
+    return GrammarSource(_TEXTS[name], (getattr(message, name),), message.prefer_end)
 
 
 def write_grammar(source: GrammarSource) -> common_pb2.Grammar:
     """The message that was read."""
+    message = common_pb2.Grammar(prefer_end=source.prefers_end or None)
     if source.kind is GrammarKind.CHOICE:
-        return common_pb2.Grammar(choice=common_pb2.Choice(texts=source.texts))
-    message = common_pb2.Grammar()
-    setattr(message, _NAMES[source.kind], source.texts[0])
+        message.choice.texts.extend(source.texts)
+    else:
+        setattr(message, _NAMES[source.kind], source.texts[0])
     return message
 
 

@@ -227,6 +227,10 @@ GOOD = {
     "grammar.choice.texts": Good(
         {"grammar": {"choice": {"texts": ["left", "right"]}}}, lambda seen: seen.streamed.text in {"left", "right"}
     ),
+    "grammar.prefer_end": Good(
+        {"grammar": {"regex": "[ab]{3,90}", "prefer_end": True}, "stop": {"token_ids": [END]}},
+        lambda seen: 3 <= len(seen.streamed.text) <= 4,  # its last token may have two letters
+    ),
     "num_samples": Good({"num_samples": 2}, lambda seen: len(seen.whole.further_samples) == 1),
     "best_of": Good(
         {"best_of": 8, "sampling": {"temperature": 1.0}},
@@ -243,6 +247,7 @@ BAD_FOR_GENERATE: dict[str, Fields | Callable[[Streamed], Fields]] = {
     },
     "continue_from.fingerprint": {"continue_from": {"fingerprint": ""}},
     "prompt.heal": {"prompt": {"heal": True}, "grammar": {"regex": "a"}},
+    "grammar.prefer_end": {"grammar": {"regex": "a", "prefer_end": True}, "stop": {"min_tokens": 1}},
 }
 TOLD_BY_PARENT = {"prompt.chat.messages.role": "prompt.chat.messages", "grammar.choice.texts": "grammar.choice"}
 NEVER_BAD = {

@@ -79,6 +79,8 @@ class GenerateOptions(ChatOptions, total=False):
     """A context-free grammar in llguidance's dialect of Lark."""
     choice: Sequence[str] | None
     """Texts, one of which is written."""
+    prefer_end: bool | None
+    """Ends the text as soon as its grammar lets it."""
     token_records: bool | None
     logprobs: bool | None
     top_candidates: int | None

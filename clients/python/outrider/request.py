@@ -36,6 +36,7 @@ _FIELDS = {
     "regex": "grammar.regex",
     "lark": "grammar.lark",
     "choice": "grammar.choice.texts",
+    "prefer_end": "grammar.prefer_end",
     "token_records": "output.token_records",
     "logprobs": "output.logprobs",
     "top_candidates": "output.top_candidates",

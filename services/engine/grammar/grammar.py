@@ -51,4 +51,6 @@ class Grammar:
     def matcher(self, *, stop_ids: Collection[int]) -> GrammarMatcher:
         """Return an empty text's matcher; the tokens that end a text may be drawn wherever the grammar lets it end."""
         matcher = self._unused.pop() if self._unused else self._read()
-        return GrammarMatcher(matcher, stop_ids=stop_ids, vocab_size=self._vocab_size)
+        return GrammarMatcher(
+            matcher, stop_ids=stop_ids, vocab_size=self._vocab_size, prefers_end=self.source.prefers_end
+        )

@@ -21,15 +21,19 @@ class GrammarMatcher:
     behind them.
     """
 
-    def __init__(self, matcher: LLMatcher, *, stop_ids: Collection[int], vocab_size: int) -> None:
+    def __init__(
+        self, matcher: LLMatcher, *, stop_ids: Collection[int], vocab_size: int, prefers_end: bool = False
+    ) -> None:
         """The library's matcher knows one id more than the vocabulary has: the last one stands for the end of the text.
 
-        The tokens that end a text may be drawn wherever the grammar lets it end, and only there.
+        The tokens that end a text may be drawn wherever the grammar lets it end, and only there; with `prefers_end`
+        nothing else may be drawn there, if there are any.
         """
         self._matcher = matcher
         self._end_id = vocab_size
         self._stop_ids = frozenset(stop_ids)
         self._stop_mask = _mask_of(self._stop_ids, vocab_size)
+        self._prefers_end = prefers_end and bool(self._stop_mask.any())
         self.num_followed = 0
         """Tokens of the text up to the first that is forbidden."""
         self.num_tokens = 0
@@ -86,6 +90,8 @@ class GrammarMatcher:
         word, bit = divmod(self._end_id, 32)
         may_end = mask[word] >> np.uint32(bit) & 1
         mask &= ~self._stop_mask
+        if may_end and self._prefers_end:
+            mask[:] = 0
         if may_end:
             mask |= self._stop_mask
         return mask

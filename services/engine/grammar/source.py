@@ -23,6 +23,7 @@ class GrammarSource:
 
     kind: GrammarKind
     texts: tuple[str, ...]
+    prefers_end: bool = False  # a text ends as soon as it may
 
     @property
     def num_bytes(self) -> int:

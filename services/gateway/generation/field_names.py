@@ -41,6 +41,7 @@ COMMON_NAMES: Mapping[str, str] = {
     "grammar.choice.texts": "choice",
     "grammar.regex": "regex",
     "grammar.lark": "lark",
+    "grammar.prefer_end": "prefer_end",
     "speculation.mode": "speculation",
     "cache.prefix": "prefix_cache",
     "cache.salt": "cache_salt",

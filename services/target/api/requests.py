@@ -175,6 +175,8 @@ async def read_request_grammar(
     if message.prompt.heal:
         found.add("prompt.heal", "is true", "false, or not set, with a grammar")
         found.add("grammar", "is set", "not to be, with prompt.heal")
+    if message.grammar.prefer_end and message.stop.min_tokens > 0:
+        found.add("grammar.prefer_end", "is true", "false, or not set, with stop.min_tokens")
     return await read_grammar(message.grammar, model.grammars, found, caller=caller, num_samples=num_samples)
 
 

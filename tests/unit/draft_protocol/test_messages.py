@@ -52,6 +52,7 @@ OPEN = Open(
     "message",
     [
         OPEN,
+        replace(OPEN, grammar=GrammarSource(GrammarKind.REGEX, ("a+",), prefers_end=True)),
         replace(OPEN, traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"),
         Open.of(2, make_request(banned=["bad"], min_tokens=1)),
         Commit(1, 5, [6, 7], 3),

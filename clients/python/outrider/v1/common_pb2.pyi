@@ -1338,6 +1338,7 @@ class Grammar(_message.Message):
     REGEX_FIELD_NUMBER: _builtins.int
     LARK_FIELD_NUMBER: _builtins.int
     CHOICE_FIELD_NUMBER: _builtins.int
+    PREFER_END_FIELD_NUMBER: _builtins.int
     json_schema: _builtins.str
     """A JSON schema, as JSON. White space is allowed wherever JSON allows it; with
     `"x-guidance": {"whitespace_flexible": false}` in the schema, nowhere.
@@ -1346,6 +1347,11 @@ class Grammar(_message.Message):
     """A regular expression, in the syntax of Rust's regex crate, for the whole text."""
     lark: _builtins.str
     """A context-free grammar in llguidance's dialect of Lark; its rule `start` is the whole text."""
+    prefer_end: _builtins.bool
+    """Whether the text ends as soon as it may: an end-of-sequence or stop token is drawn wherever the grammar lets it end,
+    unless there is none to draw (see `StopConditions.ignore_eos`). Not to be set with `StopConditions.min_tokens`.
+    Default: false.
+    """
     @_builtins.property
     def choice(self) -> Global___Choice:
         """One of several texts."""
@@ -1357,13 +1363,19 @@ class Grammar(_message.Message):
         regex: _builtins.str = ...,
         lark: _builtins.str = ...,
         choice: Global___Choice | None = ...,
+        prefer_end: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["choice", b"choice", "json_schema", b"json_schema", "kind", b"kind", "lark", b"lark", "regex", b"regex"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_prefer_end", b"_prefer_end", "choice", b"choice", "json_schema", b"json_schema", "kind", b"kind", "lark", b"lark", "prefer_end", b"prefer_end", "regex", b"regex"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["choice", b"choice", "json_schema", b"json_schema", "kind", b"kind", "lark", b"lark", "regex", b"regex"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_prefer_end", b"_prefer_end", "choice", b"choice", "json_schema", b"json_schema", "kind", b"kind", "lark", b"lark", "prefer_end", b"prefer_end", "regex", b"regex"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__prefer_end: _TypeAlias = _typing.Literal["prefer_end"]  # noqa: Y015
+    _WhichOneofArgType__prefer_end: _TypeAlias = _typing.Literal["_prefer_end", b"_prefer_end"]  # noqa: Y015
     _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["json_schema", "regex", "lark", "choice"]  # noqa: Y015
     _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__prefer_end) -> _WhichOneofReturnType__prefer_end | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
 
 Global___Grammar: _TypeAlias = Grammar  # noqa: Y015

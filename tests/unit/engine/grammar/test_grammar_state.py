@@ -54,6 +54,17 @@ def test_masks_depend_on_the_tokens_alone(name):
         assert (received.masks() == masks[-1]).all()
 
 
+def test_a_text_that_prefers_to_end_does_so_as_soon_as_it_may():
+    source = GrammarSource(GrammarKind.REGEX, ("a{2,9}",), prefers_end=True)
+    state = compiler(byte_tokenizer(), VOCAB_SIZE).compile(source).begin(stop_ids=[END])
+    behind = state.masks([ord("a"), ord("a"), ord("a")])
+    wanted = [[ord("a")], [ord("a")], [END], [END]]
+    assert [allowed(mask, VOCAB_SIZE) for mask in behind] == wanted
+    endless = compiler(byte_tokenizer(), VOCAB_SIZE).compile(source).begin(stop_ids=[])
+    endless.advance([ord("a")] * 3)
+    assert next_bytes(endless) == [ord("a")], "there is nothing to prefer"
+
+
 @pytest.mark.parametrize("name", SOURCES)
 def test_a_row_behind_predictions_is_the_state_behind_them(name):
     for seed in range(8):
