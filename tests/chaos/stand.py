@@ -14,7 +14,7 @@ from tests.deploy.envoy import Envoy, binary
 from tests.e2e.draft_rig import Service
 from tests.e2e.link_proxy import LinkProxy
 from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
-from tests.e2e.server_process import free_port
+from tests.free_port import free_port
 
 NUM_PLACES = 16
 _BLOCKS = ("--kv-blocks", "512")

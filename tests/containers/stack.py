@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from tests.containers.base_image import BASE_IMAGE
-from tests.e2e.server_process import free_port
+from tests.free_port import free_port
 from tests.server import wait_until
 
 ROOT = Path(__file__).parents[2]

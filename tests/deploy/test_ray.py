@@ -15,7 +15,7 @@ from outrider import AsyncClient, InvalidArgument
 from tests.cpu_time import cpu_seconds
 from tests.e2e.draft_rig import GREEDY, PROMPT, SAMPLED, until
 from tests.e2e.models import ROOT
-from tests.e2e.server_process import free_port
+from tests.free_port import free_port
 
 pytestmark = [
     pytest.mark.exhaustive,

@@ -12,8 +12,8 @@ from tests.e2e.link_proxy import LinkProxy
 from tests.e2e.models import draft_folder, folder
 from tests.e2e.probe import Probe
 from tests.e2e.processors import service_options
-from tests.e2e.server_process import free_port
 from tests.e2e.streams import structure_of
+from tests.free_port import free_port
 
 _DELAY_SECONDS = 0.005  # each way
 _LINK_SECONDS = 120  # until a large draft is loaded

@@ -16,7 +16,7 @@ from tests.cpu_time import cpu_seconds
 from tests.e2e.block_gauge import BlockGauge
 from tests.e2e.link_proxy import LinkProxy
 from tests.e2e.models import ROOT
-from tests.e2e.server_process import free_port
+from tests.free_port import free_port
 
 PATIENCE_SECONDS = 120
 _POLL_SECONDS = 0.01

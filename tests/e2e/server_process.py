@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import random
-import socket
 import subprocess
 import sys
 from dataclasses import asdict
@@ -15,6 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from tests.e2e.cells import Setup
 from tests.e2e.models import ROOT
 from tests.e2e.probe import Probe
+from tests.free_port import free_port
 
 _START_SECONDS = 90
 _POLL_SECONDS = 0.02
@@ -90,14 +89,3 @@ class ServerProcess:
             except grpc.RpcError:
                 return False
             return answer.status == health_pb2.HealthCheckResponse.SERVING
-
-
-def free_port() -> int:
-    """A port that no outgoing connection takes while its server is down: one below those that systems hand out."""
-    while True:
-        with socket.socket() as attempt:
-            try:
-                attempt.bind(("127.0.0.1", port := random.randrange(20_000, 32_000)))
-            except OSError:
-                continue
-            return port

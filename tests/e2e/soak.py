@@ -22,10 +22,10 @@ from tests.e2e.draft_rig import DraftedTarget, Service, until
 from tests.e2e.loop_lateness import LoopLateness
 from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET, ROOT
 from tests.e2e.process_usage import ProcessUsage
-from tests.e2e.server_process import free_port
 from tests.e2e.soak_request import READER_TIMEOUT, SILENCE, SoakRequest
 from tests.e2e.soak_tally import Tally
 from tests.e2e.soak_troubles import SoakTroubles
+from tests.free_port import free_port
 
 _NUM_CLIENTS = 16  # so many that all places are taken while others have their answers compared
 _NUM_STREAMS = 12  # of them at once, which is more than there are places for

@@ -9,8 +9,8 @@ import pytest
 from outrider import Client, Result
 from tests.e2e.draft_rig import unpredicted
 from tests.e2e.models import ROOT, folder
-from tests.e2e.server_process import free_port
 from tests.e2e.streams import prompt_of
+from tests.free_port import free_port
 
 OPTIONS = {"seed": 21, "temperature": 0.9, "max_tokens": 500, "ignore_eos": True, "top_candidates": 3}
 PROMPT = prompt_of("qwen3", 5)

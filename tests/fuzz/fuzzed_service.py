@@ -11,7 +11,7 @@ from outrider.v1 import admin_pb2
 from outrider.v1.admin_pb2_grpc import AdminServiceStub
 from tests.e2e.draft_rig import Service
 from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
-from tests.e2e.server_process import free_port
+from tests.free_port import free_port
 
 if TYPE_CHECKING:
     from outrider.v1.admin_pb2_grpc import AdminServiceAsyncStub

@@ -13,7 +13,7 @@ from services.engine.config import ConfigError
 from services.service.access.credential_files import CredentialFiles
 from services.target.sequence.sequence import Sequence
 from tests.certificate_authority import CertificateAuthority, Files
-from tests.e2e.server_process import free_port
+from tests.free_port import free_port
 from tests.rpc.access.conftest import shown_files, tls_config
 from tests.rpc.draft_link import RunningDraft
 from tests.rpc.requests import PROMPT

@@ -7,6 +7,7 @@ import outrider
 from outrider import Chunk
 from tests.client_drivers import PROMPT, WHOLE, Collect, check_whole, collect_sync, with_both_clients
 from tests.cutting_proxy import CuttingProxy
+from tests.free_port import free_port
 from tests.scripted_server import DRAWN_SEED, Fault, Request, ScriptedServer, ScriptedServicer, text_of
 
 
@@ -188,7 +189,7 @@ def test_a_reset_connection(collect: Collect) -> None:
 
 @with_both_clients
 def test_a_server_that_is_stopped_and_comes_back(collect: Collect) -> None:
-    servers = [ScriptedServer(Fault(at=9, how="hang"))]
+    servers = [ScriptedServer(Fault(at=9, how="hang"), port=free_port())]
 
     def restart_where_the_server_hangs(chunk: Chunk) -> None:
         received.extend(chunk.token_ids)
@@ -204,7 +205,7 @@ def test_a_server_that_is_stopped_and_comes_back(collect: Collect) -> None:
 
 
 def test_later_calls_start_at_the_address_that_works() -> None:
-    with ScriptedServer() as gone, ScriptedServer() as alive:
+    with ScriptedServer(port=free_port()) as gone, ScriptedServer() as alive:
         gone.stop()
         with outrider.Client(gone.address, alive.address, max_backoff=0.05) as client:
             client.generate(PROMPT)
