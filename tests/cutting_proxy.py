@@ -14,6 +14,7 @@ class CuttingProxy:
     def __init__(self, port: int) -> None:
         self._target = ("127.0.0.1", port)
         self._listener = socket.create_server(("127.0.0.1", 0))
+        self._lock = threading.Lock()  # a connection that is made just now is cut by who cuts next, and no other twice
         self._connections: list[socket.socket] = []
         self._threads = [threading.Thread(target=self._accept)]
         self._threads[0].start()
@@ -25,7 +26,8 @@ class CuttingProxy:
 
     def cut(self) -> None:
         """Reset every connection; new ones are forwarded as before."""
-        connections, self._connections = self._connections, []
+        with self._lock:
+            connections, self._connections = self._connections, []
         for connection in reversed(connections):
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             with suppress(OSError):  # the other end may be gone already
@@ -39,7 +41,8 @@ class CuttingProxy:
             except OSError:  # closed
                 return
             server = socket.create_connection(self._target)
-            self._connections = [*self._connections, client, server]
+            with self._lock:
+                self._connections += [client, server]
             for source, sink in ((client, server), (server, client)):
                 self._threads.append(threading.Thread(target=self._forward, args=(source, sink)))
                 self._threads[-1].start()
@@ -60,6 +63,7 @@ class CuttingProxy:
     ) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+        self._threads[0].join()  # which makes no further connections from here on
         self.cut()
         for thread in self._threads:
             thread.join()
