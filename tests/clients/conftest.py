@@ -42,6 +42,13 @@ def command_of(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Comm
     return command_of
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Whoever asks first builds a client, and others wait for it: minutes on a busy machine, of no test's own time."""
+    for item in items:
+        if isinstance(item, pytest.Function) and "command_of" in item.fixturenames:
+            item.add_marker(pytest.mark.timeout(3600))
+
+
 def _build(language: str, folder: Path) -> list[str] | str:
     """The command, or what is missing."""
     try:
