@@ -1,8 +1,10 @@
 """A target that is killed under the clients of all languages at once, and the same bytes from another one."""
 
 import re
+import select
 import subprocess
-from collections.abc import Iterator
+import time
+from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from tests.e2e.models import DEMO_TARGET
 from tests.server import wait_until
 
 PIPES: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+MOMENT, PATIENCE = 0.05, 0.5  # seconds of the target's, which are for few tokens, and of the clients behind each
 OPTIONS = {"max_tokens": 400, "temperature": 0.9, "seed": 2**64 - 3}
 
 
@@ -68,7 +71,7 @@ def test_the_bytes_ids_and_logprobs_are_the_same(
             for language, command in commands.items()
         }
         wait_until(lambda: num_connections(first.address) == len(clients))
-        first.resume()
+        begin(first, clients.values())
         begun = {language: client.stdout.read(1) for language, client in clients.items() if client.stdout}
         first.kill()
         for language, client in clients.items():
@@ -76,6 +79,17 @@ def test_the_bytes_ids_and_logprobs_are_the_same(
             assert client.returncode == 0, figures
             check(alone, (begun[language] + rest).decode(), tmp_path / language)
     wait_until(lambda: num_streams(tmp_path / "second" / "admin") == 1 + len(clients))  # the one alone, and all resumed
+
+
+def begin(target: Service, clients: Collection["subprocess.Popen[bytes]"]) -> None:
+    """Let a target that is paused go on for moments, until each client has written something and none can have all."""
+    waiting = {client.stdout for client in clients}
+    while waiting:
+        target.resume()
+        time.sleep(MOMENT)
+        target.pause()
+        begun, _, _ = select.select([*waiting], [], [], PATIENCE)
+        waiting -= {*begun}
 
 
 def num_connections(address: str) -> int:
