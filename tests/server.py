@@ -1,6 +1,7 @@
 """RunningTarget: a target server inside the test's own process, with its engine open to inspection."""
 
 import contextlib
+import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from collections.abc import Sequence as Seq
@@ -66,6 +67,22 @@ class RunningTarget:
         future: Future[Result] = Future()
         self.engine._loop.post(lambda: future.set_result(function()))
         return future.result(PATIENCE_SECONDS)
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """The engine thread waits between two steps until the block ends."""
+        is_held, goes_on = threading.Event(), threading.Event()
+
+        def hold() -> None:
+            is_held.set()
+            goes_on.wait()
+
+        self.engine._loop.post(hold)
+        try:
+            assert is_held.wait(PATIENCE_SECONDS)
+            yield
+        finally:
+            goes_on.set()
 
     def health(self, service: str = SERVICE) -> str:
         """What grpc.health.v1 says of the service."""

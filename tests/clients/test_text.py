@@ -11,6 +11,7 @@ import pytest
 from outrider import Client
 from outrider.v1 import common_pb2, generation_pb2
 from tests.clients.conftest import HEEDS_CTRL_C, SECONDS, RunClient
+from tests.free_port import free_port
 from tests.scripted_server import DRAWN_SEED, HELD_TEXT, Fault, ScriptedServer, ScriptedServicer, answer, text_of
 from tests.server import RunningTarget
 from tests.unused_proxy import unused_proxy
@@ -61,9 +62,10 @@ def test_ctrl_c_ends_the_generation_on_the_server_too(command: list[str], target
     ) as client:
         assert client.stdout is not None
         assert client.stdout.read(1)
-        (sequence,) = target.on_engine_thread(lambda: [*target.engine.scheduler.sequences])
-        client.send_signal(signal.SIGINT)
-        _, errors = client.communicate(timeout=SECONDS)
+        with target.held():  # else it may be through with all of them before the client hears of the signal
+            (sequence,) = target.engine.scheduler.sequences
+            client.send_signal(signal.SIGINT)
+            _, errors = client.communicate(timeout=SECONDS)
     assert (client.returncode, errors) == (130, b"")
     target.assert_all_free()
     assert not sequence.is_finished
@@ -156,9 +158,7 @@ def test_a_stream_that_breaks_leaves_its_text_and_says_why(
 
 
 def test_a_server_that_is_not_there(run_client: RunClient, at_once: list[str]):
-    with ScriptedServer() as server:
-        address = server.address
-    ended = run_client("--address", address, *at_once, PROMPT)
+    ended = run_client("--address", f"127.0.0.1:{free_port()}", *at_once, PROMPT)
     assert (ended.stdout, ended.returncode) == ("", 1)
     assert ended.stderr.count("\n") == 1
 
