@@ -23,6 +23,7 @@ class Faults:
         self._stand, self._rng = stand, rng
         self.counts: Counter[str] = Counter()
         self._num_certificates = 0
+        self._starved: set[Service] = set()
         self._kinds: list[Callable[[], Awaitable[None]]] = [
             self._kill_target,
             self._kill_draft,
@@ -36,14 +37,22 @@ class Faults:
         if stand.envoy is not None:
             self._kinds.append(self._replace_certificate)
 
-    async def run(self, until: float) -> None:
-        """Go on until that moment of the loop's clock, each fault once at least, and leave everything in order."""
+    async def run(self, is_enough: Callable[[], bool]) -> None:
+        """Go on until it is, each fault once at least, and leave everything in order."""
         order = self._rng.sample(self._kinds, len(self._kinds))
-        while order or asyncio.get_running_loop().time() < until:
+        while order or not is_enough():
             fault = order.pop() if order else self._rng.choice(self._kinds)
             await asyncio.sleep(self._rng.uniform(*_PAUSE_SECONDS))
+            self.start_again()
             await fault()
             self.counts[fault.__name__.strip("_").replace("_", " ")] += 1
+
+    def start_again(self) -> None:
+        """Start what has died of what it lacked, as whoever runs services does; it may do so a while after."""
+        for service in self._starved:
+            if not service.is_running:
+                service.kill()
+                service.start()
 
     async def _kill_target(self) -> None:
         """One at a time, until it serves again; the rest of what happens may hit the other one."""
@@ -97,13 +106,11 @@ class Faults:
         await asyncio.to_thread(self._stand.envoy.show_certificate, f"number {self._num_certificates}")
 
     async def _limit(self, service: Service, what: int, limit: int) -> None:
+        self._starved.add(service)
         before = resource.prlimit(service.pid, what, (limit, resource.RLIM_INFINITY))
         await self._wait(_STARVED_SECONDS)
         if service.is_running:
             resource.prlimit(service.pid, what, before)
-        else:  # what it has died of; whoever runs it starts it again
-            service.kill()
-            service.start()
 
     async def _wait(self, seconds: tuple[float, float]) -> None:
         await asyncio.sleep(self._rng.uniform(*seconds))

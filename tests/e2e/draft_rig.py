@@ -117,7 +117,8 @@ class Service:
 
     def _status(self, name: str) -> int:
         status = Path(f"/proc/{self._running.pid}/status").read_text()
-        return 1024 * next(int(line.split()[1]) for line in status.splitlines() if line.startswith(name))
+        told = (int(line.split()[1]) for line in status.splitlines() if line.startswith(name))
+        return 1024 * next(told, 0)  # one that is just ending has no memory any more
 
     @property
     def num_used_blocks(self) -> int:
