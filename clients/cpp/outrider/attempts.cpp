@@ -50,6 +50,8 @@ double Attempts::Failed(const Error& error, bool resuming) {
     num_broken_ += error.broke;
     if (num_broken_ > (resuming ? kMostBrokenResuming : kMostBroken) || !IsPassing(error, resuming))
         throw error;
+    if (error.code == grpc::StatusCode::CANCELLED)
+        TimeLeft();  // which a server's clock may have ended
     if (error.code == grpc::StatusCode::FAILED_PRECONDITION)
         refused_.insert(address_);
     const int num_open = num_addresses_ - static_cast<int>(refused_.size());

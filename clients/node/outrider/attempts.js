@@ -50,6 +50,7 @@ export class Attempts {
     this.#numBroken += Number(error.broke ?? false);
     const mostBroken = resuming ? MOST_BROKEN_RESUMING : MOST_BROKEN;
     if (this.#numBroken > mostBroken || !isPassing(error, resuming)) throw error;
+    if (error.code === grpc.status.CANCELLED) this.timeLeft(); // which a server's clock may have ended
     if (error.code === grpc.status.FAILED_PRECONDITION) this.#refused.add(this.address);
     const numOpen = this.#numAddresses - this.#refused.size;
     this.#failures += 1;

@@ -117,5 +117,15 @@ def test_one_deadline_for_all_attempts() -> None:
         attempts.time_left()
 
 
+def test_who_is_cancelled_at_the_deadline_was_out_of_time() -> None:
+    clock = Clock()
+    attempts = Attempts(RetryPolicy(0, 1.0), 1, timeout=5.0, clock=clock)
+    with pytest.raises(Cancelled):
+        attempts.failed(Cancelled("by the server"))
+    clock.now += 4.995
+    with pytest.raises(DeadlineExceeded):
+        attempts.failed(Cancelled("by the server's clock"))
+
+
 def test_no_deadline() -> None:
     assert Attempts(RetryPolicy(1, 1.0), 1).time_left() is None

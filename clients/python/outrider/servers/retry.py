@@ -95,7 +95,9 @@ class Attempts:
         elif isinstance(error, ResourceExhausted):
             if not resuming and error.retry_after is None:
                 raise error
-        elif not isinstance(error, Unavailable | Cancelled):
+        elif isinstance(error, Cancelled):
+            self.time_left()  # which a server's clock may have ended
+        elif not isinstance(error, Unavailable):
             raise error
         open_addresses = self._num_addresses - len(self._refused)
         self._failures += 1
