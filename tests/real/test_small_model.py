@@ -13,6 +13,8 @@ from tests.real.fetch import DEFAULT_CACHE, FetchError, fetch
 from tests.real.parity import measure_parity
 from tests.real.published import SMALL
 
+pytestmark = pytest.mark.timeout(1200)  # whichever comes first fetches a hundred megabytes
+
 
 @pytest.fixture(scope="session")
 def small() -> Path:
