@@ -7,7 +7,7 @@ namespace outrider {
 namespace {
 
 constexpr double kFirstBackoff = 0.1;
-constexpr double kShortest = 0.01;  // that is worth a try: a server's clock may end a call as much before ours
+constexpr double kShortest = 0.01;     // worth a try: a server's clock may end a call that much early
 constexpr double kLongestPause = 300;  // that a server can make a client wait
 constexpr int kMostBroken = 1;  // connections that may break before a call has started, and it is tried again
 constexpr int kMostBrokenResuming = 3;  // and that may break in a row before a further token arrives
