@@ -18,7 +18,7 @@ from tests.e2e.link_proxy import LinkProxy
 from tests.e2e.models import ROOT
 from tests.free_port import free_port
 
-PATIENCE_SECONDS = 120
+PATIENCE_SECONDS = 300  # which only a fault can take, on however busy a machine
 _POLL_SECONDS = 0.01
 
 Options = dict[str, Any]
@@ -27,6 +27,7 @@ Action = Callable[[], Awaitable[None]]
 PROMPT = 'class Stack:\n    """A last-in, first-out stack."""\n\n    def __init__(self):\n        self._items = []\n\n'
 GREEDY: Options = {"temperature": 0.0, "seed": 7, "ignore_eos": True, "top_candidates": 2}
 SAMPLED: Options = {**GREEDY, "temperature": 0.7}
+READS_LITTLE = (("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 1024))  # of a client, ahead of its caller
 READ_AHEAD = 40  # tokens that may be generated before it shows that their reader has paused
 
 
@@ -180,8 +181,7 @@ class DraftedTarget:
 
     def connect(self) -> AsyncClient:
         """A client that sees every failure, and that reads little ahead of its caller."""
-        reads_little = (("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 1024))
-        return AsyncClient(self.service.address, max_retries=0, channel_arguments=reads_little)
+        return AsyncClient(self.service.address, max_retries=0, channel_arguments=READS_LITTLE)
 
     async def start_draft(self, draft: Service) -> None:
         """Return once the target is linked with it."""

@@ -51,11 +51,9 @@ def served(told: ToldPair) -> dict[str, set[str]]:
     labels: dict[str, set[str]] = {}
     with Client(told.address) as client:
         told.generate(client, "def first(", max_tokens=30)
-        with client.stream("def second(", max_tokens=1500, ignore_eos=True) as stream:
-            chunks = iter(stream)
-            next(chunks)
-            for name, has in chain(told.scrape(), told.scrape(told.draft_metrics)):
-                labels.setdefault(name, set()).update(dict(has))
+    with told.streaming("def second("):
+        for name, has in chain(told.scrape(), told.scrape(told.draft_metrics)):
+            labels.setdefault(name, set()).update(dict(has))
     return labels
 
 

@@ -16,10 +16,8 @@ def test_it_shows_what_runs_and_for_whom(
     monkeypatch.setenv("COLUMNS", "160")
     with Client(told.address) as client:
         told.generate(client, "def first(", max_tokens=30)
-        with client.stream("def second(", max_tokens=1500, ignore_eos=True) as stream:
-            chunks = iter(stream)
-            next(chunks)
-            assert main(["top", "--metrics-address", told.target_metrics, "--interval", "0.1", "--once"]) == 0
+    with told.streaming("def second("):
+        assert main(["top", "--metrics-address", told.target_metrics, "--interval", "0.1", "--once"]) == 0
     shown = capsys.readouterr().out
     assert re.search(r"running +waiting +tokens/s", shown)
     assert re.search(r"ipv4:127\.0\.0\.1 *\W+1 running, 0 waiting", shown)

@@ -3,7 +3,8 @@
 import json
 import re
 import urllib.request
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from outrider import Client, Result
 from services.cli.service_pair import ModelPair, running_pair
 from services.cli.service_process import ServiceProcess
+from tests.e2e.draft_rig import READS_LITTLE
 from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
 from tests.e2e.otlp_receiver import OtlpReceiver
 from tests.server import wait_until
@@ -21,6 +23,8 @@ Labels = frozenset[tuple[str, str]]
 Samples = dict[tuple[str, Labels], float]
 _SERVED = re.compile(r'"services\.telemetry\.telemetry", "message": "metrics are served on ([^"]+)"')
 _EVERY_PASS: dict[str, Any] = {"speculation": "always"}
+# With its records it is many times what gRPC lets a server send ahead of its reader.
+_ENDLESS: dict[str, Any] = {"max_tokens": 1500, "ignore_eos": True, "top_candidates": 20}
 
 
 class ToldPair:
@@ -41,6 +45,11 @@ class ToldPair:
             for sample in family.samples
         }
 
+    @property
+    def num_runs(self) -> float:
+        """Runs of predictions that have come from the draft."""
+        return sum_of(self.scrape(), "outrider:draft_link_runs_total", use="useful")
+
     def page(self, address: str | None = None) -> str:
         """The page of one scrape."""
         with urllib.request.urlopen(f"http://{address or self.target_metrics}/metrics", timeout=60) as answer:
@@ -50,6 +59,23 @@ class ToldPair:
     def generate(self, client: Client, prompt: str, **options: Any) -> Result:
         """One generation, each pass of which has predictions where there are any."""
         return client.generate(prompt, ignore_eos=True, **{**_EVERY_PASS, **options})
+
+    @contextmanager
+    def streaming(self, prompt: str, **options: Any) -> Iterator[Callable[[], Result]]:
+        """A generation that has begun, and cannot end before its reader goes on, which the function does to the end;
+        behind the block it is gone.
+        """
+        with Client(self.address, channel_arguments=READS_LITTLE) as client:
+            with client.stream(prompt, **{**_EVERY_PASS, **_ENDLESS, **options}) as stream:
+                chunks = iter(stream)
+
+                def read_on() -> Result:
+                    deque(chunks, maxlen=0)
+                    return stream.result
+
+                next(chunks)
+                yield read_on
+            wait_until(lambda: sum_of(self.scrape(), "outrider:caller_requests") == 0)
 
     def log_text(self) -> str:
         """What both have written to their logs."""
@@ -87,3 +113,11 @@ def value(samples: Samples, name: str, **labels: str) -> float:
     if not found:
         raise KeyError(f"{name} {labels}")
     return sum(found)
+
+
+def sum_of(samples: Samples, name: str, **labels: str) -> float:
+    """As `value`, and 0 where there is none yet: a position that was never predicted at has no sample."""
+    try:
+        return value(samples, name, **labels)
+    except KeyError:
+        return 0.0
