@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
-PATIENCE_SECONDS = 120  # which only a fault takes
+PATIENCE_SECONDS = 300  # which only a fault can take, on however busy a machine
 
 
 class LoopThread:

@@ -16,7 +16,7 @@ from tests.e2e.streams import structure_of
 from tests.free_port import free_port
 
 _DELAY_SECONDS = 0.005  # each way
-_LINK_SECONDS = 120  # until a large draft is loaded
+_LINK_SECONDS = 300  # until a large draft is loaded
 
 Said = Mapping[int, Collection[int]]  # the tokens that any stream has at a position
 

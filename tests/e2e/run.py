@@ -16,7 +16,7 @@ from tests.e2e.streams import INTRUDER, NUM_PROMPTS, StreamKey, intruder_options
 from tests.e2e.transcript import Transcript
 
 _CELL_SECONDS = {"pair": 1800}
-_DEFAULT_CELL_SECONDS = 180
+_DEFAULT_CELL_SECONDS = 600
 _WARMER_TOKENS = 5  # behind the prompt that it shares
 _REFERENCE_SECONDS = 600
 _CHANNEL = (

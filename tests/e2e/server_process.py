@@ -15,7 +15,7 @@ from tests.e2e.models import ROOT
 from tests.e2e.probe import Probe
 from tests.free_port import free_port
 
-_START_SECONDS = 90
+_START_SECONDS = 300
 _POLL_SECONDS = 0.02
 
 
@@ -85,7 +85,7 @@ class ServerProcess:
     async def _is_serving(self) -> bool:
         async with grpc.aio.insecure_channel(self.address) as channel:
             try:
-                answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=1)
+                answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=10)
             except grpc.RpcError:
                 return False
             return answer.status == health_pb2.HealthCheckResponse.SERVING

@@ -19,7 +19,7 @@ def test_all_vital_signs_are_printed_and_saved(tmp_path: Path) -> None:
     file = tmp_path / "figures.json"
     command = [str(Path(sys.executable).with_name("outrider")), "bench", *FEW, "--draft-weights", "int8"]
     done = subprocess.run(
-        [*command, "--json", str(file)], capture_output=True, text=True, timeout=280, check=False, cwd=Path.cwd()
+        [*command, "--json", str(file)], capture_output=True, text=True, timeout=800, check=False, cwd=Path.cwd()
     )
     assert done.returncode == 0, done.stderr
     for sign in (
@@ -74,7 +74,7 @@ def test_acceptance_is_the_share_of_all_predictions_and_of_those_at_each_positio
 
 def test_what_cannot_be_measured_is_refused_in_one_line() -> None:
     command = [str(Path(sys.executable).with_name("outrider")), "bench", "--new-tokens", "1"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=800, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "outrider bench: new_tokens is 1; it must be at least 2\n"
 
@@ -82,7 +82,7 @@ def test_what_cannot_be_measured_is_refused_in_one_line() -> None:
 def test_a_draft_with_another_vocabulary_is_refused() -> None:
     models = ["--model", "models/demo/target", "--draft-model", str(random_checkpoint(Kind.LLAMA))]
     command = [str(Path(sys.executable).with_name("outrider")), "bench", *models, *FEW]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=280, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=800, check=False)
     assert (done.returncode, done.stdout) == (1, "")
     last = done.stderr.splitlines()[-1]
     assert last.startswith("outrider bench: the draft refuses the link: the target's vocabulary is another one")

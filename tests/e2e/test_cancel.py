@@ -15,13 +15,13 @@ from tests.e2e.models import folder
 from tests.e2e.predictions import ScriptedPredictor
 from tests.e2e.stepper import Stepper, request
 from tests.e2e.streams import prompt_of
+from tests.loop_thread import PATIENCE_SECONDS
 from tests.server import RunningTarget, target_server
 
 PROMPT = prompt_of("llama", 7)
 DEMO_PROMPT = prompt_of("demo", 5)
 LONG = 10_000
 ENDLESS = {"max_tokens": 1900, "ignore_eos": True}
-PATIENCE_SECONDS = 60
 HOUR = 3600.0
 
 

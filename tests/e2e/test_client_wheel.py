@@ -77,7 +77,7 @@ def test_the_wheel_holds_the_client_with_its_types_and_nothing_else(wheel: Path)
 
 def test_it_needs_grpcio_and_protobuf_alone_and_streams(python: Path, target: RunningTarget, tmp_path: Path) -> None:
     command = [str(python), "-I", "-c", STREAM, target.address, PROMPT, json.dumps(OPTIONS)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, cwd=tmp_path)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=800, check=False, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)
     with Client(target.address) as client:

@@ -12,12 +12,11 @@ from services.draft_protocol.grammar import write_grammar
 from services.draft_protocol.protocol import PROTOCOL_VERSION
 from services.engine.decoder.native import NOISE_VERSION
 from services.engine.text.tokenizer import Tokenizer
-from tests.e2e.draft_rig import Service
+from tests.e2e.draft_rig import PATIENCE_SECONDS, Service
 from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
 from tests.hostile_grammars import DOTS, HOSTILE, SLOW
 from tests.rpc.draft_link import PROMPT, REFUSED, Link
 
-_PATIENCE_SECONDS = 60
 _MOST_MORE_MEMORY = 256 << 20  # bytes
 _SMALL = ("--kv-blocks", "64")  # whose memory, taken behind the start, is little beside that
 
@@ -35,7 +34,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 def assert_serves(service: Service) -> None:
     with Client(service.address, max_retries=0) as client:
-        assert client.generate("import os\n", max_tokens=4, ignore_eos=True, timeout=_PATIENCE_SECONDS).token_ids
+        assert client.generate("import os\n", max_tokens=4, ignore_eos=True, timeout=PATIENCE_SECONDS).token_ids
 
 
 @pytest.mark.parametrize("name", HOSTILE)
@@ -44,7 +43,7 @@ def test_a_hostile_grammar_is_refused_by_name_and_the_service_lives(target: Serv
     before = target.peak_bytes
     grammar = {source.kind.name.lower(): source.texts[0]}
     with Client(target.address, max_retries=0) as client, pytest.raises(InvalidArgument) as refused:
-        client.generate("a", max_tokens=4, timeout=_PATIENCE_SECONDS, **grammar)
+        client.generate("a", max_tokens=4, timeout=PATIENCE_SECONDS, **grammar)
     (violation,) = refused.value.violations
     assert violation.field == f"grammar.{source.kind.name.lower()}"
     assert "cannot be followed" in violation.description
@@ -96,6 +95,6 @@ async def test_abandoned_grammars_hold_nobody_up_and_the_service_ends_when_told(
         assert service.peak_bytes < before + _MOST_MORE_MEMORY
         for client in clients:
             await client.close()
-        assert await asyncio.to_thread(service.terminate, _PATIENCE_SECONDS) == 0
+        assert await asyncio.to_thread(service.terminate, PATIENCE_SECONDS) == 0
     finally:
         service.kill()

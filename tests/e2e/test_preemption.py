@@ -9,6 +9,7 @@ from tests.e2e.predictions import ScriptedPredictor
 from tests.e2e.stepper import Generation, Stepper, request
 from tests.e2e.streams import prompt_of, random_prompt
 from tests.e2e.transcript import Transcript
+from tests.loop_thread import PATIENCE_SECONDS
 from tests.server import RunningTarget, target_server
 
 MODEL = "gemma2"
@@ -16,7 +17,6 @@ LONG_PROMPT = random_prompt("long", 300)
 CAPACITY = 8  # tokens that a consumer may fall behind
 MOST_PREDICTIONS = 5
 FEW_BLOCKS = 12
-PATIENCE_SECONDS = 60
 
 
 def eight_requests(**fields: object) -> list[Request]:

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 import pytest
 
 from outrider import Client, Result
-from tests.e2e.draft_rig import unpredicted
+from tests.e2e.draft_rig import PATIENCE_SECONDS, unpredicted
 from tests.e2e.models import ROOT, folder
 from tests.e2e.streams import prompt_of
 from tests.free_port import free_port
 
 OPTIONS = {"seed": 21, "temperature": 0.9, "max_tokens": 500, "ignore_eos": True, "top_candidates": 3}
 PROMPT = prompt_of("qwen3", 5)
-PATIENCE_SECONDS = 120
 
 
 class CommandLineTarget:

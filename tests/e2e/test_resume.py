@@ -14,12 +14,12 @@ from tests.e2e.predictions import ScriptedPredictor
 from tests.e2e.stepper import Stepper, request
 from tests.e2e.streams import prompt_of
 from tests.e2e.transcript import Transcript
+from tests.loop_thread import PATIENCE_SECONDS
 from tests.server import target_server
 
 MODELS = ("llama", "qwen3", "gemma2")
 PROMPT = prompt_of("llama", 4)
 NEW_TOKENS = 40
-PATIENCE_SECONDS = 60
 SETTINGS: dict[str, dict[str, Any]] = {
     "greedy": {"temperature": 0.0},
     "sampled": {"temperature": 0.8, "top_p": 0.9},
