@@ -4,6 +4,7 @@ import asyncio
 import itertools
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
+from functools import partial
 
 import pytest
 
@@ -11,6 +12,7 @@ from outrider import FinishReason, NoSpeculationReason, Result
 from outrider.types import Token
 from tests.e2e.draft_rig import (
     GREEDY,
+    PATIENCE_SECONDS,
     PROMPT,
     READ_AHEAD,
     SAMPLED,
@@ -74,11 +76,13 @@ async def test_a_stopped_draft_is_used_again_when_it_goes_on(target: DraftedTarg
     async def go_on() -> None:
         draft.resume()
 
-    result = await target.generate({**SAMPLED, "max_tokens": 600}, at={100: stop, 300: go_on})
+    since = target.service.log_size
+    result = await target.generate({**SAMPLED, "max_tokens": 500}, at={100: stop, 200: go_on})
     assert_counts(result)
-    assert accepted_behind(result, 300) > 0
-    assert not any(token.predicted for token in result.tokens[100 + READ_AHEAD : 300])
-    assert result.speculation.draft_losses == 0
+    assert accepted_behind(result, 200) > 0
+    assert not any(token.predicted for token in result.tokens[100 + READ_AHEAD : 200])
+    was_given_up = target.UNLINKED in target.service.log(since)  # as on a machine that takes long for so few tokens
+    assert bool(result.speculation.draft_losses) == was_given_up
 
 
 async def test_a_draft_that_is_stopped_for_long_is_given_up_and_used_again_when_it_goes_on(
@@ -104,10 +108,13 @@ async def test_a_draft_that_is_stopped_for_long_is_given_up_and_used_again_when_
 
 
 async def test_a_link_that_delays(target: DraftedTarget, make_draft: MakeDraft):
-    far = make_draft(near=False)
-    naps: dict[int, Action] = dict.fromkeys(range(20, 180, 20), lambda: asyncio.sleep(0.5))  # more than a round trip
-    async with target.linked_through_proxy(far, delay=0.2):
-        result = await target.generate({**SAMPLED, "max_tokens": 190, "num_predictions": 8}, at=naps)
+    num_predicted, seconds = 0, 0.5  # more than a round trip
+    async with target.linked_through_proxy(make_draft(near=False), delay=0.2):
+        while num_predicted < 50:  # a slow machine needs more time for one
+            assert seconds < PATIENCE_SECONDS
+            naps: dict[int, Action] = dict.fromkeys(range(20, 180, 20), partial(asyncio.sleep, seconds))
+            result = await target.generate({**SAMPLED, "max_tokens": 190, "num_predictions": 8}, at=naps)
+            num_predicted, seconds = result.speculation.predicted, 2 * seconds
     assert_counts(result)
 
 
@@ -120,10 +127,10 @@ async def test_a_link_that_stalls(target: DraftedTarget, make_draft: MakeDraft):
         async def flow() -> None:
             proxy.flow()
 
-        result = await target.generate({**SAMPLED, "max_tokens": 600}, at={100: stall, 300: flow})
+        result = await target.generate({**SAMPLED, "max_tokens": 500}, at={100: stall, 200: flow})
     assert_counts(result)
-    assert accepted_behind(result, 300) > 0
-    assert not any(token.predicted for token in result.tokens[100 + READ_AHEAD : 300])
+    assert accepted_behind(result, 200) > 0
+    assert not any(token.predicted for token in result.tokens[100 + READ_AHEAD : 200])
 
 
 async def test_a_link_that_is_cut(target: DraftedTarget, make_draft: MakeDraft):
