@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _LIFE_SECONDS = (1.0, 6.0)  # of a draft, from its start to its end
 _DOWN_SECONDS = (0.0, 0.5)
 _SHARE_LINKED = 0.5  # of the lives, counted from when the target is linked: a slow draft is killed before that
-_MOST_MORE_SECONDS = 120.0  # with kills, where something has not happened yet that must
+_MOST_MORE_SECONDS = 300.0  # with kills, where something has not happened yet that must
 _BETWEEN_SECONDS = (1.0, 4.0)  # two deeds of the administrator
 _DRAINED_SECONDS = (0.1, 1.0)
 _TIMEOUT_SECONDS = 120.0
