@@ -16,11 +16,12 @@ SETTINGS = [
     {"temperature": 1.0, "seed": 1},
     {"temperature": 0.8, "seed": 2, "top_p": 0.9, "repetition_penalty": 1.2},
     {"temperature": 1.4, "seed": 3, "top_k": 20, "min_p": 0.01, "logit_bias": {7: 2.0}},
-    {"temperature": 0.0, "frequency_penalty": 0.5, "presence_penalty": 0.5, "min_tokens": 20},
+    {"temperature": 0.0, "frequency_penalty": 0.5, "presence_penalty": 0.5, "min_tokens": 12},
     {"temperature": 1.0, "seed": 4, "regex": "([a-z]+, )*"},
     {"temperature": 1.0, "seed": 5, "allowed_token_ids": range(40, 400, 3)},
 ]
 
+NEW_TOKENS = 16
 TOLD = {"rank": True, "entropy": True, "logits": True, "prompt_logprobs": True}
 
 
@@ -35,8 +36,8 @@ def target() -> Iterator[RunningTarget]:
 
 
 def answer(client: Client, index: int) -> tuple[object, ...]:
-    prompt = list(range(10 + index, 60 + 5 * index))
-    options = {"max_tokens": 24, "ignore_eos": True, "top_candidates": 3, **TOLD, **SETTINGS[index]}
+    prompt = list(range(10 + index, 40 + 4 * index))
+    options = {"max_tokens": NEW_TOKENS, "ignore_eos": True, "top_candidates": 3, **TOLD, **SETTINGS[index]}
     result = client.generate(prompt, **options)
     return result.token_ids, result.tokens, result.text, result.finish_reason, result.prompt_records
 
@@ -49,5 +50,5 @@ def test_answers_do_not_depend_on_their_company(target: RunningTarget):
             together = list(pool.map(lambda index: answer(client, index), range(len(SETTINGS))))
     assert together == alone
     assert len({ids for ids, *_ in alone}) == len(SETTINGS)
-    assert all(len(ids) == 24 and len(tokens) == 24 for ids, tokens, *_ in alone)
+    assert all(len(ids) == len(tokens) == NEW_TOKENS for ids, tokens, *_ in alone)
     target.assert_all_free()
