@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 120
 
 
 class LoopThread:
