@@ -2,8 +2,9 @@
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from collections.abc import Sequence as Seq
 
+from services.engine.decoder.native import Logits
 from services.target.scheduling.scheduler import ScheduledRows
 from tests.server import RunningTarget
 
@@ -19,14 +20,14 @@ class HeldPass:
         self._forward = self._runner.forward
         self._runner.forward = self._hold  # type: ignore[method-assign]
 
-    def _hold(self, batch: list[ScheduledRows]) -> Any:
-        (rows,) = batch
+    def _hold(self, scheduled: Seq[ScheduledRows]) -> Logits:
+        (rows,) = scheduled
         if self._condition(rows):
             self._runner.forward = self._forward  # type: ignore[method-assign]
             self.num_committed = len(rows.sequence.tokens)
             self.is_held.set()
             self.may_go_on.wait()
-        return self._forward(batch)
+        return self._forward(scheduled)
 
 
 def behind(num_tokens: int) -> Callable[[ScheduledRows], bool]:
