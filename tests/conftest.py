@@ -1,6 +1,7 @@
 """What holds for every test: no time is judged, and no log betrays prompts, answers, or the token of who asked."""
 
 import logging
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -8,9 +9,14 @@ from hypothesis import HealthCheck, settings
 
 from tests.log_scan import LogScan, betrayals_in
 
-# How fast examples are found and tested says something of the machine, and nothing of the code.
-settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How fast examples are found and tested says something of the machine, and nothing of the code. They are the same in
+# every run, so that none fails for what no change has to do with.
+settings.register_profile("untimed", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("untimed")
+
+# What a shell starts in the background ignores it, as would the commands of the tests that interrupt them.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,8 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import grpc
@@ -12,6 +13,7 @@ import pytest
 from outrider import Result
 from tests.gateway.running_gateway import RunningGateway
 from tests.scripted_server import Event, Request, ScriptedServer, ScriptedServicer
+from tests.server import wait_until
 
 PROMPT = "def read(self, path):"
 SAMPLED: dict[str, Any] = {"temperature": 0.8, "seed": 17, "max_tokens": 60}
@@ -66,17 +68,24 @@ def test_the_best_of_several_come_in_order_of_rank(client: openai.OpenAI, gatewa
 
 def test_what_speculation_did_is_told(client: openai.OpenAI):
     asked = {"model": "target", "prompt": PROMPT, **SAMPLED, "extra_body": {"speculation": "always"}}
-    *_, last = client.completions.create(**asked, stream=True, stream_options={"include_usage": True})
-    for usage, metrics in (
-        (last.usage, last.metrics),
-        *((one.usage, one.metrics) for one in [client.completions.create(**asked)]),
-    ):
-        stats, details = metrics["speculative_decoding"], usage.completion_tokens_details
+
+    def streamed() -> Any:
+        *_, last = client.completions.create(**asked, stream=True, stream_options={"include_usage": True})
+        return last
+
+    def has_erred(ask: Callable[[], Any]) -> bool:
+        answer = ask()
+        usage, stats = answer.usage, answer.metrics["speculative_decoding"]
+        accepted = stats["num_accepted_draft_tokens"]
+        rejected, details = stats["num_draft_tokens"] - accepted, usage.completion_tokens_details
+        assert (details.accepted_prediction_tokens, details.rejected_prediction_tokens) == (accepted, rejected)
         assert usage.completion_tokens == 60
         assert usage.total_tokens == usage.prompt_tokens + 60
-        assert stats["num_draft_tokens"] > stats["num_accepted_draft_tokens"] == details.accepted_prediction_tokens > 0
-        assert details.rejected_prediction_tokens == stats["num_draft_tokens"] - stats["num_accepted_draft_tokens"]
         assert sum(stats["acceptance_histogram"]) == stats["num_spec_steps"]
+        return accepted > 0 < rejected
+
+    for ask in (streamed, partial(client.completions.create, **asked)):
+        wait_until(partial(has_erred, ask))  # on a busy machine a draft may be too late for all of an answer
 
 
 @pytest.mark.parametrize("stream", [False, True])

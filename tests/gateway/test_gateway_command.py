@@ -29,9 +29,9 @@ def test_it_serves_until_it_is_told_to_end(demo: RunningTarget):
         assert process.stdout is not None
         address = process.stdout.readline().removeprefix("listening on ").strip()
         assert process.stdout.readline() == "serving\n"
-        assert httpx2.get(f"http://{address}/health").status_code == 200
+        assert httpx2.get(f"http://{address}/health", timeout=60).status_code == 200
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_up_speaks_http_too(demo: RunningTarget):
         asked = {"prompt": "import", "seed": 5, "max_tokens": 8}
         answer = httpx2.post(f"{url}/completions", json=asked, timeout=60).json()
         page = process.stdout.readline().removeprefix("a page that shows the draft at work is at ").strip()
-        assert httpx2.get(f"{page}page/settings.json").json() == {"demo_controls": True}
+        assert httpx2.get(f"{page}page/settings.json", timeout=60).json() == {"demo_controls": True}
         assert httpx2.post(f"{page}demo/draft", json={}, timeout=60).json() == {"linked": 0, "absent": 0, "taken": 0}
         press_ctrl_c(process)
         assert process.wait(60) == 0

@@ -15,7 +15,9 @@ from tests.gateway.running_gateway import RunningGateway
 async def test_every_path_is_told_of():
     app = make_app(Gateway(GatewayConfig(targets=("127.0.0.1:1",))), ())
     paths = {str(getattr(route, "path", "")) for route in app.routes}
-    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=app), base_url="http://gateway") as client:
+    async with httpx2.AsyncClient(
+        transport=httpx2.ASGITransport(app=app), base_url="http://gateway", timeout=60
+    ) as client:
         told = (await client.get("/openapi.json")).json()
     assert {path.replace("{name:path}", "{name}") for path in paths} == told["paths"].keys()
     fields = told["components"]["schemas"]["CompletionRequest"]["properties"]
@@ -26,7 +28,7 @@ async def test_every_path_is_told_of():
 
 def test_no_value_of_a_field_makes_the_gateway_fail(gateway: RunningGateway):
     """Each field in turn with values of every type: it is refused or answered."""
-    told = httpx2.get(f"{gateway.url}/openapi.json").json()["components"]["schemas"]
+    told = httpx2.get(f"{gateway.url}/openapi.json", timeout=60).json()["components"]["schemas"]
     values: list[Any] = [1 << 65, ["a"], {"a": 1}]
     needed = {"prompt": "a", "max_tokens": 1}
     with httpx2.Client(base_url=gateway.url, timeout=60) as client:

@@ -73,7 +73,7 @@ def test_two_grammars_are_refused(gateway: RunningGateway):
     ],
 )
 def test_what_is_no_request_is_refused(gateway: RunningGateway, body: bytes):
-    answer = httpx2.post(f"{gateway.url}/v1/completions", content=body, headers=JSON)
+    answer = httpx2.post(f"{gateway.url}/v1/completions", content=body, headers=JSON, timeout=60)
     assert answer.status_code == 400
     assert answer.json()["error"]["type"] == "invalid_request_error"
 
@@ -87,13 +87,13 @@ def test_a_body_that_is_all_faults_is_refused_with_the_first(gateway: RunningGat
 
 def test_a_number_that_json_has_not_is_refused_wherever_it_is(chat_gateway: RunningGateway):
     said = b'{"messages": [{"role": "user", "content": "a"}], "template_variables": {"a": [-Infinity]}}'
-    answer = httpx2.post(f"{chat_gateway.url}/v1/chat/completions", content=said, headers=JSON)
+    answer = httpx2.post(f"{chat_gateway.url}/v1/chat/completions", content=said, headers=JSON, timeout=60)
     assert (answer.status_code, answer.json()["error"]["message"][:19]) == (400, "the body is no JSON")
 
 
 def test_paths_and_methods_that_are_none(gateway: RunningGateway):
     assert gateway.post("/v1/edits", {}).json()["error"]["message"] == "/v1/edits is not served"
-    answer = httpx2.get(f"{gateway.url}/v1/completions")
+    answer = httpx2.get(f"{gateway.url}/v1/completions", timeout=60)
     assert (answer.status_code, answer.json()["error"]["type"]) == (405, "invalid_request_error")
 
 
@@ -106,7 +106,7 @@ def test_a_stream_that_is_left_frees_its_sequence(client: openai.OpenAI, demo: R
 
 
 def test_an_answer_that_nobody_waits_for_frees_its_sequence(gateway: RunningGateway, demo: RunningTarget):
-    with httpx2.Client() as client, pytest.raises(httpx2.ReadTimeout):
+    with httpx2.Client(timeout=60) as client, pytest.raises(httpx2.ReadTimeout):
         client.post(f"{gateway.url}/v1/completions", json=ENDLESS, timeout=0.3)
     demo.assert_all_free()
 
@@ -121,17 +121,17 @@ def test_a_body_is_bounded(demo: RunningTarget):
 def test_a_page_may_call_where_it_is_allowed(demo: RunningTarget):
     asks = {"origin": "https://a.example", "access-control-request-method": "POST"}
     with RunningGateway(demo.address, cors_origins=("https://a.example",)) as open_one:
-        answer = httpx2.options(f"{open_one.url}/v1/completions", headers=asks)
+        answer = httpx2.options(f"{open_one.url}/v1/completions", headers=asks, timeout=60)
         assert answer.headers["access-control-allow-origin"] == "https://a.example"
         others = {**asks, "origin": "https://b.example"}
-        assert httpx2.options(f"{open_one.url}/v1/completions", headers=others).status_code == 400
+        assert httpx2.options(f"{open_one.url}/v1/completions", headers=others, timeout=60).status_code == 400
     with RunningGateway(demo.address) as closed:
-        assert "access-control-allow-origin" not in httpx2.get(f"{closed.url}/health", headers=asks).headers
+        assert "access-control-allow-origin" not in httpx2.get(f"{closed.url}/health", headers=asks, timeout=60).headers
 
 
 def test_without_a_target_it_says_so():
     with RunningGateway("127.0.0.1:1", max_retries=0) as lost:
-        health = httpx2.get(f"{lost.url}/health")
+        health = httpx2.get(f"{lost.url}/health", timeout=60)
         assert (health.status_code, health.json()) == (503, {"status": "unavailable"})
         with openai.OpenAI(base_url=f"{lost.url}/v1", api_key="none", max_retries=0) as client:
             with pytest.raises(openai.InternalServerError) as refused:

@@ -18,7 +18,7 @@ SMALL = ["--kv-blocks", "64", "--threads", "1"]
 def outrider_run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
     """Run a command to its end."""
     command = [OUTRIDER, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **options)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, **options)
     assert betrayals(done.stderr) == [], "the log of a command betrays nothing"
     return done
 

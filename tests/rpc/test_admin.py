@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
@@ -15,6 +16,7 @@ from services.engine.config import ConfigError
 from services.service.server_config import ServerConfig
 from tests.rpc.administered import admin_of, administered_target
 from tests.rpc.draft_link import RunningDraft
+from tests.rpc.held_pass import HeldPass, behind
 from tests.rpc.predictors import GatePredictor
 from tests.rpc.requests import PROMPT, detail, stream, stream_request, violations
 from tests.server import RunningTarget, wait_until
@@ -62,15 +64,13 @@ def test_a_drained_server_refuses_what_is_new_and_lets_run_what_runs(model: Path
 
 
 def test_requests_are_listed_without_what_they_say_and_ended_by_their_ids(model: Path) -> None:
-    predictor = GatePredictor()
+    predictor = GatePredictor(behind=8)
     with administered_target(model, predictor=predictor) as (target, admin):
         predictor.gate.clear()
         with outrider.Client(target.address) as client:
             running = client.stream(PROMPT, request_id="to be ended", max_tokens=400, ignore_eos=True)
             chunks = iter(running)
-            predictor.gate.set()
             next(chunks)
-            predictor.gate.clear()
             (listed,) = admin.ListRequests(admin_pb2.ListRequestsRequest()).requests
             assert listed.request_id == "to be ended"
             assert listed.caller
@@ -132,23 +132,23 @@ def test_drafts_come_and_go_under_a_running_stream(model: Path, draft: RunningDr
     with administered_target(model, predictor=None) as (target, admin):
         whole = stream(target, request)
         assert not whole.finished.speculation.predicted
-        ids: list[int] = []
-        for number, event in enumerate(target.stub.StreamGenerate(request)):
-            ids += event.chunk.token_ids
-            if number == 3:
-                (added,) = admin.AddDraft(admin_pb2.AddDraftRequest(address=draft.address)).drafts
-                assert added.address == draft.address
-                target.wait_for_draft()
-        speculation = event.finished.speculation
-        assert ids == whole.token_ids
-        assert speculation.accepted > 0
+        with ThreadPoolExecutor(1) as thread:
+            halfway = HeldPass(target, behind(20))
+            streamed = thread.submit(stream, target, request)
+            halfway.is_held.wait()
+            adding = admin.AddDraft.future(admin_pb2.AddDraftRequest(address=draft.address))
+            wait_until(lambda: target.model.drafts.pool.absences == {draft.address: ""})
+            halfway.may_go_on.set()
+            assert [added.address for added in adding.result().drafts] == [draft.address]
+            assert streamed.result().token_ids == whole.token_ids
+            assert streamed.result().finished.speculation.accepted > 0
         assert [each.absence for each in status(admin).drafts] == [""]
         of_link = f'{{draft="{draft.address}",model_name="{target.model.name}"}}'
         assert f"outrider:draft_link_up{of_link} 1.0" in metrics(admin)
         with pytest.raises(grpc.RpcError) as failure:
             admin.AddDraft(admin_pb2.AddDraftRequest(address=draft.address))
         assert "is one of the drafts already" in violations(failure.value)["address"]
-        ids.clear()
+        ids: list[int] = []
         for number, event in enumerate(target.stub.StreamGenerate(request)):
             ids += event.chunk.token_ids
             if number == 3:

@@ -14,7 +14,7 @@ from services.cli import main
 from services.cli.result_text import TOKEN_HEADING
 from tests.checkpoints import CONTEXT_LENGTH
 from tests.rpc.commands import outrider_begin, outrider_run
-from tests.rpc.predictors import SlowPredictor
+from tests.rpc.predictors import GatePredictor
 from tests.rpc.requests import PROMPT
 from tests.server import RunningTarget, target_server
 
@@ -28,23 +28,28 @@ def generate(target: RunningTarget, *arguments: str, **options: object) -> subpr
     return outrider_run("generate", "--address", target.address, *limits, *arguments, **options)
 
 
-@pytest.fixture(scope="module")
-def slow_target(model: Path) -> Iterator[RunningTarget]:
-    """A server that takes seconds for a long generation."""
-    with target_server(model, predictor=SlowPredictor()) as running:
-        yield running
+@pytest.fixture
+def halfway() -> GatePredictor:
+    """Lets no generation go on beyond its hundredth token while it is shut, as it is."""
+    predictor = GatePredictor(behind=100)
+    predictor.gate.clear()
+    return predictor
 
 
 @pytest.fixture
-def long_generate(slow_target: RunningTarget) -> Iterator[subprocess.Popen[str]]:
+def long_generate(model: Path, halfway: GatePredictor) -> Iterator[subprocess.Popen[str]]:
     """A generation in the middle of its text; after the test the server has dropped it."""
-    arguments = ["--address", slow_target.address, "--max-tokens", str(CONTEXT_LENGTH), "--ignore-eos", PROMPT]
-    with outrider_begin("generate", *arguments) as process:
+    limits = ["--max-tokens", str(CONTEXT_LENGTH), "--ignore-eos"]
+    with (
+        target_server(model, predictor=halfway) as held,
+        outrider_begin("generate", "--address", held.address, *limits, PROMPT) as process,
+    ):
         assert process.stdout is not None
         assert process.stdout.read(5)
-        assert slow_target.engine.scheduler.running
+        assert held.engine.scheduler.running
         yield process
-        slow_target.assert_all_free()
+        halfway.gate.set()
+        held.assert_all_free()
 
 
 def test_generate_prints_the_text_and_then_the_figures(target: RunningTarget) -> None:
@@ -136,10 +141,13 @@ def test_interrupting_generate_makes_the_server_drop_the_sequence(long_generate:
     assert (long_generate.returncode, errors) == (130, "")
 
 
-def test_a_reader_that_closes_the_pipe_ends_generate_quietly(long_generate: subprocess.Popen[str]) -> None:
+def test_a_reader_that_closes_the_pipe_ends_generate_quietly(
+    long_generate: subprocess.Popen[str], halfway: GatePredictor
+) -> None:
     assert long_generate.stdout is not None
     assert long_generate.stderr is not None
     long_generate.stdout.close()
+    halfway.gate.set()
     assert long_generate.stderr.read() == ""
     assert long_generate.wait(60) == 141
 

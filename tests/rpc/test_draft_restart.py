@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from services.draft.server import SERVICE
 from services.engine.loaded_model import LoadedModel
 from services.service.life import restarts
 from tests.rpc.draft_link import GREEDY, PROMPT, Link, RunningDraft, generate, hello_of
+from tests.rpc.held_pass import HeldPass, behind
 from tests.rpc.requests import stream, stream_request
 from tests.server import target_server, wait_until
 
@@ -76,15 +78,17 @@ def test_a_stream_keeps_its_bytes_and_gets_its_predictions_back(own_draft: Runni
     with target_server(model, drafts=[own_draft.address]) as target:
         target.wait_for_draft()
         whole = stream(target, request)
-        predictor, ids = target.model.drafts.pool.remotes[0], []
+        predictor, halfway = target.model.drafts.pool.remotes[0], HeldPass(target, behind(20))
         arrivals = predictor.num_arrivals
-        for number, event in enumerate(target.stub.StreamGenerate(request, timeout=60)):
-            ids += event.chunk.token_ids
-            if number == 4:
-                break_engine(own_draft)
-                wait_until(lambda: predictor.num_arrivals > arrivals)
-        assert ids == whole.token_ids
-        assert event.finished.speculation.draft_losses == 1
+        with ThreadPoolExecutor(1) as thread:
+            streamed = thread.submit(stream, target, request)
+            halfway.is_held.wait()
+            break_engine(own_draft)
+            wait_until(lambda: predictor.num_arrivals > arrivals)
+            halfway.may_go_on.set()
+            again = streamed.result()
+        assert again.token_ids == whole.token_ids
+        assert again.finished.speculation.draft_losses == 1
         target.assert_all_free()
 
 

@@ -37,7 +37,7 @@ def slow(slow_target: RunningTarget) -> Iterator[RunningTarget]:
 
 
 class StepsToDrop:
-    """Counts the steps that begin between the cancelling of a sequence and its end in the engine."""
+    """Counts the steps that begin between the cancelling of a sequence, once the engine can know, and its end there."""
 
     def __init__(self, engine: TargetEngine, monkeypatch: pytest.MonkeyPatch) -> None:
         self.num_steps = 0
@@ -53,13 +53,13 @@ class StepsToDrop:
         return self._step()
 
     def _note_cancel(self, sequence: Sequence) -> None:
-        self._cancelled_at[sequence] = self.num_steps
         self._cancel(sequence)
+        self._cancelled_at[sequence] = self.num_steps
 
     def _note_drop(self, sequence: Sequence) -> None:
         self._drop(sequence)
         assert not sequence.blocks
-        self.waits.append(self.num_steps - self._cancelled_at[sequence])
+        self.waits.append(self.num_steps - self._cancelled_at.get(sequence, self.num_steps))
 
 
 def test_cancelling_frees_all_blocks_within_one_step(slow: RunningTarget, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -57,8 +57,9 @@ def test_a_draft_from_a_file_changes_no_byte_and_is_right(tmp_path: Path) -> Non
     with drafted_target(path, path) as target:
         assert ids(target) == expected
         always = {"mode": common_pb2.SPECULATION_MODE_ALWAYS, "num_predictions": 4}
-        forced = stream(target, stream_request(PROMPT, speculation=always))
-        assert forced.finished.speculation.accepted > 0
+        forced = stream_request(PROMPT, speculation=always)
+        # On a busy machine a draft may be too late for all of an answer.
+        wait_until(lambda: stream(target, forced).finished.speculation.accepted > 0)
 
 
 def test_packed_weights_are_kept_and_told_apart(tmp_path: Path) -> None:

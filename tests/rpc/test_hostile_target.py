@@ -175,6 +175,7 @@ def test_a_target_that_never_reads_is_let_go(draft: RunningDraft, monkeypatch: p
             commit = {"sequence_id": 1, "token_ids": [*PROMPT[:-1], number % 400], "wanted": 64}
             yield draft_pb2.DraftRequest(commit=commit)
 
+    wait_until(lambda: draft.server._servicer._num_links == 0)
     holds_little = [("grpc.http2.bdp_probe", 0), ("grpc.http2.lookahead_bytes", 1024)]
     with grpc.insecure_channel(draft.address, holds_little) as channel:
         call = DraftServiceStub(channel).Draft(says())

@@ -20,6 +20,7 @@ from services.service.access.caller import Caller, Scope
 from services.service.access.tokens import new_token
 from services.service.admission import Admission
 from services.service.server_config import ServerConfig
+from tests.rpc.predictors import GatePredictor
 from tests.rpc.requests import PROMPT, detail, stream, stream_request, violations
 from tests.server import RunningTarget, target_server, wait_until
 
@@ -134,10 +135,13 @@ def test_a_token_has_limits_of_its_own(model: Path, tmp_path: Path) -> None:
     (tmp_path / "tokens").write_text("\n".join(lines))
     config = ServerConfig(listen="127.0.0.1:0", drain_seconds=0, tokens_file=tmp_path / "tokens")
     one, two = ((("authorization", f"Bearer {token}"),) for token, _ in tokens.values())
-    with target_server(model, server=config) as target:
+    predictor = GatePredictor()
+    with target_server(model, predictor=predictor, server=config) as target:
+        predictor.gate.clear()  # it cannot be through before another one asks
         call = target.stub.StreamGenerate(stream_request(stop=ENDLESS), metadata=one)
         assert next(call).HasField("started")
         assert refused(target, stream_request(), metadata=one) == ("TOO_MANY_REQUESTS", "caller")
+        predictor.gate.set()
         assert [*target.stub.StreamGenerate(stream_request(), metadata=two)][-1].HasField("finished")
         call.cancel()
         request = stream_request()

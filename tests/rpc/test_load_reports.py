@@ -47,16 +47,18 @@ def test_a_report_is_the_message_that_balancers_read(report_class: Any) -> None:
 
 
 class HearingProxy(CuttingProxy):
-    """Keeps what goes by: gRPC's own clients show such trailers to their balancers alone."""
+    """Keeps what the server says: gRPC's own clients show such trailers to their balancers alone."""
 
     def __init__(self, port: int) -> None:
         self.heard = b""
+        self._port = port
         super().__init__(port)
 
     def _forward(self, source: socket.socket, sink: socket.socket) -> None:
         with suppress(OSError):  # cut
+            is_server = source.getpeername()[1] == self._port
             while data := source.recv(65536):
-                self.heard += data
+                self.heard += data if is_server else b""
                 sink.sendall(data)
 
 

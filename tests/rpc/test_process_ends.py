@@ -5,6 +5,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,9 +15,9 @@ import outrider
 from services.service.server_config import ServerConfig
 from tests.rpc.commands import SMALL
 from tests.rpc.health_watch import HealthWatch
-from tests.rpc.predictors import SlowPredictor
+from tests.rpc.predictors import GatePredictor, SlowPredictor
 from tests.rpc.requests import PROMPT
-from tests.server import target_server
+from tests.server import RunningTarget, target_server, wait_until
 
 OPTIONS = {"max_tokens": 200, "seed": 5, "ignore_eos": True}
 HANGS = """
@@ -55,29 +56,42 @@ def address_of(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().removeprefix("listening on ").strip()
 
 
+def num_ended(target: RunningTarget) -> int:
+    """Streams that have ended, however they did."""
+    return sum(count for (method, _), count in target.server._server.calls.items() if method == "StreamGenerate")
+
+
 def until_serving(address: str) -> None:
-    with outrider.Client(address, max_retries=30) as client:
-        client.model_info(timeout=60)
+    with outrider.Client(address, max_retries=1000, max_backoff=0.5) as client:
+        client.model_info(timeout=120)
 
 
 def test_a_stream_that_outlasts_the_drain_goes_on_at_another_target(model: Path, whole: outrider.Result) -> None:
-    with target_server(model, predictor=SlowPredictor()) as leaving, target_server(model) as staying:
+    gate = GatePredictor(behind=8)
+    gate.gate.clear()
+    with target_server(model, predictor=gate) as leaving, target_server(model) as staying:
         with outrider.Client(leaving.address, staying.address) as client, client.stream(PROMPT, **OPTIONS) as stream:
             closed = None
             for _ in stream:
                 closed = closed or leaving.begin(leaving.server.close())
             assert_resumed(stream.result, whole, times=range(1, 2))
+        gate.gate.set()
         closed.result(60)
         assert leaving.engine.blocks.num_free == leaving.engine.blocks.num_blocks
         staying.assert_all_free()
 
 
 def test_a_stream_outlives_its_connection(model: Path, whole: outrider.Result) -> None:
-    server = ServerConfig(listen="127.0.0.1:0", drain_seconds=0, max_connection_age=0.3, max_connection_age_grace=0.1)
-    with target_server(model, predictor=SlowPredictor(), server=server) as target:
-        with outrider.Client(target.address) as client:
-            result = client.generate(PROMPT, **OPTIONS)
-        assert_resumed(result, whole, times=range(1, 20))
+    """A slow machine needs several of them, each of which lasts for some tokens at least."""
+    server = ServerConfig(listen="127.0.0.1:0", drain_seconds=0, max_connection_age=1.0, max_connection_age_grace=0.1)
+    gate = GatePredictor(behind=8)
+    gate.gate.clear()
+    with target_server(model, predictor=gate, server=server) as target:
+        with outrider.Client(target.address) as client, ThreadPoolExecutor(1) as thread:
+            generation = thread.submit(client.generate, PROMPT, **OPTIONS)
+            wait_until(lambda: num_ended(target) > 0)
+            gate.gate.set()
+            assert_resumed(generation.result(), whole, times=range(1, OPTIONS["max_tokens"]))
         target.assert_all_free()
 
 

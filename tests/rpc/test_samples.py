@@ -26,8 +26,8 @@ def several(**fields: object) -> generation_pb2.StreamGenerateRequest:
     return stream_request(**{"sampling": SAMPLING, "output": LOGPROBS, "num_samples": NUM_SAMPLES, **fields})
 
 
-def test_each_sample_has_the_bytes_of_a_request_of_its_own(target: RunningTarget) -> None:
-    events = list(target.stub.StreamGenerate(several()))
+def test_each_sample_has_the_bytes_of_a_request_of_its_own(by_token: RunningTarget) -> None:
+    events = list(by_token.stub.StreamGenerate(several()))
     starts, rest = events[:NUM_SAMPLES], events[NUM_SAMPLES:]
     assert [(event.sample, event.started.seed) for event in starts] == list(enumerate(SEEDS))
     assert not any(event.HasField("started") for event in rest)
@@ -35,7 +35,7 @@ def test_each_sample_has_the_bytes_of_a_request_of_its_own(target: RunningTarget
     assert sorted(event.sample for event in rest if event.HasField("finished")) == [*range(NUM_SAMPLES)]
     assert events[-1].HasField("finished")
     for index, seed in enumerate(SEEDS):
-        alone = stream(target, stream_request(sampling={**SAMPLING, "seed": seed}, output=LOGPROBS))
+        alone = stream(by_token, stream_request(sampling={**SAMPLING, "seed": seed}, output=LOGPROBS))
         mine = [event for event in rest if event.sample == index]
         assert [record for event in mine for record in event.chunk.records] == alone.records
         assert "".join(event.chunk.text + event.finished.text for event in mine) == alone.text

@@ -208,8 +208,8 @@ def test_a_target_whose_engine_fails_ends_with_an_error(model: Path) -> None:
     ) as process:
         assert process.stdout is not None
         address = process.stdout.readline().removeprefix("listening on ").strip()
-        with outrider.Client(address, max_retries=20, max_backoff=0.5) as client:
-            client.model_info()
+        with outrider.Client(address, max_retries=1000, max_backoff=0.5) as client:
+            client.model_info(timeout=120)
         with outrider.Client(address, max_retries=0) as client, pytest.raises(outrider.Unavailable) as failure:
             client.generate(PROMPT, max_tokens=200, ignore_eos=True)
         assert failure.value.received is not None

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from tests.rpc.commands import OUTRIDER
 
 _AT_ONCE = 1 << 16
+_AGAIN_SECONDS = 5.0  # in which a program on a busy machine has said something, if it has heard
 
 
 class TypedCommand:
@@ -43,7 +44,7 @@ class TypedCommand:
         """Interrupt a line, and again where the program was not yet waiting for keys, until it writes a text."""
         while True:
             self.press_ctrl_c()
-            if select.select([self._terminal], [], [], 1.0)[0]:
+            if select.select([self._terminal], [], [], _AGAIN_SECONDS)[0]:
                 self.until(text)
                 return
 

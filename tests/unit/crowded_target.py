@@ -4,9 +4,7 @@ import asyncio
 import math
 from collections.abc import Sequence as Seq
 from random import Random
-from types import SimpleNamespace
 from typing import Any
-from unittest import mock
 
 import numpy as np
 
@@ -22,7 +20,6 @@ from services.target.generation.sampler import Sampler
 from services.target.generation.step import TargetStep
 from services.target.scheduling.scheduler import ScheduledRows, Scheduler, SchedulerConfig
 from services.target.sequence.sequence import Sequence
-from services.target.speculation import speculation
 from services.target.speculation.speculation import Speculation
 from tests.silent_predictor import SilentPredictor
 from tests.unit.sequences import VOCAB_SIZE, make_output, make_request, make_stream
@@ -157,7 +154,7 @@ class Target:
             self.scheduler,
             self.runner,
             Sampler(NativeSampler(DEVICE)),
-            Speculation(predictors, vocab_size=VOCAB_SIZE),
+            Speculation(predictors, vocab_size=VOCAB_SIZE, clock=clock.monotonic),
             self.deferred_calls,
         )
 
@@ -251,8 +248,7 @@ async def run(
 ) -> Target:
     clock = Clock(seconds_per_row)
     target = Target(limits, num_blocks=num_blocks, context_length=context_length, predictors=predictors, clock=clock)
-    with mock.patch.object(speculation, "time", SimpleNamespace(monotonic=clock.monotonic)):
-        clients = await serve(target, requests, random, capacity=capacity, most_lag=most_lag, impatience=impatience)
+    clients = await serve(target, requests, random, capacity=capacity, most_lag=most_lag, impatience=impatience)
     for client in clients:
         client.check()
     await asyncio.gather(*(client.reading for client in clients), return_exceptions=True)

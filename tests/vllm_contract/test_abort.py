@@ -15,12 +15,12 @@ from tests.vllm_contract.asking import ask, contract_request, stub_of
 
 @pytest.fixture(scope="module")
 def gate() -> GatePredictor:
-    return GatePredictor()
+    return GatePredictor(behind=4)
 
 
 @pytest.fixture(scope="module")
 def target(model: Path, gate: GatePredictor) -> Iterator[RunningTarget]:
-    """It runs two sequences at once, and no pass while the gate is shut."""
+    """It runs two sequences at once, and while the gate is shut none beyond a few tokens."""
     with target_server(model, predictor=gate, max_sequences=2, stream_capacity=1, vllm_contract=True) as running:
         yield running
         gate.gate.set()
@@ -36,10 +36,10 @@ def ends(call: grpc.Call) -> list[vllm_engine_pb2.GenerateComplete]:
 
 
 def test_in_mid_stream_its_blocks_are_free_and_the_end_says_why(target: RunningTarget, gate: GatePredictor) -> None:
-    call = stub_of(target).Generate(contract_request(request_id="a", max_tokens=400), timeout=60)
-    first = next(call).chunk
     gate.gate.clear()
     try:
+        call = stub_of(target).Generate(contract_request(request_id="a", max_tokens=400), timeout=60)
+        first = next(call).chunk
         abort(target, "nobody's", "a")
         (end,) = ends(call)
     finally:
@@ -51,11 +51,10 @@ def test_in_mid_stream_its_blocks_are_free_and_the_end_says_why(target: RunningT
 
 
 def test_while_it_waits_for_its_turn(target: RunningTarget, gate: GatePredictor) -> None:
-    running = [stub_of(target).Generate(contract_request(max_tokens=20), timeout=60) for _ in range(2)]
-    for call in running:
-        next(call)
     gate.gate.clear()
     try:
+        running = stub_of(target).Generate(contract_request(max_tokens=20, n=2), timeout=60)
+        next(running)
         waiting = stub_of(target).Generate(contract_request(request_id="b", n=2), timeout=60)
         wait_until(lambda: target.model.statistics.num_live == 4)
         abort(target, "b")
@@ -65,17 +64,17 @@ def test_while_it_waits_for_its_turn(target: RunningTarget, gate: GatePredictor)
         ]
     finally:
         gate.gate.set()
-    assert [end.finish_reason for call in running for end in ends(call)] == ["length", "length"]
+    assert [end.finish_reason for end in ends(running)] == ["length", "length"]
     target.assert_all_free()
 
 
 def test_another_callers_request_of_the_same_name_goes_on(target: RunningTarget, gate: GatePredictor) -> None:
     with grpc.insecure_channel(target.address, [("grpc.use_local_subchannel_pool", 1)]) as channel:
         other = vllm_engine_pb2_grpc.VllmEngineStub(channel)
-        call = other.Generate(contract_request(request_id="c", max_tokens=12), timeout=60)
-        next(call)
         gate.gate.clear()
         try:
+            call = other.Generate(contract_request(request_id="c", max_tokens=12), timeout=60)
+            next(call)
             abort(target, "c")
         finally:
             gate.gate.set()

@@ -30,9 +30,9 @@ def target(model: Path, gate: GatePredictor) -> Iterator[RunningTarget]:
 
 
 def test_a_full_server_refuses_by_either_api(target: RunningTarget, gate: GatePredictor) -> None:
+    gate.gate.clear()
     first = target.stub.StreamGenerate(stream_request(stop={"max_tokens": 400, "ignore_eos": True}))
     next(first)
-    gate.gate.clear()
     second = stub_of(target).Generate(contract_request(), timeout=60)
     wait_until(lambda: target.model.admissions.streams.total == 2)
     for call in (

@@ -67,7 +67,7 @@ def test_the_server_is_described(target: RunningTarget) -> None:
 def test_its_load_is_told(target: RunningTarget) -> None:
     ask(target, contract_request([*range(200, 280)]))
     stub, request = stub_of(target), vllm_engine_pb2.GetLoadsRequest(include=["core", "queues"])
-    call = stub.Generate(contract_request(PROMPT, max_tokens=400), timeout=60)
+    call = stub.Generate(contract_request(PROMPT, max_tokens=1000), timeout=60)
     next(call)
     told = stub.GetLoads(request, timeout=20)
     (busy,) = told.loads

@@ -17,7 +17,7 @@ from services.engine.grammar.caller_limit import CallerLimit
 from services.engine.grammar.compiler import GrammarCompiler, GrammarError
 from services.engine.grammar.grammar import Grammar
 from services.engine.grammar.source import GrammarSource
-from services.engine.grammar.trial import MAX_MEMORY, MAX_SECONDS, MAX_STACK, GrammarTrial
+from services.engine.grammar.trial import MAX_MEMORY, MAX_SECONDS, MAX_STACK, MAX_WAIT, GrammarTrial
 from services.engine.text.tokenizer import Tokenizer
 from services.engine.worker_process import worker_command
 
@@ -71,7 +71,7 @@ class GrammarProcess:
         connection = await asyncio.get_running_loop().run_in_executor(self._threads, self._open_trial)
         with connection:
             try:
-                async with asyncio.timeout(MAX_SECONDS), _fork(connection):
+                async with asyncio.timeout(MAX_WAIT), _fork(connection):
                     connection.send(trial)
                     await _readable(connection)
                     return connection.recv_bytes().decode()

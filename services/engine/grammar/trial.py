@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 from services.engine.grammar.source import GrammarSource
 
-MAX_SECONDS = 2.0
+MAX_SECONDS = 2.0  # of the processor
+MAX_WAIT = 20.0  # seconds on the clock: on a busy machine a trial may have to wait for its turn
 MAX_MEMORY = 512 << 20  # bytes
 MAX_HELD = 128 << 20  # bytes, that a compiled grammar holds
 MAX_STACK = 1 << 20  # bytes, half of the least that a thread of a service has

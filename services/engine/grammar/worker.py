@@ -19,7 +19,7 @@ import numpy as np
 from services.engine.grammar.bounds import check_bounds
 from services.engine.grammar.compiler import GrammarCompiler, GrammarError
 from services.engine.grammar.grammar import Grammar
-from services.engine.grammar.trial import MAX_HELD, MAX_MEMORY, MAX_SECONDS, MAX_STACK, GrammarTrial
+from services.engine.grammar.trial import MAX_HELD, MAX_MEMORY, MAX_SECONDS, MAX_STACK, MAX_WAIT, GrammarTrial
 
 _MAX_MASK_SECONDS = 0.02
 _NUM_WALKS, _WALK_LENGTH = 2, 256
@@ -61,10 +61,11 @@ def _answer(connection: Connection, compiler: GrammarCompiler) -> None:
 
 
 def _limit_resources() -> None:
-    """End this process where it takes too much; who waits for it takes the time more exactly."""
+    """End this process where it takes too much, and soon after nobody waits for it any longer."""
     silence = os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, sys.stderr.fileno())
-    signal.setitimer(signal.ITIMER_REAL, MAX_SECONDS + 1)
+    signal.setitimer(signal.ITIMER_PROF, MAX_SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, MAX_WAIT + 1)
     most, _ = _memory()
     resource.setrlimit(resource.RLIMIT_AS, (most + MAX_MEMORY, most + MAX_MEMORY))
     resource.setrlimit(resource.RLIMIT_STACK, (MAX_STACK, MAX_STACK))

@@ -47,16 +47,16 @@ def test_it_streams_and_tells_bad_fields(example: ModuleType, demo: RunningTarge
     with Client(demo.address) as client:
         expected = client.generate(PROMPT, max_tokens=20, seed=5).text
     with served(example, demo.address) as url:
-        with httpx2.stream("POST", url, json={"prompt": PROMPT, "max_tokens": 20, "seed": 5}) as answer:
+        with httpx2.stream("POST", url, json={"prompt": PROMPT, "max_tokens": 20, "seed": 5}, timeout=60) as answer:
             assert "".join(answer.iter_text()) == expected
-        refused = httpx2.post(url, json={"prompt": PROMPT, "max_tokens": 0})
+        refused = httpx2.post(url, json={"prompt": PROMPT, "max_tokens": 0}, timeout=60)
     assert (refused.status_code, refused.json()["detail"][0]["field"]) == (400, "stop.max_tokens")
     demo.assert_all_free()
 
 
 def test_whoever_leaves_ends_the_generation(example: ModuleType):
     with ScriptedServer(Fault(at=6, how="hang")) as server, served(example, server.address) as url:
-        with httpx2.stream("POST", url, json={"prompt": "x"}) as answer:
+        with httpx2.stream("POST", url, json={"prompt": "x"}, timeout=60) as answer:
             texts = answer.iter_text()  # which closes the connection when nobody holds it any more
             assert next(texts)
             assert not server.servicer.ended.is_set()

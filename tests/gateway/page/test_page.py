@@ -189,7 +189,7 @@ def test_all_can_be_read_on_a_narrow_screen_too(shown: ShownPage, theme: Any):
 
 
 def test_its_files_are_served_and_nothing_else(toy: RunningGateway):
-    with httpx2.Client(base_url=toy.url) as client:
+    with httpx2.Client(base_url=toy.url, timeout=60) as client:
         index = client.get("/")
         assert "script-src 'self'" in index.headers["content-security-policy"]
         assert "unsafe" not in index.headers["content-security-policy"]

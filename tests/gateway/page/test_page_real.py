@@ -28,7 +28,7 @@ Show = Callable[..., ShownPage]
 PROMPT = "def read(self, path):"
 SAMPLED = {"seed": "9", "temperature": "0.9"}
 HOSTILE = '<img src=x onerror="alert(1)"><script>alert(2)</script> naïve 😀 字'
-_STEP_SECONDS = 0.15
+_STEP_SECONDS = 0.5  # so that a slow browser too has acted before a text has ended
 KEY = "key-of-alice-0123456789"
 
 

@@ -50,14 +50,14 @@ def test_another_key_is_refused_as_openai_refuses_it(guarded: RunningGateway, ke
 
 def test_without_a_key_nothing_is_told_but_that_it_lives(guarded: RunningGateway):
     assert guarded.post("/v1/completions", {"prompt": "a"}).status_code == 401
-    assert httpx2.get(f"{guarded.url}/v1/models").status_code == 401
+    assert httpx2.get(f"{guarded.url}/v1/models", timeout=60).status_code == 401
     for headers in ({}, {"authorization": "Bearer two words"}):
-        assert httpx2.get(f"{guarded.url}/health", headers=headers).json() == {"status": "ok"}
+        assert httpx2.get(f"{guarded.url}/health", headers=headers, timeout=60).json() == {"status": "ok"}
 
 
 def test_many_keys_leave_few_clients(guarded: RunningGateway, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(clients, "_MOST_IDLE", 4)
-    with httpx2.Client() as client:
+    with httpx2.Client(timeout=60) as client:
         for number in range(8):
             client.get(f"{guarded.url}/v1/models", headers={"x-api-key": f"key{number}"})
     assert len(guarded.gateway._clients._clients) <= 4

@@ -25,7 +25,7 @@ def named(demo: RunningTarget) -> Iterator[RunningGateway]:
 @pytest.mark.parametrize("path", ["/v1/completions", "/v1/messages", "/tokenize"])
 def test_what_any_page_may_send_is_not_taken(gateway: RunningGateway, path: str, content_type: str | None):
     headers = {} if content_type is None else {"content-type": content_type}
-    answer = httpx2.post(f"{gateway.url}{path}", content=BODY, headers=headers)
+    answer = httpx2.post(f"{gateway.url}{path}", content=BODY, headers=headers, timeout=60)
     error = answer.json()["error"]
     assert (answer.status_code, error["message"]) == (
         415,
@@ -35,19 +35,19 @@ def test_what_any_page_may_send_is_not_taken(gateway: RunningGateway, path: str,
 
 def test_json_may_have_a_charset(gateway: RunningGateway):
     headers = {"content-type": "Application/JSON; charset=utf-8"}
-    assert httpx2.post(f"{gateway.url}/v1/completions", content=BODY, headers=headers).status_code == 200
+    assert httpx2.post(f"{gateway.url}/v1/completions", content=BODY, headers=headers, timeout=60).status_code == 200
 
 
 @pytest.mark.parametrize("host", OURS)
 def test_names_of_this_machine_and_addresses_are_ours(gateway: RunningGateway, host: str):
-    assert httpx2.get(f"{gateway.url}/v1/models", headers={"host": host}).status_code == 200
+    assert httpx2.get(f"{gateway.url}/v1/models", headers={"host": host}, timeout=60).status_code == 200
 
 
 @pytest.mark.parametrize("host", OTHERS)
 def test_another_name_is_refused_whatever_is_asked(gateway: RunningGateway, host: str):
     """As of a page that has bound its name to this machine's address."""
     for path in ("/v1/completions", "/v1/nothing"):
-        answer = httpx2.post(f"{gateway.url}{path}", content=BODY, headers={"host": host})
+        answer = httpx2.post(f"{gateway.url}{path}", content=BODY, headers={"host": host}, timeout=60)
         assert (answer.status_code, answer.json()["error"]["param"]) == (403, "Host")
         assert "--allowed-hosts" in answer.json()["error"]["message"]
 
@@ -55,7 +55,7 @@ def test_another_name_is_refused_whatever_is_asked(gateway: RunningGateway, host
 def test_names_are_added_and_a_page_still_calls_by_them_only(named: RunningGateway):
     asked = {"content-type": "application/json", "origin": PAGE}
     for host, status in (("llm.example", 200), ("localhost", 200), ("other.example", 403)):
-        answer = httpx2.post(f"{named.url}/v1/completions", content=BODY, headers={**asked, "host": host})
+        answer = httpx2.post(f"{named.url}/v1/completions", content=BODY, headers={**asked, "host": host}, timeout=60)
         assert answer.status_code == status
         assert answer.headers.get("access-control-allow-origin") == (PAGE if status == 200 else None)
 
@@ -63,4 +63,4 @@ def test_names_are_added_and_a_page_still_calls_by_them_only(named: RunningGatew
 @pytest.mark.parametrize("settings", [{"allowed_hosts": ("*",)}, {"listen": "0.0.0.0:0", "insecure": True}])
 def test_any_name_is_right_where_that_is_said_or_others_reach_it(demo: RunningTarget, settings: dict[str, object]):
     with RunningGateway(demo.address, **settings) as gateway:
-        assert httpx2.get(f"{gateway.url}/health", headers={"host": "a.example"}).status_code == 200
+        assert httpx2.get(f"{gateway.url}/health", headers={"host": "a.example"}, timeout=60).status_code == 200

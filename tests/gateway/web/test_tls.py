@@ -35,10 +35,10 @@ def test_a_new_certificate_is_shown_and_a_stream_runs_on(demo: RunningTarget, tm
             assert fresh == files
             context = trusting(new)
             context.check_hostname = host == "localhost"
-            health = httpx2.get(f"https://{host}:{port}/health", verify=context)
+            health = httpx2.get(f"https://{host}:{port}/health", verify=context, timeout=60)
             assert health.status_code == 200
             with pytest.raises(httpx2.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
-                httpx2.get(f"https://localhost:{port}/health", verify=trusting(old))
+                httpx2.get(f"https://localhost:{port}/health", verify=trusting(old), timeout=60)
             assert [*lines][-2] == "data: [DONE]"
 
 
@@ -51,9 +51,9 @@ def test_what_is_shown_to_targets_is_read_anew(model: Path, tmp_path: Path):
         address = target.address.replace("127.0.0.1", "localhost")
         shown = CredentialFiles(authorities=trusted)
         with RunningGateway(address, credentials=shown, max_retries=0) as gateway:
-            assert httpx2.get(f"{gateway.url}/health").status_code == 503
+            assert httpx2.get(f"{gateway.url}/health", timeout=60).status_code == 503
             trusted.write_bytes(own.pem)
-            assert httpx2.get(f"{gateway.url}/health").status_code == 200
+            assert httpx2.get(f"{gateway.url}/health", timeout=60).status_code == 200
 
 
 def test_the_end_is_no_error(demo: RunningTarget, caplog: pytest.LogCaptureFixture):

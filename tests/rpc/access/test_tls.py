@@ -1,7 +1,6 @@
 """TLS on both links: who is trusted, by which name, and certificates that are replaced while streams run."""
 
 import logging
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,29 +10,16 @@ import pytest
 from outrider import Client, GenerateOptions, Unavailable
 from services.engine.config import ConfigError
 from services.service.access.credential_files import CredentialFiles
-from services.target.sequence.sequence import Sequence
 from tests.certificate_authority import CertificateAuthority, Files
 from tests.free_port import free_port
 from tests.rpc.access.conftest import shown_files, tls_config
 from tests.rpc.draft_link import RunningDraft
+from tests.rpc.predictors import GatePredictor
 from tests.rpc.requests import PROMPT
 from tests.server import RunningTarget, target_server, wait_until
-from tests.silent_predictor import SilentPredictor
 
 Issue = Callable[[CertificateAuthority], Files]
 OPTIONS = GenerateOptions(max_tokens=24, seed=5, ignore_eos=True, lookup=False)
-
-
-class HeldHalfway(SilentPredictor):
-    """Predicts nothing, and holds the engine behind the eighth token of a sequence."""
-
-    def __init__(self) -> None:
-        self.is_reached, self.may_go_on = threading.Event(), threading.Event()
-
-    def commit(self, sequence: Sequence) -> None:
-        if sequence.num_generated >= 8:
-            self.is_reached.set()
-            self.may_go_on.wait(60)
 
 
 def client_of(address: str, authority: CertificateAuthority, files: Files | None = None) -> Client:
@@ -76,7 +62,7 @@ def test_only_clients_with_a_certificate_come_in(
         with client_of(target.address, authority, authority.issue("someone")) as client:
             assert client.model_info().name == model.name
         for files in (None, stranger.issue("someone"), authority.expired("late")):
-            assert_kept_out(target.address, authority, files, "failed to connect|Socket closed|closed")
+            assert_kept_out(target.address, authority, files, "failed to connect|closed|reset by peer|Broken pipe")
 
 
 def test_the_link_to_a_draft_is_encrypted_and_changes_no_byte(
@@ -94,10 +80,14 @@ def test_the_link_to_a_draft_is_encrypted_and_changes_no_byte(
     with target_server(model, drafts=[tls_draft.address], draft_credentials=shown) as linked:
         linked.wait_for_draft()
         with Client(linked.address) as client:
-            result = client.generate(PROMPT, speculation="always", **OPTIONS)
+
+            def is_helped() -> bool:
+                result = client.generate(PROMPT, speculation="always", **OPTIONS)
+                assert (result.token_ids, result.text) == (expected.token_ids, expected.text)
+                return result.speculation.accepted > 0
+
+            wait_until(is_helped)  # on a busy machine a draft may be too late for all of an answer
     assert "the target target-1 is there" in caplog.text
-    assert result.speculation.accepted > 0
-    assert (result.token_ids, result.text) == (expected.token_ids, expected.text)
 
 
 def test_a_draft_takes_no_target_that_it_cannot_name(
@@ -133,7 +123,8 @@ def test_a_stream_runs_on_while_certificates_are_replaced(
     caplog.set_level(logging.INFO)
     with Client(target.address) as client:
         expected = client.generate(PROMPT, **OPTIONS)
-    files, halfway = authority.issue(), HeldHalfway()
+    files, halfway = authority.issue(), GatePredictor(behind=8)
+    halfway.gate.clear()
     with (
         target_server(model, server=tls_config(files), predictor=halfway) as rotated,
         client_of(rotated.address, authority) as client,
@@ -141,7 +132,6 @@ def test_a_stream_runs_on_while_certificates_are_replaced(
     ):
         chunks = iter(stream)
         next(chunks)
-        assert halfway.is_reached.wait(60)
         new = stranger.issue()
         new.certificate.rename(files.certificate)
         with client_of(rotated.address, authority) as late:
@@ -151,7 +141,7 @@ def test_a_stream_runs_on_while_certificates_are_replaced(
         assert_kept_out(rotated.address, authority, None, "CERTIFICATE_VERIFY_FAILED")
         with client_of(rotated.address, stranger) as late:
             assert late.model_info().name == model.name
-        halfway.may_go_on.set()
+        halfway.gate.set()
         for _ in chunks:
             pass
     assert stream.result.token_ids == expected.token_ids

@@ -66,10 +66,15 @@ def test_whoever_goes_on_goes_on_when_no_file_is_read_any_more(checkpoint: Check
 
 
 def test_a_problem_ends_the_reading(checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    pieces, read = threading.Semaphore(1), checkpoint.stored_rows
+    pieces, read, digest_of = threading.Semaphore(1), checkpoint.stored_rows, checkpoint.weights_digest
+
+    def read_on_when_cancelled(cancelled: threading.Event) -> str:
+        threading.Thread(target=lambda: cancelled.wait(60) and pieces.release(1000)).start()
+        return digest_of(cancelled)
+
+    monkeypatch.setattr(checkpoint, "weights_digest", read_on_when_cancelled)
     monkeypatch.setattr(checkpoint, "stored_rows", lambda *rows: pieces.acquire(timeout=60) and read(*rows))
     digest = BackgroundDigest(checkpoint)
-    threading.Timer(0.2, lambda: pieces.release(1000)).start()
     with pytest.raises(KeyError), digest:
         raise KeyError
     with pytest.raises(CancelledError):

@@ -9,5 +9,5 @@ SECONDS = 3600.0
 
 def main(descriptor: int) -> None:
     """Serve as the worker does."""
-    with mock.patch.object(worker, "MAX_SECONDS", SECONDS):
+    with mock.patch.multiple(worker, MAX_SECONDS=SECONDS, MAX_WAIT=SECONDS):
         worker.main(descriptor)

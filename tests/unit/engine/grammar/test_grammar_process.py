@@ -30,7 +30,7 @@ async def process() -> AsyncIterator[GrammarProcess]:
 @pytest.fixture
 def process_with_time(process: GrammarProcess, monkeypatch: pytest.MonkeyPatch) -> GrammarProcess:
     """One whose trials end with their calls only, however slow the machine is."""
-    monkeypatch.setattr(grammar_process, "MAX_SECONDS", patient_worker.SECONDS)
+    monkeypatch.setattr(grammar_process, "MAX_WAIT", patient_worker.SECONDS)
     monkeypatch.setattr(grammar_process, "_WORKER", patient_worker.__name__)
     process.start()
     return process

@@ -1,6 +1,7 @@
 """Random workloads: whatever comes together, everybody gets what they would have got alone, and everything ends."""
 
 import asyncio
+from itertools import accumulate
 from random import Random
 from typing import Any
 
@@ -66,17 +67,15 @@ class Target:
 
     def __init__(self, limits: SchedulerConfig, *, num_blocks: int, random: Random) -> None:
         self.limits = limits
-        self.blocks = BlockManager(
-            num_blocks=num_blocks,
-            block_size=BLOCK_SIZE,
-            copy_block=self._copy_block,
-        )
+        self.blocks = BlockManager(num_blocks=num_blocks, block_size=BLOCK_SIZE, copy_block=self._copy_block)
         self.scheduler = Scheduler(limits, self.blocks)
         self.model = ToyModel(self.blocks)
         self.predictor = RandomPredictor(random)
         self.num_pauses = self.num_copies = 0
         self.lookup, *_ = predictors = with_lookup(self.predictor)
-        speculation = Speculation(predictors, vocab_size=VOCAB_SIZE)
+        passing = Random(5)  # the same time in every run, since what is predicted depends on it
+        moments = accumulate(iter(lambda: passing.random() / 1000, None))
+        speculation = Speculation(predictors, vocab_size=VOCAB_SIZE, clock=moments.__next__)
         self.driver = TargetStep(
             self.scheduler, self.model, Sampler(NativeSampler(DEVICE)), speculation, DeferredCalls()
         )

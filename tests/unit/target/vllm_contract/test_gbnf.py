@@ -40,10 +40,11 @@ async def test_what_is_no_gbnf_is_refused_and_the_next_is_read(case: str):
     assert "start" in await reader.to_lark('root ::= "a"')
 
 
-async def test_one_that_takes_long_is_given_up():
+async def test_one_that_takes_long_is_given_up(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(gbnf, "_LIMITS", replace(gbnf._LIMITS, seconds=3600.0))  # as a busy one may take
     reader = GbnfReader()
     with pytest.raises(InvalidRequestError) as refused:
-        await asyncio.wait_for(reader.to_lark(CHAIN), 60)
+        await reader.to_lark(CHAIN)
     assert len(CHAIN) < 1 << 16, "a longer one is refused unread"
     assert "it takes more than 0.5 s" in refused.value.violations[0].description
     assert "start" in await reader.to_lark('root ::= "a"')
