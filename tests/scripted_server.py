@@ -184,6 +184,16 @@ class ScriptedServicer(GenerationServiceServicer):
         ]
         return generation_pb2.ScoreResponse(scores=scores, model="toy", fingerprint=self._fingerprint)
 
+    def Embed(
+        self, request: generation_pb2.EmbedRequest, context: grpc.ServicerContext
+    ) -> generation_pb2.EmbedResponse:
+        """A vector's numbers are the bytes of its text."""
+        if fault := self._next_fault():
+            self._strike(fault, context)
+        spelled = [text.text.encode() for text in request.inputs]
+        vectors = [generation_pb2.TextEmbedding(values=text, prompt_tokens=len(text)) for text in spelled]
+        return generation_pb2.EmbedResponse(embeddings=vectors, model="toy", fingerprint=self._fingerprint)
+
     def Tokenize(
         self, request: generation_pb2.TokenizeRequest, context: grpc.ServicerContext
     ) -> generation_pb2.TokenizeResponse:

@@ -165,6 +165,18 @@ std::vector<std::vector<int32_t>> extend(Decoder& decoder, const Batch& batch, S
     return run_ahead(decoder, batch, sampler, runs);
 }
 
+py::array_t<float> hidden_states(Decoder& decoder, int first_row, int num_rows) {
+    const int width = decoder.config().hidden_size;
+    std::vector<float> values;
+    {
+        const py::gil_scoped_release release;
+        values = decoder.hidden_states(first_row, num_rows);
+    }
+    py::array_t<float> states({num_rows, width});
+    std::copy(values.begin(), values.end(), states.mutable_data());
+    return states;
+}
+
 }  // namespace
 
 void register_decoder(py::module_& module) {
@@ -202,6 +214,7 @@ void register_decoder(py::module_& module) {
         .def("missing_weights", [](const Decoder& decoder) { return decoder.weights().missing(); })
         .def("shorten_head", &shorten_head, py::arg("token_ids"))
         .def("forward", &Decoder::forward, py::arg("batch"), py::call_guard<py::gil_scoped_release>())
+        .def("hidden_states", &hidden_states, py::arg("first_row"), py::arg("num_rows"))
         .def("extend", &extend, py::arg("batch"), py::arg("sampler"), py::arg("states"), py::arg("chains"),
              py::arg("counts"), py::arg("masks") = MaskArrays{},
              py::arg("least_chances") = std::vector<double>{})

@@ -13,6 +13,7 @@ _COMMANDS = {
     "draft": ("services.draft.command", "run the draft service"),
     "gateway": ("services.gateway.command", "speak HTTP in front of a target, as OpenAI's API and others do"),
     "generate": ("services.cli.generate", "continue a prompt and print the text as it streams"),
+    "embed": ("services.cli.embed", "print vectors of texts"),
     "score": ("services.cli.score", "say how likely texts are behind a prompt"),
     "chat": ("services.cli.chat.command", "hold a conversation with the model, in a terminal or through a pipe"),
     "health": ("services.cli.health", "say whether a service is ready"),

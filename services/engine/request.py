@@ -23,6 +23,14 @@ class SpeculationMode(Enum):
     ALWAYS = auto()
 
 
+class Pooling(Enum):
+    """Which tokens' hidden states a text's embedding is made of."""
+
+    LAST = auto()
+    MEAN = auto()
+    CLS = auto()  # the first one's
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpeculationPolicy:
     """What the caller wants of speculation; it never changes the output."""
@@ -113,6 +121,7 @@ class Request:
     share: Share = Share()
     num_samples: int = 1
     num_scored: int | None = None  # the prompt's last tokens, told of as `prompt_logprobs` are; then nothing is drawn
+    pooling: Pooling | None = None  # of the prompt's hidden states; then nothing is drawn
     deadline: float | None = None  # seconds on the monotonic clock
     traceparent: str = ""  # the W3C trace context that work for it belongs to, if there is one
 

@@ -26,6 +26,7 @@ from services.gateway.generation.writer import Api
 from services.gateway.health import Health
 from services.gateway.openai.chat.writer import CHAT
 from services.gateway.openai.completions.writer import COMPLETIONS
+from services.gateway.openai.embeddings import EmbeddingsRequest, embed
 from services.gateway.openai.models import list_models, retrieve_model
 from services.gateway.openai.problem_body import problem_body
 from services.gateway.openai.responses.writer import RESPONSES
@@ -42,6 +43,7 @@ _APIS: dict[str, Api[Any]] = {
     "/v1/generate": GENERATE,
 }
 _CALLS = {
+    "/v1/embeddings": (EmbeddingsRequest, embed, problem_body),
     "/tokenize": (TokenizeRequest, tokenize, problem_body),
     "/detokenize": (DetokenizeRequest, detokenize, problem_body),
     "/v1/messages/count_tokens": (CountRequest, count_tokens, anthropic_body),

@@ -38,4 +38,6 @@ MAX_MESSAGES = 1 << 14  # of one conversation, and as many parts and calls in th
 MAX_TEMPLATE_VARIABLES = 1 << 16  # bytes
 MAX_STREAMS = 1024  # of one connection, health checks included: calls beyond them wait at the client
 MAX_SCORED_TOKENS = 1 << 17  # of one request: their scores fit into a message
+MAX_EMBEDDED_TEXTS = 256  # of one request
+MAX_EMBEDDED_VALUES = MAX_RECORDS_BYTES // 4  # of all vectors of one request, which fit into a message
 MAX_SAMPLES = 16  # of one prompt; a server that runs fewer sequences at once gives fewer

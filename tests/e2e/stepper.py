@@ -194,6 +194,7 @@ def request(prompt: Seq[int], **fields: Any) -> Request:
         "cache",
         "num_samples",
         "num_scored",
+        "pooling",
     )
     top = {name: fields.pop(name) for name in top_level if name in fields}
     prompt_logprobs = fields.pop("prompt_logprobs", True)

@@ -159,6 +159,8 @@ class World:
         yield "Decoder.extend.chains", lambda number: self._extend(chain=number)
         yield "Decoder.extend.counts", lambda number: self._extend(count=number)
         yield "Decoder.extend.masks", lambda number: self._extend(mask=number)
+        yield "Decoder.hidden_states.first_row", lambda number: decoder.hidden_states(number, 1)
+        yield "Decoder.hidden_states.num_rows", lambda number: decoder.hidden_states(0, number)
         yield "Decoder.copy_block.source", lambda number: decoder.copy_block(number, 0)
         yield "Decoder.copy_block.target", lambda number: decoder.copy_block(0, number)
         yield "poison.blocks", lambda number: testing.poison(decoder, [number])

@@ -15,6 +15,7 @@ from outrider.chat.encode import Conversation
 from outrider.chat.message import ContentDelta, Message, MessageDelta, ReasoningDelta, ToolCall
 from outrider.chat.options import ChatOptions
 from outrider.client import Client
+from outrider.embedding import Embedding, Embeddings, EmbedOptions, Pooling, TextToEmbed
 from outrider.errors import (
     Cancelled,
     DeadlineExceeded,
@@ -71,6 +72,9 @@ __all__ = [
     "DeadlineExceeded",
     "Decoding",
     "Dtype",
+    "EmbedOptions",
+    "Embedding",
+    "Embeddings",
     "Encoding",
     "FingerprintMismatch",
     "FingerprintParts",
@@ -87,6 +91,7 @@ __all__ = [
     "OutriderError",
     "PassReport",
     "PermissionDenied",
+    "Pooling",
     "PositionAcceptance",
     "PredictionSource",
     "Prefill",
@@ -104,6 +109,7 @@ __all__ = [
     "Stream",
     "Tensor",
     "TextScore",
+    "TextToEmbed",
     "TextToScore",
     "Timings",
     "Token",

@@ -12,6 +12,7 @@ from google.protobuf.message import Message
 from outrider.async_stream import AsyncStream
 from outrider.chat.encode import Conversation
 from outrider.chat.options import ChatOptions
+from outrider.embedding import Embeddings, EmbedOptions, TextToEmbed, build_embed_request, parse_embeddings
 from outrider.errors import as_error
 from outrider.generate_options import GenerateOptions
 from outrider.request import (
@@ -131,6 +132,13 @@ class AsyncClient:
         """Say how likely each of the choices is behind a prompt; raises as `stream` for what cannot even be sent."""
         request = build_score_request(prompt, choices, options)
         return parse_scores(await self._call(lambda stub: stub.Score, request, timeout))
+
+    async def embed(
+        self, inputs: Sequence[TextToEmbed], *, timeout: float | None = None, **options: Unpack[EmbedOptions]
+    ) -> Embeddings:
+        """Make a vector of each text; raises as `stream` for what cannot even be sent."""
+        request = build_embed_request(inputs, options)
+        return parse_embeddings(await self._call(lambda stub: stub.Embed, request, timeout))
 
     async def tokenize(
         self,

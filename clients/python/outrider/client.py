@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 
 from outrider.chat.encode import Conversation
 from outrider.chat.options import ChatOptions
+from outrider.embedding import Embeddings, EmbedOptions, TextToEmbed, build_embed_request, parse_embeddings
 from outrider.errors import as_error
 from outrider.generate_options import GenerateOptions
 from outrider.request import (
@@ -116,6 +117,13 @@ class Client:
         """Say how likely each of the choices is behind a prompt; raises as `stream` for what cannot even be sent."""
         request = build_score_request(prompt, choices, options)
         return parse_scores(self._call(lambda stub: stub.Score, request, timeout))
+
+    def embed(
+        self, inputs: Sequence[TextToEmbed], *, timeout: float | None = None, **options: Unpack[EmbedOptions]
+    ) -> Embeddings:
+        """Make a vector of each text; raises as `stream` for what cannot even be sent."""
+        request = build_embed_request(inputs, options)
+        return parse_embeddings(self._call(lambda stub: stub.Embed, request, timeout))
 
     def tokenize(
         self,

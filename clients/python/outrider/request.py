@@ -140,6 +140,15 @@ def set_prompt(request: generation_pb2.StreamGenerateRequest | generation_pb2.Sc
         set_field(request, "prompt.token_ids.ids", prompt)
 
 
+def set_text(message: generation_pb2.TextToScore | generation_pb2.TextToEmbed, text: str | Sequence[int]) -> None:
+    """Set a text, or its token ids, of which something is asked; raises as `build_stream_request`."""
+    if isinstance(text, str):
+        set_field(message, "text", text)
+    else:
+        message.token_ids.SetInParent()
+        set_field(message, "token_ids.ids", text)
+
+
 def _unchanged(value: object) -> object:
     return value
 

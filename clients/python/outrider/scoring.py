@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
-from outrider.request import Prompt, set_field, set_prompt
+from outrider.request import Prompt, set_field, set_prompt, set_text
 from outrider.v1 import generation_pb2
 
 TextToScore = str | Sequence[int]
@@ -78,21 +78,12 @@ def build_score_request(
         raise TypeError(f"the choices are texts or lists of token ids, not {choices!r}")
     request = generation_pb2.ScoreRequest()
     set_prompt(request, prompt)
-    request.choices.extend(map(_choice, choices))
+    for choice in choices:
+        set_text(request.choices.add(), choice)
     for name, value in options.items():
         if value is not None:
             set_field(request, _FIELDS[name], value)
     return request
-
-
-def _choice(choice: TextToScore) -> generation_pb2.TextToScore:
-    message = generation_pb2.TextToScore()
-    if isinstance(choice, str):
-        set_field(message, "text", choice)
-    else:
-        message.token_ids.SetInParent()
-        set_field(message, "token_ids.ids", choice)
-    return message
 
 
 def parse_scores(message: generation_pb2.ScoreResponse) -> Scores:

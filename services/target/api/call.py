@@ -54,7 +54,12 @@ class Call:
     def model(self) -> ServedModel:
         """The model, with as many samples of one request as this caller may have at best."""
         model = self.serving.model
-        return replace(model, max_samples=min(model.max_samples, self.serving.admissions.streams.most(self.caller)))
+        return replace(model, max_samples=min(model.max_samples, self.most_sequences))
+
+    @property
+    def most_sequences(self) -> int:
+        """The most that this caller may have at best."""
+        return self.serving.admissions.streams.most(self.caller)
 
     def admit_sequences(self, count: int) -> None:
         """Let so many in, where a token of a prompt may come in too, before it costs anything.
@@ -74,6 +79,19 @@ class Call:
         """Begin a generation, or one for each request that shares a prompt with the first; the engine drops what is
         left of them when the call ends. Raises InvalidRequestError for tokens that are not the generation's.
         """
+        sequences = await self._begin(engine, requests)
+        if self._trace is not None:
+            self._trace.follow(requests[0], sequences)
+        return sequences
+
+    async def submit_each(self, engine: TargetEngine, requests: Seq[Request]) -> list[Sequence]:
+        """Begin one for each request, none of which has anything to do with the others; else as `submit`."""
+        sequences = [sequence for request in requests for sequence in await self._begin(engine, [request])]
+        if self._trace is not None:
+            self._trace.follow(requests[0], sequences)
+        return sequences
+
+    async def _begin(self, engine: TargetEngine, requests: Seq[Request]) -> list[Sequence]:
         statistics = self.serving.statistics
         if self._traceparent:
             requests = [replace(request, traceparent=self._traceparent) for request in requests]
@@ -82,8 +100,6 @@ class Call:
         for sequence in reversed(sequences):  # what is held last is let go first
             self._held.callback(statistics.end, sequence)
             self._held.callback(engine.cancel, sequence)
-        if self._trace is not None:
-            self._trace.follow(requests[0], sequences)
         return sequences
 
 

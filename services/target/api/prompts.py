@@ -57,16 +57,22 @@ async def read_tokenize_input(message: generation_pb2.TokenizeRequest, model: Se
     return ids or ()
 
 
-async def read_text_to_score(
-    message: generation_pb2.TextToScore, field: str, model: ServedModel, found: Violations, room: Room
+async def read_text(
+    message: generation_pb2.TextToScore | generation_pb2.TextToEmbed,
+    field: str,
+    model: ServedModel,
+    found: Violations,
+    room: Room,
+    *,
+    add_special_tokens: bool,
 ) -> tuple[int, ...]:
-    """The ids of a text that stands behind a prompt; what is wrong with it is added to `found`."""
+    """The ids of a text of which something is asked; what is wrong with it is added to `found`."""
     match message.WhichOneof("input"):
         case "token_ids":
             return await asyncio.to_thread(_read_ids, message.token_ids, field, model, found, room)
         case "text":
             field = f"{field}.text"
-            source = _read_text(message.text, field, model, found, add_special_tokens=False)
+            source = _read_source_text(message.text, field, model, found, add_special_tokens=add_special_tokens)
             ids = await _encode(source, field, model, found, room)
             _check_encoded(ids, field, model, found)
             return ids or ()
@@ -125,10 +131,10 @@ def _read_source(
             return read_chat(message.chat, field, model, found)
         return None
     add_special = message.add_special_tokens if message.HasField("add_special_tokens") else True
-    return _read_text(message.text, field, model, found, add_special_tokens=add_special)
+    return _read_source_text(message.text, field, model, found, add_special_tokens=add_special)
 
 
-def _read_text(
+def _read_source_text(
     text: str, field: str, model: ServedModel, found: Violations, *, add_special_tokens: bool
 ) -> Text | None:
     if not text:

@@ -37,7 +37,7 @@ from services.target.api.thinking import read_thinking
 from services.target.api.tools import binds_answer, read_tool_grammar
 from services.target.models.served_model import ServedModel
 
-NamedRequest = GenerationRequest | generation_pb2.ScoreRequest
+NamedRequest = GenerationRequest | generation_pb2.ScoreRequest | generation_pb2.EmbedRequest
 
 _PRIORITIES = Range(minimum=-10, maximum=10)
 _MODES = {

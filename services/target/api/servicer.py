@@ -19,12 +19,8 @@ from services.engine.events import Aborted, Failed, Progress, Refused
 from services.engine.request import Request
 from services.service.access.caller import Callers
 from services.service.admission import Place
-from services.service.errors import (
-    ReaderStalledError,
-    RequestCancelledError,
-    RpcError,
-    UnavailableError,
-)
+from services.service.errors import ReaderStalledError, RequestCancelledError, RpcError, UnavailableError
+from services.service.limits import MAX_EMBEDDED_TEXTS
 from services.service.validation import Violations
 from services.target.api.best_of import best_of
 from services.target.api.call import Call, bad_continuation
@@ -34,7 +30,8 @@ from services.target.api.model_info import write_model_info, write_models
 from services.target.api.prompts import read_prompt, read_tokenize_input
 from services.target.api.requests import is_ranked, num_generated, read_request, read_request_grammar
 from services.target.api.responses import write_event, write_starts, write_whole
-from services.target.api.scoring import read_score_request, write_scores
+from services.target.api.texts.embedding import read_embed_request, write_embeddings
+from services.target.api.texts.scoring import read_score_request, write_scores
 from services.target.api.tokenization import detokenize, write_tokens
 from services.target.message.message_reader import MessageReader
 from services.target.metrics.request_statistics import identity
@@ -133,6 +130,21 @@ class GenerationServicer(GenerationServiceServicer):
             scores = await write_scores(sequences, model, call.serving.statistics.observe)
             self._tell_load(call.serving, context)
             return scores
+
+    async def Embed(self, request: generation_pb2.EmbedRequest, context: Context) -> generation_pb2.EmbedResponse:
+        """Make vectors of texts."""
+        with self._call(request.model, context, "embeddings") as call:
+            model, most = call.model, min(MAX_EMBEDDED_TEXTS, call.most_sequences)
+            call.admit_sequences(max(1, min(len(request.inputs), most)))
+            requests = await read_embed_request(
+                request, model, most_texts=most, caller=call.caller, deadline=call.deadline
+            )
+            call.admit_tokens(sum(len(each.prompt) for each in requests))
+            engine = self.serving(request.model).engine  # it may have gone while the texts were encoded
+            sequences = await call.submit_each(engine, requests)
+            embeddings = await write_embeddings(request, sequences, model, call.serving.statistics.observe)
+            self._tell_load(call.serving, context)
+            return embeddings
 
     async def Tokenize(
         self, request: generation_pb2.TokenizeRequest, context: Context

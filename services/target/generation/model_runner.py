@@ -24,3 +24,14 @@ class ModelRunner:
             token_ids = sequence.tokens[start : start + rows.num_tokens] + rows.predictions
             self._batch.append(token_ids, position=start, blocks=sequence.blocks, num_logits=rows.num_logits)
         return self._decoder.forward(self._batch)
+
+    def pool(self, scheduled: Seq[ScheduledRows]) -> None:
+        """Let each sequence that pools hidden states take those which the pass over `scheduled` has computed."""
+        first_row = 0
+        for rows in scheduled:
+            sequence = rows.sequence
+            if sequence.pooled is not None:
+                start = first_row - sequence.num_computed
+                if pooled := sequence.pooled.rows(sequence.num_computed, rows.num_tokens):
+                    sequence.pooled.take(self._decoder.hidden_states(start + pooled.start, len(pooled)))
+            first_row += rows.num_rows

@@ -76,6 +76,7 @@ class TargetStep:
         host = None if before is None else began - before - waiting
         logits = self._runner.forward(batch)
         sampled = self._sampler.sample(logits, batch)
+        self._runner.pool(batch)
         self._pass_ended = time.monotonic()
         self.seconds.computing += self._pass_ended - began
         self.seconds.waiting += waiting
@@ -86,7 +87,7 @@ class TargetStep:
         sequence, output = rows.sequence, self._outputs[rows.sequence]
         if not rows.draws or sequence.needs_prompt_logprobs:
             output.report_progress(sampled.prompt_records, num_new=rows.num_tokens)
-        if not sequence.draws and not sequence.needs_prompt_logprobs:
+        if sequence.is_told:
             output.finish(FinishReason.MAX_TOKENS)  # none were asked for
         num_committed = output.commit(sampled.records, _report(rows, spans)) if sampled.records else 0
         is_history_kept = num_committed == len(sampled.records) and not sequence.is_finished

@@ -81,15 +81,16 @@ class RequestTrace:
 def _describe(request: Request, sequences: Seq[Sequence]) -> "dict[str, Attribute]":
     reasons = tuple(sequence.finish_reason.name.lower() for sequence in sequences if sequence.finish_reason)
     speculation = [sequence.speculation for sequence in sequences]
+    with_own_prompts = [sequence for sequence in sequences if sequence.first_sample is None]
     return {
         "gen_ai.response.id": request.request_id,
         "gen_ai.request.max_tokens": request.stops.max_tokens,
         "gen_ai.request.temperature": request.sampling.temperature,
         "gen_ai.request.choice.count": request.num_samples,
-        "gen_ai.usage.input_tokens": len(request.prompt),
+        "gen_ai.usage.input_tokens": sum(sequence.num_prompt for sequence in with_own_prompts),
         "gen_ai.usage.output_tokens": sum(sequence.num_generated for sequence in sequences),
         "gen_ai.response.finish_reasons": reasons,
-        "outrider.cached_tokens": sum(sequence.num_cached for sequence in sequences[:1]),
+        "outrider.cached_tokens": sum(sequence.num_cached for sequence in with_own_prompts),
         "outrider.predicted_tokens": sum(sum(stats.offered) for stats in speculation),
         "outrider.accepted_tokens": sum(sum(stats.accepted) for stats in speculation),
     }

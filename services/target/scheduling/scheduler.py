@@ -143,7 +143,7 @@ class Scheduler:
             if num_tokens <= 0 or sequence not in self.running:  # the latter: preempted by an older one just now
                 continue
             if self._make_room(sequence, sequence.num_computed + num_tokens):
-                draws = num_tokens == sequence.num_pending
+                draws = sequence.draws and num_tokens == sequence.num_pending
                 targets = sequence.prompt_targets(num_tokens)
                 batch.append(ScheduledRows(sequence, num_tokens, draws=draws, prompt_targets=targets))
                 self._spare_rows -= num_tokens
@@ -260,12 +260,11 @@ class Scheduler:
         return first if first in self.running and not sequence.timings.scheduled else None
 
     def _num_prompt_rows(self, sequence: Sequence) -> int:
-        """Rows that a sequence with more than one to compute goes on by, if it may: the last one only to draw, and none
+        """Rows that a sequence with more than one to compute goes on by, if it may: those that are needed, and none
         beyond those that others wait for.
         """
-        if self._is_awaited(sequence):
-            return sequence.num_shared - sequence.num_computed
-        return sequence.num_pending - (not sequence.draws)
+        end = sequence.num_shared if self._is_awaited(sequence) else sequence.num_needed
+        return end - sequence.num_computed
 
     def _is_awaited(self, sequence: Sequence) -> bool:
         """Whether others wait for what it computes for them too, behind which all of them go on together."""

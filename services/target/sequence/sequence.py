@@ -6,6 +6,7 @@ import time
 from services.engine.events import FinishReason, Refused, SpeculationStats, Timings
 from services.engine.request import OutputOptions, Request
 from services.engine.sampling_state import new_healing_state, new_request_state
+from services.target.sequence.pooled_states import PooledStates
 from services.target.sequence.prompt_logprobs import PromptLogprobs
 from services.target.sequence.token_stream import TokenStream
 
@@ -37,6 +38,7 @@ class Sequence:
         is_told = request.output.prompt_logprobs and not request.received  # else they were delivered with these
         first_scored = 0 if request.num_scored is None else request.num_shared
         self.prompt_logprobs = PromptLogprobs(request.output, self.num_prompt, first=first_scored) if is_told else None
+        self.pooled = None if request.pooling is None else PooledStates(request.pooling, self.num_prompt)
         self.grammar = request.begin_grammar()  # where the text stands in it
         self.thought = request.begin_thought()  # and with what is thought
         if request.healing is None:
@@ -76,12 +78,28 @@ class Sequence:
     @property
     def draws(self) -> bool:
         """Whether tokens are drawn behind the prompt."""
-        return self.request.num_scored is None
+        return self.request.num_scored is None and self.pooled is None
+
+    @property
+    def is_told(self) -> bool:
+        """Whether nothing is drawn, and all that is asked of the prompt has been computed."""
+        if self.pooled is not None:
+            return self.pooled.is_complete
+        return not self.draws and not self.needs_prompt_logprobs
+
+    @property
+    def num_needed(self) -> int:
+        """Leading tokens whose rows are needed: those that follow tell nothing that is asked."""
+        if self.pooled is not None:
+            return self.pooled.num_needed
+        return len(self.tokens) - (not self.draws)
 
     @property
     def num_reusable(self) -> int:
-        """Leading tokens that may be taken from the prefix cache: all but those whose logits are still needed."""
+        """Leading tokens that may be taken from the prefix cache: all but those whose rows tell what is still asked."""
         most = len(self.tokens) - 1
+        if self.pooled is not None:
+            return min(most, self.pooled.num_skippable)
         if self.prompt_logprobs is None or self.prompt_logprobs.is_complete:
             return most
         return min(most, self.prompt_logprobs.num_skippable)

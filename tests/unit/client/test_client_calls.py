@@ -67,6 +67,28 @@ async def test_what_cannot_be_sent_to_be_scored_is_refused_at_once(connect: Call
     await _value(client.close())
 
 
+async def test_vectors_come_from_another_server_where_one_is_lost(connect: Callable[..., Calls]) -> None:
+    with ScriptedServer(Fault("arrival")) as one, ScriptedServer() as two:
+        client = connect(one.address, two.address, max_backoff=0.05)
+        answer = await _value(client.embed(["b", "ab"], pooling="mean", dimensions=2, priority=2))
+        await _value(client.close())
+    assert answer.embeddings == (outrider.Embedding((98.0,), 1, 0), outrider.Embedding((97.0, 98.0), 2, 0))
+    assert (answer.prompt_tokens, answer.model, answer.fingerprint) == (3, "toy", "f1")
+
+
+async def test_what_cannot_be_sent_to_be_embedded_is_refused_at_once(connect: Callable[..., Calls]) -> None:
+    client = connect("localhost:1")
+    for inputs, options, error, said in (
+        ("text", {}, TypeError, "the inputs are texts or lists of token ids"),
+        (["a"], {"temperature": 1.0}, TypeError, "unknown option 'temperature'; the options are add_special_tokens"),
+        ([[-1]], {}, outrider.InvalidArgument, r"token_ids\.ids"),
+        (["a"], {"pooling": "max"}, outrider.InvalidArgument, "'max' is none of last, mean, cls"),
+    ):
+        with pytest.raises(error, match=said):
+            await _value(client.embed(inputs, **options))
+    await _value(client.close())
+
+
 async def test_model_info(connect: Callable[..., Calls]) -> None:
     with ScriptedServer() as server:
         client = connect(server.address)

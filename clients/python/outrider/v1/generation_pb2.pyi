@@ -20,6 +20,34 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _Pooling:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _PoolingEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Pooling.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    POOLING_UNSPECIFIED: _Pooling.ValueType  # 0
+    """`POOLING_LAST`."""
+    POOLING_LAST: _Pooling.ValueType  # 1
+    """The last token's."""
+    POOLING_MEAN: _Pooling.ValueType  # 2
+    """The mean of all tokens'."""
+    POOLING_CLS: _Pooling.ValueType  # 3
+    """The first token's: of models whose tokens see those before them alone, it says nothing of the others."""
+
+class Pooling(_Pooling, metaclass=_PoolingEnumTypeWrapper):
+    """Which tokens' hidden states, behind the model's last norm, a vector is made of."""
+
+POOLING_UNSPECIFIED: Pooling.ValueType  # 0
+"""`POOLING_LAST`."""
+POOLING_LAST: Pooling.ValueType  # 1
+"""The last token's."""
+POOLING_MEAN: Pooling.ValueType  # 2
+"""The mean of all tokens'."""
+POOLING_CLS: Pooling.ValueType  # 3
+"""The first token's: of models whose tokens see those before them alone, it says nothing of the others."""
+Global___Pooling: _TypeAlias = Pooling  # noqa: Y015
+
 class _ModelState:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -810,6 +838,191 @@ class TextScore(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TextScore: _TypeAlias = TextScore  # noqa: Y015
+
+@_typing.final
+class EmbedRequest(_message.Message):
+    """Texts to embed, and how."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    INPUTS_FIELD_NUMBER: _builtins.int
+    POOLING_FIELD_NUMBER: _builtins.int
+    NORMALISED_FIELD_NUMBER: _builtins.int
+    DIMENSIONS_FIELD_NUMBER: _builtins.int
+    ADD_SPECIAL_TOKENS_FIELD_NUMBER: _builtins.int
+    CACHE_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    pooling: Global___Pooling.ValueType
+    """Of which tokens' hidden states a vector is made. Default: `POOLING_LAST`."""
+    normalised: _builtins.bool
+    """Divides each vector by its Euclidean norm; one of zeros stays as it is. Default: true."""
+    dimensions: _builtins.int
+    """Keeps so many of a vector's first numbers, before it is normalised, for models that are trained for that. From 1 to
+    the model's hidden size. Default: all.
+    """
+    add_special_tokens: _builtins.bool
+    """Adds the special tokens that the model's tokenizer adds to texts; token ids are taken as they are. Default: true."""
+    request_id: _builtins.str
+    """A name for the request in logs and answers. Default: one that the server makes."""
+    priority: _builtins.int
+    """As `GenerateRequest.priority`. From -10 to 10. Default: 0."""
+    model: _builtins.str
+    """The name of the model that is asked, as `ListModels` has it. Default: the first one there."""
+    @_builtins.property
+    def inputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___TextToEmbed]:
+        """What to embed, each by itself. From 1 to 256, and no more than the caller may have requests; with the dimensions of
+        their vectors no more than 786432 numbers in all.
+        """
+
+    @_builtins.property
+    def cache(self) -> _common_pb2.CachePolicy:
+        """Whether keys and values of other requests may be used. `POOLING_MEAN` and `POOLING_CLS` take none: they need hidden
+        states, which are not kept.
+        """
+
+    def __init__(
+        self,
+        *,
+        inputs: _abc.Iterable[Global___TextToEmbed] | None = ...,
+        pooling: Global___Pooling.ValueType = ...,
+        normalised: _builtins.bool | None = ...,
+        dimensions: _builtins.int | None = ...,
+        add_special_tokens: _builtins.bool | None = ...,
+        cache: _common_pb2.CachePolicy | None = ...,
+        request_id: _builtins.str | None = ...,
+        priority: _builtins.int | None = ...,
+        model: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_add_special_tokens", b"_add_special_tokens", "_dimensions", b"_dimensions", "_model", b"_model", "_normalised", b"_normalised", "_priority", b"_priority", "_request_id", b"_request_id", "add_special_tokens", b"add_special_tokens", "cache", b"cache", "dimensions", b"dimensions", "model", b"model", "normalised", b"normalised", "priority", b"priority", "request_id", b"request_id"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_add_special_tokens", b"_add_special_tokens", "_dimensions", b"_dimensions", "_model", b"_model", "_normalised", b"_normalised", "_priority", b"_priority", "_request_id", b"_request_id", "add_special_tokens", b"add_special_tokens", "cache", b"cache", "dimensions", b"dimensions", "inputs", b"inputs", "model", b"model", "normalised", b"normalised", "pooling", b"pooling", "priority", b"priority", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__add_special_tokens: _TypeAlias = _typing.Literal["add_special_tokens"]  # noqa: Y015
+    _WhichOneofArgType__add_special_tokens: _TypeAlias = _typing.Literal["_add_special_tokens", b"_add_special_tokens"]  # noqa: Y015
+    _WhichOneofReturnType__dimensions: _TypeAlias = _typing.Literal["dimensions"]  # noqa: Y015
+    _WhichOneofArgType__dimensions: _TypeAlias = _typing.Literal["_dimensions", b"_dimensions"]  # noqa: Y015
+    _WhichOneofReturnType__model: _TypeAlias = _typing.Literal["model"]  # noqa: Y015
+    _WhichOneofArgType__model: _TypeAlias = _typing.Literal["_model", b"_model"]  # noqa: Y015
+    _WhichOneofReturnType__normalised: _TypeAlias = _typing.Literal["normalised"]  # noqa: Y015
+    _WhichOneofArgType__normalised: _TypeAlias = _typing.Literal["_normalised", b"_normalised"]  # noqa: Y015
+    _WhichOneofReturnType__priority: _TypeAlias = _typing.Literal["priority"]  # noqa: Y015
+    _WhichOneofArgType__priority: _TypeAlias = _typing.Literal["_priority", b"_priority"]  # noqa: Y015
+    _WhichOneofReturnType__request_id: _TypeAlias = _typing.Literal["request_id"]  # noqa: Y015
+    _WhichOneofArgType__request_id: _TypeAlias = _typing.Literal["_request_id", b"_request_id"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__add_special_tokens) -> _WhichOneofReturnType__add_special_tokens | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__dimensions) -> _WhichOneofReturnType__dimensions | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__model) -> _WhichOneofReturnType__model | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__normalised) -> _WhichOneofReturnType__normalised | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__priority) -> _WhichOneofReturnType__priority | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__request_id) -> _WhichOneofReturnType__request_id | None: ...
+
+Global___EmbedRequest: _TypeAlias = EmbedRequest  # noqa: Y015
+
+@_typing.final
+class TextToEmbed(_message.Message):
+    """A text to embed. It may fill the context."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEXT_FIELD_NUMBER: _builtins.int
+    TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    text: _builtins.str
+    """Text."""
+    @_builtins.property
+    def token_ids(self) -> _common_pb2.TokenIds:
+        """Token ids, taken as they are."""
+
+    def __init__(
+        self,
+        *,
+        text: _builtins.str = ...,
+        token_ids: _common_pb2.TokenIds | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["input", b"input", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["input", b"input", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_input: _TypeAlias = _typing.Literal["text", "token_ids"]  # noqa: Y015
+    _WhichOneofArgType_input: _TypeAlias = _typing.Literal["input", b"input"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_input) -> _WhichOneofReturnType_input | None: ...
+
+Global___TextToEmbed: _TypeAlias = TextToEmbed  # noqa: Y015
+
+@_typing.final
+class EmbedResponse(_message.Message):
+    """The texts' vectors."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    FINGERPRINT_FIELD_NUMBER: _builtins.int
+    EMBEDDINGS_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """The name of the request."""
+    model: _builtins.str
+    """The model that answers."""
+    fingerprint: _builtins.str
+    """What the bits depend on beside the request, as in `GetModelInfoResponse`."""
+    @_builtins.property
+    def embeddings(self) -> _containers.RepeatedCompositeFieldContainer[Global___TextEmbedding]:
+        """Entry i is that of input i."""
+
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+        model: _builtins.str = ...,
+        fingerprint: _builtins.str = ...,
+        embeddings: _abc.Iterable[Global___TextEmbedding] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["embeddings", b"embeddings", "fingerprint", b"fingerprint", "model", b"model", "request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___EmbedResponse: _TypeAlias = EmbedResponse  # noqa: Y015
+
+@_typing.final
+class TextEmbedding(_message.Message):
+    """The vector of a text."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VALUES_FIELD_NUMBER: _builtins.int
+    PROMPT_TOKENS_FIELD_NUMBER: _builtins.int
+    CACHED_TOKENS_FIELD_NUMBER: _builtins.int
+    prompt_tokens: _builtins.int
+    """Tokens of the text."""
+    cached_tokens: _builtins.int
+    """As `Usage.cached_tokens`."""
+    @_builtins.property
+    def values(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """Its numbers, as many as the request's dimensions."""
+
+    def __init__(
+        self,
+        *,
+        values: _abc.Iterable[_builtins.float] | None = ...,
+        prompt_tokens: _builtins.int = ...,
+        cached_tokens: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cached_tokens", b"cached_tokens", "prompt_tokens", b"prompt_tokens", "values", b"values"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TextEmbedding: _TypeAlias = TextEmbedding  # noqa: Y015
 
 @_typing.final
 class TokenizeRequest(_message.Message):

@@ -55,6 +55,11 @@ class GenerationServiceStub:
                 request_serializer=outrider_dot_v1_dot_generation__pb2.ScoreRequest.SerializeToString,
                 response_deserializer=outrider_dot_v1_dot_generation__pb2.ScoreResponse.FromString,
                 _registered_method=True)
+        self.Embed = channel.unary_unary(
+                '/outrider.v1.GenerationService/Embed',
+                request_serializer=outrider_dot_v1_dot_generation__pb2.EmbedRequest.SerializeToString,
+                response_deserializer=outrider_dot_v1_dot_generation__pb2.EmbedResponse.FromString,
+                _registered_method=True)
         self.Tokenize = channel.unary_unary(
                 '/outrider.v1.GenerationService/Tokenize',
                 request_serializer=outrider_dot_v1_dot_generation__pb2.TokenizeRequest.SerializeToString,
@@ -107,6 +112,13 @@ class GenerationServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Embed(self, request, context):
+        """Embeds texts: makes a vector of each; nothing is generated. The same text gives the same bits, whatever the others are.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Tokenize(self, request, context):
         """Encodes text or a conversation as the model would see it.
         """
@@ -152,6 +164,11 @@ def add_GenerationServiceServicer_to_server(servicer, server):
                     servicer.Score,
                     request_deserializer=outrider_dot_v1_dot_generation__pb2.ScoreRequest.FromString,
                     response_serializer=outrider_dot_v1_dot_generation__pb2.ScoreResponse.SerializeToString,
+            ),
+            'Embed': grpc.unary_unary_rpc_method_handler(
+                    servicer.Embed,
+                    request_deserializer=outrider_dot_v1_dot_generation__pb2.EmbedRequest.FromString,
+                    response_serializer=outrider_dot_v1_dot_generation__pb2.EmbedResponse.SerializeToString,
             ),
             'Tokenize': grpc.unary_unary_rpc_method_handler(
                     servicer.Tokenize,
@@ -261,6 +278,33 @@ class GenerationService:
             '/outrider.v1.GenerationService/Score',
             outrider_dot_v1_dot_generation__pb2.ScoreRequest.SerializeToString,
             outrider_dot_v1_dot_generation__pb2.ScoreResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Embed(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outrider.v1.GenerationService/Embed',
+            outrider_dot_v1_dot_generation__pb2.EmbedRequest.SerializeToString,
+            outrider_dot_v1_dot_generation__pb2.EmbedResponse.FromString,
             options,
             channel_credentials,
             insecure,

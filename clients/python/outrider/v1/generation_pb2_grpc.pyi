@@ -45,6 +45,8 @@ class GenerationServiceStub:
     """Continues a prompt and returns the whole text at once. The same request gives the same bytes as StreamGenerate."""
     Score: _grpc.UnaryUnaryMultiCallable[_generation_pb2.ScoreRequest, _generation_pb2.ScoreResponse]
     """Says how likely given texts are behind a prompt; nothing is generated. The same request gives the same bits."""
+    Embed: _grpc.UnaryUnaryMultiCallable[_generation_pb2.EmbedRequest, _generation_pb2.EmbedResponse]
+    """Embeds texts: makes a vector of each; nothing is generated. The same text gives the same bits, whatever the others are."""
     Tokenize: _grpc.UnaryUnaryMultiCallable[_generation_pb2.TokenizeRequest, _generation_pb2.TokenizeResponse]
     """Encodes text or a conversation as the model would see it."""
     Detokenize: _grpc.UnaryUnaryMultiCallable[_generation_pb2.DetokenizeRequest, _generation_pb2.DetokenizeResponse]
@@ -71,6 +73,8 @@ class GenerationServiceAsyncStub(GenerationServiceStub):
     """Continues a prompt and returns the whole text at once. The same request gives the same bytes as StreamGenerate."""
     Score: _aio.UnaryUnaryMultiCallable[_generation_pb2.ScoreRequest, _generation_pb2.ScoreResponse]  # type: ignore[assignment]
     """Says how likely given texts are behind a prompt; nothing is generated. The same request gives the same bits."""
+    Embed: _aio.UnaryUnaryMultiCallable[_generation_pb2.EmbedRequest, _generation_pb2.EmbedResponse]  # type: ignore[assignment]
+    """Embeds texts: makes a vector of each; nothing is generated. The same text gives the same bits, whatever the others are."""
     Tokenize: _aio.UnaryUnaryMultiCallable[_generation_pb2.TokenizeRequest, _generation_pb2.TokenizeResponse]  # type: ignore[assignment]
     """Encodes text or a conversation as the model would see it."""
     Detokenize: _aio.UnaryUnaryMultiCallable[_generation_pb2.DetokenizeRequest, _generation_pb2.DetokenizeResponse]  # type: ignore[assignment]
@@ -112,6 +116,14 @@ class GenerationServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_generation_pb2.ScoreResponse, _abc.Awaitable[_generation_pb2.ScoreResponse]]:
         """Says how likely given texts are behind a prompt; nothing is generated. The same request gives the same bits."""
+
+    @_abc_1.abstractmethod
+    def Embed(
+        self,
+        request: _generation_pb2.EmbedRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_generation_pb2.EmbedResponse, _abc.Awaitable[_generation_pb2.EmbedResponse]]:
+        """Embeds texts: makes a vector of each; nothing is generated. The same text gives the same bits, whatever the others are."""
 
     @_abc_1.abstractmethod
     def Tokenize(

@@ -63,6 +63,10 @@ class Decoder {
     /// missing.
     Logits forward(const Batch& batch);
 
+    /// The final norm's outputs, unrounded, of rows of the last pass. Throws std::invalid_argument for rows
+    /// that it did not have.  # [num_rows, hidden_size]
+    std::vector<float> hidden_states(int first_row, int num_rows);
+
     /// Puts rows in place for passes in which their tables have so many columns; throws as `forward` does.
     /// What the device does to the rows before a pass, the pass sees.
     NextRows place(const Batch& batch, int num_blocks);

@@ -206,6 +206,12 @@ class Decoder:
     def forward(self, batch: Batch) -> Logits:
         """One pass over the batch's rows: writes their keys and values, returns the asked logits."""
 
+    def hidden_states(self, first_row: int, num_rows: int) -> NDArray[np.float32]:
+        """What the final norm gave of rows of the last pass, unrounded.  # [num_rows, hidden_size]
+
+        Raises ValueError for rows that it did not have.
+        """
+
     def extend(
         self,
         batch: Batch,

@@ -2,25 +2,24 @@
 
 import asyncio
 import math
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from contextlib import aclosing
+from dataclasses import replace
 
 from outrider.v1 import generation_pb2
-from services.engine.events import Aborted, Event, Failed, Finished, FinishReason, Progress, TokenRecord
-from services.engine.request import OutputOptions, Request, SpeculationMode, SpeculationPolicy, StopConditions
-from services.engine.sampling_params import SamplingParams
+from services.engine.events import Event, Progress, TokenRecord
+from services.engine.request import OutputOptions, Request
 from services.service.access.caller import Caller
-from services.service.errors import DeadlineError, InternalError, RequestCancelledError, UnavailableError
+from services.service.errors import InternalError
 from services.service.limits import MAX_SCORED_TOKENS
 from services.service.validation import Violations
-from services.target.api.prompts import Room, read_prompt, read_text_to_score
+from services.target.api.prompts import Room, read_prompt, read_text
 from services.target.api.requests import read_cache_policy, read_request_id, read_share
+from services.target.api.texts.computed import computed, undrawn
 from services.target.models.served_model import ServedModel
 from services.target.sequence.sequence import Sequence
-from services.target.sequence.token_stream import interleaved
 
-_NOTHING_DRAWN = SamplingParams(seed=0, temperature=0.0)
 _TOLD = OutputOptions(logprobs=True, rank=True, prompt_logprobs=True)
 
 
@@ -37,18 +36,10 @@ async def read_score_request(
     request_id = read_request_id(message, found)
     found.raise_if_any()
     return [
-        Request(
-            request_id=request_id,
-            prompt=prompt + choice,
+        replace(
+            undrawn(prompt + choice, request_id=request_id, output=_TOLD, cache=cache, share=share, deadline=deadline),
             num_scored=len(choice),
-            sampling=_NOTHING_DRAWN,
-            stops=StopConditions(max_tokens=0),
-            output=_TOLD,
-            speculation=SpeculationPolicy(mode=SpeculationMode.NEVER, lookup=False),
-            cache=cache,
-            share=share,
             num_samples=len(choices),
-            deadline=deadline,
         )
         for choice in choices
     ]
@@ -61,7 +52,7 @@ async def _read_choices(
         found.add("choices", f"has {len(message.choices)} entries", f"1 to {model.max_samples}")
     room = Room(model.context_length - num_prompt, f"what the context has left behind the prompt's {num_prompt}")
     choices = [
-        await read_text_to_score(choice, f"choices[{index}]", model, found, room)
+        await read_text(choice, f"choices[{index}]", model, found, room, add_special_tokens=False)
         for index, choice in enumerate(message.choices[: model.max_samples])
     ]
     if (total := sum(map(len, choices))) > MAX_SCORED_TOKENS:
@@ -74,9 +65,8 @@ async def write_scores(
 ) -> generation_pb2.ScoreResponse:
     """What has become of the choices, once all are computed; `observe` is told of every event."""
     records: list[list[TokenRecord]] = [[] for _ in sequences]
-    async with aclosing(_events(sequences)) as events:
+    async with aclosing(computed(sequences, observe)) as events:
         async for index, event in events:
-            observe(sequences[index], event)
             if isinstance(event, Progress):
                 records[index] += event.records
     return await asyncio.to_thread(_write_response, sequences[0], records, model)
@@ -93,21 +83,6 @@ def _write_response(
         cached_tokens=first.num_cached,
         scores=map(_write_score, records),
     )
-
-
-async def _events(sequences: Seq[Sequence]) -> AsyncGenerator[tuple[int, Progress | Finished]]:
-    """All events, of which none may be a failure."""
-    async with aclosing(interleaved([sequence.stream for sequence in sequences])) as events:
-        async for index, event in events:
-            match event:
-                case Failed():
-                    raise UnavailableError(event.message)
-                case Aborted():
-                    raise RequestCancelledError(event.message)
-                case Finished(reason=FinishReason.DEADLINE):
-                    raise DeadlineError("the call's time is over before all is scored")
-                case Progress() | Finished():
-                    yield index, event
 
 
 def _write_score(records: Seq[TokenRecord]) -> generation_pb2.TextScore:

@@ -1,0 +1,32 @@
+// Hidden states: what the last product of a pass reads, before it is rounded.
+#include <algorithm>
+
+#include "outrider/decoder/decoder.h"
+#include "require_range.h"
+
+namespace outrider {
+
+/// A pass leaves the sums of all layers in the residual, and makes no more use of `delta`.
+std::vector<float> Decoder::hidden_states(int first_row, int num_rows) {
+    const int width = config_.hidden_size;
+    // There is less memory than rows where it could not be had.
+    const size_t held = std::min(workspace_.residual.size(), workspace_.delta.size()) / width;
+    const int64_t most = std::min<int64_t>(rows(), static_cast<int64_t>(held));
+    require_range("num_rows", num_rows, 1, most);
+    require_range("first_row", first_row, 0, most - num_rows);
+    float* const normed = workspace_.delta.data();
+    device_->residual_norm({.residual = workspace_.residual.data() + int64_t{first_row} * width,
+                            .norm = weights_.final_norm(),
+                            .eps = config_.norm_eps,
+                            .out = {.data = normed, .format = Format::f32, .stride = width},
+                            .rows = num_rows,
+                            .width = width});
+    std::vector<float> values(static_cast<size_t>(num_rows) * width);
+    device_->download(values.data(), normed, values.size() * sizeof(float));
+    for (float& value : values) {
+        value /= config_.logit_scale;  // which the norm's weights were multiplied by
+    }
+    return values;
+}
+
+}  // namespace outrider

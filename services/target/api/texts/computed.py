@@ -1,0 +1,61 @@
+"""Computed: requests whose prompts are computed and behind which nothing is drawn, and their events."""
+
+from collections.abc import AsyncGenerator, Callable
+from collections.abc import Sequence as Seq
+from contextlib import aclosing
+
+from services.engine.events import Aborted, Event, Failed, Finished, FinishReason, Progress
+from services.engine.request import (
+    CachePolicy,
+    OutputOptions,
+    Request,
+    Share,
+    SpeculationMode,
+    SpeculationPolicy,
+    StopConditions,
+)
+from services.engine.sampling_params import SamplingParams
+from services.service.errors import DeadlineError, RequestCancelledError, UnavailableError
+from services.target.sequence.sequence import Sequence
+from services.target.sequence.token_stream import interleaved
+
+
+def undrawn(
+    prompt: tuple[int, ...],
+    *,
+    request_id: str,
+    output: OutputOptions,
+    cache: CachePolicy,
+    share: Share,
+    deadline: float | None,
+) -> Request:
+    """A request of which the caller says what is asked of the prompt."""
+    return Request(
+        request_id=request_id,
+        prompt=prompt,
+        sampling=SamplingParams(seed=0, temperature=0.0),
+        stops=StopConditions(max_tokens=0),
+        output=output,
+        speculation=SpeculationPolicy(mode=SpeculationMode.NEVER, lookup=False),
+        cache=cache,
+        share=share,
+        deadline=deadline,
+    )
+
+
+async def computed(
+    sequences: Seq[Sequence], observe: Callable[[Sequence, Event], None]
+) -> AsyncGenerator[tuple[int, Progress | Finished]]:
+    """All events, each with its sequence's index; `observe` is told of every one, and none may be a failure."""
+    async with aclosing(interleaved([sequence.stream for sequence in sequences])) as events:
+        async for index, event in events:
+            observe(sequences[index], event)
+            match event:
+                case Failed():
+                    raise UnavailableError(event.message)
+                case Aborted():
+                    raise RequestCancelledError(event.message)
+                case Finished(reason=FinishReason.DEADLINE):
+                    raise DeadlineError("the call's time is over before all is computed")
+                case Progress() | Finished():
+                    yield index, event

@@ -1,0 +1,61 @@
+"""PooledStates: the hidden states of one prompt that its embedding is made of, pooled as they are computed."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.engine.request import Pooling
+
+
+class PooledStates:
+    """Each state that is needed is taken once and in order, however often and in whatever chunks it is computed.
+
+    They are added up one by one, in double precision, so that the sum does not depend on the chunks.
+    """
+
+    def __init__(self, pooling: Pooling, num_prompt: int) -> None:
+        """Of a prompt of at least one token."""
+        self._missing = _needed(pooling, num_prompt)
+        self._count = len(self._missing)
+        self._sum: NDArray[np.float64] | None = None  # [hidden_size]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all states have been taken."""
+        return not self._missing
+
+    @property
+    def num_skippable(self) -> int:
+        """Leading tokens whose rows are not needed any more, or never were."""
+        return self._missing.start
+
+    @property
+    def num_needed(self) -> int:
+        """Leading tokens that have to be computed."""
+        return self._missing.stop
+
+    def rows(self, first_row: int, num_rows: int) -> range:
+        """Those of so many rows, by their positions, whose states are to be taken next."""
+        return range(max(first_row, self._missing.start), min(first_row + num_rows, self._missing.stop))
+
+    def take(self, states: NDArray[np.float32]) -> None:
+        """Take the states of `rows`.  # [rows, hidden_size]"""
+        for state in states:
+            self._sum = state.astype(np.float64) if self._sum is None else self._sum + state
+        self._missing = self._missing[len(states) :]
+
+    @property
+    def vector(self) -> NDArray[np.float32]:
+        """Their mean, rounded once, when all have been taken.  # [hidden_size]"""
+        assert self._sum is not None
+        return (self._sum / self._count).astype(np.float32)
+
+
+def _needed(pooling: Pooling, num_prompt: int) -> range:
+    """The positions of the tokens whose states are pooled."""
+    match pooling:
+        case Pooling.LAST:
+            return range(num_prompt - 1, num_prompt)
+        case Pooling.MEAN:
+            return range(num_prompt)
+        case Pooling.CLS:
+            return range(1)
