@@ -71,6 +71,8 @@ T parse(const char* field, const std::string& text, const Names<T>& names) {
 }
 
 inline const Names<Activation> kActivations{{"silu", Activation::silu}, {"gelu_tanh", Activation::gelu_tanh}};
-inline const Names<QkNorm> kQkNorms{{"none", QkNorm::none}, {"head", QkNorm::head}, {"full", QkNorm::full}};
+inline const Names<NormKind> kNormKinds{{"rms", NormKind::rms}, {"layer", NormKind::layer}};
+inline const Names<QkNorm> kQkNorms{
+    {"none", QkNorm::none}, {"head", QkNorm::head}, {"each", QkNorm::each}, {"full", QkNorm::full}};
 
 }  // namespace outrider

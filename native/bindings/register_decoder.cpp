@@ -31,6 +31,10 @@ void read(const char* name, const py::handle& from, Activation& to) {
     to = parse(name, from.cast<std::string>(), kActivations);
 }
 
+void read(const char* name, const py::handle& from, NormKind& to) {
+    to = parse(name, from.cast<std::string>(), kNormKinds);
+}
+
 void read(const char* name, const py::handle& from, QkNorm& to) {
     to = parse(name, from.cast<std::string>(), kQkNorms);
 }

@@ -59,9 +59,11 @@ class BoundCache {
     FloatArray rotate_and_store(const FloatArray& qkv, const IntArray& positions, const IntArray& sequences,
                                 const IntArray& block_tables, const FloatArray& angles,
                                 const std::string& qk_norm, const OptionalArray& q_norm,
-                                const OptionalArray& k_norm, float eps, float query_scale) {
-        const StoreArrays arrays(*this, qkv, positions, sequences, block_tables, angles,
-                                 parse("qk_norm", qk_norm, kQkNorms), q_norm, k_norm, eps, query_scale);
+                                const OptionalArray& k_norm, float eps, float query_scale,
+                                const std::string& norm_kind) {
+        StoreArrays arrays(*this, qkv, positions, sequences, block_tables, angles,
+                           parse("qk_norm", qk_norm, kQkNorms), q_norm, k_norm, eps, query_scale);
+        arrays.op.norm_kind = parse("norm_kind", norm_kind, kNormKinds);
         device_->rotate_and_store(arrays.op);
         return download(device_, arrays.values, {rows_of(qkv), width_of(qkv)});
     }
@@ -137,9 +139,9 @@ class BoundCache {
             require_dimensions("angles", angles, 3);
             require_shape("angles", angles,
                           {rows_of(qkv), 2, std::min<int64_t>(angles.shape(2), head_dim / 2)});
-            const bool full = norm == QkNorm::full;
-            require_shape("q_norm", q_norm, {full ? heads * head_dim : head_dim});
-            require_shape("k_norm", k_norm, {full ? cache.num_kv_heads_ * head_dim : head_dim});
+            const bool shared = norm == QkNorm::head;
+            require_shape("q_norm", q_norm, {shared ? head_dim : heads * head_dim});
+            require_shape("k_norm", k_norm, {shared ? head_dim : cache.num_kv_heads_ * head_dim});
             op = {.qkv = values.data(),
                   .places = rows.places(),
                   .angles = turns.data(),
@@ -221,7 +223,8 @@ void register_kv_layer(py::module_& module) {
              py::arg("head_dim"))
         .def("rotate_and_store", &BoundCache::rotate_and_store, py::arg("qkv"), py::arg("positions"),
              py::arg("sequences"), py::arg("block_tables"), py::kw_only(), py::arg("angles"),
-             py::arg("qk_norm"), py::arg("q_norm"), py::arg("k_norm"), py::arg("eps"), py::arg("query_scale"))
+             py::arg("qk_norm"), py::arg("q_norm"), py::arg("k_norm"), py::arg("eps"), py::arg("query_scale"),
+             py::arg("norm_kind") = "rms")
         .def("attention", &BoundCache::attention, py::arg("qkv"), py::arg("positions"), py::arg("sequences"),
              py::arg("block_tables"), py::kw_only(), py::arg("window"), py::arg("softcap"), py::arg("format"))
         .def("time_rotate_and_store", &BoundCache::time_rotate_and_store, py::arg("qkv"),

@@ -18,23 +18,28 @@ namespace {
 struct Operations {
     static std::tuple<FloatArray, FloatArray> residual_norm(
         const DevicePointer& device, const FloatArray& residual, const OptionalArray& delta,
-        const OptionalArray& delta_norm, const OptionalArray& norm, float eps, const std::string& format) {
+        const OptionalArray& delta_norm, const OptionalArray& norm, float eps, const std::string& format,
+        const std::string& kind, const OptionalArray& norm_bias) {
         require_dimensions("residual", residual, 2);
         const int rows = rows_of(residual);
         const int width = width_of(residual);
         require_shape("delta", delta, {rows, width});
         require_shape("delta_norm", delta_norm, {width});
         require_shape("norm", norm, {width});
+        require_shape("norm_bias", norm_bias, {width});
         const DeviceBuffer<float> values = upload<float>(device, residual);
         const DeviceBuffer<float> addend = upload(device, delta);
         const DeviceBuffer<float> addend_weight = upload(device, delta_norm);
         const DeviceBuffer<float> weight = upload(device, norm);
+        const DeviceBuffer<float> bias = upload(device, norm_bias);
         ActivationBuffer out(parse("format", format, kFormats), width);
         out.reserve(device, rows);
         device->residual_norm({.residual = values.data(),
                                .delta = addend.data(),
                                .delta_norm = addend_weight.data(),
                                .norm = weight.data(),
+                               .norm_bias = bias.data(),
+                               .kind = parse("kind", kind, kNormKinds),
                                .eps = eps,
                                .out = out.view(),
                                .rows = rows,
@@ -69,8 +74,8 @@ struct Operations {
         });
     }
 
-    static std::vector<double> time_gated_activation(const DevicePointer& device, const FloatArray& gate_up,
-                                                     int times, int runs) {
+    static std::vector<double> time_activate(const DevicePointer& device, const FloatArray& gate_up,
+                                             int times, int runs) {
         require_range("times", times, 0, kMostTimed);
         require_dimensions("gate_up", gate_up, 2);
         const int rows = rows_of(gate_up);
@@ -81,26 +86,27 @@ struct Operations {
         out.reserve(device, rows);
         return time_passes(device, runs, [&] {
             for (int i = 0; i < times; ++i) {
-                device->gated_activation(
-                    {.gate_up = values.data(), .out = out.view(), .rows = rows, .width = width});
+                device->activate({.gate_up = values.data(), .out = out.view(), .rows = rows, .width = width});
             }
         });
     }
 
-    static FloatArray gated_activation(const DevicePointer& device, const FloatArray& gate_up,
-                                       const std::string& activation, const std::string& format) {
+    static FloatArray activate(const DevicePointer& device, const FloatArray& gate_up,
+                               const std::string& activation, const std::string& format, bool is_gated) {
         require_dimensions("gate_up", gate_up, 2);
         const int rows = rows_of(gate_up);
-        const int width = width_of(gate_up) / 2;
-        require_shape("gate_up", gate_up, {rows, 2 * width});
+        const int parts = is_gated ? 2 : 1;
+        const int width = width_of(gate_up) / parts;
+        require_shape("gate_up", gate_up, {rows, parts * width});
         const DeviceBuffer<float> values = upload<float>(device, gate_up);
         ActivationBuffer out(parse("format", format, kFormats), width);
         out.reserve(device, rows);
-        device->gated_activation({.gate_up = values.data(),
-                                  .activation = parse("activation", activation, kActivations),
-                                  .out = out.view(),
-                                  .rows = rows,
-                                  .width = width});
+        device->activate({.gate_up = values.data(),
+                          .activation = parse("activation", activation, kActivations),
+                          .is_gated = is_gated,
+                          .out = out.view(),
+                          .rows = rows,
+                          .width = width});
         return download(device, out.view(), rows, width);
     }
 
@@ -163,13 +169,13 @@ void register_operations(py::module_& module) {
     py::class_<Operations>(module, "Operations", py::is_final())
         .def_static("residual_norm", &Operations::residual_norm, py::arg("device"), py::arg("residual"),
                     py::arg("delta"), py::arg("delta_norm"), py::arg("norm"), py::kw_only(), py::arg("eps"),
-                    py::arg("format"))
+                    py::arg("format"), py::arg("kind") = "rms", py::arg("norm_bias") = py::none())
         .def_static("time_residual_norm", &Operations::time_residual_norm, py::arg("device"),
                     py::arg("residual"), py::arg("delta"), py::arg("norm"), py::arg("times"), py::arg("runs"))
-        .def_static("time_gated_activation", &Operations::time_gated_activation, py::arg("device"),
-                    py::arg("gate_up"), py::arg("times"), py::arg("runs"))
-        .def_static("gated_activation", &Operations::gated_activation, py::arg("device"), py::arg("gate_up"),
-                    py::arg("activation"), py::kw_only(), py::arg("format"))
+        .def_static("time_activate", &Operations::time_activate, py::arg("device"), py::arg("gate_up"),
+                    py::arg("times"), py::arg("runs"))
+        .def_static("activate", &Operations::activate, py::arg("device"), py::arg("gate_up"),
+                    py::arg("activation"), py::kw_only(), py::arg("format"), py::arg("is_gated") = true)
         .def_static("rotary_angles", &Operations::rotary_angles, py::arg("device"), py::arg("positions"),
                     py::arg("frequencies"), py::arg("scale"))
         .def_static("route", &Operations::route, py::arg("device"), py::arg("logits"), py::arg("per_token"),

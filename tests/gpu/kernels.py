@@ -118,8 +118,8 @@ def small_times(device: Device, plan: Plan, name: str, shape: ModelShape) -> Ite
         seconds = Operations.time_residual_norm(device, values, 0.01 * delta, ones, times, plan.runs)
         yield figure("residual_norm", "bf16", 2 * shape.hidden, seconds)
         gate_up = _normal(rows, 2 * shape.intermediate)
-        seconds = Operations.time_gated_activation(device, gate_up, times, plan.runs)
-        yield figure("gated_activation", "bf16", 2 * shape.intermediate, seconds)
+        seconds = Operations.time_activate(device, gate_up, times, plan.runs)
+        yield figure("activate", "bf16", 2 * shape.intermediate, seconds)
         for cache_format in plan.caches:
             for norm in (None, np.ones(shape.head_dim, np.float32)):
                 seconds = _store_seconds(device, plan, shape, cache_format, rows, norm)

@@ -22,7 +22,7 @@ def timing_calls(device: Device) -> Iterable[tuple[str, Callable[[int], object]]
         yield f"KvLayer.time_rotate_and_store.{name}", partial(_store, device, name)
     for name in ("times", "runs"):
         yield f"Operations.time_residual_norm.{name}", partial(_normalise, device, name)
-        yield f"Operations.time_gated_activation.{name}", partial(_activate, device, name)
+        yield f"Operations.time_activate.{name}", partial(_activate, device, name)
 
 
 def _attend(device: Device, name: str, number: int) -> None:
@@ -46,7 +46,7 @@ def _normalise(device: Device, name: str, number: int) -> None:
 
 def _activate(device: Device, name: str, number: int) -> None:
     times, runs = _counts(name, number)
-    Operations.time_gated_activation(device, np.ones((2, 4), np.float32), times, runs)
+    Operations.time_activate(device, np.ones((2, 4), np.float32), times, runs)
 
 
 def _layer(device: Device) -> KvLayer:

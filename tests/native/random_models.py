@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.engine.checkpoint.model_config import Activation, Experts, ModelConfig, QkNorm, Rope
+from services.engine.checkpoint.model_config import Activation, Experts, ModelConfig, Norm, QkNorm, Rope
 from services.engine.checkpoint.weight_shapes import weight_shapes
 from services.engine.config import KV_FORMATS
 from services.engine.decoder.native import BLOCK_SIZE, Batch, Decoder, DecoderConfig, Device
@@ -81,8 +81,19 @@ MODELS = {
         post_norm=True,
         windows=(5, 40),
     ),
-    "wide heads of an odd group": replace(
-        PLAIN, hidden_size=33, num_heads=3, num_kv_heads=1, head_dim=128, ropes=(rope(128),)
+    "layer norms, wide heads of an odd group, a plain MLP beside attention": replace(
+        PLAIN,
+        hidden_size=33,
+        num_heads=3,
+        num_kv_heads=1,
+        head_dim=128,
+        ropes=(rope(128),),
+        norm=Norm.LAYER,
+        norm_bias=True,
+        qk_norm=QkNorm.EACH,
+        mlp_bias=True,
+        gated_mlp=False,
+        parallel_mlp=True,
     ),
 }
 
@@ -103,7 +114,7 @@ def random_weights(config: ModelConfig, seed: int = 0) -> dict[str, NDArray[Any]
     weights = {}
     for name, shape in weight_shapes(config).items():
         values = rng.standard_normal(shape)
-        if name.endswith("norm"):
+        if "norm" in name and not name.endswith("bias"):
             values = 1.0 + 0.3 * values
         elif len(shape) == 2 and name != "embedding":
             values *= shape[1] ** -0.5

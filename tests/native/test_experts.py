@@ -201,6 +201,12 @@ def test_impossible_experts_are_refused(changes, message):
         DecoderConfig(replace(FEW, experts=replace(FEW.experts, **changes)))
 
 
+@pytest.mark.parametrize(("field", "value"), [("gated_mlp", False), ("parallel_mlp", True)])
+def test_experts_have_gates_and_come_behind_attention(field, value):
+    with pytest.raises(ValueError, match=rf"{field} is \w+; it must be \w+ where there are experts"):
+        DecoderConfig(replace(FEW, **{field: value}))
+
+
 def test_without_experts_there_is_an_mlp():
     with pytest.raises(ValueError, match=r"intermediate_size is 0; it must be in 1 \.\.\. 8388608"):
         DecoderConfig(replace(PLAIN, intermediate_size=0))

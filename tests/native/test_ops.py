@@ -7,6 +7,7 @@ import torch
 from services.engine.decoder.native import BLOCK_SIZE, Device
 from services.engine.decoder.native.testing import KvLayer, Operations, PackedWeight
 from tests.native.devices import in_every_kv_format, is_cuda, make_device, on_cpus
+from tests.native.norms import layer_norm, rms_norm
 from tests.native.rounding import bits, rounded
 
 RNG = np.random.default_rng(11)
@@ -41,11 +42,6 @@ def test_rounding_to_bfloat16_is_to_nearest_even(device):
     assert np.array_equal(bits(result[~np.isnan(result)]), bits(expected[~np.isnan(expected)]))
 
 
-def rms_norm(values: np.ndarray, weight: np.ndarray, eps: float) -> np.ndarray:
-    values = values.astype(np.float64)
-    return values / np.sqrt((values**2).mean(-1, keepdims=True) + eps) * weight
-
-
 @pytest.mark.parametrize("width", [1, 16, 33, 128, 300])
 @pytest.mark.parametrize("has_delta", [False, True])
 @pytest.mark.parametrize("has_delta_norm", [False, True])
@@ -78,18 +74,20 @@ def gelu_tanh(values: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("activation", [silu, gelu_tanh])
 @pytest.mark.parametrize("width", [1, 50, 3000])
-def test_gated_activation(device, activation, width):
+def test_activate(device, activation, width):
     gate = np.linspace(-60.0, 60.0, 3 * width, dtype=np.float32).reshape(3, width)
     up = normal(3, width)
-    result = Operations.gated_activation(device, np.hstack([gate, up]), activation.__name__, format="f32")
+    result = Operations.activate(device, np.hstack([gate, up]), activation.__name__, format="f32")
     expected = activation(gate.astype(np.float64)) * up
     np.testing.assert_allclose(result, expected, rtol=2e-6, atol=1e-7)
+    plain = Operations.activate(device, gate, activation.__name__, format="f32", is_gated=False)
+    np.testing.assert_allclose(plain, activation(gate.astype(np.float64)), rtol=2e-6, atol=1e-7)
 
 
 @pytest.mark.parametrize("activation", ["silu", "gelu_tanh"])
 def test_activations_at_the_ends(device, activation):
     gate = np.array([[np.nan, np.inf, 1e30, 500.0, 0.0, -500.0, -1e30]], dtype=np.float32)
-    result = Operations.gated_activation(device, np.hstack([gate, np.ones_like(gate)]), activation, format="f32")[0]
+    result = Operations.activate(device, np.hstack([gate, np.ones_like(gate)]), activation, format="f32")[0]
     assert np.isnan(result[0])
     assert result[1:4].tolist() == [np.inf, np.float32(1e30), 500.0]
     assert result[4:].tolist() == [0.0, 0.0, 0.0]
@@ -124,8 +122,10 @@ class AttentionCase:
         self.block_tables = RNG.permutation(9)[:6].reshape(2, 3).astype(np.int32)
         self.qkv = normal(len(self.positions), (self.num_heads + 4) * head_dim)
         self.frequencies = np.float32(50.0) ** (-np.arange(rotary_dim // 2, dtype=np.float32) * 2 / rotary_dim)
-        norm_dims = {"none": (0, 0), "head": (head_dim, head_dim), "full": (self.num_heads * head_dim, 2 * head_dim)}
+        of_all = (self.num_heads * head_dim, 2 * head_dim)
+        norm_dims = {"none": (0, 0), "head": (head_dim, head_dim), "each": of_all, "full": of_all}
         self.q_norm, self.k_norm = (1.0 + 0.3 * normal(dim) for dim in norm_dims[qk_norm])
+        self.norm_kind = "layer" if qk_norm == "each" else "rms"
 
     def native(self, device: Device, kv_format: str) -> tuple[np.ndarray, np.ndarray]:
         """Normalised and rotated queries, keys and values, and the attention's output."""
@@ -140,6 +140,7 @@ class AttentionCase:
             k_norm=None if self.qk_norm == "none" else self.k_norm,
             eps=self.eps,
             query_scale=self.query_scale,
+            norm_kind=self.norm_kind,
         )
         return rotated, cache.attention(rotated, *rows, window=self.window, softcap=self.softcap, format="f32")
 
@@ -180,6 +181,8 @@ class AttentionCase:
     def _normalise(self, heads: np.ndarray, weight: np.ndarray) -> np.ndarray:
         if self.qk_norm == "none":
             return heads
+        if self.qk_norm == "each":
+            return layer_norm(heads, weight.reshape(-1, self.head_dim), self.eps)
         flat = heads.reshape(len(heads), -1) if self.qk_norm == "full" else heads
         return rms_norm(flat, weight, self.eps).reshape(heads.shape)
 
@@ -205,7 +208,7 @@ def test_rotary_and_attention(device, kv_format, head_dim, group, window, softca
     assert (np.abs(result - exact) <= error).all()
 
 
-@pytest.mark.parametrize("qk_norm", ["head", "full"])
+@pytest.mark.parametrize("qk_norm", ["head", "each", "full"])
 @pytest.mark.parametrize("rotary_dim", [0, 12, 48])
 def test_norms_of_heads_and_partial_rotation(device, qk_norm, rotary_dim):
     case = AttentionCase(head_dim=48, group=2, window=0, softcap=0.0, rotary_dim=rotary_dim, qk_norm=qk_norm)
@@ -279,7 +282,7 @@ def test_the_callers_floating_point_state_changes_nothing(device_name, flush):
         (lambda device: PackedWeight(device, "f32", 4, 4).store(2, normal(3, 4)), "reach beyond"),
         (lambda device: PackedWeight(device, "f32", 4, 4).multiply(normal(2, 5)), "input has the wrong shape"),
         (lambda device: PackedWeight(device, "f32", 4, 4).embed(np.array([4]), 1.0), "token_ids must be in 0 ... 3"),
-        (lambda device: Operations.gated_activation(device, normal(1, 2), "relu", format="f32"), "activation is"),
+        (lambda device: Operations.activate(device, normal(1, 2), "relu", format="f32"), "activation is"),
     ],
 )
 def test_wrong_arguments_are_refused(device, call, message):

@@ -94,11 +94,11 @@ def test_residual_norm(device_name, number_format, width, has_delta_norm):
 
 @pytest.mark.parametrize("activation", ["silu", "gelu_tanh"])
 @pytest.mark.parametrize("width", [1, 70, 1100])
-def test_gated_activation(device_name, number_format, activation, width):
+def test_activate(device_name, number_format, activation, width):
     gate_up = 4.0 * normal(NUM_ROWS, 2 * width)
     assert_row_invariant(
         device_name,
-        lambda device, chosen: Operations.gated_activation(device, gate_up[chosen], activation, format=number_format),
+        lambda device, chosen: Operations.activate(device, gate_up[chosen], activation, format=number_format),
     )
 
 

@@ -141,12 +141,12 @@ class CpuDevice final : public Device {
                            [&](int64_t part) { kernels_.attention(op, parts[part]); });
     }
 
-    void gated_activation(const GatedActivation& op) override {
+    void activate(const Activate& op) override {
         const int64_t tasks_per_row = tasks_of(op.width, kColumnsPerTask);
         pool_.parallel_for(tasks_per_row * op.rows, [&](int64_t task) {
             const int64_t first = task % tasks_per_row * kColumnsPerTask;
             const int64_t end = std::min<int64_t>(op.width, first + kColumnsPerTask);
-            kernels_.gated_activation(op, task / tasks_per_row, first, end);
+            kernels_.activate(op, task / tasks_per_row, first, end);
         });
     }
 

@@ -55,7 +55,7 @@ const Kernels& kernels() {
         .residual_norm = residual_norm,
         .rotate_and_store = rotate_and_store,
         .attention = attention,
-        .gated_activation = gated_activation,
+        .activate = activate,
         .route = route,
         .mix_experts = mix_experts,
         .soft_cap = soft_cap,

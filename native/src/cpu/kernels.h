@@ -35,8 +35,7 @@ struct Kernels {
     void (*residual_norm)(const ResidualNorm& op, int64_t row);
     void (*rotate_and_store)(const RotateAndStore& op, int64_t row);
     void (*attention)(const Attention& op, const AttentionPart& part);
-    void (*gated_activation)(const GatedActivation& op, int64_t row, int64_t first_column,
-                             int64_t end_column);
+    void (*activate)(const Activate& op, int64_t row, int64_t first_column, int64_t end_column);
     void (*route)(const Route& op, int64_t row);
     void (*mix_experts)(const MixExperts& op, int64_t row);
     void (*soft_cap)(const SoftCap& op, int64_t first, int64_t end);

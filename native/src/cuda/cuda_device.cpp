@@ -74,7 +74,7 @@ class CudaDevice final : public Device {
     void product(const Product& op) override { cuda::product(stream_, op, view_of(op.weight)); }
     void rotate_and_store(const RotateAndStore& op) override { cuda::rotate_and_store(stream_, op); }
     void attention(const Attention& op) override { cuda::attention(stream_, op); }
-    void gated_activation(const GatedActivation& op) override { cuda::gated_activation(stream_, op); }
+    void activate(const Activate& op) override { cuda::activate(stream_, op); }
     void gather_rows(const GatherRows& op) override { cuda::gather_rows(stream_, op); }
     void spread_columns(const SpreadColumns& op) override { cuda::spread_columns(stream_, op); }
     void soft_cap(const SoftCap& op) override { cuda::soft_cap(stream_, op); }

@@ -37,6 +37,8 @@ inline constexpr std::tuple kConfigFields{
     ConfigField{.name = "max_position",
                 .member = &DecoderConfig::max_position,
                 .most = std::numeric_limits<int>::max()},
+    ConfigField{.name = "norm", .member = &DecoderConfig::norm},
+    ConfigField{.name = "norm_bias", .member = &DecoderConfig::norm_bias},
     ConfigField{.name = "norm_eps", .member = &DecoderConfig::norm_eps, .not_negative = true},
     ConfigField{.name = "activation", .member = &DecoderConfig::activation},
     ConfigField{.name = "query_scale", .member = &DecoderConfig::query_scale},
@@ -54,6 +56,8 @@ inline constexpr std::tuple kConfigFields{
     ConfigField{.name = "attention_bias", .member = &DecoderConfig::attention_bias},
     ConfigField{.name = "output_bias", .member = &DecoderConfig::output_bias},
     ConfigField{.name = "mlp_bias", .member = &DecoderConfig::mlp_bias},
+    ConfigField{.name = "gated_mlp", .member = &DecoderConfig::gated_mlp},
+    ConfigField{.name = "parallel_mlp", .member = &DecoderConfig::parallel_mlp},
     ConfigField{.name = "tied_embeddings", .member = &DecoderConfig::tied_embeddings},
     ConfigField{.name = "experts", .member = &DecoderConfig::experts},
 };

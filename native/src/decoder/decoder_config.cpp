@@ -72,11 +72,21 @@ void validate_layers(const DecoderConfig& config) {
     }
 }
 
+void validate_norms(const DecoderConfig& config) {
+    const bool is_layer = config.norm == NormKind::layer;
+    require(is_layer || !config.norm_bias, "norm_bias is true; it must be false where norm is \"rms\"");
+    require(!is_layer || !config.post_norm, "post_norm is true; it must be false where norm is \"layer\"");
+    require(!is_layer || config.qk_norm != QkNorm::full,
+            "qk_norm is \"full\"; it must be \"none\", \"head\" or \"each\" where norm is \"layer\"");
+}
+
 void validate_mlp(const DecoderConfig& config) {
     if (!config.experts) {
         require_range("intermediate_size", config.intermediate_size, 1, kMostFeatures / 2);
         return;
     }
+    require(config.gated_mlp, "gated_mlp is false; it must be true where there are experts");
+    require(!config.parallel_mlp, "parallel_mlp is true; it must be false where there are experts");
     const Experts& experts = *config.experts;
     require_range("experts.count", experts.count, 1, kMostExperts);
     require_range("experts.per_token", experts.per_token, 1, experts.count);
@@ -89,6 +99,7 @@ void DecoderConfig::validate() const {
     for_each_field([this](const auto& field) { validate_field(*this, field); });
     validate_heads(*this);
     validate_layers(*this);
+    validate_norms(*this);
     validate_mlp(*this);
 }
 

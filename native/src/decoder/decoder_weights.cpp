@@ -29,7 +29,7 @@ DecoderWeights::DecoderWeights(const std::shared_ptr<Device>& device, const Deco
         add_layer(config, index);
     }
     // A product is as large as its input.
-    add_own_vector("final_norm", final_norm_, config.hidden_size, config.logit_scale);
+    add_norm(config, "final_norm", final_norm_, config.logit_scale);
     if (!config.tied_embeddings) {
         lm_head_ = add_table("lm_head", head, config);
     }
@@ -46,14 +46,14 @@ void DecoderWeights::add_layer(const DecoderConfig& config, int index) {
     LayerWeights& layer = layers_[index];
     const std::string prefix = "layers." + std::to_string(index) + ".";
     if (config.pre_norm) {
-        add_own_vector(prefix + "attention_norm", layer.attention_norm, config.hidden_size);
+        add_norm(config, prefix + "attention_norm", layer.attention_norm);
     }
     add_attention(config, layer, prefix);
     if (config.post_norm) {
         add_own_vector(prefix + "post_attention_norm", layer.post_attention_norm, config.hidden_size);
     }
-    if (config.pre_norm) {
-        add_own_vector(prefix + "mlp_norm", layer.mlp_norm, config.hidden_size);
+    if (config.pre_norm && !config.parallel_mlp) {
+        add_norm(config, prefix + "mlp_norm", layer.mlp_norm);
     }
     add_mlp(config, layer, prefix);
     if (config.post_norm) {
@@ -75,8 +75,8 @@ void DecoderWeights::add_attention(const DecoderConfig& config, LayerWeights& la
         slots_.add_vector(prefix + "v_bias", bias + q_size + kv_size, kv_size);
     }
     if (config.qk_norm != QkNorm::none) {
-        add_own_vector(prefix + "q_norm", layer.q_norm, config.q_norm_size());
-        add_own_vector(prefix + "k_norm", layer.k_norm, config.k_norm_size());
+        add_head_norm(config, prefix + "q_norm", layer.q_norm, config.q_norm_size());
+        add_head_norm(config, prefix + "k_norm", layer.k_norm, config.k_norm_size());
     }
     add_fused(layer.output, q_size, {{prefix + "o", config.hidden_size}});
     if (config.output_bias) {
@@ -92,12 +92,19 @@ void DecoderWeights::add_mlp(const DecoderConfig& config, LayerWeights& layer, c
     if (inner == 0) {
         return;
     }
-    add_fused(layer.gate_up, config.hidden_size, {{prefix + "gate", inner}, {prefix + "up", inner}});
+    std::vector<Rows> inputs{{prefix + "up", inner}};
+    if (config.gated_mlp) {
+        inputs.insert(inputs.begin(), {prefix + "gate", inner});
+    }
+    add_fused(layer.gate_up, config.hidden_size, inputs);
     add_fused(layer.down, inner, {{prefix + "down", config.hidden_size}});
     if (config.mlp_bias) {
-        layer.gate_up_bias = DeviceBuffer<float>(device_, 2 * int64_t{inner});
-        slots_.add_vector(prefix + "gate_bias", layer.gate_up_bias.data(), inner);
-        slots_.add_vector(prefix + "up_bias", layer.gate_up_bias.data() + inner, inner);
+        layer.gate_up_bias = DeviceBuffer<float>(device_, config.gate_up_size());
+        float* bias = layer.gate_up_bias.data();
+        for (const Rows& part : inputs) {
+            slots_.add_vector(part.name + "_bias", bias, part.count);
+            bias += part.count;
+        }
         add_own_vector(prefix + "down_bias", layer.down_bias, config.hidden_size);
     }
 }
@@ -147,6 +154,29 @@ void DecoderWeights::add_fused(FusedWeight& weight, int in_features, const std::
         for (int row = 0; first != end; row += first->count, ++first) {
             slots_.add_rows(first->name, matrix, row, first->count);
         }
+    }
+}
+
+/// What multiplies a norm's output multiplies its biases too.
+void DecoderWeights::add_norm(const DecoderConfig& config, const std::string& name, NormWeights& norm,
+                              float factor) {
+    add_own_vector(name, norm.weight, config.hidden_size, factor);
+    if (config.norm_bias) {
+        add_own_vector(name + "_bias", norm.bias, config.hidden_size, factor);
+    }
+}
+
+/// Heads with weights of their own have them under names of their own.
+void DecoderWeights::add_head_norm(const DecoderConfig& config, const std::string& name,
+                                   DeviceBuffer<float>& norm, int size) {
+    if (config.qk_norm != QkNorm::each) {
+        add_own_vector(name, norm, size);
+        return;
+    }
+    norm = DeviceBuffer<float>(device_, size);
+    for (int head = 0; head * config.head_dim < size; ++head) {
+        slots_.add_vector(name + "." + std::to_string(head), norm.data() + head * config.head_dim,
+                          config.head_dim);
     }
 }
 

@@ -50,11 +50,11 @@ void ExpertMlp::run(const ExpertWeights& weights, const Activations& input, int 
     for (int expert = 0; expert < experts_.count; ++expert) {
         multiply(inputs_.view(), weights.each[expert].gate_up, expert, gathered, gate_up_.data());
     }
-    device_->gated_activation({.gate_up = gate_up_.data(),
-                               .activation = activation_,
-                               .out = gated_.view(),
-                               .rows = gathered,
-                               .width = experts_.size});
+    device_->activate({.gate_up = gate_up_.data(),
+                       .activation = activation_,
+                       .out = gated_.view(),
+                       .rows = gathered,
+                       .width = experts_.size});
     for (int expert = 0; expert < experts_.count; ++expert) {
         multiply(gated_.view(), weights.each[expert].down, expert, gathered, outputs_.data());
     }

@@ -50,7 +50,7 @@ bool Workspace::reserve(const std::shared_ptr<Device>& device, const DecoderConf
     bool moved = residual.reserve(device, count * config.hidden_size);
     moved |= delta.reserve(device, count * config.hidden_size);
     moved |= qkv.reserve(device, count * config.qkv_size());
-    moved |= gate_up.reserve(device, count * 2 * config.intermediate_size);
+    moved |= gate_up.reserve(device, count * config.gate_up_size());
     moved |= scratch.reserve(
         device, device->attention_scratch(shape.rows, shape.blocks, config.num_heads, config.head_dim));
     for (size_t rope = 0; rope < angles.size(); ++rope) {

@@ -5,18 +5,26 @@ from enum import StrEnum
 
 
 class Activation(StrEnum):
-    """The gate's activation function in the MLP."""
+    """The activation function in the MLP, of the gate where there is one."""
 
     SILU = "silu"
     GELU_TANH = "gelu_tanh"
 
 
+class Norm(StrEnum):
+    """What norms divide by: the root mean square, or the standard deviation, after they have taken off the mean."""
+
+    RMS = "rms"
+    LAYER = "layer"
+
+
 class QkNorm(StrEnum):
-    """What the query/key RMSNorm runs over, where there is one."""
+    """What the norm of query and key runs over, where there is one."""
 
     NONE = "none"
-    HEAD = "head"
-    FULL = "full"
+    HEAD = "head"  # each head, with weights that all share
+    EACH = "each"  # each head, with weights of its own
+    FULL = "full"  # all heads as one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +69,14 @@ class ModelConfig:
     logit_softcap: float = 0.0
     embedding_scale: float = 1.0
     logit_scale: float = 1.0
+    norm: Norm = Norm.RMS
+    norm_bias: bool = False  # not on those of query and key
     qk_norm: QkNorm = QkNorm.NONE
     pre_norm: bool = True
     post_norm: bool = False
     attention_bias: bool = False  # on query, key and value
     output_bias: bool = False  # on what attention gives
     mlp_bias: bool = False
+    gated_mlp: bool = True
+    parallel_mlp: bool = False  # it reads what attention reads, not what that has added to
     experts: Experts | None = None  # beside an MLP for all tokens, that one by a gate

@@ -12,7 +12,7 @@ Shape = tuple[int, ...]
 
 def weight_shapes(config: ModelConfig) -> dict[str, Shape]:
     """Return the shape of every weight by name; matrices are [out, in]."""
-    ends = {"embedding": (config.vocab_size, config.hidden_size), "final_norm": (config.hidden_size,)}
+    ends = {"embedding": (config.vocab_size, config.hidden_size), **_norm_shapes(config, "final_norm")}
     if not config.tied_embeddings:
         ends["lm_head"] = (config.vocab_size, config.hidden_size)
     layer = _layer_shapes(config)
@@ -44,6 +44,8 @@ def _layer_shapes(config: ModelConfig) -> dict[str, Shape]:
     }
     if inner:
         shapes |= _mlp_shapes("", hidden, inner)
+    if not config.gated_mlp:
+        del shapes["gate"]
     if config.experts:
         shapes |= _expert_shapes(config.experts, hidden)
     if config.experts and inner:
@@ -53,16 +55,34 @@ def _layer_shapes(config: ModelConfig) -> dict[str, Shape]:
     if config.output_bias:
         shapes |= {"o_bias": (hidden,)}
     if config.mlp_bias:
-        shapes |= {"gate_bias": (inner,), "up_bias": (inner,), "down_bias": (hidden,)}
-    if config.qk_norm is QkNorm.HEAD:
-        shapes |= {"q_norm": (config.head_dim,), "k_norm": (config.head_dim,)}
-    if config.qk_norm is QkNorm.FULL:
-        shapes |= {"q_norm": (query,), "k_norm": (key,)}
+        shapes |= {"up_bias": (inner,), "down_bias": (hidden,)}
+    if config.mlp_bias and config.gated_mlp:
+        shapes |= {"gate_bias": (inner,)}
+    return shapes | _norms_of_layer(config)
+
+
+def _norms_of_layer(config: ModelConfig) -> dict[str, Shape]:
+    hidden, head_dim = config.hidden_size, config.head_dim
+    shapes: dict[str, Shape] = {}
+    for name, num_heads in (("q_norm", config.num_heads), ("k_norm", config.num_kv_heads)):
+        if config.qk_norm is QkNorm.HEAD:
+            shapes |= {name: (head_dim,)}
+        if config.qk_norm is QkNorm.EACH:
+            shapes |= {f"{name}.{head}": (head_dim,) for head in range(num_heads)}
+        if config.qk_norm is QkNorm.FULL:
+            shapes |= {name: (num_heads * head_dim,)}
     if config.pre_norm:
-        shapes |= {"attention_norm": (hidden,), "mlp_norm": (hidden,)}
+        shapes |= _norm_shapes(config, "attention_norm")
+    if config.pre_norm and not config.parallel_mlp:
+        shapes |= _norm_shapes(config, "mlp_norm")
     if config.post_norm:
         shapes |= {"post_attention_norm": (hidden,), "post_mlp_norm": (hidden,)}
     return shapes
+
+
+def _norm_shapes(config: ModelConfig, name: str) -> dict[str, Shape]:
+    names = (name, f"{name}_bias") if config.norm_bias else (name,)
+    return dict.fromkeys(names, (config.hidden_size,))
 
 
 def _expert_shapes(experts: Experts, hidden: int) -> dict[str, Shape]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from services.engine.checkpoint.model_config import Activation, ModelConfig, QkNorm, Rope
+from services.engine.checkpoint.model_config import Activation, ModelConfig, Norm, QkNorm, Rope
 
 
 @dataclass
@@ -65,11 +65,12 @@ class ReferenceDecoder:
 
     def _layer(self, layer: int, hidden: Tensor, positions: Tensor, cache: KvCache) -> Tensor:
         config, prefix = self.config, f"layers.{layer}."
-        mixed = self._norm(prefix + "attention_norm", hidden) if config.pre_norm else hidden
-        mixed = self._attention(layer, mixed, positions, cache)
+        read = self._norm(prefix + "attention_norm", hidden) if config.pre_norm else hidden
+        mixed = self._attention(layer, read, positions, cache)
         hidden = hidden + (self._norm(prefix + "post_attention_norm", mixed) if config.post_norm else mixed)
-        mixed = self._norm(prefix + "mlp_norm", hidden) if config.pre_norm else hidden
-        mixed = self._experts(prefix, mixed) if config.experts else self._mlp(prefix, mixed)
+        if not config.parallel_mlp:
+            read = self._norm(prefix + "mlp_norm", hidden) if config.pre_norm else hidden
+        mixed = self._experts(prefix, read) if config.experts else self._mlp(prefix, read)
         return hidden + (self._norm(prefix + "post_mlp_norm", mixed) if config.post_norm else mixed)
 
     def _attention(self, layer: int, hidden: Tensor, positions: Tensor, cache: KvCache) -> Tensor:
@@ -98,13 +99,17 @@ class ReferenceDecoder:
         out = out.view(len(hidden), -1, config.head_dim)
         if has_norm and config.qk_norm is QkNorm.HEAD:
             out = self._norm(name + "_norm", out)
+        if has_norm and config.qk_norm is QkNorm.EACH:
+            heads = [self._norm(f"{name}_norm.{index}", head) for index, head in enumerate(out.unbind(1))]
+            out = torch.stack(heads, dim=1)
         return out.transpose(0, 1)
 
     def _mlp(self, prefix: str, hidden: Tensor) -> Tensor:
-        gate, up = (self._linear(prefix + name, hidden, has_bias=self.config.mlp_bias) for name in ("gate", "up"))
-        is_silu = self.config.activation is Activation.SILU
+        has_bias, is_silu = self.config.mlp_bias, self.config.activation is Activation.SILU
+        up = self._linear(prefix + "up", hidden, has_bias=has_bias)
+        gate = self._linear(prefix + "gate", hidden, has_bias=has_bias) if self.config.gated_mlp else up
         gate = functional.silu(gate) if is_silu else functional.gelu(gate, approximate="tanh")
-        return self._linear(prefix + "down", gate * up, has_bias=self.config.mlp_bias)
+        return self._linear(prefix + "down", gate * up if self.config.gated_mlp else gate, has_bias=has_bias)
 
     def _experts(self, prefix: str, hidden: Tensor) -> Tensor:
         """The experts that a router chooses, and an MLP by a gate where there is one (arXiv 1701.06538, section 2)."""
@@ -130,10 +135,13 @@ class ReferenceDecoder:
         return out + self._weights[name + "_bias"] if has_bias else out
 
     def _norm(self, name: str, hidden: Tensor) -> Tensor:
-        """Root mean square norm (arXiv 1910.07467)."""
+        """Root mean square norm (arXiv 1910.07467), or layer norm (arXiv 1607.06450)."""
         wide = hidden.float()
-        wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.config.norm_eps)
-        return (wide * self._weights[name]).to(self.dtype)
+        if self.config.norm is Norm.LAYER:
+            wide = wide - wide.mean(-1, keepdim=True)
+        wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.config.norm_eps) * self._weights[name]
+        bias = self._weights.get(f"{name}_bias") if self.config.norm_bias else None
+        return (wide if bias is None else wide + bias).to(self.dtype)
 
 
 def _rotate(heads: Tensor, positions: Tensor, rope: Rope) -> Tensor:
@@ -151,7 +159,7 @@ def _soft_cap(values: Tensor, cap: float) -> Tensor:
 
 
 def _weight_dtype(name: str, dtype: torch.dtype) -> torch.dtype:
-    return torch.float32 if name.endswith("norm") else dtype
+    return torch.float32 if "norm" in name else dtype
 
 
 def _to_torch(values: NDArray[Any], dtype: torch.dtype) -> Tensor:

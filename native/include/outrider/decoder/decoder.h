@@ -21,7 +21,7 @@
 
 namespace outrider {
 
-/// Decoder-only transformers of one shape: normalise, attend, add, normalise, gated MLP, add. The residual
+/// Decoder-only transformers of one shape: normalise, attend, add, normalise, MLP, add. The residual
 /// stream, the norms and the softmax are float32; the inputs of matrix products are rounded to the weights'
 /// format.
 class Decoder {
@@ -81,9 +81,9 @@ class Decoder {
     void attend(int layer);
     void rotate_and_store(int layer);
     void mlp(int layer);
-    void gated_mlp(const LayerWeights& layer);
+    void activate(const LayerWeights& layer);
     void lm_head(int num_logits);
-    void add_and_normalise(const float* delta, const float* delta_norm, const float* norm);
+    void add_and_normalise(const float* delta, const float* delta_norm, const NormWeights& norm);
     void multiply(const Activations& input, const FusedWeight& weight, const float* bias, float* out);
     int rows() const { return workspace_.rows.places().rows; }
 

@@ -33,6 +33,8 @@ struct DecoderConfig {
     int head_dim = 0;
     int vocab_size = 0;
     int max_position = 0;
+    NormKind norm = NormKind::rms;
+    bool norm_bias = false;
     float norm_eps = 0.0f;
     Activation activation = Activation::silu;
     float query_scale = 1.0f;
@@ -49,14 +51,17 @@ struct DecoderConfig {
     bool attention_bias = false;  // on query, key and value
     bool output_bias = false;     // on what attention gives
     bool mlp_bias = false;
+    bool gated_mlp = true;
+    bool parallel_mlp = false;  // it reads what attention reads, not what that has added to
     bool tied_embeddings = false;
     std::optional<Experts> experts;  // beside an MLP for all rows, that one by a gate
 
     int q_size() const { return num_heads * head_dim; }
     int kv_size() const { return num_kv_heads * head_dim; }
     int qkv_size() const { return q_size() + 2 * kv_size(); }
-    int q_norm_size() const { return qk_norm == QkNorm::full ? q_size() : head_dim; }
-    int k_norm_size() const { return qk_norm == QkNorm::full ? kv_size() : head_dim; }
+    int q_norm_size() const { return qk_norm == QkNorm::head ? head_dim : q_size(); }
+    int k_norm_size() const { return qk_norm == QkNorm::head ? head_dim : kv_size(); }
+    int gate_up_size() const { return (gated_mlp ? 2 : 1) * intermediate_size; }
 
     /// Throws std::invalid_argument that names the field.
     void validate() const;

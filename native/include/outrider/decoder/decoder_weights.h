@@ -16,13 +16,19 @@
 
 namespace outrider {
 
+/// A norm's weights, and its biases; null where it has none, or where there is no norm.
+struct NormWeights {
+    DeviceBuffer<float> weight;
+    DeviceBuffer<float> bias;
+};
+
 /// What one layer has; the pointers to what its architecture lacks are null.
 struct LayerWeights {
-    DeviceBuffer<float> attention_norm;
+    NormWeights attention_norm;
     DeviceBuffer<float> q_norm;
     DeviceBuffer<float> k_norm;
     DeviceBuffer<float> post_attention_norm;
-    DeviceBuffer<float> mlp_norm;
+    NormWeights mlp_norm;
     DeviceBuffer<float> post_mlp_norm;
     DeviceBuffer<float> qkv_bias;
     DeviceBuffer<float> output_bias;
@@ -59,7 +65,7 @@ class DecoderWeights {
 
     const PackedWeight& embedding() const { return *embedding_; }
     const PackedWeight& lm_head() const { return lm_head_ ? *lm_head_ : *embedding_; }
-    const float* final_norm() const { return final_norm_.data(); }
+    const NormWeights& final_norm() const { return final_norm_; }
     const LayerWeights& layer(int index) const { return layers_[index]; }
 
   private:
@@ -73,6 +79,10 @@ class DecoderWeights {
     void add_attention(const DecoderConfig& config, LayerWeights& layer, const std::string& prefix);
     void add_mlp(const DecoderConfig& config, LayerWeights& layer, const std::string& prefix);
     void add_experts(const DecoderConfig& config, ExpertWeights& weights, const std::string& prefix);
+    void add_norm(const DecoderConfig& config, const std::string& name, NormWeights& norm,
+                  float factor = 1.0f);
+    void add_head_norm(const DecoderConfig& config, const std::string& name, DeviceBuffer<float>& norm,
+                       int size);
     void add_own_vector(const std::string& name, DeviceBuffer<float>& buffer, int size, float factor = 1.0f);
     void add_fused(FusedWeight& weight, int in_features, const std::vector<Rows>& parts) {
         add_fused(weight, in_features, parts, kinds_.format);
@@ -86,7 +96,7 @@ class DecoderWeights {
     WeightKinds kinds_;
     std::unique_ptr<PackedWeight> embedding_;
     std::unique_ptr<PackedWeight> lm_head_;
-    DeviceBuffer<float> final_norm_;
+    NormWeights final_norm_;
     std::vector<LayerWeights> layers_;
     WeightSlots slots_;
 };

@@ -77,7 +77,7 @@ class Device {
     virtual void product(const Product& op) = 0;
     virtual void rotate_and_store(const RotateAndStore& op) = 0;
     virtual void attention(const Attention& op) = 0;
-    virtual void gated_activation(const GatedActivation& op) = 0;
+    virtual void activate(const Activate& op) = 0;
     virtual void gather_rows(const GatherRows& op) = 0;
     virtual void spread_columns(const SpreadColumns& op) = 0;
     virtual void soft_cap(const SoftCap& op) = 0;

@@ -18,7 +18,12 @@ constexpr int kBlockSize = 32;
 constexpr int kActivationAlignment = 32;
 
 enum class Activation { silu, gelu_tanh };
-enum class QkNorm { none, head, full };
+/// Root mean square norm (arXiv 1910.07467), or layer norm, which takes off the mean first (arXiv
+/// 1607.06450).
+enum class NormKind { rms, layer };
+/// What the norm of queries and keys runs over: each head, with weights that all share (head) or its own
+/// (each), or all heads as one (full).
+enum class QkNorm { none, head, each, full };
 
 /// Rows that a matrix product reads, already rounded to its format.  # [rows, stride]
 struct Activations {
@@ -69,12 +74,14 @@ struct RotaryAngles {
 };
 
 /// residual += delta_norm ? rms_norm(delta) * delta_norm : delta     (where there is a delta)
-/// out = norm ? rms_norm(residual) * norm : residual
+/// out = norm ? normalised(residual) * norm + norm_bias : residual   (a bias: of a layer norm only)
 struct ResidualNorm {
     float* residual = nullptr;          // [rows, width]
     const float* delta = nullptr;       // [rows, width] or null
     const float* delta_norm = nullptr;  // [width] or null
     const float* norm = nullptr;        // [width] or null
+    const float* norm_bias = nullptr;   // [width] or null
+    NormKind kind = NormKind::rms;      // of what is written; a delta's is rms
     float eps = 0.0f;
     Activations out;
     int rows = 0;
@@ -99,8 +106,9 @@ struct RotateAndStore {
     const float* angles = nullptr;  // [rows, 2, half_dim]
     int half_dim = 0;               // rotated pairs; dimensions from 2 * half_dim on pass through
     QkNorm qk_norm = QkNorm::none;
-    const float* q_norm = nullptr;  // [head_dim] or [num_heads * head_dim]
-    const float* k_norm = nullptr;  // [head_dim] or [num_kv_heads * head_dim]
+    NormKind norm_kind = NormKind::rms;  // a layer norm is of heads, not of all as one
+    const float* q_norm = nullptr;       // [head_dim] or [num_heads * head_dim]
+    const float* k_norm = nullptr;       // [head_dim] or [num_kv_heads * head_dim]
     float eps = 0.0f;
     float query_scale = 1.0f;
     int num_heads = 0;
@@ -120,10 +128,11 @@ struct Attention {
     float* scratch = nullptr;  // as much as Device::attention_scratch says
 };
 
-/// out = activation(gate) * up
-struct GatedActivation {
-    const float* gate_up = nullptr;  // [rows, 2 * width]: gates, then ups
+/// out = is_gated ? activation(gate) * up : activation(up)
+struct Activate {
+    const float* gate_up = nullptr;  // [rows, 2 * width]: gates, then ups; or [rows, width]: ups
     Activation activation = Activation::silu;
+    bool is_gated = true;
     Activations out;  // [rows, width]
     int rows = 0;
     int width = 0;

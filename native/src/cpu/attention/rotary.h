@@ -34,14 +34,17 @@ inline void rotate(float* head, const float* cosines, const float* sines, int64_
     }
 }
 
-/// RMSNorm of a row's heads, each by itself or all as one.
+/// The norm of a row's heads, each by itself or all as one.
 inline void normalise_heads(const RotateAndStore& op, float* heads, int num_heads, const float* weight) {
     const int64_t width = op.cache.head_dim;
     if (op.qk_norm == QkNorm::full) {
-        write_scaled(heads, inverse_rms(heads, num_heads * width, op.eps), weight, heads, num_heads * width);
-    } else if (op.qk_norm == QkNorm::head) {
-        for (int head = 0; head < num_heads; ++head, heads += width) {
-            write_scaled(heads, inverse_rms(heads, width, op.eps), weight, heads, width);
+        const Normal normal = normal_of(op.norm_kind, heads, num_heads * width, op.eps);
+        write_normal(heads, normal, weight, nullptr, heads, num_heads * width);
+    } else if (op.qk_norm != QkNorm::none) {
+        const int64_t to_next = op.qk_norm == QkNorm::each ? width : 0;
+        for (int head = 0; head < num_heads; ++head, heads += width, weight += to_next) {
+            const Normal normal = normal_of(op.norm_kind, heads, width, op.eps);
+            write_normal(heads, normal, weight, nullptr, heads, width);
         }
     }
 }

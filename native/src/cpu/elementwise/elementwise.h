@@ -7,24 +7,26 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
+/// `up` is null where there is no gate, and `values` are what it would gate.
 template <typename T>
-inline void gate_columns(const GatedActivation& op, const float* gate, T* out, int64_t first, int64_t end) {
-    const float* up = gate + op.width;
+inline void activate_columns(const Activate& op, const float* values, const float* up, T* out, int64_t first,
+                             int64_t end) {
     for (int64_t column = first; column < end; column += kLanes) {
         const int64_t count = end - column;
-        const Vec value = load_first(gate + column, count);
+        const Vec value = load_first(values + column, count);
         const Vec activated = op.activation == Activation::silu ? silu(value) : gelu_tanh(value);
-        store_first(out + column, activated * load_first(up + column, count), count);
+        store_first(out + column, up ? activated * load_first(up + column, count) : activated, count);
     }
 }
 
-inline void gated_activation(const GatedActivation& op, int64_t row, int64_t first, int64_t end) {
-    const float* gate = op.gate_up + row * 2 * op.width;
+inline void activate(const Activate& op, int64_t row, int64_t first, int64_t end) {
+    const float* values = op.gate_up + row * (op.is_gated ? 2 : 1) * op.width;
+    const float* up = op.is_gated ? values + op.width : nullptr;
     const int64_t at = row * op.out.stride;
     if (op.out.format == Format::bf16) {
-        gate_columns(op, gate, static_cast<BFloat16*>(op.out.data) + at, first, end);
+        activate_columns(op, values, up, static_cast<BFloat16*>(op.out.data) + at, first, end);
     } else {
-        gate_columns(op, gate, static_cast<float*>(op.out.data) + at, first, end);
+        activate_columns(op, values, up, static_cast<float*>(op.out.data) + at, first, end);
     }
 }
 

@@ -1,4 +1,5 @@
-// RMSNorm (Zhang, Sennrich, arXiv 1910.07467), alone and fused with the residual addition before it.
+// RMSNorm (Zhang, Sennrich, arXiv 1910.07467) and layer norm (Ba, Kiros, Hinton, arXiv 1607.06450), alone and
+// fused with the residual addition before them.
 #pragma once
 
 #include "cpu/vec/vec.h"
@@ -6,30 +7,65 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-/// 1 / sqrt(mean(x^2) + eps)
-inline float inverse_rms(const float* values, int64_t width, float eps) {
+/// The mean of what `add` makes of each vector, its number of values and the sum before it.
+template <typename Add>
+OUTRIDER_INLINE float mean_over(const float* values, int64_t width, const Add& add) {
     Vec sums[4] = {};
     for (int64_t column = 0; column < width; column += 4 * kLanes) {
         for (int part = 0; part < 4; ++part) {
             const int64_t at = column + part * kLanes;
             if (at < width) {
-                const Vec value = load_first(values + at, width - at);
-                sums[part] = multiply_add(value, value, sums[part]);
+                sums[part] = add(load_first(values + at, width - at), width - at, sums[part]);
             }
         }
     }
-    const float total = sum_lanes((sums[0] + sums[1]) + (sums[2] + sums[3]));
-    return 1.0f / __builtin_sqrtf(total / static_cast<float>(width) + eps);
+    return sum_lanes((sums[0] + sums[1]) + (sums[2] + sums[3])) / static_cast<float>(width);
 }
 
-/// Element by element: out = (values * factor) * weight; a null weight stands for values as they are.
+/// 1 / sqrt(mean(x^2) + eps)
+inline float inverse_rms(const float* values, int64_t width, float eps) {
+    const float mean = mean_over(values, width, [](const Vec& value, int64_t, const Vec& sum) {
+        return multiply_add(value, value, sum);
+    });
+    return 1.0f / __builtin_sqrtf(mean + eps);
+}
+
+/// What a norm takes off a row's values, and by what it then multiplies them.
+struct Normal {
+    float mean = 0.0f;
+    float factor = 1.0f;
+};
+
+/// The mean, and 1 / sqrt(mean((x - mean)^2) + eps).
+inline Normal layer_normal(const float* values, int64_t width, float eps) {
+    const float mean =
+        mean_over(values, width, [](const Vec& value, int64_t, const Vec& sum) { return sum + value; });
+    const float variance = mean_over(values, width, [&](const Vec& value, int64_t count, const Vec& sum) {
+        const auto left = static_cast<int32_t>(smaller(count, kLanes));
+        const Vec distance = choose(lane_indices() < left, value - mean, Vec{});
+        return multiply_add(distance, distance, sum);
+    });
+    return {mean, 1.0f / __builtin_sqrtf(variance + eps)};
+}
+
+inline Normal normal_of(NormKind kind, const float* values, int64_t width, float eps) {
+    return kind == NormKind::layer ? layer_normal(values, width, eps)
+                                   : Normal{0.0f, inverse_rms(values, width, eps)};
+}
+
+/// Element by element: out = (values - mean) * factor * weight + bias; a null weight stands for values as
+/// they are.
 template <typename T>
-inline void write_scaled(const float* values, float factor, const float* weight, T* out, int64_t width) {
+inline void write_normal(const float* values, const Normal& normal, const float* weight, const float* bias,
+                         T* out, int64_t width) {
     for (int64_t column = 0; column < width; column += kLanes) {
         const int64_t count = width - column;
         Vec value = load_first(values + column, count);
         if (weight) {
-            value = value * factor * load_first(weight + column, count);
+            value = (value - normal.mean) * normal.factor * load_first(weight + column, count);
+        }
+        if (bias) {
+            value = value + load_first(bias + column, count);
         }
         store_first(out + column, value, count);
     }
@@ -52,12 +88,14 @@ inline void residual_norm(const ResidualNorm& op, int64_t row) {
     if (op.delta) {
         add_delta(op, residual, op.delta + row * op.width);
     }
-    const float factor = op.norm ? inverse_rms(residual, op.width, op.eps) : 1.0f;
+    const Normal normal = op.norm ? normal_of(op.kind, residual, op.width, op.eps) : Normal{};
     const int64_t at = row * op.out.stride;
     if (op.out.format == Format::bf16) {
-        write_scaled(residual, factor, op.norm, static_cast<BFloat16*>(op.out.data) + at, op.width);
+        write_normal(residual, normal, op.norm, op.norm_bias, static_cast<BFloat16*>(op.out.data) + at,
+                     op.width);
     } else {
-        write_scaled(residual, factor, op.norm, static_cast<float*>(op.out.data) + at, op.width);
+        write_normal(residual, normal, op.norm, op.norm_bias, static_cast<float*>(op.out.data) + at,
+                     op.width);
     }
 }
 

@@ -7,16 +7,17 @@
 namespace outrider::cuda {
 namespace {
 
-struct GatedValue {
-    GatedActivation op;
+struct ActivatedValue {
+    Activate op;
 
     __device__ void operator()(int64_t index) const {
         const int64_t row = index / op.width;
         const int64_t column = index % op.width;
-        const float* gates = op.gate_up + row * 2 * op.width;
-        const float gate = gates[column];
-        const float activated = op.activation == Activation::silu ? silu(gate) : gelu_tanh(gate);
-        store(op.out.data, op.out.format, row * op.out.stride + column, activated * gates[op.width + column]);
+        const float* values = op.gate_up + row * (op.is_gated ? 2 : 1) * op.width;
+        const float value = values[column];
+        const float activated = op.activation == Activation::silu ? silu(value) : gelu_tanh(value);
+        const float up = op.is_gated ? values[op.width + column] : 1.0f;  // which changes no bit
+        store(op.out.data, op.out.format, row * op.out.stride + column, activated * up);
     }
 };
 
@@ -95,8 +96,8 @@ void read_stretches(const Stream& stream, const Read& op) {
 
 }  // namespace
 
-void gated_activation(const Stream& stream, const GatedActivation& op) {
-    for_each(stream, static_cast<int64_t>(op.rows) * op.width, GatedValue{op});
+void activate(const Stream& stream, const Activate& op) {
+    for_each(stream, static_cast<int64_t>(op.rows) * op.width, ActivatedValue{op});
 }
 
 void gather_rows(const Stream& stream, const GatherRows& op) {

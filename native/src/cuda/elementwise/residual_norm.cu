@@ -1,4 +1,5 @@
-// RMSNorm behind the addition to the residual.
+// RMSNorm behind the addition to the residual, and layer norm by another kernel.
+#include "cuda/elementwise/layer_norm.h"
 #include "cuda/elementwise/normalise.cuh"
 #include "cuda/elementwise/residual_norm.h"
 #include "cuda/values/values.cuh"
@@ -126,7 +127,9 @@ void normalise(const Stream& stream, const ResidualNorm& op) {
 
 /// Chooses how much is in registers by speed only: all give the same bits.
 void residual_norm(const Stream& stream, const ResidualNorm& op) {
-    if (op.width <= NormaliseRow<4>::kWidth) {
+    if (op.norm && op.kind == NormKind::layer) {
+        layer_norm(stream, op);
+    } else if (op.width <= NormaliseRow<4>::kWidth) {
         normalise<4>(stream, op);
     } else if (op.width <= NormaliseRow<16>::kWidth) {
         normalise<16>(stream, op);

@@ -46,13 +46,19 @@ struct NormaliseHeads {
         const int64_t head = index % normalised;
         const int head_dim = op.cache.head_dim;
         float* values = op.qkv + (index / normalised * num_heads_of_row(op) + head) * head_dim;
-        const float* weights = head < op.num_heads ? op.q_norm : op.k_norm;
+        const float* weights = weights_of(head);
         float own[kColumns];
-        float sum = 0.0f;
 #pragma unroll
         for (int i = 0; i < kColumns; ++i) {
             const int column = i * kWarp + block.lane();
             own[i] = column < head_dim ? values[column] : 0.0f;
+        }
+        if (op.norm_kind == NormKind::layer) {
+            take_off_mean(block, own);
+        }
+        float sum = 0.0f;
+#pragma unroll
+        for (int i = 0; i < kColumns; ++i) {
             sum = fmaf(own[i], own[i], sum);
         }
         const float factor = inverse_rms(reduce_warp(sum, Sum()), head_dim, op.eps);
@@ -62,6 +68,26 @@ struct NormaliseHeads {
             if (column < head_dim) {
                 values[column] = own[i] * factor * weights[column];
             }
+        }
+    }
+
+    __device__ const float* weights_of(int64_t head) const {
+        const int64_t of_kind = head < op.num_heads ? head : head - op.num_heads;
+        const int64_t first = op.qk_norm == QkNorm::each ? of_kind * op.cache.head_dim : 0;
+        return (head < op.num_heads ? op.q_norm : op.k_norm) + first;
+    }
+
+    /// What lies beyond the head stays zero.
+    __device__ void take_off_mean(const Block& block, float (&own)[kColumns]) const {
+        float sum = 0.0f;
+#pragma unroll
+        for (int i = 0; i < kColumns; ++i) {
+            sum += own[i];
+        }
+        const float mean = reduce_warp(sum, Sum()) / static_cast<float>(op.cache.head_dim);
+#pragma unroll
+        for (int i = 0; i < kColumns; ++i) {
+            own[i] = i * kWarp + block.lane() < op.cache.head_dim ? own[i] - mean : 0.0f;
         }
     }
 };
@@ -204,7 +230,7 @@ void rotary_angles(const Stream& stream, const RotaryAngles& op) {
 
 void rotate_and_store(const Stream& stream, const RotateAndStore& op) {
     const int64_t rows = op.places.rows;
-    if (op.qk_norm == QkNorm::head) {
+    if (op.qk_norm == QkNorm::head || op.qk_norm == QkNorm::each) {
         const int64_t heads = rows * (op.num_heads + op.cache.num_kv_heads);
         for_each_block(stream, blocks_for<NormaliseHeads>(heads), 0, NormaliseHeads{op});
     } else if (op.qk_norm == QkNorm::full) {

@@ -92,6 +92,7 @@ class KvLayer:
         k_norm: NDArray[np.float32] | None,
         eps: float,
         query_scale: float,
+        norm_kind: str = "rms",
     ) -> NDArray[np.float32]:
         """Normalise, rotate and scale; store keys and values; return what has become of qkv."""
 
@@ -148,6 +149,8 @@ class Operations:
         *,
         eps: float,
         format: str,
+        kind: str = "rms",
+        norm_bias: NDArray[np.float32] | None = None,  # [width]
     ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """The new residual, and its norm.  # [rows, width] each"""
 
@@ -163,14 +166,14 @@ class Operations:
         """Seconds of each run of so many additions and norms, as between the products of layers."""
 
     @staticmethod
-    def time_gated_activation(device: Device, gate_up: NDArray[np.float32], times: int, runs: int) -> list[float]:
+    def time_activate(device: Device, gate_up: NDArray[np.float32], times: int, runs: int) -> list[float]:
         """Seconds of each run of so many activations."""
 
     @staticmethod
-    def gated_activation(
-        device: Device, gate_up: NDArray[np.float32], activation: str, *, format: str
+    def activate(
+        device: Device, gate_up: NDArray[np.float32], activation: str, *, format: str, is_gated: bool = True
     ) -> NDArray[np.float32]:
-        """activation(gate) * up.  # [rows, 2 * width] -> [rows, width]"""
+        """activation(gate) * up, or activation(up) without gates.  # [rows, 2 * width or width] -> [rows, width]"""
 
     @staticmethod
     def rotary_angles(
