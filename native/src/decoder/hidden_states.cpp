@@ -16,7 +16,9 @@ std::vector<float> Decoder::hidden_states(int first_row, int num_rows) {
     require_range("first_row", first_row, 0, most - num_rows);
     float* const normed = workspace_.delta.data();
     device_->residual_norm({.residual = workspace_.residual.data() + int64_t{first_row} * width,
-                            .norm = weights_.final_norm(),
+                            .norm = weights_.final_norm().weight.data(),
+                            .norm_bias = weights_.final_norm().bias.data(),
+                            .kind = config_.norm,
                             .eps = config_.norm_eps,
                             .out = {.data = normed, .format = Format::f32, .stride = width},
                             .rows = num_rows,
@@ -24,7 +26,7 @@ std::vector<float> Decoder::hidden_states(int first_row, int num_rows) {
     std::vector<float> values(static_cast<size_t>(num_rows) * width);
     device_->download(values.data(), normed, values.size() * sizeof(float));
     for (float& value : values) {
-        value /= config_.logit_scale;  // which the norm's weights were multiplied by
+        value /= config_.logit_scale;  // which the norm's weights and biases were multiplied by
     }
     return values;
 }
