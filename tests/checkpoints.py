@@ -194,10 +194,10 @@ def _random_weight(name: str, noise: torch.Tensor, *, norm_offset: float) -> tor
         ("model.norm.weight", "language_model.norm.weight")
     ):  # of both signs: else a tied model repeats its input
         return 4.0 * (1.0 + 0.4 * noise) * noise.sign() - norm_offset
-    if "norm" in name:
-        return 1.0 + 0.4 * noise - norm_offset
     if name.endswith("bias"):
         return noise * 0.5
+    if "norm" in name:
+        return 1.0 + 0.4 * noise - norm_offset
     sharpness = 2.0 if any(part in name for part in ("q_proj", "k_proj", "qkv_proj")) else 1.0
     return noise * sharpness * noise.shape[-1] ** -0.5
 

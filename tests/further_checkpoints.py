@@ -53,6 +53,10 @@ class Further(StrEnum):
     OLMO3 = "olmo3"  # windows, and YaRN on the layers without
     GLM = "glm"  # neighbours turn together, in half of each head; fused tensors, biases
     GLM4 = "glm4"  # as before, norms on both sides
+    STABLELM = "stablelm"  # layer norms, a quarter of each head turns, biases on query, key and value
+    STABLELM_PARALLEL = "stablelm_parallel"  # norms of each head with weights of its own, an MLP beside attention
+    STARCODER2 = "starcoder2"  # layer norms, biases on all products, no gate, all layers windowed, tied embeddings
+    COHERE2 = "cohere2"  # layer norms without biases, an MLP beside attention, rotary embeddings on windowed layers
     PHI4_MINI = "phi4_mini"  # longrope on three quarters of each head, tied embeddings
     OLMOE = "olmoe"  # experts, norms of query and key over all heads
     QWEN3_MOE = "qwen3_moe"  # experts whose weights sum up to 1, norms of each query and key
@@ -93,6 +97,10 @@ _CONFIGS: dict[Further, tuple[str, dict[str, Any]]] = {
     Further.OLMO3: ("Olmo3Config", {"rope_parameters": _TWO_ROPES, "sliding_window": 16}),
     Further.GLM: ("GlmConfig", {"intermediate_size": 128, "head_dim": 32}),
     Further.GLM4: ("Glm4Config", {"head_dim": 16}),
+    Further.STABLELM: ("StableLmConfig", {"use_qkv_bias": True}),
+    Further.STABLELM_PARALLEL: ("StableLmConfig", {"qk_layernorm": True, "use_parallel_residual": True}),
+    Further.STARCODER2: ("Starcoder2Config", {"sliding_window": 16}),
+    Further.COHERE2: ("Cohere2Config", {"sliding_window": 16, "logit_scale": 0.3}),
     Further.PHI4_MINI: (
         "Phi3Config",
         {

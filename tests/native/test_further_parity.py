@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
-from services.engine.checkpoint.model_config import ModelConfig
+from services.engine.checkpoint.model_config import ModelConfig, Norm, QkNorm
 from services.engine.decoder.reference import ReferenceDecoder
 from tests.checkpoints import copy_of, edit_json
 from tests.further_checkpoints import Further, further_checkpoint
@@ -71,6 +71,22 @@ FEATURES = {
     (Further.GLM, "partial rotation"): _with_whole_heads_turning,
     (Further.GLM, "bias of query, key and value"): without_attention_bias,
     (Further.GLM4, "norms after"): without_norms_after,
+    (Further.STABLELM, "mean of the norms"): lambda config: replace(config, norm=Norm.RMS),
+    (Further.STABLELM, "biases of the norms"): lambda config: replace(config, norm_bias=False),
+    (Further.STABLELM, "partial rotation"): _with_whole_heads_turning,
+    (Further.STABLELM, "bias of query, key and value"): without_attention_bias,
+    (Further.STABLELM_PARALLEL, "norms of query and key"): without_qk_norm,
+    (Further.STABLELM_PARALLEL, "weights of each head"): lambda config: replace(config, qk_norm=QkNorm.HEAD),
+    (Further.STABLELM_PARALLEL, "MLP beside attention"): lambda config: replace(config, parallel_mlp=False),
+    (Further.STARCODER2, "MLP without a gate"): lambda config: replace(config, gated_mlp=True),
+    (Further.STARCODER2, "biases of the MLP"): lambda config: replace(config, mlp_bias=False),
+    (Further.STARCODER2, "output bias"): lambda config: replace(config, output_bias=False),
+    (Further.STARCODER2, "windows"): without_windows,
+    (Further.COHERE2, "mean of the norms"): lambda config: replace(config, norm=Norm.RMS),
+    (Further.COHERE2, "MLP beside attention"): lambda config: replace(config, parallel_mlp=False),
+    (Further.COHERE2, "layers without rope"): with_one_rope,
+    (Further.COHERE2, "logit scale"): lambda config: replace(config, logit_scale=1.0),
+    (Further.COHERE2, "windows"): without_windows,
     (Further.PHI4_MINI, "partial rotation"): _with_whole_heads_turning,
     (Further.OLMOE, "norms of query and key"): without_qk_norm,
     (Further.OLMOE, "weights of all experts"): lambda config: with_experts(config, are_normalised=True),

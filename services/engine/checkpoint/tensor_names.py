@@ -1,7 +1,7 @@
 """Tensor names: what each architecture's checkpoints call the weights.
 
-A table maps a tensor's name in the file, with {i} for the layer and {e} for an expert, to ours; where a tensor holds
-the rows of several of our weights, to all of them in order, separated by spaces.
+A table maps a tensor's name in the file, with {i} for the layer, {e} for an expert and {h} for a head, to ours; where a
+tensor holds the rows of several of our weights, to all of them in order, separated by spaces.
 """
 
 _ENDS = {
@@ -35,6 +35,12 @@ _MLP = {
     "model.layers.{i}.mlp.up_proj.bias": "layers.{i}.up_bias",
     "model.layers.{i}.mlp.down_proj.bias": "layers.{i}.down_bias",
 }
+_PLAIN_MLP = {
+    "model.layers.{i}.mlp.c_fc.weight": "layers.{i}.up",
+    "model.layers.{i}.mlp.c_proj.weight": "layers.{i}.down",
+    "model.layers.{i}.mlp.c_fc.bias": "layers.{i}.up_bias",
+    "model.layers.{i}.mlp.c_proj.bias": "layers.{i}.down_bias",
+}
 _EXPERTS = {
     "model.layers.{i}.mlp.gate.weight": "layers.{i}.router",
     "model.layers.{i}.mlp.experts.{e}.gate_proj.weight": "layers.{i}.experts.{e}.gate",
@@ -61,6 +67,15 @@ _PRE_NORMS = {
     "model.layers.{i}.input_layernorm.weight": "layers.{i}.attention_norm",
     "model.layers.{i}.post_attention_layernorm.weight": "layers.{i}.mlp_norm",
 }
+_NORM_BIASES = {
+    "model.norm.bias": "final_norm_bias",
+    "model.layers.{i}.input_layernorm.bias": "layers.{i}.attention_norm_bias",
+    "model.layers.{i}.post_attention_layernorm.bias": "layers.{i}.mlp_norm_bias",
+}
+_NORMS_OF_EACH_HEAD = {
+    "model.layers.{i}.self_attn.q_layernorm.norms.{h}.weight": "layers.{i}.q_norm.{h}",
+    "model.layers.{i}.self_attn.k_layernorm.norms.{h}.weight": "layers.{i}.k_norm.{h}",
+}
 _POST_NORMS = {
     "model.layers.{i}.post_attention_layernorm.weight": "layers.{i}.post_attention_norm",
     "model.layers.{i}.post_feedforward_layernorm.weight": "layers.{i}.post_mlp_norm",
@@ -85,5 +100,8 @@ MIXTRAL_NAMES = _ENDS | _ATTENTION | _MIXTRAL_EXPERTS | _PRE_NORMS
 GEMMA2_NAMES = _ENDS | _ATTENTION | _MLP | _PRE_AND_POST_NORMS
 GEMMA3_NAMES = GEMMA2_NAMES | _QK_NORMS
 OLMO2_NAMES = _ENDS | _ATTENTION | _QK_NORMS | _MLP | _POST_NORMS
+STABLELM_NAMES = LLAMA_NAMES | _NORM_BIASES | _NORMS_OF_EACH_HEAD
+STARCODER2_NAMES = _ENDS | _ATTENTION | _PLAIN_MLP | _PRE_NORMS | _NORM_BIASES
+COHERE2_NAMES = LLAMA_NAMES
 GLM_NAMES = _ENDS | _ATTENTION | _FUSED_MLP | _PRE_NORMS
 GLM4_NAMES = _ENDS | _ATTENTION | _FUSED_MLP | _GLM4_NORMS

@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Mapping
 
 from services.engine.checkpoint.architectures.architecture import Architecture
+from services.engine.checkpoint.architectures.cohere import COHERE
 from services.engine.checkpoint.architectures.gemma import GEMMA
 from services.engine.checkpoint.architectures.glm import GLM
 from services.engine.checkpoint.architectures.llama import LLAMA
@@ -16,13 +17,16 @@ from services.engine.checkpoint.architectures.olmo import OLMO
 from services.engine.checkpoint.architectures.phi import PHI
 from services.engine.checkpoint.architectures.qwen import QWEN
 from services.engine.checkpoint.architectures.rope import longest_context
+from services.engine.checkpoint.architectures.stablelm import STABLELM
+from services.engine.checkpoint.architectures.starcoder import STARCODER
 from services.engine.checkpoint.architectures.text_part import TEXT_PARTS
 from services.engine.checkpoint.architectures.unsupported import reason_for
 from services.engine.checkpoint.config_fields import check_fields, warn_of_unknown_fields
 from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.files.json_fields import JsonFields, shown
 
-ARCHITECTURES: dict[str, Architecture] = {**LLAMA, **QWEN, **PHI, **OLMO, **GEMMA, **GLM, **MIXTURES}
+_FAMILIES = (LLAMA, QWEN, PHI, OLMO, GEMMA, GLM, STABLELM, STARCODER, COHERE, MIXTURES)
+ARCHITECTURES: dict[str, Architecture] = {name: each for family in _FAMILIES for name, each in family.items()}
 
 
 def read_architecture(config: JsonFields, context_length: int | None = None) -> tuple[Architecture, ModelConfig]:
@@ -54,8 +58,9 @@ def expand_names(table: Mapping[str, str], config: ModelConfig) -> dict[str, tup
     for pattern, names in table.items():
         layers = range(config.num_layers if "{i}" in pattern else 1)
         experts = range(num_experts if "{e}" in pattern else 1)
-        for layer, expert in itertools.product(layers, experts):
-            place = {"i": layer, "e": expert}
+        heads = range(config.num_heads if "{h}" in pattern else 1)
+        for layer, expert, head in itertools.product(layers, experts, heads):
+            place = {"i": layer, "e": expert, "h": head}
             expanded[pattern.format(**place)] = tuple(names.format(**place).split())
     return expanded
 

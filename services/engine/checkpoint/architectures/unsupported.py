@@ -14,7 +14,10 @@ _MIXES = (
     "it is a mixture of experts of a kind that is not carried out: take a dense model of its family, or one of "
     "Mixtral, OLMoE, Qwen 2 MoE and Qwen 3 MoE"
 )
-_CENTRES = "its norms take off their mean, which no kernel does: take a model with RMS norms, such as Qwen3 or OLMo 3"
+_EARLIER = (
+    "it is of an earlier kind, whose layers are put together as none that is carried out: take a newer one, such as "
+    "Qwen3, OLMo 3, StarCoder2 or Cohere 2"
+)
 _LATENT = "its attention keeps what it has read in latent form: take a model with keys and values"
 
 # The first whose pattern a name begins with counts.
@@ -32,7 +35,7 @@ _REASONS = (
     (r"\w+For(?:MaskedLM|SequenceClassification|TokenClassification|QuestionAnswering|MultipleChoice)$", _ENCODES),
     (r"Deepseek|Kimi|MiniCPM3|LongcatFlash|Youtu", _LATENT),
     (r"\w*(?:Moe|MoE|Mixtral|GptOss|FlexOlmo|Dbrx|JetMoe|Dots1|Llama4)", _MIXES),
-    (r"(?:Cohere|Starcoder2|StableLm|Phi|GPT|Gpt|Falcon|MPT|Mpt|OPT|Bloom|Persimmon|Olmo|Nemotron)\w*For", _CENTRES),
+    (r"(?:Cohere|Phi|GPT|Gpt|Falcon|MPT|Mpt|OPT|Bloom|Persimmon|Olmo|Nemotron)\w*(?:For|LMHead)", _EARLIER),
     (r"\w+ForConditionalGeneration$", _SEES),
     (r"\w+Model$", _ENCODES),
 )

@@ -1,0 +1,46 @@
+"""Cohere 2: attention and MLP read one layer norm; rotary embeddings on the layers with a window only."""
+
+from dataclasses import replace
+
+from services.engine.checkpoint import tensor_names
+from services.engine.checkpoint.architectures.architecture import Architecture, fields
+from services.engine.checkpoint.architectures.decoder_fields import read_decoder, read_head_dim
+from services.engine.checkpoint.architectures.layer_kinds import FULL, every_but, read_layer_types, read_windows
+from services.engine.checkpoint.architectures.rope import NO_ROPE, read_rope
+from services.engine.checkpoint.model_config import ModelConfig, Norm
+from services.engine.files.json_fields import JsonFields
+
+
+def _read_cohere2(config: JsonFields, context_length: int) -> ModelConfig:
+    head_dim, has_bias = read_head_dim(config), config.flag("attention_bias", False)
+    types = read_layer_types(config, every_but(config.integer("sliding_window_pattern", 4)))
+    ropes = (read_rope(config, head_dim, context_length), NO_ROPE)
+    return replace(
+        read_decoder(config, context_length, head_dim, ropes, norm_eps="layer_norm_eps"),
+        windows=read_windows(config, types),
+        rope_of_layer=tuple(int(kind == FULL) for kind in types),
+        norm=Norm.LAYER,
+        parallel_mlp=True,
+        attention_bias=has_bias,
+        output_bias=has_bias,
+        logit_scale=config.number("logit_scale"),
+    )
+
+
+COHERE = {
+    "Cohere2ForCausalLM": Architecture(
+        model_type="cohere2",
+        models="Command R7B, Command A",
+        features="layer norms; MLP beside attention; neighbours turn together, on the layers with a window only",
+        read_config=_read_cohere2,
+        fields=fields(
+            "hidden_act layer_norm_eps attention_bias logit_scale sliding_window sliding_window_pattern layer_types"
+        ),
+        names=tensor_names.COHERE2_NAMES,
+        defaults={
+            **{"layer_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": True, "logit_scale": 0.0625},
+            "sliding_window": 4096,
+        },
+        turns_neighbours=True,
+    ),
+}
