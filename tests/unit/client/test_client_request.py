@@ -122,6 +122,7 @@ OPTIONS = [
     ("regex", "", {"grammar": {"regex": ""}}),
     ("lark", "start: /a/", {"grammar": {"lark": "start: /a/"}}),
     ("choice", ["yes", "no"], {"grammar": {"choice": {"texts": ["yes", "no"]}}}),
+    ("prefer_end", True, {"grammar": {"prefer_end": True}}),
     ("token_records", True, {"output": {"token_records": True}}),
     ("logprobs", True, {"output": {"logprobs": True}}),
     ("top_candidates", 5, {"output": {"top_candidates": 5}}),
