@@ -91,6 +91,10 @@ class ToyModel:
         values = [self._logits_of(history) for history in histories]
         return make_logits(DEVICE, np.asarray(values, dtype=np.float32).reshape(len(values), self._vocab_size))
 
+    def pool(self, scheduled: Iterable[ScheduledRows]) -> None:
+        """It has no hidden states, and nobody asks it for any."""
+        assert all(rows.sequence.pooled is None for rows in scheduled)
+
     def copy_block(self, source: int, target: int) -> None:
         """Copy a block onto another."""
         size = self._block_size
