@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, TypedDict
 
-from outrider.request import set_field, set_text
+from outrider.request import check_names, set_options, set_text
 from outrider.v1 import generation_pb2
 
 TextToEmbed = str | Sequence[int]
@@ -76,16 +76,13 @@ def build_embed_request(inputs: Sequence[TextToEmbed], options: EmbedOptions) ->
     Raises TypeError for an unknown option or a value of the wrong type, and InvalidArgument for a value that the
     protocol cannot carry.
     """
-    if unknown := sorted(options.keys() - _FIELDS.keys()):
-        raise TypeError(f"unknown option {unknown[0]!r}; the options are {', '.join(sorted(_FIELDS))}")
+    check_names(options, _FIELDS)
     if isinstance(inputs, str):
         raise TypeError(f"the inputs are texts or lists of token ids, not {inputs!r}")
     request = generation_pb2.EmbedRequest()
     for each in inputs:
         set_text(request.inputs.add(), each)
-    for name, value in options.items():
-        if value is not None:
-            set_field(request, _FIELDS[name], value, *((_pooling,) if name == "pooling" else ()))
+    set_options(request, options, _FIELDS, {"pooling": _pooling})
     return request
 
 

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from google.protobuf.duration_pb2 import Duration
@@ -82,8 +83,7 @@ def build_stream_request(prompt: Prompt, options: GenerateOptions) -> generation
     conversations without one, and InvalidArgument for a value that the protocol cannot carry; all else is left to the
     server.
     """
-    if unknown := sorted(options.keys() - _FIELDS.keys()):
-        raise TypeError(f"unknown option {unknown[0]!r}; the options are {', '.join(sorted(_FIELDS))}")
+    check_names(options, _FIELDS)
     if len(grammars := [name for name in _GRAMMARS if options.get(name) is not None]) > 1:
         raise TypeError(f"{' and '.join(grammars)} are given; a text follows one grammar")
     request = generation_pb2.StreamGenerateRequest()
@@ -147,6 +147,24 @@ def set_text(message: generation_pb2.TextToScore | generation_pb2.TextToEmbed, t
     else:
         message.token_ids.SetInParent()
         set_field(message, "token_ids.ids", text)
+
+
+def check_names(options: Mapping[str, object], fields: Mapping[str, str]) -> None:
+    """Raise TypeError for an option that is none of those that have a field."""
+    if unknown := sorted(options.keys() - fields.keys()):
+        raise TypeError(f"unknown option {unknown[0]!r}; the options are {', '.join(sorted(fields))}")
+
+
+def set_options(
+    message: ProtoMessage,
+    options: Mapping[str, object],
+    fields: Mapping[str, str],
+    encoders: Mapping[str, Callable[[Any], object]] = MappingProxyType({}),
+) -> None:
+    """Set those options that are not None, each at its path in `fields`."""
+    for name, value in options.items():
+        if value is not None:
+            set_field(message, fields[name], value, encoders.get(name, _unchanged))
 
 
 def _unchanged(value: object) -> object:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypedDict
 
-from outrider.request import Prompt, set_field, set_prompt, set_text
+from outrider.request import Prompt, check_names, set_options, set_prompt, set_text
 from outrider.v1 import generation_pb2
 
 TextToScore = str | Sequence[int]
@@ -72,17 +72,14 @@ def build_score_request(
     Raises TypeError for an unknown option or a value of the wrong type, and InvalidArgument for a value that the
     protocol cannot carry.
     """
-    if unknown := sorted(options.keys() - _FIELDS.keys()):
-        raise TypeError(f"unknown option {unknown[0]!r}; the options are {', '.join(sorted(_FIELDS))}")
+    check_names(options, _FIELDS)
     if isinstance(choices, str):
         raise TypeError(f"the choices are texts or lists of token ids, not {choices!r}")
     request = generation_pb2.ScoreRequest()
     set_prompt(request, prompt)
     for choice in choices:
         set_text(request.choices.add(), choice)
-    for name, value in options.items():
-        if value is not None:
-            set_field(request, _FIELDS[name], value)
+    set_options(request, options, _FIELDS)
     return request
 
 
