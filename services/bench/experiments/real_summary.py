@@ -51,13 +51,15 @@ Measure = Callable[[Sample], float | None]
 
 
 def lines(samples: Seq[Sample], measure: Measure = decoding) -> Iterator[Line]:
-    """A line for each engine and format of these samples, ours first."""
+    """A line for each engine and format of these samples whose plain rate is known, ours first."""
     known = [sample for sample in samples if measure(sample) is not None]
     keys = sorted({(sample.engine != OURS, sample.engine, sample.weights) for sample in known})
     for is_peer, engine, weights in keys:
         own = [sample for sample in known if (sample.engine, sample.weights) == (engine, weights)]
         ways = sorted({sample.way for sample in own})
         rates = {way: Spread.of(_values(own, way, measure)) for way in ways}
+        if PLAIN.name not in rates:
+            continue  # Its answers never overlapped, and nothing can be said of a draft without them.
         best = _best(rates, is_ours=not is_peer)
         chosen = [sample for sample in own if sample.way == best]
         yield Line(

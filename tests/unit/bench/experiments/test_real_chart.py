@@ -10,7 +10,7 @@ from services.bench.experiments.sample import OURS, Sample
 MACHINE = {"processor": "a processor", "cores": 2, "name": None}
 
 
-def sample(engine: str, way: str, rate: float, **others: object) -> Sample:
+def sample(engine: str, way: str, rate: float | None, **others: object) -> Sample:
     known = {"run": "today", "weights": "int8", "kind": "chat", "turn": 0, "streams": 1, "prompt_tokens": 20}
     return Sample(**{**known, "first_token": 0.5, "equal": 1, **others}, engine=engine, way=way, rate=rate)
 
@@ -66,3 +66,10 @@ def test_a_document_is_not_counted_among_short_prompts() -> None:
     assert selected(samples, ["int8"], streams=1) == OURS_AND_A_PEER
     [line] = lines(selected(samples, ["int8"], streams=1, is_long=True), prefill)
     assert line.best.median == 200.0
+
+
+def test_streams_that_never_decoded_together_say_nothing() -> None:
+    short = [sample(OURS, "plain", None, streams=2), sample(OURS, "auto", 30.0, streams=2)]
+    widths, texts = drawn([*OURS_AND_A_PEER, *short])
+    assert len(widths) == 4
+    assert not any(text and text.startswith("2 streams") for text in texts)
