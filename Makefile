@@ -8,6 +8,8 @@ BIN := $(VENV)/bin
 export PIP_CONSTRAINT := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export CMAKE_BUILD_PARALLEL_LEVEL ?= $(shell nproc)
+# The tests start hundreds of services: without bytecode each of them would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 
 PACKAGING := pyproject.toml clients/python/pyproject.toml constraints.txt
 NATIVE := $(shell find native -type f)
