@@ -2,24 +2,43 @@
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
 import gguf
 import numpy as np
+import torch
 from gguf.quants import quantize
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 
 from tests.checkpoints import Kind, copy_of, edit_json, random_checkpoint
+from tests.further_checkpoints import Further, further_checkpoint
 from tests.gguf_vocabularies import add_value, finish
 
 F32, F16, BF16 = (gguf.GGMLQuantizationType[name] for name in ("F32", "F16", "BF16"))
-_ARCHITECTURES = {"mistral": "llama", "gemma3_text": "gemma3"}
+_ARCHITECTURES = {
+    **{"mistral": "llama", "mixtral": "llama", "gemma3_text": "gemma3"},
+    **{"qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe"},
+}
+_NEIGHBOURS_TURN = ("llama", "granite", "smollm3")  # there, and not in folders
+_WINDOWED = ("gemma2", "gemma3_text", "mistral", "mixtral", "starcoder2", "cohere2")
+_PLAIN_ROPE = {"rope_type": "default", "rope_theta": 10000.0}
+FURTHER = (
+    *(Further.SMOLLM3, Further.GRANITE, Further.GLM4, Further.STABLELM, Further.STABLELM_PARALLEL, Further.STARCODER2),
+    *(Further.COHERE2, Further.OLMOE, Further.QWEN3_MOE, Further.MIXTRAL, Further.QWEN2_MOE),
+)
+"""Those that such files can hold."""
 
 
-def representable_checkpoint(kind: Kind, folder: Path) -> Path:
-    """A random checkpoint without what llama.cpp has no key for: windows but Gemma's and Phi's, and a query's scale."""
+def representable_checkpoint(kind: Kind | Further, folder: Path) -> Path:
+    """A random checkpoint without what llama.cpp has no key for: most windows, a query's scale, SmolLM3's YaRN."""
+    if isinstance(kind, Further):
+        copy = copy_of(further_checkpoint(kind), folder)
+        if kind is Further.SMOLLM3:
+            edit_json(copy / "config.json", rope_parameters=_PLAIN_ROPE)
+        return copy
     copy = copy_of(random_checkpoint(kind), folder)
     if kind == Kind.QWEN2:
         edit_json(copy / "config.json", use_sliding_window=False, layer_types=None, sliding_window=None)
@@ -60,7 +79,10 @@ def _add_hyperparameters(writer: gguf.GGUFWriter, arch: str, config: dict[str, A
     writer.add_feed_forward_length(config["intermediate_size"])
     writer.add_head_count(config["num_attention_heads"])
     writer.add_head_count_kv(config["num_key_value_heads"])
-    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    if "rms_norm_eps" in config:
+        writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    else:
+        writer.add_layer_norm_eps(config["norm_epsilon" if arch == "starcoder2" else "layer_norm_eps"])
     writer.add_rope_freq_base(rope["rope_theta"])
     writer.add_rope_dimension_count(int(head_dim * rope.get("partial_rotary_factor", 1.0)))
     if config.get("head_dim"):
@@ -76,13 +98,34 @@ def _add_hyperparameters(writer: gguf.GGUFWriter, arch: str, config: dict[str, A
         original = config["original_max_position_embeddings"]
         stretch = rope["factor"]
         writer.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(stretch) / math.log(original)))
-    if config.get("sliding_window") and config["model_type"] in ("gemma2", "gemma3_text", "mistral"):
+    if config.get("sliding_window") and config["model_type"] in _WINDOWED:
         writer.add_sliding_window(config["sliding_window"])
     if arch == "gemma2":
         writer.add_attn_logit_softcapping(config["attn_logit_softcapping"])
         writer.add_final_logit_softcapping(config["final_logit_softcapping"])
     if arch == "gemma3":
         writer.add_rope_freq_base_swa(config["rope_parameters"]["sliding_attention"]["rope_theta"])
+    _add_further_hyperparameters(writer, arch, config)
+
+
+def _add_further_hyperparameters(writer: gguf.GGUFWriter, arch: str, config: dict[str, Any]) -> None:
+    if count := config.get("num_local_experts") or config.get("num_experts"):
+        writer.add_expert_count(count)
+        writer.add_expert_used_count(config["num_experts_per_tok"])
+    if size := config.get("moe_intermediate_size"):
+        writer.add_expert_feed_forward_length(size)
+    if size := config.get("shared_expert_intermediate_size"):
+        writer.add_expert_shared_feed_forward_length(size)
+    if arch == "granite":
+        writer.add_attention_scale(config["attention_multiplier"])
+        writer.add_embedding_scale(config["embedding_multiplier"])
+        writer.add_residual_scale(config["residual_multiplier"])
+        writer.add_logit_scale(config["logits_scaling"])
+    if arch == "cohere2":
+        writer.add_logit_scale(config["logit_scale"])
+        writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
+    if arch == "stablelm":
+        writer.add_parallel_residual(config["use_parallel_residual"])
 
 
 def _add_tokenizer(writer: gguf.GGUFWriter, folder: Path, config: dict[str, Any]) -> None:
@@ -109,16 +152,30 @@ def _tensors(folder: Path, arch: str, config: dict[str, Any]) -> dict[str, NDArr
     """The tensors under the names and in the order of rows that llama.cpp wants."""
     names = gguf.get_tensor_name_map(_model_arch(arch), config["num_hidden_layers"])
     tensors = {}
-    for stored_name, stored in load_file(folder / "model.safetensors").items():
-        name, values = names.get_name(stored_name, try_suffixes=(".weight", ".bias")), stored.float().numpy()
+    for stored_name, values in _stacked(load_file(folder / "model.safetensors")).items():
+        name = names.get_name(stored_name, try_suffixes=(".weight", ".bias"))
         assert name is not None, stored_name
-        if arch == "llama" and "_proj" in stored_name and (part := stored_name.split("_proj")[0][-1]) in "qk":
-            heads = config["num_attention_heads" if part == "q" else "num_key_value_heads"]
-            values = values.reshape(heads, 2, -1, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
-        if arch.startswith("gemma") and stored_name.endswith("norm.weight"):
-            values = values + np.float32(1.0)
-        tensors[name] = np.ascontiguousarray(values)
+        tensors[name] = np.ascontiguousarray(_as_in_file(name, values.squeeze(), arch, config))
     return tensors | _rope_factors(config)
+
+
+def _as_in_file(name: str, values: NDArray[np.float32], arch: str, config: dict[str, Any]) -> NDArray[np.float32]:
+    if arch in _NEIGHBOURS_TURN and (".attn_q." in name or ".attn_k." in name):
+        heads = config["num_attention_heads" if ".attn_q." in name else "num_key_value_heads"]
+        return values.reshape(heads, 2, -1, *values.shape[1:]).swapaxes(1, 2).reshape(values.shape)
+    return values + np.float32(1.0) if arch.startswith("gemma") and name.endswith("norm.weight") else values
+
+
+def _stacked(stored: dict[str, torch.Tensor]) -> dict[str, NDArray[np.float32]]:
+    """Those of all experts and heads as one, under a name without their numbers."""
+    found: dict[str, list[NDArray[np.float32]]] = {}
+    for name in sorted(stored, key=_numbers):
+        found.setdefault(_NUMBER_OF_ONE.sub("", name), []).append(stored[name].float().numpy())
+    return {name: np.stack(each) if len(each) > 1 else each[0] for name, each in found.items()}
+
+
+def _numbers(name: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", name)]
 
 
 def _model_arch(arch: str) -> gguf.MODEL_ARCH:
@@ -146,7 +203,7 @@ def _rope_factors(config: dict[str, Any]) -> dict[str, NDArray[np.float32]]:
 def _stored(values: NDArray[np.float32], kind: gguf.GGMLQuantizationType) -> tuple[Any, ...]:
     """A tensor's bytes and type; vectors stay as they are, and so do matrices whose rows are no whole blocks."""
     block, size = gguf.GGML_QUANT_SIZES[kind]
-    if values.ndim == 1 or values.shape[1] % block or kind == F32:
+    if values.ndim == 1 or values.shape[-1] % block or kind == F32:
         return (values,)
     try:
         return quantize(values, kind), None, kind
@@ -163,6 +220,7 @@ def _random_blocks(shape: tuple[int, ...], block: int, size: int, kind: gguf.GGM
     return blocks.reshape(shape[0], -1)
 
 
+_NUMBER_OF_ONE = re.compile(r"(?<=experts)\.\d+|\.norms\.\d+")
 _SCALES = {  # where the scales lie in a block
     **{"Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,)},
     **{"IQ4_NL": (0,), "IQ4_XS": (0,), "IQ3_S": (0,), "IQ2_XXS": (0,)},

@@ -12,6 +12,7 @@ from services.engine.decoder.model_loader import find_blocks, load_decoder
 from services.engine.decoder.native import Batch, Decoder, Device, isas
 from services.engine.decoder.weights_cache import WeightsCache
 from tests.checkpoints import Kind, random_checkpoint
+from tests.further_checkpoints import Further, further_checkpoint
 from tests.gguf_files import write_gguf
 from tests.native.devices import on_cpus
 
@@ -46,6 +47,20 @@ def test_the_model_is_the_one_that_the_file_describes(tmp_path, device_name, kin
     stored, again = load(checkpoint, "stored", device_name), load(checkpoint, "int4", device_name)
     assert np.abs(logits(stored) - exact).mean() < 0.5 * np.abs(logits(again) - exact).mean()
     assert {*find_blocks(checkpoint)} == {name for name, values in checkpoint.weights() if values.ndim == 2}
+
+
+@on_cpus
+@pytest.mark.parametrize("kind", [Further.MIXTRAL, Further.QWEN2_MOE])
+def test_experts_are_the_ones_that_the_file_describes(tmp_path, device_name, kind):
+    """Matrices whose rows are no whole blocks are no integers in the file either."""
+    path = write_gguf(further_checkpoint(kind), tmp_path / "experts.gguf", gguf.GGMLQuantizationType.Q8_0)
+    checkpoint = load_checkpoint(path)
+    exact, again = (logits(load(checkpoint, weights, device_name)) for weights in ("f32", "int8"))
+    stored = logits(load(checkpoint, "stored", device_name))
+    assert 0 < np.abs(stored - exact).mean() < np.abs(again - exact).mean()
+    held = {*find_blocks(checkpoint)}
+    assert {name for name in held if ".experts." in name} >= {f"layers.3.experts.{each}.gate" for each in range(5)}
+    assert held == {name for name, stored in checkpoint.matrices().items() if stored == "Q8_0"}
 
 
 @pytest.mark.parametrize("kind", KINDS)

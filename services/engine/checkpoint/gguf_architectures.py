@@ -9,10 +9,17 @@ from typing import Any
 
 from services.engine.checkpoint.gguf_hyperparameters import Hyperparameters
 from services.engine.checkpoint.gguf_names import (
+    FIRST_MLP_NORM,
     FIRST_QUERY_BIAS,
+    FIRST_QUERY_NORM,
     FIRST_UP_BIAS,
+    GGUF_EXPERT_NAMES,
+    GGUF_FUSED_MLP_NAMES,
     GGUF_FUSED_NAMES,
+    GGUF_LAYER_NORM_NAMES,
     GGUF_NAMES,
+    GGUF_NORM_OF_EACH_HEAD_NAMES,
+    GGUF_SHARED_EXPERT_NAMES,
     LONG_FACTORS,
     SHORT_FACTORS,
 )
@@ -34,6 +41,7 @@ class GgufArchitecture:
     translate: Callable[[Hyperparameters], _Fields]  # what it has beside what all have
     names: Mapping[str, str]  # see gguf_names.py
     permutes_heads: bool = False  # rows of query and key alternate between the halves of a head
+    keys: frozenset[str] = frozenset()  # that it carries out, where others must not have them
 
 
 def read_gguf_config(metadata: Metadata, tensors: GgufTensors) -> tuple[GgufArchitecture, JsonFields]:
@@ -44,12 +52,17 @@ def read_gguf_config(metadata: Metadata, tensors: GgufTensors) -> tuple[GgufArch
     if (name := metadata.required_text("general.architecture")) not in GGUF_ARCHITECTURES:
         allowed = ", ".join(GGUF_ARCHITECTURES)
         raise metadata.error("general.architecture", f"{shown(name)} is not supported; allowed are {allowed}")
-    found, architecture = Hyperparameters(metadata, name, tensors), GGUF_ARCHITECTURES[name]
-    found.check_all_carried_out()
-    if name == "llama" and found["attention.sliding_window"]:
-        architecture = MISTRAL
+    found = Hyperparameters(metadata, name, tensors)
+    architecture = _kind_of_llama(found) if name == "llama" else GGUF_ARCHITECTURES[name]
+    found.check_all_carried_out(architecture.keys)
     labels = {"architectures": [architecture.name], "model_type": architecture.model_type}
     return architecture, found.as_config(labels | architecture.translate(found))
+
+
+def _kind_of_llama(found: Hyperparameters) -> GgufArchitecture:
+    if found["expert_count"]:
+        return MIXTRAL
+    return MISTRAL if found["attention.sliding_window"] else GGUF_ARCHITECTURES["llama"]
 
 
 def _translate_llama(found: Hyperparameters) -> _Fields:
@@ -73,6 +86,80 @@ def _translate_qwen3(found: Hyperparameters) -> _Fields:
 def _translate_olmo2(found: Hyperparameters) -> _Fields:
     _refuse_windows(found)
     return {"hidden_act": "silu", "attention_bias": False}
+
+
+def _translate_smollm3(found: Hyperparameters) -> _Fields:
+    return _translate_llama(found) | {"use_sliding_window": False}
+
+
+def _translate_granite(found: Hyperparameters) -> _Fields:
+    if found["rope.scaling.finetuned"] is False:
+        raise found.error("rope.scaling.finetuned", "only true is supported: without, nothing tells positions apart")
+    scales = ("embedding_scale", "attention.scale", "residual_scale", "logit_scale")
+    fields = ("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling")
+    present = {field: found[key] for field, key in zip(fields, scales, strict=True) if found[key] is not None}
+    return _translate_llama(found) | present
+
+
+def _translate_glm4(found: Hyperparameters) -> _Fields:
+    return {"hidden_act": "silu", "attention_bias": FIRST_QUERY_BIAS in found.tensors}
+
+
+def _translate_stablelm(found: Hyperparameters) -> _Fields:
+    """llama.cpp goes by which norms there are, not by `use_parallel_residual`."""
+    return {
+        "hidden_act": "silu",
+        "layer_norm_eps": found["attention.layer_norm_epsilon"],
+        "use_qkv_bias": FIRST_QUERY_BIAS in found.tensors,
+        "qk_layernorm": FIRST_QUERY_NORM in found.tensors,
+        "use_parallel_residual": FIRST_MLP_NORM not in found.tensors,
+    }
+
+
+def _translate_starcoder2(found: Hyperparameters) -> _Fields:
+    return {
+        "hidden_act": "gelu_pytorch_tanh",
+        "norm_epsilon": found["attention.layer_norm_epsilon"],
+        "use_bias": FIRST_QUERY_BIAS in found.tensors,
+    }
+
+
+def _translate_cohere2(found: Hyperparameters) -> _Fields:
+    own = {"layer_norm_eps": found["attention.layer_norm_epsilon"], "logit_scale": found["logit_scale"]}
+    return {"hidden_act": "silu", "attention_bias": FIRST_QUERY_BIAS in found.tensors} | own | _sliding_layers(found)
+
+
+def _translate_experts(found: Hyperparameters) -> _Fields:
+    """What all mixtures have; how wide an expert is stands in its own key, but for OLMoE and Mixtral."""
+    return {
+        "hidden_act": "silu",
+        "num_experts": found["expert_count"],
+        "num_experts_per_tok": found["expert_used_count"],
+    }
+
+
+def _translate_mixtral(found: Hyperparameters) -> _Fields:
+    return _translate_experts(found) | {"sliding_window": found["attention.sliding_window"] or None}
+
+
+def _translate_olmoe(found: Hyperparameters) -> _Fields:
+    _refuse_windows(found)
+    return _translate_experts(found) | {"attention_bias": FIRST_QUERY_BIAS in found.tensors, "norm_topk_prob": False}
+
+
+def _translate_qwen3_moe(found: Hyperparameters) -> _Fields:
+    own = {"moe_intermediate_size": found["expert_feed_forward_length"], "norm_topk_prob": True}
+    return _translate_olmoe(found) | own
+
+
+def _translate_qwen2_moe(found: Hyperparameters) -> _Fields:
+    _refuse_windows(found)
+    return _translate_experts(found) | {
+        "moe_intermediate_size": found["expert_feed_forward_length"],
+        "shared_expert_intermediate_size": found["expert_shared_feed_forward_length"],
+        "norm_topk_prob": False,
+        "qkv_bias": FIRST_QUERY_BIAS in found.tensors,
+    }
 
 
 def _translate_phi3(found: Hyperparameters) -> _Fields:
@@ -113,10 +200,15 @@ def _translate_gemma(found: Hyperparameters, *, largest: int) -> _Fields:
     fields: _Fields = {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": found["attention.key_length"]}
     if layers == largest and isinstance(hidden, int) and isinstance(heads, int) and heads > 0:
         fields["query_pre_attn_scalar"] = hidden // heads
+    return fields | _sliding_layers(found)
+
+
+def _sliding_layers(found: Hyperparameters) -> _Fields:
+    """Which layers have windows, where a list says so."""
     pattern = found["attention.sliding_window_pattern"]
-    if isinstance(pattern, list):
-        fields["layer_types"] = [_SLIDING if slides else _FULL for slides in pattern]
-    return fields
+    if not isinstance(pattern, list):
+        return {}
+    return {"layer_types": [_SLIDING if slides else _FULL for slides in pattern]}
 
 
 def _refuse_windows(found: Hyperparameters) -> None:
@@ -124,7 +216,14 @@ def _refuse_windows(found: Hyperparameters) -> None:
         raise found.error("attention.sliding_window", f"only 0 is supported here, is {shown(window)}")
 
 
+_OF_EXPERTS = frozenset({"expert_count", "expert_used_count"})
+_OF_SIZED_EXPERTS = _OF_EXPERTS | {"expert_feed_forward_length"}
+_OF_GRANITE = frozenset({"embedding_scale", "attention.scale", "residual_scale", "logit_scale"})
+
 MISTRAL = GgufArchitecture("MistralForCausalLM", "mistral", _translate_mistral, GGUF_NAMES, permutes_heads=True)
+MIXTRAL = GgufArchitecture(
+    "MixtralForCausalLM", "mixtral", _translate_mixtral, GGUF_EXPERT_NAMES, permutes_heads=True, keys=_OF_EXPERTS
+)
 GGUF_ARCHITECTURES = {
     "llama": GgufArchitecture("LlamaForCausalLM", "llama", _translate_llama, GGUF_NAMES, permutes_heads=True),
     "qwen2": GgufArchitecture("Qwen2ForCausalLM", "qwen2", _translate_qwen2, GGUF_NAMES),
@@ -133,4 +232,36 @@ GGUF_ARCHITECTURES = {
     "olmo2": GgufArchitecture("Olmo2ForCausalLM", "olmo2", _translate_olmo2, GGUF_NAMES),
     "gemma2": GgufArchitecture("Gemma2ForCausalLM", "gemma2", _translate_gemma2, GGUF_NAMES),
     "gemma3": GgufArchitecture("Gemma3ForCausalLM", "gemma3_text", _translate_gemma3, GGUF_NAMES),
+    "smollm3": GgufArchitecture("SmolLM3ForCausalLM", "smollm3", _translate_smollm3, GGUF_NAMES, permutes_heads=True),
+    "granite": GgufArchitecture(
+        "GraniteForCausalLM", "granite", _translate_granite, GGUF_NAMES, permutes_heads=True, keys=_OF_GRANITE
+    ),
+    "glm4": GgufArchitecture("Glm4ForCausalLM", "glm4", _translate_glm4, GGUF_FUSED_MLP_NAMES, permutes_heads=True),
+    "stablelm": GgufArchitecture(
+        "StableLmForCausalLM",
+        "stablelm",
+        _translate_stablelm,
+        GGUF_NORM_OF_EACH_HEAD_NAMES,
+        keys=frozenset({"use_parallel_residual"}),
+    ),
+    "starcoder2": GgufArchitecture("Starcoder2ForCausalLM", "starcoder2", _translate_starcoder2, GGUF_LAYER_NORM_NAMES),
+    "cohere2": GgufArchitecture(
+        "Cohere2ForCausalLM",
+        "cohere2",
+        _translate_cohere2,
+        GGUF_NAMES,
+        permutes_heads=True,
+        keys=frozenset({"logit_scale"}),
+    ),
+    "olmoe": GgufArchitecture("OlmoeForCausalLM", "olmoe", _translate_olmoe, GGUF_EXPERT_NAMES, keys=_OF_EXPERTS),
+    "qwen3moe": GgufArchitecture(
+        "Qwen3MoeForCausalLM", "qwen3_moe", _translate_qwen3_moe, GGUF_EXPERT_NAMES, keys=_OF_SIZED_EXPERTS
+    ),
+    "qwen2moe": GgufArchitecture(
+        "Qwen2MoeForCausalLM",
+        "qwen2_moe",
+        _translate_qwen2_moe,
+        GGUF_SHARED_EXPERT_NAMES,
+        keys=_OF_SIZED_EXPERTS | {"expert_shared_feed_forward_length"},
+    ),
 }

@@ -5,7 +5,7 @@ So all that is checked and refused of a folder's configuration is checked and re
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from services.engine.checkpoint.gguf_names import EMBEDDING, HEAD
@@ -43,16 +43,30 @@ _NAMED = {
     "layer_types": "attention.sliding_window_pattern",
     "attn_logit_softcapping": "attn_logit_softcapping",
     "final_logit_softcapping": "final_logit_softcapping",
+    "layer_norm_eps": "attention.layer_norm_epsilon",
+    "norm_epsilon": "attention.layer_norm_epsilon",
+    "num_experts": "expert_count",
+    "num_experts_per_tok": "expert_used_count",
+    "moe_intermediate_size": "expert_feed_forward_length",
+    "shared_expert_intermediate_size": "expert_shared_feed_forward_length",
+    "embedding_multiplier": "embedding_scale",
+    "attention_multiplier": "attention.scale",
+    "residual_multiplier": "residual_scale",
+    "logits_scaling": "logit_scale",
+    "logit_scale": "logit_scale",
 }
 _HARMLESS = {
     *("vocab_size", "attention.value_length", "attention.layer_norm_epsilon", "rope.scaling.finetuned"),
     "tensor_data_layout",
 }
-_MUST_BE_OFF = {
-    *("expert_count", "expert_used_count", "nextn_predict_layers", "pooling_type", "use_parallel_residual"),
+_MUST_BE_OFF = {  # where an architecture does not carry it out
+    *("expert_count", "expert_used_count", "expert_feed_forward_length", "expert_shared_feed_forward_length"),
+    *("expert_group_count", "expert_weights_scale", "leading_dense_block_count", "moe_every_n_layers"),
     *("attention.clamp_kqv", "attention.max_alibi_bias", "attention.scale", "attention.temperature_scale"),
     *("embedding_scale", "logit_scale", "residual_scale", "rope.scale_linear"),
+    *("nextn_predict_layers", "pooling_type", "use_parallel_residual"),
 }
+_SOFTMAX = 1  # of `expert_gating_func`
 
 
 class Hyperparameters:
@@ -76,19 +90,24 @@ class Hyperparameters:
         """Make the error that names this file and key."""
         return self.metadata.error(self._prefix + key, problem)
 
-    def check_all_carried_out(self) -> None:
-        """Raise CheckpointError for a key that would change what is computed; name those that are not known."""
-        known = {*_KEYS.values(), *_NAMED.values(), *_HARMLESS, *_MUST_BE_OFF}
-        for key in _MUST_BE_OFF:
+    def check_all_carried_out(self, own: Collection[str]) -> None:
+        """Raise CheckpointError for a key that would change what is computed; name those that are not known.
+
+        `own` are those that this architecture carries out beside what all do.
+        """
+        known = {*_KEYS.values(), *_NAMED.values(), *_HARMLESS, *_MUST_BE_OFF, *own}
+        for key in sorted(_MUST_BE_OFF.difference(own)):
             if value := self[key]:
                 raise self.error(key, f"only 0 or false is supported, is {shown(value)}")
         if self["attention.causal"] is False:
             raise self.error("attention.causal", "only true is supported")
+        if (gates := self["expert_gating_func"]) not in (None, _SOFTMAX):
+            raise self.error("expert_gating_func", f"only {_SOFTMAX}, softmax, is supported, is {shown(gates)}")
         keys, values = self["attention.key_length"], self["attention.value_length"]
         if None not in (keys, values) and keys != values:
             raise self.error("attention.value_length", f"must be that of keys, {shown(keys)}, is {shown(values)}")
         mine = (key.removeprefix(self._prefix) for key in self.metadata if key.startswith(self._prefix))
-        if unknown := sorted(key for key in mine if key not in known | {"attention.causal"}):
+        if unknown := sorted(key for key in mine if key not in known | {"attention.causal", "expert_gating_func"}):
             logger.warning("%s: keys that are not known, and change nothing: %s", self.metadata.path, shown(unknown))
 
     def as_config(self, own: Mapping[str, Any]) -> JsonFields:

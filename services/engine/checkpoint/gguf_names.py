@@ -1,12 +1,14 @@
 """GGUF names: what GGUF files call the weights; one table, as they do so alike for all architectures.
 
-As in tensor_names.py, it maps a tensor's name in the file, with {i} for the layer, to ours.
+As in tensor_names.py, it maps a tensor's name in the file to ours; experts and heads lie one below the other.
 """
 
-_MATRICES = {
+_ENDS = {
     "token_embd.weight": "embedding",
     "output_norm.weight": "final_norm",
     "output.weight": "lm_head",
+}
+_ATTENTION = {
     "blk.{i}.attn_q.weight": "layers.{i}.q",
     "blk.{i}.attn_k.weight": "layers.{i}.k",
     "blk.{i}.attn_v.weight": "layers.{i}.v",
@@ -15,6 +17,12 @@ _MATRICES = {
     "blk.{i}.attn_k.bias": "layers.{i}.k_bias",
     "blk.{i}.attn_v.bias": "layers.{i}.v_bias",
     "blk.{i}.attn_output.bias": "layers.{i}.o_bias",
+}
+_FUSED_ATTENTION = {
+    "blk.{i}.attn_qkv.weight": "layers.{i}.q layers.{i}.k layers.{i}.v",
+    "blk.{i}.attn_output.weight": "layers.{i}.o",
+}
+_MLP = {
     "blk.{i}.ffn_gate.weight": "layers.{i}.gate",
     "blk.{i}.ffn_up.weight": "layers.{i}.up",
     "blk.{i}.ffn_down.weight": "layers.{i}.down",
@@ -22,14 +30,21 @@ _MATRICES = {
     "blk.{i}.ffn_up.bias": "layers.{i}.up_bias",
     "blk.{i}.ffn_down.bias": "layers.{i}.down_bias",
 }
-_FUSED_MATRICES = {
-    "token_embd.weight": "embedding",
-    "output_norm.weight": "final_norm",
-    "output.weight": "lm_head",
-    "blk.{i}.attn_qkv.weight": "layers.{i}.q layers.{i}.k layers.{i}.v",
-    "blk.{i}.attn_output.weight": "layers.{i}.o",
+_FUSED_MLP = {
     "blk.{i}.ffn_up.weight": "layers.{i}.gate layers.{i}.up",
     "blk.{i}.ffn_down.weight": "layers.{i}.down",
+}
+_EXPERTS = {
+    "blk.{i}.ffn_gate_inp.weight": "layers.{i}.router",
+    "blk.{i}.ffn_gate_exps.weight": "layers.{i}.experts.{e}.gate",
+    "blk.{i}.ffn_up_exps.weight": "layers.{i}.experts.{e}.up",
+    "blk.{i}.ffn_down_exps.weight": "layers.{i}.experts.{e}.down",
+}
+_SHARED_EXPERT = {
+    "blk.{i}.ffn_gate_inp_shexp.weight": "layers.{i}.shared_gate",
+    "blk.{i}.ffn_gate_shexp.weight": "layers.{i}.gate",
+    "blk.{i}.ffn_up_shexp.weight": "layers.{i}.up",
+    "blk.{i}.ffn_down_shexp.weight": "layers.{i}.down",
 }
 _NORMS = {
     "blk.{i}.attn_norm.weight": "layers.{i}.attention_norm",
@@ -39,9 +54,27 @@ _NORMS = {
     "blk.{i}.post_attention_norm.weight": "layers.{i}.post_attention_norm",
     "blk.{i}.post_ffw_norm.weight": "layers.{i}.post_mlp_norm",
 }
+_NORM_BIASES = {
+    "output_norm.bias": "final_norm_bias",
+    "blk.{i}.attn_norm.bias": "layers.{i}.attention_norm_bias",
+    "blk.{i}.ffn_norm.bias": "layers.{i}.mlp_norm_bias",
+}
+_NORMS_OF_EACH_HEAD = {
+    "blk.{i}.attn_q_norm.weight": "layers.{i}.q_norm.{h}",
+    "blk.{i}.attn_k_norm.weight": "layers.{i}.k_norm.{k}",
+}
 
-GGUF_NAMES = _MATRICES | _NORMS
-GGUF_FUSED_NAMES = _FUSED_MATRICES | _NORMS
+GGUF_NAMES = _ENDS | _ATTENTION | _MLP | _NORMS
+GGUF_FUSED_NAMES = _ENDS | _FUSED_ATTENTION | _FUSED_MLP | _NORMS
+GGUF_FUSED_MLP_NAMES = _ENDS | _ATTENTION | _FUSED_MLP | _NORMS
+GGUF_LAYER_NORM_NAMES = GGUF_NAMES | _NORM_BIASES
+GGUF_NORM_OF_EACH_HEAD_NAMES = GGUF_LAYER_NORM_NAMES | _NORMS_OF_EACH_HEAD
+GGUF_EXPERT_NAMES = _ENDS | _ATTENTION | _EXPERTS | _NORMS
+GGUF_SHARED_EXPERT_NAMES = GGUF_EXPERT_NAMES | _SHARED_EXPERT
 EMBEDDING, HEAD, FIRST_QUERY_BIAS = "token_embd.weight", "output.weight", "blk.0.attn_q.bias"
-FIRST_UP_BIAS = "blk.0.ffn_up.bias"
+FIRST_UP_BIAS, FIRST_MLP_NORM, FIRST_QUERY_NORM = (
+    "blk.0.ffn_up.bias",
+    "blk.0.ffn_norm.weight",
+    "blk.0.attn_q_norm.weight",
+)
 ROPE_FACTORS, LONG_FACTORS, SHORT_FACTORS = "rope_freqs.weight", "rope_factors_long.weight", "rope_factors_short.weight"

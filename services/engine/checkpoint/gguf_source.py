@@ -1,10 +1,10 @@
 """gguf_source: a GGUF file, read as what a checkpoint is made of."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from services.engine.checkpoint.absent_biases import without_absent_biases
 from services.engine.checkpoint.architectures.table import expand_names, read_architecture
@@ -14,6 +14,8 @@ from services.engine.checkpoint.gguf_architectures import read_gguf_config
 from services.engine.checkpoint.gguf_names import LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS
 from services.engine.checkpoint.gguf_tensors import GgufTensors
 from services.engine.checkpoint.model_config import ModelConfig
+from services.engine.checkpoint.ordered_tensors import halves_of_heads
+from services.engine.checkpoint.weight_shapes import weight_shapes
 from services.engine.files.json_fields import JsonFields
 from services.engine.gguf.gguf_file import GgufFile
 from services.engine.gguf.metadata import Metadata
@@ -39,6 +41,7 @@ def read_gguf(path: Path, context_length: int | None) -> CheckpointSource:
     if found.permutes_heads:
         _restore_heads(tensors, config)
     names = expand_names(found.names, config)
+    _restore_shapes(tensors, config, names)
     return CheckpointSource(
         path=path,
         described_by="the file's metadata",
@@ -76,14 +79,19 @@ def _divide_frequencies(config: ModelConfig, tensors: GgufTensors) -> ModelConfi
 
 def _restore_heads(tensors: GgufTensors, config: ModelConfig) -> None:
     """Put the rows of each query and key head in halves again, as rotary embeddings pair them here."""
+    rotary_dim = 2 * max(len(rope.frequencies) for rope in config.ropes)
     for part, num_heads in (("attn_q", config.num_heads), ("attn_k", config.num_kv_heads)):
         names = [f"blk.{layer}.{part}.{kind}" for layer in range(config.num_layers) for kind in ("weight", "bias")]
         mine = [name for name in names if name in tensors and tensors.shape(name)[0] == num_heads * config.head_dim]
         if mine:  # one of another shape is refused later
-            tensors.set_order(mine, _halves_of_heads(num_heads, config.head_dim))
+            tensors.set_order(mine, halves_of_heads(num_heads, config.head_dim, rotary_dim))
 
 
-def _halves_of_heads(num_heads: int, head_dim: int) -> NDArray[np.int64]:
-    """Return the row in the file, where the halves alternate, of each row of a head-by-head matrix."""
-    alternating = np.arange(num_heads * head_dim).reshape(num_heads, head_dim // 2, 2)
-    return alternating.swapaxes(1, 2).reshape(-1)
+def _restore_shapes(tensors: GgufTensors, config: ModelConfig, names: Mapping[str, tuple[str, ...]]) -> None:
+    """Count norms of each head, which files hold as a matrix, as one vector, and a gate, held as a vector, as a row."""
+    shapes = weight_shapes(config)
+    for tensor, ours in names.items():
+        if tensor in tensors and ours and shapes.keys() >= {*ours}:
+            shape = (sum(shapes[name][0] for name in ours), *shapes[ours[0]][1:])
+            if 1 in (len(shape), shape[0]):  # the order of the values is then the same in either
+                tensors.set_shape(tensor, shape)

@@ -1,5 +1,6 @@
 """GgufTensors: the tensors of a GGUF model, whether in one file or split over several."""
 
+import math
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -27,6 +28,7 @@ class GgufTensors:
         """Open and check what `file` is the first part of; raises CheckpointError naming the file at fault."""
         self._files: dict[str, GgufFile] = {}
         self._orders: dict[str, NDArray[np.int64]] = {}
+        self._shapes: dict[str, tuple[int, ...]] = {}
         for part in _open_parts(file):
             if twice := self._files.keys() & part.tensors.keys():
                 raise CheckpointError(f"{part.path}: tensor {min(twice)!r} is in {self._files[min(twice)].path} too")
@@ -35,6 +37,11 @@ class GgufTensors:
     def set_order(self, names: Iterable[str], order: NDArray[np.int64]) -> None:
         """Say which row of the file each of our rows is, for some tensors."""
         self._orders |= dict.fromkeys(names, order)
+
+    def set_shape(self, name: str, shape: tuple[int, ...]) -> None:
+        """Say as what a tensor counts, if it has as many values."""
+        if math.prod(self.shape(name)) == math.prod(shape):
+            self._shapes[name] = shape
 
     def __contains__(self, name: str) -> bool:
         """Whether there is a tensor of this name."""
@@ -53,8 +60,9 @@ class GgufTensors:
         return sorted({file.state for file in self._files.values()})
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Return the shape of one tensor."""
-        return self._files[name].tensors[name].shape
+        """Return the shape of one tensor; matrices of more than two dimensions lie one below the other."""
+        *outer, row = self._files[name].tensors[name].shape
+        return self._shapes.get(name, (math.prod(outer), row) if outer else (row,))
 
     def kind(self, name: str) -> str:
         """Return the type of a tensor's blocks, as llama.cpp names it."""
@@ -65,7 +73,7 @@ class GgufTensors:
         kind = self._files[name].tensors[name].kind
         if len(self.shape(name)) > 1:
             return kind.decode(self.stored_rows(name, begin, end))
-        values: NDArray[Any] = kind.decode(self._files[name].rows(name))[0]
+        values: NDArray[Any] = kind.decode(self._files[name].rows(name)).reshape(-1)
         order = self._orders.get(name)
         return (values if order is None else values[order])[begin:end]
 

@@ -1,7 +1,8 @@
 """Tensor names: what each architecture's checkpoints call the weights.
 
-A table maps a tensor's name in the file, with {i} for the layer, {e} for an expert and {h} for a head, to ours; where a
-tensor holds the rows of several of our weights, to all of them in order, separated by spaces.
+A table maps a tensor's name in the file, with {i} for the layer, {e} for an expert, {h} for a head of queries and {k}
+for one of keys, to ours; where a tensor holds the rows of several of our weights, to all of them in order, separated by
+spaces. A letter that only our name has stands for all of its kind, one below the other.
 """
 
 _ENDS = {
@@ -74,7 +75,7 @@ _NORM_BIASES = {
 }
 _NORMS_OF_EACH_HEAD = {
     "model.layers.{i}.self_attn.q_layernorm.norms.{h}.weight": "layers.{i}.q_norm.{h}",
-    "model.layers.{i}.self_attn.k_layernorm.norms.{h}.weight": "layers.{i}.k_norm.{h}",
+    "model.layers.{i}.self_attn.k_layernorm.norms.{k}.weight": "layers.{i}.k_norm.{k}",
 }
 _POST_NORMS = {
     "model.layers.{i}.post_attention_layernorm.weight": "layers.{i}.post_attention_norm",

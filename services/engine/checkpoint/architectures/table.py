@@ -53,16 +53,24 @@ def read_architecture(config: JsonFields, context_length: int | None = None) -> 
 
 def expand_names(table: Mapping[str, str], config: ModelConfig) -> dict[str, tuple[str, ...]]:
     """Return our names of the weights in each tensor that a file of an architecture with these names may hold."""
-    num_experts = config.experts.count if config.experts else 0
+    counts = {
+        **{"i": config.num_layers, "e": config.experts.count if config.experts else 0},
+        **{"h": config.num_heads, "k": config.num_kv_heads},
+    }
     expanded: dict[str, tuple[str, ...]] = {}
     for pattern, names in table.items():
-        layers = range(config.num_layers if "{i}" in pattern else 1)
-        experts = range(num_experts if "{e}" in pattern else 1)
-        heads = range(config.num_heads if "{h}" in pattern else 1)
-        for layer, expert, head in itertools.product(layers, experts, heads):
-            place = {"i": layer, "e": expert, "h": head}
-            expanded[pattern.format(**place)] = tuple(names.format(**place).split())
+        for place in _places(pattern, counts):
+            within = _places(names, {letter: count for letter, count in counts.items() if letter not in place})
+            ours = " ".join(names.format(**place, **each) for each in within)
+            expanded[pattern.format(**place)] = tuple(ours.split())
     return expanded
+
+
+def _places(pattern: str, counts: Mapping[str, int]) -> list[dict[str, int]]:
+    """All that the letters in a pattern stand for, the last of them changing first."""
+    letters = [letter for letter in counts if f"{{{letter}}}" in pattern]
+    numbers = itertools.product(*(range(counts[letter]) for letter in letters))
+    return [dict(zip(letters, each, strict=True)) for each in numbers]
 
 
 def _read_name(config: JsonFields) -> str:

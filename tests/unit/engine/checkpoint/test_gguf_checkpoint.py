@@ -13,7 +13,7 @@ from services.engine.checkpoint.safetensors_file import to_float32
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.text.tokenizer import Tokenizer
 from tests.checkpoints import SPECIAL_TOKENS, VOCAB_SIZE, Kind, random_checkpoint, write_random_checkpoint
-from tests.gguf_files import BF16, F16, F32, representable_checkpoint, write_gguf
+from tests.gguf_files import BF16, F16, F32, FURTHER, representable_checkpoint, write_gguf
 from tests.gguf_vocabularies import finish
 
 QUANTISED = [
@@ -39,7 +39,7 @@ def values_of(checkpoint: Checkpoint) -> dict[str, np.ndarray]:
     return {name: to_float32(values) for name, values in checkpoint.weights()}
 
 
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", [*Kind, *FURTHER])
 def test_every_architecture_has_its_configuration_and_weights(tmp_path, kind):
     folder = representable_checkpoint(kind, tmp_path)
     expected = load_checkpoint(folder)
@@ -152,7 +152,13 @@ def test_the_vocabulary_is_that_of_the_folder(folder, tmp_path):
 
 
 BAD = [
-    ({"expert_count": 8}, "key 'llama.expert_count': only 0 or false is supported, is 8"),
+    (
+        {"expert_shared_feed_forward_length": 8},
+        "expert_shared_feed_forward_length': only 0 or false is supported",
+    ),
+    ({"expert_count": 8}, "field 'llama.expert_used_count': is missing"),
+    ({"expert_count": 8, "expert_used_count": 2}, "tensor 'blk.0.ffn_gate_inp.weight' is missing; MixtralForCausalLM"),
+    ({"expert_gating_func": 2}, "key 'llama.expert_gating_func': only 1, softmax, is supported, is 2"),
     ({"attention__causal": False}, "key 'llama.attention.causal': only true is supported"),
     (
         {"rope__scaling__type": "yarn", "rope__scaling__factor": 4.0},
@@ -195,7 +201,8 @@ def test_an_architecture_that_is_not_served_is_refused_by_name(tmp_path):
     finish(writer)
     with pytest.raises(CheckpointError) as refused:
         load_checkpoint(path)
-    allowed = "allowed are llama, qwen2, qwen3, phi3, olmo2, gemma2, gemma3"
+    allowed = "allowed are llama, qwen2, qwen3, phi3, olmo2, gemma2, gemma3, smollm3, granite, glm4, stablelm, "
+    allowed += "starcoder2, cohere2, olmoe, qwen3moe, qwen2moe"
     assert str(refused.value) == f"{path}: key 'general.architecture': 'mamba' is not supported; {allowed}"
 
 
