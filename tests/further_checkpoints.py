@@ -56,6 +56,7 @@ class Further(StrEnum):
     STABLELM = "stablelm"  # layer norms, a quarter of each head turns, biases on query, key and value
     STABLELM_PARALLEL = "stablelm_parallel"  # norms of each head with weights of its own, an MLP beside attention
     STARCODER2 = "starcoder2"  # layer norms, biases on all products, no gate, all layers windowed, tied embeddings
+    COHERE = "cohere"  # layer norms without biases, an MLP beside attention, neighbours turn together
     COHERE2 = "cohere2"  # layer norms without biases, an MLP beside attention, rotary embeddings on windowed layers
     PHI4_MINI = "phi4_mini"  # longrope on three quarters of each head, tied embeddings
     OLMOE = "olmoe"  # experts, norms of query and key over all heads
@@ -100,6 +101,7 @@ _CONFIGS: dict[Further, tuple[str, dict[str, Any]]] = {
     Further.STABLELM: ("StableLmConfig", {"use_qkv_bias": True}),
     Further.STABLELM_PARALLEL: ("StableLmConfig", {"qk_layernorm": True, "use_parallel_residual": True}),
     Further.STARCODER2: ("Starcoder2Config", {"sliding_window": 16}),
+    Further.COHERE: ("CohereConfig", {"logit_scale": 0.3, "attention_bias": True}),
     Further.COHERE2: ("Cohere2Config", {"sliding_window": 16, "logit_scale": 0.3}),
     Further.PHI4_MINI: (
         "Phi3Config",

@@ -20,14 +20,14 @@ from tests.gguf_vocabularies import add_value, finish
 F32, F16, BF16 = (gguf.GGMLQuantizationType[name] for name in ("F32", "F16", "BF16"))
 _ARCHITECTURES = {
     **{"mistral": "llama", "mixtral": "llama", "gemma3_text": "gemma3"},
-    **{"qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe"},
+    **{"cohere": "command-r", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe"},
 }
 _NEIGHBOURS_TURN = ("llama", "granite", "smollm3")  # there, and not in folders
 _WINDOWED = ("gemma2", "gemma3_text", "mistral", "mixtral", "starcoder2", "cohere2")
 _PLAIN_ROPE = {"rope_type": "default", "rope_theta": 10000.0}
 FURTHER = (
     *(Further.SMOLLM3, Further.GRANITE, Further.GLM4, Further.STABLELM, Further.STABLELM_PARALLEL, Further.STARCODER2),
-    *(Further.COHERE2, Further.OLMOE, Further.QWEN3_MOE, Further.MIXTRAL, Further.QWEN2_MOE),
+    *(Further.COHERE, Further.COHERE2, Further.OLMOE, Further.QWEN3_MOE, Further.MIXTRAL, Further.QWEN2_MOE),
 )
 """Those that such files can hold."""
 
@@ -121,7 +121,7 @@ def _add_further_hyperparameters(writer: gguf.GGUFWriter, arch: str, config: dic
         writer.add_embedding_scale(config["embedding_multiplier"])
         writer.add_residual_scale(config["residual_multiplier"])
         writer.add_logit_scale(config["logits_scaling"])
-    if arch == "cohere2":
+    if arch in ("command-r", "cohere2"):
         writer.add_logit_scale(config["logit_scale"])
         writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
     if arch == "stablelm":

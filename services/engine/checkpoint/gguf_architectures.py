@@ -124,9 +124,19 @@ def _translate_starcoder2(found: Hyperparameters) -> _Fields:
     }
 
 
+def _translate_cohere(found: Hyperparameters) -> _Fields:
+    return {
+        "hidden_act": "silu",
+        "layer_norm_eps": found["attention.layer_norm_epsilon"],
+        "logit_scale": found["logit_scale"],
+        "attention_bias": FIRST_QUERY_BIAS in found.tensors,
+        "sliding_window": found["attention.sliding_window"],
+        "use_qk_norm": FIRST_QUERY_NORM in found.tensors,
+    }
+
+
 def _translate_cohere2(found: Hyperparameters) -> _Fields:
-    own = {"layer_norm_eps": found["attention.layer_norm_epsilon"], "logit_scale": found["logit_scale"]}
-    return {"hidden_act": "silu", "attention_bias": FIRST_QUERY_BIAS in found.tensors} | own | _sliding_layers(found)
+    return _translate_cohere(found) | _sliding_layers(found)
 
 
 def _translate_experts(found: Hyperparameters) -> _Fields:
@@ -218,6 +228,7 @@ def _refuse_windows(found: Hyperparameters) -> None:
 
 _OF_EXPERTS = frozenset({"expert_count", "expert_used_count"})
 _OF_SIZED_EXPERTS = _OF_EXPERTS | {"expert_feed_forward_length"}
+_OF_COHERE = frozenset({"logit_scale"})
 _OF_GRANITE = frozenset({"embedding_scale", "attention.scale", "residual_scale", "logit_scale"})
 
 MISTRAL = GgufArchitecture("MistralForCausalLM", "mistral", _translate_mistral, GGUF_NAMES, permutes_heads=True)
@@ -245,13 +256,11 @@ GGUF_ARCHITECTURES = {
         keys=frozenset({"use_parallel_residual"}),
     ),
     "starcoder2": GgufArchitecture("Starcoder2ForCausalLM", "starcoder2", _translate_starcoder2, GGUF_LAYER_NORM_NAMES),
+    "command-r": GgufArchitecture(
+        "CohereForCausalLM", "cohere", _translate_cohere, GGUF_NAMES, permutes_heads=True, keys=_OF_COHERE
+    ),
     "cohere2": GgufArchitecture(
-        "Cohere2ForCausalLM",
-        "cohere2",
-        _translate_cohere2,
-        GGUF_NAMES,
-        permutes_heads=True,
-        keys=frozenset({"logit_scale"}),
+        "Cohere2ForCausalLM", "cohere2", _translate_cohere2, GGUF_NAMES, permutes_heads=True, keys=_OF_COHERE
     ),
     "olmoe": GgufArchitecture("OlmoeForCausalLM", "olmoe", _translate_olmoe, GGUF_EXPERT_NAMES, keys=_OF_EXPERTS),
     "qwen3moe": GgufArchitecture(

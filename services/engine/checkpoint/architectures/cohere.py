@@ -1,4 +1,4 @@
-"""Cohere 2: attention and MLP read one layer norm; rotary embeddings on the layers with a window only."""
+"""Cohere: attention and MLP read one layer norm; from 2 on, rotary embeddings on the layers with a window only."""
 
 from dataclasses import replace
 
@@ -11,14 +11,11 @@ from services.engine.checkpoint.model_config import ModelConfig, Norm
 from services.engine.files.json_fields import JsonFields
 
 
-def _read_cohere2(config: JsonFields, context_length: int) -> ModelConfig:
+def _read_cohere(config: JsonFields, context_length: int) -> ModelConfig:
     head_dim, has_bias = read_head_dim(config), config.flag("attention_bias", False)
-    types = read_layer_types(config, every_but(config.integer("sliding_window_pattern", 4)))
-    ropes = (read_rope(config, head_dim, context_length), NO_ROPE)
+    rope = read_rope(config, head_dim, context_length)
     return replace(
-        read_decoder(config, context_length, head_dim, ropes, norm_eps="layer_norm_eps"),
-        windows=read_windows(config, types),
-        rope_of_layer=tuple(int(kind == FULL) for kind in types),
+        read_decoder(config, context_length, head_dim, (rope,), norm_eps="layer_norm_eps"),
         norm=Norm.LAYER,
         parallel_mlp=True,
         attention_bias=has_bias,
@@ -27,20 +24,39 @@ def _read_cohere2(config: JsonFields, context_length: int) -> ModelConfig:
     )
 
 
+def _read_cohere2(config: JsonFields, context_length: int) -> ModelConfig:
+    decoder = _read_cohere(config, context_length)
+    types = read_layer_types(config, every_but(config.integer("sliding_window_pattern", 4)))
+    return replace(
+        decoder,
+        ropes=(*decoder.ropes, NO_ROPE),
+        windows=read_windows(config, types),
+        rope_of_layer=tuple(int(kind == FULL) for kind in types),
+    )
+
+
+_FIELDS = fields("hidden_act layer_norm_eps attention_bias logit_scale")
+_DEFAULTS = {"layer_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": True, "logit_scale": 0.0625}
+
 COHERE = {
+    "CohereForCausalLM": Architecture(
+        model_type="cohere",
+        models="Command R, Aya 23, Aya Expanse (8B, 32B); not Command R+, by its `use_qk_norm`",
+        features="layer norms; MLP beside attention; neighbours turn together",
+        read_config=_read_cohere,
+        fields=_FIELDS,
+        names=tensor_names.COHERE_NAMES,
+        defaults=_DEFAULTS | {"rope_theta": 500_000.0},
+        turns_neighbours=True,
+    ),
     "Cohere2ForCausalLM": Architecture(
         model_type="cohere2",
         models="Command R7B, Command A",
         features="layer norms; MLP beside attention; neighbours turn together, on the layers with a window only",
         read_config=_read_cohere2,
-        fields=fields(
-            "hidden_act layer_norm_eps attention_bias logit_scale sliding_window sliding_window_pattern layer_types"
-        ),
-        names=tensor_names.COHERE2_NAMES,
-        defaults={
-            **{"layer_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": True, "logit_scale": 0.0625},
-            "sliding_window": 4096,
-        },
+        fields=_FIELDS | fields("sliding_window sliding_window_pattern layer_types"),
+        names=tensor_names.COHERE_NAMES,
+        defaults=_DEFAULTS | {"sliding_window": 4096},
         turns_neighbours=True,
     ),
 }

@@ -35,7 +35,7 @@ _REASONS = (
     (r"\w+For(?:MaskedLM|SequenceClassification|TokenClassification|QuestionAnswering|MultipleChoice)$", _ENCODES),
     (r"Deepseek|Kimi|MiniCPM3|LongcatFlash|Youtu", _LATENT),
     (r"\w*(?:Moe|MoE|Mixtral|GptOss|FlexOlmo|Dbrx|JetMoe|Dots1|Llama4)", _MIXES),
-    (r"(?:Cohere|Phi|GPT|Gpt|Falcon|MPT|Mpt|OPT|Bloom|Persimmon|Olmo|Nemotron)\w*(?:For|LMHead)", _EARLIER),
+    (r"(?:Phi|GPT|Gpt|Falcon|MPT|Mpt|OPT|Bloom|Persimmon|Olmo|Nemotron)\w*(?:For|LMHead)", _EARLIER),
     (r"\w+ForConditionalGeneration$", _SEES),
     (r"\w+Model$", _ENCODES),
 )

@@ -120,7 +120,7 @@ def test_a_tensor_of_the_text_that_has_no_place_is_refused(edited):
             "mixture of experts",
         ),
         (["DeepseekV3ForCausalLM"], "latent"),
-        (["CohereForCausalLM", "GPT2LMHeadModel", "FalconForCausalLM", "OlmoForCausalLM"], "of an earlier kind"),
+        (["PhiForCausalLM", "GPT2LMHeadModel", "FalconForCausalLM", "OlmoForCausalLM"], "of an earlier kind"),
     ],
 )
 def test_what_is_not_served_is_refused_by_name_with_what_to_do(edited, names, words):

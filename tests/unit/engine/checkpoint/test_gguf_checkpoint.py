@@ -202,7 +202,7 @@ def test_an_architecture_that_is_not_served_is_refused_by_name(tmp_path):
     with pytest.raises(CheckpointError) as refused:
         load_checkpoint(path)
     allowed = "allowed are llama, qwen2, qwen3, phi3, olmo2, gemma2, gemma3, smollm3, granite, glm4, stablelm, "
-    allowed += "starcoder2, cohere2, olmoe, qwen3moe, qwen2moe"
+    allowed += "starcoder2, command-r, cohere2, olmoe, qwen3moe, qwen2moe"
     assert str(refused.value) == f"{path}: key 'general.architecture': 'mamba' is not supported; {allowed}"
 
 
