@@ -1,4 +1,4 @@
-"""Tokens that a checkpoint forces stand in their places, whatever is predicted, goes on beside it, or cuts the answer."""
+"""Tokens that a checkpoint forces stand in their places, whatever is predicted, goes on beside, or cuts the answer."""
 
 from collections.abc import Mapping
 from dataclasses import replace

@@ -3,8 +3,8 @@
 from collections.abc import Collection, Iterator, Mapping
 from typing import TypeGuard
 
-from services.engine.forced_tokens import ForcedIds
 from services.engine.files.json_fields import JsonFields, shown
+from services.engine.forced_tokens import ForcedIds
 from services.engine.sampling_params import MAX_BAD_WORD_TOKENS, MAX_BAD_WORDS, MAX_SUPPRESSED_IDS
 
 TokenRules = Mapping[str, tuple[int, ...] | tuple[tuple[int, ...], ...]]

@@ -77,8 +77,6 @@ def read_request(
     """
     received = _read_continuation(message, model, found)
     _check_num_samples(message, model, found)
-    if message.HasField("best_of"):
-        check_best_of(message, model, found)
     stops = _read_stops(message.stop, model, found, room=model.context_length - len(prompt))
     request = Request(
         request_id=read_request_id(message, found),
@@ -157,6 +155,8 @@ def _read_output(message: GenerationRequest, model: ServedModel, found: Violatio
 
 
 def _check_num_samples(message: GenerationRequest, model: ServedModel, found: Violations) -> None:
+    if message.HasField("best_of"):
+        check_best_of(message, model, found)
     if not message.HasField("num_samples"):
         return
     if message.num_samples > 1 and message.HasField("continue_from"):
