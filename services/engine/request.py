@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.engine.decoder.native import derive_seed
+from services.engine.forced_tokens import ForcedTokens
 from services.engine.grammar.grammar import Grammar
 from services.engine.grammar.state import GrammarState
 from services.engine.sampling_params import SamplingParams
@@ -115,6 +116,7 @@ class Request:
     stops: StopConditions
     grammar: Grammar | None = None  # what the generated text follows; there is none where the prompt is healed
     thinking: ThinkingBudget | None = None  # nor is there one of these
+    forced: ForcedTokens | None = None
     output: OutputOptions = OutputOptions()
     speculation: SpeculationPolicy = SpeculationPolicy()
     cache: CachePolicy = CachePolicy()
@@ -143,16 +145,23 @@ class Request:
         """Return where an answer without a token stands with its thought, if that is bounded."""
         return None if self.thinking is None else self.thinking.begin()
 
+    @property
+    def masks_tokens(self) -> bool:
+        """Whether there are places in which not every token may be drawn."""
+        parts = (self.grammar, self.thinking, self.sampling.allowed_tokens, self.forced)
+        return any(part is not None for part in parts)
+
     def masks(
-        self, grammar: GrammarState | None, thought: Thought | None, predictions: Seq[int] = ()
+        self, place: int, grammar: GrammarState | None, thought: Thought | None, predictions: Seq[int] = ()
     ) -> NDArray[np.uint32] | None:
-        """What may be drawn where the text stands there in the grammar and with its thought, and behind each
-        prediction, as `GrammarState.masks` has it; None for all.
+        """What may be drawn in a place of the answer, where the text stands there in the grammar and with its thought,
+        and behind each prediction, as `GrammarState.masks` has it; None for all.
         """
         masks = None if grammar is None else grammar.masks(predictions)
         allowed = self.sampling.allowed_tokens
         masks = masks if allowed is None else allowed.restrict(masks, 1 + len(predictions))
-        return masks if thought is None else thought.restrict(masks, predictions)
+        masks = masks if thought is None else thought.restrict(masks, predictions)
+        return masks if self.forced is None else self.forced.restrict(masks, place, 1 + len(predictions))
 
     def sample(self, index: int) -> "Request":
         """One of the samples as a request of its own, with the seed that Philox derives for it; sample 0 keeps this.

@@ -47,6 +47,7 @@ class SamplingParams:
     frequency_penalty: Annotated[float, _PENALTY] = 0.0
     presence_penalty: Annotated[float, _PENALTY] = 0.0
     penalty_last_n: Annotated[int, COUNT] = 0
+    penalty_decay: Annotated[int, COUNT] = 0  # tokens before those
     no_repeat_ngram_size: Annotated[int, COUNT, _RECOMMENDED] = 0
     suppressed_ids: tuple[int, ...] = ()
     begin_suppressed_ids: tuple[int, ...] = ()

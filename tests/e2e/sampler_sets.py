@@ -42,6 +42,7 @@ _VALUES: dict[str, list[Any]] = {
     "frequency_penalty": [-0.5, 0.8],
     "presence_penalty": [-0.5, 0.8],
     "penalty_last_n": [3, 20],
+    "penalty_decay": [2, 30],
     "no_repeat_ngram_size": [1, 3],
     "dry_multiplier": [0.5, 3.0],
     "dry_base": [1.2, 2.5],

@@ -188,6 +188,7 @@ def request(prompt: Seq[int], **fields: Any) -> Request:
         "healing",
         "grammar",
         "thinking",
+        "forced",
         "received",
         "deadline",
         "request_id",

@@ -31,7 +31,8 @@ _SAMPLING: dict[str, dict[str, Any]] = {
         **{"xtc_probability": 0.3, "xtc_threshold": 0.2, "samplers": _SAMPLERS},
         **{
             "repetition_penalty": 1.15,
-            "penalty_last_n": 40,
+            "penalty_last_n": 20,
+            "penalty_decay": 30,
             "no_repeat_ngram_size": 6,
             "bad_words_ids": [[20], [45, 46]],
         },

@@ -44,6 +44,7 @@ class Settings:
     min_tokens: int = 0
     stop_ids: tuple[int, ...] = ()
     penalty_last_n: int = 0
+    penalty_decay: int = 0
     no_repeat_ngram_size: int = 0
     suppressed_ids: tuple[int, ...] = ()
     begin_suppressed_ids: tuple[int, ...] = ()

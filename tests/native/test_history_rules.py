@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from services.engine.decoder.native import Device, Sampler
 from services.engine.decoder.native.testing import make_logits
@@ -91,10 +92,45 @@ def test_penalties_count_the_last_tokens(last_n: int) -> None:
             assert np.allclose(reported_logprobs(samples, row, VOCAB), expected, rtol=0, atol=1e-5)
 
 
+def faded(settings: Settings, prompt: Seq[int], drawn: Seq[int], logits: NDArray[np.float32]) -> NDArray[np.float64]:
+    """exllamav2: apply_rep_penalty_cpu, with the answer alone counted by frequency and presence.  # [vocab]"""
+    result, seen, present = logits.astype(np.float64), set[int](), set[int]()
+    repetition, part, decay = settings.repetition_penalty, 1.0, settings.penalty_decay
+    tokens, left = [*prompt, *drawn], settings.penalty_last_n
+    for place in reversed(range(max(0, len(tokens) - left - decay), len(tokens))):
+        token_id = tokens[place]
+        if token_id not in seen:
+            result[token_id] *= 1 / repetition if logits[token_id] > 0 else repetition
+        if place >= len(prompt):
+            new = token_id not in present
+            result[token_id] -= part * (settings.frequency_penalty + settings.presence_penalty * new)
+            present.add(token_id)
+        seen.add(token_id)
+        left -= 1
+        if left < 0:
+            repetition += (1 - settings.repetition_penalty) / max(decay, 1)
+            part -= 1 / max(decay, 1)
+    return result
+
+
+@pytest.mark.parametrize(("last_n", "decay"), [(1, 1), (1, 6), (3, 4), (8, 3), (3, 2**31 - 1), (2**31 - 1, 2**31 - 1)])
+def test_penalties_fade_before_the_last_tokens(last_n: int, decay: int) -> None:
+    settings = Settings(repetition_penalty=1.4, frequency_penalty=0.3, presence_penalty=0.2, penalty_last_n=last_n)
+    told = replace(settings, penalty_decay=decay, temperature=0.0, num_candidates=VOCAB)
+    for prompt, generated, predictions in histories(40):
+        logits = random_logits(len(predictions) + 1, VOCAB)
+        samples = sample_on_cpu(logits, [told.state(prompt, generated)], [predictions])
+        for row in range(len(predictions) + 1):
+            expected = faded(told, prompt, [*generated, *predictions[:row]], logits[row])
+            expected -= np.log(np.exp(expected).sum())
+            assert np.allclose(reported_logprobs(samples, row, VOCAB), expected, rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("device_name", [name for name in DEVICES if name.startswith("cuda")])
 def test_every_device_draws_the_same(device_name: str) -> None:
     device: Device = make_device(device_name, threads=1)
-    rules = [*RULES.values(), *DRY.values(), Settings(repetition_penalty=1.4, presence_penalty=0.2, penalty_last_n=3)]
+    windowed = Settings(repetition_penalty=1.4, frequency_penalty=0.3, presence_penalty=0.2, penalty_last_n=3)
+    rules = [*RULES.values(), *DRY.values(), windowed, replace(windowed, penalty_decay=4)]
     settings = [replace(each, seed=seed, logprobs=True, num_candidates=5) for seed, each in enumerate(rules * 3)]
     parts = histories(len(settings))
     states = [each.state(*part[:2]) for each, part in zip(settings, parts, strict=True)]
@@ -109,7 +145,13 @@ def test_every_device_draws_the_same(device_name: str) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("penalty_last_n", -1), ("no_repeat_ngram_size", -1), ("bad_words", ((1,), ())), ("bad_words", ((-1,),))],
+    [
+        ("penalty_last_n", -1),
+        ("penalty_decay", -1),
+        ("no_repeat_ngram_size", -1),
+        ("bad_words", ((1,), ())),
+        ("bad_words", ((-1,),)),
+    ],
 )
 def test_a_bad_rule_is_refused(field: str, value: object) -> None:
     with pytest.raises(ValueError, match=f"{field}|negative"):

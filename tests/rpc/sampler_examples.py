@@ -32,6 +32,12 @@ GOOD_SAMPLERS = {
         drawn_with(penalty_last_n=1, frequency_penalty=2.0, logit_bias=[{"token_id": X, "bias": 36.0}]),
         lambda seen: seen.ids == [X] * COUNT,  # without it, they would add up to 46 at the last one
     ),
+    "sampling.penalty_decay": Good(
+        drawn_with(
+            penalty_last_n=1, penalty_decay=1000, frequency_penalty=2.0, logit_bias=[{"token_id": X, "bias": 36.0}]
+        ),
+        lambda seen: {*seen.ids} > {X},  # with those of the window alone, nothing else is drawn
+    ),
     "sampling.no_repeat_ngram_size": Good(
         {"sampling": {**OFTEN, "no_repeat_ngram_size": 3}},
         lambda seen: sum(seen.ids[place : place + 3] == [X, X, X] for place in range(COUNT)) == 1,
@@ -78,6 +84,7 @@ _BAD_NUMBERS = [
     ("xtc_threshold", -0.5, "at least 0, at most 1"),
     ("skew", 11.0, "at least -10, at most 10"),
     ("penalty_last_n", -1, "at least 0"),
+    ("penalty_decay", -1, "at least 0"),
     ("dry_multiplier", -1.0, "at least 0"),
     ("dry_base", 0.5, "at least 1"),
     ("dry_allowed_length", -1, "at least 0"),

@@ -192,6 +192,17 @@ def test_what_is_unset_comes_from_the_checkpoint(target: RunningTarget, model: P
         assert not other.stub.GetModelInfo(generation_pb2.GetModelInfoRequest()).has_chat_template
 
 
+def test_tokens_that_the_checkpoint_forces_are_drawn(target: RunningTarget, model: Path, tmp_path: Path) -> None:
+    plain = stream(target, stream_request([7])).token_ids
+    folder = shutil.copytree(model, tmp_path / "forced")
+    forced = {"forced_bos_token_id": 77, "forced_eos_token_id": [1]}
+    (folder / "generation_config.json").write_text(json.dumps(forced))
+    with target_server(folder) as other:
+        alone, behind_two = (stream(other, stream_request(prompt)).token_ids for prompt in ([7], [7, 8]))
+    assert (plain[0], plain[-1]) != (alone[0], alone[-1]) == (77, 1)
+    assert (behind_two[0] == 77, behind_two[-1]) == (False, 1)
+
+
 def test_tokens_that_the_checkpoint_suppresses_are_not_drawn_unless_a_request_names_others(
     target: RunningTarget, model: Path, tmp_path: Path
 ) -> None:

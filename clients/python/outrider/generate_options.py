@@ -38,6 +38,7 @@ class GenerateOptions(ChatOptions, total=False):
     frequency_penalty: float | None
     presence_penalty: float | None
     penalty_last_n: int | None
+    penalty_decay: int | None
     no_repeat_ngram_size: int | None
     suppress_token_ids: Sequence[int] | None
     begin_suppress_token_ids: Sequence[int] | None

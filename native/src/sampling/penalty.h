@@ -1,16 +1,60 @@
-// Penalties on a token of the history.
+// Penalties on tokens of the history.
 #pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <unordered_map>
 
 #include "outrider/device/host_device.h"
 #include "outrider/sampling/sampling_params.h"
+#include "sampling/row_history.h"
 
 namespace outrider {
 
-/// The logit of a token of prompt or generation, which was generated so many times.
-OUTRIDER_HOST_DEVICE inline float penalised(float logit, int generated, const SamplingNumbers& numbers) {
-    logit = logit > 0 ? logit / numbers.repetition_penalty : logit * numbers.repetition_penalty;
-    logit -= numbers.frequency_penalty * static_cast<float>(generated);
-    return generated > 0 ? logit - numbers.presence_penalty : logit;
+/// How much of each penalty a token gets: whole numbers, but where a window fades out.
+struct Counted {
+    float seen = 0;       // of the repetition penalty, in [0, 1]; 0: the token does not count at all
+    float generated = 0;  // of the frequency penalty: times
+    float present = 0;    // of the presence penalty, in [0, 1]
+
+    /// A token of prompt or generation, which was generated so many times.
+    OUTRIDER_HOST_DEVICE static Counted whole(int generated) {
+        return {1, static_cast<float>(generated), generated > 0 ? 1.0f : 0.0f};
+    }
+};
+
+/// A token's logit. A part of the repetition penalty is as far from 1.
+OUTRIDER_HOST_DEVICE inline float penalised(float logit, const Counted& counted,
+                                            const SamplingNumbers& numbers) {
+    const float most = numbers.repetition_penalty;
+    const float repetition = counted.seen < 1 ? 1 + (most - 1) * counted.seen : most;
+    logit = logit > 0 ? logit / repetition : logit * repetition;
+    logit -= numbers.frequency_penalty * counted.generated;
+    return logit - numbers.presence_penalty * counted.present;
+}
+
+/// The tokens of a window by id. The last `penalty_last_n` places count whole, and the `penalty_decay` before
+/// them less and less: with n places in all, the one with d behind it has (n - d) / `penalty_decay`.
+/// (ExLlamaV2's `token_repetition_decay`: apply_rep_penalty_cpu in sampling.cpp.)
+inline std::unordered_map<int32_t, Counted> count_window(const RowHistory& tokens, int64_t prompt_length,
+                                                         const SamplingNumbers& numbers) {
+    const int64_t whole = std::min(numbers.penalty_last_n, tokens.length());
+    const int64_t fading = std::min(numbers.penalty_decay, tokens.length() - whole);
+    std::unordered_map<int32_t, Counted> window;
+    for (int64_t place = tokens.length() - whole - fading; place < tokens.length(); ++place) {
+        const int64_t behind = tokens.length() - 1 - place;
+        const double left = static_cast<double>(numbers.penalty_decay) - static_cast<double>(behind - whole);
+        const bool is_whole = behind <= whole;
+        const auto part =
+            is_whole ? 1.0f : static_cast<float>(left / static_cast<double>(numbers.penalty_decay));
+        Counted& counted = window[tokens[place]];
+        counted.seen = part;  // that of the latest place
+        if (place >= prompt_length) {
+            counted.generated += part;
+            counted.present = part;
+        }
+    }
+    return window;
 }
 
 }  // namespace outrider

@@ -10,6 +10,7 @@
 #include "outrider/sampling/sampler.h"
 #include "sampling/dry.h"
 #include "sampling/history_rules.h"
+#include "sampling/penalty.h"
 #include "sampling/row_history.h"
 #include "sampling/token_mask.h"
 
@@ -95,39 +96,29 @@ struct SamplingRow {
                                          subtract);
         }
     }
-    /// Calls `visit` with each token that the penalties count, and how often it was generated; of several
-    /// calls for one the last counts. With a window, what is before the last tokens of prompt and generation
-    /// is nothing.
+    /// Calls `visit` with each token that the penalties count, and how much of them it gets; of several calls
+    /// for one the last counts. With a window, what is before it is nothing.
     template <typename Visit>
     void for_each_counted(Visit visit) const {
-        const TokenCounts windowed = params().has_penalty_window() ? windowed_counts() : TokenCounts();
-        const TokenCounts& counts = params().has_penalty_window() ? windowed : state->counts();
-        for (const auto& [id, generated] : counts.entries()) {
-            visit(id, generated);
+        if (params().has_penalty_window()) {
+            for (const auto& [id, counted] : count_window(history(), state->prompt_length(), params())) {
+                visit(id, counted);
+            }
+            return;
         }
-        const int32_t* end = params().has_penalty_window() ? predictions : predictions + num_predictions;
+        const TokenCounts& counts = state->counts();
+        for (const auto& [id, generated] : counts.entries()) {
+            visit(id, Counted::whole(generated));
+        }
+        const int32_t* end = predictions + num_predictions;
         for (const int32_t* id = predictions; id != end; ++id) {
-            visit(*id, counts.generated(*id) + static_cast<int>(std::count(predictions, end, *id)));
+            const auto predicted = static_cast<int>(std::count(predictions, end, *id));
+            visit(*id, Counted::whole(counts.generated(*id) + predicted));
         }
     }
     int64_t position() const { return state->position() + num_predictions; }
     /// The token that the row tells of; -1 where it draws one.
     int32_t forced_id() const { return params().forced ? predictions[num_predictions] : -1; }
-
-  private:
-    TokenCounts windowed_counts() const {
-        const RowHistory tokens = history();
-        const int64_t first = std::max<int64_t>(0, tokens.length() - params().penalty_last_n);
-        TokenCounts counts;
-        for (int64_t place = first; place < tokens.length(); ++place) {
-            if (place < state->prompt_length()) {
-                counts.add_prompt(tokens[place]);
-            } else {
-                counts.add_generated(tokens[place]);
-            }
-        }
-        return counts;
-    }
 };
 
 struct RowSample {

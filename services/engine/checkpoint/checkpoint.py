@@ -55,6 +55,7 @@ class Checkpoint:
         self.config = source.config
         self.generation = source.generation
         self.token_rules = source.token_rules
+        self.forced_ids = source.forced_ids
         self.eos_token_ids = source.eos_token_ids
         self._source = source
         self._tensors = source.tensors

@@ -8,6 +8,7 @@ from services.engine.checkpoint.generation_defaults import GenerationDefaults
 from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.checkpoint.stored_tensors import StoredTensors
 from services.engine.checkpoint.token_rules import TokenRules
+from services.engine.forced_tokens import ForcedIds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +20,7 @@ class CheckpointSource:
     config: ModelConfig
     generation: GenerationDefaults
     token_rules: TokenRules
+    forced_ids: ForcedIds
     eos_token_ids: tuple[int, ...]
     tensors: StoredTensors
     names: Mapping[str, tuple[str, ...]]  # our names of the weights in each tensor that the files may hold

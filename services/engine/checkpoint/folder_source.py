@@ -22,7 +22,7 @@ from services.engine.checkpoint.quantised.quantised_tensors import QuantisedTens
 from services.engine.checkpoint.safetensors_file import FLOATS
 from services.engine.checkpoint.stored_tensors import StoredTensors
 from services.engine.checkpoint.tensor_files import TensorFiles
-from services.engine.checkpoint.token_rules import read_token_rules
+from services.engine.checkpoint.token_rules import read_forced_ids, read_token_rules
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.json_fields import JsonFields
 
@@ -51,6 +51,7 @@ def read_folder(folder: Path, context_length: int | None) -> CheckpointSource:
         config=config,
         generation=defaults,
         token_rules=token_rules,
+        forced_ids=read_forced_ids(generation, vocab_size=config.vocab_size),
         eos_token_ids=eos_token_ids,
         tensors=tensors,
         names=names,

@@ -17,6 +17,7 @@ from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.checkpoint.ordered_tensors import halves_of_heads
 from services.engine.checkpoint.weight_shapes import weight_shapes
 from services.engine.files.json_fields import JsonFields
+from services.engine.forced_tokens import ForcedIds
 from services.engine.gguf.gguf_file import GgufFile
 from services.engine.gguf.metadata import Metadata
 from services.engine.gguf.vocabulary import Vocabulary
@@ -48,6 +49,7 @@ def read_gguf(path: Path, context_length: int | None) -> CheckpointSource:
         config=without_absent_biases(config, names, tensors),
         generation=read_generation_defaults(generation),
         token_rules={},  # the format has no place for them
+        forced_ids=ForcedIds(),  # nor for these
         eos_token_ids=read_eos_token_ids(generation, generation, config.vocab_size),
         tensors=tensors,
         names=names,

@@ -1,9 +1,10 @@
-"""TokenRules: the tokens that a checkpoint says are not to be drawn."""
+"""Token rules: the tokens that a checkpoint says are not to be drawn, and those that must be."""
 
 from collections.abc import Collection, Iterator, Mapping
 from typing import TypeGuard
 
 from services.engine.files.json_fields import JsonFields, shown
+from services.engine.forced_tokens import ForcedIds
 from services.engine.sampling_params import MAX_BAD_WORD_TOKENS, MAX_BAD_WORDS, MAX_SUPPRESSED_IDS
 
 TokenRules = Mapping[str, tuple[int, ...] | tuple[tuple[int, ...], ...]]
@@ -11,7 +12,8 @@ TokenRules = Mapping[str, tuple[int, ...] | tuple[tuple[int, ...], ...]]
 
 _IDS = {"suppress_tokens": "suppressed_ids", "begin_suppress_tokens": "begin_suppressed_ids"}
 _WORDS = {"bad_words_ids": "bad_words"}
-RULE_FIELDS = (*_IDS, *_WORDS)
+_FORCED = {"forced_bos_token_id": "second", "forced_eos_token_id": "last"}
+RULE_FIELDS = (*_IDS, *_WORDS, *_FORCED)
 
 
 def read_token_rules(fields: JsonFields, *, vocab_size: int, eos_token_ids: Collection[int]) -> TokenRules:
@@ -27,6 +29,20 @@ def read_token_rules(fields: JsonFields, *, vocab_size: int, eos_token_ids: Coll
     }
     rules: TokenRules = {**ids, **words}
     return {name: found for name, found in rules.items() if found}
+
+
+def read_forced_ids(fields: JsonFields, *, vocab_size: int) -> ForcedIds:
+    """Read generation_config.json; raises CheckpointError naming a field that holds no token, or an unknown one."""
+    return ForcedIds(**{ours: _read_forced(fields, name, vocab_size) for name, ours in _FORCED.items()})
+
+
+def _read_forced(fields: JsonFields, name: str, vocab_size: int) -> tuple[int, ...]:
+    value = fields.raw(name)
+    ids = value if isinstance(value, list) else [] if value is None else [value]
+    if not _are_ids(ids, vocab_size, most=MAX_SUPPRESSED_IDS):
+        allowed = f"an id, or at most {MAX_SUPPRESSED_IDS}, from 0 to {vocab_size - 1}"
+        raise fields.error(name, f"must hold {allowed}, is {shown(value)}")
+    return tuple(ids)
 
 
 def _read_ids(fields: JsonFields, name: str, vocab_size: int) -> tuple[int, ...]:

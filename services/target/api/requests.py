@@ -9,6 +9,7 @@ from google.protobuf.message import Message
 from outrider.v1 import common_pb2, generation_pb2
 from services.draft_protocol.caching import check_cache, read_cache
 from services.draft_protocol.grammar import read_grammar
+from services.engine.forced_tokens import ForcedTokens
 from services.engine.grammar.grammar import Grammar
 from services.engine.range import COUNT, MAX_COUNT, Range
 from services.engine.request import (
@@ -76,17 +77,17 @@ def read_request(
     """
     received = _read_continuation(message, model, found)
     _check_num_samples(message, model, found)
-    if message.HasField("best_of"):
-        check_best_of(message, model, found)
+    stops = _read_stops(message.stop, model, found, room=model.context_length - len(prompt))
     request = Request(
         request_id=read_request_id(message, found),
         prompt=prompt,
         healing=_read_healing(message, prompt, model, found),
         received=received,
         sampling=_read_sampling(message.sampling, model, found),
-        stops=_read_stops(message.stop, model, found, room=model.context_length - len(prompt)),
+        stops=stops,
         grammar=grammar,
         thinking=_read_thinking(message, prompt, model, found),
+        forced=_force(model, prompt, stops),
         output=_read_output(message, model, found),
         speculation=_read_speculation(message.speculation, found),
         cache=read_cache_policy(message, found),
@@ -98,6 +99,15 @@ def read_request(
     if request.grammar is not None:
         request.grammar.prepare(request.received, stop_ids=request.stops.token_ids)
     return request
+
+
+def _force(model: ServedModel, prompt: tuple[int, ...], stops: StopConditions) -> ForcedTokens | None:
+    return model.forced_ids.in_answer(
+        num_prompt=len(prompt),
+        min_tokens=stops.min_tokens,
+        max_tokens=stops.max_tokens,
+        vocab_size=model.config.vocab_size,
+    )
 
 
 def _read_continuation(message: GenerationRequest, model: ServedModel, found: Violations) -> tuple[int, ...]:
@@ -145,6 +155,8 @@ def _read_output(message: GenerationRequest, model: ServedModel, found: Violatio
 
 
 def _check_num_samples(message: GenerationRequest, model: ServedModel, found: Violations) -> None:
+    if message.HasField("best_of"):
+        check_best_of(message, model, found)
     if not message.HasField("num_samples"):
         return
     if message.num_samples > 1 and message.HasField("continue_from"):

@@ -105,7 +105,8 @@ def _masks(rows: ScheduledRows) -> NDArray[np.uint32] | None:
     sequence = rows.sequence
     if sequence.is_healing:
         return None
-    return sequence.request.masks(sequence.grammar, sequence.thought, rows.predictions)
+    request = sequence.request
+    return request.masks(sequence.num_generated, sequence.grammar, sequence.thought, rows.predictions)
 
 
 def _output(reader: _SampleReader, first_row: int, rows: ScheduledRows) -> SamplerOutput:

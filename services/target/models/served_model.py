@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from services.engine.checkpoint.generation_defaults import GenerationDefaults
 from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.checkpoint.token_rules import TokenRules
+from services.engine.forced_tokens import ForcedIds
 from services.engine.grammar.process import GrammarProcess
 from services.engine.text.token_search import TokenSearch
 from services.engine.text.tokenizer import Tokenizer
@@ -26,6 +27,7 @@ class ServedModel:
     eos_token_ids: tuple[int, ...]
     defaults: GenerationDefaults
     token_rules: TokenRules
+    forced_ids: ForcedIds
     tokenizer: Tokenizer
     token_search: TokenSearch
     prompts: PromptEncoder
@@ -46,6 +48,7 @@ class ServedModel:
             eos_token_ids=checkpoint.eos_token_ids,
             defaults=checkpoint.generation,
             token_rules=checkpoint.token_rules,
+            forced_ids=checkpoint.forced_ids,
             tokenizer=engine.model.tokenizer,
             token_search=TokenSearch(engine.model.tokenizer),
             prompts=PromptEncoder(engine.model.tokenizer, chat_template),

@@ -23,8 +23,7 @@ class Alternatives:
     @property
     def are_unlimited(self) -> bool:
         """Whether no mask ever forbids a token."""
-        request = self._request
-        return request.grammar is None and request.thinking is None and request.sampling.allowed_tokens is None
+        return not self._request.masks_tokens
 
     def remain(
         self, tried: Collection[int], grammar: GrammarState | None, thought: Thought | None, *, num_generated: int
@@ -32,7 +31,7 @@ class Alternatives:
         """Whether there are any behind so many generated tokens, where the text stands there in the grammar and with
         its thought.
         """
-        masks = self._request.masks(grammar, thought)
+        masks = self._request.masks(num_generated, grammar, thought)
         if masks is None:
             return True
         is_open = np.unpackbits(masks[0].view(np.uint8), bitorder="little")

@@ -85,6 +85,7 @@ OPTIONS = [
     ("xtc_threshold", 0.2, {"sampling": {"xtc_threshold": 0.2}}),
     ("skew", -0.5, {"sampling": {"skew": -0.5}}),
     ("penalty_last_n", 64, {"sampling": {"penalty_last_n": 64}}),
+    ("penalty_decay", 32, {"sampling": {"penalty_decay": 32}}),
     ("no_repeat_ngram_size", 3, {"sampling": {"no_repeat_ngram_size": 3}}),
     ("suppress_token_ids", [7, 8], {"sampling": {"suppress_token_ids": [7, 8]}}),
     ("begin_suppress_token_ids", [7], {"sampling": {"begin_suppress_token_ids": [7]}}),

@@ -78,6 +78,7 @@ struct SamplingNumbers {
     float frequency_penalty = 0.0f;
     float presence_penalty = 0.0f;
     int64_t penalty_last_n = 0;        // 0: all
+    int64_t penalty_decay = 0;         // places before those, in which the penalties fade
     int64_t no_repeat_ngram_size = 0;  // 0: off
     double dry_multiplier = 0.0;       // 0: off
     double dry_base = 1.75;
@@ -164,6 +165,7 @@ void for_each_number(Numbers& numbers, Visit visit) {
     visit("frequency_penalty", numbers.frequency_penalty, NumberRange{});
     visit("presence_penalty", numbers.presence_penalty, NumberRange{});
     visit("penalty_last_n", numbers.penalty_last_n, NumberRange{0, 0x1p63});
+    visit("penalty_decay", numbers.penalty_decay, NumberRange{0, 0x1p63});
     visit("dry_multiplier", numbers.dry_multiplier, NumberRange{0, kMost});
     visit("dry_base", numbers.dry_base, NumberRange{1, kMost});
     visit("dry_allowed_length", numbers.dry_allowed_length, NumberRange{0, 0x1p63});

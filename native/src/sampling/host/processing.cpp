@@ -9,8 +9,8 @@ namespace outrider {
 namespace {
 
 void apply_penalties(const SamplingRow& row, float* processed) {
-    row.for_each_counted([&](int32_t id, int generated) {
-        processed[id] = penalised(row.logits[id], generated, row.params());
+    row.for_each_counted([&](int32_t id, const Counted& counted) {
+        processed[id] = penalised(row.logits[id], counted, row.params());
     });
 }
 

@@ -159,6 +159,7 @@ def test_settings_that_are_not_carried_out_are_named_once(folder, caplog):
         "typical_p": 0.9,
         "top_h": 0.4,
         "forced_bos_token_id": 0,
+        "forced_decoder_ids": [[1, 7]],
         "temperature": 0.5,
         "bos_token_id": 1,
     }
@@ -167,7 +168,7 @@ def test_settings_that_are_not_carried_out_are_named_once(folder, caplog):
     (record,) = caplog.records
     assert record.getMessage() == (
         f"{folder / 'generation_config.json'}: settings that are not carried out: "
-        "sequence_bias [[[7], 0.5]], top_h 0.4, forced_bos_token_id 0"
+        "sequence_bias [[[7], 0.5]], top_h 0.4, forced_decoder_ids [[1, 7]]"
     )
 
 

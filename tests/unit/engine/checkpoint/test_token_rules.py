@@ -1,13 +1,14 @@
-"""The tokens that a checkpoint says are not to be drawn."""
+"""The tokens that a checkpoint says are not to be drawn, and those that must be."""
 
 import json
 from typing import Any
 
 import pytest
 
-from services.engine.checkpoint.token_rules import TokenRules, read_token_rules
+from services.engine.checkpoint.token_rules import TokenRules, read_forced_ids, read_token_rules
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.json_fields import JsonFields
+from services.engine.forced_tokens import ForcedIds
 
 VOCAB_SIZE, END = 100, 2
 
@@ -50,3 +51,19 @@ def test_what_no_rule_can_be_made_of_is_refused_by_name(fields: dict[str, Any], 
     (field,) = fields
     with pytest.raises(CheckpointError, match=rf"generation_config\.json: field '{field}': .*{named}"):
         rules_of(**fields)
+
+
+def forced_of(**fields: Any) -> ForcedIds:
+    return read_forced_ids(JsonFields(fields, "generation_config.json"), vocab_size=VOCAB_SIZE)
+
+
+def test_one_token_or_some_are_forced() -> None:
+    assert forced_of(forced_bos_token_id=7, forced_eos_token_id=[2, 99]) == ForcedIds(second=(7,), last=(2, 99))
+    assert forced_of(forced_bos_token_id=None, forced_eos_token_id=[]) == forced_of() == ForcedIds()
+
+
+@pytest.mark.parametrize("field", ["forced_bos_token_id", "forced_eos_token_id"])
+@pytest.mark.parametrize("value", [100, -1, True, "7", [7, 100], [[7]], 0.5])
+def test_what_cannot_be_forced_is_refused_by_name(field: str, value: object) -> None:
+    with pytest.raises(CheckpointError, match=rf"field '{field}': must hold an id, or at most 1024, from 0 to 99, is"):
+        forced_of(**{field: value})

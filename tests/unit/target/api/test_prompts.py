@@ -45,6 +45,7 @@ def served_model(*, vocab_size: int) -> ServedModel:
         eos_token_ids=checkpoint.eos_token_ids,
         defaults=checkpoint.generation,
         token_rules=checkpoint.token_rules,
+        forced_ids=checkpoint.forced_ids,
         tokenizer=tokenizer,
         token_search=TokenSearch(tokenizer),
         prompts=PromptEncoder(tokenizer, chat_template),

@@ -53,8 +53,9 @@ struct AdvanceRow {
 
     __device__ static void count_token(Edit& edit, int32_t token_id) {
         edit.token_id = token_id;
-        edit.penalised = true;
-        ++edit.generated;
+        edit.counted.seen = 1;
+        edit.counted.generated += 1;
+        edit.counted.present = 1;
     }
 };
 

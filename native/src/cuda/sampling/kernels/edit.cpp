@@ -33,10 +33,7 @@ std::vector<Edit> edits_of(const SamplingRow& row, int32_t index) {
     RowEdits edits(index);
     const SamplingParams& params = row.params();
     if (params.penalises()) {
-        row.for_each_counted([&](int32_t id, int generated) {
-            edits.at(id).penalised = true;
-            edits.at(id).generated = generated;
-        });
+        row.for_each_counted([&](int32_t id, const Counted& counted) { edits.at(id).counted = counted; });
     }
     row.for_each_repeating([&](int32_t id, float penalty) { edits.at(id).repeating = penalty; });
     for (const auto& [id, bias] : params.logit_bias) {

@@ -13,9 +13,8 @@ constexpr int32_t kNoToken = -1;
 /// Changes to one logit, made in the order of the fields. No two of a row are of the same logit.
 struct Edit {
     int32_t row;
-    int32_t token_id;       // kNoToken: nothing is done, as the token is not known yet
-    int32_t generated = 0;  // times, for the penalties
-    bool penalised = false;
+    int32_t token_id;        // kNoToken: nothing is done, as the token is not known yet
+    Counted counted{};       // for the penalties
     float repeating = 0.0f;  // what it loses for a repetition
     bool biased = false;
     float bias = 0.0f;

@@ -27,8 +27,8 @@ struct EditLogit {
             return;
         }
         float& logit = batch.processed[row * batch.vocab_size + edit.token_id];
-        if (edit.penalised) {
-            logit = penalised(logit, edit.generated, batch.rows[row].numbers);
+        if (edit.counted.seen > 0) {
+            logit = penalised(logit, edit.counted, batch.rows[row].numbers);
         }
         if (edit.repeating > 0) {
             logit -= edit.repeating;
