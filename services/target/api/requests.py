@@ -28,7 +28,7 @@ from services.service.access.caller import Caller
 from services.service.errors import FingerprintMismatchError
 from services.service.limits import LIMITS, MAX_TIME_LIMIT
 from services.service.validation import Violations
-from services.target.api.best_of import check_best_of, ranking_output
+from services.target.api.answers.best_of import check_best_of, ranking_output
 from services.target.api.durations import read_duration
 from services.target.api.generation_request import GenerationRequest
 from services.target.api.output_options import read_output
