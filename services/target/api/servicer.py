@@ -27,6 +27,9 @@ from services.target.api.model_info import write_model_info, write_models
 from services.target.api.prompts import read_prompt, read_tokenize_input
 from services.target.api.requests import is_ranked, num_generated, read_request, read_request_grammar
 from services.target.api.responses import write_whole
+from services.target.api.sessions.behind_session import num_held, tokens_of, used_session
+from services.target.api.sessions.new_session import begin_session, compute_session
+from services.target.api.sessions.session_calls import delete_session, get_session, list_sessions, write_session
 from services.target.api.texts.embedding import read_embed_request, write_embeddings
 from services.target.api.texts.scoring import read_score_request, write_scores
 from services.target.api.tokenization import detokenize, write_tokens
@@ -139,6 +142,35 @@ class GenerationServicer(GenerationServiceServicer):
             self._tell_load(call.serving, context)
             return embeddings
 
+    async def CreateSession(
+        self, request: generation_pb2.CreateSessionRequest, context: Context
+    ) -> generation_pb2.CreateSessionResponse:
+        """Compute the beginning of prompts, and hold it."""
+        with self._call(request.model, context, "session") as call:
+            call.admit_sequences(1)
+            session, asked = await begin_session(request, call)
+            await compute_session(session, asked, call)
+            written = write_session(session, call.serving, token_ids=request.token_ids)
+            return generation_pb2.CreateSessionResponse(session=written)
+
+    async def GetSession(
+        self, request: generation_pb2.GetSessionRequest, context: Context
+    ) -> generation_pb2.GetSessionResponse:
+        """Tell of a session."""
+        return get_session(request, self.serving(request.model), self.callers.of(context))
+
+    async def ListSessions(
+        self, request: generation_pb2.ListSessionsRequest, context: Context
+    ) -> generation_pb2.ListSessionsResponse:
+        """List the caller's sessions."""
+        return list_sessions(self.serving(request.model), self.callers.of(context))
+
+    async def DeleteSession(
+        self, request: generation_pb2.DeleteSessionRequest, context: Context
+    ) -> generation_pb2.DeleteSessionResponse:
+        """End a session."""
+        return delete_session(request, self.serving(request.model), self.callers.of(context))
+
     async def Tokenize(
         self, request: generation_pb2.TokenizeRequest, context: Context
     ) -> generation_pb2.TokenizeResponse:
@@ -177,10 +209,11 @@ class GenerationServicer(GenerationServiceServicer):
             model = call.model
             call.admit_sequences(min(num_generated(message), model.max_samples))
             found = Violations()
-            prompt = await read_prompt(message.prompt, model, found)
-            waiting = call.admit_tokens(len(prompt))
+            session = used_session(message, call.serving, call.caller, found)
+            prompt = await read_prompt(message.prompt, model, found, behind=tokens_of(session))
+            waiting = call.admit_tokens(len(prompt) - num_held(session))
             grammar = await read_request_grammar(message, prompt, model, found, caller=call.caller.name)
-            read = partial(read_request, caller=call.caller, deadline=call.deadline)
+            read = partial(read_request, caller=call.caller, deadline=call.deadline, session=session)
             request = await asyncio.to_thread(read, message, prompt, grammar, model, found)
             readers = await message_readers(message, request, model)
             engine = self.serving(message.model).engine  # it may have gone while the prompt was encoded

@@ -146,6 +146,7 @@ OPTIONS = [
     ("request_id", "", {"request_id": ""}),
     ("num_samples", 4, {"num_samples": 4}),
     ("best_of", 4, {"best_of": 4}),
+    ("session", "mine", {"session": "mine"}),
     ("priority", -3, {"priority": -3}),
 ]
 
