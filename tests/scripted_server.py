@@ -8,7 +8,7 @@ a byte of a fixed UTF-8 text, rotated by seed and prompt, whose characters take 
 
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Seq
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -251,7 +251,7 @@ class ScriptedServer:
         fingerprint: str = "f1",
         tokens_per_chunk: int = 3,
         port: int = 0,
-        servicer_type: type[ScriptedServicer] = ScriptedServicer,
+        servicer_type: Callable[..., ScriptedServicer] = ScriptedServicer,
         health: HealthServicer | None = None,
     ) -> None:
         self.servicer = servicer_type(faults, fingerprint, tokens_per_chunk)

@@ -15,6 +15,7 @@ _COMMANDS = {
     "generate": ("services.cli.generate", "continue a prompt and print the text as it streams"),
     "embed": ("services.cli.embed", "print vectors of texts"),
     "score": ("services.cli.score", "say how likely texts are behind a prompt"),
+    "session": ("services.cli.session", "have a server hold the beginning of prompts, by a name"),
     "chat": ("services.cli.chat.command", "hold a conversation with the model, in a terminal or through a pipe"),
     "health": ("services.cli.health", "say whether a service is ready"),
     "top": ("services.cli.top.command", "watch what a target does, in a terminal"),

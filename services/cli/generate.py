@@ -32,7 +32,7 @@ _NUMBERS = {
 }
 _GRAMMARS = ("json_schema", "regex", "lark", "choice")
 _OPTIONS = (
-    "model",
+    *("model", "session"),
     *_NUMBERS,
     *_GRAMMARS,
     *("prefer_end", "ignore_eos", "include_stop", "time_limit", "heal", "lookup"),
@@ -53,6 +53,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("prompt", help='the text to continue; "-" reads it from standard input')
     add_client_options(parser)
     parser.add_argument("--model", metavar="NAME", help="which of the server's models (default: its first)")
+    parser.add_argument("--session", metavar="NAME", help="go on behind this session's tokens")
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="end after this time with what there is")
     parser.add_argument("--chat", action="store_true", help="send the prompt as a user's message in a conversation")
     for name, kind in _NUMBERS.items():

@@ -9,8 +9,13 @@ _MAX_SALT_BYTES = 128
 
 def check_cache(message: common_pb2.CachePolicy, found: Violations) -> None:
     """Add what is wrong with a client's policy to `found`."""
-    if (size := len(message.salt.encode())) > _MAX_SALT_BYTES:
-        found.add("cache.salt", f"has {size} bytes", f"at most {_MAX_SALT_BYTES} bytes")
+    check_salt("cache.salt", message.salt, found)
+
+
+def check_salt(field: str, salt: str, found: Violations) -> None:
+    """Add what is wrong with a salt to `found`."""
+    if (size := len(salt.encode())) > _MAX_SALT_BYTES:
+        found.add(field, f"has {size} bytes", f"at most {_MAX_SALT_BYTES} bytes")
 
 
 def read_cache(message: common_pb2.CachePolicy) -> CachePolicy:

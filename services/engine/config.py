@@ -24,6 +24,7 @@ ISA_VARIABLE = "OUTRIDER_ISA"
 WEIGHTS_CACHE_VARIABLE = "OUTRIDER_WEIGHTS_CACHE"
 TOKEN_VARIABLE = "OUTRIDER_TOKEN"
 CPU = "cpu"
+_SESSIONS_PART = 4  # of the KV blocks one in so many, unless an option says how many
 _HOST_KV_MEMORY = 2 << 30  # bytes
 _PREFILL_CHUNK = 256
 _LARGEST_PORT = 65535
@@ -59,6 +60,7 @@ class EngineConfig:
     gpu_memory_fraction: float = 0.9  # the most of a GPU's memory that is in use, whoever uses it
     kv_blocks: int | None = None  # instead of kv_memory
     prefix_cache: bool = True  # whether full blocks are kept for later sequences that begin with the same tokens
+    session_blocks: int | None = None  # the most that sessions hold; default: a quarter, where a context fits beside
     context_length: int | None = None  # default: what the model was made for and the KV cache holds
     max_rows: int = 512
     prefill_chunk: int | None = None  # default: 256, or what max_rows holds
@@ -78,6 +80,8 @@ class EngineConfig:
                 check_range(name, value, 1, largest)
         if on_cpu and (self.kv_memory or 0) > (most := host_memory()):
             raise ConfigError(f"kv_memory is {self.kv_memory} bytes; it must be from 1 to {most}, what this host has")
+        if self.session_blocks is not None:
+            check_range("session_blocks", self.session_blocks, 0, _LARGEST["kv_blocks"] if self.prefix_cache else 0)
         if not 0 < self.gpu_memory_fraction <= 1:
             raise ConfigError(f"gpu_memory_fraction is {self.gpu_memory_fraction}; it must be above 0 and at most 1")
         if self.max_rows < self.max_sequences:
@@ -145,8 +149,19 @@ class EngineConfig:
                 )
 
     def resolve_context_length(self, model: ModelConfig, num_blocks: int) -> int:
-        """The most tokens of prompt and answer together: one sequence alone always fits in the KV cache."""
-        return min(self._longest_context(model), num_blocks * BLOCK_SIZE)
+        """The most tokens of prompt and answer together: one sequence alone always fits in the KV cache, beside what is
+        set aside for sessions. Raises ConfigError where that is all.
+        """
+        if self.session_blocks:
+            check_range("session_blocks", self.session_blocks, 0, num_blocks - 1)
+        return min(self._longest_context(model), (num_blocks - (self.session_blocks or 0)) * BLOCK_SIZE)
+
+    def resolve_session_blocks(self, num_blocks: int, context_length: int) -> int:
+        """The most KV blocks that sessions may hold: the longest sequence has room beside them."""
+        if self.session_blocks is not None:
+            return self.session_blocks
+        beside = num_blocks - -(-context_length // BLOCK_SIZE)
+        return min(num_blocks // _SESSIONS_PART, beside) if self.prefix_cache else 0
 
     def resolve_prefill_chunk(self) -> int:
         """The most tokens of one prompt in one pass."""

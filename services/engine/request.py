@@ -124,6 +124,7 @@ class Request:
     num_samples: int = 1
     num_scored: int | None = None  # the prompt's last tokens, told of as `prompt_logprobs` are; then nothing is drawn
     pooling: Pooling | None = None  # of the prompt's hidden states; then nothing is drawn
+    pins: bool = False  # whether what was computed of the prompt stays in the KV cache until it is let go
     deadline: float | None = None  # seconds on the monotonic clock
     traceparent: str = ""  # the W3C trace context that work for it belongs to, if there is one
 

@@ -41,3 +41,4 @@ MAX_SCORED_TOKENS = 1 << 17  # of one request: their scores fit into a message
 MAX_EMBEDDED_TEXTS = 256  # of one request
 MAX_EMBEDDED_VALUES = MAX_RECORDS_BYTES // 4  # of all vectors of one request, which fit into a message
 MAX_SAMPLES = 16  # of one prompt; a server that runs fewer sequences at once gives fewer
+MAX_SESSIONS = 256  # of one model, whose tokens are held by the host

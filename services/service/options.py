@@ -36,7 +36,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def engine_config(arguments: argparse.Namespace, model: ModelSource) -> EngineConfig:
     """The configuration of a model's engine; raises ConfigError for a value that cannot be."""
-    values = {field.name: getattr(arguments, field.name) for field in fields(EngineConfig) if field.name != "model"}
+    # What a service has no option for keeps its default.
+    names = [field.name for field in fields(EngineConfig) if field.name != "model" and field.name in arguments]
+    values = {name: getattr(arguments, name) for name in names}
     values["isa"] = arguments.isa or resolve_isa()
     values["weights_cache"] = arguments.weights_cache or resolve_weights_cache()
     values["threads"] = resolve_threads(arguments.threads)

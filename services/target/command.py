@@ -34,6 +34,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         default=True,
         help="predict that a text goes on as where it read the same before (default: it does)",
     )
+    parser.add_argument(
+        "--session-blocks",
+        type=int,
+        metavar="N",
+        help="blocks of the KV cache that sessions may hold, of which no context is made "
+        "(default: a quarter of all, where the longest context fits beside them)",
+    )
     _add_parser(parser, "tool", TOOL_SYNTAXES)
     _add_parser(parser, "reasoning", REASONING_SYNTAXES)
     _add_contract(parser)

@@ -13,6 +13,7 @@ COUNT = 24  # tokens of an answer
 ALWAYS, NEVER = common_pb2.SPECULATION_MODE_ALWAYS, common_pb2.SPECULATION_MODE_NEVER
 LONG = {"token_ids": {"ids": [*range(30, 100)]}}  # two blocks of the cache and a bit
 X, END = 91, 1  # a token of one letter, and the model's own end
+HELD, HELD_IDS = "held", [*range(30, 40)]  # a session that the server has, and its tokens
 OFTEN = {"logit_bias": [{"token_id": X, "bias": 100.0}]}
 ENDS = {"logit_bias": [{"token_id": END, "bias": 100.0}]}
 
@@ -232,6 +233,10 @@ GOOD = {
         lambda seen: 3 <= len(seen.streamed.text) <= 4,  # its last token may have two letters
     ),
     "num_samples": Good({"num_samples": 2}, lambda seen: len(seen.whole.further_samples) == 1),
+    "session": Good(
+        {"session": HELD, "output": {"prompt_token_ids": True}},
+        lambda seen: [*seen.streamed.started.prompt_token_ids][: len(HELD_IDS)] == HELD_IDS,
+    ),
     "best_of": Good(
         {"best_of": 8, "sampling": {"temperature": 1.0}},
         lambda seen: seen.whole.started.seed == seen.streamed.started.seed != seen.plain.started.seed,
@@ -246,6 +251,7 @@ BAD_FOR_GENERATE: dict[str, Fields | Callable[[Streamed], Fields]] = {
         "continue_from": {"token_ids": [VOCAB_SIZE], "fingerprint": plain.started.fingerprint}
     },
     "continue_from.fingerprint": {"continue_from": {"fingerprint": ""}},
+    "session": lambda plain: {"session": HELD, "continue_from": {"fingerprint": plain.started.fingerprint}},
     "prompt.heal": {"prompt": {"heal": True}, "grammar": {"regex": "a"}},
     "grammar.prefer_end": {"grammar": {"regex": "a", "prefer_end": True}, "stop": {"min_tokens": 1}},
 }

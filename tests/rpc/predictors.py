@@ -43,3 +43,13 @@ class BrokenPredictor(SilentPredictor):
         if self.is_broken:
             raise RuntimeError("broken on purpose")
         return []
+
+
+class SlippingPredictor(SilentPredictor):
+    """Knows the answer, and gets every third token of it wrong."""
+
+    def __init__(self, answer: Seq[int]) -> None:
+        self._told = [token ^ 1 if index % 3 == 2 else token for index, token in enumerate(answer)]
+
+    def predict(self, sequence: Sequence, limit: int, *, until: float = math.inf) -> Seq[int]:
+        return self._told[sequence.num_generated :][:limit]

@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 from outrider.v1 import generation_pb2
 from tests.rpc import chat_examples, field_examples, sampler_examples
-from tests.rpc.field_examples import BAD_FOR_GENERATE, Fields, Seen
+from tests.rpc.field_examples import BAD_FOR_GENERATE, HELD, HELD_IDS, Fields, Seen
 from tests.rpc.requests import Streamed, as_unary, stream, stream_request, violations
 from tests.rpc.test_bad_input import BAD
 from tests.server import RunningTarget, target_server
@@ -61,6 +61,8 @@ def is_set(message: Message, path: str) -> bool:
 def looking_up(model: Path) -> Iterator[RunningTarget]:
     """A server that predicts from repetitions."""
     with target_server(model, lookup=True, parsers={"reasoning_parser": "think"}) as running:
+        held = {"name": HELD, "prompt": {"token_ids": {"ids": HELD_IDS}}}
+        running.stub.CreateSession(generation_pb2.CreateSessionRequest(**held), timeout=60)
         yield running
         running.assert_all_free()
 

@@ -38,7 +38,8 @@ STEMS = {
 
 def collect(target: RunningTarget, statistics: RequestStatistics, prefix: str) -> list[Metric]:
     load = TargetLoad(target.engine, statistics, lambda: 0)
-    metrics = TargetMetrics(target.engine, load, statistics, DraftLinks, prefix=prefix, model_name="some")
+    sessions = target.model.serving.sessions
+    metrics = TargetMetrics(target.engine, load, statistics, DraftLinks, sessions, prefix=prefix, model_name="some")
     return [*metrics.collect()]
 
 

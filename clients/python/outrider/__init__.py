@@ -17,10 +17,12 @@ from outrider.chat.options import ChatOptions
 from outrider.client import Client
 from outrider.embedding import Embedding, Embeddings, EmbedOptions, Pooling, TextToEmbed
 from outrider.errors import (
+    AlreadyExists,
     Cancelled,
     DeadlineExceeded,
     FingerprintMismatch,
     InvalidArgument,
+    NotFound,
     OutriderError,
     PermissionDenied,
     ResourceExhausted,
@@ -33,6 +35,7 @@ from outrider.generate_options import GenerateOptions
 from outrider.request import Prompt
 from outrider.scoring import ScoreOptions, Scores, TextScore, TextToScore
 from outrider.served_model import ModelState, ServedModel
+from outrider.session import Session, SessionOptions
 from outrider.stream import Stream
 from outrider.token_record import Candidate, Dtype, PredictionSource, Suppressed, Tensor, Token
 from outrider.types import (
@@ -60,6 +63,7 @@ from outrider.vocabulary_match import VocabularyMatch
 
 __version__ = "0.1.0"  # of the server too
 __all__ = [
+    "AlreadyExists",
     "AsyncClient",
     "AsyncStream",
     "Cancelled",
@@ -88,6 +92,7 @@ __all__ = [
     "ModelInfo",
     "ModelState",
     "NoSpeculationReason",
+    "NotFound",
     "OutriderError",
     "PassReport",
     "PermissionDenied",
@@ -102,6 +107,8 @@ __all__ = [
     "Result",
     "ScoreOptions",
     "Scores",
+    "Session",
+    "SessionOptions",
     "SourceStats",
     "Speculation",
     "Started",

@@ -1,7 +1,8 @@
 """AsyncClient: talks to Outrider from asyncio."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
@@ -13,7 +14,7 @@ from outrider.async_stream import AsyncStream
 from outrider.chat.encode import Conversation
 from outrider.chat.options import ChatOptions
 from outrider.embedding import Embeddings, EmbedOptions, TextToEmbed, build_embed_request, parse_embeddings
-from outrider.errors import as_error
+from outrider.errors import NotFound, as_error
 from outrider.generate_options import GenerateOptions
 from outrider.request import (
     Prompt,
@@ -29,8 +30,15 @@ from outrider.servers.channel import ChannelOption, channel_options, token_metad
 from outrider.servers.health import CHECK, examined_async
 from outrider.servers.pool import Pool, Server, prefix_metadata
 from outrider.servers.retry import RetryPolicy
+from outrider.session import Session, SessionOptions, build_session_request, parse_session, parse_sessions
 from outrider.types import Decoding, Encoding, ModelInfo, Result
-from outrider.v1.generation_pb2 import GetModelInfoRequest, ListModelsRequest
+from outrider.v1.generation_pb2 import (
+    DeleteSessionRequest,
+    GetModelInfoRequest,
+    GetSessionRequest,
+    ListModelsRequest,
+    ListSessionsRequest,
+)
 from outrider.v1.generation_pb2_grpc import GenerationServiceStub
 
 if TYPE_CHECKING:
@@ -139,6 +147,39 @@ class AsyncClient:
         """Make a vector of each text; raises as `stream` for what cannot even be sent."""
         request = build_embed_request(inputs, options)
         return parse_embeddings(await self._call(lambda stub: stub.Embed, request, timeout))
+
+    async def create_session(
+        self, prompt: Prompt, *, timeout: float | None = None, **options: Unpack[SessionOptions]
+    ) -> Session:
+        """Have a server hold the beginning of prompts; raises as `stream` for what cannot even be sent."""
+        request = build_session_request(prompt, options)
+        return parse_session((await self._call(lambda stub: stub.CreateSession, request, timeout)).session)
+
+    @asynccontextmanager
+    async def session(
+        self, prompt: Prompt, *, timeout: float | None = None, **options: Unpack[SessionOptions]
+    ) -> AsyncIterator[Session]:
+        """As `create_session`, for as long as the block runs."""
+        session = await self.create_session(prompt, timeout=timeout, **options)
+        try:
+            yield session
+        finally:
+            with suppress(NotFound):  # its time may be over
+                await self.delete_session(session.name, model=session.model, timeout=timeout)
+
+    async def get_session(self, name: str, *, model: str | None = None, timeout: float | None = None) -> Session:
+        """Tell of a session, with its tokens; raises NotFound."""
+        request = GetSessionRequest(name=name, model=model, token_ids=True)
+        return parse_session((await self._call(lambda stub: stub.GetSession, request, timeout)).session)
+
+    async def list_sessions(self, *, model: str | None = None, timeout: float | None = None) -> tuple[Session, ...]:
+        """The caller's sessions, the oldest first, without their tokens."""
+        request = ListSessionsRequest(model=model)
+        return parse_sessions(await self._call(lambda stub: stub.ListSessions, request, timeout))
+
+    async def delete_session(self, name: str, *, model: str | None = None, timeout: float | None = None) -> None:
+        """End a session; raises NotFound."""
+        await self._call(lambda stub: stub.DeleteSession, DeleteSessionRequest(name=name, model=model), timeout)
 
     async def tokenize(
         self,

@@ -1,7 +1,8 @@
 """Client: talks to Outrider from ordinary Python."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
@@ -11,7 +12,7 @@ from google.protobuf.message import Message
 from outrider.chat.encode import Conversation
 from outrider.chat.options import ChatOptions
 from outrider.embedding import Embeddings, EmbedOptions, TextToEmbed, build_embed_request, parse_embeddings
-from outrider.errors import as_error
+from outrider.errors import NotFound, as_error
 from outrider.generate_options import GenerateOptions
 from outrider.request import (
     Prompt,
@@ -27,9 +28,16 @@ from outrider.servers.channel import ChannelOption, channel_options, token_metad
 from outrider.servers.health import CHECK, examined
 from outrider.servers.pool import Pool, Server, prefix_metadata
 from outrider.servers.retry import RetryPolicy
+from outrider.session import Session, SessionOptions, build_session_request, parse_session, parse_sessions
 from outrider.stream import Stream
 from outrider.types import Decoding, Encoding, ModelInfo, Result
-from outrider.v1.generation_pb2 import GetModelInfoRequest, ListModelsRequest
+from outrider.v1.generation_pb2 import (
+    DeleteSessionRequest,
+    GetModelInfoRequest,
+    GetSessionRequest,
+    ListModelsRequest,
+    ListSessionsRequest,
+)
 from outrider.v1.generation_pb2_grpc import GenerationServiceStub
 
 Answer = TypeVar("Answer")
@@ -124,6 +132,39 @@ class Client:
         """Make a vector of each text; raises as `stream` for what cannot even be sent."""
         request = build_embed_request(inputs, options)
         return parse_embeddings(self._call(lambda stub: stub.Embed, request, timeout))
+
+    def create_session(
+        self, prompt: Prompt, *, timeout: float | None = None, **options: Unpack[SessionOptions]
+    ) -> Session:
+        """Have a server hold the beginning of prompts; raises as `stream` for what cannot even be sent."""
+        request = build_session_request(prompt, options)
+        return parse_session(self._call(lambda stub: stub.CreateSession, request, timeout).session)
+
+    @contextmanager
+    def session(
+        self, prompt: Prompt, *, timeout: float | None = None, **options: Unpack[SessionOptions]
+    ) -> Iterator[Session]:
+        """As `create_session`, for as long as the block runs."""
+        session = self.create_session(prompt, timeout=timeout, **options)
+        try:
+            yield session
+        finally:
+            with suppress(NotFound):  # its time may be over
+                self.delete_session(session.name, model=session.model, timeout=timeout)
+
+    def get_session(self, name: str, *, model: str | None = None, timeout: float | None = None) -> Session:
+        """Tell of a session, with its tokens; raises NotFound."""
+        request = GetSessionRequest(name=name, model=model, token_ids=True)
+        return parse_session(self._call(lambda stub: stub.GetSession, request, timeout).session)
+
+    def list_sessions(self, *, model: str | None = None, timeout: float | None = None) -> tuple[Session, ...]:
+        """The caller's sessions, the oldest first, without their tokens."""
+        request = ListSessionsRequest(model=model)
+        return parse_sessions(self._call(lambda stub: stub.ListSessions, request, timeout))
+
+    def delete_session(self, name: str, *, model: str | None = None, timeout: float | None = None) -> None:
+        """End a session; raises NotFound."""
+        self._call(lambda stub: stub.DeleteSession, DeleteSessionRequest(name=name, model=model), timeout)
 
     def tokenize(
         self,

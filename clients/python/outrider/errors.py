@@ -75,6 +75,18 @@ class PermissionDenied(OutriderError):
     code = grpc.StatusCode.PERMISSION_DENIED
 
 
+class NotFound(OutriderError):
+    """The server has no session of that name, or no longer: with its tokens it can be made again."""
+
+    code = grpc.StatusCode.NOT_FOUND
+
+
+class AlreadyExists(OutriderError):
+    """There is a session of that name."""
+
+    code = grpc.StatusCode.ALREADY_EXISTS
+
+
 class ResourceExhausted(OutriderError):
     """The server is full, or cannot begin in time, and neither `max_retries` nor the time allows another try."""
 
@@ -113,7 +125,7 @@ class Cancelled(OutriderError):
 _CLASSES: dict[grpc.StatusCode, type[OutriderError]] = {
     cls.code: cls
     for cls in (
-        *(FingerprintMismatch, Unauthenticated, PermissionDenied),
+        *(FingerprintMismatch, Unauthenticated, PermissionDenied, NotFound, AlreadyExists),
         *(ResourceExhausted, Unavailable, DeadlineExceeded, Cancelled),
     )
 }

@@ -118,3 +118,5 @@ class GenerateOptions(ChatOptions, total=False):
     others in `Result.further_samples`."""
     best_of: int | None
     """Answers to choose the `num_samples` likeliest from; beyond 1, nothing comes before all have ended."""
+    session: str | None
+    """The name of a session: the prompt goes on behind its tokens, and may be empty."""

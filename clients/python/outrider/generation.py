@@ -71,6 +71,7 @@ class Generation:
         request = generation_pb2.StreamGenerateRequest()
         request.CopyFrom(self._request)
         request.ClearField("best_of")  # what has started is the best already
+        request.ClearField("session")  # whose tokens are among those of the prompt
         request.prompt.token_ids.ids[:] = self.started.prompt_token_ids
         request.sampling.seed = self.started.seed
         request.request_id = self.started.request_id

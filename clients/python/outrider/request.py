@@ -66,6 +66,7 @@ _FIELDS = {
     "priority": "priority",
     "num_samples": "num_samples",
     "best_of": "best_of",
+    "session": "session",
 }
 _GRAMMARS = ("json_schema", "regex", "lark", "choice")
 _SAMPLERS = {name.removeprefix("SAMPLER_").lower(): number for name, number in common_pb2.Sampler.items() if number}
@@ -127,7 +128,10 @@ def build_detokenize_request(
     return request
 
 
-def set_prompt(request: generation_pb2.StreamGenerateRequest | generation_pb2.ScoreRequest, prompt: Prompt) -> None:
+def set_prompt(
+    request: generation_pb2.StreamGenerateRequest | generation_pb2.ScoreRequest | generation_pb2.CreateSessionRequest,
+    prompt: Prompt,
+) -> None:
     """Set what a request begins with; raises TypeError for anything else."""
     if not hasattr(prompt, "__len__") or not hasattr(prompt, "__getitem__"):
         raise TypeError(f"a prompt is text, token ids or messages, not {prompt!r}")

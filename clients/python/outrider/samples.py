@@ -63,6 +63,9 @@ class Samples:
         request.CopyFrom(self._request)
         if self.started is not None and not _is_ranked(request):  # of some the seeds are known: they must not change
             request.sampling.seed = self.started.seed
+        if self.started is not None and request.HasField("session"):  # which the next server need not have
+            request.ClearField("session")
+            request.prompt.token_ids.ids[:] = self.started.prompt_token_ids
         return request
 
     def receive(self, event: generation_pb2.StreamGenerateResponse) -> Chunk | None:

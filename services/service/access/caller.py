@@ -36,6 +36,12 @@ class Caller:
     name: str
     scopes: frozenset[Scope] = frozenset(Scope)
     limits: CallerLimits = field(default_factory=CallerLimits)
+    is_known: bool = True  # by what it has shown; else it is named after its connection
+
+    @property
+    def owner(self) -> str:
+        """Whose is what outlives its calls: all callers that are not known are one, without a name."""
+        return self.name if self.is_known else ""
 
 
 class Callers:
@@ -55,7 +61,9 @@ class Callers:
         if self._find is not None:
             return self.by_token(context.invocation_metadata() or ())
         identities = context.peer_identities()
-        return Caller(printable(next(iter(identities)).decode(errors="replace")) if identities else context.peer())
+        if not identities:
+            return Caller(context.peer(), is_known=False)
+        return Caller(printable(next(iter(identities)).decode(errors="replace")))
 
     def by_token(self, metadata: Iterable[tuple[str, str | bytes]]) -> Caller:
         """Whose token a call's metadata hold; raises UnauthenticatedError where there is none, or an unknown one."""

@@ -25,19 +25,29 @@ class Room:
         return f"at most {self.most}, {self.reason}"
 
 
-async def read_prompt(message: common_pb2.Prompt, model: ServedModel, found: Violations) -> tuple[int, ...]:
-    """The ids of a prompt; what is wrong with it is added to `found`."""
+async def read_prompt(
+    message: common_pb2.Prompt, model: ServedModel, found: Violations, *, behind: tuple[int, ...] = ()
+) -> tuple[int, ...]:
+    """The ids of a prompt, with those of a session before it; what is wrong with it is added to `found`."""
+    if behind and _is_empty(message):
+        return behind
+    room = _room_behind(model, behind)
     match form := message.WhichOneof("input"):
         case "token_ids":
-            return await asyncio.to_thread(_read_ids, message.token_ids, "prompt", model, found, _room_behind(model))
+            return behind + await asyncio.to_thread(_read_ids, message.token_ids, "prompt", model, found, room)
         case "text" | "chat":
-            field, room = f"prompt.{form}", _room_behind(model)
-            source = await asyncio.to_thread(_read_source, message, field, model, found)
+            field = f"prompt.{form}"
+            source = await asyncio.to_thread(_read_source, message, field, model, found, special=not behind)
             ids = await _encode(source, field, model, found, room)
             _check_encoded(ids, field, model, found)
-            return ids or ()
+            return behind + (ids or ())
     found.add("prompt", "is not set", _FORMS)
-    return ()
+    return behind
+
+
+def _is_empty(message: common_pb2.Prompt) -> bool:
+    """Whether it adds nothing to a session."""
+    return not (message.text or message.token_ids.ids or message.HasField("chat"))
 
 
 async def read_tokenize_input(message: generation_pb2.TokenizeRequest, model: ServedModel) -> tuple[int, ...]:
@@ -80,8 +90,9 @@ async def read_text(
     return ()
 
 
-def _room_behind(model: ServedModel) -> Room:
-    return Room(model.context_length - 1, "so that the context has room for one more")
+def _room_behind(model: ServedModel, session: tuple[int, ...]) -> Room:
+    beside = f"beside the session's {len(session)}, " if session else ""
+    return Room(model.context_length - 1 - len(session), f"{beside}so that the context has room for one more")
 
 
 def _read_ids(
@@ -122,15 +133,21 @@ def _check_encoded(ids: tuple[int, ...] | None, field: str, model: ServedModel, 
 
 
 def _read_source(
-    message: common_pb2.Prompt | generation_pb2.TokenizeRequest, field: str, model: ServedModel, found: Violations
+    message: common_pb2.Prompt | generation_pb2.TokenizeRequest,
+    field: str,
+    model: ServedModel,
+    found: Violations,
+    *,
+    special: bool = True,
 ) -> PromptSource | None:
+    """What is to be encoded; unless it says otherwise, a text gets special tokens if `special`."""
     if message.HasField("chat"):
         found.check_length(f"{field}.messages", message.chat.messages, MAX_MESSAGES)
         is_short = len(message.chat.messages) <= MAX_MESSAGES
         if is_short and _has_room(message.chat.ByteSize(), field, model, found):
             return read_chat(message.chat, field, model, found)
         return None
-    add_special = message.add_special_tokens if message.HasField("add_special_tokens") else True
+    add_special = message.add_special_tokens if message.HasField("add_special_tokens") else special
     return _read_source_text(message.text, field, model, found, add_special_tokens=add_special)
 
 

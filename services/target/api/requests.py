@@ -29,16 +29,21 @@ from services.service.access.caller import Caller
 from services.service.errors import FingerprintMismatchError
 from services.service.limits import LIMITS, MAX_TIME_LIMIT
 from services.service.validation import Violations
-from services.target.api.best_of import check_best_of, ranking_output
+from services.target.api.answers.best_of import check_best_of, ranking_output
 from services.target.api.durations import read_duration
 from services.target.api.generation_request import GenerationRequest
 from services.target.api.output_options import read_output
 from services.target.api.sampling_lists import read_sampling_lists
+from services.target.api.sessions.behind_session import cache_of
 from services.target.api.thinking import read_thinking
 from services.target.api.tools import binds_answer, read_tool_grammar
 from services.target.models.served_model import ServedModel
+from services.target.sessions.session import Session
 
-NamedRequest = GenerationRequest | generation_pb2.ScoreRequest | generation_pb2.EmbedRequest
+NamedRequest = (
+    GenerationRequest | generation_pb2.ScoreRequest | generation_pb2.EmbedRequest | generation_pb2.CreateSessionRequest
+)
+CachedRequest = GenerationRequest | generation_pb2.ScoreRequest | generation_pb2.EmbedRequest
 
 _PRIORITIES = Range(minimum=-10, maximum=10)
 _MODES = {
@@ -68,12 +73,12 @@ def read_request(
     *,
     caller: Caller,
     deadline: float | None,
+    session: Session | None = None,
 ) -> Request:
-    """The generation that a message of a caller's asks for.
+    """The generation that a message of a caller's asks for, behind a session if there is one.
 
-    `prompt` and `grammar` are what `read_prompt` and `read_request_grammar` have read, and `found` what they found
-    wrong; `deadline` is in seconds on the monotonic clock. Raises FingerprintMismatchError for a continuation of
-    another fingerprint's generation, else InvalidRequestError with every bad field.
+    `prompt` and `grammar` are read already, and `found` is what was wrong there; `deadline` is in seconds on the
+    monotonic clock. Raises FingerprintMismatchError for a continuation of another one, else InvalidRequestError.
     """
     received = _read_continuation(message, model, found)
     _check_num_samples(message, model, found)
@@ -90,7 +95,7 @@ def read_request(
         forced=_force(model, prompt, stops),
         output=_read_output(message, model, found),
         speculation=_read_speculation(message.speculation, found),
-        cache=read_cache_policy(message, found),
+        cache=cache_of(session, read_cache_policy(message, found)),
         share=read_share(message, caller, found),
         num_samples=num_generated(message),
         deadline=deadline,
@@ -126,7 +131,7 @@ def _read_continuation(message: GenerationRequest, model: ServedModel, found: Vi
     return ids
 
 
-def read_cache_policy(message: NamedRequest, found: Violations) -> CachePolicy:
+def read_cache_policy(message: CachedRequest, found: Violations) -> CachePolicy:
     """What the prefix cache may do for it."""
     if not message.HasField("cache"):
         return CachePolicy()
@@ -196,11 +201,16 @@ def read_request_id(message: NamedRequest, found: Violations) -> str:
     """Its name, or a new one."""
     if not message.HasField("request_id"):
         return uuid4().hex
-    size = len(message.request_id.encode())
-    if not 0 < size <= LIMITS.max_request_id_bytes or not message.request_id.isprintable():
-        allowed = f"1 to {LIMITS.max_request_id_bytes} bytes of printable characters"
-        found.add("request_id", f"has {size} bytes", allowed)
+    check_name("request_id", message.request_id, found)
     return message.request_id
+
+
+def check_name(field: str, name: str, found: Violations) -> None:
+    """Add what is wrong with a caller's name for something to `found`."""
+    size = len(name.encode())
+    if not 0 < size <= LIMITS.max_request_id_bytes or not name.isprintable():
+        allowed = f"1 to {LIMITS.max_request_id_bytes} bytes of printable characters"
+        found.add(field, f"has {size} bytes", allowed)
 
 
 def _has_lists(message: common_pb2.SamplingParameters) -> bool:

@@ -24,8 +24,8 @@ from services.engine.events import (
 )
 from services.engine.request import Request
 from services.engine.text.tokenizer import Tokenizer
+from services.target.api.answers.message_deltas import write_message
 from services.target.api.generation_request import GenerationRequest
-from services.target.api.message_deltas import write_message
 from services.target.api.records import write_records, write_source
 from services.target.models.served_model import ServedModel
 from services.target.sequence.sequence import Sequence

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, cast
 
@@ -15,33 +15,29 @@ from grpc import aio
 
 from outrider.v1 import generation_pb2
 from outrider.v1.generation_pb2_grpc import GenerationServiceServicer
-from services.engine.events import Aborted, Failed, Progress, Refused
-from services.engine.request import Request
 from services.service.access.caller import Callers
-from services.service.admission import Place
-from services.service.errors import ReaderStalledError, RequestCancelledError, RpcError, UnavailableError
+from services.service.errors import ReaderStalledError, RpcError, UnavailableError
 from services.service.limits import MAX_EMBEDDED_TEXTS
 from services.service.validation import Violations
-from services.target.api.best_of import best_of
-from services.target.api.call import Call, bad_continuation
+from services.target.api.answers.best_of import best_of
+from services.target.api.answers.response_stream import message_readers, response_stream
+from services.target.api.call import Call
 from services.target.api.generation_request import GenerationRequest
-from services.target.api.message_deltas import add_deltas
 from services.target.api.model_info import write_model_info, write_models
 from services.target.api.prompts import read_prompt, read_tokenize_input
 from services.target.api.requests import is_ranked, num_generated, read_request, read_request_grammar
-from services.target.api.responses import write_event, write_starts, write_whole
+from services.target.api.responses import write_whole
+from services.target.api.sessions.behind_session import num_held, tokens_of, used_session
+from services.target.api.sessions.new_session import begin_session, compute_session
+from services.target.api.sessions.session_calls import delete_session, get_session, list_sessions, write_session
 from services.target.api.texts.embedding import read_embed_request, write_embeddings
 from services.target.api.texts.scoring import read_score_request, write_scores
 from services.target.api.tokenization import detokenize, write_tokens
-from services.target.message.message_reader import MessageReader
 from services.target.metrics.request_statistics import identity
 from services.target.metrics.request_traces import RequestTraces
-from services.target.models.served_model import ServedModel
 from services.target.models.serving import Serving
 from services.target.models.target_model import TargetModel
 from services.target.models.target_models import TargetModels
-from services.target.sequence.sequence import Sequence
-from services.target.sequence.token_stream import interleaved
 from services.telemetry.load_report import ASKED_BY, TRAILER
 from services.telemetry.trace_context import TRACEPARENT, read_traceparent
 
@@ -146,6 +142,35 @@ class GenerationServicer(GenerationServiceServicer):
             self._tell_load(call.serving, context)
             return embeddings
 
+    async def CreateSession(
+        self, request: generation_pb2.CreateSessionRequest, context: Context
+    ) -> generation_pb2.CreateSessionResponse:
+        """Compute the beginning of prompts, and hold it."""
+        with self._call(request.model, context, "session") as call:
+            call.admit_sequences(1)
+            session, asked = await begin_session(request, call)
+            await compute_session(session, asked, call)
+            written = write_session(session, call.serving, token_ids=request.token_ids)
+            return generation_pb2.CreateSessionResponse(session=written)
+
+    async def GetSession(
+        self, request: generation_pb2.GetSessionRequest, context: Context
+    ) -> generation_pb2.GetSessionResponse:
+        """Tell of a session."""
+        return get_session(request, self.serving(request.model), self.callers.of(context))
+
+    async def ListSessions(
+        self, request: generation_pb2.ListSessionsRequest, context: Context
+    ) -> generation_pb2.ListSessionsResponse:
+        """List the caller's sessions."""
+        return list_sessions(self.serving(request.model), self.callers.of(context))
+
+    async def DeleteSession(
+        self, request: generation_pb2.DeleteSessionRequest, context: Context
+    ) -> generation_pb2.DeleteSessionResponse:
+        """End a session."""
+        return delete_session(request, self.serving(request.model), self.callers.of(context))
+
     async def Tokenize(
         self, request: generation_pb2.TokenizeRequest, context: Context
     ) -> generation_pb2.TokenizeResponse:
@@ -184,16 +209,17 @@ class GenerationServicer(GenerationServiceServicer):
             model = call.model
             call.admit_sequences(min(num_generated(message), model.max_samples))
             found = Violations()
-            prompt = await read_prompt(message.prompt, model, found)
-            waiting = call.admit_tokens(len(prompt))
+            session = used_session(message, call.serving, call.caller, found)
+            prompt = await read_prompt(message.prompt, model, found, behind=tokens_of(session))
+            waiting = call.admit_tokens(len(prompt) - num_held(session))
             grammar = await read_request_grammar(message, prompt, model, found, caller=call.caller.name)
-            read = partial(read_request, caller=call.caller, deadline=call.deadline)
+            read = partial(read_request, caller=call.caller, deadline=call.deadline, session=session)
             request = await asyncio.to_thread(read, message, prompt, grammar, model, found)
-            readers = await _message_readers(message, request, model)
+            readers = await message_readers(message, request, model)
             engine = self.serving(message.model).engine  # it may have gone while the prompt was encoded
             sequences = await call.submit(engine, request.samples)
             try:
-                responses = _responses(sequences, call.serving, model, message, readers, waiting)
+                responses = response_stream(sequences, call.serving, model, message, readers, waiting)
                 yield best_of(responses, message) if is_ranked(message) else responses
                 self._tell_load(call.serving, context)
             except ReaderStalledError as error:
@@ -234,46 +260,6 @@ def _ready(model: TargetModel) -> Serving:
     if model.serving is None:
         raise UnavailableError(f"the model is still loading: {model.progress}")
     return model.serving
-
-
-async def _responses(
-    sequences: list[Sequence],
-    serving: Serving,
-    model: ServedModel,
-    message: GenerationRequest,
-    readers: list[MessageReader] | None,
-    waiting: Place,
-) -> Responses:
-    has_started = False
-    async with aclosing(interleaved([sequence.stream for sequence in sequences])) as events:
-        async for sample, event in events:
-            serving.statistics.observe(sequences[sample], event)
-            waiting.keep(event.total - event.done if isinstance(event, Progress) else 0)
-            if not has_started:  # only once the scheduler has taken it up is it known what is cached
-                for response in write_starts(sequences, model, message):
-                    yield response
-                has_started = True
-            if isinstance(event, Failed):
-                raise UnavailableError(event.message)
-            if isinstance(event, Aborted):
-                raise RequestCancelledError(event.message)
-            if isinstance(event, Refused):
-                raise bad_continuation(event.message)
-            for response in write_event(event, sequences[sample].request, model.tokenizer):
-                response.sample = sample
-                if readers is not None:
-                    add_deltas(response, readers[sample])
-                yield response
-
-
-async def _message_readers(
-    message: GenerationRequest, request: Request, model: ServedModel
-) -> list[MessageReader] | None:
-    """What reads each sample's answer as a message, if that is asked for; what was received may be long."""
-    if not message.output.message_deltas:
-        return None
-    first = await asyncio.to_thread(MessageReader, request, model.tokenizer, model.syntax)
-    return [first, *(MessageReader(request, model.tokenizer, model.syntax) for _ in range(1, request.num_samples))]
 
 
 def _deadline(context: Context) -> float | None:

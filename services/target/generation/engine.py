@@ -92,6 +92,11 @@ class TargetEngine:
         return self.model.blocks
 
     @property
+    def session_blocks(self) -> int:
+        """The most blocks that sequences may pin."""
+        return self.config.resolve_session_blocks(self.blocks.num_blocks, self.model.context_length)
+
+    @property
     def step_seconds(self) -> StepSeconds:
         """What passes have taken."""
         return self._step.seconds
@@ -149,6 +154,18 @@ class TargetEngine:
     def cancel(self, sequence: Sequence) -> None:
         """Drop a sequence that nobody waits for; its blocks are free before the next step."""
         self._loop.post(lambda: self._step.drop(sequence))
+
+    def hold(self, pinned: Sequence) -> None:
+        """Let what an ended sequence pins be found, also where the prefix cache was told to forget it."""
+        self._loop.post(lambda: self.blocks.keep(pinned, pinned.num_computed))
+
+    def let_go(self, pinned: Sequence) -> None:
+        """Pin nothing any more for a sequence, whether it has ended or not."""
+        self._loop.post(lambda: self._let_go(pinned))
+
+    def _let_go(self, pinned: Sequence) -> None:
+        self._step.drop(pinned)
+        self.blocks.release(pinned)
 
     def abandon(self, message: str) -> None:
         """Tell everyone who waits that no further token will come, though one might elsewhere."""

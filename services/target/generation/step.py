@@ -87,7 +87,7 @@ class TargetStep:
         sequence, output = rows.sequence, self._outputs[rows.sequence]
         if not rows.draws or sequence.needs_prompt_logprobs:
             output.report_progress(sampled.prompt_records, num_new=rows.num_tokens)
-        if sequence.is_told:
+        if sequence.is_told(rows.num_tokens):
             output.finish(FinishReason.MAX_TOKENS)  # none were asked for
         num_committed = output.commit(sampled.records, _report(rows, spans)) if sampled.records else 0
         is_history_kept = num_committed == len(sampled.records) and not sequence.is_finished

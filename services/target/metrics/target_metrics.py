@@ -11,6 +11,7 @@ from services.target.generation.engine import TargetEngine
 from services.target.metrics.request_statistics import RequestStatistics
 from services.target.metrics.speculation_metrics import add_decisions, add_links, add_predictions, add_shared
 from services.target.metrics.target_load import TargetLoad
+from services.target.sessions.sessions import Sessions
 from services.target.speculation.link.draft_links import DraftLinks
 from services.telemetry.metric_page import OWN_PREFIX, MetricPage
 
@@ -28,6 +29,7 @@ class TargetMetrics(Collector):
         load: TargetLoad,
         statistics: RequestStatistics,
         find_links: Callable[[], DraftLinks],
+        sessions: Sessions,
         *,
         prefix: str,
         model_name: str,
@@ -35,7 +37,7 @@ class TargetMetrics(Collector):
         """`prefix` goes before the names that other engines have too."""
         self._engine, self._load = engine, load
         self._statistics = statistics
-        self._find_links = find_links
+        self._find_links, self._sessions = find_links, sessions
         self._prefix = prefix
         self._labels = {"model_name": model_name}
 
@@ -54,6 +56,7 @@ class TargetMetrics(Collector):
         _add_steps(own, self._engine)
         text = "KV blocks that are owned, free but to be found, and empty."
         own.gauge("kv_blocks", text, self._engine.blocks.num_by_state, "state")
+        _add_sessions(own, self._sessions)
         return chain(shared, own)
 
     def _add_load(self, page: MetricPage) -> None:
@@ -99,6 +102,12 @@ def _add_callers(page: MetricPage, statistics: RequestStatistics) -> None:
 def _caller_label(name: str) -> str:
     """A caller's name; of a connection, the host that it comes from."""
     return name.rpartition(":")[0] if name.startswith(("ipv4:", "ipv6:")) else name
+
+
+def _add_sessions(page: MetricPage, sessions: Sessions) -> None:
+    page.gauge("sessions", "Sessions that requests may go on behind.", sessions.num_open)
+    blocks = {"held": sessions.quota.num_blocks, "most": sessions.quota.limits.blocks}
+    page.gauge("session_kv_blocks", "KV blocks that sessions hold, and the most that they may.", blocks, "kind")
 
 
 def _add_steps(page: MetricPage, engine: TargetEngine) -> None:

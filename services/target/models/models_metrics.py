@@ -35,6 +35,7 @@ class ModelsMetrics(Collector):
                     serving.load,
                     serving.statistics,
                     links,
+                    serving.sessions,
                     prefix=self._prefix,
                     model_name=serving.model.name,
                 )

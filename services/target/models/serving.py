@@ -7,6 +7,7 @@ from services.target.metrics.request_statistics import RequestStatistics
 from services.target.metrics.target_load import TargetLoad
 from services.target.models.admissions import Admissions
 from services.target.models.served_model import ServedModel
+from services.target.sessions.sessions import Sessions
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,3 +19,4 @@ class Serving:
     admissions: Admissions
     statistics: RequestStatistics
     load: TargetLoad
+    sessions: Sessions

@@ -1,5 +1,6 @@
 """TargetModel: one model of a target, with all that is its own, from its loading to its end."""
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,6 +14,7 @@ from services.service.engine_host import EngineHost
 from services.service.errors import EngineFailedError
 from services.service.life.availability import Availability
 from services.service.life.exit_code import ExitCode
+from services.service.limits import MAX_SESSIONS
 from services.service.server_config import ServerConfig
 from services.target.generation.engine import TargetEngine
 from services.target.message.syntax import MessageSyntax
@@ -24,6 +26,8 @@ from services.target.models.model_setup import ModelSetup
 from services.target.models.served_model import ServedModel
 from services.target.models.serving import Serving
 from services.target.prompt.chat_template import ChatTemplate
+from services.target.sessions.session_quota import SessionLimits
+from services.target.sessions.sessions import Sessions
 from services.target.speculation.policy.policy_config import PolicyConfig
 from services.target.speculation.policy.predictor_order import with_lookup
 from services.target.speculation.predictors.predictor import Predictor
@@ -44,7 +48,8 @@ class TargetModel:
         self.admissions = Admissions(server, max_sequences=setup.engine.max_sequences)
         self.serving: Serving | None = None
         """What there is to serve it with, once it is loaded."""
-        self._setup, self._policy = setup, PolicyConfig()
+        self._setup, self._server, self._policy = setup, server, PolicyConfig()
+        self._sweeper: asyncio.Task[None] | None = None
         has_drafts = setup.predictor is None and bool(setup.drafts or server.admin_listen)
         self.drafts = ModelDrafts(setup, server, self._policy, self._rehearse) if has_drafts else None
         self.predictors = self._order_predictors()
@@ -67,7 +72,9 @@ class TargetModel:
         await _warm_up(engine)
         model = self._served(engine)
         load = TargetLoad(engine, self.statistics, lambda: self.admissions.streams.total)
-        self.serving = Serving(engine, model, self.admissions, self.statistics, load)
+        sessions = _sessions(engine, self._server)
+        self._sweeper = asyncio.create_task(sessions.sweep())
+        self.serving = Serving(engine, model, self.admissions, self.statistics, load, sessions)
         if self.drafts is not None:
             await self.drafts.start(engine)
         logger.info(
@@ -93,6 +100,8 @@ class TargetModel:
 
     async def close(self) -> None:
         """Give the drafts up, and end the engine."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
         if self.drafts is not None:
             await self.drafts.stop()
         await self._host.close()
@@ -125,6 +134,17 @@ class TargetModel:
     async def _rehearse(self) -> bool:
         is_drafted = self.drafts is not None and self.drafts.pool.is_linked
         return await self.engine.rehearse() if self.engine and is_drafted else True
+
+
+def _sessions(engine: TargetEngine, server: ServerConfig) -> Sessions:
+    blocks = engine.session_blocks
+    limits = SessionLimits(
+        blocks=blocks,
+        blocks_each=server.share(blocks),
+        sessions=MAX_SESSIONS,
+        sessions_each=server.share(MAX_SESSIONS),
+    )
+    return Sessions(limits, block_size=engine.blocks.block_size, hold=engine.hold, let_go=engine.let_go)
 
 
 async def _warm_up(engine: TargetEngine) -> None:

@@ -110,11 +110,11 @@ class Scheduler:
         self._queue.add(sequence)
 
     def remove(self, sequence: Sequence) -> bool:
-        """Forget a sequence and free its blocks; False if it was not here."""
+        """Forget a sequence and free its blocks, but for those that it pins; False if it was not here."""
         for started in (self.running, self._preempted):
             if sequence in started:
                 started.remove(sequence)
-                self._blocks.shrink(sequence, 0)
+                self._blocks.shrink(sequence, sequence.num_pinned)
                 return True
         return self._queue.remove(sequence)
 

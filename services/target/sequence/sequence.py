@@ -80,12 +80,17 @@ class Sequence:
         """Whether tokens are drawn behind the prompt."""
         return self.request.num_scored is None and self.pooled is None
 
-    @property
-    def is_told(self) -> bool:
-        """Whether nothing is drawn, and all that is asked of the prompt has been computed."""
+    def is_told(self, num_new: int) -> bool:
+        """Whether nothing is drawn, and with so many further tokens all that is asked of the prompt is computed."""
         if self.pooled is not None:
             return self.pooled.is_complete
-        return not self.draws and not self.needs_prompt_logprobs
+        is_computed = self.num_computed + num_new >= self.num_needed
+        return not self.draws and is_computed and not self.needs_prompt_logprobs
+
+    @property
+    def num_pinned(self) -> int:
+        """Leading tokens whose blocks it still owns once it has ended: all that it was to compute for a session."""
+        return self.num_computed if self.request.pins and self.finish_reason is FinishReason.MAX_TOKENS else 0
 
     @property
     def num_needed(self) -> int:

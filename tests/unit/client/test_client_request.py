@@ -147,6 +147,7 @@ OPTIONS = [
     ("request_id", "", {"request_id": ""}),
     ("num_samples", 4, {"num_samples": 4}),
     ("best_of", 4, {"best_of": 4}),
+    ("session", "mine", {"session": "mine"}),
     ("priority", -3, {"priority": -3}),
 ]
 
@@ -169,7 +170,7 @@ def test_every_option_is_tested_and_every_field_has_an_option() -> None:
     )
     fields = sum(len(part.DESCRIPTOR.fields) for part in parts)
     assert (
-        fields - 1 == len(GenerateOptions.__annotations__) - len(of_chats) - 7
+        fields - 1 == len(GenerateOptions.__annotations__) - len(of_chats) - 8
     )  # not prompt_token_ids; not of these parts
 
 

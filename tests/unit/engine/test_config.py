@@ -268,3 +268,27 @@ def test_a_fingerprint_depends_on_each_of_its_parts():
     changed = [replace(fingerprint, **{name: type(value)(2)}) for name, value in parts.items()]
     assert len({str(fingerprint), *map(str, changed)}) == len(parts) + 1
     assert str(fingerprint) == str(Fingerprint(**parts))
+
+
+@pytest.mark.parametrize(
+    ("settings", "num_blocks", "context_length", "session_blocks"),
+    [
+        ({}, 100, 16 * BLOCK_SIZE, 25),
+        ({}, 20, 16 * BLOCK_SIZE, 4),  # what is beside one context
+        ({}, 8, 8 * BLOCK_SIZE, 0),
+        ({"session_blocks": 6}, 8, 2 * BLOCK_SIZE, 6),
+        ({"session_blocks": 0}, 100, 16 * BLOCK_SIZE, 0),
+        ({"prefix_cache": False}, 100, 16 * BLOCK_SIZE, 0),
+    ],
+)
+def test_beside_what_sessions_may_hold_one_context_fits(settings, num_blocks, context_length, session_blocks):
+    config = make_config(**settings)
+    assert config.resolve_context_length(MODEL, num_blocks) == context_length
+    assert config.resolve_session_blocks(num_blocks, context_length) == session_blocks
+
+
+def test_sessions_may_not_hold_all_blocks_nor_any_that_are_not_kept():
+    with pytest.raises(ConfigError, match="session_blocks is 8; it must be from 0 to 7"):
+        make_config(session_blocks=8).resolve_context_length(MODEL, 8)
+    with pytest.raises(ConfigError, match="session_blocks is 1; it must be from 0 to 0"):
+        make_config(session_blocks=1, prefix_cache=False)

@@ -91,6 +91,7 @@ class StreamGenerateRequest(_message.Message):
     CACHE_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
+    SESSION_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """A name for the request in logs and answers. Default: one that the server makes."""
     num_samples: _builtins.int
@@ -116,9 +117,15 @@ class StreamGenerateRequest(_message.Message):
     """The name of the model that is asked, as `ListModels` has it; a continuation asks the one that it began with. Default: the
     first one there.
     """
+    session: _builtins.str
+    """The name of a session of the caller's: the prompt goes on behind its tokens, and may be empty, or not set. The answer is
+    that to the prompt of all these tokens, which `Started.prompt_token_ids` names; a continuation has them as its prompt,
+    and no session, so that it needs none. A text gets no special tokens by default. Its keys and values are those of the
+    session's salt: `CachePolicy.salt` may not be set. Using a session renews its time. Default: none.
+    """
     @_builtins.property
     def prompt(self) -> _common_pb2.Prompt:
-        """What to continue. Required."""
+        """What to continue. Required, unless there is a `session`."""
 
     @_builtins.property
     def sampling(self) -> _common_pb2.SamplingParameters:
@@ -164,10 +171,11 @@ class StreamGenerateRequest(_message.Message):
         cache: _common_pb2.CachePolicy | None = ...,
         priority: _builtins.int | None = ...,
         model: _builtins.str | None = ...,
+        session: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_of", b"_best_of", "_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "best_of", b"best_of", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_of", b"_best_of", "_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "_session", b"_session", "best_of", b"best_of", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "session", b"session", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_of", b"_best_of", "_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "best_of", b"best_of", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_of", b"_best_of", "_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "_session", b"_session", "best_of", b"best_of", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "session", b"session", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__best_of: _TypeAlias = _typing.Literal["best_of"]  # noqa: Y015
     _WhichOneofArgType__best_of: _TypeAlias = _typing.Literal["_best_of", b"_best_of"]  # noqa: Y015
@@ -179,6 +187,8 @@ class StreamGenerateRequest(_message.Message):
     _WhichOneofArgType__priority: _TypeAlias = _typing.Literal["_priority", b"_priority"]  # noqa: Y015
     _WhichOneofReturnType__request_id: _TypeAlias = _typing.Literal["request_id"]  # noqa: Y015
     _WhichOneofArgType__request_id: _TypeAlias = _typing.Literal["_request_id", b"_request_id"]  # noqa: Y015
+    _WhichOneofReturnType__session: _TypeAlias = _typing.Literal["session"]  # noqa: Y015
+    _WhichOneofArgType__session: _TypeAlias = _typing.Literal["_session", b"_session"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__best_of) -> _WhichOneofReturnType__best_of | None: ...
     @_typing.overload
@@ -189,6 +199,8 @@ class StreamGenerateRequest(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__priority) -> _WhichOneofReturnType__priority | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__request_id) -> _WhichOneofReturnType__request_id | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__session) -> _WhichOneofReturnType__session | None: ...
 
 Global___StreamGenerateRequest: _TypeAlias = StreamGenerateRequest  # noqa: Y015
 
@@ -485,6 +497,7 @@ class GenerateRequest(_message.Message):
     CACHE_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
+    SESSION_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """A name for the request in logs and answers. Default: one that the server makes."""
     num_samples: _builtins.int
@@ -510,9 +523,15 @@ class GenerateRequest(_message.Message):
     """The name of the model that is asked, as `ListModels` has it; a continuation asks the one that it began with. Default: the
     first one there.
     """
+    session: _builtins.str
+    """The name of a session of the caller's: the prompt goes on behind its tokens, and may be empty, or not set. The answer is
+    that to the prompt of all these tokens, which `Started.prompt_token_ids` names; a continuation has them as its prompt,
+    and no session, so that it needs none. A text gets no special tokens by default. Its keys and values are those of the
+    session's salt: `CachePolicy.salt` may not be set. Using a session renews its time. Default: none.
+    """
     @_builtins.property
     def prompt(self) -> _common_pb2.Prompt:
-        """What to continue. Required."""
+        """What to continue. Required, unless there is a `session`."""
 
     @_builtins.property
     def sampling(self) -> _common_pb2.SamplingParameters:
@@ -558,10 +577,11 @@ class GenerateRequest(_message.Message):
         cache: _common_pb2.CachePolicy | None = ...,
         priority: _builtins.int | None = ...,
         model: _builtins.str | None = ...,
+        session: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_of", b"_best_of", "_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "best_of", b"best_of", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_of", b"_best_of", "_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "_session", b"_session", "best_of", b"best_of", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "session", b"session", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_of", b"_best_of", "_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "best_of", b"best_of", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_of", b"_best_of", "_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "_session", b"_session", "best_of", b"best_of", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "session", b"session", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__best_of: _TypeAlias = _typing.Literal["best_of"]  # noqa: Y015
     _WhichOneofArgType__best_of: _TypeAlias = _typing.Literal["_best_of", b"_best_of"]  # noqa: Y015
@@ -573,6 +593,8 @@ class GenerateRequest(_message.Message):
     _WhichOneofArgType__priority: _TypeAlias = _typing.Literal["_priority", b"_priority"]  # noqa: Y015
     _WhichOneofReturnType__request_id: _TypeAlias = _typing.Literal["request_id"]  # noqa: Y015
     _WhichOneofArgType__request_id: _TypeAlias = _typing.Literal["_request_id", b"_request_id"]  # noqa: Y015
+    _WhichOneofReturnType__session: _TypeAlias = _typing.Literal["session"]  # noqa: Y015
+    _WhichOneofArgType__session: _TypeAlias = _typing.Literal["_session", b"_session"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__best_of) -> _WhichOneofReturnType__best_of | None: ...
     @_typing.overload
@@ -583,6 +605,8 @@ class GenerateRequest(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__priority) -> _WhichOneofReturnType__priority | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__request_id) -> _WhichOneofReturnType__request_id | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__session) -> _WhichOneofReturnType__session | None: ...
 
 Global___GenerateRequest: _TypeAlias = GenerateRequest  # noqa: Y015
 
@@ -1023,6 +1047,329 @@ class TextEmbedding(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___TextEmbedding: _TypeAlias = TextEmbedding  # noqa: Y015
+
+@_typing.final
+class CreateSessionRequest(_message.Message):
+    """The beginning of prompts to hold."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROMPT_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    PARENT_FIELD_NUMBER: _builtins.int
+    TTL_SECONDS_FIELD_NUMBER: _builtins.int
+    SALT_FIELD_NUMBER: _builtins.int
+    TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    PRIORITY_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The name by which requests use it, among those of the same caller: 1 to 128 bytes of printable characters. Callers
+    that show neither a token nor a certificate are one. Default: one that the server makes.
+    """
+    parent: _builtins.str
+    """The name of a session: the new one is that one's tokens, with the prompt behind them. It is a use of that one, which
+    need not last: what the two have in common is held once, until neither needs it. A text gets no special tokens by
+    default. Default: none.
+    """
+    ttl_seconds: _builtins.float
+    """Seconds after which it ends, counted from its last use. From 1 to 86400. Default: 600."""
+    salt: _builtins.str
+    """Who may find its keys and values beside requests that name it, as in `CachePolicy.salt`; where it has a parent, that
+    one's, and it may not be set. Default: requests without a salt.
+    """
+    token_ids: _builtins.bool
+    """Returns the ids of all its tokens, with which it can be made again. Default: false."""
+    request_id: _builtins.str
+    """A name for the request in logs. Default: one that the server makes."""
+    priority: _builtins.int
+    """As `GenerateRequest.priority`. From -10 to 10. Default: 0."""
+    model: _builtins.str
+    """The name of the model that is asked, as `ListModels` has it. Default: the first one there."""
+    @_builtins.property
+    def prompt(self) -> _common_pb2.Prompt:
+        """What to hold. Required, of at least one token, unless there is a `parent`; `Prompt.heal` may not be set."""
+
+    def __init__(
+        self,
+        *,
+        prompt: _common_pb2.Prompt | None = ...,
+        name: _builtins.str | None = ...,
+        parent: _builtins.str | None = ...,
+        ttl_seconds: _builtins.float | None = ...,
+        salt: _builtins.str | None = ...,
+        token_ids: _builtins.bool = ...,
+        request_id: _builtins.str | None = ...,
+        priority: _builtins.int | None = ...,
+        model: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "_name", b"_name", "_parent", b"_parent", "_priority", b"_priority", "_request_id", b"_request_id", "_salt", b"_salt", "_ttl_seconds", b"_ttl_seconds", "model", b"model", "name", b"name", "parent", b"parent", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "salt", b"salt", "ttl_seconds", b"ttl_seconds"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "_name", b"_name", "_parent", b"_parent", "_priority", b"_priority", "_request_id", b"_request_id", "_salt", b"_salt", "_ttl_seconds", b"_ttl_seconds", "model", b"model", "name", b"name", "parent", b"parent", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "salt", b"salt", "token_ids", b"token_ids", "ttl_seconds", b"ttl_seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__model: _TypeAlias = _typing.Literal["model"]  # noqa: Y015
+    _WhichOneofArgType__model: _TypeAlias = _typing.Literal["_model", b"_model"]  # noqa: Y015
+    _WhichOneofReturnType__name: _TypeAlias = _typing.Literal["name"]  # noqa: Y015
+    _WhichOneofArgType__name: _TypeAlias = _typing.Literal["_name", b"_name"]  # noqa: Y015
+    _WhichOneofReturnType__parent: _TypeAlias = _typing.Literal["parent"]  # noqa: Y015
+    _WhichOneofArgType__parent: _TypeAlias = _typing.Literal["_parent", b"_parent"]  # noqa: Y015
+    _WhichOneofReturnType__priority: _TypeAlias = _typing.Literal["priority"]  # noqa: Y015
+    _WhichOneofArgType__priority: _TypeAlias = _typing.Literal["_priority", b"_priority"]  # noqa: Y015
+    _WhichOneofReturnType__request_id: _TypeAlias = _typing.Literal["request_id"]  # noqa: Y015
+    _WhichOneofArgType__request_id: _TypeAlias = _typing.Literal["_request_id", b"_request_id"]  # noqa: Y015
+    _WhichOneofReturnType__salt: _TypeAlias = _typing.Literal["salt"]  # noqa: Y015
+    _WhichOneofArgType__salt: _TypeAlias = _typing.Literal["_salt", b"_salt"]  # noqa: Y015
+    _WhichOneofReturnType__ttl_seconds: _TypeAlias = _typing.Literal["ttl_seconds"]  # noqa: Y015
+    _WhichOneofArgType__ttl_seconds: _TypeAlias = _typing.Literal["_ttl_seconds", b"_ttl_seconds"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__model) -> _WhichOneofReturnType__model | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__name) -> _WhichOneofReturnType__name | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__parent) -> _WhichOneofReturnType__parent | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__priority) -> _WhichOneofReturnType__priority | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__request_id) -> _WhichOneofReturnType__request_id | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__salt) -> _WhichOneofReturnType__salt | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__ttl_seconds) -> _WhichOneofReturnType__ttl_seconds | None: ...
+
+Global___CreateSessionRequest: _TypeAlias = CreateSessionRequest  # noqa: Y015
+
+@_typing.final
+class CreateSessionResponse(_message.Message):
+    """The session that was made."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def session(self) -> Global___Session:
+        """All that is known of it."""
+
+    def __init__(
+        self,
+        *,
+        session: Global___Session | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["session", b"session"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["session", b"session"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateSessionResponse: _TypeAlias = CreateSessionResponse  # noqa: Y015
+
+@_typing.final
+class Session(_message.Message):
+    """A session as it is now. It lasts as long as the server that holds it at most."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    FINGERPRINT_FIELD_NUMBER: _builtins.int
+    TOKENS_FIELD_NUMBER: _builtins.int
+    BLOCKS_FIELD_NUMBER: _builtins.int
+    TTL_SECONDS_FIELD_NUMBER: _builtins.int
+    SECONDS_LEFT_FIELD_NUMBER: _builtins.int
+    TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name."""
+    model: _builtins.str
+    """The model that it is of."""
+    fingerprint: _builtins.str
+    """What the bytes of answers behind it depend on beside the request, as in `GetModelInfoResponse`."""
+    tokens: _builtins.int
+    """The number of its tokens."""
+    blocks: _builtins.int
+    """The blocks of the KV cache that it holds: those that are full before its last token. Others may hold them too."""
+    ttl_seconds: _builtins.float
+    """Seconds from its last use to its end."""
+    seconds_left: _builtins.float
+    """Seconds that are left of these."""
+    @_builtins.property
+    def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Its tokens, if they are asked for."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        model: _builtins.str = ...,
+        fingerprint: _builtins.str = ...,
+        tokens: _builtins.int = ...,
+        blocks: _builtins.int = ...,
+        ttl_seconds: _builtins.float = ...,
+        seconds_left: _builtins.float = ...,
+        token_ids: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocks", b"blocks", "fingerprint", b"fingerprint", "model", b"model", "name", b"name", "seconds_left", b"seconds_left", "token_ids", b"token_ids", "tokens", b"tokens", "ttl_seconds", b"ttl_seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Session: _TypeAlias = Session  # noqa: Y015
+
+@_typing.final
+class GetSessionRequest(_message.Message):
+    """Which session to tell of."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name. Required."""
+    token_ids: _builtins.bool
+    """Returns the ids of all its tokens. Default: false."""
+    model: _builtins.str
+    """The name of the model that it is of, as `ListModels` has it. Default: the first one there."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        token_ids: _builtins.bool = ...,
+        model: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "model", b"model"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "model", b"model", "name", b"name", "token_ids", b"token_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__model: _TypeAlias = _typing.Literal["model"]  # noqa: Y015
+    _WhichOneofArgType__model: _TypeAlias = _typing.Literal["_model", b"_model"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__model) -> _WhichOneofReturnType__model | None: ...
+
+Global___GetSessionRequest: _TypeAlias = GetSessionRequest  # noqa: Y015
+
+@_typing.final
+class GetSessionResponse(_message.Message):
+    """The session that was asked for."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def session(self) -> Global___Session:
+        """All that is known of it."""
+
+    def __init__(
+        self,
+        *,
+        session: Global___Session | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["session", b"session"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["session", b"session"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetSessionResponse: _TypeAlias = GetSessionResponse  # noqa: Y015
+
+@_typing.final
+class ListSessionsRequest(_message.Message):
+    """Which sessions to list."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODEL_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    """The name of the model that they are of, as `ListModels` has it. Default: the first one there."""
+    def __init__(
+        self,
+        *,
+        model: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "model", b"model"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "model", b"model"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__model: _TypeAlias = _typing.Literal["model"]  # noqa: Y015
+    _WhichOneofArgType__model: _TypeAlias = _typing.Literal["_model", b"_model"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__model) -> _WhichOneofReturnType__model | None: ...
+
+Global___ListSessionsRequest: _TypeAlias = ListSessionsRequest  # noqa: Y015
+
+@_typing.final
+class ListSessionsResponse(_message.Message):
+    """Sessions, and what they may hold."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSIONS_FIELD_NUMBER: _builtins.int
+    BLOCKS_FIELD_NUMBER: _builtins.int
+    MAX_BLOCKS_FIELD_NUMBER: _builtins.int
+    blocks: _builtins.int
+    """The blocks of the KV cache that the caller's sessions hold, each counted once."""
+    max_blocks: _builtins.int
+    """The most that they may."""
+    @_builtins.property
+    def sessions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Session]:
+        """Those of the caller, the oldest first."""
+
+    def __init__(
+        self,
+        *,
+        sessions: _abc.Iterable[Global___Session] | None = ...,
+        blocks: _builtins.int = ...,
+        max_blocks: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocks", b"blocks", "max_blocks", b"max_blocks", "sessions", b"sessions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListSessionsResponse: _TypeAlias = ListSessionsResponse  # noqa: Y015
+
+@_typing.final
+class DeleteSessionRequest(_message.Message):
+    """Which session to end."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name. Required."""
+    model: _builtins.str
+    """The name of the model that it is of, as `ListModels` has it. Default: the first one there."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        model: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "model", b"model"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "model", b"model", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__model: _TypeAlias = _typing.Literal["model"]  # noqa: Y015
+    _WhichOneofArgType__model: _TypeAlias = _typing.Literal["_model", b"_model"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__model) -> _WhichOneofReturnType__model | None: ...
+
+Global___DeleteSessionRequest: _TypeAlias = DeleteSessionRequest  # noqa: Y015
+
+@_typing.final
+class DeleteSessionResponse(_message.Message):
+    """Says that the session has ended."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteSessionResponse: _TypeAlias = DeleteSessionResponse  # noqa: Y015
 
 @_typing.final
 class TokenizeRequest(_message.Message):

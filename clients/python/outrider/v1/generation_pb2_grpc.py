@@ -31,7 +31,8 @@ class GenerationServiceStub:
     Errors: INVALID_ARGUMENT with one google.rpc.BadRequest violation per bad field; FAILED_PRECONDITION if a
     continuation comes from another fingerprint; RESOURCE_EXHAUSTED if the server is full, or
     cannot begin before the call's deadline, with a google.rpc.RetryInfo, and a google.rpc.ErrorInfo that says of what
-    there is too much; UNAVAILABLE if it is loading or going away. Cancelling a call, or its deadline, frees what it holds.
+    there is too much; NOT_FOUND for a session that there is not; UNAVAILABLE if it is loading or going away. Cancelling a
+    call, or its deadline, frees what it holds.
     """
 
     def __init__(self, channel):
@@ -59,6 +60,26 @@ class GenerationServiceStub:
                 '/outrider.v1.GenerationService/Embed',
                 request_serializer=outrider_dot_v1_dot_generation__pb2.EmbedRequest.SerializeToString,
                 response_deserializer=outrider_dot_v1_dot_generation__pb2.EmbedResponse.FromString,
+                _registered_method=True)
+        self.CreateSession = channel.unary_unary(
+                '/outrider.v1.GenerationService/CreateSession',
+                request_serializer=outrider_dot_v1_dot_generation__pb2.CreateSessionRequest.SerializeToString,
+                response_deserializer=outrider_dot_v1_dot_generation__pb2.CreateSessionResponse.FromString,
+                _registered_method=True)
+        self.GetSession = channel.unary_unary(
+                '/outrider.v1.GenerationService/GetSession',
+                request_serializer=outrider_dot_v1_dot_generation__pb2.GetSessionRequest.SerializeToString,
+                response_deserializer=outrider_dot_v1_dot_generation__pb2.GetSessionResponse.FromString,
+                _registered_method=True)
+        self.ListSessions = channel.unary_unary(
+                '/outrider.v1.GenerationService/ListSessions',
+                request_serializer=outrider_dot_v1_dot_generation__pb2.ListSessionsRequest.SerializeToString,
+                response_deserializer=outrider_dot_v1_dot_generation__pb2.ListSessionsResponse.FromString,
+                _registered_method=True)
+        self.DeleteSession = channel.unary_unary(
+                '/outrider.v1.GenerationService/DeleteSession',
+                request_serializer=outrider_dot_v1_dot_generation__pb2.DeleteSessionRequest.SerializeToString,
+                response_deserializer=outrider_dot_v1_dot_generation__pb2.DeleteSessionResponse.FromString,
                 _registered_method=True)
         self.Tokenize = channel.unary_unary(
                 '/outrider.v1.GenerationService/Tokenize',
@@ -88,7 +109,8 @@ class GenerationServiceServicer:
     Errors: INVALID_ARGUMENT with one google.rpc.BadRequest violation per bad field; FAILED_PRECONDITION if a
     continuation comes from another fingerprint; RESOURCE_EXHAUSTED if the server is full, or
     cannot begin before the call's deadline, with a google.rpc.RetryInfo, and a google.rpc.ErrorInfo that says of what
-    there is too much; UNAVAILABLE if it is loading or going away. Cancelling a call, or its deadline, frees what it holds.
+    there is too much; NOT_FOUND for a session that there is not; UNAVAILABLE if it is loading or going away. Cancelling a
+    call, or its deadline, frees what it holds.
     """
 
     def StreamGenerate(self, request, context):
@@ -114,6 +136,35 @@ class GenerationServiceServicer:
 
     def Embed(self, request, context):
         """Embeds texts: makes a vector of each; nothing is generated. The same text gives the same bits, whatever the others are.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateSession(self, request, context):
+        """Computes the beginning of prompts and holds it in the KV cache under a name, for requests that begin with it.
+        ALREADY_EXISTS if the caller has a session of that name, RESOURCE_EXHAUSTED where sessions hold as much as they may.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetSession(self, request, context):
+        """Tells of a session. It is no use of it: when it ends stays as it is.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListSessions(self, request, context):
+        """Lists the caller's sessions.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteSession(self, request, context):
+        """Ends a session. Requests that have begun with it go on.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -170,6 +221,26 @@ def add_GenerationServiceServicer_to_server(servicer, server):
                     request_deserializer=outrider_dot_v1_dot_generation__pb2.EmbedRequest.FromString,
                     response_serializer=outrider_dot_v1_dot_generation__pb2.EmbedResponse.SerializeToString,
             ),
+            'CreateSession': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateSession,
+                    request_deserializer=outrider_dot_v1_dot_generation__pb2.CreateSessionRequest.FromString,
+                    response_serializer=outrider_dot_v1_dot_generation__pb2.CreateSessionResponse.SerializeToString,
+            ),
+            'GetSession': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetSession,
+                    request_deserializer=outrider_dot_v1_dot_generation__pb2.GetSessionRequest.FromString,
+                    response_serializer=outrider_dot_v1_dot_generation__pb2.GetSessionResponse.SerializeToString,
+            ),
+            'ListSessions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSessions,
+                    request_deserializer=outrider_dot_v1_dot_generation__pb2.ListSessionsRequest.FromString,
+                    response_serializer=outrider_dot_v1_dot_generation__pb2.ListSessionsResponse.SerializeToString,
+            ),
+            'DeleteSession': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteSession,
+                    request_deserializer=outrider_dot_v1_dot_generation__pb2.DeleteSessionRequest.FromString,
+                    response_serializer=outrider_dot_v1_dot_generation__pb2.DeleteSessionResponse.SerializeToString,
+            ),
             'Tokenize': grpc.unary_unary_rpc_method_handler(
                     servicer.Tokenize,
                     request_deserializer=outrider_dot_v1_dot_generation__pb2.TokenizeRequest.FromString,
@@ -204,7 +275,8 @@ class GenerationService:
     Errors: INVALID_ARGUMENT with one google.rpc.BadRequest violation per bad field; FAILED_PRECONDITION if a
     continuation comes from another fingerprint; RESOURCE_EXHAUSTED if the server is full, or
     cannot begin before the call's deadline, with a google.rpc.RetryInfo, and a google.rpc.ErrorInfo that says of what
-    there is too much; UNAVAILABLE if it is loading or going away. Cancelling a call, or its deadline, frees what it holds.
+    there is too much; NOT_FOUND for a session that there is not; UNAVAILABLE if it is loading or going away. Cancelling a
+    call, or its deadline, frees what it holds.
     """
 
     @staticmethod
@@ -305,6 +377,114 @@ class GenerationService:
             '/outrider.v1.GenerationService/Embed',
             outrider_dot_v1_dot_generation__pb2.EmbedRequest.SerializeToString,
             outrider_dot_v1_dot_generation__pb2.EmbedResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateSession(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outrider.v1.GenerationService/CreateSession',
+            outrider_dot_v1_dot_generation__pb2.CreateSessionRequest.SerializeToString,
+            outrider_dot_v1_dot_generation__pb2.CreateSessionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetSession(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outrider.v1.GenerationService/GetSession',
+            outrider_dot_v1_dot_generation__pb2.GetSessionRequest.SerializeToString,
+            outrider_dot_v1_dot_generation__pb2.GetSessionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListSessions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outrider.v1.GenerationService/ListSessions',
+            outrider_dot_v1_dot_generation__pb2.ListSessionsRequest.SerializeToString,
+            outrider_dot_v1_dot_generation__pb2.ListSessionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteSession(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outrider.v1.GenerationService/DeleteSession',
+            outrider_dot_v1_dot_generation__pb2.DeleteSessionRequest.SerializeToString,
+            outrider_dot_v1_dot_generation__pb2.DeleteSessionResponse.FromString,
             options,
             channel_credentials,
             insecure,

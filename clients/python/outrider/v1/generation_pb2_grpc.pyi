@@ -32,7 +32,8 @@ class GenerationServiceStub:
     Errors: INVALID_ARGUMENT with one google.rpc.BadRequest violation per bad field; FAILED_PRECONDITION if a
     continuation comes from another fingerprint; RESOURCE_EXHAUSTED if the server is full, or
     cannot begin before the call's deadline, with a google.rpc.RetryInfo, and a google.rpc.ErrorInfo that says of what
-    there is too much; UNAVAILABLE if it is loading or going away. Cancelling a call, or its deadline, frees what it holds.
+    there is too much; NOT_FOUND for a session that there is not; UNAVAILABLE if it is loading or going away. Cancelling a
+    call, or its deadline, frees what it holds.
     """
 
     @_typing.overload
@@ -47,6 +48,16 @@ class GenerationServiceStub:
     """Says how likely given texts are behind a prompt; nothing is generated. The same request gives the same bits."""
     Embed: _grpc.UnaryUnaryMultiCallable[_generation_pb2.EmbedRequest, _generation_pb2.EmbedResponse]
     """Embeds texts: makes a vector of each; nothing is generated. The same text gives the same bits, whatever the others are."""
+    CreateSession: _grpc.UnaryUnaryMultiCallable[_generation_pb2.CreateSessionRequest, _generation_pb2.CreateSessionResponse]
+    """Computes the beginning of prompts and holds it in the KV cache under a name, for requests that begin with it.
+    ALREADY_EXISTS if the caller has a session of that name, RESOURCE_EXHAUSTED where sessions hold as much as they may.
+    """
+    GetSession: _grpc.UnaryUnaryMultiCallable[_generation_pb2.GetSessionRequest, _generation_pb2.GetSessionResponse]
+    """Tells of a session. It is no use of it: when it ends stays as it is."""
+    ListSessions: _grpc.UnaryUnaryMultiCallable[_generation_pb2.ListSessionsRequest, _generation_pb2.ListSessionsResponse]
+    """Lists the caller's sessions."""
+    DeleteSession: _grpc.UnaryUnaryMultiCallable[_generation_pb2.DeleteSessionRequest, _generation_pb2.DeleteSessionResponse]
+    """Ends a session. Requests that have begun with it go on."""
     Tokenize: _grpc.UnaryUnaryMultiCallable[_generation_pb2.TokenizeRequest, _generation_pb2.TokenizeResponse]
     """Encodes text or a conversation as the model would see it."""
     Detokenize: _grpc.UnaryUnaryMultiCallable[_generation_pb2.DetokenizeRequest, _generation_pb2.DetokenizeResponse]
@@ -63,7 +74,8 @@ class GenerationServiceAsyncStub(GenerationServiceStub):
     Errors: INVALID_ARGUMENT with one google.rpc.BadRequest violation per bad field; FAILED_PRECONDITION if a
     continuation comes from another fingerprint; RESOURCE_EXHAUSTED if the server is full, or
     cannot begin before the call's deadline, with a google.rpc.RetryInfo, and a google.rpc.ErrorInfo that says of what
-    there is too much; UNAVAILABLE if it is loading or going away. Cancelling a call, or its deadline, frees what it holds.
+    there is too much; NOT_FOUND for a session that there is not; UNAVAILABLE if it is loading or going away. Cancelling a
+    call, or its deadline, frees what it holds.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -75,6 +87,16 @@ class GenerationServiceAsyncStub(GenerationServiceStub):
     """Says how likely given texts are behind a prompt; nothing is generated. The same request gives the same bits."""
     Embed: _aio.UnaryUnaryMultiCallable[_generation_pb2.EmbedRequest, _generation_pb2.EmbedResponse]  # type: ignore[assignment]
     """Embeds texts: makes a vector of each; nothing is generated. The same text gives the same bits, whatever the others are."""
+    CreateSession: _aio.UnaryUnaryMultiCallable[_generation_pb2.CreateSessionRequest, _generation_pb2.CreateSessionResponse]  # type: ignore[assignment]
+    """Computes the beginning of prompts and holds it in the KV cache under a name, for requests that begin with it.
+    ALREADY_EXISTS if the caller has a session of that name, RESOURCE_EXHAUSTED where sessions hold as much as they may.
+    """
+    GetSession: _aio.UnaryUnaryMultiCallable[_generation_pb2.GetSessionRequest, _generation_pb2.GetSessionResponse]  # type: ignore[assignment]
+    """Tells of a session. It is no use of it: when it ends stays as it is."""
+    ListSessions: _aio.UnaryUnaryMultiCallable[_generation_pb2.ListSessionsRequest, _generation_pb2.ListSessionsResponse]  # type: ignore[assignment]
+    """Lists the caller's sessions."""
+    DeleteSession: _aio.UnaryUnaryMultiCallable[_generation_pb2.DeleteSessionRequest, _generation_pb2.DeleteSessionResponse]  # type: ignore[assignment]
+    """Ends a session. Requests that have begun with it go on."""
     Tokenize: _aio.UnaryUnaryMultiCallable[_generation_pb2.TokenizeRequest, _generation_pb2.TokenizeResponse]  # type: ignore[assignment]
     """Encodes text or a conversation as the model would see it."""
     Detokenize: _aio.UnaryUnaryMultiCallable[_generation_pb2.DetokenizeRequest, _generation_pb2.DetokenizeResponse]  # type: ignore[assignment]
@@ -90,7 +112,8 @@ class GenerationServiceServicer(metaclass=_abc_1.ABCMeta):
     Errors: INVALID_ARGUMENT with one google.rpc.BadRequest violation per bad field; FAILED_PRECONDITION if a
     continuation comes from another fingerprint; RESOURCE_EXHAUSTED if the server is full, or
     cannot begin before the call's deadline, with a google.rpc.RetryInfo, and a google.rpc.ErrorInfo that says of what
-    there is too much; UNAVAILABLE if it is loading or going away. Cancelling a call, or its deadline, frees what it holds.
+    there is too much; NOT_FOUND for a session that there is not; UNAVAILABLE if it is loading or going away. Cancelling a
+    call, or its deadline, frees what it holds.
     """
 
     @_abc_1.abstractmethod
@@ -124,6 +147,40 @@ class GenerationServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_generation_pb2.EmbedResponse, _abc.Awaitable[_generation_pb2.EmbedResponse]]:
         """Embeds texts: makes a vector of each; nothing is generated. The same text gives the same bits, whatever the others are."""
+
+    @_abc_1.abstractmethod
+    def CreateSession(
+        self,
+        request: _generation_pb2.CreateSessionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_generation_pb2.CreateSessionResponse, _abc.Awaitable[_generation_pb2.CreateSessionResponse]]:
+        """Computes the beginning of prompts and holds it in the KV cache under a name, for requests that begin with it.
+        ALREADY_EXISTS if the caller has a session of that name, RESOURCE_EXHAUSTED where sessions hold as much as they may.
+        """
+
+    @_abc_1.abstractmethod
+    def GetSession(
+        self,
+        request: _generation_pb2.GetSessionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_generation_pb2.GetSessionResponse, _abc.Awaitable[_generation_pb2.GetSessionResponse]]:
+        """Tells of a session. It is no use of it: when it ends stays as it is."""
+
+    @_abc_1.abstractmethod
+    def ListSessions(
+        self,
+        request: _generation_pb2.ListSessionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_generation_pb2.ListSessionsResponse, _abc.Awaitable[_generation_pb2.ListSessionsResponse]]:
+        """Lists the caller's sessions."""
+
+    @_abc_1.abstractmethod
+    def DeleteSession(
+        self,
+        request: _generation_pb2.DeleteSessionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_generation_pb2.DeleteSessionResponse, _abc.Awaitable[_generation_pb2.DeleteSessionResponse]]:
+        """Ends a session. Requests that have begun with it go on."""
 
     @_abc_1.abstractmethod
     def Tokenize(

@@ -1,0 +1,1 @@
+"""What becomes of a generation on its way out: its events as messages, read or ranked where that is asked."""

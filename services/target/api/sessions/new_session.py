@@ -1,0 +1,85 @@
+"""A session that is to be made: read from a message, begun, and computed."""
+
+from contextlib import aclosing
+from dataclasses import replace
+from uuid import uuid4
+
+from outrider.v1 import generation_pb2
+from services.draft_protocol.caching import check_salt
+from services.engine.decoder.native import BLOCK_SIZE
+from services.engine.range import Range
+from services.engine.request import CachePolicy, OutputOptions, Request
+from services.service.validation import Violations
+from services.target.api.call import Call
+from services.target.api.prompts import read_prompt
+from services.target.api.requests import check_name, read_request_id, read_share
+from services.target.api.sessions.behind_session import tokens_of
+from services.target.api.sessions.errors import told_by_rpc
+from services.target.api.texts.computed import computed, undrawn
+from services.target.sessions.session import Session
+from services.target.sessions.session_blocks import pinned_tokens
+
+_DEFAULT_TTL = 600.0  # seconds
+_TTL = Range(minimum=1, maximum=24 * 3600)
+
+
+async def begin_session(message: generation_pb2.CreateSessionRequest, call: Call) -> tuple[Session, Request]:
+    """A session, which is to be opened or dropped, and what computes it.
+
+    Raises InvalidRequestError, and as `told_by_rpc`.
+    """
+    found, caller, sessions = Violations(), call.caller, call.serving.sessions
+    with told_by_rpc():
+        parent = sessions.use(caller.owner, message.parent) if message.HasField("parent") else None
+    if message.prompt.heal:
+        found.add("prompt.heal", "is true", "false, or not set")
+    ttl = message.ttl_seconds if message.HasField("ttl_seconds") else _DEFAULT_TTL
+    found.check_number("ttl_seconds", ttl, _TTL)
+    name, salt = _read_name(message, found), _read_salt(message, parent, found)
+    request_id, share = read_request_id(message, found), read_share(message, caller, found)
+    tokens = await read_prompt(message.prompt, call.model, found, behind=tokens_of(parent))
+    found.raise_if_any()
+    with told_by_rpc():
+        session = sessions.begin(caller.owner, name, tokens, salt=salt, ttl=ttl)
+    request = undrawn(
+        # One token more than the blocks hold: of what nothing is drawn behind, the last token is not computed.
+        tokens[: pinned_tokens(len(tokens), BLOCK_SIZE) + 1],
+        request_id=request_id,
+        output=OutputOptions(),
+        cache=CachePolicy(salt=salt),
+        share=share,
+        deadline=call.deadline,
+    )
+    return session, replace(request, num_scored=0, pins=True)
+
+
+async def compute_session(session: Session, request: Request, call: Call) -> None:
+    """Have what the session holds computed, and open it; however that fails, nothing is left of it."""
+    sessions = call.serving.sessions
+    try:
+        if session.blocks:
+            call.admit_tokens(len(request.prompt))
+            (session.pinned,) = await call.submit(call.serving.engine, [request])
+            async with aclosing(computed([session.pinned], call.serving.statistics.observe)) as events:
+                async for _ in events:
+                    pass
+    except BaseException:
+        sessions.drop(session)
+        raise
+    sessions.open(session)
+
+
+def _read_name(message: generation_pb2.CreateSessionRequest, found: Violations) -> str:
+    if not message.HasField("name"):
+        return uuid4().hex
+    check_name("name", message.name, found)
+    return message.name
+
+
+def _read_salt(message: generation_pb2.CreateSessionRequest, parent: Session | None, found: Violations) -> str:
+    if parent is None:
+        check_salt("salt", message.salt, found)
+        return message.salt
+    if message.salt:
+        found.add("salt", "is set", "not to be, with a parent, which has its own")
+    return parent.salt

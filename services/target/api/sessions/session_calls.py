@@ -1,0 +1,49 @@
+"""The RPCs of sessions, each a few steps between messages and the sessions of a model."""
+
+from outrider.v1 import generation_pb2
+from services.service.access.caller import Caller
+from services.target.api.sessions.errors import told_by_rpc
+from services.target.models.serving import Serving
+from services.target.sessions.session import Session
+
+
+def get_session(
+    message: generation_pb2.GetSessionRequest, serving: Serving, caller: Caller
+) -> generation_pb2.GetSessionResponse:
+    """One of the caller's; raises SessionNotFoundError."""
+    with told_by_rpc():
+        session = serving.sessions.find(caller.owner, message.name)
+    return generation_pb2.GetSessionResponse(session=write_session(session, serving, token_ids=message.token_ids))
+
+
+def list_sessions(serving: Serving, caller: Caller) -> generation_pb2.ListSessionsResponse:
+    """All of the caller's, and what they hold."""
+    sessions, owner = serving.sessions, caller.owner
+    return generation_pb2.ListSessionsResponse(
+        sessions=[write_session(session, serving, token_ids=False) for session in sessions.of(owner)],
+        blocks=sessions.quota.num_blocks_of(owner),
+        max_blocks=sessions.quota.most_blocks_of(owner),
+    )
+
+
+def delete_session(
+    message: generation_pb2.DeleteSessionRequest, serving: Serving, caller: Caller
+) -> generation_pb2.DeleteSessionResponse:
+    """End one of the caller's; raises SessionNotFoundError."""
+    with told_by_rpc():
+        serving.sessions.drop(serving.sessions.find(caller.owner, message.name))
+    return generation_pb2.DeleteSessionResponse()
+
+
+def write_session(session: Session, serving: Serving, *, token_ids: bool) -> generation_pb2.Session:
+    """A session as it is now."""
+    return generation_pb2.Session(
+        name=session.name,
+        model=serving.model.name,
+        fingerprint=serving.model.fingerprint.digest,
+        tokens=len(session.tokens),
+        blocks=len(session.blocks),
+        ttl_seconds=session.ttl,
+        seconds_left=serving.sessions.seconds_left(session),
+        token_ids=session.tokens if token_ids else (),
+    )
