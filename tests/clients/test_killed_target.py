@@ -23,7 +23,7 @@ from tests.e2e.models import DEMO_TARGET
 from tests.server import wait_until
 
 PIPES: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-MOMENT, PATIENCE = 0.05, 0.5  # seconds of the target's, which are for few tokens, and of the clients behind each
+MOMENT, PATIENCE = 0.05, 2.0  # seconds of the target's, which are for few tokens, and of the clients behind each
 OPTIONS = {"max_tokens": 400, "temperature": 0.9, "seed": 2**64 - 3}
 
 
@@ -82,14 +82,20 @@ def test_the_bytes_ids_and_logprobs_are_the_same(
 
 
 def begin(target: Service, clients: Collection["subprocess.Popen[bytes]"]) -> None:
-    """Let a target that is paused go on for moments, until each client has written something and none can have all."""
+    """Let a target that is paused go on until a client has written something, and then for moments, until each has and
+    none can have all.
+    """
     waiting = {client.stdout for client in clients}
+    target.resume()
+    select.select([*waiting], [], [], SECONDS)
+    target.pause()
     while waiting:
-        target.resume()
-        time.sleep(MOMENT)
-        target.pause()
         begun, _, _ = select.select([*waiting], [], [], PATIENCE)
         waiting -= {*begun}
+        if not begun:
+            target.resume()
+            time.sleep(MOMENT)
+            target.pause()
 
 
 def num_connections(address: str) -> int:
