@@ -128,6 +128,7 @@ def target_server(
     vllm_contract: bool | None = None,
     name: str = "",
     further: Seq[ModelSetup] = (),
+    loras: Mapping[str, Path] | None = None,
     **engine: Any,
 ) -> Iterator[RunningTarget]:
     """Serve a model, and `further` ones; `engine` are fields of EngineConfig. Without `loads` the caller runs
@@ -136,6 +137,7 @@ def target_server(
     setup = ModelSetup(
         engine=engine_config(model, **engine),
         name=name,
+        loras=loras or {},
         predictor=predictor,
         drafts=drafts,
         run_ahead=RUN_AHEAD,

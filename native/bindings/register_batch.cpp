@@ -42,12 +42,13 @@ void register_batch(py::module_& module) {
              py::arg("max_blocks"))
         .def("clear", &Batch::clear)
         .def("append", &Batch::append, py::arg("token_ids"), py::kw_only(), py::arg("position"),
-             py::arg("blocks"), py::arg("num_logits"))
+             py::arg("blocks"), py::arg("num_logits"), py::arg("adapter") = kNoAdapter)
         .def_property_readonly("token_ids", view_of(&Batch::token_ids))
         .def_property_readonly("positions", view_of(&Batch::positions))
         .def_property_readonly("sequences", view_of(&Batch::sequences))
         .def_property_readonly("block_tables", &block_tables)
         .def_property_readonly("logit_rows", view_of(&Batch::logit_rows))
+        .def_property_readonly("adapters", view_of(&Batch::adapters))
         .def_property(
             "num_rows", [](const Batch& batch) { return batch.num_rows; },
             setter_of("num_rows", &Batch::num_rows, &Batch::max_rows))

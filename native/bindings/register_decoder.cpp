@@ -130,6 +130,21 @@ py::dict packed_weights(const py::object& self) {
     return views;
 }
 
+using AdapterArrays = std::unordered_map<std::string, std::pair<py::array, py::array>>;
+
+int add_adapter(Decoder& decoder, float scale, const AdapterArrays& updates) {
+    std::vector<SourceArray> sources;  // which own the values
+    std::vector<AdapterUpdate> read;
+    for (const auto& [name, arrays] : updates) {
+        const SourceArray& down = sources.emplace_back(name, arrays.first);
+        const SourceMatrix down_matrix{shape_of(down.values), down.values.data(), down.type};
+        const SourceArray& up = sources.emplace_back(name, arrays.second);
+        read.push_back({name, down_matrix, {shape_of(up.values), up.values.data(), up.type}});
+    }
+    const py::gil_scoped_release release;
+    return decoder.adapters().add(scale, read);
+}
+
 void shorten_head(Decoder& decoder, const py::array_t<int32_t, py::array::c_style>& token_ids) {
     if (token_ids.ndim() != 1) {
         throw std::invalid_argument("token_ids: must have one dimension");
@@ -216,6 +231,7 @@ void register_decoder(py::module_& module) {
         .def("packed_weights", &packed_weights)
         .def("mark_loaded", [](Decoder& decoder) { decoder.weights().mark_loaded(); })
         .def("missing_weights", [](const Decoder& decoder) { return decoder.weights().missing(); })
+        .def("add_adapter", &add_adapter, py::arg("scale"), py::arg("updates"))
         .def("shorten_head", &shorten_head, py::arg("token_ids"))
         .def("forward", &Decoder::forward, py::arg("batch"), py::call_guard<py::gil_scoped_release>())
         .def("hidden_states", &hidden_states, py::arg("first_row"), py::arg("num_rows"))

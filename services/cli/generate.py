@@ -32,7 +32,7 @@ _NUMBERS = {
 }
 _GRAMMARS = ("json_schema", "regex", "lark", "choice")
 _OPTIONS = (
-    *("model", "session"),
+    *("model", "lora", "session"),
     *_NUMBERS,
     *_GRAMMARS,
     *("prefer_end", "ignore_eos", "include_stop", "time_limit", "heal", "lookup"),
@@ -54,6 +54,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add_client_options(parser)
     parser.add_argument("--model", metavar="NAME", help="which of the server's models (default: its first)")
     parser.add_argument("--session", metavar="NAME", help="go on behind this session's tokens")
+    parser.add_argument("--lora", metavar="NAME", help="which of the model's adapters (default: none)")
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="end after this time with what there is")
     parser.add_argument("--chat", action="store_true", help="send the prompt as a user's message in a conversation")
     for name, kind in _NUMBERS.items():

@@ -121,6 +121,7 @@ class Request:
     speculation: SpeculationPolicy = SpeculationPolicy()
     cache: CachePolicy = CachePolicy()
     share: Share = Share()
+    lora: str = ""  # the adapter that the weights are changed by; empty: none
     num_samples: int = 1
     num_scored: int | None = None  # the prompt's last tokens, told of as `prompt_logprobs` are; then nothing is drawn
     pooling: Pooling | None = None  # of the prompt's hidden states; then nothing is drawn

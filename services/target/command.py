@@ -27,6 +27,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options."""
     _add_models(parser)
     add_service_options(parser)
+    _add_loras(parser)
     _add_drafts(parser)
     parser.add_argument(
         "--lookup",
@@ -57,6 +58,18 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
         help=f"{SOURCES}; several may be given, each with a name: requests say which one they ask, or get the first",
     )
     parser.add_argument("--name", help="the model's name for clients (default: the folder's, or the hub's)")
+
+
+def _add_loras(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--lora",
+        dest="loras",
+        action="append",
+        type=NamedOption.parse,
+        default=[],
+        metavar="NAME=DIR",
+        help="an adapter of the model, a folder of PEFT's; several may be given: requests name the one they ask",
+    )
 
 
 def _add_drafts(parser: argparse.ArgumentParser) -> None:
@@ -125,13 +138,28 @@ def model_setups(arguments: argparse.Namespace) -> list[ModelSetup]:
     names = {"", *(model.name for model in models)}
     if strange := next((draft.name for draft in arguments.draft if draft.name not in names), None):
         raise ConfigError(f"draft is for {strange!r}; it must be for one of the models, {', '.join(sorted(names)[1:])}")
-    return [_setup(arguments, model) for model in models]
+    loras = _read_loras(arguments.loras, num_models=len(models))
+    return [_setup(arguments, model, loras) for model in models]
 
 
-def _setup(arguments: argparse.Namespace, model: NamedOption) -> ModelSetup:
+def _read_loras(options: list[NamedOption], *, num_models: int) -> dict[str, Path]:
+    names = [option.name for option in options]
+    if "" in names:
+        raise ConfigError(
+            f"lora is {options[names.index('')].value!r}; it must be NAME=DIR, in NAME letters, digits, . _ -"
+        )
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ConfigError(f"lora is {twice!r} more than once; each must have a name of its own")
+    if options and num_models > 1:
+        raise ConfigError("lora must not be set where several models are served")
+    return {option.name: Path(option.value) for option in options}
+
+
+def _setup(arguments: argparse.Namespace, model: NamedOption, loras: dict[str, Path]) -> ModelSetup:
     return ModelSetup(
         engine=engine_config(arguments, read_source(model.value)),
         name=model.name,
+        loras=loras,
         drafts=[draft.value for draft in arguments.draft if draft.name in ("", model.name)],
         draft_credentials=CredentialFiles(
             authorities=arguments.draft_tls_ca,

@@ -1,7 +1,9 @@
 """Stepper: the target's engine without its thread: one pass at a time, with every free block full of NaN."""
 
+from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from services.engine.cache.block_manager import BlockManager
@@ -11,6 +13,7 @@ from services.engine.decoder.native import BLOCK_SIZE, Device, Logits, isas
 from services.engine.decoder.native import Sampler as NativeSampler
 from services.engine.decoder.native.testing import poison
 from services.engine.events import Chunk, Event, Finished
+from services.engine.lora.adapter_set import AdapterSet
 from services.engine.request import (
     OutputOptions,
     Request,
@@ -96,6 +99,7 @@ class Stepper:
         num_blocks: int = 64,
         prefill_chunk: int = _MAX_ROWS,
         stream_capacity: int = 1 << 20,
+        loras: Mapping[str, Path] | None = None,
     ) -> None:
         checkpoint = load_checkpoint(folder(model))
         device = Device.cpu(isa or isas()[0], 1)
@@ -109,7 +113,10 @@ class Stepper:
         self.most_sequences = 0
         self.num_copies = 0
         self._stream_capacity = stream_capacity
-        self.runner = CountingRunner(self._decoder, max_rows=_MAX_ROWS, max_sequences=16, max_blocks=num_blocks)
+        adapters = AdapterSet.load(loras or {}, checkpoint, self._decoder)
+        self.runner = CountingRunner(
+            self._decoder, adapters, max_rows=_MAX_ROWS, max_sequences=16, max_blocks=num_blocks
+        )
         speculation = Speculation(predictors, vocab_size=self.vocab_size)
         self._step = TargetStep(
             self.scheduler, self.runner, Sampler(NativeSampler(device)), speculation, DeferredCalls()
@@ -193,6 +200,7 @@ def request(prompt: Seq[int], **fields: Any) -> Request:
         "deadline",
         "request_id",
         "cache",
+        "lora",
         "num_samples",
         "num_scored",
         "pooling",

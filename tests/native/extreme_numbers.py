@@ -119,16 +119,18 @@ class World:
 
         for size in ("max_rows", "max_sequences", "max_blocks"):
             yield f"Batch.{size}", lambda number, size=size: self.batch(**{size: number})  # type: ignore[misc]
-        for argument in ("token_ids", "position", "blocks", "num_logits"):
+        for argument in ("token_ids", "position", "blocks", "num_logits", "adapter"):
             yield f"Batch.append.{argument}", append(argument)
         for count in ("num_rows", "num_sequences", "num_logits"):
             yield f"Batch.{count}", set_count(count)
-        for array in ("token_ids", "positions", "sequences", "block_tables", "logit_rows"):
+        for array in ("token_ids", "positions", "sequences", "block_tables", "logit_rows", "adapters"):
             yield f"Batch.{array}", set_entry(array)
 
-    def _append(self, token_ids: int = 1, position: int = 0, blocks: int = 0, num_logits: int = 1) -> None:
+    def _append(
+        self, token_ids: int = 1, position: int = 0, blocks: int = 0, num_logits: int = 1, adapter: int = -1
+    ) -> None:
         batch = self.batch()
-        batch.append([token_ids], position=position, blocks=[blocks], num_logits=num_logits)
+        batch.append([token_ids], position=position, blocks=[blocks], num_logits=num_logits, adapter=adapter)
         self._forward(batch)
 
     def _forward(self, batch: Batch) -> None:

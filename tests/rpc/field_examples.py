@@ -12,6 +12,7 @@ from tests.rpc.requests import Streamed
 COUNT = 24  # tokens of an answer
 ALWAYS, NEVER = common_pb2.SPECULATION_MODE_ALWAYS, common_pb2.SPECULATION_MODE_NEVER
 LONG = {"token_ids": {"ids": [*range(30, 100)]}}  # two blocks of the cache and a bit
+LORA = "tuned"  # an adapter of the server that is asked
 X, END = 91, 1  # a token of one letter, and the model's own end
 HELD, HELD_IDS = "held", [*range(30, 40)]  # a session that the server has, and its tokens
 OFTEN = {"logit_bias": [{"token_id": X, "bias": 100.0}]}
@@ -220,6 +221,7 @@ GOOD = {
         lambda plain: {"model": plain.started.model},
         lambda seen: (seen.streamed.started.model, seen.ids) == (seen.plain.started.model, seen.plain.token_ids),
     ),
+    "lora": Good({"lora": LORA}, lambda seen: seen.differs and seen.streamed.started.model == LORA),
     "grammar.json_schema": Good({"grammar": {"json_schema": '{"const": 12}'}}, lambda seen: seen.streamed.text == "12"),
     "grammar.regex": Good(
         {"grammar": {"regex": "[ab]{9}"}}, lambda seen: re.fullmatch("[ab]{9}", seen.streamed.text) is not None

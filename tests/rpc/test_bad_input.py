@@ -182,6 +182,7 @@ BAD = {
         "is true; allowed: false",
     ),
     "empty request id": ({"request_id": ""}, "request_id", "printable"),
+    "adapter that there is not": ({"lora": "other"}, "lora", "'other' is not loaded; allowed: none"),
     "priority above the highest": ({"priority": 11}, "priority", "at least -10, at most 10"),
     "request id of two lines": ({"request_id": "a\nb"}, "request_id", "printable"),
 }

@@ -10,6 +10,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import Message
 
 from outrider.v1 import generation_pb2
+from tests.lora_folders import write_adapter
 from tests.rpc import chat_examples, field_examples, sampler_examples
 from tests.rpc.field_examples import BAD_FOR_GENERATE, HELD, HELD_IDS, Fields, Seen
 from tests.rpc.requests import Streamed, as_unary, stream, stream_request, violations
@@ -58,9 +59,10 @@ def is_set(message: Message, path: str) -> bool:
 
 
 @pytest.fixture(scope="module")
-def looking_up(model: Path) -> Iterator[RunningTarget]:
-    """A server that predicts from repetitions."""
-    with target_server(model, lookup=True, parsers={"reasoning_parser": "think"}) as running:
+def looking_up(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningTarget]:
+    """A server that predicts from repetitions, and has an adapter."""
+    loras = {field_examples.LORA: write_adapter(tmp_path_factory.mktemp("lora"), model, seed=1)}
+    with target_server(model, lookup=True, parsers={"reasoning_parser": "think"}, loras=loras) as running:
         held = {"name": HELD, "prompt": {"token_ids": {"ids": HELD_IDS}}}
         running.stub.CreateSession(generation_pb2.CreateSessionRequest(**held), timeout=60)
         yield running

@@ -32,6 +32,7 @@ from outrider.errors import (
     Violation,
 )
 from outrider.generate_options import GenerateOptions
+from outrider.lora_adapter import LoraAdapter
 from outrider.request import Prompt
 from outrider.scoring import ScoreOptions, Scores, TextScore, TextToScore
 from outrider.served_model import ModelState, ServedModel
@@ -89,6 +90,7 @@ __all__ = [
     "Loop",
     "Message",
     "MessageDelta",
+    "LoraAdapter",
     "ModelInfo",
     "ModelState",
     "NoSpeculationReason",

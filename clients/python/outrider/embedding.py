@@ -17,6 +17,7 @@ _POOLINGS = {
 }
 _FIELDS = {
     "model": "model",
+    "lora": "lora",
     "pooling": "pooling",
     "normalised": "normalised",
     "dimensions": "dimensions",
@@ -35,6 +36,7 @@ class EmbedOptions(TypedDict, total=False):
     """
 
     model: str | None
+    lora: str | None
     pooling: Pooling | None
     normalised: bool | None
     dimensions: int | None

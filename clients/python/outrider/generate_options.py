@@ -15,6 +15,8 @@ class GenerateOptions(ChatOptions, total=False):
 
     model: str | None
     """The name of the model that is asked, where the server has several."""
+    lora: str | None
+    """The name of one of its adapters."""
     temperature: float | None
     top_k: int | None
     top_p: float | None

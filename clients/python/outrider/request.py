@@ -64,6 +64,7 @@ _FIELDS = {
     "heal": "prompt.heal",
     "request_id": "request_id",
     "priority": "priority",
+    "lora": "lora",
     "num_samples": "num_samples",
     "best_of": "best_of",
     "session": "session",

@@ -3,6 +3,7 @@
 from google.protobuf.duration_pb2 import Duration
 
 from outrider.chat.decode import parse_deltas
+from outrider.lora_adapter import LoraAdapter
 from outrider.token_record import Candidate, Dtype, PredictionSource, Suppressed, Tensor, Token
 from outrider.types import (
     Chunk,
@@ -212,6 +213,7 @@ def parse_model_info(message: generation_pb2.GetModelInfoResponse) -> ModelInfo:
         ),
         limits=_limits(message.limits),
         has_chat_template=message.has_chat_template,
+        loras=tuple(LoraAdapter(lora.name, lora.fingerprint) for lora in message.loras),
     )
 
 

@@ -11,6 +11,7 @@ TextToScore = str | Sequence[int]
 """Text, or token ids."""
 _FIELDS = {
     "model": "model",
+    "lora": "lora",
     "add_special_tokens": "prompt.add_special_tokens",
     "prefix_cache": "cache.prefix",
     "cache_salt": "cache.salt",
@@ -23,6 +24,7 @@ class ScoreOptions(TypedDict, total=False):
     """Options of a call that scores; those of the same names in `GenerateOptions`."""
 
     model: str | None
+    lora: str | None
     add_special_tokens: bool | None
     prefix_cache: bool | None
     cache_salt: str | None

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from outrider.chat.message import Message, MessageDelta
+from outrider.lora_adapter import LoraAdapter
 from outrider.notebook.html import model_html, result_html
 from outrider.token_record import PredictionSource, Suppressed, Token
 from outrider.vocabulary_match import VocabularyMatch
@@ -288,6 +289,7 @@ class ModelInfo:
     fingerprint_parts: FingerprintParts
     limits: Limits
     has_chat_template: bool
+    loras: tuple[LoraAdapter, ...] = ()
 
     def _repr_html_(self) -> str:
         return model_html(self)

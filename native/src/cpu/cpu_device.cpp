@@ -11,6 +11,7 @@
 #include "cpu/cpu_weight.h"
 #include "cpu/gather_by_expert.h"
 #include "cpu/kernels.h"
+#include "cpu/low_rank/low_rank_part.h"
 #include "outrider/device/device.h"
 #include "outrider/device/pass_recorder.h"
 #include "sampling/row_sampler.h"
@@ -208,6 +209,17 @@ class CpuDevice final : public Device {
 
     void mix_experts(const MixExperts& op) override {
         pool_.parallel_for(op.rows, [&](int64_t row) { kernels_.mix_experts(op, row); });
+    }
+
+    bool has_low_rank() const override { return true; }
+
+    void low_rank(const LowRank& op) override {
+        const std::vector<LowRankPart> down = down_parts(op);
+        pool_.parallel_for(static_cast<int64_t>(down.size()),
+                           [&](int64_t part) { kernels_.low_rank_down(op, down[part]); });
+        const std::vector<LowRankPart> up = up_parts(op);
+        pool_.parallel_for(static_cast<int64_t>(up.size()),
+                           [&](int64_t part) { kernels_.low_rank_up(op, up[part]); });
     }
 
     int64_t multiply_registers(WeightFormat weight, int64_t rounds) override {

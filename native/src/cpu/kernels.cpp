@@ -10,6 +10,7 @@
 #include "cpu/elementwise/experts.h"
 #include "cpu/elementwise/normalise.h"
 #include "cpu/elementwise/read.h"
+#include "cpu/low_rank/low_rank_product.h"
 #include "cpu/product/float_dot.h"
 #include "cpu/product/grouped_micro_panel.h"
 #include "cpu/product/grouped_product.h"
@@ -56,6 +57,8 @@ const Kernels& kernels() {
         .rotate_and_store = rotate_and_store,
         .attention = attention,
         .activate = activate,
+        .low_rank_down = low_rank_down,
+        .low_rank_up = low_rank_up,
         .route = route,
         .mix_experts = mix_experts,
         .soft_cap = soft_cap,

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "cpu/attention/attention_part.h"
+#include "cpu/low_rank/low_rank_part.h"
 #include "cpu/product/product_kernel.h"
 #include "outrider/device/expert_operations.h"
 #include "outrider/device/operations.h"
@@ -36,6 +37,8 @@ struct Kernels {
     void (*rotate_and_store)(const RotateAndStore& op, int64_t row);
     void (*attention)(const Attention& op, const AttentionPart& part);
     void (*activate)(const Activate& op, int64_t row, int64_t first_column, int64_t end_column);
+    void (*low_rank_down)(const LowRank& op, const LowRankPart& part);
+    void (*low_rank_up)(const LowRank& op, const LowRankPart& part);
     void (*route)(const Route& op, int64_t row);
     void (*mix_experts)(const MixExperts& op, int64_t row);
     void (*soft_cap)(const SoftCap& op, int64_t first, int64_t end);

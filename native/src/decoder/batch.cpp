@@ -38,15 +38,17 @@ Batch::Batch(int max_rows, int max_sequences, int max_blocks)
     positions.resize(max_rows);
     sequences.resize(max_rows);
     logit_rows.resize(max_rows);
+    adapters.resize(max_sequences, kNoAdapter);
     block_tables.resize(static_cast<size_t>(max_sequences) * max_blocks);
 }
 
 void Batch::clear() {
+    std::fill(adapters.begin(), adapters.end(), kNoAdapter);
     num_rows = num_sequences = num_logits = 0;
 }
 
 void Batch::append(const std::vector<int32_t>& run, int position, const std::vector<int32_t>& blocks,
-                   int run_logits) {
+                   int run_logits, int adapter) {
     const int64_t reachable = int64_t{max_blocks} * kBlockSize;
     const int64_t room = std::min<int64_t>(max_rows - num_rows, reachable);
     require_range("token_ids", static_cast<int64_t>(run.size()), 1, room);
@@ -60,6 +62,7 @@ void Batch::append(const std::vector<int32_t>& run, int position, const std::vec
     std::fill_n(sequences.begin() + num_rows, count, num_sequences);
     std::copy(blocks.begin(), blocks.end(),
               block_tables.begin() + static_cast<int64_t>(num_sequences) * max_blocks);
+    adapters[num_sequences] = adapter;
     num_rows += count;
     num_sequences += 1;
     std::iota(logit_rows.begin() + num_logits, logit_rows.begin() + num_logits + run_logits,
@@ -75,6 +78,7 @@ Batch Batch::trimmed(int num_blocks) const {
     std::copy_n(token_ids.begin(), num_rows, copy.token_ids.begin());
     std::copy_n(positions.begin(), num_rows, copy.positions.begin());
     std::copy_n(sequences.begin(), num_rows, copy.sequences.begin());
+    std::copy_n(adapters.begin(), num_sequences, copy.adapters.begin());
     std::copy_n(logit_rows.begin(), num_logits, copy.logit_rows.begin());
     for (int sequence = 0; sequence < num_sequences; ++sequence) {
         std::copy_n(block_tables.begin() + static_cast<int64_t>(sequence) * max_blocks, num_blocks,

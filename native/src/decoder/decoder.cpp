@@ -35,6 +35,7 @@ Decoder::Decoder(std::shared_ptr<Device> device, DecoderConfig config, const Wei
       config_(validated(std::move(config), *device_)),
       frequencies_(upload_frequencies(device_, config_)),
       weights_(device_, config_, weights),
+      adapters_(device_, weights_, weights.format == WeightFormat::f32 ? Format::f32 : Format::bf16),
       cache_(device_, config_, kv),
       workspace_(config_, device_->activation_format(weights.format)),
       experts_(config_.experts
@@ -50,6 +51,7 @@ Logits Decoder::forward(const Batch& batch) {
 NextRows Decoder::place(const Batch& batch, int num_blocks) {
     require_complete();
     batch.validate(config_, cache_.num_blocks());
+    adapters_.select(batch);
     const PassShape shape = passes_->padded({batch.num_rows, batch.num_logits, num_blocks});
     reserve(shape.rows, shape.logits, batch.num_sequences, shape.blocks);
     workspace_.rows.upload(device_, batch, shape);
@@ -69,6 +71,7 @@ int Decoder::record_passes(int max_rows, int max_blocks, double seconds) {
     reserve(max_rows, max_rows, 1, max_blocks);
     const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
     const Batch of_no_sequence(1, 1, 1);
+    adapters_.select(of_no_sequence);
     int recorded = 0;
     for (const PassShape& shape : passes_->usual({max_rows, max_rows, max_blocks})) {
         if (std::chrono::steady_clock::now() >= end) {

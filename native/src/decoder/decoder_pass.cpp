@@ -143,6 +143,7 @@ void Decoder::multiply(const Activations& input, const FusedWeight& weight, cons
                           .out = out + first_column,
                           .out_stride = weight.out_features(),
                           .rows = rows()});
+        adapters_.apply(input, *matrix, out + first_column, weight.out_features());
     }
 }
 

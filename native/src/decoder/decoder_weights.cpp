@@ -186,6 +186,20 @@ void DecoderWeights::add_own_vector(const std::string& name, DeviceBuffer<float>
     slots_.add_vector(name, buffer.data(), size, factor);
 }
 
+MatrixRows DecoderWeights::find_linear(const std::string& name) {
+    const MatrixRows rows = slots_.rows_of(name);
+    for (const LayerWeights& layer : layers_) {
+        for (const FusedWeight* weight : {&layer.qkv, &layer.output, &layer.gate_up, &layer.down}) {
+            if (weight->holds(*rows.matrix)) {
+                return rows;
+            }
+        }
+    }
+    throw std::invalid_argument("weight \"" + name +
+                                "\" is none that an adapter changes: q, k, v, o, gate, up or "
+                                "down of a layer");
+}
+
 int64_t DecoderWeights::bytes() const {
     int64_t total = lm_head().bytes() + slots_.vector_bytes();
     for (const LayerWeights& layer : layers_) {

@@ -148,6 +148,11 @@ int64_t WeightSlots::vector_bytes() const {
     return total;
 }
 
+MatrixRows WeightSlots::rows_of(const std::string& name) {
+    const Slot& slot = find_matrix(name);
+    return {slot.matrix, slot.first_row, static_cast<int>(slot.shape[0])};
+}
+
 const PackedWeight& WeightSlots::matrix(const std::string& name) {
     return *find_matrix(name).matrix;
 }

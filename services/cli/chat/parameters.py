@@ -26,7 +26,9 @@ _KINDS: dict[str, Callable[[str], Any]] = {
         for name, hint in _HINTS.items()
         if hint in (int | None, float | None) and name not in _NOT_HERE
     },
-    **dict.fromkeys(("stop", "banned_strings", "regex", "json_schema", "lark", "speculation", "cache_salt"), str),
+    **dict.fromkeys(
+        ("stop", "banned_strings", "regex", "json_schema", "lark", "speculation", "cache_salt", "lora"), str
+    ),
     **dict.fromkeys(("lookup", "prefix_cache", "ignore_eos", "prefer_end"), _read_flag),
     "template_variables": json.loads,
     "samplers": _read_names,

@@ -73,6 +73,17 @@ class Checkpoint:
         """Return the type in which every matrix is stored, such as "BF16" or "Q4_K"."""
         return {name: self.kind(name) for name, weight in self._weights.items() if len(weight.shape) == 2}
 
+    def shapes_in(self, tensor: str) -> dict[str, Shape]:
+        """Return the shapes of the weights that a tensor of the files holds, in its order; none where it holds none."""
+        return {name: weight.shape for name, weight in self._weights.items() if weight.tensor == tensor}
+
+    def split_rows(self, tensor: str, rows: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """Return what each weight in a tensor has of rows that are in the order of that tensor's, in our order."""
+        if (order := self._source.orders.get(tensor)) is not None:
+            rows = rows[order]
+        held = {name: weight for name, weight in self._weights.items() if weight.tensor == tensor}
+        return {name: rows[weight.first : weight.first + weight.shape[0]] for name, weight in held.items()}
+
     def pieces(self, *, stored: Collection[str] = ()) -> Iterator[tuple[str, int, NDArray[Any]]]:
         """Yield every weight in pieces of whole rows: our name, the piece's first row, and its values.
 

@@ -1,11 +1,12 @@
 """CheckpointSource: what a checkpoint is made of, whether it was read from a folder or from a GGUF file."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from services.engine.checkpoint.generation_defaults import GenerationDefaults
 from services.engine.checkpoint.model_config import ModelConfig
+from services.engine.checkpoint.ordered_tensors import Order
 from services.engine.checkpoint.stored_tensors import StoredTensors
 from services.engine.checkpoint.token_rules import TokenRules
 from services.engine.forced_tokens import ForcedIds
@@ -24,6 +25,7 @@ class CheckpointSource:
     eos_token_ids: tuple[int, ...]
     tensors: StoredTensors
     names: Mapping[str, tuple[str, ...]]  # our names of the weights in each tensor that the files may hold
+    orders: Mapping[str, Order] = field(default_factory=dict)  # of tensors whose rows the files have in another one
     ignored: frozenset[str]  # tensors that say nothing new
     norms_are_offsets: bool  # a norm multiplies by 1 + the stored weight
     foreign_tokens: frozenset[str]  # of the tokenizer, that the embedding need not have

@@ -42,8 +42,9 @@ def read_folder(folder: Path, context_length: int | None) -> CheckpointSource:
     tensors, idle = _open(folder, read_method(fields))
     names, others = _find_names(expand_names(architecture.names, config), tensors)
     config = without_absent_biases(_untie(config, names, tensors), names, tensors)
-    if architecture.turns_neighbours:
-        tensors = OrderedTensors(tensors, _orders(config, names, tensors))
+    orders = _orders(config, names, tensors) if architecture.turns_neighbours else {}
+    if orders:
+        tensors = OrderedTensors(tensors, orders)
     others |= idle | {name for name in tensors if name.endswith(_RECOMPUTED)}
     return CheckpointSource(
         path=folder,
@@ -55,6 +56,7 @@ def read_folder(folder: Path, context_length: int | None) -> CheckpointSource:
         eos_token_ids=eos_token_ids,
         tensors=tensors,
         names=names,
+        orders=orders,
         ignored=frozenset(others | ({_named(names, "lm_head")} if config.tied_embeddings else set())),
         norms_are_offsets=architecture.norms_are_offsets,
         foreign_tokens=architecture.foreign_tokens,

@@ -24,16 +24,18 @@ class Call:
     def __init__(
         self,
         serving: Serving,
+        model: ServedModel,
         caller: Caller,
         *,
         deadline: float | None,
         traceparent: str,
         trace: RequestTrace | None,
     ) -> None:
-        """A caller's, to one model; `deadline` is in seconds on the monotonic clock, and `traceparent` what work for it
-        belongs to.
+        """A caller's, to the model as it asks for it; `deadline` is in seconds on the monotonic clock, and
+        `traceparent` what work for it belongs to.
         """
         self.serving = serving
+        self._model = model
         self.caller = caller
         self.deadline = deadline
         self._traceparent = traceparent
@@ -53,8 +55,7 @@ class Call:
     @property
     def model(self) -> ServedModel:
         """The model, with as many samples of one request as this caller may have at best."""
-        model = self.serving.model
-        return replace(model, max_samples=min(model.max_samples, self.most_sequences))
+        return replace(self._model, max_samples=min(self._model.max_samples, self.most_sequences))
 
     @property
     def most_sequences(self) -> int:

@@ -28,6 +28,10 @@ def write_model_info(model: ServedModel) -> generation_pb2.GetModelInfoResponse:
         ),
         limits=generation_pb2.Limits(**asdict(LIMITS)),
         has_chat_template=model.chat_template.exists,
+        loras=[
+            generation_pb2.LoraAdapter(name=name, fingerprint=fingerprint.digest)
+            for name, fingerprint in model.adapted.items()
+        ],
     )
 
 

@@ -17,8 +17,6 @@ from services.engine.request import (
     OutputOptions,
     Request,
     Share,
-    SpeculationMode,
-    SpeculationPolicy,
     StopConditions,
 )
 from services.engine.sampling_params import SAMPLING_NUMBERS, SamplingParams
@@ -33,6 +31,7 @@ from services.target.api.generation_request import GenerationRequest
 from services.target.api.output_options import read_output
 from services.target.api.sampling_lists import read_sampling_lists
 from services.target.api.sessions.behind_session import cache_of
+from services.target.api.speculation_policy import read_speculation
 from services.target.api.stop_conditions import read_stops
 from services.target.api.thinking import read_thinking
 from services.target.api.tools import binds_answer, read_tool_grammar
@@ -45,12 +44,6 @@ NamedRequest = (
 CachedRequest = GenerationRequest | generation_pb2.ScoreRequest | generation_pb2.EmbedRequest
 
 _PRIORITIES = Range(minimum=-10, maximum=10)
-_MODES = {
-    common_pb2.SPECULATION_MODE_UNSPECIFIED: SpeculationMode.AUTO,
-    common_pb2.SPECULATION_MODE_NEVER: SpeculationMode.NEVER,
-    common_pb2.SPECULATION_MODE_AUTO: SpeculationMode.AUTO,
-    common_pb2.SPECULATION_MODE_ALWAYS: SpeculationMode.ALWAYS,
-}
 
 
 def is_ranked(message: GenerationRequest) -> bool:
@@ -93,13 +86,18 @@ def read_request(
         thinking=_read_thinking(message, prompt, model, found),
         forced=_force(model, prompt, stops),
         output=_read_output(message, model, found),
-        speculation=_read_speculation(message.speculation, found),
+        speculation=read_speculation(message.speculation, found),
         cache=cache_of(session, read_cache_policy(message, found)),
         share=read_share(message, caller, found),
+        lora=model.lora,
         num_samples=num_generated(message),
         deadline=deadline,
     )
     found.raise_if_any()
+    return _prepared(request)
+
+
+def _prepared(request: Request) -> Request:
     if request.grammar is not None:
         request.grammar.prepare(request.received, stop_ids=request.stops.token_ids)
     return request
@@ -232,28 +230,3 @@ def _read_numbers(message: Message, found: Violations) -> dict[str, float]:
             numbers[number.name] = getattr(message, number.name)
             found.check_number(f"sampling.{number.name}", numbers[number.name], number.allowed)
     return numbers
-
-
-def _read_speculation(message: common_pb2.SpeculationPolicy, found: Violations) -> SpeculationPolicy:
-    mode = _MODES.get(message.mode)
-    if mode is None:
-        found.add("speculation.mode", f"is {message.mode}", ", ".join(common_pb2.SpeculationMode.keys()))
-    if message.lookup and mode is SpeculationMode.NEVER:
-        found.add("speculation.lookup", "is true", "false, or not set, with SPECULATION_MODE_NEVER")
-    return SpeculationPolicy(
-        mode=mode or SpeculationMode.AUTO,
-        num_predictions=_read_num_predictions(message, mode, found),
-        lookup=message.lookup or not message.HasField("lookup"),
-    )
-
-
-def _read_num_predictions(
-    message: common_pb2.SpeculationPolicy, mode: SpeculationMode | None, found: Violations
-) -> int | None:
-    if not message.HasField("num_predictions"):
-        return None
-    allowed = Range(minimum=1, maximum=LIMITS.max_predictions)
-    found.check_number("speculation.num_predictions", message.num_predictions, allowed)
-    if mode is not SpeculationMode.ALWAYS:
-        found.add("speculation.num_predictions", "is set", "only with SPECULATION_MODE_ALWAYS")
-    return message.num_predictions

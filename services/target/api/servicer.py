@@ -116,7 +116,7 @@ class GenerationServicer(GenerationServiceServicer):
 
     async def Score(self, request: generation_pb2.ScoreRequest, context: Context) -> generation_pb2.ScoreResponse:
         """Say how likely texts are behind a prompt."""
-        with self._call(request.model, context, "score") as call:
+        with self._call(request.model, context, "score", request.lora) as call:
             model = call.model
             call.admit_sequences(max(1, min(len(request.choices), model.max_samples)))
             requests = await read_score_request(request, model, caller=call.caller, deadline=call.deadline)
@@ -129,7 +129,7 @@ class GenerationServicer(GenerationServiceServicer):
 
     async def Embed(self, request: generation_pb2.EmbedRequest, context: Context) -> generation_pb2.EmbedResponse:
         """Make vectors of texts."""
-        with self._call(request.model, context, "embeddings") as call:
+        with self._call(request.model, context, "embeddings", request.lora) as call:
             model, most = call.model, min(MAX_EMBEDDED_TEXTS, call.most_sequences)
             call.admit_sequences(max(1, min(len(request.inputs), most)))
             requests = await read_embed_request(
@@ -205,7 +205,7 @@ class GenerationServicer(GenerationServiceServicer):
     async def generation(self, message: GenerationRequest, context: Context) -> AsyncIterator[Responses]:
         """Admit, read and submit one request; however the call ends, the engine drops what is left of it."""
         operation = "chat" if message.prompt.HasField("chat") else "text_completion"
-        with self._call(message.model, context, operation) as call:
+        with self._call(message.model, context, operation, message.lora) as call:
             model = call.model
             call.admit_sequences(min(num_generated(message), model.max_samples))
             found = Violations()
@@ -227,14 +227,15 @@ class GenerationServicer(GenerationServiceServicer):
                 logger.warning(text, request.request_id, error.seconds, extra=identity(request))
                 raise
 
-    def _call(self, model: str, context: Context, operation: str) -> Call:
-        """A call that is to be computed for; raises as `serving`."""
-        serving, caller, traceparent = self.serving(model), self.callers.of(context), _traceparent(context)
+    def _call(self, name: str, context: Context, operation: str, lora: str = "") -> Call:
+        """A call that is to be computed for; raises as `serving`, and as `ServedModel.asked`."""
+        serving, caller, traceparent = self.serving(name), self.callers.of(context), _traceparent(context)
+        model = serving.model.asked(name, lora)
         trace = None
         if self._traces is not None:
-            trace = self._traces.begin(traceparent, operation=operation, model=serving.model.name)
+            trace = self._traces.begin(traceparent, operation=operation, model=model.name)
             traceparent = trace.traceparent
-        return Call(serving, caller, deadline=_deadline(context), traceparent=traceparent, trace=trace)
+        return Call(serving, model, caller, deadline=_deadline(context), traceparent=traceparent, trace=trace)
 
     def _tell_load(self, serving: Serving, context: Context) -> None:
         """Let the call's trailers tell the load, if that is wanted."""

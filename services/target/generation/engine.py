@@ -1,10 +1,12 @@
 """TargetEngine: a model made ready to generate, behind calls that any thread may make."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Sequence as Seq
 from concurrent.futures import Future
+from dataclasses import replace
 from importlib.metadata import version
+from pathlib import Path
 
 from services.engine.cache.block_manager import BlockManager
 from services.engine.config import EngineConfig
@@ -13,6 +15,7 @@ from services.engine.decoder.native import BUILD_ID, NOISE_VERSION
 from services.engine.events import Failed
 from services.engine.loaded_model import LoadedModel
 from services.engine.loop import Answer, EngineLoop, Pulse
+from services.engine.lora.adapter_set import AdapterSet
 from services.engine.request import OutputOptions, Request
 from services.target.generation.deferred_calls import DeferredCalls
 from services.target.generation.fingerprint import Fingerprint
@@ -39,6 +42,7 @@ class TargetEngine:
         model: LoadedModel,
         config: EngineConfig,
         *,
+        adapters: AdapterSet | None = None,
         predictors: Seq[Predictor] = (),
         policy: PolicyConfig | None = None,
         on_failure: Callable[[], None],
@@ -46,6 +50,7 @@ class TargetEngine:
         self._policy = policy or PolicyConfig()
         self.config = config
         self.model = model
+        self.adapters = adapters or AdapterSet({})
         self.fingerprint = _fingerprint(model, config)
         self.scheduler = Scheduler(
             SchedulerConfig(
@@ -57,6 +62,7 @@ class TargetEngine:
         )
         runner = ModelRunner(
             model.decoder,
+            self.adapters,
             max_rows=config.max_rows,
             max_sequences=config.max_sequences,
             max_blocks=model.max_blocks,
@@ -72,17 +78,19 @@ class TargetEngine:
         cls,
         config: EngineConfig,
         *,
+        loras: Mapping[str, Path] | None = None,
         predictors: Seq[Predictor] = (),
         policy: PolicyConfig | None = None,
         progress: LoadingProgress | None = None,
         try_out: Callable[[], None] = lambda: None,
         on_failure: Callable[[], None],
     ) -> "TargetEngine":
-        """Load the configured model, which takes long, and start the engine thread; `try_out` tries meanwhile what else
-        is served with it. Raises CheckpointError.
+        """Load the configured model, which takes long, and start the engine thread; `loras` are the folders of its
+        adapters, and `try_out` tries meanwhile what else is served with it. Raises CheckpointError.
         """
         model = LoadedModel.load(config, progress, try_out)
-        engine = cls(model, config, predictors=predictors, policy=policy, on_failure=on_failure)
+        adapters = AdapterSet.load(loras or {}, model.checkpoint, model.decoder)
+        engine = cls(model, config, adapters=adapters, predictors=predictors, policy=policy, on_failure=on_failure)
         engine._loop.start()
         return engine
 
@@ -95,6 +103,12 @@ class TargetEngine:
     def session_blocks(self) -> int:
         """The most blocks that sequences may pin."""
         return self.config.resolve_session_blocks(self.blocks.num_blocks, self.model.context_length)
+
+    @property
+    def adapted_fingerprints(self) -> dict[str, Fingerprint]:
+        """What the answers by each adapter depend on."""
+        digests = self.adapters.digests
+        return {name: replace(self.fingerprint, lora=f"{name} {digest}") for name, digest in digests.items()}
 
     @property
     def step_seconds(self) -> StepSeconds:

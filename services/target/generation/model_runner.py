@@ -3,14 +3,18 @@
 from collections.abc import Sequence as Seq
 
 from services.engine.decoder.native import Batch, Decoder, Logits
+from services.engine.lora.adapter_set import AdapterSet
 from services.target.scheduling.scheduler import ScheduledRows
 
 
 class ModelRunner:
     """Runs the decoder over scheduled rows."""
 
-    def __init__(self, decoder: Decoder, *, max_rows: int, max_sequences: int, max_blocks: int) -> None:
+    def __init__(
+        self, decoder: Decoder, adapters: AdapterSet, *, max_rows: int, max_sequences: int, max_blocks: int
+    ) -> None:
         self._decoder = decoder
+        self._adapters = adapters
         self._batch = Batch(max_rows=max_rows, max_sequences=max_sequences, max_blocks=max_blocks)
 
     def forward(self, scheduled: Seq[ScheduledRows]) -> Logits:
@@ -22,7 +26,13 @@ class ModelRunner:
             sequence = rows.sequence
             start = sequence.num_computed
             token_ids = sequence.tokens[start : start + rows.num_tokens] + rows.predictions
-            self._batch.append(token_ids, position=start, blocks=sequence.blocks, num_logits=rows.num_logits)
+            self._batch.append(
+                token_ids,
+                position=start,
+                blocks=sequence.blocks,
+                num_logits=rows.num_logits,
+                adapter=self._adapters.number(sequence.request.lora),
+            )
         return self._decoder.forward(self._batch)
 
     def pool(self, scheduled: Seq[ScheduledRows]) -> None:

@@ -163,6 +163,10 @@ class RequestStatistics:
             callers.setdefault(sequence.request.share.caller, Counter())[state] += 1
         return callers
 
+    def by_lora(self) -> Counter[str]:
+        """How many sequences each adapter has, those that wait included."""
+        return Counter(sequence.request.lora for sequence in self.live if sequence.request.lora)
+
 
 def _observe(histogram: Histogram, value: float, times: int = 1) -> None:
     histogram.counts[bisect_left(histogram.bounds, value)] += times

@@ -50,6 +50,9 @@ class TargetMetrics(Collector):
         _add_requests(shared, self._statistics)
         add_shared(shared, stats)
         _add_callers(own, self._statistics)
+        loras = self._statistics.by_lora()
+        values = {name: loras[name] for name in self._engine.adapters.digests}
+        own.gauge("lora_requests", "Sequences of each adapter, running or waiting.", values, "lora")
         add_predictions(own, self._statistics, stats)
         add_decisions(own, self._engine.speculation)
         add_links(own, self._find_links(), stats)

@@ -1,7 +1,9 @@
 """ModelSetup: all that is set for one model of a target."""
 
+from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from services.engine.config import EngineConfig, check_range
 from services.service.access.credential_files import CredentialFiles
@@ -17,7 +19,8 @@ class ModelSetup:
     """How it is computed, what it is called, and what predicts its texts; raises ConfigError for what cannot be.
 
     `drafts` are addresses of draft services, which share the sequences unless there is another predictor, and are
-    shown what the `draft_credentials` hold; `run_ahead`, `num_alternates`: see DraftClient. With `lookup`, what a text
+    shown what the `draft_credentials` hold; `run_ahead`, `num_alternates`: see DraftClient. `loras` are folders of
+    adapters, by the names that clients ask for. With `lookup`, what a text
     repeats is predicted too. The parsers: see MessageSyntax.
     """
 
@@ -25,6 +28,7 @@ class ModelSetup:
     name: str = ""  # what clients call it; by default as its folder is called, or as on the hub
     predictor: Predictor | None = None
     drafts: Seq[str] = ()
+    loras: Mapping[str, Path] = field(default_factory=dict)
     run_ahead: int | None = None
     num_alternates: int = 0
     draft_credentials: CredentialFiles = field(default_factory=CredentialFiles)

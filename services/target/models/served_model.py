@@ -1,6 +1,7 @@
 """ServedModel: what the answers to a client need to know of the model."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from services.engine.checkpoint.generation_defaults import GenerationDefaults
 from services.engine.checkpoint.model_config import ModelConfig
@@ -9,12 +10,15 @@ from services.engine.forced_tokens import ForcedIds
 from services.engine.grammar.process import GrammarProcess
 from services.engine.text.token_search import TokenSearch
 from services.engine.text.tokenizer import Tokenizer
+from services.service.errors import InvalidRequestError, Violation
 from services.service.limits import MAX_SAMPLES
 from services.target.generation.engine import TargetEngine
 from services.target.generation.fingerprint import Fingerprint
 from services.target.message.syntax import MessageSyntax
 from services.target.prompt.chat_template import ChatTemplate
 from services.target.prompt.prompt_encoder import PromptEncoder
+
+_LONGEST_TOLD = 64  # characters of a name that there is not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +40,8 @@ class ServedModel:
     syntax: MessageSyntax  # of the messages that it writes
     fingerprint: Fingerprint
     max_samples: int  # of one request
+    lora: str = ""  # the adapter that changes its weights; empty: none
+    adapted: Mapping[str, Fingerprint] = field(default_factory=dict)  # what it has, by the names of its adapters
 
     @classmethod
     def of(cls, engine: TargetEngine, name: str, chat_template: ChatTemplate, syntax: MessageSyntax) -> "ServedModel":
@@ -56,5 +62,26 @@ class ServedModel:
             chat_template=chat_template,
             syntax=syntax,
             fingerprint=engine.fingerprint,
+            adapted=engine.adapted_fingerprints,
             max_samples=min(MAX_SAMPLES, engine.config.max_sequences),
         )
+
+    def asked(self, model: str, lora: str) -> "ServedModel":
+        """The model as a request asks for it, by `lora` or by the adapter's name as `model`: with one it has that name.
+
+        Raises InvalidRequestError where it has none of that name, and where the two differ.
+        """
+        own = model if model in self.adapted and model != self.name else ""
+        if lora and own not in ("", lora):
+            raise InvalidRequestError(
+                [Violation("lora", f"is {lora[:_LONGEST_TOLD]!r}; allowed: {own!r}, as model says")]
+            )
+        return self._with_lora(lora or own) if lora or own else self
+
+    def _with_lora(self, name: str) -> "ServedModel":
+        if name not in self.adapted:
+            allowed = ", ".join(repr(each) for each in self.adapted) or "none, the model has no adapters"
+            raise InvalidRequestError(
+                [Violation("lora", f"{name[:_LONGEST_TOLD]!r} is not loaded; allowed: {allowed}")]
+            )
+        return replace(self, name=name, lora=name, fingerprint=self.adapted[name])

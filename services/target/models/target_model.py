@@ -44,6 +44,8 @@ class TargetModel:
         """Raises ConfigError."""
         self.name = setup.name
         """What clients see as its name; empty where that is not known before it is loaded."""
+        self.loras = frozenset(setup.loras)
+        """The names of its adapters."""
         self.progress, self.statistics = LoadingProgress(), RequestStatistics()
         self.admissions = Admissions(server, max_sequences=setup.engine.max_sequences)
         self.serving: Serving | None = None
@@ -118,6 +120,7 @@ class TargetModel:
         self._chat_template = ChatTemplate.from_model(model.path)
         return TargetEngine.open(
             replace(self._setup.engine, model=model.path),
+            loras=self._setup.loras,
             predictors=self.predictors,
             policy=self._policy,
             progress=self.progress,

@@ -21,15 +21,16 @@ class TargetModels:
     def __init__(self, setups: Seq[ModelSetup], server: ServerConfig, availability: Availability) -> None:
         """Raises ConfigError, also where of several one has no name, or two have the same."""
         _check_names([setup.name for setup in setups])
+        _check_loras(setups)
         self.all = tuple(TargetModel(setup, server, availability) for setup in setups)
         self.first = self.all[0]
 
     def find(self, name: str) -> TargetModel:
-        """The model of that name; raises InvalidRequestError where there is none."""
+        """The model of that name, or with an adapter of that name; raises InvalidRequestError where there is none."""
         for model in self.all:
-            if model.name == name:
+            if name == model.name or name in model.loras:
                 return model
-        allowed = ", ".join(repr(model.name) for model in self.all)
+        allowed = ", ".join(repr(each) for model in self.all for each in (model.name, *sorted(model.loras)))
         problem = f"{name[:_LONGEST_TOLD]!r} is not served here; allowed: {allowed}"
         raise InvalidRequestError([Violation("model", problem)])
 
@@ -63,3 +64,12 @@ def _check_names(names: Seq[str]) -> None:
         raise ConfigError("model is given several times; each needs a name then, NAME=MODEL")
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ConfigError(f"model is {twice!r} more than once; each must have a name of its own")
+
+
+def _check_loras(setups: Seq[ModelSetup]) -> None:
+    """Requests may ask for an adapter where they ask for a model."""
+    names = [name for setup in setups for name in (setup.name, *setup.loras)]
+    if twice := next((name for setup in setups for name in setup.loras if names.count(name) > 1), None):
+        raise ConfigError(
+            f"lora is {twice!r}, which is the name of a model or of another adapter; each must have its own"
+        )

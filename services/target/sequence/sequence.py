@@ -57,8 +57,9 @@ class Sequence:
 
     @property
     def cache_scope(self) -> str | None:
-        """As `CachePolicy.scope`."""
-        return self.request.cache.scope
+        """As `CachePolicy.scope`, apart for each adapter, which has keys and values of its own; no name holds \\0."""
+        scope = self.request.cache.scope
+        return None if scope is None else f"{self.request.lora}\0{scope}"
 
     @property
     def num_prompt(self) -> int:

@@ -144,6 +144,7 @@ OPTIONS = [
     ("add_special_tokens", False, {"prompt": {"text": "p", "add_special_tokens": False}}),
     ("heal", True, {"prompt": {"text": "p", "heal": True}}),
     ("model", "a", {"model": "a"}),
+    ("lora", "b", {"lora": "b"}),
     ("request_id", "", {"request_id": ""}),
     ("num_samples", 4, {"num_samples": 4}),
     ("best_of", 4, {"best_of": 4}),
@@ -170,7 +171,7 @@ def test_every_option_is_tested_and_every_field_has_an_option() -> None:
     )
     fields = sum(len(part.DESCRIPTOR.fields) for part in parts)
     assert (
-        fields - 1 == len(GenerateOptions.__annotations__) - len(of_chats) - 8
+        fields - 1 == len(GenerateOptions.__annotations__) - len(of_chats) - 9
     )  # not prompt_token_ids; not of these parts
 
 

@@ -92,6 +92,7 @@ class StreamGenerateRequest(_message.Message):
     PRIORITY_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
     SESSION_FIELD_NUMBER: _builtins.int
+    LORA_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """A name for the request in logs and answers. Default: one that the server makes."""
     num_samples: _builtins.int
@@ -122,6 +123,10 @@ class StreamGenerateRequest(_message.Message):
     that to the prompt of all these tokens, which `Started.prompt_token_ids` names; a continuation has them as its prompt,
     and no session, so that it needs none. A text gets no special tokens by default. Its keys and values are those of the
     session's salt: `CachePolicy.salt` may not be set. Using a session renews its time. Default: none.
+    """
+    lora: _builtins.str
+    """The name of an adapter of that model, as `GetModelInfo` has it: the answer is that of the model with its weights changed
+    so. A continuation asks the one that it began with. It may be the `model` in its own name too. Default: that one, or none.
     """
     @_builtins.property
     def prompt(self) -> _common_pb2.Prompt:
@@ -172,13 +177,16 @@ class StreamGenerateRequest(_message.Message):
         priority: _builtins.int | None = ...,
         model: _builtins.str | None = ...,
         session: _builtins.str | None = ...,
+        lora: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_of", b"_best_of", "_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "_session", b"_session", "best_of", b"best_of", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "session", b"session", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_of", b"_best_of", "_lora", b"_lora", "_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "_session", b"_session", "best_of", b"best_of", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "lora", b"lora", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "session", b"session", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_of", b"_best_of", "_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "_session", b"_session", "best_of", b"best_of", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "session", b"session", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_of", b"_best_of", "_lora", b"_lora", "_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "_session", b"_session", "best_of", b"best_of", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "lora", b"lora", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "session", b"session", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__best_of: _TypeAlias = _typing.Literal["best_of"]  # noqa: Y015
     _WhichOneofArgType__best_of: _TypeAlias = _typing.Literal["_best_of", b"_best_of"]  # noqa: Y015
+    _WhichOneofReturnType__lora: _TypeAlias = _typing.Literal["lora"]  # noqa: Y015
+    _WhichOneofArgType__lora: _TypeAlias = _typing.Literal["_lora", b"_lora"]  # noqa: Y015
     _WhichOneofReturnType__model: _TypeAlias = _typing.Literal["model"]  # noqa: Y015
     _WhichOneofArgType__model: _TypeAlias = _typing.Literal["_model", b"_model"]  # noqa: Y015
     _WhichOneofReturnType__num_samples: _TypeAlias = _typing.Literal["num_samples"]  # noqa: Y015
@@ -191,6 +199,8 @@ class StreamGenerateRequest(_message.Message):
     _WhichOneofArgType__session: _TypeAlias = _typing.Literal["_session", b"_session"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__best_of) -> _WhichOneofReturnType__best_of | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lora) -> _WhichOneofReturnType__lora | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__model) -> _WhichOneofReturnType__model | None: ...
     @_typing.overload
@@ -498,6 +508,7 @@ class GenerateRequest(_message.Message):
     PRIORITY_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
     SESSION_FIELD_NUMBER: _builtins.int
+    LORA_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """A name for the request in logs and answers. Default: one that the server makes."""
     num_samples: _builtins.int
@@ -528,6 +539,10 @@ class GenerateRequest(_message.Message):
     that to the prompt of all these tokens, which `Started.prompt_token_ids` names; a continuation has them as its prompt,
     and no session, so that it needs none. A text gets no special tokens by default. Its keys and values are those of the
     session's salt: `CachePolicy.salt` may not be set. Using a session renews its time. Default: none.
+    """
+    lora: _builtins.str
+    """The name of an adapter of that model, as `GetModelInfo` has it: the answer is that of the model with its weights changed
+    so. A continuation asks the one that it began with. It may be the `model` in its own name too. Default: that one, or none.
     """
     @_builtins.property
     def prompt(self) -> _common_pb2.Prompt:
@@ -578,13 +593,16 @@ class GenerateRequest(_message.Message):
         priority: _builtins.int | None = ...,
         model: _builtins.str | None = ...,
         session: _builtins.str | None = ...,
+        lora: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_of", b"_best_of", "_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "_session", b"_session", "best_of", b"best_of", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "session", b"session", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_of", b"_best_of", "_lora", b"_lora", "_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "_session", b"_session", "best_of", b"best_of", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "lora", b"lora", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "session", b"session", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_of", b"_best_of", "_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "_session", b"_session", "best_of", b"best_of", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "session", b"session", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_of", b"_best_of", "_lora", b"_lora", "_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "_session", b"_session", "best_of", b"best_of", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "lora", b"lora", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "session", b"session", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__best_of: _TypeAlias = _typing.Literal["best_of"]  # noqa: Y015
     _WhichOneofArgType__best_of: _TypeAlias = _typing.Literal["_best_of", b"_best_of"]  # noqa: Y015
+    _WhichOneofReturnType__lora: _TypeAlias = _typing.Literal["lora"]  # noqa: Y015
+    _WhichOneofArgType__lora: _TypeAlias = _typing.Literal["_lora", b"_lora"]  # noqa: Y015
     _WhichOneofReturnType__model: _TypeAlias = _typing.Literal["model"]  # noqa: Y015
     _WhichOneofArgType__model: _TypeAlias = _typing.Literal["_model", b"_model"]  # noqa: Y015
     _WhichOneofReturnType__num_samples: _TypeAlias = _typing.Literal["num_samples"]  # noqa: Y015
@@ -597,6 +615,8 @@ class GenerateRequest(_message.Message):
     _WhichOneofArgType__session: _TypeAlias = _typing.Literal["_session", b"_session"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__best_of) -> _WhichOneofReturnType__best_of | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lora) -> _WhichOneofReturnType__lora | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__model) -> _WhichOneofReturnType__model | None: ...
     @_typing.overload
@@ -698,12 +718,15 @@ class ScoreRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
+    LORA_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """A name for the request in logs and answers. Default: one that the server makes."""
     priority: _builtins.int
     """As `GenerateRequest.priority`. From -10 to 10. Default: 0."""
     model: _builtins.str
     """The name of the model that is asked, as `ListModels` has it. Default: the first one there."""
+    lora: _builtins.str
+    """As `GenerateRequest.lora`. Default: none."""
     @_builtins.property
     def prompt(self) -> _common_pb2.Prompt:
         """What comes before each choice. Required, of at least one token; `Prompt.heal` may not be set."""
@@ -727,17 +750,22 @@ class ScoreRequest(_message.Message):
         request_id: _builtins.str | None = ...,
         priority: _builtins.int | None = ...,
         model: _builtins.str | None = ...,
+        lora: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "_priority", b"_priority", "_request_id", b"_request_id", "cache", b"cache", "model", b"model", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_lora", b"_lora", "_model", b"_model", "_priority", b"_priority", "_request_id", b"_request_id", "cache", b"cache", "lora", b"lora", "model", b"model", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "_priority", b"_priority", "_request_id", b"_request_id", "cache", b"cache", "choices", b"choices", "model", b"model", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lora", b"_lora", "_model", b"_model", "_priority", b"_priority", "_request_id", b"_request_id", "cache", b"cache", "choices", b"choices", "lora", b"lora", "model", b"model", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__lora: _TypeAlias = _typing.Literal["lora"]  # noqa: Y015
+    _WhichOneofArgType__lora: _TypeAlias = _typing.Literal["_lora", b"_lora"]  # noqa: Y015
     _WhichOneofReturnType__model: _TypeAlias = _typing.Literal["model"]  # noqa: Y015
     _WhichOneofArgType__model: _TypeAlias = _typing.Literal["_model", b"_model"]  # noqa: Y015
     _WhichOneofReturnType__priority: _TypeAlias = _typing.Literal["priority"]  # noqa: Y015
     _WhichOneofArgType__priority: _TypeAlias = _typing.Literal["_priority", b"_priority"]  # noqa: Y015
     _WhichOneofReturnType__request_id: _TypeAlias = _typing.Literal["request_id"]  # noqa: Y015
     _WhichOneofArgType__request_id: _TypeAlias = _typing.Literal["_request_id", b"_request_id"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lora) -> _WhichOneofReturnType__lora | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__model) -> _WhichOneofReturnType__model | None: ...
     @_typing.overload
@@ -878,6 +906,7 @@ class EmbedRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     PRIORITY_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
+    LORA_FIELD_NUMBER: _builtins.int
     pooling: Global___Pooling.ValueType
     """Of which tokens' hidden states a vector is made. Default: `POOLING_LAST`."""
     normalised: _builtins.bool
@@ -894,6 +923,8 @@ class EmbedRequest(_message.Message):
     """As `GenerateRequest.priority`. From -10 to 10. Default: 0."""
     model: _builtins.str
     """The name of the model that is asked, as `ListModels` has it. Default: the first one there."""
+    lora: _builtins.str
+    """As `GenerateRequest.lora`. Default: none."""
     @_builtins.property
     def inputs(self) -> _containers.RepeatedCompositeFieldContainer[Global___TextToEmbed]:
         """What to embed, each by itself. From 1 to 256, and no more than the caller may have requests; with the dimensions of
@@ -918,15 +949,18 @@ class EmbedRequest(_message.Message):
         request_id: _builtins.str | None = ...,
         priority: _builtins.int | None = ...,
         model: _builtins.str | None = ...,
+        lora: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_add_special_tokens", b"_add_special_tokens", "_dimensions", b"_dimensions", "_model", b"_model", "_normalised", b"_normalised", "_priority", b"_priority", "_request_id", b"_request_id", "add_special_tokens", b"add_special_tokens", "cache", b"cache", "dimensions", b"dimensions", "model", b"model", "normalised", b"normalised", "priority", b"priority", "request_id", b"request_id"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_add_special_tokens", b"_add_special_tokens", "_dimensions", b"_dimensions", "_lora", b"_lora", "_model", b"_model", "_normalised", b"_normalised", "_priority", b"_priority", "_request_id", b"_request_id", "add_special_tokens", b"add_special_tokens", "cache", b"cache", "dimensions", b"dimensions", "lora", b"lora", "model", b"model", "normalised", b"normalised", "priority", b"priority", "request_id", b"request_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_add_special_tokens", b"_add_special_tokens", "_dimensions", b"_dimensions", "_model", b"_model", "_normalised", b"_normalised", "_priority", b"_priority", "_request_id", b"_request_id", "add_special_tokens", b"add_special_tokens", "cache", b"cache", "dimensions", b"dimensions", "inputs", b"inputs", "model", b"model", "normalised", b"normalised", "pooling", b"pooling", "priority", b"priority", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_add_special_tokens", b"_add_special_tokens", "_dimensions", b"_dimensions", "_lora", b"_lora", "_model", b"_model", "_normalised", b"_normalised", "_priority", b"_priority", "_request_id", b"_request_id", "add_special_tokens", b"add_special_tokens", "cache", b"cache", "dimensions", b"dimensions", "inputs", b"inputs", "lora", b"lora", "model", b"model", "normalised", b"normalised", "pooling", b"pooling", "priority", b"priority", "request_id", b"request_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__add_special_tokens: _TypeAlias = _typing.Literal["add_special_tokens"]  # noqa: Y015
     _WhichOneofArgType__add_special_tokens: _TypeAlias = _typing.Literal["_add_special_tokens", b"_add_special_tokens"]  # noqa: Y015
     _WhichOneofReturnType__dimensions: _TypeAlias = _typing.Literal["dimensions"]  # noqa: Y015
     _WhichOneofArgType__dimensions: _TypeAlias = _typing.Literal["_dimensions", b"_dimensions"]  # noqa: Y015
+    _WhichOneofReturnType__lora: _TypeAlias = _typing.Literal["lora"]  # noqa: Y015
+    _WhichOneofArgType__lora: _TypeAlias = _typing.Literal["_lora", b"_lora"]  # noqa: Y015
     _WhichOneofReturnType__model: _TypeAlias = _typing.Literal["model"]  # noqa: Y015
     _WhichOneofArgType__model: _TypeAlias = _typing.Literal["_model", b"_model"]  # noqa: Y015
     _WhichOneofReturnType__normalised: _TypeAlias = _typing.Literal["normalised"]  # noqa: Y015
@@ -939,6 +973,8 @@ class EmbedRequest(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__add_special_tokens) -> _WhichOneofReturnType__add_special_tokens | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__dimensions) -> _WhichOneofReturnType__dimensions | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lora) -> _WhichOneofReturnType__lora | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__model) -> _WhichOneofReturnType__model | None: ...
     @_typing.overload
@@ -1552,6 +1588,7 @@ class GetModelInfoResponse(_message.Message):
     FINGERPRINT_PARTS_FIELD_NUMBER: _builtins.int
     LIMITS_FIELD_NUMBER: _builtins.int
     HAS_CHAT_TEMPLATE_FIELD_NUMBER: _builtins.int
+    LORAS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The model's name: its folder's, or org/name@commit for one of the hub, unless the server was given another."""
     architecture: _builtins.str
@@ -1576,6 +1613,10 @@ class GetModelInfoResponse(_message.Message):
     def limits(self) -> Global___Limits:
         """What a request may ask for."""
 
+    @_builtins.property
+    def loras(self) -> _containers.RepeatedCompositeFieldContainer[Global___LoraAdapter]:
+        """The adapters that requests may ask for."""
+
     def __init__(
         self,
         *,
@@ -1588,14 +1629,41 @@ class GetModelInfoResponse(_message.Message):
         fingerprint_parts: Global___FingerprintParts | None = ...,
         limits: Global___Limits | None = ...,
         has_chat_template: _builtins.bool = ...,
+        loras: _abc.Iterable[Global___LoraAdapter] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["fingerprint_parts", b"fingerprint_parts", "limits", b"limits"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["architecture", b"architecture", "context_length", b"context_length", "eos_token_ids", b"eos_token_ids", "fingerprint", b"fingerprint", "fingerprint_parts", b"fingerprint_parts", "has_chat_template", b"has_chat_template", "limits", b"limits", "name", b"name", "vocab_size", b"vocab_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["architecture", b"architecture", "context_length", b"context_length", "eos_token_ids", b"eos_token_ids", "fingerprint", b"fingerprint", "fingerprint_parts", b"fingerprint_parts", "has_chat_template", b"has_chat_template", "limits", b"limits", "loras", b"loras", "name", b"name", "vocab_size", b"vocab_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetModelInfoResponse: _TypeAlias = GetModelInfoResponse  # noqa: Y015
+
+@_typing.final
+class LoraAdapter(_message.Message):
+    """An adapter: a change of the model's weights that requests may ask for (LoRA, arXiv 2106.09685)."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    FINGERPRINT_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name."""
+    fingerprint: _builtins.str
+    """What the bytes of answers by it depend on beside the request: the model's fingerprint, its own name and its files."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        fingerprint: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fingerprint", b"fingerprint", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LoraAdapter: _TypeAlias = LoraAdapter  # noqa: Y015
 
 @_typing.final
 class ListModelsRequest(_message.Message):

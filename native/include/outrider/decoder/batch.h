@@ -8,6 +8,9 @@
 
 namespace outrider {
 
+/// In place of an adapter's number.
+constexpr int32_t kNoAdapter = -1;
+
 /// Flat arrays in host memory, allocated once and refilled each step. The rows of one sequence are in the
 /// order of their positions, without gaps; rows of several sequences may be mixed in any way.
 struct Batch {
@@ -22,6 +25,7 @@ struct Batch {
     std::vector<int32_t> sequences;     // [max_rows], row of block_tables
     std::vector<int32_t> block_tables;  // [max_sequences, max_blocks]
     std::vector<int32_t> logit_rows;    // [max_rows]
+    std::vector<int32_t> adapters;      // [max_sequences], each one's number or kNoAdapter
     int num_rows = 0;
     int num_sequences = 0;
     int num_logits = 0;
@@ -30,10 +34,10 @@ struct Batch {
     void clear();
 
     /// Adds a sequence's run of tokens that begins at `position`; the logits of its last `run_logits` rows
-    /// are asked. Throws std::invalid_argument, naming the field, and adds nothing, for more than there is
-    /// room for and for positions that no block table reaches.
+    /// are asked, and `adapter` changes the weights for it. Throws std::invalid_argument, naming the field,
+    /// and adds nothing, for more than there is room for and for positions that no block table reaches.
     void append(const std::vector<int32_t>& run, int position, const std::vector<int32_t>& blocks,
-                int run_logits);
+                int run_logits, int adapter = kNoAdapter);
 
     /// A copy with room for nothing more, whose block tables have their first so many columns.
     Batch trimmed(int num_blocks) const;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "outrider/decoder/adapters.h"
 #include "outrider/decoder/batch.h"
 #include "outrider/decoder/decoder_config.h"
 #include "outrider/decoder/decoder_weights.h"
@@ -46,6 +47,9 @@ class Decoder {
     /// Throws std::invalid_argument for a token outside the vocabulary or too many, std::runtime_error while
     /// weights are missing.
     void shorten_head(const std::vector<int32_t>& token_ids);
+
+    /// What rows of a batch may ask for.
+    Adapters& adapters() { return adapters_; }
 
     const std::shared_ptr<Device>& device() const { return device_; }
     const DecoderConfig& config() const { return config_; }
@@ -91,6 +95,7 @@ class Decoder {
     DecoderConfig config_;
     std::vector<DeviceBuffer<float>> frequencies_;  // for each rope: [half_dim]
     DecoderWeights weights_;
+    Adapters adapters_;
     std::unique_ptr<ShortHead> short_head_;  // null where all tokens are computed
     KvCache cache_;
     Workspace workspace_;

@@ -60,6 +60,10 @@ class DecoderWeights {
     WeightSlots& slots() { return slots_; }
     const WeightSlots& slots() const { return slots_; }
 
+    /// Where the rows of a matrix are that all rows of a pass are multiplied with, in a layer. Throws
+    /// std::invalid_argument for another name.
+    MatrixRows find_linear(const std::string& name);
+
     /// Bytes of weights that a pass over one row must read.
     int64_t bytes() const;
 

@@ -1,6 +1,7 @@
 // FusedWeight: matrices whose products have one input and lie side by side in one output.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -26,6 +27,10 @@ class FusedWeight {
     }
 
     const std::vector<Part>& parts() const { return parts_; }
+    bool holds(const PackedWeight& matrix) const {
+        return std::any_of(parts_.begin(), parts_.end(),
+                           [&](const Part& part) { return part.matrix.get() == &matrix; });
+    }
     int out_features() const { return out_features_; }
     int64_t bytes() const {
         int64_t total = 0;

@@ -13,6 +13,13 @@
 
 namespace outrider {
 
+/// Rows of a packed matrix that hold one weight.
+struct MatrixRows {
+    const PackedWeight* matrix;
+    int first_row;
+    int rows;
+};
+
 class WeightSlots {
   public:
     explicit WeightSlots(std::shared_ptr<Device> device) : device_(std::move(device)) {}
@@ -48,6 +55,8 @@ class WeightSlots {
     int64_t vector_bytes() const;
     /// Throws std::invalid_argument for a name that is no matrix.
     const PackedWeight& matrix(const std::string& name);
+    /// Where a matrix's rows are; throws likewise.
+    MatrixRows rows_of(const std::string& name);
 
   private:
     /// Where a weight goes: rows of a packed matrix, or part of a float32 vector.

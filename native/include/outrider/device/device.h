@@ -11,6 +11,7 @@
 
 #include "outrider/device/expert_operations.h"
 #include "outrider/device/format.h"
+#include "outrider/device/low_rank.h"
 #include "outrider/device/operations.h"
 #include "outrider/device/packed_weight.h"
 #include "outrider/device/thread_pool.h"
@@ -88,6 +89,10 @@ class Device {
     virtual void route(const Route&) { refuse_experts(); }
     virtual void span_product(const SpanProduct&) { refuse_experts(); }
     virtual void mix_experts(const MixExperts&) { refuse_experts(); }
+
+    /// Whether it has the operation of adapters, which is not to be called where it has not.
+    virtual bool has_low_rank() const { return false; }
+    virtual void low_rank(const LowRank&) { throw std::logic_error(name() + " has no adapters"); }
 
     /// Multiplies numbers in registers on all threads, `rounds` times over, as products with such weights do;
     /// returns how many operations that were, 0 where the device cannot.

@@ -89,8 +89,11 @@ class Batch:
     def __init__(self, *, max_rows: int, max_sequences: int, max_blocks: int) -> None: ...
     def clear(self) -> None:
         """Begin a new pass."""
-    def append(self, token_ids: Seq[int], *, position: int, blocks: Seq[int], num_logits: int) -> None:
-        """Add a sequence's run of tokens that begins at `position`; the logits of its last `num_logits` rows are asked.
+    def append(
+        self, token_ids: Seq[int], *, position: int, blocks: Seq[int], num_logits: int, adapter: int = -1
+    ) -> None:
+        """Add a sequence's run of tokens that begins at `position`; the logits of its last `num_logits` rows are asked,
+        and the adapter of that number, if it is one, changes the weights for it.
 
         Raises ValueError, and adds nothing, for more than there is room for, and for positions that no block reaches.
         """
@@ -100,6 +103,7 @@ class Batch:
     sequences: NDArray[np.int32]  # [max_rows], row of block_tables that the token belongs to
     block_tables: NDArray[np.int32]  # [max_sequences, max_blocks]
     logit_rows: NDArray[np.int32]  # [max_rows], the rows whose logits are asked
+    adapters: NDArray[np.int32]  # [max_sequences], each one's number, or -1
     num_rows: int
     num_sequences: int
     num_logits: int
@@ -195,6 +199,14 @@ class Decoder:
 
     def missing_weights(self) -> list[str]:
         """Canonical names not loaded yet; forward raises RuntimeError while there are any."""
+
+    def add_adapter(self, scale: float, updates: Mapping[str, tuple[NDArray[np.generic], NDArray[np.generic]]]) -> int:
+        """Take an adapter over and return its number: scale * B A is added to each weight of these canonical names.
+
+        Values are as `load` takes them.  # A: [rank, in], B: [out, rank]
+        Raises ValueError, and takes nothing, for a device that computes none (a GPU), a weight that is none of a
+        layer's q, k, v, o, gate, up and down, shapes that do not fit it, and numbers that are not finite.
+        """
 
     def shorten_head(self, token_ids: NDArray[np.int32]) -> None:
         """From now on compute the logits of these tokens only, or of all for an empty list; others are minus infinity.

@@ -48,6 +48,7 @@ async def begin_session(message: generation_pb2.CreateSessionRequest, call: Call
         output=OutputOptions(),
         cache=CachePolicy(salt=salt),
         share=share,
+        lora=call.model.lora,
         deadline=call.deadline,
     )
     return session, replace(request, num_scored=0, pins=True)

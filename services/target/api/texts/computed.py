@@ -27,6 +27,7 @@ def undrawn(
     output: OutputOptions,
     cache: CachePolicy,
     share: Share,
+    lora: str,
     deadline: float | None,
 ) -> Request:
     """A request of which the caller says what is asked of the prompt."""
@@ -39,6 +40,7 @@ def undrawn(
         speculation=SpeculationPolicy(mode=SpeculationMode.NEVER, lookup=False),
         cache=cache,
         share=share,
+        lora=lora,
         deadline=deadline,
     )
 

@@ -53,7 +53,9 @@ async def read_embed_request(
     told = OutputOptions()
     return [
         replace(
-            undrawn(text, request_id=request_id, output=told, cache=cache, share=share, deadline=deadline),
+            undrawn(
+                text, request_id=request_id, output=told, cache=cache, share=share, lora=model.lora, deadline=deadline
+            ),
             pooling=pooling,
         )
         for text in texts

@@ -37,7 +37,15 @@ async def read_score_request(
     found.raise_if_any()
     return [
         replace(
-            undrawn(prompt + choice, request_id=request_id, output=_TOLD, cache=cache, share=share, deadline=deadline),
+            undrawn(
+                prompt + choice,
+                request_id=request_id,
+                output=_TOLD,
+                cache=cache,
+                share=share,
+                lora=model.lora,
+                deadline=deadline,
+            ),
             num_scored=len(choice),
             num_samples=len(choices),
         )

@@ -51,3 +51,15 @@ def test_a_folder_whose_own_name_has_an_equals_sign_is_a_folder(tmp_path, monkey
     assert NamedOption.parse(f"c={tmp_path}/a=b") == ("c", f"{tmp_path}/a=b")
     for text in ("a/b=c", "=c", "a b=c", "a="):
         assert NamedOption.parse(text) == ("", text)
+
+
+def test_adapters_have_names_and_are_those_of_the_only_model():
+    (setup,) = setups("--model", "x", "--lora", "a=some/where", "--lora", "b=else/where")
+    assert setup.loras == {"a": Path("some/where"), "b": Path("else/where")}
+    for options, problem in (
+        (("--model", "x", "--lora", "some/where"), "lora is 'some/where'; it must be NAME=DIR"),
+        (("--model", "x", "--lora", "a=b", "--lora", "a=c"), "lora is 'a' more than once"),
+        (("--model", "a=x", "--model", "b=y", "--lora", "c=z"), "lora must not be set where several models are served"),
+    ):
+        with pytest.raises(ConfigError, match=problem):
+            setups(*options)

@@ -1,0 +1,75 @@
+// Adapters: low-rank changes of a decoder's matrices, each for those rows of a pass that ask for it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "outrider/decoder/batch.h"
+#include "outrider/decoder/decoder_weights.h"
+#include "outrider/device/device.h"
+#include "outrider/device/device_buffer.h"
+
+namespace outrider {
+
+/// Values of a matrix in host memory.
+struct SourceMatrix {
+    std::vector<int64_t> shape;
+    const void* values;
+    SourceType type;
+};
+
+/// The change of one weight, under its canonical name.
+struct AdapterUpdate {
+    std::string name;
+    SourceMatrix down;  // [rank, in_features], the A of arXiv 2106.09685
+    SourceMatrix up;    // [out_features, rank], its B
+};
+
+class Adapters {
+  public:
+    Adapters(std::shared_ptr<Device> device, DecoderWeights& weights, Format format)
+        : device_(std::move(device)), weights_(weights), format_(format) {}
+
+    /// Takes one over and returns its number. Throws std::invalid_argument, and takes nothing, for a device
+    /// that has no adapters, a scale that is none, a weight that no adapter changes, and shapes that do not
+    /// fit it.
+    int add(float scale, const std::vector<AdapterUpdate>& updates);
+    int size() const { return static_cast<int>(adapters_.size()); }
+
+    /// Notes which rows of the passes to come ask for which. Throws std::invalid_argument for one that is not
+    /// there.
+    void select(const Batch& batch);
+
+    /// Adds what the selected rows' adapters make of the input of one matrix, whose product begins at `out`.
+    void apply(const Activations& input, const PackedWeight& matrix, float* out, int64_t out_stride);
+
+  private:
+    /// The change of some of a matrix's columns, in the device's memory.
+    struct Update {
+        DeviceBuffer<char> down;
+        DeviceBuffer<char> up;
+        LowRankWeight weight;
+    };
+    using Adapter = std::unordered_map<const PackedWeight*, std::vector<Update>>;
+
+    /// The rows of a pass that ask for one adapter.
+    struct Group {
+        int adapter;
+        std::vector<int32_t> rows;
+    };
+
+    Update upload(float scale, const AdapterUpdate& source, const MatrixRows& place);
+    DeviceBuffer<char> upload(const std::vector<float>& values);
+
+    std::shared_ptr<Device> device_;
+    DecoderWeights& weights_;
+    Format format_;
+    std::vector<Adapter> adapters_;
+    std::vector<Group> groups_;
+    DeviceBuffer<float> inner_;  // of all updates of one matrix
+};
+
+}  // namespace outrider

@@ -1,0 +1,152 @@
+#include "outrider/decoder/adapters.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+#include "outrider/decoder/limits.h"
+#include "require_range.h"
+#include "source_values.h"
+
+namespace outrider {
+namespace {
+
+int64_t aligned(int64_t size, int64_t alignment) {
+    return (size + alignment - 1) / alignment * alignment;
+}
+
+/// To the nearest, ties to even; values are finite.
+uint16_t to_bf16(float value) {
+    uint32_t bits;
+    std::memcpy(&bits, &value, sizeof(bits));
+    return static_cast<uint16_t>((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+
+std::vector<float> finite_values(const std::string& what, const SourceMatrix& source) {
+    std::vector<float> values = to_float32(source.values, source.type, 0, source.shape[0] * source.shape[1]);
+    if (!std::all_of(values.begin(), values.end(), [](float value) { return std::isfinite(value); })) {
+        throw std::invalid_argument(what + " holds NaN or an infinity");
+    }
+    return values;
+}
+
+/// Throws unless the shapes are [rank, in_features] and [out_features, rank] of the weight.
+void require_shapes(const AdapterUpdate& update, const MatrixRows& place) {
+    const std::string what = "weight \"" + update.name + "\"";
+    if (update.down.shape.size() != 2 || update.up.shape.size() != 2) {
+        throw std::invalid_argument(what + ": down and up must have two dimensions");
+    }
+    require_range(what + ": the rank of down", update.down.shape[0], 1, kMostRank);
+    require_range(what + ": the rank of up", update.up.shape[1], update.down.shape[0], update.down.shape[0]);
+    const int64_t in_features = place.matrix->in_features();
+    require_range(what + ": the inputs of down", update.down.shape[1], in_features, in_features);
+    require_range(what + ": the outputs of up", update.up.shape[0], place.rows, place.rows);
+}
+
+}  // namespace
+
+int Adapters::add(float scale, const std::vector<AdapterUpdate>& updates) {
+    if (!device_->has_low_rank()) {
+        throw std::invalid_argument("device " + device_->name() + " computes no adapters");
+    }
+    if (!std::isfinite(scale)) {
+        throw std::invalid_argument("scale is " + std::to_string(scale) + "; it must be a finite number");
+    }
+    Adapter adapter;
+    for (const AdapterUpdate& update : updates) {
+        const MatrixRows place = weights_.find_linear(update.name);
+        require_shapes(update, place);
+        adapter[place.matrix].push_back(upload(scale, update, place));
+    }
+    adapters_.push_back(std::move(adapter));
+    return size() - 1;
+}
+
+Adapters::Update Adapters::upload(float scale, const AdapterUpdate& source, const MatrixRows& place) {
+    const std::string what = "weight \"" + source.name + "\"";
+    const std::vector<float> down = finite_values(what + ": down", source.down);
+    const std::vector<float> up = finite_values(what + ": up", source.up);
+    const int64_t rank = source.down.shape[0];
+    const int64_t inputs = source.down.shape[1];
+    const int64_t columns = source.up.shape[0];
+    Update update;
+    LowRankWeight& weight = update.weight;
+    weight = {.format = format_,
+              .in_stride = aligned(inputs, kActivationAlignment),
+              .up_stride = aligned(columns, kUpAlignment),
+              .rank = static_cast<int>(aligned(rank, kRankAlignment)),
+              .scale = scale,
+              .first_column = place.first_row,
+              .columns = static_cast<int>(columns)};
+    std::vector<float> padded_down(weight.rank * weight.in_stride);
+    std::vector<float> padded_up(weight.rank * weight.up_stride);
+    for (int64_t row = 0; row < rank; ++row) {
+        std::copy_n(down.begin() + row * inputs, inputs, padded_down.begin() + row * weight.in_stride);
+        for (int64_t column = 0; column < columns; ++column) {
+            padded_up[row * weight.up_stride + column] = up[column * rank + row];
+        }
+    }
+    update.down = upload(padded_down);
+    update.up = upload(padded_up);
+    weight.down = update.down.data();
+    weight.up = update.up.data();
+    return update;
+}
+
+DeviceBuffer<char> Adapters::upload(const std::vector<float>& values) {
+    DeviceBuffer<char> buffer(device_, values.size() * size_of(format_));
+    if (format_ == Format::f32) {
+        device_->upload(buffer.data(), values.data(), buffer.size());
+        return buffer;
+    }
+    std::vector<uint16_t> rounded(values.size());
+    std::transform(values.begin(), values.end(), rounded.begin(), to_bf16);
+    device_->upload(buffer.data(), rounded.data(), buffer.size());
+    return buffer;
+}
+
+void Adapters::select(const Batch& batch) {
+    groups_.clear();
+    for (int row = 0; row < batch.num_rows; ++row) {
+        const int adapter = batch.adapters[batch.sequences[row]];
+        if (adapter == kNoAdapter) {
+            continue;
+        }
+        require_range("adapters", adapter, kNoAdapter, size() - 1);
+        auto group = std::find_if(groups_.begin(), groups_.end(),
+                                  [&](const Group& each) { return each.adapter == adapter; });
+        if (group == groups_.end()) {
+            group = groups_.insert(group, {.adapter = adapter, .rows = {}});
+        }
+        group->rows.push_back(row);
+    }
+}
+
+void Adapters::apply(const Activations& input, const PackedWeight& matrix, float* out, int64_t out_stride) {
+    LowRank op{.input = input, .out = out, .out_stride = out_stride, .updates = {}};
+    size_t inner_size = 0;
+    for (const Group& group : groups_) {
+        const auto found = adapters_[group.adapter].find(&matrix);
+        if (found == adapters_[group.adapter].end()) {
+            continue;
+        }
+        for (const Update& update : found->second) {
+            const auto count = static_cast<int>(group.rows.size());
+            op.updates.push_back({.weight = &update.weight, .rows = group.rows.data(), .count = count});
+            inner_size += static_cast<size_t>(count) * update.weight.rank;
+        }
+    }
+    if (op.updates.empty()) {
+        return;
+    }
+    inner_.reserve(device_, inner_size);
+    float* inner = inner_.data();
+    for (LowRankUpdate& update : op.updates) {
+        update.inner = std::exchange(inner, inner + int64_t{update.count} * update.weight->rank);
+    }
+    device_->low_rank(op);
+}
+
+}  // namespace outrider

@@ -1,0 +1,122 @@
+"""PEFT's folders: what they change, and what of them is refused by name."""
+
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from services.engine.checkpoint.checkpoint import load_checkpoint
+from services.engine.checkpoint.weight_shapes import weight_shapes
+from services.engine.files.checkpoint_error import CheckpointError
+from services.engine.lora.peft_folder import PeftFolder
+from tests.checkpoints import Kind, random_checkpoint
+from tests.lora_folders import PREFIX, write_adapter
+
+WEIGHTS = "adapter_model.safetensors"
+
+
+@pytest.fixture
+def base() -> Path:
+    return random_checkpoint(Kind.LLAMA)
+
+
+def test_it_changes_the_weights_that_it_names_with_the_scale_that_it_says(base: Path, tmp_path: Path) -> None:
+    folder = PeftFolder(write_adapter(tmp_path, base, seed=1, rank=4, modules=["q_proj", "down_proj"], lora_alpha=6))
+    checkpoint = load_checkpoint(base)
+    updates = dict(folder.updates(checkpoint))
+    shapes = weight_shapes(checkpoint.config)
+    assert folder.scale == 1.5
+    assert {*updates} == {f"layers.{layer}.{name}" for layer in range(4) for name in ("q", "down")}
+    for name, (down, up) in updates.items():
+        assert (*up.shape, *down.shape) == (shapes[name][0], 4, 4, shapes[name][1])
+    stored = load_file(tmp_path / WEIGHTS)[f"{PREFIX}model.layers.2.self_attn.q_proj.lora_B.weight"]
+    assert (updates["layers.2.q"][1] == stored.numpy()).all()
+
+
+def test_rank_stabilised_ones_are_scaled_by_the_root_of_the_rank(base: Path, tmp_path: Path) -> None:
+    folder = PeftFolder(write_adapter(tmp_path, base, seed=1, rank=8, lora_alpha=6, use_rslora=True))
+    assert folder.scale == 6 / math.sqrt(8)
+
+
+def test_the_digest_is_that_of_the_numbers_and_of_the_configuration(base: Path, tmp_path: Path) -> None:
+    digests = {
+        PeftFolder(write_adapter(tmp_path / str(index), base, **fields)).digest()
+        for index, fields in enumerate([{"seed": 1}, {"seed": 1}, {"seed": 2}, {"seed": 1, "lora_alpha": 5}])
+    }
+    assert len(digests) == 3
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("peft_type", "LOHA", "'LOHA' is not supported; allowed are LORA"),
+        ("bias", "all", "'all' is not supported; allowed are none"),
+        ("r", 0, "must be a whole number from 1 to 1024, is 0"),
+        ("lora_alpha", None, "is missing"),
+        ("use_dora", True, "is supported, is True"),
+        ("modules_to_save", ["lm_head"], "is supported, is ['lm_head']"),
+        ("rank_pattern", {"q_proj": 4}, "is supported, is {'q_proj': 4}"),
+        ("alpha_pattern", {"q_proj": 4}, "is supported, is {'q_proj': 4}"),
+        ("lora_bias", True, "is supported, is True"),
+        ("fan_in_fan_out", True, "is supported, is True"),
+        ("trainable_token_indices", [3], "is supported, is [3]"),
+        ("something_new", 1, "is supported, is 1"),
+        ("init_lora_weights", "pissa", "'pissa' changes the model's own weights"),
+    ],
+)
+def test_a_configuration_that_asks_for_more_is_refused(
+    base: Path, tmp_path: Path, field: str, value: Any, problem: str
+) -> None:
+    write_adapter(tmp_path, base, seed=1, **{field: value})
+    with pytest.raises(CheckpointError, match=f"field '{field}': .*{re.escape(problem)}"):
+        PeftFolder(tmp_path)
+
+
+def test_what_says_nothing_of_the_weights_is_let_be(base: Path, tmp_path: Path) -> None:
+    others = {"lora_dropout": 0.1, "task_type": "CAUSAL_LM", "use_dora": False, "modules_to_save": None}
+    write_adapter(tmp_path, base, seed=1, **others, init_lora_weights="gaussian", rank_pattern={})
+    assert PeftFolder(tmp_path).scale == 2
+
+
+def renamed(tmp_path: Path, changes: dict[str, torch.Tensor | None]) -> None:
+    """Put tensors into an adapter, or take some out."""
+    tensors = load_file(tmp_path / WEIGHTS)
+    for name, tensor in changes.items():
+        tensors.pop(name, None)
+        if tensor is not None:
+            tensors[name] = tensor
+    save_file(tensors, tmp_path / WEIGHTS)
+
+
+def pair(module: str, outputs: int, inputs: int) -> dict[str, torch.Tensor | None]:
+    shapes = {"A": (8, inputs), "B": (outputs, 8)}
+    return {f"{PREFIX}{module}.lora_{part}.weight": torch.zeros(shape) for part, shape in shapes.items()}
+
+
+Q = "model.layers.0.self_attn.q_proj"
+REFUSED: dict[str, tuple[dict[str, torch.Tensor | None], str]] = {
+    "the head": (pair("lm_head", 512, 128), "module 'lm_head' cannot be changed by an adapter"),
+    "the embedding": (
+        {f"{PREFIX}model.embed_tokens.lora_embedding_A": torch.zeros(8, 512)},
+        "embed_tokens.lora_embedding_A' is not supported",
+    ),
+    "DoRA's magnitudes": ({f"{PREFIX}{Q}.lora_magnitude_vector": torch.zeros(128)}, "is not supported"),
+    "a norm": (pair("model.norm", 128, 1), "module 'model.norm' cannot be changed"),
+    "a layer too many": (pair("model.layers.9.self_attn.q_proj", 128, 128), "is none of"),
+    "no B": ({f"{PREFIX}{Q}.lora_B.weight": None}, f"tensor '{PREFIX}{Q}.lora_B.weight' is missing"),
+    "another rank": ({f"{PREFIX}{Q}.lora_A.weight": torch.zeros(4, 128)}, "has shape [4, 128]; by adapter_config.json"),
+    "other outputs": ({f"{PREFIX}{Q}.lora_B.weight": torch.zeros(64, 8)}, "it must be [128, 8]"),
+    "integers": ({f"{PREFIX}{Q}.lora_B.weight": torch.zeros(128, 8, dtype=torch.int32)}, "is I32; it must be F32"),
+}
+
+
+@pytest.mark.parametrize("why", REFUSED)
+def test_tensors_that_change_nothing_that_can_be_are_refused_by_name(base: Path, tmp_path: Path, why: str) -> None:
+    changes, problem = REFUSED[why]
+    renamed(write_adapter(tmp_path, base, seed=1), changes)
+    with pytest.raises(CheckpointError, match=re.escape(problem)):
+        dict(PeftFolder(tmp_path).updates(load_checkpoint(base)))
