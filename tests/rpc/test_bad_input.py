@@ -32,11 +32,7 @@ BAD = {
         "prompt.token_ids.ids",
         f"is {CONTEXT_LENGTH} tokens long; allowed: at most {CONTEXT_LENGTH - 1}",
     ),
-    "temperature below 0": (
-        {"sampling": {"temperature": -0.5}},
-        "sampling.temperature",
-        "is -0.5; allowed: at least",
-    ),
+    "temperature below 0": ({"sampling": {"temperature": -0.5}}, "sampling.temperature", "is -0.5; allowed: at least"),
     "temperature is NaN": ({"sampling": {"temperature": math.nan}}, "sampling.temperature", "is nan"),
     "endless temperature": ({"sampling": {"temperature": math.inf}}, "sampling.temperature", "is inf"),
     "temperature beyond 32 bits": (

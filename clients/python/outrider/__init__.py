@@ -31,8 +31,7 @@ from outrider.errors import (
     Unavailable,
     Violation,
 )
-from outrider.generate_options import GenerateOptions
-from outrider.lora_adapter import LoraAdapter
+from outrider.generate_options import GenerateOptions, Loop
 from outrider.request import Prompt
 from outrider.scoring import ScoreOptions, Scores, TextScore, TextToScore
 from outrider.served_model import ModelState, ServedModel
@@ -46,7 +45,7 @@ from outrider.types import (
     FingerprintParts,
     FinishReason,
     Limits,
-    Loop,
+    LoraAdapter,
     ModelInfo,
     NoSpeculationReason,
     PassReport,

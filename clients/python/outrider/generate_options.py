@@ -1,10 +1,18 @@
 """GenerateOptions: how to continue a prompt."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from outrider.chat.options import ChatOptions
-from outrider.types import Loop
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """A generation that goes round in circles: its last `window` tokens repeat one run at least `repetitions` times."""
+
+    window: int
+    repetitions: int
 
 
 class GenerateOptions(ChatOptions, total=False):

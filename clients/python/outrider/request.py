@@ -13,8 +13,7 @@ from outrider.chat.encode import Conversation, encode_messages, encode_tool_choi
 from outrider.chat.message import Message
 from outrider.chat.options import ChatOptions
 from outrider.errors import InvalidArgument, Violation
-from outrider.generate_options import GenerateOptions
-from outrider.types import Loop
+from outrider.generate_options import GenerateOptions, Loop
 from outrider.v1 import common_pb2, generation_pb2
 
 Prompt = str | Sequence[int] | Conversation

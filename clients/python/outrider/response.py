@@ -3,7 +3,6 @@
 from google.protobuf.duration_pb2 import Duration
 
 from outrider.chat.decode import parse_deltas
-from outrider.lora_adapter import LoraAdapter
 from outrider.token_record import Candidate, Dtype, PredictionSource, Suppressed, Tensor, Token
 from outrider.types import (
     Chunk,
@@ -12,6 +11,7 @@ from outrider.types import (
     FingerprintParts,
     FinishReason,
     Limits,
+    LoraAdapter,
     ModelInfo,
     NoSpeculationReason,
     PassReport,

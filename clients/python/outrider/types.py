@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from outrider.chat.message import Message, MessageDelta
-from outrider.lora_adapter import LoraAdapter
 from outrider.notebook.html import model_html, result_html
 from outrider.token_record import PredictionSource, Suppressed, Token
 from outrider.vocabulary_match import VocabularyMatch
@@ -35,14 +35,6 @@ class NoSpeculationReason(StrEnum):
     SLOWER = "slower"
     UNKNOWN = "unknown"
     """The server gave a reason that this version of the client does not know."""
-
-
-@dataclass(frozen=True, slots=True)
-class Loop:
-    """A generation that goes round in circles: its last `window` tokens repeat one run at least `repetitions` times."""
-
-    window: int
-    repetitions: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,6 +266,14 @@ class Limits:
     max_bad_word_tokens: int
     max_sequence_breakers: int
     max_sequence_breaker_bytes: int
+
+
+class LoraAdapter(NamedTuple):
+    """A change of a model's weights that requests may ask for by its name."""
+
+    name: str
+    fingerprint: str
+    """What the bytes of answers by it depend on beside the request."""
 
 
 @dataclass(frozen=True, slots=True)
