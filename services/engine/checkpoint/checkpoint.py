@@ -130,6 +130,11 @@ class Checkpoint:
         """Return what is digested of the configuration: all but the length of the context."""
         return repr(replace(self.config, max_position=0))
 
+    def recommendations(self) -> str:
+        """Return all that requests take from the checkpoint where they say nothing, as one text."""
+        by_name = (sorted(self.generation.items()), sorted(self.token_rules.items()))
+        return repr((*by_name, self.forced_ids, self.eos_token_ids))
+
     def file_states(self) -> list[FileState]:
         """Return the states in which the files of the weights were opened, in the order of their paths."""
         return self._tensors.states()

@@ -238,5 +238,6 @@ def _fingerprint(model: LoadedModel, config: EngineConfig) -> Fingerprint:
         weight_format=model.weights,
         kv_type=config.kv,
         noise_version=NOISE_VERSION,
+        recommended=model.checkpoint.recommendations(),
         context_length=model.context_length,
     )

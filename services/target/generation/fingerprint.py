@@ -18,6 +18,7 @@ class Fingerprint:
     weight_format: str
     kv_type: str
     noise_version: int
+    recommended: str  # by the checkpoint, and taken where a request says nothing
     lora: str = ""  # name of an adapter, and hash of its files
     context_length: int  # where a generation without another end does end
 

@@ -30,6 +30,7 @@ FINGERPRINT = Fingerprint(
     weight_format="bf16",
     kv_type="bf16",
     noise_version=1,
+    recommended="",
     context_length=64,
 )
 
