@@ -21,6 +21,7 @@ TEXTS = ("    return argv\n", PROMPT, "x")
 LAST, MEAN, CLS = generation_pb2.POOLING_LAST, generation_pb2.POOLING_MEAN, generation_pb2.POOLING_CLS
 FEW = ServerConfig(listen="127.0.0.1:0", drain_seconds=0, max_streams_per_caller=3)
 BAD: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "an adapter that there is not": ({"lora": "other"}, {"lora": "'other' is not loaded; allowed: none"}),
     "no texts": ({"inputs": []}, {"inputs": "has 0 entries; allowed: 1 to "}),
     "too many": ({"inputs": [{"text": "a"}] * 257}, {"inputs": "has 257 entries; allowed: 1 to "}),
     "no form": ({"inputs": [{"text": "a"}, {}]}, {"inputs[1]": "is not set; allowed: text or token_ids"}),

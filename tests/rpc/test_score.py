@@ -15,6 +15,7 @@ from tests.server import RunningTarget, target_server, wait_until
 
 CHOICES = ("    return argv\n", "x", "    sys.exit(0)\n")
 BAD: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "an adapter that there is not": ({"lora": "other"}, {"lora": "'other' is not loaded; allowed: none"}),
     "no prompt": ({"prompt": None}, {"prompt": "is not set; allowed: text, token_ids or chat"}),
     "a prompt to heal": (
         {"prompt": {"text": "a", "heal": True}},
