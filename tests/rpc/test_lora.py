@@ -55,6 +55,20 @@ def test_scores_and_embeddings_are_by_the_adapter_too(adapted: RunningTarget) ->
     assert len({tuple(each.embeddings[0].values) for each in vectors.values()}) == 3
 
 
+@pytest.mark.parametrize("held_by", ["base", "a"])
+def test_whoever_has_computed_a_session_an_answer_behind_it_is_by_its_own_adapter(
+    adapted: RunningTarget, held_by: str
+) -> None:
+    with outrider.Client(adapted.address) as client, client.session(TEXT * 20, model=held_by) as held:
+        behind, alone = (
+            [client.generate(prompt, session=session, lora=lora, seed=3, max_tokens=8) for lora in (None, "a", "b")]
+            for prompt, session in (([], held.name), (held.token_ids, None))
+        )
+    assert [each.token_ids for each in behind] == [each.token_ids for each in alone]
+    assert len({each.token_ids for each in alone}) == 3
+    assert held.num_blocks > 0
+
+
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
