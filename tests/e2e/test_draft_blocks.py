@@ -21,6 +21,7 @@ ENDLESS: Options = {
     "logprobs": True,
     "top_candidates": 20,
 }
+READER_SECONDS = 0.1  # for each chunk
 
 
 @pytest.fixture
@@ -31,12 +32,15 @@ def draft(make_draft: MakeDraft) -> Service:
 
 @asynccontextmanager
 async def streaming(target: DraftedTarget, draft: Service, **options: object) -> AsyncIterator[AsyncClient]:
-    """Three streams that both services hold blocks of, whose reader goes on reading; they end as they may."""
+    """Three streams that both services hold blocks of, whose reader goes on reading; they end as they may.
+
+    It reads so slowly that none ends while services are killed and started.
+    """
 
     async def read() -> None:
         async with client.stream(PROMPT, **{**ENDLESS, **options}) as stream:
             async for _ in stream:
-                pass
+                await asyncio.sleep(READER_SECONDS)
 
     async with target.connect() as client:
         readers = [asyncio.create_task(read()) for _ in range(3)]

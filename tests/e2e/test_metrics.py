@@ -134,7 +134,7 @@ def test_the_page_on_metrics_lists_what_is_served(told: ToldPair, told_load: obj
     assert rows == served
 
 
-OPEN_LABELS = {"draft", "caller", "position", "le", "block_size", "num_gpu_blocks", "method", "code"}
+OPEN_LABELS = {"draft", "caller", "lora", "position", "le", "block_size", "num_gpu_blocks", "method", "code"}
 COMMON_LABELS = {"model_name", "engine"}
 
 

@@ -17,6 +17,7 @@ from services.cli.service_process import ServiceProcess
 from tests.e2e.draft_rig import READS_LITTLE
 from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
 from tests.e2e.otlp_receiver import OtlpReceiver
+from tests.lora_folders import write_adapter
 from tests.server import wait_until
 
 Labels = frozenset[tuple[str, str]]
@@ -93,12 +94,13 @@ class ToldPair:
 
 @contextmanager
 def told_pair(folder: Path, *options: str) -> Iterator[ToldPair]:
-    """The demo pair, with the log in this folder; the options are both services'."""
+    """The demo pair, with an adapter, and the log in this folder; the options are both services'."""
     receiver, log = OtlpReceiver(), folder / "log"
     told = ["--metrics-listen", "127.0.0.1:0", "--log-format", "json", "--otlp-endpoint", receiver.endpoint, *options]
+    own = [*told, "--lora", f"other={write_adapter(folder / 'lora', DEMO_TARGET, seed=0)}"]
     try:
         with log.open("w") as file:
-            pair = running_pair(ModelPair(DEMO_TARGET, DEMO_DRAFT), options=told, draft_options=told, log=file)
+            pair = running_pair(ModelPair(DEMO_TARGET, DEMO_DRAFT), options=own, draft_options=told, log=file)
             with pair as running:
                 assert running.draft is not None
                 yield ToldPair(running.target, running.draft, log, receiver)
