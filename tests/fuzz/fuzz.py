@@ -202,7 +202,7 @@ def _make_valid(request: Any) -> None:
         request.prompt.text = "def f(x):"
     if "text" in names:
         request.text = "def f(x):"
-    if "token_ids" in names:
+    if "token_ids" in names and names["token_ids"].is_repeated:  # of a session, whether they are told
         request.token_ids.extend([5, 6, 7])
     if "sampling_params" in names:
         request.sampling_params.SetInParent()

@@ -10,7 +10,7 @@ from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.config import resolve_isa
 from services.engine.decoder.model_loader import load_decoder
 from services.engine.decoder.native import Batch
-from services.engine.lora.adapter_set import AdapterSet
+from services.engine.lora.adapter_set import NO_ADAPTER, AdapterSet
 from tests.e2e.models import folder
 from tests.lora_folders import ALL_LINEAR, FUSED, merge, write_adapter
 from tests.native.devices import make_device
@@ -26,7 +26,7 @@ def logits(base: Path, adapter: Path, name: str) -> torch.Tensor:
     decoder = load_decoder(checkpoint, make_device(resolve_isa(), 1), weights="f32", kv="f32", num_blocks=NUM_BLOCKS)
     adapters = AdapterSet.load({"one": adapter}, checkpoint, decoder)
     batch = Batch(max_rows=len(PROMPT), max_sequences=1, max_blocks=NUM_BLOCKS)
-    number = adapters.number(name)
+    number = adapters.number(name) if name else NO_ADAPTER
     batch.append(PROMPT, position=0, blocks=range(NUM_BLOCKS), num_logits=len(PROMPT), adapter=number)
     return torch.from_numpy(decoder.forward(batch).numpy())
 

@@ -25,7 +25,7 @@ class Adapter:
 
 
 class AdapterSet:
-    """Made once, with the decoder; an empty name is the model without any."""
+    """Made once, with the decoder."""
 
     def __init__(self, adapters: Mapping[str, Adapter]) -> None:
         self._adapters = dict(adapters)
@@ -45,7 +45,7 @@ class AdapterSet:
 
     def number(self, name: str) -> int:
         """What rows that ask for this name have in a batch."""
-        return self._adapters[name].number if name else NO_ADAPTER
+        return self._adapters[name].number
 
 
 def _load(name: str, folder: Path, checkpoint: Checkpoint, decoder: Decoder) -> Adapter:

@@ -11,12 +11,13 @@ from services.draft_protocol.caching import check_cache, read_cache
 from services.draft_protocol.grammar import read_grammar
 from services.engine.forced_tokens import ForcedTokens
 from services.engine.grammar.grammar import Grammar
-from services.engine.range import Range
+from services.engine.range import COUNT, MAX_COUNT, Range
 from services.engine.request import (
     CachePolicy,
     OutputOptions,
     Request,
     Share,
+    SpeculationPolicy,
     StopConditions,
 )
 from services.engine.sampling_params import SAMPLING_NUMBERS, SamplingParams
@@ -27,12 +28,12 @@ from services.service.errors import FingerprintMismatchError
 from services.service.limits import LIMITS
 from services.service.validation import Violations
 from services.target.api.answers.best_of import check_best_of, ranking_output
+from services.target.api.further_stops import read_loop, read_time_limit
 from services.target.api.generation_request import GenerationRequest
 from services.target.api.output_options import read_output
 from services.target.api.sampling_lists import read_sampling_lists
 from services.target.api.sessions.behind_session import cache_of
 from services.target.api.speculation_policy import read_speculation
-from services.target.api.stop_conditions import read_stops
 from services.target.api.thinking import read_thinking
 from services.target.api.tools import binds_answer, read_tool_grammar
 from services.target.models.served_model import ServedModel
@@ -74,7 +75,7 @@ def read_request(
     """
     received = _read_continuation(message, model, found)
     _check_num_samples(message, model, found)
-    stops = read_stops(message.stop, model, found, room=model.context_length - len(prompt))
+    stops = _read_stops(message.stop, model, found, room=model.context_length - len(prompt))
     request = Request(
         request_id=read_request_id(message, found),
         prompt=prompt,
@@ -86,8 +87,8 @@ def read_request(
         thinking=_read_thinking(message, prompt, model, found),
         forced=_force(model, prompt, stops),
         output=_read_output(message, model, found),
-        speculation=read_speculation(message.speculation, found),
-        cache=cache_of(session, read_cache_policy(message, found)),
+        speculation=_read_speculation(message, found),
+        cache=_read_cache(message, session, found),
         share=read_share(message, caller, found),
         lora=model.lora,
         num_samples=num_generated(message),
@@ -104,6 +105,8 @@ def _prepared(request: Request) -> Request:
 
 
 def _force(model: ServedModel, prompt: tuple[int, ...], stops: StopConditions) -> ForcedTokens | None:
+    if not (model.forced_ids.second or model.forced_ids.last):
+        return None
     return model.forced_ids.in_answer(
         num_prompt=len(prompt),
         min_tokens=stops.min_tokens,
@@ -126,6 +129,11 @@ def _read_continuation(message: GenerationRequest, model: ServedModel, found: Vi
     ids = tuple(found.within(field, message.continue_from.token_ids, model.context_length))
     found.check_token_ids(field, ids, model.config.vocab_size)
     return ids
+
+
+def _read_cache(message: GenerationRequest, session: Session | None, found: Violations) -> CachePolicy:
+    policy = read_cache_policy(message, found)
+    return policy if session is None else cache_of(session, policy)
 
 
 def read_cache_policy(message: CachedRequest, found: Violations) -> CachePolicy:
@@ -165,6 +173,10 @@ def _check_num_samples(message: GenerationRequest, model: ServedModel, found: Vi
         allowed = "1 with continue_from: an interrupted sample is continued as a request of its own"
         found.add("num_samples", f"is {message.num_samples}", allowed)
     found.check_number("num_samples", message.num_samples, Range(minimum=1, maximum=model.max_samples))
+
+
+def _read_speculation(message: GenerationRequest, found: Violations) -> SpeculationPolicy:
+    return read_speculation(message.speculation, found) if message.HasField("speculation") else SpeculationPolicy()
 
 
 def _read_healing(
@@ -230,3 +242,30 @@ def _read_numbers(message: Message, found: Violations) -> dict[str, float]:
             numbers[number.name] = getattr(message, number.name)
             found.check_number(f"sampling.{number.name}", numbers[number.name], number.allowed)
     return numbers
+
+
+def _read_stops(
+    message: common_pb2.StopConditions, model: ServedModel, found: Violations, *, room: int
+) -> StopConditions:
+    strings = found.within("stop.strings", message.strings, LIMITS.max_stop_strings)
+    found.check_sizes("stop.strings", strings, LIMITS.max_stop_string_bytes)
+    token_ids = found.within("stop.token_ids", message.token_ids, LIMITS.max_stop_token_ids)
+    found.check_token_ids("stop.token_ids", token_ids, model.config.vocab_size)
+    most = message.max_tokens if message.HasField("max_tokens") else max(room, 0)
+    if message.HasField("max_tokens"):
+        found.check_number("stop.max_tokens", message.max_tokens, Range(minimum=1, maximum=MAX_COUNT))
+    if message.min_tokens < 0:
+        found.add("stop.min_tokens", f"is {message.min_tokens}", COUNT)
+    elif message.min_tokens > most > 0:
+        found.add("stop.min_tokens", f"is {message.min_tokens}", f"at least 0, at most max_tokens, which is {most}")
+    eos_token_ids = () if message.ignore_eos else model.eos_token_ids
+    return StopConditions(
+        # Without a maximum the end of the context is the reason to end, not a number that nobody asked for.
+        max_tokens=message.max_tokens if message.HasField("max_tokens") else model.context_length,
+        min_tokens=message.min_tokens,
+        token_ids=frozenset([*token_ids, *eos_token_ids]),
+        strings=tuple(strings),
+        include_stop=message.include_stop,
+        time_limit=read_time_limit(message, found) if message.HasField("time_limit") else None,
+        loop=read_loop(message, found) if message.HasField("loop") else None,
+    )

@@ -20,14 +20,13 @@ from services.service.errors import ReaderStalledError, RpcError, UnavailableErr
 from services.service.limits import MAX_EMBEDDED_TEXTS
 from services.service.validation import Violations
 from services.target.api.answers.best_of import best_of
-from services.target.api.answers.response_stream import message_readers, response_stream
-from services.target.api.call import Call
+from services.target.api.call import Call, message_readers, response_stream
 from services.target.api.generation_request import GenerationRequest
 from services.target.api.model_info import write_model_info, write_models
 from services.target.api.prompts import read_prompt, read_tokenize_input
 from services.target.api.requests import is_ranked, num_generated, read_request, read_request_grammar
 from services.target.api.responses import write_whole
-from services.target.api.sessions.behind_session import num_held, tokens_of, used_session
+from services.target.api.sessions.behind_session import num_held, used_session
 from services.target.api.sessions.new_session import begin_session, compute_session
 from services.target.api.sessions.session_calls import delete_session, get_session, list_sessions, write_session
 from services.target.api.texts.embedding import read_embed_request, write_embeddings
@@ -209,9 +208,9 @@ class GenerationServicer(GenerationServiceServicer):
             model = call.model
             call.admit_sequences(min(num_generated(message), model.max_samples))
             found = Violations()
-            session = used_session(message, call.serving, call.caller, found)
-            prompt = await read_prompt(message.prompt, model, found, behind=tokens_of(session))
-            waiting = call.admit_tokens(len(prompt) - num_held(session))
+            session = used_session(message, call.serving, call.caller, found) if message.HasField("session") else None
+            prompt = await read_prompt(message.prompt, model, found, behind=session.tokens if session else ())
+            waiting = call.admit_tokens(len(prompt) - (num_held(session) if session else 0))
             grammar = await read_request_grammar(message, prompt, model, found, caller=call.caller.name)
             read = partial(read_request, caller=call.caller, deadline=call.deadline, session=session)
             request = await asyncio.to_thread(read, message, prompt, grammar, model, found)
@@ -230,7 +229,7 @@ class GenerationServicer(GenerationServiceServicer):
     def _call(self, name: str, context: Context, operation: str, lora: str = "") -> Call:
         """A call that is to be computed for; raises as `serving`, and as `ServedModel.asked`."""
         serving, caller, traceparent = self.serving(name), self.callers.of(context), _traceparent(context)
-        model = serving.model.asked(name, lora)
+        model = serving.model.asked(name, lora) if lora or serving.model.adapted else serving.model
         trace = None
         if self._traces is not None:
             trace = self._traces.begin(traceparent, operation=operation, model=model.name)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence as Seq
 
 from services.engine.decoder.native import Batch, Decoder, Logits
-from services.engine.lora.adapter_set import AdapterSet
+from services.engine.lora.adapter_set import NO_ADAPTER, AdapterSet
 from services.target.scheduling.scheduler import ScheduledRows
 
 
@@ -31,7 +31,7 @@ class ModelRunner:
                 position=start,
                 blocks=sequence.blocks,
                 num_logits=rows.num_logits,
-                adapter=self._adapters.number(sequence.request.lora),
+                adapter=self._adapters.number(lora) if (lora := sequence.request.lora) else NO_ADAPTER,
             )
         return self._decoder.forward(self._batch)
 

@@ -120,7 +120,7 @@ class Speculation:
         """Count a sequence's pass, and tell the predictors what was committed."""
         sequence = rows.sequence
         if committed:
-            num_accepted = sum(record.predicted for record in committed)
+            num_accepted = sum(record.source is not None for record in committed)
             sequence.speculation.count(rows.source, len(rows.predictions), num_accepted)
             if (source := self._step.serving.get(sequence)) and not sequence.is_finished:
                 source.settle(sequence, len(rows.predictions), num_accepted)

@@ -10,13 +10,11 @@ from services.target.models.serving import Serving
 from services.target.sessions.session import Session
 
 
-def used_session(message: GenerationRequest, serving: Serving, caller: Caller, found: Violations) -> Session | None:
+def used_session(message: GenerationRequest, serving: Serving, caller: Caller, found: Violations) -> Session:
     """The session that a request names, whose time begins anew; raises SessionNotFoundError.
 
     What cannot go with a session is added to `found`.
     """
-    if not message.HasField("session"):
-        return None
     if message.HasField("continue_from"):
         allowed = "not to be, with continue_from, whose prompt is all of the ids that `started` has named"
         found.add("session", "is set", allowed)
@@ -26,16 +24,11 @@ def used_session(message: GenerationRequest, serving: Serving, caller: Caller, f
         return serving.sessions.use(caller.owner, message.session)
 
 
-def tokens_of(session: Session | None) -> tuple[int, ...]:
-    """What comes before the prompt; nothing without a session."""
-    return () if session is None else session.tokens
-
-
-def num_held(session: Session | None) -> int:
+def num_held(session: Session) -> int:
     """Tokens that come before the prompt and need not be computed."""
-    return 0 if session is None else len(session.blocks) * BLOCK_SIZE
+    return len(session.blocks) * BLOCK_SIZE
 
 
-def cache_of(session: Session | None, policy: CachePolicy) -> CachePolicy:
+def cache_of(session: Session, policy: CachePolicy) -> CachePolicy:
     """A request's policy, by which it finds what its session holds."""
-    return policy if session is None else CachePolicy(prefix=policy.prefix, salt=session.salt)
+    return CachePolicy(prefix=policy.prefix, salt=session.salt)

@@ -13,7 +13,6 @@ from services.service.validation import Violations
 from services.target.api.call import Call
 from services.target.api.prompts import read_prompt
 from services.target.api.requests import check_name, read_request_id, read_share
-from services.target.api.sessions.behind_session import tokens_of
 from services.target.api.sessions.errors import told_by_rpc
 from services.target.api.texts.computed import computed, undrawn
 from services.target.sessions.session import Session
@@ -37,7 +36,7 @@ async def begin_session(message: generation_pb2.CreateSessionRequest, call: Call
     found.check_number("ttl_seconds", ttl, _TTL)
     name, salt = _read_name(message, found), _read_salt(message, parent, found)
     request_id, share = read_request_id(message, found), read_share(message, caller, found)
-    tokens = await read_prompt(message.prompt, call.model, found, behind=tokens_of(parent))
+    tokens = await read_prompt(message.prompt, call.model, found, behind=parent.tokens if parent else ())
     found.raise_if_any()
     with told_by_rpc():
         session = sessions.begin(caller.owner, name, tokens, salt=salt, ttl=ttl)
