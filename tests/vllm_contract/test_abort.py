@@ -21,7 +21,7 @@ def gate() -> GatePredictor:
 @pytest.fixture(scope="module")
 def target(model: Path, gate: GatePredictor) -> Iterator[RunningTarget]:
     """It runs two sequences at once, and while the gate is shut none beyond a few tokens."""
-    with target_server(model, predictor=gate, max_sequences=2, stream_capacity=1, vllm_contract=True) as running:
+    with target_server(model, predictor=gate, max_sequences=2, vllm_contract=True) as running:
         yield running
         gate.gate.set()
         running.assert_all_free()
