@@ -1,4 +1,4 @@
-"""Write the picture and the table of the packages of docs/inside/architecture.md: `python -m scripts.picture`."""
+"""Write the picture of docs/inside/architecture.md and the table of docs/inside/packages.md: `python -m scripts.picture`."""
 
 from pathlib import Path
 
@@ -8,6 +8,6 @@ from scripts.picture.table import with_table
 ROOT = Path(__file__).parents[2]
 
 if __name__ == "__main__":
-    page = ROOT / "docs" / "inside" / "architecture.md"
+    page = ROOT / "docs" / "inside" / "packages.md"
     (ROOT / "docs" / "pictures" / "architecture.svg").write_text(draw(ROOT))
     page.write_text(with_table(page.read_text(), ROOT))

@@ -10,9 +10,9 @@ import grpc
 from outrider.errors import as_error
 from outrider.v1 import admin_pb2
 from outrider.v1.admin_pb2_grpc import AdminServiceStub
+from services.cli.calls.ending import exit_code
 from services.cli.connection import add_token_option, open_local_channel, read_token
 from services.cli.terminal import Terminal
-from services.engine.config import ConfigError
 from services.service.life.log_level import LEVELS
 from services.service.printable import printable
 
@@ -64,18 +64,19 @@ def _add(
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Do one thing; returns 0, or 1 where it could not be done."""
-    err = Terminal(sys.stderr)
-    try:
-        with open_local_channel(arguments.address, read_token(arguments.token_file)) as channel:
-            code: int = arguments.act(AdminServiceStub(channel), arguments, Terminal(sys.stdout))
-            return code
-    except (OSError, ConfigError) as error:
-        err.error(f"outrider admin: {error}")
-    except grpc.RpcError as error:
-        problem = " ".join(str(as_error(error)).split())  # on one line
-        err.error(f"outrider admin: {error.code().name}: {printable(problem, 1000)}")
-    return 1
+    """Do one thing; returns the exit code, 1 where it could not be done."""
+
+    def act(out: Terminal, err: Terminal) -> int:
+        try:
+            with open_local_channel(arguments.address, read_token(arguments.token_file)) as channel:
+                code: int = arguments.act(AdminServiceStub(channel), arguments, out)
+                return code
+        except grpc.RpcError as error:
+            problem = " ".join(str(as_error(error)).split())  # on one line
+            err.error(f"outrider admin: {error.code().name}: {printable(problem, 1000)}")
+            return 1
+
+    return exit_code("admin", act)
 
 
 def _status(stub: AdminServiceStub, arguments: argparse.Namespace, out: Terminal) -> int:  # noqa: ARG001

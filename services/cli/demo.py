@@ -6,7 +6,7 @@ import tempfile
 from dataclasses import dataclass
 
 from outrider import Client, GenerateOptions, Message, OutriderError, Prompt
-from services.cli.result_text import summary
+from services.cli.calls.result_text import summary
 from services.cli.service_pair import ModelPair, ServicePair, demo_models, running_pair
 from services.cli.service_process import ServiceFailedError
 from services.cli.terminal import Terminal

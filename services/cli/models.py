@@ -3,9 +3,9 @@
 import argparse
 import json
 import logging
-import sys
 from dataclasses import asdict
 
+from services.cli.calls.ending import exit_code
 from services.cli.quantity import byte_size, large_count
 from services.cli.terminal import Terminal
 from services.engine.hub.cached_model import CachedModel, ModelCache
@@ -21,14 +21,13 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """List all models; returns the exit code."""
-    out, err = Terminal(sys.stdout), Terminal(sys.stderr)
     logging.disable(logging.WARNING)  # what is odd about a model is told to whoever serves it
-    try:
-        cache = ModelCache.scan()
-    except (OSError, ValueError) as error:
-        err.error(f"outrider models: {error}")
-        return 1
-    if arguments.json:
+    return exit_code("models", lambda out, err: _list(out, err, is_json=arguments.json))
+
+
+def _list(out: Terminal, err: Terminal, *, is_json: bool) -> int:
+    cache = ModelCache.scan()
+    if is_json:
         out.text(json.dumps([_fields(model) for model in cache.models], indent=1) + "\n")
     else:
         for model in cache.models:

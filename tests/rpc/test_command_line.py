@@ -11,7 +11,7 @@ import pytest
 
 import outrider
 from services.cli import main
-from services.cli.result_text import TOKEN_HEADING
+from services.cli.calls.result_text import TOKEN_HEADING
 from tests.checkpoints import CONTEXT_LENGTH
 from tests.rpc.commands import outrider_begin, outrider_run
 from tests.rpc.predictors import GatePredictor

@@ -5,13 +5,13 @@ import contextlib
 import sys
 from collections.abc import Callable
 
-from outrider import OutriderError
+from services.cli.calls.ending import exit_code
+from services.cli.calls.readiness import add_client_options, ready_client
 from services.cli.chat.dialogue import Dialogue
 from services.cli.chat.parameters import Parameters
 from services.cli.chat.session import ChatSession
 from services.cli.chat.slash_commands import run_command
-from services.cli.readiness import add_client_options, ready_client
-from services.cli.terminal import INTERRUPTED, UNREAD, Terminal
+from services.cli.terminal import Terminal
 from services.service.printable import printable
 
 
@@ -32,17 +32,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Chat until the input ends; returns the exit code, 1 where a pipe's question has no answer."""
-    out, err = Terminal(sys.stdout), Terminal(sys.stderr)
-    try:
-        return _chat(arguments, out, err)
-    except BrokenPipeError:
-        out.discard()
-        return UNREAD
-    except (OutriderError, OSError, ValueError) as error:
-        err.error(f"outrider chat: {error}")
-        return 1
-    except KeyboardInterrupt:
-        return INTERRUPTED
+    return exit_code("chat", lambda out, err: _chat(arguments, out, err))
 
 
 def _chat(arguments: argparse.Namespace, out: Terminal, err: Terminal) -> int:

@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 from outrider import Client, GenerateOptions, InvalidArgument, Message, ModelInfo, OutriderError
+from services.cli.calls.result_text import summary
 from services.cli.chat.dialogue import Dialogue
 from services.cli.chat.parameters import Parameters
-from services.cli.result_text import summary
 from services.cli.terminal import Terminal
 
 _ROOM_FOR_ANSWER = 1 / 4  # of the context, where max_tokens does not say

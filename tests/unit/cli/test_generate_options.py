@@ -2,7 +2,7 @@
 
 import argparse
 
-from services.cli.generate import add_options
+from services.cli.calls.generate import add_options
 from services.engine.sampling_params import SAMPLING_NUMBERS
 
 

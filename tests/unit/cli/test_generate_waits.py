@@ -13,8 +13,9 @@ import pytest
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthServicer
 
-from services.cli import main, readiness
-from services.cli.readiness import Readiness
+from services.cli import main
+from services.cli.calls import readiness
+from services.cli.calls.readiness import Readiness
 from services.cli.terminal import Terminal
 from services.service.loading_health import DETAIL
 from tests.scripted_server import Event, Request, ScriptedServer, ScriptedServicer, answer, text_of

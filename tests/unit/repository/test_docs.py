@@ -160,7 +160,7 @@ def test_a_page_is_short():
 
 
 def test_the_map_says_of_each_package_what_its_docstring_says():
-    page = (ROOT / "docs/inside/architecture.md").read_text()
+    page = (ROOT / "docs/inside/packages.md").read_text()
     assert page == with_table(page, ROOT), "run `make picture`"
     packages = {path.parent for path in (ROOT / "services").rglob("__init__.py")} - {ROOT / "services"}
     said = re.findall(r"^\| \[`([\w/]+)`\]\(\S+\) \| \S.+\. \|$", page, re.MULTILINE)

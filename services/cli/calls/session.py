@@ -1,12 +1,13 @@
 """outrider session: makes sessions, tells of them, and ends them."""
 
 import argparse
-import sys
 from collections.abc import Callable, Iterable
 
-from outrider import Client, InvalidArgument, Message, OutriderError, Prompt, Session
-from services.cli.readiness import add_client_options, ready_client
-from services.cli.terminal import INTERRUPTED, UNREAD, Terminal
+from outrider import Client, Session
+from services.cli.calls.ending import exit_code
+from services.cli.calls.prompt import add_prompt, read_prompt
+from services.cli.calls.readiness import add_client_options, ready_client
+from services.cli.terminal import Terminal
 
 _HEADING = "tokens  blocks  seconds left  name"
 
@@ -15,11 +16,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     create = _add_action(actions, "create", "hold the beginning of prompts, and print its name", _create)
-    create.add_argument("prompt", help='what is held; "-" reads it from standard input')
+    add_prompt(create, "what is held")
     create.add_argument("--name", help="its name (default: one that the server makes)")
     create.add_argument("--parent", metavar="NAME", help="a session that it begins with")
     create.add_argument("--ttl-seconds", type=float, metavar="SECONDS", help="end it so long after its last use")
-    create.add_argument("--chat", action="store_true", help="hold the prompt as a user's message in a conversation")
     _add_action(actions, "list", "list the sessions", _list)
     for name, summary, act in (("show", "tell of a session", _show), ("delete", "end a session", _delete)):
         _add_action(actions, name, summary, act).add_argument("name", help="of the session")
@@ -40,30 +40,19 @@ def _add_action(
 
 def run(arguments: argparse.Namespace) -> int:
     """Do what is asked; returns the exit code."""
-    out, err = Terminal(sys.stdout), Terminal(sys.stderr)
-    try:
+
+    def act(out: Terminal, err: Terminal) -> int:
         with ready_client(arguments, err) as (client, readiness):
             lines = readiness.when_ready(lambda: [*arguments.act(client, arguments)])
         out.text("".join(f"{line}\n" for line in lines))
-    except InvalidArgument as error:
-        err.refusal(error)
-        return 1
-    except BrokenPipeError:
-        out.discard()
-        return UNREAD
-    except (OutriderError, OSError, ValueError) as error:
-        err.error(f"outrider session: {error}")
-        return 1
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    return 0
+        return 0
+
+    return exit_code("session", act)
 
 
 def _create(client: Client, arguments: argparse.Namespace) -> Iterable[str]:
-    text: str = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
-    prompt: Prompt = [Message("user", text)] if arguments.chat else text
     options = {name: getattr(arguments, name) for name in ("name", "parent", "ttl_seconds", "model")}
-    return (client.create_session(prompt, **options).name,)
+    return (client.create_session(read_prompt(arguments), **options).name,)
 
 
 def _list(client: Client, arguments: argparse.Namespace) -> Iterable[str]:

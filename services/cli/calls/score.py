@@ -1,53 +1,43 @@
 """outrider score: says how likely texts are behind a prompt."""
 
 import argparse
-import sys
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 
-from outrider import InvalidArgument, Message, OutriderError, Prompt, Scores
-from services.cli.readiness import add_client_options, ready_client
-from services.cli.terminal import INTERRUPTED, UNREAD, Terminal
+from outrider import Scores
+from services.cli.calls.ending import exit_code
+from services.cli.calls.prompt import add_prompt, read_prompt
+from services.cli.calls.readiness import add_client_options, ready_client
+from services.cli.terminal import Terminal
 
 _HEADING = "   logprob  per token  tokens  greedy  text"
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options."""
-    parser.add_argument("prompt", help='what comes before each text; "-" reads it from standard input')
+    add_prompt(parser, "what comes before each text")
     parser.add_argument("choices", nargs="+", metavar="TEXT", help="what is to be scored behind the prompt, as it is")
     add_client_options(parser)
     parser.add_argument("--model", metavar="NAME", help="which of the server's models (default: its first)")
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="fail after this time")
-    parser.add_argument("--chat", action="store_true", help="send the prompt as a user's message in a conversation")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Score once; returns the exit code."""
-    out, err = Terminal(sys.stdout), Terminal(sys.stderr)
-    try:
+
+    def act(out: Terminal, err: Terminal) -> int:
         scores = _score(arguments, err)
         out.heading(_HEADING)
         for row in _rows(scores, arguments.choices):
             out.text(f"{row}\n")
-    except InvalidArgument as error:
-        err.refusal(error)
-        return 1
-    except BrokenPipeError:
-        out.discard()
-        return UNREAD
-    except (OutriderError, OSError, ValueError) as error:
-        err.error(f"outrider score: {error}")
-        return 1
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    err.note(f"the likeliest: {arguments.choices[scores.best]!r}")
-    return 0
+        err.note(f"the likeliest: {arguments.choices[scores.best]!r}")
+        return 0
+
+    return exit_code("score", act)
 
 
 def _score(arguments: argparse.Namespace, err: Terminal) -> Scores:
-    text: str = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
-    prompt: Prompt = [Message("user", text)] if arguments.chat else text
+    prompt = read_prompt(arguments)
     with ready_client(arguments, err) as (client, readiness):
         return readiness.when_ready(
             lambda: client.score(prompt, arguments.choices, model=arguments.model, timeout=arguments.timeout)

@@ -2,11 +2,11 @@
 
 import argparse
 import json
-import sys
 
-from outrider import InvalidArgument, OutriderError
-from services.cli.readiness import add_client_options, ready_client
-from services.cli.terminal import INTERRUPTED, UNREAD, Terminal
+from services.cli.calls.ending import exit_code
+from services.cli.calls.prompt import read_text
+from services.cli.calls.readiness import add_client_options, ready_client
+from services.cli.terminal import Terminal
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -24,26 +24,17 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Embed once, and print a list of numbers for each text; returns the exit code."""
-    out, err = Terminal(sys.stdout), Terminal(sys.stderr)
-    try:
+
+    def act(out: Terminal, err: Terminal) -> int:
         for vector in _vectors(arguments, err):
             out.text(f"{json.dumps(vector)}\n")
-    except InvalidArgument as error:
-        err.refusal(error)
-        return 1
-    except BrokenPipeError:
-        out.discard()
-        return UNREAD
-    except (OutriderError, OSError, ValueError) as error:
-        err.error(f"outrider embed: {error}")
-        return 1
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    return 0
+        return 0
+
+    return exit_code("embed", act)
 
 
 def _vectors(arguments: argparse.Namespace, err: Terminal) -> list[tuple[float, ...]]:
-    texts = [sys.stdin.read() if text == "-" else text for text in arguments.texts]
+    texts = [*map(read_text, arguments.texts)]
     with ready_client(arguments, err) as (client, readiness):
         answer = readiness.when_ready(
             lambda: client.embed(

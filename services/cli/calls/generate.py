@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence as Seq
 from pathlib import Path
 from typing import cast, get_args, get_type_hints
@@ -10,19 +9,18 @@ from typing import cast, get_args, get_type_hints
 from outrider import (
     Client,
     GenerateOptions,
-    InvalidArgument,
     Loop,
-    Message,
     MessageDelta,
-    OutriderError,
     Prompt,
     Result,
     Token,
     ToolCall,
 )
-from services.cli.readiness import add_client_options, ready_client
-from services.cli.result_text import TOKEN_HEADING, summary, token_rows
-from services.cli.terminal import INTERRUPTED, UNREAD, Terminal
+from services.cli.calls.ending import exit_code
+from services.cli.calls.prompt import add_prompt, read_prompt
+from services.cli.calls.readiness import add_client_options, ready_client
+from services.cli.calls.result_text import TOKEN_HEADING, summary, token_rows
+from services.cli.terminal import Terminal
 
 _OTHER_NUMBERS = ("time_limit", "top_candidates", "num_predictions", "num_samples")
 _NUMBERS = {
@@ -50,13 +48,12 @@ _FLAGS = {
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add all options; what is not given is left to the server."""
-    parser.add_argument("prompt", help='the text to continue; "-" reads it from standard input')
+    add_prompt(parser, "the text to continue")
     add_client_options(parser)
     parser.add_argument("--model", metavar="NAME", help="which of the server's models (default: its first)")
     parser.add_argument("--session", metavar="NAME", help="go on behind this session's tokens")
     parser.add_argument("--lora", metavar="NAME", help="which of the model's adapters (default: none)")
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="end after this time with what there is")
-    parser.add_argument("--chat", action="store_true", help="send the prompt as a user's message in a conversation")
     for name, kind in _NUMBERS.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar="N" if kind is int else "X")
     parser.add_argument("--samplers", type=_read_names, metavar="A,B,…", help="the samplers to go through, in order")
@@ -122,36 +119,30 @@ def _read_json(path: str) -> object:
 
 def run(arguments: argparse.Namespace) -> int:
     """Generate once; returns the exit code."""
-    out, err = Terminal(sys.stdout), Terminal(sys.stderr)
-    try:
+
+    def act(out: Terminal, err: Terminal) -> int:
         result = _generate(arguments, out, err)
         _list((*result.prompt_records, *result.tokens), out)
-    except InvalidArgument as error:
-        err.refusal(error)
-        return 1
-    except BrokenPipeError:
-        out.discard()
-        return UNREAD
-    except (OutriderError, OSError, ValueError) as error:
-        err.error(f"outrider generate: {error}")
-        return 1
-    except KeyboardInterrupt:
-        out.text("\n")
-        return INTERRUPTED
-    err.note(summary(result))
-    return 0
+        err.note(summary(result))
+        return 0
+
+    return exit_code("generate", act)
 
 
 def _generate(arguments: argparse.Namespace, out: Terminal, err: Terminal) -> Result:
-    prompt = _prompt(arguments)
+    prompt = read_prompt(arguments)
     with ready_client(arguments, err) as (client, readiness):
         return readiness.when_ready(lambda: _stream(client, prompt, arguments, out))
 
 
 def _stream(client: Client, prompt: Prompt, arguments: argparse.Namespace, out: Terminal) -> Result:
     with client.stream(prompt, timeout=arguments.timeout, **_options(arguments)) as stream:
-        for chunk in stream:
-            out.text("".join(map(_shown, chunk.message_deltas)) if arguments.tools else chunk.text)
+        try:
+            for chunk in stream:
+                out.text("".join(map(_shown, chunk.message_deltas)) if arguments.tools else chunk.text)
+        except KeyboardInterrupt:
+            out.text("\n")
+            raise
     out.text("\n")
     return stream.result
 
@@ -165,11 +156,6 @@ def _list(tokens: Seq[Token], out: Terminal) -> None:
         out.heading(TOKEN_HEADING)
     for row in token_rows(tokens):
         out.text(f"{row}\n")
-
-
-def _prompt(arguments: argparse.Namespace) -> Prompt:
-    text: str = sys.stdin.read() if arguments.prompt == "-" else arguments.prompt
-    return [Message("user", text)] if arguments.chat else text
 
 
 def _options(arguments: argparse.Namespace) -> GenerateOptions:
