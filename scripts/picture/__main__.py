@@ -1,4 +1,4 @@
-"""Write the picture of docs/inside/architecture.md and the table of docs/inside/packages.md: `python -m scripts.picture`."""
+"""Write the picture of the architecture and the table of all packages: `python -m scripts.picture`."""
 
 from pathlib import Path
 
