@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from tests.native.devices import DEVICES, EMULATION
+from tests.native.row_invariance import LONG_INPUTS
 
 
 @pytest.fixture(params=DEVICES)
@@ -33,7 +34,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The emulation is slow: what differs from another format in a conversion only, and other numbers of threads, none
     of which a kernel runs on, are left to `make matrix`.
 
-    Whole models are held in bf16 and int4; fp8 keys and values are attended as int8 ones are.
+    Whole models are held in bf16 and int4, and so are the longest rows, without a bias; fp8 keys and values are
+    attended as int8 ones are.
     """
     for item in items:
         params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
@@ -44,5 +46,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         is_other_cache = params.get("kv_format") == "fp8" and item.name.startswith(
             ("test_attention[", "test_rotary_and_attention")
         )
-        if (is_other_model and not is_of_one_matrix) or is_other_cache:
+        is_long = params.get("inputs") == LONG_INPUTS and (is_other_model or params.get("has_bias"))
+        if (is_other_model and not is_of_one_matrix) or is_other_cache or is_long:
             item.add_marker(pytest.mark.exhaustive)

@@ -12,6 +12,7 @@ from tests.native.random_models import PagedDecoder, Row, random_tokens
 COUNTS = [*range(1, 34), 257]
 THREADS = [1, 2, 3]
 NUM_ROWS = max(COUNTS)
+LONG_INPUTS = 9000
 
 
 def same_bits(left: np.ndarray, right: np.ndarray) -> bool:

@@ -12,6 +12,7 @@ from tests.native.grouped import KINDS, packed, random_rows
 from tests.native.random_models import MODELS, PLAIN, PagedDecoder, random_tokens
 from tests.native.row_invariance import (
     COUNTS,
+    LONG_INPUTS,
     NUM_ROWS,
     THREADS,
     assert_any_chunks_are_alike,
@@ -31,7 +32,7 @@ def test_the_check_sees_one_unit_in_the_last_place_that_depends_on_the_number_of
 
 @in_every_weight_format
 @pytest.mark.parametrize(
-    ("outputs", "inputs"), [(1, 1), (64, 32), (33, 257), (100, 70), (130, 600), (20, 9000), (300, 70)]
+    ("outputs", "inputs"), [(1, 1), (64, 32), (33, 257), (100, 70), (130, 600), (20, LONG_INPUTS), (300, 70)]
 )
 @pytest.mark.parametrize("has_bias", [False, True])
 def test_product(device_name, weight_format, outputs, inputs, has_bias):
@@ -211,7 +212,7 @@ def test_every_chunking_gives_the_same_logits(device_name, weight_format):
     tokens = random_tokens(PLAIN, 1, NUM_ROWS)
     decoded = prefill(PagedDecoder(PLAIN, make_device(device_name, threads=1), weight_format, tokens=tokens), chunk=1)
     assert np.isfinite(decoded).all()
-    around_tiles = (2, 7, 8, 9, 15, 16, 17, 24, 32, 33, NUM_ROWS)  # of the emulation, which is slow
+    around_tiles = (2, 8, 9, 16, 17, 33, NUM_ROWS)  # of the emulation, which is slow
     for chunk in around_tiles if device_name == EMULATION else COUNTS[1:]:
         decoder = PagedDecoder(PLAIN, make_device(device_name, threads=1), weight_format, tokens=tokens, seed=chunk)
         assert same_bits(prefill(decoder, chunk), decoded), f"chunks of {chunk}"
