@@ -57,6 +57,7 @@ class Further(StrEnum):
     STABLELM_PARALLEL = "stablelm_parallel"  # norms of each head with weights of its own, an MLP beside attention
     STARCODER2 = "starcoder2"  # layer norms, biases on all products, no gate, all layers windowed, tied embeddings
     COHERE = "cohere"  # layer norms without biases, an MLP beside attention, neighbours turn together
+    COHERE_PLUS = "cohere_plus"  # norms of each query and key with weights of its own
     COHERE2 = "cohere2"  # layer norms without biases, an MLP beside attention, rotary embeddings on windowed layers
     PHI4_MINI = "phi4_mini"  # longrope on three quarters of each head, tied embeddings
     OLMOE = "olmoe"  # experts, norms of query and key over all heads
@@ -102,6 +103,7 @@ _CONFIGS: dict[Further, tuple[str, dict[str, Any]]] = {
     Further.STABLELM_PARALLEL: ("StableLmConfig", {"qk_layernorm": True, "use_parallel_residual": True}),
     Further.STARCODER2: ("Starcoder2Config", {"sliding_window": 16}),
     Further.COHERE: ("CohereConfig", {"logit_scale": 0.3, "attention_bias": True}),
+    Further.COHERE_PLUS: ("CohereConfig", {"logit_scale": 0.3, "use_qk_norm": True}),
     Further.COHERE2: ("Cohere2Config", {"sliding_window": 16, "logit_scale": 0.3}),
     Further.PHI4_MINI: (
         "Phi3Config",

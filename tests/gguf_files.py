@@ -27,7 +27,8 @@ _WINDOWED = ("gemma2", "gemma3_text", "mistral", "mixtral", "starcoder2", "coher
 _PLAIN_ROPE = {"rope_type": "default", "rope_theta": 10000.0}
 FURTHER = (
     *(Further.SMOLLM3, Further.GRANITE, Further.GLM4, Further.STABLELM, Further.STABLELM_PARALLEL, Further.STARCODER2),
-    *(Further.COHERE, Further.COHERE2, Further.OLMOE, Further.QWEN3_MOE, Further.MIXTRAL, Further.QWEN2_MOE),
+    *(Further.COHERE, Further.COHERE_PLUS, Further.COHERE2),
+    *(Further.OLMOE, Further.QWEN3_MOE, Further.MIXTRAL, Further.QWEN2_MOE),
 )
 """Those that such files can hold."""
 

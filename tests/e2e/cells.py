@@ -11,7 +11,7 @@ HELD = ("gptq", "awq", "packed")  # as other tools have quantised them
 QUANTISED = (*HELD, "float8")
 FURTHER = (
     *("llama_biased", "ministral", "ministral3", "smollm3", "granite", "olmo3", "glm", "glm4", "phi4_mini"),
-    *("stablelm", "stablelm_parallel", "starcoder2", "cohere", "cohere2"),
+    *("stablelm", "stablelm_parallel", "starcoder2", "cohere", "cohere_plus", "cohere2"),
     *("olmoe", "qwen3_moe", "mixtral", "qwen2_moe"),
     *("gemma3_pictures", "mistral3_pictures", *QUANTISED),
 )

@@ -86,6 +86,8 @@ FEATURES = {
     (Further.COHERE, "MLP beside attention"): lambda config: replace(config, parallel_mlp=False),
     (Further.COHERE, "logit scale"): lambda config: replace(config, logit_scale=1.0),
     (Further.COHERE, "biases of attention"): without_attention_bias,
+    (Further.COHERE_PLUS, "norms of query and key"): without_qk_norm,
+    (Further.COHERE_PLUS, "weights of each head"): lambda config: replace(config, qk_norm=QkNorm.HEAD),
     (Further.COHERE2, "mean of the norms"): lambda config: replace(config, norm=Norm.RMS),
     (Further.COHERE2, "MLP beside attention"): lambda config: replace(config, parallel_mlp=False),
     (Further.COHERE2, "layers without rope"): with_one_rope,

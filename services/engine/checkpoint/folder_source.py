@@ -114,8 +114,11 @@ def _orders(config: ModelConfig, names: _Names, tensors: StoredTensors) -> dict[
     for part, num_heads in (("q", config.num_heads), ("k", config.num_kv_heads)):
         order = halves_of_heads(num_heads, config.head_dim, rotary_dim)
         parts = {f".{part}", f".{part}_bias"}
-        mine = [name for name, ours in names.items() if name in tensors and _end(ours[0]) in parts]
+        held = {name: ours for name, ours in names.items() if name in tensors}
+        mine = [name for name, ours in held.items() if _end(ours[0]) in parts]
         orders |= {name: order for name in mine if tensors.shape(name)[0] == len(order)}  # another shape is refused
+        norms = [name for name, ours in held.items() if f".{part}_norm." in ours[0]]
+        orders |= {name: order for name in norms if tensors.shape(name) == (num_heads, config.head_dim)}
     return orders
 
 

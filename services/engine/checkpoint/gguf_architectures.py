@@ -13,6 +13,7 @@ from services.engine.checkpoint.gguf_names import (
     FIRST_QUERY_BIAS,
     FIRST_QUERY_NORM,
     FIRST_UP_BIAS,
+    GGUF_COHERE_NAMES,
     GGUF_EXPERT_NAMES,
     GGUF_FUSED_MLP_NAMES,
     GGUF_FUSED_NAMES,
@@ -257,10 +258,10 @@ GGUF_ARCHITECTURES = {
     ),
     "starcoder2": GgufArchitecture("Starcoder2ForCausalLM", "starcoder2", _translate_starcoder2, GGUF_LAYER_NORM_NAMES),
     "command-r": GgufArchitecture(
-        "CohereForCausalLM", "cohere", _translate_cohere, GGUF_NAMES, permutes_heads=True, keys=_OF_COHERE
+        "CohereForCausalLM", "cohere", _translate_cohere, GGUF_COHERE_NAMES, permutes_heads=True, keys=_OF_COHERE
     ),
     "cohere2": GgufArchitecture(
-        "Cohere2ForCausalLM", "cohere2", _translate_cohere2, GGUF_NAMES, permutes_heads=True, keys=_OF_COHERE
+        "Cohere2ForCausalLM", "cohere2", _translate_cohere2, GGUF_COHERE_NAMES, permutes_heads=True, keys=_OF_COHERE
     ),
     "olmoe": GgufArchitecture("OlmoeForCausalLM", "olmoe", _translate_olmoe, GGUF_EXPERT_NAMES, keys=_OF_EXPERTS),
     "qwen3moe": GgufArchitecture(

@@ -1,5 +1,6 @@
 """gguf_source: a GGUF file, read as what a checkpoint is made of."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -83,8 +84,11 @@ def _restore_heads(tensors: GgufTensors, config: ModelConfig) -> None:
     """Put the rows of each query and key head in halves again, as rotary embeddings pair them here."""
     rotary_dim = 2 * max(len(rope.frequencies) for rope in config.ropes)
     for part, num_heads in (("attn_q", config.num_heads), ("attn_k", config.num_kv_heads)):
-        names = [f"blk.{layer}.{part}.{kind}" for layer in range(config.num_layers) for kind in ("weight", "bias")]
-        mine = [name for name in names if name in tensors and tensors.shape(name)[0] == num_heads * config.head_dim]
+        names = [f"blk.{layer}.{part}" for layer in range(config.num_layers)]
+        held = [f"{name}{end}" for name in names for end in (".weight", ".bias", "_norm.weight")]
+        shapes = {name: tensors.shape(name) for name in held if name in tensors}
+        of_heads = (num_heads, config.head_dim)  # norms
+        mine = [name for name, shape in shapes.items() if shape == of_heads or shape[0] == math.prod(of_heads)]
         if mine:  # one of another shape is refused later
             tensors.set_order(mine, halves_of_heads(num_heads, config.head_dim, rotary_dim))
 

@@ -1,5 +1,6 @@
 """OrderedTensors: tensors whose rows a file has in another order than ours."""
 
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,10 @@ Order = NDArray[np.int64]
 
 
 class OrderedTensors:
-    """The tensors of `inner`, the rows of those that `orders` names in our order."""
+    """The tensors of `inner`, the rows of those that `orders` names in our order.
+
+    One whose order is of all values is a vector here, which the file holds as a matrix.
+    """
 
     def __init__(self, inner: StoredTensors, orders: Mapping[str, Order]) -> None:
         self._inner = inner
@@ -39,7 +43,8 @@ class OrderedTensors:
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the shape of one tensor."""
-        return self._inner.shape(name)
+        shape = self._inner.shape(name)
+        return (math.prod(shape),) if self._is_of_values(name) else shape
 
     def kind(self, name: str) -> str:
         """Return the type in which a tensor's values are stored."""
@@ -49,6 +54,8 @@ class OrderedTensors:
         """Return rows as numbers."""
         if name not in self._orders:
             return self._inner.rows(name, begin, end)
+        if self._is_of_values(name):
+            return self._inner.rows(name, 0, self._inner.shape(name)[0]).reshape(-1)[self._orders[name][begin:end]]
         first, order = self._place(name, begin, end)
         return self._inner.rows(name, first, first + int(order.max(initial=-1)) + 1)[order]
 
@@ -56,12 +63,18 @@ class OrderedTensors:
         """Return rows as they are stored.  # [rows, bytes of a row]"""
         if name not in self._orders:
             return self._inner.stored_rows(name, begin, end)
+        if self._is_of_values(name):
+            stored = self._inner.stored_rows(name, 0, self._inner.shape(name)[0])
+            return stored.reshape(len(self._orders[name]), -1)[self._orders[name][begin:end]]
         first, order = self._place(name, begin, end)
         return self._inner.stored_rows(name, first, first + int(order.max(initial=-1)) + 1)[order]
 
     def release(self, name: str) -> None:
         """Give back the memory that one tensor takes up since it has been read; views stay valid."""
         self._inner.release(name)
+
+    def _is_of_values(self, name: str) -> bool:
+        return name in self._orders and len(self._orders[name]) != self._inner.shape(name)[0]
 
     def _place(self, name: str, begin: int, end: int) -> tuple[int, Order]:
         """The first row of the file that some of our rows need, and where they lie from there on."""

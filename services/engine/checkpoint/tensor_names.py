@@ -77,6 +77,10 @@ _NORMS_OF_EACH_HEAD = {
     "model.layers.{i}.self_attn.q_layernorm.norms.{h}.weight": "layers.{i}.q_norm.{h}",
     "model.layers.{i}.self_attn.k_layernorm.norms.{k}.weight": "layers.{i}.k_norm.{k}",
 }
+_NORMS_OF_ALL_HEADS = {
+    "model.layers.{i}.self_attn.q_norm.weight": "layers.{i}.q_norm.{h}",
+    "model.layers.{i}.self_attn.k_norm.weight": "layers.{i}.k_norm.{k}",
+}
 _POST_NORMS = {
     "model.layers.{i}.post_attention_layernorm.weight": "layers.{i}.post_attention_norm",
     "model.layers.{i}.post_feedforward_layernorm.weight": "layers.{i}.post_mlp_norm",
@@ -103,6 +107,6 @@ GEMMA3_NAMES = GEMMA2_NAMES | _QK_NORMS
 OLMO2_NAMES = _ENDS | _ATTENTION | _QK_NORMS | _MLP | _POST_NORMS
 STABLELM_NAMES = LLAMA_NAMES | _NORM_BIASES | _NORMS_OF_EACH_HEAD
 STARCODER2_NAMES = _ENDS | _ATTENTION | _PLAIN_MLP | _PRE_NORMS | _NORM_BIASES
-COHERE_NAMES = LLAMA_NAMES
+COHERE_NAMES = LLAMA_NAMES | _NORMS_OF_ALL_HEADS
 GLM_NAMES = _ENDS | _ATTENTION | _FUSED_MLP | _PRE_NORMS
 GLM4_NAMES = _ENDS | _ATTENTION | _FUSED_MLP | _GLM4_NORMS

@@ -7,7 +7,7 @@ from services.engine.checkpoint.architectures.architecture import Architecture, 
 from services.engine.checkpoint.architectures.decoder_fields import read_decoder, read_head_dim
 from services.engine.checkpoint.architectures.layer_kinds import FULL, every_but, read_layer_types, read_windows
 from services.engine.checkpoint.architectures.rope import NO_ROPE, read_rope
-from services.engine.checkpoint.model_config import ModelConfig, Norm
+from services.engine.checkpoint.model_config import ModelConfig, Norm, QkNorm
 from services.engine.files.json_fields import JsonFields
 
 
@@ -17,6 +17,7 @@ def _read_cohere(config: JsonFields, context_length: int) -> ModelConfig:
     return replace(
         read_decoder(config, context_length, head_dim, (rope,), norm_eps="layer_norm_eps"),
         norm=Norm.LAYER,
+        qk_norm=QkNorm.EACH if config.flag("use_qk_norm", False) else QkNorm.NONE,
         parallel_mlp=True,
         attention_bias=has_bias,
         output_bias=has_bias,
@@ -41,10 +42,10 @@ _DEFAULTS = {"layer_norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings"
 COHERE = {
     "CohereForCausalLM": Architecture(
         model_type="cohere",
-        models="Command R, Aya 23, Aya Expanse (8B, 32B); not Command R+, by its `use_qk_norm`",
-        features="layer norms; MLP beside attention; neighbours turn together",
+        models="Command R, Command R+, Aya 23, Aya Expanse (8B, 32B)",
+        features="layer norms, of each head too where a field says so; MLP beside attention; neighbours turn together",
         read_config=_read_cohere,
-        fields=_FIELDS,
+        fields=_FIELDS | fields("use_qk_norm"),
         names=tensor_names.COHERE_NAMES,
         defaults=_DEFAULTS | {"rope_theta": 500_000.0},
         turns_neighbours=True,
