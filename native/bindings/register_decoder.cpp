@@ -196,6 +196,30 @@ py::array_t<float> hidden_states(Decoder& decoder, int first_row, int num_rows) 
     return states;
 }
 
+using Page = py::array_t<uint8_t, py::array::c_style>;
+
+void require_page(const Decoder& decoder, const Page& page) {
+    const size_t expected = decoder.cache().block_bytes();
+    if (page.ndim() != 1 || static_cast<size_t>(page.size()) != expected) {
+        throw std::invalid_argument("page: must have one dimension, of " + std::to_string(expected) +
+                                    " bytes");
+    }
+}
+
+void read_block(const Decoder& decoder, int block, Page page) {
+    require_page(decoder, page);
+    char* const to = reinterpret_cast<char*>(page.mutable_data());
+    const py::gil_scoped_release release;
+    decoder.cache().read(block, to);
+}
+
+void write_block(Decoder& decoder, int block, const Page& page) {
+    require_page(decoder, page);
+    const char* const from = reinterpret_cast<const char*>(page.data());
+    const py::gil_scoped_release release;
+    decoder.cache().write(block, from);
+}
+
 }  // namespace
 
 void register_decoder(py::module_& module) {
@@ -241,6 +265,9 @@ void register_decoder(py::module_& module) {
         .def(
             "copy_block", [](Decoder& decoder, int from, int to) { decoder.cache().copy(from, to); },
             py::arg("source"), py::arg("target"))
+        .def("read_block", &read_block, py::arg("block"), py::arg("page").noconvert())
+        .def("write_block", &write_block, py::arg("block"), py::arg("page").noconvert())
+        .def_property_readonly("block_bytes", [](Decoder& decoder) { return decoder.cache().block_bytes(); })
         .def_property_readonly("num_blocks", [](Decoder& decoder) { return decoder.cache().num_blocks(); })
         .def_property_readonly("weight_bytes", &Decoder::weight_bytes)
         .def_property_readonly("kv_bytes_per_token", &Decoder::kv_bytes_per_token);

@@ -33,6 +33,7 @@ from services.engine.decoder.native import (
 from services.engine.decoder.native.testing import KvLayer, Operations, PackedWeight
 from services.engine.sampling_params import SAMPLING_NUMBERS
 from tests.native.devices import is_cuda, make_device
+from tests.native.extreme_blocks import block_calls
 from tests.native.extreme_experts import expert_calls
 from tests.native.extreme_groups import grouped_calls
 from tests.native.extreme_places import PLACES, places, wrapped
@@ -76,7 +77,7 @@ class World:
         """One for each number that can be said, under the name of its function and argument."""
         own = (self._of_numbers, self._of_batches, self._of_decoders, self._of_sampling, self._of_operations)
         others = (expert_calls, grouped_calls, timing_calls)
-        parts = (*(some() for some in own), *(some(self.device) for some in others))
+        parts = (*(some() for some in own), *(some(self.device) for some in others), block_calls(self.decoder))
         return {name: call for part in parts for name, call in part}
 
     def _of_numbers(self) -> Iterable[tuple[str, Call]]:
@@ -145,8 +146,6 @@ class World:
         yield "DecoderConfig.rope_of_layer", lambda number: self._configure(rope_of_layer=(number, 0))
         yield "Decoder.num_blocks", lambda number: self._new_decoder(num_blocks=number)
         yield "Decoder.allocate_cache.num_blocks", lambda number: self._new_decoder().allocate_cache(number)
-        yield "Decoder.commit_cache.first_block", lambda number: decoder.commit_cache(number, 1)
-        yield "Decoder.commit_cache.num_blocks", lambda number: decoder.commit_cache(0, number)
         yield "Decoder.load_rows.first_row", self._load_rows
         yield "Decoder.shorten_head.token_ids", self._shorten_head
         most = {"max_rows": 1, "max_blocks": 1, "seconds": 0.01}
@@ -163,9 +162,6 @@ class World:
         yield "Decoder.extend.masks", lambda number: self._extend(mask=number)
         yield "Decoder.hidden_states.first_row", lambda number: decoder.hidden_states(number, 1)
         yield "Decoder.hidden_states.num_rows", lambda number: decoder.hidden_states(0, number)
-        yield "Decoder.copy_block.source", lambda number: decoder.copy_block(number, 0)
-        yield "Decoder.copy_block.target", lambda number: decoder.copy_block(0, number)
-        yield "poison.blocks", lambda number: testing.poison(decoder, [number])
         yield "Logits.row.row", lambda number: testing.make_logits(device, np.zeros((2, 3), np.float32)).row(number)
 
     def _configure(self, **changes: Any) -> DecoderConfig:

@@ -50,6 +50,22 @@ void KvCache::copy(int from, int to) {
     }
 }
 
+void KvCache::read(int block, char* to) const {
+    require_block(block);
+    for (const DeviceBuffer<char>& layer : layers_) {
+        device_->download(to, layer.data() + block * block_bytes_, block_bytes_);
+        to += block_bytes_;
+    }
+}
+
+void KvCache::write(int block, const char* from) {
+    require_block(block);
+    for (const DeviceBuffer<char>& layer : layers_) {
+        device_->upload(layer.data() + block * block_bytes_, from, block_bytes_);
+        from += block_bytes_;
+    }
+}
+
 void KvCache::poison(int block) {
     require_block(block);
     constexpr uint8_t kNanByte = 0xFF;  // all ones are a NaN in every floating-point format

@@ -25,8 +25,15 @@ class KvCache {
     KvLayer layer(int index) const;
     KvFormat format() const { return format_; }
     int num_blocks() const { return num_blocks_; }
+    /// Of one block, keys and values of all layers.
+    size_t block_bytes() const { return layers_.size() * block_bytes_; }
     /// Copies a block of every layer onto another. Throws as `poison`.
     void copy(int from, int to);
+    /// Copies what a block holds of every layer, as it is stored, into `block_bytes` of the host's memory.
+    /// Throws as `poison`.
+    void read(int block, char* to) const;
+    /// The inverse of `read`. Throws as `poison`.
+    void write(int block, const char* from);
     /// Fills a block of every layer with NaN. Throws std::invalid_argument for a block that is not there.
     void poison(int block);
 
@@ -38,7 +45,7 @@ class KvCache {
     int num_kv_heads_;
     int head_dim_;
     int num_blocks_ = 0;
-    size_t block_bytes_;
+    size_t block_bytes_;  // of one layer
     std::vector<DeviceBuffer<char>> layers_;
 };
 

@@ -251,6 +251,15 @@ class Decoder:
     def copy_block(self, source: int, target: int) -> None:
         """Copy all layers' keys and values of a KV block onto another; passes before and after see it in order."""
 
+    def read_block(self, block: int, page: NDArray[np.uint8]) -> None:
+        """Copy what a KV block holds, of all layers and as it is stored, into a page of `block_bytes`."""
+
+    def write_block(self, block: int, page: NDArray[np.uint8]) -> None:
+        """Give a KV block what `read_block` has read, of any block and decoder of the same shape and device."""
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes that `read_block` reads."""
     @property
     def num_blocks(self) -> int: ...
     @property
