@@ -32,6 +32,8 @@ _BITS = {"f32": 32, "bf16": 16, "fp8": 8, "int8": 8, "int4": 4, STORED: 4}  # bi
 _LARGEST = {  # what each count may be at most; memory has bounds of its own besides
     "threads": max(64, 4 * (os.cpu_count() or 1)),  # beyond the cores they only wait for each other
     "kv_memory": 1 << 50,
+    "kv_offload_memory": 1 << 50,
+    "kv_offload_disk": 1 << 50,
     "kv_blocks": 2**31 - 1,
     "context_length": 2**31 - 1,
     "max_rows": 1 << 16,
@@ -60,6 +62,9 @@ class EngineConfig:
     gpu_memory_fraction: float = 0.9  # the most of a GPU's memory that is in use, whoever uses it
     kv_blocks: int | None = None  # instead of kv_memory
     prefix_cache: bool = True  # whether full blocks are kept for later sequences that begin with the same tokens
+    kv_offload_memory: int | None = None  # bytes of the host's, for blocks that the prefix cache has no room for
+    kv_offload_dir: Path | None = None  # or a folder for them,
+    kv_offload_disk: int | None = None  # and bytes of its disk
     session_blocks: int | None = None  # the most that sessions hold; default: a quarter, where a context fits beside
     context_length: int | None = None  # default: what the model was made for and the KV cache holds
     max_rows: int = 512
@@ -80,6 +85,7 @@ class EngineConfig:
                 check_range(name, value, 1, largest)
         if on_cpu and (self.kv_memory or 0) > (most := host_memory()):
             raise ConfigError(f"kv_memory is {self.kv_memory} bytes; it must be from 1 to {most}, what this host has")
+        self._check_offload()
         if self.session_blocks is not None:
             check_range("session_blocks", self.session_blocks, 0, _LARGEST["kv_blocks"] if self.prefix_cache else 0)
         if not 0 < self.gpu_memory_fraction <= 1:
@@ -139,13 +145,13 @@ class EngineConfig:
 
     def check_host_memory(self, model: ModelConfig, weights: str) -> None:
         """Raise ConfigError, before anything is loaded, where weights and KV cache cannot fit the host's memory."""
-        kv = self.num_blocks(model) * self._block_bytes(model)
+        kv = self.num_blocks(model) * self._block_bytes(model) + (self.kv_offload_memory or 0)
         least = count_parameters(model) * _BITS[weights] // 8
         for memory, whose in ((host_memory(), "what this host has"), (free_memory(), "what this host has left")):
             if least + kv > memory:
                 raise ConfigError(
-                    f"weights are {weights}, of {least} bytes at least, beside {kv} bytes of KV cache; together they "
-                    f"must take at most {memory}, {whose}"
+                    f"weights are {weights}, of {least} bytes at least, beside {kv} bytes of KV cache and offload; "
+                    f"together they must take at most {memory}, {whose}"
                 )
 
     def resolve_context_length(self, model: ModelConfig, num_blocks: int) -> int:
@@ -170,6 +176,18 @@ class EngineConfig:
     def blocks_each(self, model: ModelConfig) -> int:
         """KV blocks that the longest sequence could ever fill."""
         return -(-self._longest_context(model) // BLOCK_SIZE)
+
+    def _check_offload(self) -> None:
+        if (self.kv_offload_memory or 0) > (most := host_memory()):
+            problem = f"kv_offload_memory is {self.kv_offload_memory} bytes"
+            raise ConfigError(f"{problem}; it must be from 1 to {most}, what this host has")
+        if (self.kv_offload_dir is None) != (self.kv_offload_disk is None):
+            problem = f"kv_offload_dir is {self.kv_offload_dir} and kv_offload_disk {self.kv_offload_disk}"
+            raise ConfigError(f"{problem}; both must be set, or neither")
+        if self.kv_offload_dir is not None and self.kv_offload_memory is not None:
+            raise ConfigError(f"kv_offload_dir is {self.kv_offload_dir}; it must not be set with kv_offload_memory")
+        if not self.prefix_cache and (self.kv_offload_dir or self.kv_offload_memory):
+            raise ConfigError("kv_offload_memory and kv_offload_dir must not be set without the prefix cache")
 
     def _block_bytes(self, model: ModelConfig) -> int:
         return 2 * model.num_layers * model.num_kv_heads * kv_bytes(self.kv, model.head_dim) * BLOCK_SIZE

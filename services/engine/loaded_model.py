@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from services.engine.cache.block_manager import BlockManager
+from services.engine.cache.kv_offload import KvOffload
 from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
 from services.engine.config import EngineConfig
 from services.engine.decoder.background_digest import BackgroundDigest
@@ -97,18 +98,23 @@ class LoadedModel:
         warm_up(self.checkpoint, self.decoder)
         return replace(self, blocks=_make_blocks(config, self.decoder))
 
+    def with_offload(self, config: EngineConfig, offload: KvOffload) -> "LoadedModel":
+        """The same with an empty cache before that."""
+        return replace(self, blocks=_make_blocks(config, self.decoder, offload))
+
     @property
     def max_blocks(self) -> int:
         """The most blocks of one sequence."""
         return self.blocks.blocks_for(self.context_length)
 
 
-def _make_blocks(config: EngineConfig, decoder: Decoder) -> BlockManager:
+def _make_blocks(config: EngineConfig, decoder: Decoder, offload: KvOffload | None = None) -> BlockManager:
     return BlockManager(
         num_blocks=decoder.num_blocks,
         block_size=BLOCK_SIZE,
         copy_block=decoder.copy_block,
         keeps_prefixes=config.prefix_cache,
+        offload=offload,
     )
 
 

@@ -63,7 +63,7 @@ def _add_engine_options(group: "argparse._ArgumentGroup") -> None:
     where = "folder where packed weights are kept for the next start, on the CPU"
     _add(group, "weights_cache", where, shown="OUTRIDER_WEIGHTS_CACHE, or else none", read=Path, metavar="DIR")
     _add(group, "kv", "how keys and values are held", choices=KV_FORMATS)
-    _add(group, "kv_memory", "most memory of the KV cache, in GiB", shown="2, or what a GPU has left", read=_gibibytes)
+    _add(group, "kv_memory", "most memory of the KV cache, in GiB", shown="2, or what a GPU has left", read=gibibytes)
     _add(group, "gpu_memory_fraction", "of a GPU's memory, the most in use by anybody", read=float)
     _add(group, "kv_blocks", "blocks of the KV cache", shown="what --kv-memory holds", read=int)
     _add_switch(group, "prefix_cache", "compute every prompt anew, whatever was computed before")
@@ -139,7 +139,8 @@ def _add_switch(group: "argparse._ArgumentGroup", field: str, help_text: str) ->
     group.add_argument(f"--no-{field.replace('_', '-')}", dest=field, action="store_false", help=help_text)
 
 
-def _gibibytes(text: str) -> int:
+def gibibytes(text: str) -> int:
+    """The bytes that an option says in GiB; raises ArgumentTypeError."""
     size = float(text) * _GIB
     if not 1 <= size < math.inf:
         raise argparse.ArgumentTypeError(f"{text!r} is no size; it must be a finite number of GiB above 0")

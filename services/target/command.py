@@ -8,7 +8,7 @@ from services.engine.config import ConfigError
 from services.engine.hub.hub_name import SOURCES, read_source
 from services.service.access.credential_files import CredentialFiles
 from services.service.options import add_options as add_service_options
-from services.service.options import engine_config, server_config, telemetry_config
+from services.service.options import engine_config, gibibytes, server_config, telemetry_config
 from services.service.service_process import run_service
 from services.target.message.syntax import AUTO, NONE, REASONING_SYNTAXES, TOOL_SYNTAXES
 from services.target.models.model_setup import ModelSetup
@@ -42,6 +42,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="blocks of the KV cache that sessions may hold, of which no context is made "
         "(default: a quarter of all, where the longest context fits beside them)",
     )
+    _add_offload(parser)
     _add_parser(parser, "tool", TOOL_SYNTAXES)
     _add_parser(parser, "reasoning", REASONING_SYNTAXES)
     _add_contract(parser)
@@ -100,6 +101,24 @@ def _add_drafts(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_offload(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--kv-offload-memory",
+        type=gibibytes,
+        metavar="GIB",
+        help="memory of the host, in GiB, for prefixes that the KV cache has no room for (default: none)",
+    )
+    parser.add_argument(
+        "--kv-offload-dir",
+        type=Path,
+        metavar="DIR",
+        help="folder for them instead, where the next start finds them; it tells of prompts (default: none)",
+    )
+    parser.add_argument(
+        "--kv-offload-disk", type=gibibytes, metavar="GIB", help="what they may take of its disk, in GiB"
+    )
+
+
 def _add_parser(parser: argparse.ArgumentParser, kind: str, syntaxes: Iterable[str]) -> None:
     parser.add_argument(
         f"--{kind}-parser",
@@ -138,6 +157,8 @@ def model_setups(arguments: argparse.Namespace) -> list[ModelSetup]:
     names = {"", *(model.name for model in models)}
     if strange := next((draft.name for draft in arguments.draft if draft.name not in names), None):
         raise ConfigError(f"draft is for {strange!r}; it must be for one of the models, {', '.join(sorted(names)[1:])}")
+    if arguments.kv_offload_dir is not None and len(models) > 1:
+        raise ConfigError("kv_offload_dir must not be set where several models are served")
     loras = _read_loras(arguments.loras, num_models=len(models))
     return [_setup(arguments, model, loras) for model in models]
 

@@ -1,12 +1,14 @@
 """Stepper: the target's engine without its thread: one pass at a time, with every free block full of NaN."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from services.engine.cache.block_manager import BlockManager
+from services.engine.cache.kv_offload import KvOffload
+from services.engine.cache.page_store import PageStore
 from services.engine.checkpoint.checkpoint import load_checkpoint
 from services.engine.decoder.model_loader import load_decoder
 from services.engine.decoder.native import BLOCK_SIZE, Device, Logits, isas
@@ -100,14 +102,19 @@ class Stepper:
         prefill_chunk: int = _MAX_ROWS,
         stream_capacity: int = 1 << 20,
         loras: Mapping[str, Path] | None = None,
+        make_store: Callable[[int], PageStore] | None = None,
     ) -> None:
+        """`make_store` makes what blocks are offloaded to, of the bytes of one."""
         checkpoint = load_checkpoint(folder(model))
         device = Device.cpu(isa or isas()[0], 1)
         self.model = model
         self.tokenizer = Tokenizer.from_folder(folder(model))
         self.vocab_size = checkpoint.config.vocab_size
         self._decoder = load_decoder(checkpoint, device, weights=weights, kv=kv, num_blocks=num_blocks)
-        self.blocks = BlockManager(num_blocks=num_blocks, block_size=BLOCK_SIZE, copy_block=self._copy_block)
+        self.offload = self._make_offload(make_store) if make_store else None
+        self.blocks = BlockManager(
+            num_blocks=num_blocks, block_size=BLOCK_SIZE, copy_block=self._copy_block, offload=self.offload
+        )
         limits = SchedulerConfig(max_rows=_MAX_ROWS, prefill_chunk=prefill_chunk, max_sequences=16)
         self.scheduler = Scheduler(limits, self.blocks)
         self.most_sequences = 0
@@ -178,6 +185,11 @@ class Stepper:
                 generation.events.append(event)
         generation.events.extend([event async for event in events])
         return Transcript.of_events(generation.events), generation
+
+    def _make_offload(self, make_store: Callable[[int], PageStore]) -> KvOffload:
+        decoder = self._decoder
+        store = make_store(decoder.block_bytes)
+        return KvOffload(store, read_block=decoder.read_block, write_block=decoder.write_block)
 
     def _copy_block(self, source: int, target: int) -> None:
         self.num_copies += 1

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from services.engine.cache.kv_offload import KvOffload
 from services.engine.cache.prefix_cache import Key, PrefixCache
 
 
@@ -33,12 +34,16 @@ class BlockManager:
         block_size: int,
         copy_block: Callable[[int, int], None] | None = None,
         keeps_prefixes: bool = True,
+        offload: KvOffload | None = None,
     ) -> None:
-        """`copy_block` copies a block's keys and values onto another; who never shares nor rewinds needs none."""
+        """`copy_block` copies a block's keys and values onto another; who never shares nor rewinds needs none. With an
+        `offload`, blocks that can be found no longer come back from there.
+        """
         self.num_blocks = num_blocks
         self.block_size = block_size
         self._copy_block = copy_block
         self._keeps_prefixes = keeps_prefixes
+        self._offload = offload
         self._cache = PrefixCache()
         self._num_owners = [0] * num_blocks
         self._empty = list(range(num_blocks - 1, -1, -1))
@@ -111,8 +116,9 @@ class BlockManager:
         most = len(sequence.tokens) - 1 if most is None else most
         is_cached = self._is_cached(sequence) and all(block in self._cache for block in sequence.blocks[-1:])
         while is_cached and sequence.num_computed == len(sequence.blocks) * size <= most - size:
-            block = self._cache.find(self._key(sequence, len(sequence.blocks)))
-            if block is None:
+            key = self._key(sequence, len(sequence.blocks))
+            block = self._cache.find(key)
+            if block is None and (block := self._bring_back(key)) is None:
                 return
             self._own(block)
             sequence.blocks.append(block)
@@ -131,18 +137,20 @@ class BlockManager:
         for index in range(first, end):
             block, key = sequence.blocks[index], self._key(sequence, index)
             if (same := self._cache.find(key)) is None:
-                self._cache.add(key, block)
+                self._add(key, block)
             else:
                 self._own(same)
                 self._give_up(block)
                 sequence.blocks[index] = same
 
     def forget(self) -> int:
-        """Let no block be found any more, and return how many could be; those that sequences own stay theirs, and can
-        be found again once these are kept anew.
+        """Let no block be found any more, nor brought back, and return how many could be; those that sequences own stay
+        theirs, and can be found again once these are kept anew.
         """
         count = len(self._cache)
         self._empty += self._cache.clear()
+        if self._offload is not None:
+            count += self._offload.forget()
         return count
 
     def check_integrity(self, sequences: Iterable[BlockOwner]) -> None:
@@ -153,6 +161,8 @@ class BlockManager:
         if num_owners != self._num_owners or sorted([*self._empty, *self._cache.idle]) != free:
             raise AssertionError(f"KV blocks leaked or shared: {len(owners)} owned, {self.num_free} free")
         self._cache.check_integrity()
+        if self._offload is not None:
+            self._offload.check_integrity({block for block in range(self.num_blocks) if block in self._cache})
 
     def _is_cached(self, sequence: BlockOwner) -> bool:
         return self._keeps_prefixes and sequence.cache_scope is not None
@@ -187,9 +197,31 @@ class BlockManager:
             self._give_up(sequence.blocks.pop())
 
     def _take(self) -> int:
-        block = self._empty.pop() if self._empty else self._cache.evict()
+        block = self._empty.pop() if self._empty else self._evict()
         self._num_owners[block] = 1
         return block
+
+    def _evict(self) -> int:
+        block = self._cache.evict()
+        if self._offload is not None:
+            self._offload.save(block)
+        return block
+
+    def _add(self, key: Key, block: int) -> None:
+        """Let an owned block be found."""
+        self._cache.add(key, block)
+        if self._offload is not None:
+            self._offload.note(block, key)
+
+    def _bring_back(self, key: Key) -> int | None:
+        """A free block that holds what was found by this key before, and is found by it again."""
+        if self._offload is None or not self.num_free or not self._offload.has(key):
+            return None
+        block = self._take()  # for which the store may drop what is wanted: it is read only then
+        if is_back := self._offload.restore(key, block):
+            self._add(key, block)
+        self._give_up(block)
+        return block if is_back else None
 
     def _own(self, block: int) -> None:
         if self._num_owners[block] == 0:

@@ -16,6 +16,7 @@ from services.engine.events import Failed
 from services.engine.loaded_model import LoadedModel
 from services.engine.loop import Answer, EngineLoop, Pulse
 from services.engine.lora.adapter_set import AdapterSet
+from services.engine.open_offload import open_offload
 from services.engine.request import OutputOptions, Request
 from services.target.generation.deferred_calls import DeferredCalls
 from services.target.generation.fingerprint import Fingerprint
@@ -47,11 +48,14 @@ class TargetEngine:
         policy: PolicyConfig | None = None,
         on_failure: Callable[[], None],
     ) -> None:
+        """Raises ConfigError for an offload that cannot be had."""
         self._policy = policy or PolicyConfig()
         self.config = config
-        self.model = model
         self.adapters = adapters or AdapterSet({})
         self.fingerprint = _fingerprint(model, config)
+        owner = f"{self.fingerprint} {sorted(self.adapters.digests.items())}"
+        self.offload = open_offload(config, model.decoder, owner)
+        self.model = model = model.with_offload(config, self.offload) if self.offload else model
         self.scheduler = Scheduler(
             SchedulerConfig(
                 max_rows=config.max_rows,
@@ -86,7 +90,7 @@ class TargetEngine:
         on_failure: Callable[[], None],
     ) -> "TargetEngine":
         """Load the configured model, which takes long, and start the engine thread; `loras` are the folders of its
-        adapters, and `try_out` tries meanwhile what else is served with it. Raises CheckpointError.
+        adapters, and `try_out` tries meanwhile what else is served with it. Raises CheckpointError, ConfigError.
         """
         model = LoadedModel.load(config, progress, try_out)
         adapters = AdapterSet.load(loras or {}, model.checkpoint, model.decoder)
@@ -223,6 +227,8 @@ class TargetEngine:
         self.grammars.close()
         try:
             self._loop.stop()
+            if self.offload is not None:
+                self.offload.store.close()
         finally:
             self._deferred_calls.close()
 

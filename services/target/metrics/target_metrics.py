@@ -7,6 +7,7 @@ from itertools import chain
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
+from services.engine.cache.kv_offload import KvOffload
 from services.target.generation.engine import TargetEngine
 from services.target.metrics.request_statistics import RequestStatistics
 from services.target.metrics.speculation_metrics import add_decisions, add_links, add_predictions, add_shared
@@ -59,6 +60,7 @@ class TargetMetrics(Collector):
         _add_steps(own, self._engine)
         text = "KV blocks that are owned, free but to be found, and empty."
         own.gauge("kv_blocks", text, self._engine.blocks.num_by_state, "state")
+        _add_offload(own, self._engine.offload)
         _add_sessions(own, self._sessions)
         return chain(shared, own)
 
@@ -111,6 +113,23 @@ def _add_sessions(page: MetricPage, sessions: Sessions) -> None:
     page.gauge("sessions", "Sessions that requests may go on behind.", sessions.num_open)
     blocks = {"held": sessions.quota.num_blocks, "most": sessions.quota.limits.blocks}
     page.gauge("session_kv_blocks", "KV blocks that sessions hold, and the most that they may.", blocks, "kind")
+
+
+def _add_offload(page: MetricPage, offload: KvOffload | None) -> None:
+    store = offload.store if offload else None
+    held, most, size = (store.num_pages, store.num_slots, store.page_bytes) if store else (0, 0, 0)
+    text = "Bytes of KV blocks that the offload holds, and the most that it may."
+    page.gauge("kv_offload_bytes", text, {"held": held * size, "most": most * size}, "kind")
+    moves = {
+        "stored": offload.num_stored if offload else 0,
+        "found": offload.num_found if offload else 0,
+        "missed": offload.num_missed if offload else 0,
+        "dropped": store.num_dropped if store else 0,
+    }
+    text = "KV blocks that went to the offload or came back, were asked for in vain, or were dropped."
+    page.counter("kv_offload_moves", text, moves, "move")
+    has_failed = bool(store and store.problem)
+    page.gauge("kv_offload_failed", "Whether the offload is out of use for an error of its disk.", int(has_failed))
 
 
 def _add_steps(page: MetricPage, engine: TargetEngine) -> None:

@@ -1,11 +1,9 @@
 """Names of KV blocks that know nothing of where these lie: the same for all who begin with the same tokens."""
 
-from array import array
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
-from hashlib import blake2b
 
-_DIGEST_BYTES = 16
+from services.engine.cache.page_key import next_digest, scope_digest
 
 
 def pinned_tokens(num_tokens: int, block_size: int) -> int:
@@ -17,8 +15,7 @@ def pinned_tokens(num_tokens: int, block_size: int) -> int:
 
 def block_digests(tokens: Seq[int], scope: str, block_size: int) -> Iterator[bytes]:
     """Of each block that a session of these tokens holds a digest of all tokens up to its end, and of the scope."""
-    digest = blake2b(scope.encode(), digest_size=_DIGEST_BYTES).digest()
+    digest = scope_digest(scope)
     for start in range(0, pinned_tokens(len(tokens), block_size), block_size):
-        ids = array("I", tokens[start : start + block_size])
-        digest = blake2b(digest + ids.tobytes(), digest_size=_DIGEST_BYTES).digest()
+        digest = next_digest(digest, tokens[start : start + block_size])
         yield digest

@@ -50,6 +50,8 @@ def make_config(**changes) -> EngineConfig:
     [
         ("threads", max(64, 4 * os.cpu_count())),
         ("kv_memory", 2**50),
+        ("kv_offload_memory", 2**50),
+        ("kv_offload_disk", 2**50),
         ("kv_blocks", 2**31 - 1),
         ("context_length", 2**31 - 1),
         ("max_rows", 2**16),

@@ -9,6 +9,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from services.engine.cache.block_manager import BlockManager
+from services.engine.cache.kv_offload import KvOffload
+from services.engine.cache.memory_pages import MemoryPages
+from services.engine.cache.page_store import Page
 
 BLOCK_SIZE = 4
 
@@ -26,8 +29,12 @@ class Owner:
 class Pool(BlockManager):
     """A block manager whose blocks hold tokens, so that it shows what a sequence would read."""
 
-    def __init__(self, num_blocks: int) -> None:
-        super().__init__(num_blocks=num_blocks, block_size=BLOCK_SIZE, copy_block=self._copy_cells)
+    def __init__(self, num_blocks: int, num_pages: int = 0) -> None:
+        """With pages, blocks are offloaded to memory that holds so many."""
+        store = MemoryPages(num_slots=num_pages, page_bytes=BLOCK_SIZE)
+        self.offload = KvOffload(store, read_block=self._read_cells, write_block=self._write_cells)
+        offload = self.offload if num_pages else None
+        super().__init__(num_blocks=num_blocks, block_size=BLOCK_SIZE, copy_block=self._copy_cells, offload=offload)
         self._cells: list[list[int | None]] = [[None] * BLOCK_SIZE for _ in range(num_blocks)]
 
     def begin(self, tokens: list[int], *, scope: str | None = "") -> Owner:
@@ -53,6 +60,12 @@ class Pool(BlockManager):
         """What nobody can find is as good as gone."""
         for block in self.empty:
             self._cells[block] = [None] * BLOCK_SIZE
+
+    def _read_cells(self, block: int, page: Page) -> None:
+        page[:] = self._cells[block]
+
+    def _write_cells(self, block: int, page: Page) -> None:
+        self._cells[block] = page.tolist()
 
     def _copy_cells(self, source: int, target: int) -> None:
         self._cells[target] = [*self._cells[source]]
@@ -189,9 +202,9 @@ def test_whoever_is_rewound_into_a_cached_block_leaves_it_as_it_was():
 class Life(RuleBasedStateMachine):
     """Sequences come, share, compute, are rewound and go, in any order."""
 
-    @initialize(num_blocks=st.integers(1, 12))
-    def start(self, num_blocks: int) -> None:
-        self.pool = Pool(num_blocks)
+    @initialize(num_blocks=st.integers(1, 12), num_pages=st.integers(0, 5))
+    def start(self, num_blocks: int, num_pages: int) -> None:
+        self.pool = Pool(num_blocks, num_pages)
         self.owners: list[Owner] = []
 
     @rule(

@@ -53,6 +53,17 @@ def test_a_folder_whose_own_name_has_an_equals_sign_is_a_folder(tmp_path, monkey
         assert NamedOption.parse(text) == ("", text)
 
 
+def test_an_offload_is_as_large_as_is_said_and_a_folder_is_for_the_only_model():
+    disk = ("--kv-offload-dir", "some/where", "--kv-offload-disk", "0.5")
+    (setup,) = setups("--model", "x", *disk)
+    assert (setup.engine.kv_offload_dir, setup.engine.kv_offload_disk) == (Path("some/where"), 1 << 29)
+    several = ("--model", "a=x", "--model", "b=y")
+    both = setups(*several, "--kv-offload-memory", "0.001")
+    assert [setup.engine.kv_offload_memory for setup in both] == 2 * [(1 << 30) // 1000]
+    with pytest.raises(ConfigError, match="kv_offload_dir must not be set where several models are served"):
+        setups(*several, *disk)
+
+
 def test_adapters_have_names_and_are_those_of_the_only_model():
     (setup,) = setups("--model", "x", "--lora", "a=some/where", "--lora", "b=else/where")
     assert setup.loras == {"a": Path("some/where"), "b": Path("else/where")}

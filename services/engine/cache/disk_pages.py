@@ -1,0 +1,109 @@
+"""DiskPages: a page store in a file, which outlives the process."""
+
+import logging
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+
+from services.engine.cache.page_file import PageFile
+from services.engine.cache.page_index import PageIndex
+from services.engine.cache.page_key import PageKey
+from services.engine.cache.page_store import Page
+from services.engine.cache.page_writer import PageWriter
+
+logger = logging.getLogger(__name__)
+
+Result = TypeVar("Result")
+
+
+_MOST_WAITING = 256 << 20  # bytes: a long prompt evicts many blocks at once
+
+
+class DiskPages:
+    """A PageStore that writes on a thread of its own. With the first error of the disk it is out of use, and holds
+    nothing.
+    """
+
+    def __init__(self, file: PageFile, *, most_waiting: int = _MOST_WAITING) -> None:
+        """What an earlier process has left is held; pages of `most_waiting` bytes may wait to be written."""
+        self.problem = ""
+        self.num_slots, self.page_bytes = file.num_slots, file.page_bytes
+        self.num_dropped = 0
+        self._file = file
+        self._writer = PageWriter(max(1, most_waiting // file.page_bytes))
+        self._waiting: dict[int, Page] = {}  # to be written, by their slots
+        self._lock = threading.Lock()
+        found = self._try(file.load) or []
+        self._num_written = found[-1][0] if found else 0
+        self._index = PageIndex(file.num_slots, {key: slot for _, slot, key in found})
+
+    @property
+    def num_pages(self) -> int:
+        """How many it holds."""
+        return 0 if self.problem else len(self._index)
+
+    def put(self, key: PageKey, fill: Callable[[Page], None]) -> bool:
+        """Hold a page, unless too many wait to be written; False if it was held already, or is not now."""
+        if self.problem or self._index.renew(key):
+            return False
+        if self._writer.is_full:
+            self.num_dropped += 1
+            return False
+        page = np.empty(self.page_bytes, np.uint8)
+        fill(page)
+        slot = self._index.add(key)
+        self._num_written += 1
+        with self._lock:
+            self._waiting[slot] = page
+        write = partial(self._file.write, self._num_written, slot, key, page, self._file.epoch)
+        self._writer.add(lambda: self._write(write, slot, page))
+        return True
+
+    def has(self, key: PageKey) -> bool:
+        """Whether it holds a page, which may be damaged."""
+        return not self.problem and self._index.find(key) is not None
+
+    def get(self, key: PageKey) -> Page | None:
+        """A page, if it is held and whole."""
+        if self.problem or (slot := self._index.find(key)) is None:
+            return None
+        with self._lock:
+            page = self._waiting.get(slot)
+        if page is None and (page := self._try(lambda: self._file.read(slot, key))) is None:
+            self.num_dropped += 1
+            self._index.remove(key)
+        return page
+
+    def clear(self) -> None:
+        """Hold nothing any more, nor after a start; what waits to be written is no page then."""
+        self._index.clear()
+        with self._lock:
+            self._waiting.clear()
+        self._try(self._file.empty)
+
+    def flush(self) -> None:
+        """Wait until all that was put is written."""
+        self._writer.flush()
+
+    def close(self) -> None:
+        """Write what waits, and let another process have the file."""
+        self._writer.close()
+        self._file.close()
+
+    def _write(self, write: Callable[[], None], slot: int, page: Page) -> None:
+        if not self.problem:
+            self._try(write)
+        with self._lock:
+            if self._waiting.get(slot) is page:
+                del self._waiting[slot]
+
+    def _try(self, work: Callable[[], Result]) -> Result | None:
+        try:
+            return work()
+        except OSError as error:
+            self.problem = str(error)
+            logger.warning("KV pages are kept on disk no longer: %s: %s", self._file.path, error)
+            return None

@@ -1,0 +1,53 @@
+"""open_offload: where the KV cache's pages go, as an engine is set up."""
+
+import logging
+
+from services.engine.cache.disk_pages import DiskPages
+from services.engine.cache.kv_offload import KvOffload
+from services.engine.cache.memory_pages import MemoryPages
+from services.engine.cache.page_file import PageFile, PageFileInUseError
+from services.engine.cache.page_store import PageStore
+from services.engine.config import ConfigError, EngineConfig
+from services.engine.decoder.native import BLOCK_SIZE, Decoder
+
+logger = logging.getLogger(__name__)
+
+_MOST_PAGES = 1 << 20  # each of which has an entry of about a KiB in memory
+
+
+def open_offload(config: EngineConfig, decoder: Decoder, owner: str) -> KvOffload | None:
+    """What is configured, if anything is; `owner` says all that the bytes of a page depend on, its tokens aside.
+
+    Raises ConfigError where a store cannot be had, or would hold no page.
+    """
+    store = _open_store(config, decoder.block_bytes, owner)
+    if store is None:
+        return None
+    text = "KV offload: %s pages of %s bytes, of which %s are found"
+    logger.info(text, store.num_slots, decoder.block_bytes, store.num_pages)
+    return KvOffload(store, read_block=decoder.read_block, write_block=decoder.write_block)
+
+
+def _open_store(config: EngineConfig, page_bytes: int, owner: str) -> PageStore | None:
+    if config.kv_offload_memory is not None:
+        num_slots = _num_slots("kv_offload_memory", config.kv_offload_memory, page_bytes)
+        try:
+            return MemoryPages(num_slots=num_slots, page_bytes=page_bytes)
+        except MemoryError as error:
+            problem = f"kv_offload_memory is {config.kv_offload_memory} bytes"
+            raise ConfigError(f"{problem}; it must be what the system can give") from error
+    if config.kv_offload_dir is None or config.kv_offload_disk is None:
+        return None
+    num_slots = _num_slots("kv_offload_disk", config.kv_offload_disk, page_bytes)
+    try:
+        file = PageFile(config.kv_offload_dir, owner, num_slots=num_slots, page_bytes=page_bytes, block_size=BLOCK_SIZE)
+    except (OSError, PageFileInUseError) as error:
+        problem = f"kv_offload_dir is {config.kv_offload_dir}"
+        raise ConfigError(f"{problem}; it must be a folder of this process alone: {error}") from error
+    return DiskPages(file)
+
+
+def _num_slots(name: str, num_bytes: int, page_bytes: int) -> int:
+    if num_bytes < page_bytes:
+        raise ConfigError(f"{name} is {num_bytes} bytes; it must be at least {page_bytes}, one KV block")
+    return min(num_bytes // page_bytes, _MOST_PAGES)
