@@ -1,5 +1,7 @@
 """The offload in a server: the same bytes with it and without; sessions, flushes, other servers, kill and restart."""
 
+import errno
+import os
 import subprocess
 import sys
 import time
@@ -17,9 +19,11 @@ from outrider.v1.admin_pb2_grpc import AdminServiceStub
 from outrider.v1.generation_pb2_grpc import GenerationServiceStub
 from services.engine.config import ConfigError
 from services.service.server_config import ServerConfig
+from services.target.metrics.request_statistics import RequestStatistics
 from tests.free_port import free_port
 from tests.loop_thread import PATIENCE_SECONDS
 from tests.rpc.requests import Streamed, stream, stream_request
+from tests.rpc.test_metric_names import collect
 from tests.rpc.test_sessions import LONG, MORE, create, delete
 from tests.server import RunningTarget, target_server, wait_until
 
@@ -120,6 +124,36 @@ def test_what_cannot_hold_one_block_or_is_no_folder_is_named(model: Path, tmp_pa
     ):
         with pytest.raises(ConfigError, match=text), target_server(model, **settings):
             pass
+
+
+def test_a_disk_that_fails_ends_the_offload_and_no_request(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, expected: tuple[object, ...]
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with target_server(model, **FEW_BLOCKS, **offload("disk", tmp_path)) as target:
+        for is_full in (False, True):
+            assert bits(ask(target)) == expected
+            evict(target)
+            target.engine.offload.store.flush()
+            told = figures(target)
+            assert told["outrider:kv_offload_failed"] == is_full
+            assert (told["outrider:kv_offload_bytes held"] > 0) == (not is_full)
+            assert told["outrider:kv_offload_moves_total stored"] >= 3
+            monkeypatch.setattr(os, "pwrite", fail)
+            stream(target, stream_request([220] * 120))  # which nobody has asked for before
+        assert bits(ask(target)) == expected
+
+
+def figures(target: RunningTarget) -> dict[str, float]:
+    """What a scrape says of the offload, by names and labels."""
+    samples = [each for family in collect(target, RequestStatistics(), "outrider") for each in family.samples]
+    return {
+        " ".join([each.name, *(value for label, value in each.labels.items() if label != "model_name")]): each.value
+        for each in samples
+        if each.name.startswith("outrider:kv_offload")
+    }
 
 
 class KilledTarget:

@@ -144,8 +144,8 @@ class BlockManager:
                 sequence.blocks[index] = same
 
     def forget(self) -> int:
-        """Let no block be found any more, nor brought back, and return how many could be; those that sequences own stay
-        theirs, and can be found again once these are kept anew.
+        """Let no block be found any more, nor brought back, and return how many could be, of the cache and the offload;
+        those that sequences own stay theirs, and can be found again once these are kept anew.
         """
         count = len(self._cache)
         self._empty += self._cache.clear()

@@ -18,7 +18,6 @@ logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
-
 _MOST_WAITING = 256 << 20  # bytes: a long prompt evicts many blocks at once
 
 
@@ -58,8 +57,7 @@ class DiskPages:
         self._num_written += 1
         with self._lock:
             self._waiting[slot] = page
-        write = partial(self._file.write, self._num_written, slot, key, page, self._file.epoch)
-        self._writer.add(lambda: self._write(write, slot, page))
+        self._writer.add(partial(self._write, self._num_written, slot, key, page, self._file.epoch))
         return True
 
     def has(self, key: PageKey) -> bool:
@@ -93,9 +91,10 @@ class DiskPages:
         self._writer.close()
         self._file.close()
 
-    def _write(self, write: Callable[[], None], slot: int, page: Page) -> None:
+    def _write(self, number: int, slot: int, key: PageKey, page: Page, epoch: bytes) -> None:
+        """On the writer's thread."""
         if not self.problem:
-            self._try(write)
+            self._try(lambda: self._file.write(number, slot, key, page, epoch))
         with self._lock:
             if self._waiting.get(slot) is page:
                 del self._waiting[slot]

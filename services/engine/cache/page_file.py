@@ -76,7 +76,7 @@ class PageFile:
         _write(self._file, plain + _check(plain, b""), 0)
 
     def write(self, number: int, slot: int, key: PageKey, page: Page, epoch: bytes) -> None:
-        """Put a page into a slot: what is read of it, until all is written, is no page. Raises OSError."""
+        """Put a page into a slot: until all is written, nothing there is a page. Raises OSError."""
         entry = self._entry.pack(number, key.digest, *key.token_ids, sha256(page.data).digest())
         _write(self._file, page.data, self._place(slot))
         _write(self._file, entry + _check(entry, epoch), self._entry_place(slot))
