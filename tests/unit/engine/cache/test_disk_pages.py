@@ -1,9 +1,13 @@
 """Pages on a disk: found again by the next process, never other than they were put, and out of use after an error."""
 
 import errno
+import itertools
 import os
 import threading
+import time
 from collections.abc import Iterator
+from multiprocessing import get_context
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import numpy as np
@@ -121,6 +125,32 @@ def test_a_page_whose_slot_another_has_begun_to_take_is_none(tmp_path: Path) -> 
     assert held(store) == [1, 2, 3]
     assert store.num_dropped == 1
     store.close()
+
+
+def write_on_and_on(folder: Path, has_begun: Event) -> None:
+    """Until it is killed."""
+    store = DiskPages(page_file(folder))
+    for number in itertools.cycle(range(len(KEYS))):
+        put(store, number)
+        if number == 10:
+            has_begun.set()
+
+
+def test_whenever_a_process_is_killed_what_is_found_is_whole(tmp_path: Path) -> None:
+    context, num_found = get_context("spawn"), 0
+    for seconds in (0, 0.01, 0.023, 0.05):
+        has_begun = context.Event()
+        process = context.Process(target=write_on_and_on, args=(tmp_path, has_begun))
+        process.start()
+        has_begun.wait()
+        time.sleep(seconds)
+        process.kill()
+        process.join()
+        store = DiskPages(page_file(tmp_path))
+        num_found += len(held(store, range(len(KEYS))))
+        assert not store.problem
+        store.close()
+    assert num_found > NUM_SLOTS
 
 
 def test_what_was_cleared_is_not_found_by_the_next_process_either(tmp_path: Path) -> None:

@@ -250,6 +250,11 @@ class Life(RuleBasedStateMachine):
         self.pool.release(owner)
         self.owners.remove(owner)
 
+    @rule()
+    def forget(self) -> None:
+        self.pool.forget()
+        assert self.pool.num_findable == 0
+
     def _grow(self, owner: Owner) -> bool:
         """Get the blocks that an owner needs; without room it goes."""
         has_room = self.pool.can_grow(owner, len(owner.tokens))
