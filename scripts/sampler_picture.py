@@ -30,6 +30,9 @@ _PANELS: list[tuple[str, dict[str, float]]] = [
     ("xtc_threshold 0.1, its chance come", {"xtc_probability": 1.0, "xtc_threshold": 0.1}),
     ("skew 0.7", {"skew": 0.7}),
     ("skew −0.7", {"skew": -0.7}),
+    ("mirostat 2, its limit at 3 bits", {"mirostat_mode": 2, "mirostat_tau": 1.5}),
+    ("mirostat 1, its limit at 3 bits", {"mirostat_mode": 1, "mirostat_tau": 1.5}),
+    ("adaptive_target 0.2", {"adaptive_target": 0.2}),
 ]
 _COLUMNS, _WIDTH, _HEIGHT, _BARS = 3, 250, 120, 80
 _STYLE = (

@@ -109,10 +109,13 @@ void register_state(py::module_& module) {
              py::arg("forced"))
         .def(
             "commit",
-            [](SamplingState& state, const std::vector<int32_t>& ids) {
-                state.commit(ids.data(), ids.size());
+            [](SamplingState& state, const std::vector<int32_t>& ids, const std::vector<double>& levels) {
+                if (!levels.empty() && levels.size() != ids.size()) {
+                    throw std::invalid_argument("levels: must be one per token, or none");
+                }
+                state.commit(ids.data(), ids.size(), levels.empty() ? nullptr : levels.data());
             },
-            py::arg("token_ids"))
+            py::arg("token_ids"), py::arg("levels") = std::vector<double>{})
         .def("truncate", &SamplingState::truncate, py::arg("num_generated"))
         .def(
             "forbid",
@@ -126,7 +129,8 @@ void register_state(py::module_& module) {
                 state.translate(std::move(noise_ids), position);
             },
             py::arg("noise_ids").none(false), py::arg("position"))
-        .def_property_readonly("num_generated", &SamplingState::num_generated);
+        .def_property_readonly("num_generated", &SamplingState::num_generated)
+        .def_property_readonly("feeds_back", &SamplingState::feeds_back);
 }
 
 /// A view of a member, kept alive by the Samples that own it.
@@ -161,6 +165,7 @@ void register_samples(py::module_& module) {
         .def_property_readonly("logprobs", member(&Samples::logprobs, float{}))
         .def_property_readonly("ranks", member(&Samples::ranks, int32_t{}))
         .def_property_readonly("entropies", member(&Samples::entropies, float{}))
+        .def_property_readonly("levels", member(&Samples::levels, double{}))
         .def("candidates", &candidates_of, py::arg("row"));
 }
 
@@ -178,8 +183,9 @@ Samples sample(Sampler& sampler, const Logits& logits, const std::vector<const S
             throw std::invalid_argument("states: must not hold None");
         }
         const int num_predictions = static_cast<int>(predictions[i].size());
-        sequences.push_back(
-            {states[i], predictions[i].data(), num_predictions, 0, masks_of(masks, i, num_predictions + 1)});
+        SequenceRows& sequence =
+            sequences.emplace_back(SequenceRows{states[i], predictions[i].data(), num_predictions});
+        sequence.masks = masks_of(masks, i, sequence.num_rows());
     }
     const py::gil_scoped_release release;
     return sampler.sample(logits, sequences);

@@ -13,11 +13,12 @@ from services.draft.sequence_traces import SequenceTraces
 from services.draft_protocol.messages import DraftLoad
 from services.draft_protocol.protocol import MAX_WINDOW
 from services.engine.cache.block_manager import BlockManager
-from services.engine.config import EngineConfig
+from services.engine.config import CUDA, EngineConfig
 from services.engine.decoder.loading_progress import LoadingProgress
 from services.engine.decoder.recorded_passes import record_passes
 from services.engine.loaded_model import LoadedModel
 from services.engine.loop import Answer, EngineLoop, Pulse
+from services.engine.sampling_params import SamplingParams
 
 _RUN_SECONDS = 0.004  # short beside the pass of a target that such a draft is for
 
@@ -110,6 +111,10 @@ class DraftEngine:
     def blocks(self) -> BlockManager:
         """Who owns which block of the KV cache."""
         return self.model.blocks
+
+    def own_params(self, params: SamplingParams) -> SamplingParams:
+        """A target's way of drawing, less what the device does not do: it only makes fewer predictions right."""
+        return params.without_feedback if self.model.device.name.startswith(CUDA) else params
 
     def ask(self, question: Callable[[], Answer]) -> "Future[Answer]":
         """Run a function on the engine thread between two steps."""

@@ -286,7 +286,7 @@ async def _open(
                 logger.info("a sequence is refused: its grammar cannot be followed: %s", reason)
             return lambda drafter: drafter.refuse(link, message.sequence_id)
     sequence = DraftedSequence(
-        message.sampling,
+        engine.own_params(message.sampling),
         vocabulary.translation(message.sampling),
         num_prompt=message.num_prompt,
         min_tokens=message.min_tokens,

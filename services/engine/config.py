@@ -24,6 +24,7 @@ ISA_VARIABLE = "OUTRIDER_ISA"
 WEIGHTS_CACHE_VARIABLE = "OUTRIDER_WEIGHTS_CACHE"
 TOKEN_VARIABLE = "OUTRIDER_TOKEN"
 CPU = "cpu"
+CUDA = "cuda"  # what the names of all GPUs begin with
 _SESSIONS_PART = 4  # of the KV blocks one in so many, unless an option says how many
 _HOST_KV_MEMORY = 2 << 30  # bytes
 _PREFILL_CHUNK = 256

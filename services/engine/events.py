@@ -47,6 +47,7 @@ class TokenRecord:
     rank: int | None = None  # its place among the model's logits, from 1
     entropy: float | None = None  # that of the softmax of the model's logits, in nats
     logits: bytes | None = None  # float32, little endian
+    level: float | None = None  # behind it, of samplers that feed back: for the sampling state alone
 
     @property
     def predicted(self) -> bool:

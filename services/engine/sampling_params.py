@@ -5,7 +5,7 @@ checks them walks SAMPLING_NUMBERS, and finds them under the same names in the p
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, get_args, get_origin, get_type_hints
 
 from services.engine.allowed_tokens import AllowedTokens
@@ -43,6 +43,11 @@ class SamplingParams:
     xtc_probability: Annotated[float, _PART, _RECOMMENDED] = 0.0
     xtc_threshold: Annotated[float, _PART, _RECOMMENDED] = 0.1
     skew: Annotated[float, Range(minimum=-10, maximum=10)] = 0.0
+    mirostat_mode: Annotated[int, Range(minimum=0, maximum=2)] = 0
+    mirostat_tau: Annotated[float, _POSITIVE] = 5.0  # bits
+    mirostat_eta: Annotated[float, _POSITIVE] = 0.1
+    adaptive_target: Annotated[float, Range(minimum=-1, maximum=1)] = -1.0
+    adaptive_decay: Annotated[float, Range(minimum=0, maximum=0.99)] = 0.9
     repetition_penalty: Annotated[float, Range(minimum=0, excludes_minimum=True), _RECOMMENDED] = 1.0
     frequency_penalty: Annotated[float, _PENALTY] = 0.0
     presence_penalty: Annotated[float, _PENALTY] = 0.0
@@ -60,6 +65,16 @@ class SamplingParams:
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     banned_strings: tuple[str, ...] = ()  # that the text never has, in whatever case
     allowed_tokens: AllowedTokens | None = None  # that may be drawn behind the prompt; None for all
+
+    @property
+    def feeds_back(self) -> bool:
+        """Whether a sampler that is steered by the tokens drawn before is asked for."""
+        return self.mirostat_mode != 0 or self.adaptive_target >= 0
+
+    @property
+    def without_feedback(self) -> "SamplingParams":
+        """The same without samplers that are steered by the tokens drawn before."""
+        return replace(self, mirostat_mode=0, adaptive_target=-1.0)
 
     @property
     def named_ids(self) -> Iterator[int]:

@@ -47,14 +47,19 @@ def new_sampling_state(
     )
 
 
-def new_request_state(request: Request, prompt: Seq[int]) -> SamplingState:
-    """A state to draw what a request asks for, behind its prompt, whose last token may have been healed."""
+def new_request_state(
+    request: Request, prompt: Seq[int], *, output: OutputOptions | None = None, forced: bool = False
+) -> SamplingState:
+    """A state to draw what a request asks for, behind its prompt, whose last token may have been healed; with another
+    `output` no more than that is told, and with `forced` no token is drawn.
+    """
     return new_sampling_state(
         request.sampling,
         prompt=prompt,
         min_tokens=request.stops.min_tokens,
         masked_ids=request.stops.token_ids,
-        output=request.output,
+        output=request.output if output is None else output,
+        forced=forced,
     )
 
 

@@ -38,6 +38,11 @@ _VALUES: dict[str, list[Any]] = {
     "xtc_probability": [0.3, 1.0],
     "xtc_threshold": [0.01, 0.3],
     "skew": [-0.4, 0.7],
+    "mirostat_mode": [1, 2],
+    "mirostat_tau": [1.0, 3.0],
+    "mirostat_eta": [0.05, 0.7],
+    "adaptive_target": [0.0, 0.3, 0.9],
+    "adaptive_decay": [0.3, 0.95],
     "repetition_penalty": [0.8, 1.3],
     "frequency_penalty": [-0.5, 0.8],
     "presence_penalty": [-0.5, 0.8],
@@ -56,12 +61,20 @@ _VALUES: dict[str, list[Any]] = {
     "banned_strings": [("e",), ("a", "t")],
     "allowed_tokens": [AllowedTokens.of(range(40, 440), vocab_size=VOCAB_SIZE)],
 }
+_APART = [  # which a request has not both of
+    ("mirostat_mode", "adaptive_target"),
+    ("mirostat_mode", "banned_strings"),
+    ("adaptive_target", "banned_strings"),
+]
 
 
 def sampler_set(index: int) -> SamplerSet:
     """One of them: fields of SamplingParams, always the same."""
     rng = random.Random(f"sampler set {index}")
     chosen = {name: rng.choice(values) for name, values in _VALUES.items() if rng.random() < _SHARE_ON}
+    for pair in _APART:
+        if chosen.keys() >= {*pair}:
+            del chosen[rng.choice(pair)]
     if rng.random() < _SHARE_ON:
         chosen["samplers"] = tuple(rng.sample(_SAMPLERS, rng.randrange(1, 1 + len(_SAMPLERS))))
     return {"seed": index, **chosen}
@@ -77,7 +90,7 @@ def options_of(chosen: SamplerSet) -> dict[str, Any]:
 
 def all_pairs() -> set[tuple[str, str]]:
     """Every two parameters that a set may have."""
-    return pairs_of([*_VALUES, "samplers"])
+    return pairs_of([*_VALUES, "samplers"]) - {(min(pair), max(pair)) for pair in _APART}
 
 
 def pairs_of(names: Iterable[str]) -> set[tuple[str, str]]:

@@ -22,13 +22,14 @@ _INTRUDER_PROMPT, _INTRUDER_TOKENS = 150, 100
 _STOP_CHARACTERS, _BANNED_CHARACTERS = 3, 5
 _VOCABULARY = range(4, 500)  # of the random checkpoints, less control tokens and padding
 
-_SAMPLERS = ["top_k", "xtc", "typical", "temperature", "min_p", "skew"]
+_SAMPLERS = ["top_k", "xtc", "typical", "temperature", "min_p", "skew", "mirostat"]
 _SAMPLING: dict[str, dict[str, Any]] = {
     "greedy": {"temperature": 0.0},
     "nucleus": {"temperature": 0.7, "top_p": 0.9},
     "truncated": {
         **{"temperature": 1.0, "dynatemp_range": 0.3, "top_k": 40, "min_p": 0.02, "typical_p": 0.97, "skew": 0.1},
         **{"xtc_probability": 0.3, "xtc_threshold": 0.2, "samplers": _SAMPLERS},
+        **{"mirostat_mode": 2, "mirostat_tau": 2.0, "mirostat_eta": 0.3},
         **{
             "repetition_penalty": 1.15,
             "penalty_last_n": 20,

@@ -36,6 +36,11 @@ class Settings:
     xtc_probability: float = 0.0
     xtc_threshold: float = 0.1
     skew: float = 0.0
+    mirostat_mode: int = 0
+    mirostat_tau: float = 5.0
+    mirostat_eta: float = 0.1
+    adaptive_target: float = -1.0
+    adaptive_decay: float = 0.9
     samplers: tuple[str, ...] = ()
     repetition_penalty: float = 1.0
     frequency_penalty: float = 0.0

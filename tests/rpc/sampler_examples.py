@@ -24,6 +24,13 @@ GOOD_SAMPLERS = {
     "sampling.xtc_probability": Good(drawn_with(xtc_probability=1.0, xtc_threshold=0.0), is_certain),
     "sampling.xtc_threshold": Good(drawn_with(xtc_probability=1.0, xtc_threshold=0.001), lambda seen: seen.is_shifted),
     "sampling.skew": Good(drawn_with(skew=2.0), lambda seen: seen.is_shifted),
+    "sampling.mirostat_mode": Good(drawn_with(mirostat_mode=2, mirostat_tau=0.0), lambda seen: seen.is_shifted),
+    "sampling.mirostat_tau": Good(drawn_with(mirostat_mode=1, mirostat_tau=0.0), is_certain),
+    "sampling.mirostat_eta": Good(
+        drawn_with(mirostat_mode=2, mirostat_tau=1.0, mirostat_eta=9.0), lambda seen: seen.is_shifted
+    ),
+    "sampling.adaptive_target": Good(drawn_with(adaptive_target=0.9), lambda seen: seen.is_shifted),
+    "sampling.adaptive_decay": Good(drawn_with(adaptive_target=0.3, adaptive_decay=0.0), lambda seen: seen.is_shifted),
     "sampling.samplers": Good(
         drawn_with(top_k=1, samplers=[common_pb2.SAMPLER_TEMPERATURE]),
         lambda seen: len(seen.streamed.records) == COUNT and not seen.is_shifted,
@@ -83,6 +90,11 @@ _BAD_NUMBERS = [
     ("xtc_probability", 1.5, "at least 0, at most 1"),
     ("xtc_threshold", -0.5, "at least 0, at most 1"),
     ("skew", 11.0, "at least -10, at most 10"),
+    ("mirostat_mode", 3, "at least 0, at most 2"),
+    ("mirostat_tau", -1.0, "at least 0"),
+    ("mirostat_eta", -0.5, "at least 0"),
+    ("adaptive_target", 1.5, "at least -1, at most 1"),
+    ("adaptive_decay", 1.0, "at least 0, at most 0.99"),
     ("penalty_last_n", -1, "at least 0"),
     ("penalty_decay", -1, "at least 0"),
     ("dry_multiplier", -1.0, "at least 0"),
@@ -96,6 +108,21 @@ BAD_SAMPLERS: dict[str, tuple[dict[str, Any], str, str]] = {
         f"{name} is {value}": ({"sampling": {name: value}}, f"sampling.{name}", f"is {value:g}; allowed: {allowed}")
         for name, value, allowed in _BAD_NUMBERS
     },
+    "both that feed back": (
+        {"sampling": {"mirostat_mode": 2, "adaptive_target": 0.5}},
+        "sampling.adaptive_target",
+        "is 0.5; allowed: below 0 with mirostat_mode",
+    ),
+    "mirostat with banned strings": (
+        {"sampling": {"mirostat_mode": 1, "banned_strings": ["x"]}},
+        "sampling.mirostat_mode",
+        "is 1; allowed: 0 with banned_strings",
+    ),
+    "adaptive-p with healing": (
+        {"prompt": {"text": "Once", "heal": True}, "sampling": {"adaptive_target": 0.5}},
+        "sampling.adaptive_target",
+        "is 0.5; allowed: below 0 with prompt.heal",
+    ),
     "no sampler": (
         {"sampling": {"samplers": [common_pb2.SAMPLER_TOP_K, 99]}},
         "sampling.samplers[1]",

@@ -42,6 +42,11 @@ class GenerateOptions(ChatOptions, total=False):
     xtc_probability: float | None
     xtc_threshold: float | None
     skew: float | None
+    mirostat_mode: int | None
+    mirostat_tau: float | None
+    mirostat_eta: float | None
+    adaptive_target: float | None
+    adaptive_decay: float | None
     samplers: Sequence[str] | None
     """The samplers that the distribution goes through, in this order: "temperature", "top_k", "xtc" …"""
     repetition_penalty: float | None

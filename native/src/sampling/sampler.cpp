@@ -51,7 +51,8 @@ std::vector<SamplingRow> make_rows(const Logits& logits, const std::vector<Seque
         for (int j = sequence.first_row; j < sequence.end_row(); ++j) {
             const float* values = logits.row(static_cast<int>(rows.size()));
             const uint32_t* mask = sequence.masks.row(j - sequence.first_row);
-            rows.push_back({values, logits.vocab_size(), sequence.state, sequence.predictions, j, mask});
+            rows.push_back({values, logits.vocab_size(), sequence.state, sequence.predictions, j, mask,
+                            sequence.state->level()});
         }
     }
     return rows;
@@ -66,6 +67,7 @@ Samples gather(std::vector<RowSample> rows) {
         samples.logprobs.push_back(row.logprob);
         samples.ranks.push_back(row.rank);
         samples.entropies.push_back(row.entropy);
+        samples.levels.push_back(row.level);
         samples.candidates.push_back(std::move(row.candidates));
     }
     return samples;

@@ -70,6 +70,7 @@ void SamplingParams::validate() const {
     for_each_number(*this, [](const char* name, auto number, const NumberRange& range) {
         require_in_range(name, static_cast<double>(number), range);
     });
+    require(mirostat_mode == 0 || adaptive_target < 0, "adaptive_target: must be below 0 with mirostat_mode");
     require_each_once(samplers);
     require_valid_bias(logit_bias);
     require(min_tokens >= 0, "min_tokens: must be at least 0");

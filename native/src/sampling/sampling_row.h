@@ -23,6 +23,7 @@ struct SamplingRow {
     const int32_t* predictions;  // laid over the state's history
     int num_predictions;
     const uint32_t* mask;  // of the tokens that may be drawn, memory of the host; null for all
+    double level;          // that its samplers start from
     bool wants_margin = false;
 
     const SamplingParams& params() const { return state->params(); }
@@ -116,6 +117,11 @@ struct SamplingRow {
             visit(*id, Counted::whole(counts.generated(*id) + predicted));
         }
     }
+    /// Whether it starts from the level that another row ends with: that of the prediction before.
+    bool follows(const SamplingRow& other) const {
+        return params().steps.feed_back() && other.state == state && other.predictions == predictions &&
+               other.num_predictions + 1 == num_predictions;
+    }
     int64_t position() const { return state->position() + num_predictions; }
     /// The token that the row tells of; -1 where it draws one.
     int32_t forced_id() const { return params().forced ? predictions[num_predictions] : -1; }
@@ -128,6 +134,7 @@ struct RowSample {
     float logprob = std::nanf("");
     int32_t rank = 0;
     float entropy = std::nanf("");
+    double level = std::nan("");   // behind the token, where samplers feed back
     float margin = std::nanf("");  // by which the draw beat the runner-up; NaN where not wanted or not drawn
     std::vector<Candidate> candidates;
 };

@@ -12,6 +12,7 @@ SamplingState::SamplingState(SamplingParams params, const int32_t* prompt, size_
     : params_(std::move(params)), prompt_length_(static_cast<int64_t>(prompt_length)) {
     params_.validate();
     params_.steps = params_.resolved_steps();
+    levels_.push_back(params_.first_level());
     note_ids(prompt, prompt_length);
     note_ids(params_.stop_ids.data(), params_.stop_ids.size());
     note_ids(params_.suppressed_ids.data(), params_.suppressed_ids.size());
@@ -37,8 +38,11 @@ SamplingState::SamplingState(SamplingParams params, const int32_t* prompt, size_
     }
 }
 
-void SamplingState::commit(const int32_t* token_ids, size_t count) {
+void SamplingState::commit(const int32_t* token_ids, size_t count, const double* levels) {
     note_ids(token_ids, count);
+    for (size_t i = 0; feeds_back() && i < count; ++i) {
+        levels_.push_back(levels != nullptr ? levels[i] : level());
+    }
     if (params_.penalises()) {
         std::for_each(token_ids, token_ids + count, [this](int32_t id) { counts_.add_generated(id); });
         generated_.insert(generated_.end(), token_ids, token_ids + count);
@@ -57,6 +61,9 @@ void SamplingState::truncate(int64_t num_generated) {
     while (!history_.empty() && static_cast<int64_t>(history_.size()) > prompt_length_ + num_generated) {
         for_each_index([this](NgramIndex& index) { index.pop(history_); });
         history_.pop_back();
+    }
+    if (feeds_back()) {
+        levels_.resize(static_cast<size_t>(num_generated) + 1);
     }
     num_generated_ = num_generated;
     forbidden_.clear();

@@ -28,6 +28,7 @@ from services.service.errors import FingerprintMismatchError
 from services.service.limits import LIMITS
 from services.service.validation import Violations
 from services.target.api.answers.best_of import check_best_of, ranking_output
+from services.target.api.feedback import check_feedback
 from services.target.api.further_stops import read_loop, read_time_limit
 from services.target.api.generation_request import GenerationRequest
 from services.target.api.output_options import read_output
@@ -81,7 +82,7 @@ def read_request(
         prompt=prompt,
         healing=_read_healing(message, prompt, model, found),
         received=received,
-        sampling=_read_sampling(message.sampling, model, found),
+        sampling=_read_sampling(message, model, found),
         stops=stops,
         grammar=grammar,
         thinking=_read_thinking(message, prompt, model, found),
@@ -226,12 +227,16 @@ def _has_lists(message: common_pb2.SamplingParameters) -> bool:
     return message.dry_multiplier > 0 or any(field.is_repeated for field, _ in message.ListFields())
 
 
-def _read_sampling(message: common_pb2.SamplingParameters, model: ServedModel, found: Violations) -> SamplingParams:
-    numbers: dict[str, Any] = {**model.defaults, **_read_numbers(message, found)}
-    lists = read_sampling_lists(message, model, found) if _has_lists(message) else {}
+def _read_sampling(message: GenerationRequest, model: ServedModel, found: Violations) -> SamplingParams:
+    asked = message.sampling
+    numbers: dict[str, Any] = {**model.defaults, **_read_numbers(asked, found)}
+    lists = read_sampling_lists(asked, model, found) if _has_lists(asked) else {}
     rules = {name: ids for name, ids in model.token_rules.items() if not lists.get(name)}
-    seed = message.seed if message.HasField("seed") else secrets.randbits(64)
-    return SamplingParams(seed=seed, **numbers, **{**lists, **rules})
+    seed = asked.seed if asked.HasField("seed") else secrets.randbits(64)
+    sampling = SamplingParams(seed=seed, **numbers, **{**lists, **rules})
+    if sampling.feeds_back:
+        check_feedback(message, sampling, model, found)
+    return sampling
 
 
 def _read_numbers(message: Message, found: Violations) -> dict[str, float]:

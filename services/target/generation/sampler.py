@@ -11,6 +11,7 @@ from services.engine.decoder.native import Sampler as NativeSampler
 from services.engine.events import Candidate, FinishReason, PredictionSource, TokenRecord
 from services.engine.request import OutputOptions
 from services.target.scheduling.scheduler import ScheduledRows
+from services.target.sequence.sequence import Sequence
 
 _FAILURES = {1: FinishReason.NO_CANDIDATES, 2: FinishReason.INVALID_LOGITS}
 
@@ -42,10 +43,10 @@ class Sampler:
         tokens: list[list[int]] = []
         masks: list[NDArray[np.uint32] | None] = []
         for rows in scheduled:
-            if rows.prompt_targets and rows.sequence.prompt_logprobs is not None:
-                states.append(rows.sequence.prompt_logprobs.sampling)
+            if rows.prompt_targets:
                 tokens.append(rows.prompt_targets)
-                masks.append(None)
+                states.append(_known_state(rows.sequence))
+                masks.append(_known_masks(rows))
             if rows.draws:
                 states.append(rows.sequence.sampling)
                 tokens.append(rows.predictions)
@@ -76,7 +77,9 @@ class _SampleReader:
         """The token of a row that has one."""
         return int(self._token_ids[row])
 
-    def record(self, row: int, output: OutputOptions, source: PredictionSource | None = None) -> TokenRecord:
+    def record(
+        self, row: int, output: OutputOptions, source: PredictionSource | None = None, *, feeds_back: bool = False
+    ) -> TokenRecord:
         """What was asked to be told of a row's token."""
         samples = self._samples
         logprobs = output.logprobs
@@ -89,6 +92,7 @@ class _SampleReader:
             rank=int(samples.ranks[row]) if output.rank else None,
             entropy=float(samples.entropies[row]) if output.entropy else None,
             logits=self._logits_of(row, output.logits_token_ids) if output.logits else None,
+            level=float(samples.levels[row]) if feeds_back else None,
         )
 
     def _candidates(self, row: int) -> tuple[Candidate, ...]:
@@ -99,6 +103,19 @@ class _SampleReader:
         if token_ids:
             values = values[list(token_ids)]
         return values.astype(np.dtype("<f4"), copy=False).tobytes()
+
+
+def _known_state(sequence: Sequence) -> SamplingState:
+    """What tells of known tokens, of the prompt or received."""
+    if sequence.replay is not None:
+        return sequence.replay.sampling
+    assert sequence.prompt_logprobs is not None
+    return sequence.prompt_logprobs.sampling
+
+
+def _known_masks(rows: ScheduledRows) -> NDArray[np.uint32] | None:
+    replay = rows.sequence.replay
+    return None if replay is None else replay.masks(rows.prompt_targets)
 
 
 def _masks(rows: ScheduledRows) -> NDArray[np.uint32] | None:
@@ -113,6 +130,7 @@ def _output(reader: _SampleReader, first_row: int, rows: ScheduledRows) -> Sampl
     prompt_records = _prompt_records(reader, first_row, rows)
     first_row += len(rows.prompt_targets)
     records: list[TokenRecord] = []
+    feeds_back = rows.sequence.sampling.feeds_back
     for offset in range(rows.num_draws):
         row = first_row + offset
         if failure := reader.failure(row):
@@ -120,18 +138,19 @@ def _output(reader: _SampleReader, first_row: int, rows: ScheduledRows) -> Sampl
             return SamplerOutput(records, failure if is_sure else None, prompt_records)
         token_id = reader.token_id(row)
         predicted = offset < len(rows.predictions) and rows.predictions[offset] == token_id
-        records.append(reader.record(row, rows.sequence.output_options, rows.source if predicted else None))
+        source = rows.source if predicted else None
+        records.append(reader.record(row, rows.sequence.output_options, source, feeds_back=feeds_back))
         if not predicted:
             break
     return SamplerOutput(records, None, prompt_records)
 
 
 def _prompt_records(reader: _SampleReader, first_row: int, rows: ScheduledRows) -> list[TokenRecord]:
-    """The records of a prompt's tokens; where the logits are no numbers, there is nothing to tell."""
-    prompt = rows.sequence.prompt_logprobs
-    if prompt is None:
-        return []
+    """The records of known tokens; where the logits are no numbers, there is nothing to tell."""
+    sequence = rows.sequence
+    output = OutputOptions() if sequence.prompt_logprobs is None else sequence.prompt_logprobs.output
+    is_replay = sequence.replay is not None
     return [
-        TokenRecord(token_id) if reader.failure(row) else reader.record(row, prompt.output)
+        TokenRecord(token_id) if reader.failure(row) else reader.record(row, output, feeds_back=is_replay)
         for row, token_id in enumerate(rows.prompt_targets, start=first_row)
     ]

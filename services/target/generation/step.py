@@ -87,6 +87,8 @@ class TargetStep:
         sequence, output = rows.sequence, self._outputs[rows.sequence]
         if not rows.draws or sequence.needs_prompt_logprobs:
             output.report_progress(sampled.prompt_records, num_new=rows.num_tokens)
+        if sequence.replay is not None:
+            output.replay_feedback(sampled.prompt_records)
         if sequence.is_told(rows.num_tokens):
             output.finish(FinishReason.MAX_TOKENS)  # none were asked for
         num_committed = output.commit(sampled.records, _report(rows, spans)) if sampled.records else 0

@@ -1,5 +1,6 @@
 """OutputPipeline: one sequence's drawn tokens to its text and events."""
 
+import math
 import time
 from collections.abc import Iterable
 from collections.abc import Sequence as Seq
@@ -53,6 +54,19 @@ class OutputPipeline:
             delivered = () if prompt is None else prompt.take(records, sequence.tokens)
             sequence.stream.put(Progress(sequence.num_computed + num_new, total, delivered))
 
+    def replay_feedback(self, records: Seq[TokenRecord]) -> None:
+        """Take the levels behind some received tokens; with the last of them, all is as before the stream broke."""
+        sequence, replay = self.sequence, self.sequence.replay
+        assert replay is not None
+        levels = [math.nan if record.level is None else record.level for record in records]
+        try:
+            replay.take([record.token_id for record in records], levels)
+        except ValueError as error:
+            sequence.refusal = Refused(str(error))
+        if replay.is_complete:
+            sequence.sampling.commit(sequence.request.received, replay.levels)
+            sequence.replay = None
+
     def commit(self, records: Iterable[TokenRecord], report: PassReport | None = None) -> int:
         """Append drawn tokens up to one that ends the generation, and say how many of them stay.
 
@@ -68,7 +82,8 @@ class OutputPipeline:
             sequence.timings.prefilled = time.monotonic()
         num_before = len(sequence.tokens)
         taken = self._push(records)
-        sequence.sampling.commit([record.token_id for record in taken])
+        levels = [record.level for record in taken if record.level is not None]
+        sequence.sampling.commit([record.token_id for record in taken], levels)
         if self._detokenizer.banned is not None:
             self._take_back(self._detokenizer.banned)
         kept = taken[: max(0, len(sequence.tokens) - num_before)]
@@ -128,7 +143,8 @@ class OutputPipeline:
                 raise ValueError(f"sampling.allowed_token_ids has not the token at {count}")
             if self._detokenizer.banned is not None:
                 raise ValueError(f"token {count} completes a banned string, which the generation does not have")
-        self.sequence.sampling.commit(received)
+        if self.sequence.replay is None:
+            self.sequence.sampling.commit(received)
 
     def _push(self, records: Iterable[TokenRecord]) -> list[TokenRecord]:
         """Append and buffer drawn tokens, up to one behind which nothing was drawn that counts."""

@@ -32,7 +32,7 @@ class ScheduledRows:
     sequence: Sequence
     num_tokens: int
     draws: bool  # the run reaches the sequence's last token, so that the next one is drawn
-    prompt_targets: list[int] = field(default_factory=list)  # tokens of the prompt whose records the rows before give
+    prompt_targets: list[int] = field(default_factory=list)  # known tokens that the rows before tell of
     predictions: list[int] = field(default_factory=list)
     source: PredictionSource | None = None  # of the predictions
     waiting: float = 0.0  # seconds, for them
@@ -169,7 +169,7 @@ class Scheduler:
             if not callers[caller]:
                 del callers[caller]
             most = min(self._config.prefill_chunk, num_rows)
-            if sequence.needs_prompt_logprobs:
+            if sequence.needs_prompt_logits:
                 most = min(most, logits_budget)
             shared[sequence] = min(self._num_prompt_rows(sequence), most)
             num_rows -= shared[sequence]

@@ -6,6 +6,7 @@ import time
 from services.engine.events import FinishReason, Refused, SpeculationStats, Timings
 from services.engine.request import OutputOptions, Request
 from services.engine.sampling_state import new_healing_state, new_request_state
+from services.target.sequence.feedback_replay import FeedbackReplay
 from services.target.sequence.pooled_states import PooledStates
 from services.target.sequence.prompt_logprobs import PromptLogprobs
 from services.target.sequence.token_stream import TokenStream
@@ -48,6 +49,8 @@ class Sequence:
             self.sampling = new_healing_state(
                 request.sampling, prompt=request.prompt, healing=request.healing, output=self.output_options
             )
+        is_fed_back = self.sampling.feeds_back and bool(request.received)
+        self.replay = FeedbackReplay(request) if is_fed_back else None  # until it is complete
         self.num_shared = min(request.num_shared, len(self.tokens)) - 1
         """Leading tokens that a first sample computes for the further ones too: their rows are drawn from by none."""
         time_limit = math.inf if request.stops.time_limit is None else self.timings.arrived + request.stops.time_limit
@@ -95,10 +98,12 @@ class Sequence:
 
     @property
     def num_needed(self) -> int:
-        """Leading tokens whose rows are needed: those that follow tell nothing that is asked."""
+        """Leading tokens whose rows are needed: those that follow tell nothing that is asked, or draw what cannot be
+        drawn yet.
+        """
         if self.pooled is not None:
             return self.pooled.num_needed
-        return len(self.tokens) - (not self.draws)
+        return len(self.tokens) - (not self.draws or self.replay is not None)
 
     @property
     def num_reusable(self) -> int:
@@ -106,6 +111,8 @@ class Sequence:
         most = len(self.tokens) - 1
         if self.pooled is not None:
             return min(most, self.pooled.num_skippable)
+        if self.replay is not None:
+            return min(most, self.replay.num_skippable)
         if self.prompt_logprobs is None or self.prompt_logprobs.is_complete:
             return most
         return min(most, self.prompt_logprobs.num_skippable)
@@ -143,8 +150,15 @@ class Sequence:
         """Whether there are tokens of the prompt whose records are asked and have not been delivered."""
         return self.prompt_logprobs is not None and not self.prompt_logprobs.is_complete
 
+    @property
+    def needs_prompt_logits(self) -> bool:
+        """Whether there are rows before the one that draws whose logits are needed."""
+        return self.needs_prompt_logprobs or self.replay is not None
+
     def prompt_targets(self, num_rows: int) -> list[int]:
-        """The tokens of the prompt whose records the next rows are to give."""
+        """The tokens of the prompt whose records the next rows are to give, or those received whose levels they are."""
+        if self.replay is not None:
+            return self.replay.targets(self.num_computed, num_rows)
         if self.prompt_logprobs is None:
             return []
         return self.prompt_logprobs.targets(self.tokens, self.num_computed, num_rows)

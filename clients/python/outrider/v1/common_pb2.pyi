@@ -87,6 +87,10 @@ class _SamplerEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Sampler.Value
     """`SamplingParameters.xtc_probability`."""
     SAMPLER_SKEW: _Sampler.ValueType  # 13
     """`SamplingParameters.skew`."""
+    SAMPLER_MIROSTAT: _Sampler.ValueType  # 14
+    """`SamplingParameters.mirostat_mode`."""
+    SAMPLER_ADAPTIVE_P: _Sampler.ValueType  # 15
+    """`SamplingParameters.adaptive_target`."""
 
 class Sampler(_Sampler, metaclass=_SamplerEnumTypeWrapper):
     """A step between the logits, with penalties, bias and masks, and the distribution that a token is drawn from."""
@@ -119,6 +123,10 @@ SAMPLER_XTC: Sampler.ValueType  # 12
 """`SamplingParameters.xtc_probability`."""
 SAMPLER_SKEW: Sampler.ValueType  # 13
 """`SamplingParameters.skew`."""
+SAMPLER_MIROSTAT: Sampler.ValueType  # 14
+"""`SamplingParameters.mirostat_mode`."""
+SAMPLER_ADAPTIVE_P: Sampler.ValueType  # 15
+"""`SamplingParameters.adaptive_target`."""
 Global___Sampler: _TypeAlias = Sampler  # noqa: Y015
 
 class _SpeculationMode:
@@ -718,6 +726,11 @@ class SamplingParameters(_message.Message):
     DRY_PENALTY_LAST_N_FIELD_NUMBER: _builtins.int
     DRY_SEQUENCE_BREAKERS_FIELD_NUMBER: _builtins.int
     PENALTY_DECAY_FIELD_NUMBER: _builtins.int
+    MIROSTAT_MODE_FIELD_NUMBER: _builtins.int
+    MIROSTAT_TAU_FIELD_NUMBER: _builtins.int
+    MIROSTAT_ETA_FIELD_NUMBER: _builtins.int
+    ADAPTIVE_TARGET_FIELD_NUMBER: _builtins.int
+    ADAPTIVE_DECAY_FIELD_NUMBER: _builtins.int
     temperature: _builtins.float
     """Divides the logits; 0 is greedy. Finite, at least 0. Default: 1."""
     top_k: _builtins.int
@@ -797,6 +810,23 @@ class SamplingParameters(_message.Message):
     penalty_decay: _builtins.int
     """How many tokens before the last `penalty_last_n` the penalties look at too, the less the farther they are: they fade
     to nothing in equal steps. Without `penalty_last_n`, which then means all, there are none. At least 0. Default: 0.
+    """
+    mirostat_mode: _builtins.int
+    """Mirostat steers the answer's mean surprise to `mirostat_tau`: 1 keeps so many of the best tokens as have it by Zipf's
+    law, 2 those that have no more of it than a limit, which every token drawn moves. 0 is off. Not with
+    `adaptive_target`, `banned_strings` or `Prompt.heal`, nor where the model computes on CUDA. In [0, 2]. Default: 0.
+    """
+    mirostat_tau: _builtins.float
+    """The surprise, in bits, that Mirostat steers to. Finite, at least 0. Default: 5."""
+    mirostat_eta: _builtins.float
+    """How far each token drawn moves Mirostat's limit, of what it was off. Finite, at least 0. Default: 0.1."""
+    adaptive_target: _builtins.float
+    """Adaptive-p makes those tokens the most likely that bring the mean of the drawn ones' probabilities to this one; below
+    0 it is off. Not with `mirostat_mode`, and with no more than that. In [-1, 1]. Default: -1.
+    """
+    adaptive_decay: _builtins.float
+    """What a drawn token's probability counts for in that mean is so much of what the next one's does. In [0, 0.99].
+    Default: 0.9.
     """
     @_builtins.property
     def logit_bias(self) -> _containers.RepeatedCompositeFieldContainer[Global___LogitBias]:
@@ -892,11 +922,20 @@ class SamplingParameters(_message.Message):
         dry_penalty_last_n: _builtins.int | None = ...,
         dry_sequence_breakers: _abc.Iterable[_builtins.str] | None = ...,
         penalty_decay: _builtins.int | None = ...,
+        mirostat_mode: _builtins.int | None = ...,
+        mirostat_tau: _builtins.float | None = ...,
+        mirostat_eta: _builtins.float | None = ...,
+        adaptive_target: _builtins.float | None = ...,
+        adaptive_decay: _builtins.float | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_dry_allowed_length", b"_dry_allowed_length", "_dry_base", b"_dry_base", "_dry_multiplier", b"_dry_multiplier", "_dry_penalty_last_n", b"_dry_penalty_last_n", "_dynatemp_exponent", b"_dynatemp_exponent", "_dynatemp_range", b"_dynatemp_range", "_epsilon_cutoff", b"_epsilon_cutoff", "_eta_cutoff", b"_eta_cutoff", "_frequency_penalty", b"_frequency_penalty", "_min_p", b"_min_p", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_penalty_decay", b"_penalty_decay", "_penalty_last_n", b"_penalty_last_n", "_presence_penalty", b"_presence_penalty", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_skew", b"_skew", "_smoothing_curve", b"_smoothing_curve", "_smoothing_factor", b"_smoothing_factor", "_temperature", b"_temperature", "_tfs_z", b"_tfs_z", "_top_a", b"_top_a", "_top_k", b"_top_k", "_top_n_sigma", b"_top_n_sigma", "_top_p", b"_top_p", "_typical_p", b"_typical_p", "_xtc_probability", b"_xtc_probability", "_xtc_threshold", b"_xtc_threshold", "dry_allowed_length", b"dry_allowed_length", "dry_base", b"dry_base", "dry_multiplier", b"dry_multiplier", "dry_penalty_last_n", b"dry_penalty_last_n", "dynatemp_exponent", b"dynatemp_exponent", "dynatemp_range", b"dynatemp_range", "epsilon_cutoff", b"epsilon_cutoff", "eta_cutoff", b"eta_cutoff", "frequency_penalty", b"frequency_penalty", "min_p", b"min_p", "no_repeat_ngram_size", b"no_repeat_ngram_size", "penalty_decay", b"penalty_decay", "penalty_last_n", b"penalty_last_n", "presence_penalty", b"presence_penalty", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "skew", b"skew", "smoothing_curve", b"smoothing_curve", "smoothing_factor", b"smoothing_factor", "temperature", b"temperature", "tfs_z", b"tfs_z", "top_a", b"top_a", "top_k", b"top_k", "top_n_sigma", b"top_n_sigma", "top_p", b"top_p", "typical_p", b"typical_p", "xtc_probability", b"xtc_probability", "xtc_threshold", b"xtc_threshold"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_adaptive_decay", b"_adaptive_decay", "_adaptive_target", b"_adaptive_target", "_dry_allowed_length", b"_dry_allowed_length", "_dry_base", b"_dry_base", "_dry_multiplier", b"_dry_multiplier", "_dry_penalty_last_n", b"_dry_penalty_last_n", "_dynatemp_exponent", b"_dynatemp_exponent", "_dynatemp_range", b"_dynatemp_range", "_epsilon_cutoff", b"_epsilon_cutoff", "_eta_cutoff", b"_eta_cutoff", "_frequency_penalty", b"_frequency_penalty", "_min_p", b"_min_p", "_mirostat_eta", b"_mirostat_eta", "_mirostat_mode", b"_mirostat_mode", "_mirostat_tau", b"_mirostat_tau", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_penalty_decay", b"_penalty_decay", "_penalty_last_n", b"_penalty_last_n", "_presence_penalty", b"_presence_penalty", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_skew", b"_skew", "_smoothing_curve", b"_smoothing_curve", "_smoothing_factor", b"_smoothing_factor", "_temperature", b"_temperature", "_tfs_z", b"_tfs_z", "_top_a", b"_top_a", "_top_k", b"_top_k", "_top_n_sigma", b"_top_n_sigma", "_top_p", b"_top_p", "_typical_p", b"_typical_p", "_xtc_probability", b"_xtc_probability", "_xtc_threshold", b"_xtc_threshold", "adaptive_decay", b"adaptive_decay", "adaptive_target", b"adaptive_target", "dry_allowed_length", b"dry_allowed_length", "dry_base", b"dry_base", "dry_multiplier", b"dry_multiplier", "dry_penalty_last_n", b"dry_penalty_last_n", "dynatemp_exponent", b"dynatemp_exponent", "dynatemp_range", b"dynatemp_range", "epsilon_cutoff", b"epsilon_cutoff", "eta_cutoff", b"eta_cutoff", "frequency_penalty", b"frequency_penalty", "min_p", b"min_p", "mirostat_eta", b"mirostat_eta", "mirostat_mode", b"mirostat_mode", "mirostat_tau", b"mirostat_tau", "no_repeat_ngram_size", b"no_repeat_ngram_size", "penalty_decay", b"penalty_decay", "penalty_last_n", b"penalty_last_n", "presence_penalty", b"presence_penalty", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "skew", b"skew", "smoothing_curve", b"smoothing_curve", "smoothing_factor", b"smoothing_factor", "temperature", b"temperature", "tfs_z", b"tfs_z", "top_a", b"top_a", "top_k", b"top_k", "top_n_sigma", b"top_n_sigma", "top_p", b"top_p", "typical_p", b"typical_p", "xtc_probability", b"xtc_probability", "xtc_threshold", b"xtc_threshold"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_dry_allowed_length", b"_dry_allowed_length", "_dry_base", b"_dry_base", "_dry_multiplier", b"_dry_multiplier", "_dry_penalty_last_n", b"_dry_penalty_last_n", "_dynatemp_exponent", b"_dynatemp_exponent", "_dynatemp_range", b"_dynatemp_range", "_epsilon_cutoff", b"_epsilon_cutoff", "_eta_cutoff", b"_eta_cutoff", "_frequency_penalty", b"_frequency_penalty", "_min_p", b"_min_p", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_penalty_decay", b"_penalty_decay", "_penalty_last_n", b"_penalty_last_n", "_presence_penalty", b"_presence_penalty", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_skew", b"_skew", "_smoothing_curve", b"_smoothing_curve", "_smoothing_factor", b"_smoothing_factor", "_temperature", b"_temperature", "_tfs_z", b"_tfs_z", "_top_a", b"_top_a", "_top_k", b"_top_k", "_top_n_sigma", b"_top_n_sigma", "_top_p", b"_top_p", "_typical_p", b"_typical_p", "_xtc_probability", b"_xtc_probability", "_xtc_threshold", b"_xtc_threshold", "allowed_token_ids", b"allowed_token_ids", "bad_words_ids", b"bad_words_ids", "banned_strings", b"banned_strings", "begin_suppress_token_ids", b"begin_suppress_token_ids", "dry_allowed_length", b"dry_allowed_length", "dry_base", b"dry_base", "dry_multiplier", b"dry_multiplier", "dry_penalty_last_n", b"dry_penalty_last_n", "dry_sequence_breakers", b"dry_sequence_breakers", "dynatemp_exponent", b"dynatemp_exponent", "dynatemp_range", b"dynatemp_range", "epsilon_cutoff", b"epsilon_cutoff", "eta_cutoff", b"eta_cutoff", "frequency_penalty", b"frequency_penalty", "logit_bias", b"logit_bias", "min_p", b"min_p", "no_repeat_ngram_size", b"no_repeat_ngram_size", "penalty_decay", b"penalty_decay", "penalty_last_n", b"penalty_last_n", "presence_penalty", b"presence_penalty", "repetition_penalty", b"repetition_penalty", "samplers", b"samplers", "seed", b"seed", "skew", b"skew", "smoothing_curve", b"smoothing_curve", "smoothing_factor", b"smoothing_factor", "suppress_token_ids", b"suppress_token_ids", "temperature", b"temperature", "tfs_z", b"tfs_z", "top_a", b"top_a", "top_k", b"top_k", "top_n_sigma", b"top_n_sigma", "top_p", b"top_p", "typical_p", b"typical_p", "xtc_probability", b"xtc_probability", "xtc_threshold", b"xtc_threshold"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_adaptive_decay", b"_adaptive_decay", "_adaptive_target", b"_adaptive_target", "_dry_allowed_length", b"_dry_allowed_length", "_dry_base", b"_dry_base", "_dry_multiplier", b"_dry_multiplier", "_dry_penalty_last_n", b"_dry_penalty_last_n", "_dynatemp_exponent", b"_dynatemp_exponent", "_dynatemp_range", b"_dynatemp_range", "_epsilon_cutoff", b"_epsilon_cutoff", "_eta_cutoff", b"_eta_cutoff", "_frequency_penalty", b"_frequency_penalty", "_min_p", b"_min_p", "_mirostat_eta", b"_mirostat_eta", "_mirostat_mode", b"_mirostat_mode", "_mirostat_tau", b"_mirostat_tau", "_no_repeat_ngram_size", b"_no_repeat_ngram_size", "_penalty_decay", b"_penalty_decay", "_penalty_last_n", b"_penalty_last_n", "_presence_penalty", b"_presence_penalty", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_skew", b"_skew", "_smoothing_curve", b"_smoothing_curve", "_smoothing_factor", b"_smoothing_factor", "_temperature", b"_temperature", "_tfs_z", b"_tfs_z", "_top_a", b"_top_a", "_top_k", b"_top_k", "_top_n_sigma", b"_top_n_sigma", "_top_p", b"_top_p", "_typical_p", b"_typical_p", "_xtc_probability", b"_xtc_probability", "_xtc_threshold", b"_xtc_threshold", "adaptive_decay", b"adaptive_decay", "adaptive_target", b"adaptive_target", "allowed_token_ids", b"allowed_token_ids", "bad_words_ids", b"bad_words_ids", "banned_strings", b"banned_strings", "begin_suppress_token_ids", b"begin_suppress_token_ids", "dry_allowed_length", b"dry_allowed_length", "dry_base", b"dry_base", "dry_multiplier", b"dry_multiplier", "dry_penalty_last_n", b"dry_penalty_last_n", "dry_sequence_breakers", b"dry_sequence_breakers", "dynatemp_exponent", b"dynatemp_exponent", "dynatemp_range", b"dynatemp_range", "epsilon_cutoff", b"epsilon_cutoff", "eta_cutoff", b"eta_cutoff", "frequency_penalty", b"frequency_penalty", "logit_bias", b"logit_bias", "min_p", b"min_p", "mirostat_eta", b"mirostat_eta", "mirostat_mode", b"mirostat_mode", "mirostat_tau", b"mirostat_tau", "no_repeat_ngram_size", b"no_repeat_ngram_size", "penalty_decay", b"penalty_decay", "penalty_last_n", b"penalty_last_n", "presence_penalty", b"presence_penalty", "repetition_penalty", b"repetition_penalty", "samplers", b"samplers", "seed", b"seed", "skew", b"skew", "smoothing_curve", b"smoothing_curve", "smoothing_factor", b"smoothing_factor", "suppress_token_ids", b"suppress_token_ids", "temperature", b"temperature", "tfs_z", b"tfs_z", "top_a", b"top_a", "top_k", b"top_k", "top_n_sigma", b"top_n_sigma", "top_p", b"top_p", "typical_p", b"typical_p", "xtc_probability", b"xtc_probability", "xtc_threshold", b"xtc_threshold"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__adaptive_decay: _TypeAlias = _typing.Literal["adaptive_decay"]  # noqa: Y015
+    _WhichOneofArgType__adaptive_decay: _TypeAlias = _typing.Literal["_adaptive_decay", b"_adaptive_decay"]  # noqa: Y015
+    _WhichOneofReturnType__adaptive_target: _TypeAlias = _typing.Literal["adaptive_target"]  # noqa: Y015
+    _WhichOneofArgType__adaptive_target: _TypeAlias = _typing.Literal["_adaptive_target", b"_adaptive_target"]  # noqa: Y015
     _WhichOneofReturnType__dry_allowed_length: _TypeAlias = _typing.Literal["dry_allowed_length"]  # noqa: Y015
     _WhichOneofArgType__dry_allowed_length: _TypeAlias = _typing.Literal["_dry_allowed_length", b"_dry_allowed_length"]  # noqa: Y015
     _WhichOneofReturnType__dry_base: _TypeAlias = _typing.Literal["dry_base"]  # noqa: Y015
@@ -917,6 +956,12 @@ class SamplingParameters(_message.Message):
     _WhichOneofArgType__frequency_penalty: _TypeAlias = _typing.Literal["_frequency_penalty", b"_frequency_penalty"]  # noqa: Y015
     _WhichOneofReturnType__min_p: _TypeAlias = _typing.Literal["min_p"]  # noqa: Y015
     _WhichOneofArgType__min_p: _TypeAlias = _typing.Literal["_min_p", b"_min_p"]  # noqa: Y015
+    _WhichOneofReturnType__mirostat_eta: _TypeAlias = _typing.Literal["mirostat_eta"]  # noqa: Y015
+    _WhichOneofArgType__mirostat_eta: _TypeAlias = _typing.Literal["_mirostat_eta", b"_mirostat_eta"]  # noqa: Y015
+    _WhichOneofReturnType__mirostat_mode: _TypeAlias = _typing.Literal["mirostat_mode"]  # noqa: Y015
+    _WhichOneofArgType__mirostat_mode: _TypeAlias = _typing.Literal["_mirostat_mode", b"_mirostat_mode"]  # noqa: Y015
+    _WhichOneofReturnType__mirostat_tau: _TypeAlias = _typing.Literal["mirostat_tau"]  # noqa: Y015
+    _WhichOneofArgType__mirostat_tau: _TypeAlias = _typing.Literal["_mirostat_tau", b"_mirostat_tau"]  # noqa: Y015
     _WhichOneofReturnType__no_repeat_ngram_size: _TypeAlias = _typing.Literal["no_repeat_ngram_size"]  # noqa: Y015
     _WhichOneofArgType__no_repeat_ngram_size: _TypeAlias = _typing.Literal["_no_repeat_ngram_size", b"_no_repeat_ngram_size"]  # noqa: Y015
     _WhichOneofReturnType__penalty_decay: _TypeAlias = _typing.Literal["penalty_decay"]  # noqa: Y015
@@ -954,6 +999,10 @@ class SamplingParameters(_message.Message):
     _WhichOneofReturnType__xtc_threshold: _TypeAlias = _typing.Literal["xtc_threshold"]  # noqa: Y015
     _WhichOneofArgType__xtc_threshold: _TypeAlias = _typing.Literal["_xtc_threshold", b"_xtc_threshold"]  # noqa: Y015
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__adaptive_decay) -> _WhichOneofReturnType__adaptive_decay | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__adaptive_target) -> _WhichOneofReturnType__adaptive_target | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__dry_allowed_length) -> _WhichOneofReturnType__dry_allowed_length | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__dry_base) -> _WhichOneofReturnType__dry_base | None: ...
@@ -973,6 +1022,12 @@ class SamplingParameters(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__frequency_penalty) -> _WhichOneofReturnType__frequency_penalty | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__min_p) -> _WhichOneofReturnType__min_p | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__mirostat_eta) -> _WhichOneofReturnType__mirostat_eta | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__mirostat_mode) -> _WhichOneofReturnType__mirostat_mode | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__mirostat_tau) -> _WhichOneofReturnType__mirostat_tau | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__no_repeat_ngram_size) -> _WhichOneofReturnType__no_repeat_ngram_size | None: ...
     @_typing.overload

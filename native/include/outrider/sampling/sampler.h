@@ -66,6 +66,9 @@ struct Samples {
     std::vector<int32_t> ranks;
     /// Entropies of the softmax of the model's logits, in nats; NaN where not asked or not drawn.
     std::vector<float> entropies;
+    /// Levels behind the tokens (SamplingState::level), for `commit`; NaN where no sampler feeds back, or
+    /// none was drawn.
+    std::vector<double> levels;
     /// The asked number of best processed logits, best first; tokens at minus infinity never.
     std::vector<std::vector<Candidate>> candidates;
 };
@@ -81,7 +84,8 @@ struct TokenMasks {
 };
 
 /// The rows of one sequence, row j seeing the first j predictions as history: first_row ... num_predictions,
-/// the last of them only where a token is drawn from it.
+/// the last of them only where a token is drawn from it. Where samplers feed back, a row's level is the one
+/// behind the token of the row before it, which is the prediction wherever the row is of use.
 struct SequenceRows {
     const SamplingState* state;
     const int32_t* predictions;

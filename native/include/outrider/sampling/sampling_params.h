@@ -31,15 +31,22 @@ enum class SamplerStep : uint8_t {
     eta,
     xtc,
     skew,
+    mirostat,
+    adaptive_p,
 };
 
 /// Their names, in that order.
 constexpr const char* kSamplerNames[] = {
-    "top_n_sigma", "smoothing", "temperature", "top_k", "top_p", "min_p", "top_a",
-    "tail_free",   "typical",   "epsilon",     "eta",   "xtc",   "skew",
+    "top_n_sigma", "smoothing", "temperature", "top_k", "top_p", "min_p",    "top_a",      "tail_free",
+    "typical",     "epsilon",   "eta",         "xtc",   "skew",  "mirostat", "adaptive_p",
 };
 constexpr int kNumSamplerSteps = sizeof(kSamplerNames) / sizeof(*kSamplerNames);
-static_assert(static_cast<int>(SamplerStep::skew) == kNumSamplerSteps - 1, "each step has a name");
+static_assert(static_cast<int>(SamplerStep::adaptive_p) == kNumSamplerSteps - 1, "each step has a name");
+
+/// Whether a step follows from the tokens that were drawn before it, and from how probable they were.
+constexpr bool feeds_back(SamplerStep step) {
+    return step == SamplerStep::mirostat || step == SamplerStep::adaptive_p;
+}
 
 /// The steps that a row goes through: plain memory, which a device's kernels read as it is.
 struct SamplerSteps {
@@ -52,6 +59,10 @@ struct SamplerSteps {
         return std::any_of(steps, steps + count, [](SamplerStep step) {
             return step == SamplerStep::tail_free || step == SamplerStep::skew;
         });
+    }
+    /// Whether one of them is steered by the tokens that were drawn before.
+    bool feed_back() const {
+        return std::any_of(steps, steps + count, [](SamplerStep step) { return feeds_back(step); });
     }
 };
 
@@ -73,7 +84,12 @@ struct SamplingNumbers {
     double eta_cutoff = 0.0;       // 0: off
     double xtc_probability = 0.0;  // 0: off
     double xtc_threshold = 0.1;
-    double skew = 0.0;  // 0: off
+    double skew = 0.0;          // 0: off
+    int64_t mirostat_mode = 0;  // 0: off
+    double mirostat_tau = 5.0;  // bits
+    double mirostat_eta = 0.1;
+    double adaptive_target = -1.0;  // below 0: off
+    double adaptive_decay = 0.9;
     float repetition_penalty = 1.0f;
     float frequency_penalty = 0.0f;
     float presence_penalty = 0.0f;
@@ -86,6 +102,8 @@ struct SamplingNumbers {
     int64_t dry_penalty_last_n = 0;  // 0: all
     SamplerSteps steps{};            // follows from the numbers and the order that is asked for
 
+    /// What a sampler that feeds back knows where nothing is drawn yet.
+    double first_level() const { return mirostat_mode != 0 ? 2 * mirostat_tau : adaptive_target; }
     OUTRIDER_HOST_DEVICE bool greedy() const { return temperature < kGreedyTemperature; }
     bool penalises() const {
         return repetition_penalty != 1.0f || frequency_penalty != 0.0f || presence_penalty != 0.0f;
@@ -128,6 +146,10 @@ struct SamplingNumbers {
                 return xtc_probability > 0;
             case SamplerStep::skew:
                 return skew != 0;
+            case SamplerStep::mirostat:
+                return mirostat_mode != 0;
+            case SamplerStep::adaptive_p:
+                return adaptive_target >= 0;
         }
         return false;
     }
@@ -161,6 +183,11 @@ void for_each_number(Numbers& numbers, Visit visit) {
     visit("xtc_probability", numbers.xtc_probability, NumberRange{0, 1});
     visit("xtc_threshold", numbers.xtc_threshold, NumberRange{0, 1});
     visit("skew", numbers.skew, NumberRange{-10, 10});
+    visit("mirostat_mode", numbers.mirostat_mode, NumberRange{0, 2});
+    visit("mirostat_tau", numbers.mirostat_tau, NumberRange{0, kMost});
+    visit("mirostat_eta", numbers.mirostat_eta, NumberRange{0, kMost});
+    visit("adaptive_target", numbers.adaptive_target, NumberRange{-1, 1});
+    visit("adaptive_decay", numbers.adaptive_decay, NumberRange{0, 0.99});
     visit("repetition_penalty", numbers.repetition_penalty, NumberRange{0, kMost, true});
     visit("frequency_penalty", numbers.frequency_penalty, NumberRange{});
     visit("presence_penalty", numbers.presence_penalty, NumberRange{});

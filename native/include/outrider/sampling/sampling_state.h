@@ -23,8 +23,8 @@ class SamplingState {
     SamplingState(SamplingParams params, const int32_t* prompt, size_t prompt_length);
 
     /// Appends generated tokens to the history; on a negative id throws std::invalid_argument and changes
-    /// nothing.
-    void commit(const int32_t* token_ids, size_t count);
+    /// nothing. `levels` are those behind the tokens; without them it stays as it is. # levels: [count]
+    void commit(const int32_t* token_ids, size_t count, const double* levels = nullptr);
     /// Takes back the generated tokens behind the first so many; throws std::invalid_argument where there are
     /// not as many.
     void truncate(int64_t num_generated);
@@ -47,6 +47,12 @@ class SamplingState {
     const NgramIndex* repeats() const { return repeats_ ? &*repeats_ : nullptr; }
     const TokenSet& dry_breakers() const { return dry_breakers_; }
     int64_t num_generated() const { return num_generated_; }
+    /// Whether a sampler is steered by the tokens that were drawn before.
+    bool feeds_back() const { return params_.steps.feed_back(); }
+    /// All that samplers which feed back know of the tokens so far. Mirostat's level is the most bits of
+    /// surprise that a token may have (mu in the paper); adaptive-p's is the mean of the drawn tokens'
+    /// probabilities, where the later count more.
+    double level() const { return levels_.back(); }
     const std::vector<int32_t>& forbidden() const { return forbidden_; }
     /// Tokens of prompt and generation together.
     int64_t length() const { return prompt_length_ + num_generated_; }
@@ -80,6 +86,7 @@ class SamplingState {
     std::optional<NgramIndex> ngrams_;
     std::optional<NgramIndex> repeats_;
     TokenSet dry_breakers_{{}};
+    std::vector<double> levels_;  // the first, then, where samplers feed back, that behind each generated one
     std::vector<int32_t> forbidden_;
     std::shared_ptr<const NoiseIds> noise_ids_;
     int64_t position_offset_ = 0;

@@ -24,6 +24,12 @@ void require_known_ahead(const RunningRow& from) {
     }
 }
 
+void require_no_feedback(const SamplingRow& row) {
+    if (row.params().steps.feed_back()) {
+        throw std::invalid_argument("states: mirostat and adaptive_p are not drawn with on CUDA");
+    }
+}
+
 void record_logprobs(const SamplingParams& params, const DrawnRow& drawn, const RankedToken* candidates,
                      int64_t max_candidates, RowSample* sample) {
     const double raw_norm = drawn.raw.log_sum_exp();
@@ -89,6 +95,7 @@ void CudaRowSampler::reserve(int64_t vocab_size) {
 }
 
 std::vector<RowSample> CudaRowSampler::sample(const std::vector<SamplingRow>& rows) {
+    std::for_each(rows.begin(), rows.end(), require_no_feedback);
     std::vector<RowSample> samples;
     for (size_t first = 0; first < rows.size(); first += TokenDraws::kMaxRows) {
         const size_t end = std::min<size_t>(first + TokenDraws::kMaxRows, rows.size());
@@ -100,6 +107,7 @@ std::vector<RowSample> CudaRowSampler::sample(const std::vector<SamplingRow>& ro
 std::unique_ptr<RunDraws> CudaRowSampler::begin_run(const std::vector<RunningRow>& rows,
                                                     const NextRows& next) {
     std::for_each(rows.begin(), rows.end(), require_known_ahead);
+    std::for_each(rows.begin(), rows.end(), [](const RunningRow& from) { require_no_feedback(from.row); });
     return std::make_unique<CudaRunDraws>(stream_, draws_, run_memory_, rows, next);
 }
 

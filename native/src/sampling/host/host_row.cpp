@@ -19,9 +19,9 @@ uint64_t total_of(Keyed first, Keyed last) {
 
 }  // namespace
 
-Scored HostRow::last_of_count(int64_t count) {
+const std::vector<Scored>& HostRow::best_of_count(int64_t count) {
     select_best(values_, count_, count, &scratch_.ranked);
-    return scratch_.ranked.back();
+    return scratch_.ranked;
 }
 
 Scored HostRow::last_of_share(double part) {

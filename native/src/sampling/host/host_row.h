@@ -54,7 +54,12 @@ class HostRow {
         return sum_terms(values_, count_, best(), kNoFloor, term);
     }
 
-    Scored last_of_count(int64_t count);
+    const float* values() const { return values_; }
+    int count() const { return count_; }
+
+    /// So many best tokens, or all, best first; until the row is asked for others.
+    const std::vector<Scored>& best_of_count(int64_t count);
+    Scored last_of_count(int64_t count) { return best_of_count(count).back(); }
     Scored last_of_share(double part);
     template <typename Key>
     uint64_t last_key_of_share(const Key& key, double part) {

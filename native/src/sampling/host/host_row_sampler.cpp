@@ -18,10 +18,12 @@ class HostRowSampler final : public RowSampler {
     std::vector<RowSample> sample(const std::vector<SamplingRow>& rows) override {
         std::vector<RowSample> samples(rows.size());
         std::atomic<size_t> next{0};
-        // One task per scratch, each taking rows until none is left.
+        // One task per scratch, each taking rows until none is left, with those that follow them.
         pool_.parallel_for(static_cast<int64_t>(std::min(scratch_.size(), rows.size())), [&](int64_t task) {
             for (size_t row = next++; row < rows.size(); row = next++) {
-                samples[row] = sample_row(rows[row], &scratch_[task]);
+                if (row == 0 || !rows[row].follows(rows[row - 1])) {
+                    sample_from(row, rows, &scratch_[task], &samples);
+                }
             }
         });
         return samples;
@@ -32,6 +34,17 @@ class HostRowSampler final : public RowSampler {
     }
 
   private:
+    /// A row's sample, and those of the rows that follow it.
+    static void sample_from(size_t row, const std::vector<SamplingRow>& rows, RowScratch* scratch,
+                            std::vector<RowSample>* samples) {
+        (*samples)[row] = sample_row(rows[row], scratch);
+        while (++row < rows.size() && rows[row].follows(rows[row - 1])) {
+            SamplingRow following = rows[row];
+            following.level = (*samples)[row - 1].level;
+            (*samples)[row] = sample_row(following, scratch);
+        }
+    }
+
     ThreadPool& pool_;
     std::vector<RowScratch> scratch_;  // one per thread
 };

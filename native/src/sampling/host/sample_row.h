@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "sampling/host/feedback_steps.h"
 #include "sampling/host/host_row.h"
 #include "sampling/sampling_row.h"
 
@@ -14,6 +15,7 @@ struct RowScratch {
     std::vector<float> distribution;  // [vocab_size]
     std::vector<Scored> ranked;
     StepScratch steps;
+    Judged judged;  // where samplers feed back
 };
 
 RowSample sample_row(const SamplingRow& row, RowScratch* scratch);

@@ -55,6 +55,9 @@ OUTRIDER_HOST_OR_DEVICE void run_step(Row& row, const SamplingNumbers& numbers, 
             return exclude_top_choices(row, numbers);
         case SamplerStep::skew:
             return apply_skew(row, numbers.skew);
+        case SamplerStep::mirostat:
+        case SamplerStep::adaptive_p:
+            return;  // no functions of the row alone: host/feedback_steps.h has them
     }
 }
 

@@ -300,8 +300,10 @@ class SamplingState:
     ) -> None:
         """Raises ValueError for what is out of its range, and TypeError for a number too many or too few."""
 
-    def commit(self, token_ids: Seq[int]) -> None:
-        """Append generated tokens to the history."""
+    def commit(self, token_ids: Seq[int], levels: Seq[float] = ()) -> None:
+        """Append generated tokens to the history, with the levels behind them where samplers feed back; without these
+        it stays as it is. Raises ValueError for another number of them.
+        """
 
     def truncate(self, num_generated: int) -> None:
         """Take back the generated tokens behind the first so many; raises ValueError where there are not as many."""
@@ -314,6 +316,9 @@ class SamplingState:
 
     @property
     def num_generated(self) -> int: ...
+    @property
+    def feeds_back(self) -> bool:
+        """Whether a sampler is steered by the tokens that were drawn before."""
 
 @final
 class Samples:
@@ -325,6 +330,7 @@ class Samples:
     logprobs: NDArray[np.float32]  # [rows], of the distribution that was drawn from; NaN where not asked
     ranks: NDArray[np.int32]  # [rows], among the model's logits, from 1, ties by lowest id; 0 where not asked
     entropies: NDArray[np.float32]  # [rows], in nats, of the softmax of the model's logits; NaN where not asked
+    levels: NDArray[np.float64]  # [rows], behind the tokens, for `commit`; NaN where no sampler feeds back
     def candidates(self, row: int) -> list[tuple[int, float, float]]:
         """(token id, raw logprob, processed logprob) of the best processed candidates, best first."""
 
