@@ -64,7 +64,8 @@ std::unique_ptr<SamplingState> make_state(
     std::vector<std::pair<int32_t, float>> logit_bias, int64_t min_tokens, std::vector<int32_t> stop_ids,
     std::vector<int32_t> suppressed_ids, std::vector<int32_t> begin_suppressed_ids,
     std::vector<std::vector<int32_t>> bad_words, std::vector<int32_t> dry_breaker_ids, bool logprobs,
-    int64_t num_candidates, bool rank, bool entropy, bool forced, const py::kwargs& numbers) {
+    int64_t num_candidates, bool rank, bool entropy, double guidance_scale, bool forced,
+    const py::kwargs& numbers) {
     if (prompt.ndim() != 1) {
         throw std::invalid_argument("prompt: must have one dimension");
     }
@@ -82,6 +83,7 @@ std::unique_ptr<SamplingState> make_state(
     params.num_candidates = num_candidates;
     params.rank = rank;
     params.entropy = entropy;
+    params.guidance_scale = guidance_scale;
     params.forced = forced;
     return std::make_unique<SamplingState>(std::move(params), prompt.data(),
                                            static_cast<size_t>(prompt.size()));
@@ -106,7 +108,7 @@ void register_state(py::module_& module) {
              py::arg("logit_bias"), py::arg("min_tokens"), py::arg("stop_ids"), py::arg("suppressed_ids"),
              py::arg("begin_suppressed_ids"), py::arg("bad_words"), py::arg("dry_breaker_ids"),
              py::arg("logprobs"), py::arg("num_candidates"), py::arg("rank"), py::arg("entropy"),
-             py::arg("forced"))
+             py::arg("guidance_scale"), py::arg("forced"))
         .def(
             "commit",
             [](SamplingState& state, const std::vector<int32_t>& ids, const std::vector<double>& levels) {
@@ -195,6 +197,7 @@ void register_sampler(py::module_& module) {
     py::class_<Sampler>(module, "Sampler", py::is_final())
         .def(py::init<std::shared_ptr<Device>>(), py::arg("device"))
         .def("reserve", &Sampler::reserve, py::arg("vocab_size"))
+        .def_property_readonly("guides", &Sampler::guides)
         .def("sample", &sample, py::arg("logits"), py::arg("states"), py::arg("predictions"),
              py::arg("masks") = MaskArrays{});
 }

@@ -11,6 +11,7 @@ from services.engine.decoder.native import derive_seed
 from services.engine.forced_tokens import ForcedTokens
 from services.engine.grammar.grammar import Grammar
 from services.engine.grammar.state import GrammarState
+from services.engine.guidance import Guidance
 from services.engine.sampling_params import SamplingParams
 from services.engine.text.healing import Healing
 from services.engine.thinking_budget import ThinkingBudget, Thought
@@ -117,6 +118,7 @@ class Request:
     grammar: Grammar | None = None  # what the generated text follows; there is none where the prompt is healed
     thinking: ThinkingBudget | None = None  # nor is there one of these
     forced: ForcedTokens | None = None
+    guidance: Guidance | None = None  # nor of this
     output: OutputOptions = OutputOptions()
     speculation: SpeculationPolicy = SpeculationPolicy()
     cache: CachePolicy = CachePolicy()

@@ -20,10 +20,12 @@ def new_sampling_state(
     min_tokens: int,
     masked_ids: Collection[int],
     output: OutputOptions = _NOTHING,
+    guidance_scale: float = 1.0,
     forced: bool = False,
 ) -> SamplingState:
     """A state with no token generated yet; `masked_ids` are not drawn before `min_tokens` are, and `output` says what
-    is told of each token. With `forced`, none is drawn.
+    is told of each token. With a `guidance_scale`, each draw needs the logits behind a negative prompt too. With
+    `forced`, none is drawn.
 
     Raises ValueError for parameters that nothing can be drawn with.
     """
@@ -42,6 +44,7 @@ def new_sampling_state(
         num_candidates=output.num_candidates,
         rank=output.rank,
         entropy=output.entropy,
+        guidance_scale=guidance_scale,
         forced=forced,
         **{number.name: getattr(params, number.name) for number in SAMPLING_NUMBERS},
     )
@@ -60,6 +63,7 @@ def new_request_state(
         masked_ids=request.stops.token_ids,
         output=request.output if output is None else output,
         forced=forced,
+        guidance_scale=1.0 if request.guidance is None else request.guidance.scale,
     )
 
 

@@ -30,7 +30,8 @@ from services.target.generation.model_runner import ModelRunner
 from services.target.generation.sampler import Sampler
 from services.target.generation.step import TargetStep
 from services.target.output.output_pipeline import OutputPipeline
-from services.target.scheduling.scheduler import ScheduledRows, Scheduler, SchedulerConfig
+from services.target.scheduling.scheduled_rows import ScheduledRows
+from services.target.scheduling.scheduler import Scheduler, SchedulerConfig
 from services.target.sequence.sequence import Sequence
 from services.target.sequence.token_stream import TokenStream
 from services.target.speculation.predictors.predictor import Predictor
@@ -151,7 +152,7 @@ class Stepper:
         """One pass; False if no sequence has work."""
         poison(self._decoder, self.blocks.empty)
         did_work = self._step.step()
-        self.blocks.check_integrity(self.scheduler.sequences)
+        self.blocks.check_integrity(text for sequence in self.scheduler.sequences for text in sequence.texts)
         self.most_sequences = max(self.most_sequences, len(self.scheduler.running))
         return did_work
 
@@ -208,6 +209,7 @@ def request(prompt: Seq[int], **fields: Any) -> Request:
         "grammar",
         "thinking",
         "forced",
+        "guidance",
         "received",
         "deadline",
         "request_id",

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from outrider import Client
+from outrider import Client, InvalidArgument
 from services.engine.config import EngineConfig
 from tests.e2e.models import folder
 from tests.native.devices import DEVICES, EMULATION, make_device
@@ -52,3 +52,10 @@ def test_answers_do_not_depend_on_their_company(target: RunningTarget):
     assert len({ids for ids, *_ in alone}) == len(SETTINGS)
     assert all(len(ids) == len(tokens) == NEW_TOKENS for ids, tokens, *_ in alone)
     target.assert_all_free()
+
+
+def test_guidance_is_refused_by_name(target: RunningTarget):
+    with Client(target.address) as client, pytest.raises(InvalidArgument) as failure:
+        client.generate("a", guidance_scale=2.0)
+    expected = ("guidance", f"is set; allowed: not to be, on the device {EMULATION}")
+    assert list(failure.value.violations) == [expected]

@@ -63,6 +63,7 @@ class Settings:
     num_candidates: int = 0
     rank: bool = False
     entropy: bool = False
+    guidance_scale: float = 1.0
     forced: bool = False
 
     def state(self, prompt: Seq[int] = (), generated: Seq[int] = ()) -> SamplingState:

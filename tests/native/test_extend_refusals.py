@@ -84,6 +84,9 @@ BAD_CALLS = {
     r"states\[0\]: token id 512 is outside the vocabulary of 512": replace(
         GOOD, states=(Settings(logit_bias=((VOCAB_SIZE, 1.0),)).state([7] * NUM_PROMPT),)
     ),
+    r"states\[0\]: guidance_scale must be 1 where draws run ahead": replace(
+        GOOD, states=(Settings(guidance_scale=2.0).state([7] * NUM_PROMPT),)
+    ),
     r"chains\[0\]: token id 512 is outside the vocabulary of 512": replace(GOOD, chains=((7, VOCAB_SIZE, 7),)),
     r"chains\[0\]: token id -1 is outside the vocabulary of 512": replace(GOOD, chains=((7, 7, -1),)),
     r"chains\[0\]: 37 tokens of history and 2 of the chain must end .* position 39": replace(GOOD, chains=((7, 7),)),

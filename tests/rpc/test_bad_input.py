@@ -12,12 +12,14 @@ import pytest
 from outrider.v1 import generation_pb2
 from tests.checkpoints import CONTEXT_LENGTH, VOCAB_SIZE, copy_of
 from tests.rpc.chat_examples import BAD_CHATS
+from tests.rpc.guidance_examples import BAD_GUIDANCE
 from tests.rpc.requests import PROMPT, as_unary, stream, stream_request, violations
 from tests.rpc.sampler_examples import BAD_SAMPLERS
 from tests.server import RunningTarget, target_server
 
 BAD = {
     **BAD_CHATS,
+    **BAD_GUIDANCE,
     **BAD_SAMPLERS,
     "no prompt": ({"prompt": {}}, "prompt", "text, token_ids or chat"),
     "empty text": ({"prompt": {"text": ""}}, "prompt.text", "at least one"),

@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 from outrider.v1 import generation_pb2
 from tests.lora_folders import write_adapter
-from tests.rpc import chat_examples, field_examples, sampler_examples
+from tests.rpc import chat_examples, field_examples, guidance_examples, sampler_examples
 from tests.rpc.field_examples import BAD_FOR_GENERATE, HELD, HELD_IDS, Fields, Seen
 from tests.rpc.requests import Streamed, as_unary, stream, stream_request, violations
 from tests.rpc.test_bad_input import BAD
@@ -28,7 +28,12 @@ def leaves(message: Descriptor, path: str = "") -> Iterator[tuple[str, FieldDesc
             yield from leaves(inner, f"{path}{field.name}.")
 
 
-GOOD = {**field_examples.GOOD, **chat_examples.GOOD_CHATS, **sampler_examples.GOOD_SAMPLERS}
+GOOD = {
+    **field_examples.GOOD,
+    **chat_examples.GOOD_CHATS,
+    **guidance_examples.GOOD_GUIDANCE,
+    **sampler_examples.GOOD_SAMPLERS,
+}
 NEVER_BAD = {**field_examples.NEVER_BAD, **chat_examples.NEVER_BAD_CHATS}
 TOLD_BY_PARENT = {**field_examples.TOLD_BY_PARENT, **chat_examples.CHAT_TOLD_BY_PARENT}
 FIELDS = dict(leaves(generation_pb2.GenerateRequest.DESCRIPTOR))

@@ -72,6 +72,10 @@ class GenerateOptions(ChatOptions, total=False):
     """Texts that the answer never has, whatever their case; what was taken back for them is in `Result.suppressed`."""
     allowed_token_ids: Sequence[int] | None
     """The only tokens that may be drawn, an end-of-sequence token among them if one is to end the answer."""
+    guidance_scale: float | None
+    """How strongly the text is drawn away from that behind a negative prompt."""
+    negative_prompt: str | Sequence[int] | None
+    """Text or token ids; without it the prompt's last token alone."""
     stop: str | Sequence[str] | None
     """Texts that end the generation."""
     stop_token_ids: Sequence[int] | None

@@ -64,6 +64,8 @@ _FIELDS = {
     "request_id": "request_id",
     "priority": "priority",
     "lora": "lora",
+    "guidance_scale": "guidance.scale",
+    "negative_prompt": "guidance.negative_prompt",
     "num_samples": "num_samples",
     "best_of": "best_of",
     "session": "session",
@@ -144,7 +146,10 @@ def set_prompt(
         set_field(request, "prompt.token_ids.ids", prompt)
 
 
-def set_text(message: generation_pb2.TextToScore | generation_pb2.TextToEmbed, text: str | Sequence[int]) -> None:
+def set_text(
+    message: generation_pb2.TextToScore | generation_pb2.TextToEmbed | common_pb2.NegativePrompt,
+    text: str | Sequence[int],
+) -> None:
     """Set a text, or its token ids, of which something is asked; raises as `build_stream_request`."""
     if isinstance(text, str):
         set_field(message, "text", text)
@@ -245,6 +250,12 @@ def _loop(loop: Loop) -> common_pb2.Loop:
     return common_pb2.Loop(window=loop.window, repetitions=loop.repetitions)
 
 
+def _negative_prompt(text: str | Sequence[int]) -> common_pb2.NegativePrompt:
+    message = common_pb2.NegativePrompt()
+    set_text(message, text)
+    return message
+
+
 def _mode(mode: str) -> int:
     if mode not in _MODES:
         raise ValueError(f"{mode!r} is none of {', '.join(_MODES)}")
@@ -258,6 +269,7 @@ _ENCODERS: dict[str, Callable[[Any], object]] = {
     "dry_sequence_breakers": _strings,
     "banned_strings": _strings,
     "allowed_token_ids": _allowed,
+    "negative_prompt": _negative_prompt,
     "stop": _strings,
     "time_limit": _duration,
     "stop_on_loop": _loop,

@@ -30,6 +30,13 @@ void require_in_vocabulary(const RunAhead& run, size_t index, int vocab_size) {
     }
 }
 
+void require_unguided(const RunAhead& run, size_t index) {
+    if (run.state->params().guides()) {
+        throw std::invalid_argument(entry("states", index) +
+                                    ": guidance_scale must be 1 where draws run ahead");
+    }
+}
+
 /// The noise of a draw is the one of the position behind its row.
 void require_start(const RunAhead& run, size_t index, int position) {
     const int64_t length = run.state->length();
@@ -101,6 +108,7 @@ void require_valid(const Decoder& decoder, const Batch& batch, const Sampler& sa
     for (size_t i = 0; i < runs.size(); ++i) {
         const int row = batch.logit_rows[i];
         require_in_vocabulary(runs[i], i, decoder.config().vocab_size);
+        require_unguided(runs[i], i);
         require_start(runs[i], i, batch.positions[row]);
         require_room(runs[i], i, batch, row, decoder);
         require_fitting_mask(runs[i], i, decoder.config().vocab_size);

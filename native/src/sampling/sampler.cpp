@@ -40,7 +40,7 @@ std::vector<SamplingRow> make_rows(const Logits& logits, const std::vector<Seque
     int64_t wanted = 0;
     for (const SequenceRows& sequence : sequences) {
         require_valid(sequence, logits.vocab_size());
-        wanted += sequence.num_rows();
+        wanted += sequence.num_logits();
     }
     if (wanted != logits.num_rows()) {
         throw std::invalid_argument("logits: have " + std::to_string(logits.num_rows()) +
@@ -53,6 +53,12 @@ std::vector<SamplingRow> make_rows(const Logits& logits, const std::vector<Seque
             const uint32_t* mask = sequence.masks.row(j - sequence.first_row);
             rows.push_back({values, logits.vocab_size(), sequence.state, sequence.predictions, j, mask,
                             sequence.state->level()});
+        }
+    }
+    int negative = static_cast<int>(rows.size());
+    for (SamplingRow& row : rows) {
+        if (row.params().guides()) {
+            row.negative_logits = logits.row(negative++);
         }
     }
     return rows;
@@ -91,8 +97,16 @@ void Sampler::reserve(int vocab_size) {
     row_sampler_->reserve(vocab_size);
 }
 
+bool Sampler::guides() const {
+    return row_sampler_->guides();
+}
+
 Samples Sampler::sample(const Logits& logits, const std::vector<SequenceRows>& sequences) {
     require_usable(logits);
+    const auto is_guided = [](const SequenceRows& sequence) { return sequence.state->params().guides(); };
+    if (!guides() && std::any_of(sequences.begin(), sequences.end(), is_guided)) {
+        throw std::invalid_argument("guidance_scale: must be 1 on this device");
+    }
     const std::lock_guard<std::mutex> guard(callers_);
     const std::vector<SamplingRow> rows = make_rows(logits, sequences);
     return gather(row_sampler_->sample(rows));

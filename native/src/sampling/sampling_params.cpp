@@ -9,6 +9,8 @@
 namespace outrider {
 namespace {
 
+constexpr double kMostGuidance = 100;
+
 void require(bool holds, const char* message) {
     if (!holds) {
         throw std::invalid_argument(message);
@@ -71,6 +73,8 @@ void SamplingParams::validate() const {
         require_in_range(name, static_cast<double>(number), range);
     });
     require(mirostat_mode == 0 || adaptive_target < 0, "adaptive_target: must be below 0 with mirostat_mode");
+    require_in_range("guidance_scale", guidance_scale, {0, kMostGuidance, true});
+    require(!guides() || !forced, "guidance_scale: must be 1 where nothing is drawn");
     require_each_once(samplers);
     require_valid_bias(logit_bias);
     require(min_tokens >= 0, "min_tokens: must be at least 0");

@@ -25,6 +25,7 @@ struct SamplingRow {
     const uint32_t* mask;  // of the tokens that may be drawn, memory of the host; null for all
     double level;          // that its samplers start from
     bool wants_margin = false;
+    const float* negative_logits = nullptr;  // as logits; null where nothing guides the draw
 
     const SamplingParams& params() const { return state->params(); }
     int64_t num_generated() const { return state->num_generated() + num_predictions; }

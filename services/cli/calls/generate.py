@@ -30,7 +30,7 @@ _NUMBERS = {
 }
 _GRAMMARS = ("json_schema", "regex", "lark", "choice")
 _OPTIONS = (
-    *("model", "lora", "session"),
+    *("model", "lora", "session", "negative_prompt"),
     *_NUMBERS,
     *_GRAMMARS,
     *("prefer_end", "ignore_eos", "include_stop", "time_limit", "heal", "lookup"),
@@ -53,6 +53,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", metavar="NAME", help="which of the server's models (default: its first)")
     parser.add_argument("--session", metavar="NAME", help="go on behind this session's tokens")
     parser.add_argument("--lora", metavar="NAME", help="which of the model's adapters (default: none)")
+    parser.add_argument("--negative-prompt", metavar="TEXT", help="what --guidance-scale guides the text away from")
     parser.add_argument("--timeout", type=float, metavar="SECONDS", help="end after this time with what there is")
     for name, kind in _NUMBERS.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=kind, metavar="N" if kind is int else "X")

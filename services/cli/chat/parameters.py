@@ -27,7 +27,11 @@ _KINDS: dict[str, Callable[[str], Any]] = {
         if hint in (int | None, float | None) and name not in _NOT_HERE
     },
     **dict.fromkeys(
-        ("stop", "banned_strings", "regex", "json_schema", "lark", "speculation", "cache_salt", "lora"), str
+        (
+            *("stop", "banned_strings", "regex", "json_schema", "lark", "speculation", "cache_salt", "lora"),
+            "negative_prompt",
+        ),
+        str,
     ),
     **dict.fromkeys(("lookup", "prefix_cache", "ignore_eos", "prefer_end"), _read_flag),
     "template_variables": json.loads,

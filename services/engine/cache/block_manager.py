@@ -79,8 +79,12 @@ class BlockManager:
 
     def can_grow(self, sequence: BlockOwner, num_tokens: int) -> bool:
         """Whether the sequence's blocks can come to hold `num_tokens` without taking any from another."""
+        return self.num_missing(sequence, num_tokens) <= self.num_free
+
+    def num_missing(self, sequence: BlockOwner, num_tokens: int) -> int:
+        """How many of the free blocks it takes for the sequence's blocks to hold `num_tokens`."""
         num_kept = len(sequence.blocks) if self._may_go_on(sequence) else sequence.num_computed // self.block_size
-        return self.blocks_for(num_tokens) - num_kept <= self.num_free
+        return max(0, self.blocks_for(num_tokens) - num_kept)
 
     def grow(self, sequence: BlockOwner, num_tokens: int) -> None:
         """Give the sequence blocks for its first `num_tokens` tokens, those behind the computed ones for it to write.

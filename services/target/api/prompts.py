@@ -68,7 +68,7 @@ async def read_tokenize_input(message: generation_pb2.TokenizeRequest, model: Se
 
 
 async def read_text(
-    message: generation_pb2.TextToScore | generation_pb2.TextToEmbed,
+    message: generation_pb2.TextToScore | generation_pb2.TextToEmbed | common_pb2.NegativePrompt,
     field: str,
     model: ServedModel,
     found: Violations,

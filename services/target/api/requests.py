@@ -11,6 +11,7 @@ from services.draft_protocol.caching import check_cache, read_cache
 from services.draft_protocol.grammar import read_grammar
 from services.engine.forced_tokens import ForcedTokens
 from services.engine.grammar.grammar import Grammar
+from services.engine.guidance import Guidance
 from services.engine.range import COUNT, MAX_COUNT, Range
 from services.engine.request import (
     CachePolicy,
@@ -68,11 +69,11 @@ def read_request(
     caller: Caller,
     deadline: float | None,
     session: Session | None = None,
+    guidance: Guidance | None = None,
 ) -> Request:
-    """The generation that a message of a caller's asks for, behind a session if there is one.
+    """The generation that a message of a caller's asks for, of which `found` is what was wrong so far.
 
-    `prompt` and `grammar` are read already, and `found` is what was wrong there; `deadline` is in seconds on the
-    monotonic clock. Raises FingerprintMismatchError for a continuation of another one, else InvalidRequestError.
+    `deadline` is in seconds on the monotonic clock. Raises FingerprintMismatchError, else InvalidRequestError.
     """
     received = _read_continuation(message, model, found)
     _check_num_samples(message, model, found)
@@ -87,6 +88,7 @@ def read_request(
         grammar=grammar,
         thinking=_read_thinking(message, prompt, model, found),
         forced=_force(model, prompt, stops),
+        guidance=guidance,
         output=_read_output(message, model, found),
         speculation=_read_speculation(message, found),
         cache=_read_cache(message, session, found),

@@ -4,7 +4,9 @@ from collections.abc import Sequence as Seq
 
 from services.engine.decoder.native import Batch, Decoder, Logits
 from services.engine.lora.adapter_set import NO_ADAPTER, AdapterSet
-from services.target.scheduling.scheduler import ScheduledRows
+from services.target.scheduling.scheduled_rows import ScheduledRows
+from services.target.sequence.negative_text import NegativeText
+from services.target.sequence.sequence import Sequence
 
 
 class ModelRunner:
@@ -19,21 +21,28 @@ class ModelRunner:
 
     def forward(self, scheduled: Seq[ScheduledRows]) -> Logits:
         """One pass; the logits are those of `num_logits` rows of each of `scheduled`: those that give records of its
-        prompt, then the one that draws with its predictions' rows behind it.
+        prompt, then the one that draws with its predictions' rows behind it. Behind all of them come those that the
+        guided ones draw from behind their negative prompts.
         """
         self._batch.clear()
         for rows in scheduled:
-            sequence = rows.sequence
-            start = sequence.num_computed
-            token_ids = sequence.tokens[start : start + rows.num_tokens] + rows.predictions
-            self._batch.append(
-                token_ids,
-                position=start,
-                blocks=sequence.blocks,
-                num_logits=rows.num_logits,
-                adapter=self._adapters.number(lora) if (lora := sequence.request.lora) else NO_ADAPTER,
-            )
+            self._append(rows, rows.sequence, rows.num_tokens, num_logits=rows.num_logits)
+        for rows in scheduled:
+            if rows.sequence.negative is not None:
+                self._append(rows, rows.sequence.negative, rows.num_negative, num_logits=rows.num_draws)
         return self._decoder.forward(self._batch)
+
+    def _append(self, rows: ScheduledRows, text: Sequence | NegativeText, num_tokens: int, *, num_logits: int) -> None:
+        if not num_tokens:
+            return
+        start = text.num_computed
+        self._batch.append(
+            text.tokens[start : start + num_tokens] + rows.predictions,
+            position=start,
+            blocks=text.blocks,
+            num_logits=num_logits,
+            adapter=self._adapters.number(lora) if (lora := rows.sequence.request.lora) else NO_ADAPTER,
+        )
 
     def pool(self, scheduled: Seq[ScheduledRows]) -> None:
         """Let each sequence that pools hidden states take those which the pass over `scheduled` has computed."""
@@ -44,4 +53,4 @@ class ModelRunner:
                 start = first_row - sequence.num_computed
                 if pooled := sequence.pooled.rows(sequence.num_computed, rows.num_tokens):
                     sequence.pooled.take(self._decoder.hidden_states(start + pooled.start, len(pooled)))
-            first_row += rows.num_rows
+            first_row += rows.num_rows_of_own

@@ -40,6 +40,7 @@ class ServedModel:
     syntax: MessageSyntax  # of the messages that it writes
     fingerprint: Fingerprint
     max_samples: int  # of one request
+    why_unguided: str = ""  # where no text can be guided
     lora: str = ""  # the adapter that changes its weights; empty: none
     adapted: Mapping[str, Fingerprint] = field(default_factory=dict)  # what it has, by the names of its adapters
 
@@ -64,6 +65,7 @@ class ServedModel:
             fingerprint=engine.fingerprint,
             adapted=engine.adapted_fingerprints,
             max_samples=min(MAX_SAMPLES, engine.config.max_sequences),
+            why_unguided=_why_unguided(engine),
         )
 
     def asked(self, model: str, lora: str) -> "ServedModel":
@@ -85,3 +87,9 @@ class ServedModel:
                 [Violation("lora", f"{name[:_LONGEST_TOLD]!r} is not loaded; allowed: {allowed}")]
             )
         return replace(self, name=name, lora=name, fingerprint=self.adapted[name])
+
+
+def _why_unguided(engine: TargetEngine) -> str:
+    if not engine.model.sampler.guides:
+        return f"on the device {engine.model.device.name}"
+    return "with a server that runs one sequence at once" if engine.config.max_sequences < 2 else ""

@@ -106,7 +106,7 @@ class OutputPipeline:
         sequence = self.sequence
         sequence.finish_reason = sequence.expiry_reason
         self._last_text = self._buffer.text + self._detokenizer.finish()
-        del sequence.tokens[len(sequence.tokens) - len(self._buffer) :]
+        sequence.truncate(sequence.num_generated - len(self._buffer))
 
     def deliver_end(self) -> None:
         """Tell the consumer that the generation has ended, after all of its text and tokens."""
@@ -116,7 +116,7 @@ class OutputPipeline:
         """Complete the prompt; from here on, all is as after any other prompt but for the first bytes of the text."""
         sequence, healing = self.sequence, self.sequence.request.healing
         assert healing is not None
-        sequence.tokens.append(record.token_id)
+        sequence.append(record.token_id)
         self._detokenizer.begin(record.token_id, num_known=healing.num_known)
         if sequence.needs_prompt_logprobs:
             self.report_progress([record], num_new=sequence.num_prompt - 1 - sequence.num_computed)
@@ -164,7 +164,7 @@ class OutputPipeline:
 
     def _append(self, token_id: int) -> str:
         """Append one token and return the text that it releases; where it is the last one, the generation ends."""
-        self.sequence.tokens.append(token_id)
+        self.sequence.append(token_id)
         if self.sequence.thought is not None:
             self.sequence.thought = self.sequence.thought.after(token_id)
         is_stop = token_id in self.sequence.request.stops.token_ids
@@ -188,7 +188,7 @@ class OutputPipeline:
             return FinishReason.LOOP
         if sequence.num_generated >= stops.max_tokens:
             return FinishReason.MAX_TOKENS
-        if len(sequence.tokens) >= sequence.context_length:
+        if sequence.room <= 0:
             return FinishReason.CONTEXT_LENGTH
         return None
 
@@ -211,7 +211,7 @@ class OutputPipeline:
         taken = sequence.tokens[position:]
         text = b"".join(map(self._tokenizer.token_bytes, taken)).decode(errors="replace")
         suppressed = Suppressed(text, banned.string, position - sequence.num_prompt, taken[0])
-        del sequence.tokens[position:]
+        sequence.truncate(position - sequence.num_prompt)
         before = self._buffer.take_back(num_tokens, suppressed)
         self._detokenizer, self._loop, sequence.grammar, sequence.thought = before
         sequence.sampling.truncate(sequence.num_generated)

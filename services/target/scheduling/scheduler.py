@@ -3,13 +3,14 @@
 import math
 import time
 from bisect import insort
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 
 from services.engine.cache.block_manager import BlockManager
-from services.engine.events import PredictionSource
 from services.target.scheduling.fair_queue import FairQueue
 from services.target.scheduling.fair_shares import FairShares
+from services.target.scheduling.scheduled_rows import ScheduledRows
+from services.target.scheduling.sequence_blocks import SequenceBlocks
 from services.target.sequence.sequence import Sequence
 
 _MAX_PROMPT_LOGITS = 256  # rows in one pass, of 0.6 MB each with 150 000 tokens
@@ -25,43 +26,10 @@ class StepLimit(StrEnum):
     WORK = "work"  # there was no more
 
 
-@dataclass(slots=True)
-class ScheduledRows:
-    """A run of one sequence's tokens in a pass, and the predictions of its next tokens behind them."""
-
-    sequence: Sequence
-    num_tokens: int
-    draws: bool  # the run reaches the sequence's last token, so that the next one is drawn
-    prompt_targets: list[int] = field(default_factory=list)  # known tokens that the rows before tell of
-    predictions: list[int] = field(default_factory=list)
-    source: PredictionSource | None = None  # of the predictions
-    waiting: float = 0.0  # seconds, for them
-
-    @property
-    def is_decode(self) -> bool:
-        """Whether the run is the last token alone."""
-        return self.draws and self.num_tokens == 1
-
-    @property
-    def num_rows(self) -> int:
-        """Rows in the pass."""
-        return self.num_tokens + len(self.predictions)
-
-    @property
-    def num_draws(self) -> int:
-        """Rows that a token is drawn from."""
-        return 1 + len(self.predictions) if self.draws else 0
-
-    @property
-    def num_logits(self) -> int:
-        """Rows whose logits are needed, the last ones."""
-        return len(self.prompt_targets) + self.num_draws
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SchedulerConfig:
     """Limits of one pass, which the scheduler keeps, whoever adds rows; `max_rows` is at least `max_sequences`, so that
-    every sequence can decode in each. There are no more rows of logits than rows.
+    every sequence can decode in each. There are no more rows of logits than rows. A guided sequence counts as two.
     """
 
     max_rows: int
@@ -80,7 +48,7 @@ class Scheduler:
 
     def __init__(self, config: SchedulerConfig, blocks: BlockManager) -> None:
         self._config = config
-        self._blocks = blocks
+        self._blocks = SequenceBlocks(blocks)
         self._spare_rows = 0
         self._queue = FairQueue()
         self._preempted: list[Sequence] = []  # in the order of their starts, as those that run
@@ -114,7 +82,7 @@ class Scheduler:
         for started in (self.running, self._preempted):
             if sequence in started:
                 started.remove(sequence)
-                self._blocks.shrink(sequence, sequence.num_pinned)
+                self._blocks.end(sequence)
                 return True
         return self._queue.remove(sequence)
 
@@ -135,18 +103,20 @@ class Scheduler:
         self._admit()
         batch: list[ScheduledRows] = []
         ready = [sequence for sequence in self.running if not sequence.is_paused]
-        prompts = [sequence for sequence in ready if sequence.num_pending > 1]
+        prompts = [sequence for sequence in ready if not sequence.is_decoding]
         self._spare_rows = self._config.max_rows
-        prompt_rows = self._share_rows(prompts, self._config.max_rows - len(ready) + len(prompts))
+        prompt_rows = self._share_rows(prompts, self._config.max_rows - _num_texts(ready) + _num_texts(prompts))
         for sequence in ready:
-            num_tokens = prompt_rows.get(sequence, 0) if sequence.num_pending > 1 else 1
-            if num_tokens <= 0 or sequence not in self.running:  # the latter: preempted by an older one just now
+            num_rows = len(sequence.texts) if sequence.is_decoding else prompt_rows.get(sequence, 0)
+            if num_rows <= 0 or sequence not in self.running:  # the latter: preempted by an older one just now
                 continue
-            if self._make_room(sequence, sequence.num_computed + num_tokens):
-                draws = sequence.draws and num_tokens == sequence.num_pending
+            num_tokens, num_negative = runs = sequence.split(num_rows)
+            if self._make_room(sequence, _lengths(sequence, runs)):
+                draws = sequence.draws and num_rows == sequence.num_pending
                 targets = sequence.prompt_targets(num_tokens)
-                batch.append(ScheduledRows(sequence, num_tokens, draws=draws, prompt_targets=targets))
-                self._spare_rows -= num_tokens
+                rows = ScheduledRows(sequence, num_tokens, draws, num_negative=num_negative, prompt_targets=targets)
+                batch.append(rows)
+                self._spare_rows -= rows.num_rows
         if batch:
             self.num_rows += self._config.max_rows - self._spare_rows
             self.num_steps[self._limit(batch)] += 1
@@ -173,7 +143,7 @@ class Scheduler:
                 most = min(most, logits_budget)
             shared[sequence] = min(self._num_prompt_rows(sequence), most)
             num_rows -= shared[sequence]
-            logits_budget -= len(sequence.prompt_targets(shared[sequence]))
+            logits_budget -= len(sequence.prompt_targets(sequence.split(shared[sequence])[0]))
             if is_shared:
                 self._prompt_shares.charge(caller, shared[sequence])
         return shared
@@ -182,13 +152,13 @@ class Scheduler:
         """Put predictions behind a decoding run, as many as the pass has rows left for and free blocks hold: nothing is
         preempted for them.
         """
-        num_tokens = len(rows.sequence.tokens)
-        predictions = predictions[: self._spare_rows]
-        while predictions and not self._blocks.can_grow(rows.sequence, num_tokens + len(predictions)):
+        sequence, num_texts = rows.sequence, len(rows.sequence.texts)
+        predictions = predictions[: self._spare_rows // num_texts]
+        while predictions and not self._blocks.can_grow(sequence, _lengths_behind(sequence, len(predictions))):
             predictions = predictions[:-1]
-        self._blocks.grow(rows.sequence, num_tokens + len(predictions))
-        self._spare_rows -= len(predictions)
-        self.num_prediction_rows += len(predictions)
+        self._blocks.grow(sequence, _lengths_behind(sequence, len(predictions)))
+        self._spare_rows -= num_texts * len(predictions)
+        self.num_prediction_rows += num_texts * len(predictions)
         rows.predictions = predictions
 
     def settle(self, rows: ScheduledRows, num_committed: int) -> None:
@@ -198,18 +168,17 @@ class Scheduler:
         """
         sequence = rows.sequence
         accepted_rows = max(num_committed - 1, 0)
-        sequence.num_computed += rows.num_tokens + accepted_rows
-        sequence.num_computed = min(sequence.num_computed, len(sequence.tokens) - 1)
-        self._blocks.keep(sequence, sequence.num_computed)
-        self._blocks.shrink(sequence, len(sequence.tokens))
+        for text, num_tokens in zip(sequence.texts, (rows.num_tokens, rows.num_negative), strict=False):
+            text.num_computed = min(text.num_computed + num_tokens + accepted_rows, len(text.tokens) - 1)
+        self._blocks.keep(sequence)
         self._queue.charge(sequence, num_committed)
 
     def _limit(self, batch: list[ScheduledRows]) -> StepLimit:
         if not self._spare_rows:
             return StepLimit.ROWS
-        if any(not sequence.is_paused for sequence in self.waiting):
-            is_full = len(self.running) >= self._config.max_sequences
-            return StepLimit.SEQUENCES if is_full else StepLimit.BLOCKS
+        first = next((sequence for sequence in self.waiting if not sequence.is_paused), None)
+        if first is not None:
+            return StepLimit.BLOCKS if self._fits_in(first) else StepLimit.SEQUENCES
         return StepLimit.WORK if all(rows.draws for rows in batch) else StepLimit.PREFILL_CHUNK
 
     def _admit(self) -> None:
@@ -226,7 +195,7 @@ class Scheduler:
     def _is_ready(self, sequence: Sequence) -> bool:
         """Whether it need not wait for its first sample to compute their prompt."""
         first = self._first_sample(sequence)
-        return first is None or first.num_computed >= sequence.num_shared
+        return first is None or first.has_shared
 
     def _start(self, sequence: Sequence) -> bool:
         """Let a sequence run, if there is room or can be made."""
@@ -234,7 +203,7 @@ class Scheduler:
             if (victim := self._youngest_paused()) is None:
                 return False
             self._preempt(victim)
-        self._blocks.grow(sequence, len(sequence.tokens))
+        self._blocks.grow(sequence, _lengths_behind(sequence, 0))
         if not sequence.timings.scheduled:
             sequence.timings.scheduled = time.monotonic()
             sequence.num_cached = sequence.num_computed
@@ -243,16 +212,19 @@ class Scheduler:
 
     def _claim(self, sequence: Sequence) -> bool:
         """Give a sequence what is cached of it, unless there is no place for it or no room for its other tokens."""
-        if len(self.running) >= self._config.max_sequences:
+        if not self._fits_in(sequence):
             return False
         if (first := self._first_sample(sequence)) is not None:
-            self._blocks.share(sequence, first, sequence.num_shared)
+            self._blocks.share(sequence, first)
         else:
-            self._blocks.reuse(sequence, sequence.num_reusable)
-        if self._blocks.can_grow(sequence, len(sequence.tokens) + sequence.draws):
+            self._blocks.reuse(sequence)
+        if self._blocks.can_grow(sequence, _lengths_behind(sequence, int(sequence.draws))):
             return True
         self._blocks.release(sequence)
         return False
+
+    def _fits_in(self, sequence: Sequence) -> bool:
+        return _num_texts(self.running) + len(sequence.texts) <= self._config.max_sequences
 
     def _first_sample(self, sequence: Sequence) -> Sequence | None:
         """The running sequence that computes a new one's prompt."""
@@ -263,25 +235,27 @@ class Scheduler:
         """Rows that a sequence with more than one to compute goes on by, if it may: those that are needed, and none
         beyond those that others wait for.
         """
-        end = sequence.num_shared if self._is_awaited(sequence) else sequence.num_needed
-        return end - sequence.num_computed
+        is_awaited = self._is_awaited(sequence)
+        end = sequence.num_shared if is_awaited else sequence.num_needed
+        num_negative = 0 if sequence.negative is None else sequence.negative.num_pending - is_awaited
+        return end - sequence.num_computed + num_negative
 
     def _is_awaited(self, sequence: Sequence) -> bool:
         """Whether others wait for what it computes for them too, behind which all of them go on together."""
-        is_first = sequence.request.num_samples > 1 and sequence.num_computed < sequence.num_shared
+        is_first = sequence.request.num_samples > 1 and not sequence.has_shared
         return is_first and any(self._first_sample(other) is sequence for other in self._queue)
 
     def _youngest_paused(self) -> Sequence | None:
         return next((sequence for sequence in reversed(self.running) if sequence.is_paused), None)
 
-    def _make_room(self, sequence: Sequence, num_tokens: int) -> bool:
-        """Get blocks for a sequence's first tokens by preempting others; False if it had to go itself."""
-        while not self._blocks.can_grow(sequence, num_tokens):
+    def _make_room(self, sequence: Sequence, lengths: list[int]) -> bool:
+        """Get blocks for the first tokens of a sequence's texts by preempting others; False if it had to go itself."""
+        while not self._blocks.can_grow(sequence, lengths):
             victim = self._youngest_paused() or self.running[-1]
             self._preempt(victim)
             if victim is sequence:
                 return False
-        self._blocks.grow(sequence, num_tokens)
+        self._blocks.grow(sequence, lengths)
         return True
 
     def _preempt(self, sequence: Sequence) -> None:
@@ -290,6 +264,20 @@ class Scheduler:
         sequence.num_preemptions += 1
         self.num_preemptions += 1
         insort(self._preempted, sequence, key=_start_time)
+
+
+def _num_texts(sequences: list[Sequence]) -> int:
+    return sum(len(sequence.texts) for sequence in sequences)
+
+
+def _lengths(sequence: Sequence, runs: tuple[int, int]) -> list[int]:
+    """How far each text is computed behind these runs of it."""
+    return [text.num_computed + num_tokens for text, num_tokens in zip(sequence.texts, runs, strict=False)]
+
+
+def _lengths_behind(sequence: Sequence, num_tokens: int) -> list[int]:
+    """How long each text is with so many further tokens."""
+    return [len(text.tokens) + num_tokens for text in sequence.texts]
 
 
 def _start_time(sequence: Sequence) -> float:

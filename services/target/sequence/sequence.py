@@ -7,6 +7,7 @@ from services.engine.events import FinishReason, Refused, SpeculationStats, Timi
 from services.engine.request import OutputOptions, Request
 from services.engine.sampling_state import new_healing_state, new_request_state
 from services.target.sequence.feedback_replay import FeedbackReplay
+from services.target.sequence.negative_text import NegativeText
 from services.target.sequence.pooled_states import PooledStates
 from services.target.sequence.prompt_logprobs import PromptLogprobs
 from services.target.sequence.token_stream import TokenStream
@@ -16,7 +17,7 @@ class Sequence:
     """The tokens of one request, how far they are computed, and where its events go.
 
     Only the scheduler and its block manager change `num_computed` and `blocks`; only the output pipeline changes the
-    tokens, what is drawn with, and the end.
+    tokens (by `append` and `truncate`), what is drawn with, and the end.
     """
 
     def __init__(
@@ -30,6 +31,8 @@ class Sequence:
         self.tokens = list(request.prompt)
         self.num_computed = 0  # leading tokens whose keys and values are in the cache
         self.blocks: list[int] = []
+        guidance = request.guidance
+        self.negative = None if guidance is None else NegativeText(guidance, cache_scope=self.cache_scope)
         self.num_cached = 0  # tokens that were found in the cache at first
         self.num_preemptions = 0
         self.timings = Timings(arrived=time.monotonic())
@@ -65,6 +68,21 @@ class Sequence:
         return None if scope is None else f"{self.request.lora}\0{scope}"
 
     @property
+    def texts(self) -> "tuple[Sequence | NegativeText, ...]":
+        """What is computed of it: its own text, and where it is guided the negative one, which goes on as that does."""
+        return (self,) if self.negative is None else (self, self.negative)
+
+    def append(self, token_id: int) -> None:
+        """Add a token to all texts."""
+        for text in self.texts:
+            text.tokens.append(token_id)
+
+    def truncate(self, num_generated: int) -> None:
+        """Take back the tokens of all texts behind so many generated ones."""
+        for text in self.texts:
+            del text.tokens[text.num_prompt + num_generated :]
+
+    @property
     def num_prompt(self) -> int:
         """Tokens of the prompt."""
         return len(self.request.prompt)
@@ -76,8 +94,32 @@ class Sequence:
 
     @property
     def num_pending(self) -> int:
-        """Tokens that must be computed before the next one can be drawn: 1 while decoding."""
-        return len(self.tokens) - self.num_computed
+        """Tokens that must be computed before the next one can be drawn: while decoding, 1 of each text."""
+        own = len(self.tokens) - self.num_computed
+        return own if self.negative is None else own + self.negative.num_pending
+
+    @property
+    def is_decoding(self) -> bool:
+        """Whether only the last token is still to be computed."""
+        return self.num_pending == len(self.texts)
+
+    @property
+    def has_shared(self) -> bool:
+        """Whether all is computed that further samples share."""
+        return self.num_computed >= self.num_shared and (self.negative is None or self.negative.num_pending <= 1)
+
+    def split(self, num_rows: int) -> tuple[int, int]:
+        """How many of the next rows, at most these, are of its own text, and how many of the negative one.
+
+        The texts' last tokens wait for each other, so that their logits come of one pass.
+        """
+        if self.negative is None:
+            return num_rows, 0
+        own, negative = self.num_pending - self.negative.num_pending, self.negative.num_pending
+        if num_rows == own + negative:
+            return own, negative
+        num_negative = min(num_rows, negative - 1)
+        return min(num_rows - num_negative, own - 1), num_negative
 
     @property
     def draws(self) -> bool:
@@ -120,8 +162,15 @@ class Sequence:
     @property
     def num_remaining(self) -> int:
         """Tokens that can still be drawn before a limit ends the generation."""
-        limit = min(self.num_prompt + self.request.stops.max_tokens, self.context_length)
-        return limit - len(self.tokens)
+        return min(self.num_prompt + self.request.stops.max_tokens - len(self.tokens), self.room)
+
+    @property
+    def room(self) -> int:
+        """Tokens for which the context still has room."""
+        guidance = self.request.guidance
+        if guidance is None:
+            return self.context_length - len(self.tokens)
+        return guidance.room(self.num_prompt, self.context_length) - self.num_generated
 
     @property
     def is_healing(self) -> bool:

@@ -150,6 +150,9 @@ OPTIONS = [
     ("heal", True, {"prompt": {"text": "p", "heal": True}}),
     ("model", "a", {"model": "a"}),
     ("lora", "b", {"lora": "b"}),
+    ("guidance_scale", 2.5, {"guidance": {"scale": 2.5}}),
+    ("negative_prompt", "dull", {"guidance": {"negative_prompt": {"text": "dull"}}}),
+    ("negative_prompt", [5, 6], {"guidance": {"negative_prompt": {"token_ids": {"ids": [5, 6]}}}}),
     ("request_id", "", {"request_id": ""}),
     ("num_samples", 4, {"num_samples": 4}),
     ("best_of", 4, {"best_of": 4}),
@@ -173,6 +176,7 @@ def test_every_option_is_tested_and_every_field_has_an_option() -> None:
         common_pb2.SpeculationPolicy,
         common_pb2.CachePolicy,
         common_pb2.Grammar,
+        common_pb2.Guidance,
     )
     fields = sum(len(part.DESCRIPTOR.fields) for part in parts)
     assert (

@@ -1550,6 +1550,70 @@ class CachePolicy(_message.Message):
 Global___CachePolicy: _TypeAlias = CachePolicy  # noqa: Y015
 
 @_typing.final
+class Guidance(_message.Message):
+    """What a text is drawn away from (classifier-free guidance): the same answer is computed behind a negative prompt too, and
+    tokens are drawn from scale * (log p - log q) + log q, where p are the probabilities behind the prompt, and q those behind
+    the negative one. Penalties and all that follows them act on that, and it is what is told of tokens, but for
+    `OutputOptions.logits`, and of the prompt's, which are the model's own. Both texts share one context, less 32 tokens.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SCALE_FIELD_NUMBER: _builtins.int
+    NEGATIVE_PROMPT_FIELD_NUMBER: _builtins.int
+    scale: _builtins.float
+    """How strongly. Above 0, at most 100. Default: 1, which changes nothing."""
+    @_builtins.property
+    def negative_prompt(self) -> Global___NegativePrompt:
+        """Default: the prompt's last token alone."""
+
+    def __init__(
+        self,
+        *,
+        scale: _builtins.float | None = ...,
+        negative_prompt: Global___NegativePrompt | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_scale", b"_scale", "negative_prompt", b"negative_prompt", "scale", b"scale"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_scale", b"_scale", "negative_prompt", b"negative_prompt", "scale", b"scale"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__scale: _TypeAlias = _typing.Literal["scale"]  # noqa: Y015
+    _WhichOneofArgType__scale: _TypeAlias = _typing.Literal["_scale", b"_scale"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__scale) -> _WhichOneofReturnType__scale | None: ...
+
+Global___Guidance: _TypeAlias = Guidance  # noqa: Y015
+
+@_typing.final
+class NegativePrompt(_message.Message):
+    """What comes before the answer where it is not to be as it is."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TEXT_FIELD_NUMBER: _builtins.int
+    TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    text: _builtins.str
+    """Text, encoded with the special tokens that a prompt has."""
+    @_builtins.property
+    def token_ids(self) -> Global___TokenIds:
+        """Ids, used as they are. At least one."""
+
+    def __init__(
+        self,
+        *,
+        text: _builtins.str = ...,
+        token_ids: Global___TokenIds | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["input", b"input", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["input", b"input", "text", b"text", "token_ids", b"token_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_input: _TypeAlias = _typing.Literal["text", "token_ids"]  # noqa: Y015
+    _WhichOneofArgType_input: _TypeAlias = _typing.Literal["input", b"input"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_input) -> _WhichOneofReturnType_input | None: ...
+
+Global___NegativePrompt: _TypeAlias = NegativePrompt  # noqa: Y015
+
+@_typing.final
 class Continuation(_message.Message):
     """Where an interrupted generation is taken up again.
 

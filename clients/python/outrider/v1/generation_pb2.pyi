@@ -93,6 +93,7 @@ class StreamGenerateRequest(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     SESSION_FIELD_NUMBER: _builtins.int
     LORA_FIELD_NUMBER: _builtins.int
+    GUIDANCE_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """A name for the request in logs and answers. Default: one that the server makes."""
     num_samples: _builtins.int
@@ -160,6 +161,10 @@ class StreamGenerateRequest(_message.Message):
     def cache(self) -> _common_pb2.CachePolicy:
         """Whether keys and values of other requests may be used."""
 
+    @_builtins.property
+    def guidance(self) -> _common_pb2.Guidance:
+        """What the text is drawn away from; a continuation is drawn away from the same. Not with `Prompt.heal`. Default: nothing."""
+
     def __init__(
         self,
         *,
@@ -178,10 +183,11 @@ class StreamGenerateRequest(_message.Message):
         model: _builtins.str | None = ...,
         session: _builtins.str | None = ...,
         lora: _builtins.str | None = ...,
+        guidance: _common_pb2.Guidance | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_of", b"_best_of", "_lora", b"_lora", "_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "_session", b"_session", "best_of", b"best_of", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "lora", b"lora", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "session", b"session", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_of", b"_best_of", "_lora", b"_lora", "_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "_session", b"_session", "best_of", b"best_of", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "guidance", b"guidance", "lora", b"lora", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "session", b"session", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_of", b"_best_of", "_lora", b"_lora", "_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "_session", b"_session", "best_of", b"best_of", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "lora", b"lora", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "session", b"session", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_of", b"_best_of", "_lora", b"_lora", "_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "_session", b"_session", "best_of", b"best_of", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "guidance", b"guidance", "lora", b"lora", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "session", b"session", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__best_of: _TypeAlias = _typing.Literal["best_of"]  # noqa: Y015
     _WhichOneofArgType__best_of: _TypeAlias = _typing.Literal["_best_of", b"_best_of"]  # noqa: Y015
@@ -509,6 +515,7 @@ class GenerateRequest(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     SESSION_FIELD_NUMBER: _builtins.int
     LORA_FIELD_NUMBER: _builtins.int
+    GUIDANCE_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """A name for the request in logs and answers. Default: one that the server makes."""
     num_samples: _builtins.int
@@ -576,6 +583,10 @@ class GenerateRequest(_message.Message):
     def cache(self) -> _common_pb2.CachePolicy:
         """Whether keys and values of other requests may be used."""
 
+    @_builtins.property
+    def guidance(self) -> _common_pb2.Guidance:
+        """What the text is drawn away from; a continuation is drawn away from the same. Not with `Prompt.heal`. Default: nothing."""
+
     def __init__(
         self,
         *,
@@ -594,10 +605,11 @@ class GenerateRequest(_message.Message):
         model: _builtins.str | None = ...,
         session: _builtins.str | None = ...,
         lora: _builtins.str | None = ...,
+        guidance: _common_pb2.Guidance | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_of", b"_best_of", "_lora", b"_lora", "_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "_session", b"_session", "best_of", b"best_of", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "lora", b"lora", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "session", b"session", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_best_of", b"_best_of", "_lora", b"_lora", "_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "_session", b"_session", "best_of", b"best_of", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "guidance", b"guidance", "lora", b"lora", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "session", b"session", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_of", b"_best_of", "_lora", b"_lora", "_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "_session", b"_session", "best_of", b"best_of", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "lora", b"lora", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "session", b"session", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_best_of", b"_best_of", "_lora", b"_lora", "_model", b"_model", "_num_samples", b"_num_samples", "_priority", b"_priority", "_request_id", b"_request_id", "_session", b"_session", "best_of", b"best_of", "cache", b"cache", "continue_from", b"continue_from", "grammar", b"grammar", "guidance", b"guidance", "lora", b"lora", "model", b"model", "num_samples", b"num_samples", "output", b"output", "priority", b"priority", "prompt", b"prompt", "request_id", b"request_id", "sampling", b"sampling", "session", b"session", "speculation", b"speculation", "stop", b"stop"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__best_of: _TypeAlias = _typing.Literal["best_of"]  # noqa: Y015
     _WhichOneofArgType__best_of: _TypeAlias = _typing.Literal["_best_of", b"_best_of"]  # noqa: Y015

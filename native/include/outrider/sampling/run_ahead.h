@@ -29,7 +29,7 @@ struct RunAhead {
 /// The host waits once, for all tokens. They are those of as many single passes and draws, to the bit. Throws
 /// std::invalid_argument, naming the field, before anything is written: where the runs are not as many as the
 /// asked rows, a run does not start at its row's position or draws on from another row than its sequence's
-/// last, there is no room for its tokens, or a token id is outside the vocabulary.
+/// last, there is no room for its tokens, it is guided, or a token id is outside the vocabulary.
 std::vector<std::vector<int32_t>> run_ahead(Decoder& decoder, const Batch& batch, Sampler& sampler,
                                             const std::vector<RunAhead>& runs);
 

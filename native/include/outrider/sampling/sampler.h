@@ -1,6 +1,7 @@
 // Sampler: logits and sampling states in, token ids and asked records out.
 //
-// Each row goes through these steps, in this order:
+// Each row goes through these steps, in this order, from the model's logits, or where its sequence is guided
+// from those that guidance makes of them and of the same row behind the negative prompt:
 //   1. penalties on the model's logits: repetition (tokens of prompt and generation: a logit above 0 is
 //      divided by the penalty, any other multiplied), then minus frequency * count, then minus presence
 //      (both for generated tokens only)
@@ -95,6 +96,8 @@ struct SequenceRows {
 
     int end_row() const { return num_predictions + (state->params().forced ? 0 : 1); }
     int num_rows() const { return end_row() - first_row; }
+    /// Of the logits: behind those of all sequences come, in the same order, the guided ones' negative rows.
+    int num_logits() const { return state->params().guides() ? 2 * num_rows() : num_rows(); }
 };
 
 /// A row's result depends on its own logits, state and predictions only, to the bit.
@@ -109,9 +112,12 @@ class Sampler {
     /// std::invalid_argument for fewer than 1, or for more than can be drawn from.
     void reserve(int vocab_size);
 
+    /// Whether it draws from guided rows.
+    bool guides() const;
+
     /// Throws std::invalid_argument where the rows of the sequences are not as many as those of the logits, a
     /// first row is not one of its sequence, a token id is outside the vocabulary, a mask is too short for
-    /// it, or the logits are another device's.
+    /// it, the logits are another device's, or a sequence is guided where the device does not.
     Samples sample(const Logits& logits, const std::vector<SequenceRows>& sequences);
 
     /// Draws from each row of the logits, one of each sequence, and then pass by pass from what `pass` puts
@@ -119,7 +125,8 @@ class Sampler {
     /// row to row, and each draw goes into its row of `next`, one position on; behind its last it is inactive
     /// there, as it is behind one that ends it early (`least_chances`, see RunAhead). `pass` is called with
     /// the number of rows, the first ones, that draw again. Returns each row's tokens, up to a draw that
-    /// fails. A row with a mask, or without a place in `next`, draws once. Throws as `sample` does.
+    /// fails. A row with a mask, or without a place in `next`, draws once. Throws as `sample` does. No
+    /// sequence is guided: the passes compute one row of each.
     std::vector<std::vector<int32_t>> sample_ahead(
         const Logits& logits, const std::vector<SequenceRows>& sequences, const std::vector<int>& counts,
         const std::vector<double>& least_chances, const NextRows& next, const std::function<void(int)>& pass);

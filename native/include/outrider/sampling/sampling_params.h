@@ -215,10 +215,12 @@ struct SamplingParams : SamplingNumbers {
     int64_t num_candidates = 0;
     bool rank = false;
     bool entropy = false;
-    bool forced = false;  // rows tell of the tokens laid over the history, and none is drawn
+    double guidance_scale = 1.0;  // 1: off; else a row has logits behind a negative prompt too
+    bool forced = false;          // rows tell of the tokens laid over the history, and none is drawn
 
     /// Throws std::invalid_argument naming the first field out of its range.
     void validate() const;
+    bool guides() const { return guidance_scale != 1; }
     bool has_penalty_window() const { return penalises() && penalty_last_n > 0; }
     /// Whether a row looks at more of the tokens so far than their counts, so that a device draws one token
     /// of it at a time.

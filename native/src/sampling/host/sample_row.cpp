@@ -4,6 +4,7 @@
 
 #include "outrider/sampling/noise.h"
 #include "sampling/host/draw.h"
+#include "sampling/host/guidance.h"
 #include "sampling/host/processing.h"
 #include "sampling/host/softmax.h"
 #include "sampling/host/truncation.h"
@@ -140,9 +141,7 @@ void record(const SamplingRow& row, const float* processed, const Distribution& 
     }
 }
 
-}  // namespace
-
-RowSample sample_row(const SamplingRow& row, RowScratch* scratch) {
+RowSample sample_logits(const SamplingRow& row, RowScratch* scratch) {
     RowSample sample;
     const RowMaximum raw = find_maximum(row.logits, row.vocab_size);
     if (!raw.valid) {
@@ -168,6 +167,18 @@ RowSample sample_row(const SamplingRow& row, RowScratch* scratch) {
     }
     record(row, processed, distribution, raw.value, scratch, &sample);
     return sample;
+}
+
+}  // namespace
+
+RowSample sample_row(const SamplingRow& row, RowScratch* scratch) {
+    if (row.negative_logits == nullptr) {
+        return sample_logits(row, scratch);
+    }
+    guide(row, &scratch->guided);
+    SamplingRow guided = row;
+    guided.logits = scratch->guided.data();
+    return sample_logits(guided, scratch);
 }
 
 }  // namespace outrider

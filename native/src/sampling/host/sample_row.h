@@ -11,6 +11,7 @@ namespace outrider {
 
 /// Memory that a thread reuses from row to row.
 struct RowScratch {
+    std::vector<float> guided;        // [vocab_size]
     std::vector<float> processed;     // [vocab_size]
     std::vector<float> distribution;  // [vocab_size]
     std::vector<Scored> ranked;

@@ -295,6 +295,7 @@ class SamplingState:
         num_candidates: int,
         rank: bool,
         entropy: bool,
+        guidance_scale: float,  # 1: off; else a row has logits behind a negative prompt too
         forced: bool,  # rows tell of the predictions, one each, and draw nothing
         **numbers: float,  # all those of SamplingNumbers in sampling_params.h, by name
     ) -> None:
@@ -342,6 +343,10 @@ class Sampler:
     def reserve(self, vocab_size: int) -> None:
         """Make room for rows of so many logits, so that no draw allocates memory of the device; raises DeviceError."""
 
+    @property
+    def guides(self) -> bool:
+        """Whether it draws for states with a guidance scale."""
+
     def sample(
         self,
         logits: Logits,
@@ -351,7 +356,8 @@ class Sampler:
     ) -> Samples:
         """Row j of a state (it has 1 + len(its predictions) rows, in order) sees its first j predictions as history.
 
-        Row j of a forced state (it has len(its predictions) rows) tells of prediction j.
+        Row j of a forced state (it has len(its predictions) rows) tells of prediction j. Behind the rows of all states
+        come, in the same order, those of guided ones behind their negative prompts: they give no further samples.
 
         With masks, one for each state, only tokens whose bit is set may be drawn: bit i % 32 of word i / 32 of a row is
         token i's. [rows of the state, words enough for the vocabulary]; None where all may.

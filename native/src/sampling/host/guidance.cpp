@@ -1,0 +1,22 @@
+#include "sampling/host/guidance.h"
+
+#include "sampling/host/softmax.h"
+
+namespace outrider {
+
+void guide(const SamplingRow& row, std::vector<float>* guided) {
+    const auto norm = [&](const float* logits) {
+        return log_sum_exp(logits, row.vocab_size, find_maximum(logits, row.vocab_size).value);
+    };
+    const double scale = row.params().guidance_scale;
+    const double own_norm = norm(row.logits);
+    const double negative_norm = norm(row.negative_logits);
+    guided->resize(row.vocab_size);
+    for (int i = 0; i < row.vocab_size; ++i) {
+        const double own = row.logits[i] - own_norm;
+        const double negative = row.negative_logits[i] - negative_norm;
+        (*guided)[i] = static_cast<float>(scale * (own - negative) + negative);
+    }
+}
+
+}  // namespace outrider

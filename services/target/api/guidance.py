@@ -1,0 +1,45 @@
+"""Guidance: what a text is drawn away from, as a request says it."""
+
+from outrider.v1 import common_pb2
+from services.engine.guidance import Guidance, shared_context
+from services.engine.range import Range
+from services.service.validation import Violations
+from services.target.api.generation_request import GenerationRequest
+from services.target.api.prompts import Room, read_text
+from services.target.models.served_model import ServedModel
+
+_SCALES = Range(minimum=0, maximum=100, excludes_minimum=True)
+
+
+async def read_guidance(
+    message: GenerationRequest, prompt: tuple[int, ...], model: ServedModel, found: Violations
+) -> Guidance | None:
+    """What a text behind this prompt is drawn away from, if by anything; what is wrong is added to `found`."""
+    asked = message.guidance
+    if model.why_unguided:
+        found.add("guidance", "is set", f"not to be, {model.why_unguided}")
+    if message.prompt.heal:
+        found.add("guidance", "is set", "not to be, with prompt.heal")
+    if asked.HasField("scale"):
+        found.check_number("guidance.scale", asked.scale, _SCALES)
+    negative = await _read_negative(asked, prompt, model, found)
+    is_neutral = not asked.HasField("scale") or asked.scale == 1
+    return None if is_neutral else Guidance(scale=asked.scale, negative_prompt=negative)
+
+
+async def _read_negative(
+    message: common_pb2.Guidance, prompt: tuple[int, ...], model: ServedModel, found: Violations
+) -> tuple[int, ...]:
+    most = shared_context(model.context_length) - len(prompt) - 2
+    room = Room(max(most, 0), f"beside the prompt's {len(prompt)}, so that the context has room for one more of both")
+    if message.HasField("negative_prompt"):
+        field = "guidance.negative_prompt"
+        return await read_text(message.negative_prompt, field, model, found, room, add_special_tokens=True)
+    if room.most < 1:
+        found.add("guidance.negative_prompt", "is not set, so that it is 1 token long", room)
+    return prompt[-1:]
+
+
+def num_negative(guidance: Guidance | None) -> int:
+    """Tokens of the negative prompt, if there is one."""
+    return 0 if guidance is None else len(guidance.negative_prompt)

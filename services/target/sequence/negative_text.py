@@ -1,0 +1,19 @@
+"""NegativeText: what a guided sequence computes beside its own text, the same answer behind a negative prompt."""
+
+from services.engine.guidance import Guidance
+
+
+class NegativeText:
+    """Its tokens follow those of its sequence, and its blocks are found by the same requests."""
+
+    def __init__(self, guidance: Guidance, *, cache_scope: str | None) -> None:
+        self.cache_scope = cache_scope
+        self.tokens = list(guidance.negative_prompt)
+        self.num_prompt = len(self.tokens)
+        self.num_computed = 0  # leading tokens whose keys and values are in the cache
+        self.blocks: list[int] = []
+
+    @property
+    def num_pending(self) -> int:
+        """Tokens that must be computed before the next one can be drawn: 1 while decoding."""
+        return len(self.tokens) - self.num_computed
