@@ -19,8 +19,8 @@ from services.target.generation.deferred_calls import DeferredCalls
 from services.target.generation.model_runner import ModelRunner
 from services.target.generation.sampler import Sampler
 from services.target.generation.step import TargetStep
-from services.target.scheduling.scheduled_rows import ScheduledRows
-from services.target.scheduling.scheduler import Scheduler, SchedulerConfig
+from services.target.scheduling.limits import SchedulerConfig
+from services.target.scheduling.scheduler import ScheduledRows, Scheduler
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.speculation import Speculation
 from tests.silent_predictor import SilentPredictor

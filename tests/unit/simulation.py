@@ -7,7 +7,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from services.target.scheduling.scheduled_rows import ScheduledRows
+from services.target.scheduling.scheduler import ScheduledRows
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.link.draft_prefill_rate import DraftPrefillRate
 from services.target.speculation.link.wait_limit import WaitLimit

@@ -79,10 +79,14 @@ class BlockManager:
 
     def can_grow(self, sequence: BlockOwner, num_tokens: int) -> bool:
         """Whether the sequence's blocks can come to hold `num_tokens` without taking any from another."""
-        return self.num_missing(sequence, num_tokens) <= self.num_free
+        return self._num_missing(sequence, num_tokens) <= self.num_free
 
-    def num_missing(self, sequence: BlockOwner, num_tokens: int) -> int:
-        """How many of the free blocks it takes for the sequence's blocks to hold `num_tokens`."""
+    def can_grow_together(self, lengths: Iterable[tuple[BlockOwner, int]]) -> bool:
+        """Whether each of several sequences can come to hold so many tokens, and the others do then too."""
+        return sum(self._num_missing(sequence, num_tokens) for sequence, num_tokens in lengths) <= self.num_free
+
+    def _num_missing(self, sequence: BlockOwner, num_tokens: int) -> int:
+        """How many of the free blocks that takes."""
         num_kept = len(sequence.blocks) if self._may_go_on(sequence) else sequence.num_computed // self.block_size
         return max(0, self.blocks_for(num_tokens) - num_kept)
 

@@ -38,8 +38,3 @@ async def _read_negative(
     if room.most < 1:
         found.add("guidance.negative_prompt", "is not set, so that it is 1 token long", room)
     return prompt[-1:]
-
-
-def num_negative(guidance: Guidance | None) -> int:
-    """Tokens of the negative prompt, if there is one."""
-    return 0 if guidance is None else len(guidance.negative_prompt)

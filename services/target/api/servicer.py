@@ -22,7 +22,7 @@ from services.service.validation import Violations
 from services.target.api.answers.best_of import best_of
 from services.target.api.call import Call, message_readers, response_stream
 from services.target.api.generation_request import GenerationRequest
-from services.target.api.guidance import num_negative, read_guidance
+from services.target.api.guidance import read_guidance
 from services.target.api.model_info import write_model_info, write_models
 from services.target.api.prompts import read_prompt, read_tokenize_input
 from services.target.api.requests import is_ranked, num_generated, read_request, read_request_grammar
@@ -212,7 +212,8 @@ class GenerationServicer(GenerationServiceServicer):
             session = used_session(message, call.serving, call.caller, found) if message.HasField("session") else None
             prompt = await read_prompt(message.prompt, model, found, behind=session.tokens if session else ())
             guidance = await read_guidance(message, prompt, model, found) if message.HasField("guidance") else None
-            waiting = call.admit_tokens(len(prompt) - (num_held(session) if session else 0) + num_negative(guidance))
+            beside = len(guidance.negative_prompt) if guidance else 0
+            waiting = call.admit_tokens(len(prompt) - (num_held(session) if session else 0) + beside)
             grammar = await read_request_grammar(message, prompt, model, found, caller=call.caller.name)
             read = partial(read_request, caller=call.caller, deadline=call.deadline, session=session, guidance=guidance)
             request = await asyncio.to_thread(read, message, prompt, grammar, model, found)

@@ -24,7 +24,8 @@ from services.target.generation.model_runner import ModelRunner
 from services.target.generation.sampler import Sampler
 from services.target.generation.step import StepSeconds, TargetStep
 from services.target.output.output_pipeline import OutputPipeline
-from services.target.scheduling.scheduler import Scheduler, SchedulerConfig
+from services.target.scheduling.limits import SchedulerConfig
+from services.target.scheduling.scheduler import Scheduler
 from services.target.sequence.sequence import Sequence
 from services.target.sequence.token_stream import TokenStream
 from services.target.speculation.policy.policy_config import PolicyConfig

@@ -4,9 +4,8 @@ from collections.abc import Sequence as Seq
 
 from services.engine.decoder.native import Batch, Decoder, Logits
 from services.engine.lora.adapter_set import NO_ADAPTER, AdapterSet
-from services.target.scheduling.scheduled_rows import ScheduledRows
-from services.target.sequence.negative_text import NegativeText
-from services.target.sequence.sequence import Sequence
+from services.target.scheduling.scheduler import ScheduledRows
+from services.target.sequence.sequence import Text
 
 
 class ModelRunner:
@@ -32,7 +31,7 @@ class ModelRunner:
                 self._append(rows, rows.sequence.negative, rows.num_negative, num_logits=rows.num_draws)
         return self._decoder.forward(self._batch)
 
-    def _append(self, rows: ScheduledRows, text: Sequence | NegativeText, num_tokens: int, *, num_logits: int) -> None:
+    def _append(self, rows: ScheduledRows, text: Text, num_tokens: int, *, num_logits: int) -> None:
         if not num_tokens:
             return
         start = text.num_computed
@@ -53,4 +52,4 @@ class ModelRunner:
                 start = first_row - sequence.num_computed
                 if pooled := sequence.pooled.rows(sequence.num_computed, rows.num_tokens):
                     sequence.pooled.take(self._decoder.hidden_states(start + pooled.start, len(pooled)))
-            first_row += rows.num_rows_of_own
+            first_row += rows.num_tokens + len(rows.predictions)  # negative texts come behind all

@@ -8,8 +8,7 @@ from services.target.generation.deferred_calls import DeferredCalls
 from services.target.generation.model_runner import ModelRunner
 from services.target.generation.sampler import Sampler, SamplerOutput
 from services.target.output.output_pipeline import OutputPipeline
-from services.target.scheduling.scheduled_rows import ScheduledRows
-from services.target.scheduling.scheduler import Scheduler
+from services.target.scheduling.scheduler import ScheduledRows, Scheduler
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.speculation import Speculation
 

@@ -3,38 +3,52 @@
 import math
 import time
 from bisect import insort
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, field
 
 from services.engine.cache.block_manager import BlockManager
+from services.engine.events import PredictionSource
 from services.target.scheduling.fair_queue import FairQueue
 from services.target.scheduling.fair_shares import FairShares
-from services.target.scheduling.scheduled_rows import ScheduledRows
-from services.target.scheduling.sequence_blocks import SequenceBlocks
-from services.target.sequence.sequence import Sequence
+from services.target.scheduling.limits import SchedulerConfig, StepLimit
+from services.target.sequence.sequence import Lengths, Sequence
 
 _MAX_PROMPT_LOGITS = 256  # rows in one pass, of 0.6 MB each with 150 000 tokens
 
 
-class StepLimit(StrEnum):
-    """What kept a pass from more work."""
-
-    ROWS = "rows"  # as many as one pass may have
-    SEQUENCES = "sequences"  # as many run as may, and others wait
-    BLOCKS = "blocks"  # sequences wait for KV blocks
-    PREFILL_CHUNK = "prefill_chunk"  # more of a prompt could be computed, but not at once
-    WORK = "work"  # there was no more
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SchedulerConfig:
-    """Limits of one pass, which the scheduler keeps, whoever adds rows; `max_rows` is at least `max_sequences`, so that
-    every sequence can decode in each. There are no more rows of logits than rows. A guided sequence counts as two.
+@dataclass(slots=True)
+class ScheduledRows:
+    """A run of one sequence's tokens in a pass, and the predictions of its next tokens behind them; where it is guided,
+    a run of its negative text too, with the same predictions.
     """
 
-    max_rows: int
-    prefill_chunk: int
-    max_sequences: int
+    sequence: Sequence
+    num_tokens: int
+    draws: bool  # the run reaches the sequence's last token, so that the next one is drawn
+    num_negative: int = 0  # tokens of the negative text
+    prompt_targets: list[int] = field(default_factory=list)  # known tokens that the rows before tell of
+    predictions: list[int] = field(default_factory=list)
+    source: PredictionSource | None = None  # of the predictions
+    waiting: float = 0.0  # seconds, for them
+
+    @property
+    def is_decode(self) -> bool:
+        """Whether the run is the last token alone."""
+        return self.draws and self.num_tokens == 1 and self.num_negative <= 1
+
+    @property
+    def num_rows(self) -> int:
+        """Rows in the pass."""
+        return self.num_tokens + self.num_negative + len(self.sequence.texts) * len(self.predictions)
+
+    @property
+    def num_draws(self) -> int:
+        """Rows that a token is drawn from."""
+        return 1 + len(self.predictions) if self.draws else 0
+
+    @property
+    def num_logits(self) -> int:
+        """Rows of its own text whose logits are needed, the last ones; of the negative one they are the draws'."""
+        return len(self.prompt_targets) + self.num_draws
 
 
 class Scheduler:
@@ -48,7 +62,7 @@ class Scheduler:
 
     def __init__(self, config: SchedulerConfig, blocks: BlockManager) -> None:
         self._config = config
-        self._blocks = SequenceBlocks(blocks)
+        self._blocks = blocks
         self._spare_rows = 0
         self._queue = FairQueue()
         self._preempted: list[Sequence] = []  # in the order of their starts, as those that run
@@ -82,7 +96,8 @@ class Scheduler:
         for started in (self.running, self._preempted):
             if sequence in started:
                 started.remove(sequence)
-                self._blocks.end(sequence)
+                for text in sequence.texts:
+                    self._blocks.shrink(text, text.num_pinned)
                 return True
         return self._queue.remove(sequence)
 
@@ -111,10 +126,9 @@ class Scheduler:
             if num_rows <= 0 or sequence not in self.running:  # the latter: preempted by an older one just now
                 continue
             num_tokens, num_negative = runs = sequence.split(num_rows)
-            if self._make_room(sequence, _lengths(sequence, runs)):
+            if self._make_room(sequence, sequence.lengths_behind(runs)):
                 draws = sequence.draws and num_rows == sequence.num_pending
-                targets = sequence.prompt_targets(num_tokens)
-                rows = ScheduledRows(sequence, num_tokens, draws, num_negative=num_negative, prompt_targets=targets)
+                rows = ScheduledRows(sequence, num_tokens, draws, num_negative, sequence.prompt_targets(num_tokens))
                 batch.append(rows)
                 self._spare_rows -= rows.num_rows
         if batch:
@@ -154,9 +168,9 @@ class Scheduler:
         """
         sequence, num_texts = rows.sequence, len(rows.sequence.texts)
         predictions = predictions[: self._spare_rows // num_texts]
-        while predictions and not self._blocks.can_grow(sequence, _lengths_behind(sequence, len(predictions))):
+        while predictions and not self._blocks.can_grow_together(sequence.lengths(len(predictions))):
             predictions = predictions[:-1]
-        self._blocks.grow(sequence, _lengths_behind(sequence, len(predictions)))
+        self._grow(sequence.lengths(len(predictions)))
         self._spare_rows -= num_texts * len(predictions)
         self.num_prediction_rows += num_texts * len(predictions)
         rows.predictions = predictions
@@ -170,7 +184,8 @@ class Scheduler:
         accepted_rows = max(num_committed - 1, 0)
         for text, num_tokens in zip(sequence.texts, (rows.num_tokens, rows.num_negative), strict=False):
             text.num_computed = min(text.num_computed + num_tokens + accepted_rows, len(text.tokens) - 1)
-        self._blocks.keep(sequence)
+            self._blocks.keep(text, text.num_computed)
+            self._blocks.shrink(text, len(text.tokens))
         self._queue.charge(sequence, num_committed)
 
     def _limit(self, batch: list[ScheduledRows]) -> StepLimit:
@@ -203,7 +218,7 @@ class Scheduler:
             if (victim := self._youngest_paused()) is None:
                 return False
             self._preempt(victim)
-        self._blocks.grow(sequence, _lengths_behind(sequence, 0))
+        self._grow(sequence.lengths(0))
         if not sequence.timings.scheduled:
             sequence.timings.scheduled = time.monotonic()
             sequence.num_cached = sequence.num_computed
@@ -215,12 +230,14 @@ class Scheduler:
         if not self._fits_in(sequence):
             return False
         if (first := self._first_sample(sequence)) is not None:
-            self._blocks.share(sequence, first)
+            for text, other in zip(sequence.texts, first.texts, strict=True):
+                self._blocks.share(text, other, text.num_shared)
         else:
-            self._blocks.reuse(sequence)
-        if self._blocks.can_grow(sequence, _lengths_behind(sequence, int(sequence.draws))):
+            for text in sequence.texts:
+                self._blocks.reuse(text, text.num_reusable)
+        if self._blocks.can_grow_together(sequence.lengths(int(sequence.draws))):
             return True
-        self._blocks.release(sequence)
+        self._release(sequence)
         return False
 
     def _fits_in(self, sequence: Sequence) -> bool:
@@ -248,19 +265,27 @@ class Scheduler:
     def _youngest_paused(self) -> Sequence | None:
         return next((sequence for sequence in reversed(self.running) if sequence.is_paused), None)
 
-    def _make_room(self, sequence: Sequence, lengths: list[int]) -> bool:
+    def _make_room(self, sequence: Sequence, lengths: Lengths) -> bool:
         """Get blocks for the first tokens of a sequence's texts by preempting others; False if it had to go itself."""
-        while not self._blocks.can_grow(sequence, lengths):
+        while not self._blocks.can_grow_together(lengths):
             victim = self._youngest_paused() or self.running[-1]
             self._preempt(victim)
             if victim is sequence:
                 return False
-        self._blocks.grow(sequence, lengths)
+        self._grow(lengths)
         return True
+
+    def _grow(self, lengths: Lengths) -> None:
+        for text, num_tokens in lengths:
+            self._blocks.grow(text, num_tokens)
+
+    def _release(self, sequence: Sequence) -> None:
+        for text in sequence.texts:
+            self._blocks.release(text)
 
     def _preempt(self, sequence: Sequence) -> None:
         self.running.remove(sequence)
-        self._blocks.release(sequence)
+        self._release(sequence)
         sequence.num_preemptions += 1
         self.num_preemptions += 1
         insort(self._preempted, sequence, key=_start_time)
@@ -268,16 +293,6 @@ class Scheduler:
 
 def _num_texts(sequences: list[Sequence]) -> int:
     return sum(len(sequence.texts) for sequence in sequences)
-
-
-def _lengths(sequence: Sequence, runs: tuple[int, int]) -> list[int]:
-    """How far each text is computed behind these runs of it."""
-    return [text.num_computed + num_tokens for text, num_tokens in zip(sequence.texts, runs, strict=False)]
-
-
-def _lengths_behind(sequence: Sequence, num_tokens: int) -> list[int]:
-    """How long each text is with so many further tokens."""
-    return [len(text.tokens) + num_tokens for text in sequence.texts]
 
 
 def _start_time(sequence: Sequence) -> float:

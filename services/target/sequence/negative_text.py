@@ -10,6 +10,8 @@ class NegativeText:
         self.cache_scope = cache_scope
         self.tokens = list(guidance.negative_prompt)
         self.num_prompt = len(self.tokens)
+        self.num_shared = self.num_prompt - 1  # leading tokens that a first sample computes for the further ones too
+        self.num_pinned = 0  # no session holds it
         self.num_computed = 0  # leading tokens whose keys and values are in the cache
         self.blocks: list[int] = []
 
@@ -17,3 +19,8 @@ class NegativeText:
     def num_pending(self) -> int:
         """Tokens that must be computed before the next one can be drawn: 1 while decoding."""
         return len(self.tokens) - self.num_computed
+
+    @property
+    def num_reusable(self) -> int:
+        """Leading tokens that may be taken from the prefix cache."""
+        return len(self.tokens) - 1

@@ -68,9 +68,17 @@ class Sequence:
         return None if scope is None else f"{self.request.lora}\0{scope}"
 
     @property
-    def texts(self) -> "tuple[Sequence | NegativeText, ...]":
+    def texts(self) -> "tuple[Text, ...]":
         """What is computed of it: its own text, and where it is guided the negative one, which goes on as that does."""
         return (self,) if self.negative is None else (self, self.negative)
+
+    def lengths(self, num_further: int) -> "Lengths":
+        """How long each text is with so many further tokens."""
+        return [(text, len(text.tokens) + num_further) for text in self.texts]
+
+    def lengths_behind(self, runs: tuple[int, int]) -> "Lengths":
+        """How far each text is computed behind such runs of it, as `split` has them."""
+        return [(text, text.num_computed + length) for text, length in zip(self.texts, runs, strict=False)]
 
     def append(self, token_id: int) -> None:
         """Add a token to all texts."""
@@ -211,3 +219,7 @@ class Sequence:
         if self.prompt_logprobs is None:
             return []
         return self.prompt_logprobs.targets(self.tokens, self.num_computed, num_rows)
+
+
+Text = Sequence | NegativeText
+Lengths = list[tuple[Text, int]]  # of texts, in tokens

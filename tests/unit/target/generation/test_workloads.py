@@ -16,7 +16,8 @@ from services.engine.text.healing import Healing
 from services.target.generation.deferred_calls import DeferredCalls
 from services.target.generation.sampler import Sampler
 from services.target.generation.step import TargetStep
-from services.target.scheduling.scheduler import Scheduler, SchedulerConfig
+from services.target.scheduling.limits import SchedulerConfig
+from services.target.scheduling.scheduler import Scheduler
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.policy.predictor_order import with_lookup
 from services.target.speculation.speculation import Speculation

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from services.engine.events import PredictionSource
 from services.engine.request import CachePolicy, SpeculationMode, SpeculationPolicy
-from services.target.scheduling.scheduler import SchedulerConfig
+from services.target.scheduling.limits import SchedulerConfig
 from tests.unit.crowded_target import BLOCK_SIZE, Guesser, run
 from tests.unit.sequences import AUTO
 

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.engine.cache.block_manager import BlockManager
-from services.target.scheduling.scheduler import Scheduler, SchedulerConfig
+from services.target.scheduling.limits import SchedulerConfig
+from services.target.scheduling.scheduler import Scheduler
 from tests.unit.crowded_target import BLOCK_SIZE, check_limits
 from tests.unit.sequences import make_output, make_request, records_of
 
