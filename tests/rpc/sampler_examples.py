@@ -118,6 +118,11 @@ BAD_SAMPLERS: dict[str, tuple[dict[str, Any], str, str]] = {
         "sampling.mirostat_mode",
         "is 1; allowed: 0 with banned_strings",
     ),
+    "mirostat with guidance": (
+        {"sampling": {"mirostat_mode": 2}, "guidance": {"scale": 2.0}},
+        "sampling.mirostat_mode",
+        "is 2; allowed: 0 with guidance",
+    ),
     "adaptive-p with healing": (
         {"prompt": {"text": "Once", "heal": True}, "sampling": {"adaptive_target": 0.5}},
         "sampling.adaptive_target",

@@ -11,7 +11,8 @@ def check_feedback(message: GenerationRequest, sampling: SamplingParams, model: 
     """Nothing where Mirostat and adaptive-p are off.
 
     What takes tokens back leaves the distributions behind them to what was taken back, which a continuation is not
-    told; and a healed prompt has a token of its own to draw first.
+    told; a healed prompt has a token of its own to draw first; and what a continuation received is judged by the rows
+    of its own text alone, without those behind a negative prompt.
     """
     if sampling.mirostat_mode == 0:
         field, value, allowed = "sampling.adaptive_target", f"is {sampling.adaptive_target:g}", "below 0"
@@ -23,5 +24,7 @@ def check_feedback(message: GenerationRequest, sampling: SamplingParams, model: 
         found.add(field, value, f"{allowed} where the model computes on CUDA")
     if message.sampling.banned_strings:
         found.add(field, value, f"{allowed} with banned_strings")
+    if message.HasField("guidance"):
+        found.add(field, value, f"{allowed} with guidance")
     if message.prompt.heal:
         found.add(field, value, f"{allowed} with prompt.heal")
