@@ -67,11 +67,6 @@ class SamplingParams:
     allowed_tokens: AllowedTokens | None = None  # that may be drawn behind the prompt; None for all
 
     @property
-    def feeds_back(self) -> bool:
-        """Whether a sampler that is steered by the tokens drawn before is asked for."""
-        return self.mirostat_mode != 0 or self.adaptive_target >= 0
-
-    @property
     def without_feedback(self) -> "SamplingParams":
         """The same without samplers that are steered by the tokens drawn before."""
         return replace(self, mirostat_mode=0, adaptive_target=-1.0)

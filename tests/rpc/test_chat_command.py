@@ -100,7 +100,7 @@ def test_commands_are_not_for_the_model(target: RunningTarget, chat: Chat, tmp_p
     ("line", "told"),
     [
         ("/gone", "there is no /gone; /help lists what there is"),
-        ("/params gone=1", "'gone=1' is not NAME=VALUE, with one of these names: banned_strings, "),
+        ("/params gone=1", "'gone=1' is not NAME=VALUE, with one of these names: adaptive_decay, "),
         ("/params top_k=few", "top_k is 'few'; it must be a whole number"),
         ("/save /", "File exists: '/'"),
         ("/save", "/save needs the name of a file"),

@@ -29,11 +29,11 @@ from services.service.errors import FingerprintMismatchError
 from services.service.limits import LIMITS
 from services.service.validation import Violations
 from services.target.api.answers.best_of import check_best_of, ranking_output
-from services.target.api.feedback import check_feedback
 from services.target.api.further_stops import read_loop, read_time_limit
 from services.target.api.generation_request import GenerationRequest
 from services.target.api.output_options import read_output
-from services.target.api.sampling_lists import read_sampling_lists
+from services.target.api.sampling.feedback import check_feedback
+from services.target.api.sampling.sampling_lists import read_sampling_lists
 from services.target.api.sessions.behind_session import cache_of
 from services.target.api.speculation_policy import read_speculation
 from services.target.api.thinking import read_thinking
@@ -236,7 +236,7 @@ def _read_sampling(message: GenerationRequest, model: ServedModel, found: Violat
     rules = {name: ids for name, ids in model.token_rules.items() if not lists.get(name)}
     seed = asked.seed if asked.HasField("seed") else secrets.randbits(64)
     sampling = SamplingParams(seed=seed, **numbers, **{**lists, **rules})
-    if sampling.feeds_back:
+    if sampling.mirostat_mode or sampling.adaptive_target >= 0:
         check_feedback(message, sampling, model, found)
     return sampling
 

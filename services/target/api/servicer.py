@@ -22,11 +22,11 @@ from services.service.validation import Violations
 from services.target.api.answers.best_of import best_of
 from services.target.api.call import Call, message_readers, response_stream
 from services.target.api.generation_request import GenerationRequest
-from services.target.api.guidance import read_guidance
 from services.target.api.model_info import write_model_info, write_models
 from services.target.api.prompts import read_prompt, read_tokenize_input
 from services.target.api.requests import is_ranked, num_generated, read_request, read_request_grammar
 from services.target.api.responses import write_whole
+from services.target.api.sampling.guidance import read_guidance
 from services.target.api.sessions.behind_session import num_held, used_session
 from services.target.api.sessions.new_session import begin_session, compute_session
 from services.target.api.sessions.session_calls import delete_session, get_session, list_sessions, write_session

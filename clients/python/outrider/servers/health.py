@@ -9,7 +9,7 @@ from outrider.errors import OutriderError, ServerLost, Unavailable
 
 CHECK = "/grpc.health.v1.Health/Check"
 _SECONDS = 2.0
-_MOST_CHECKS = 2  # the first may still go out on the connection that broke
+_MOST_CHECKS = 3  # the first ones may still go out on the connection that broke
 # Not every server knows of health, but each that lives answers.
 _SILENCE = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED)
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "outrider/sampling/sampling_params.h"
-#include "sampling/host/host_row.h"
+#include "sampling/host/row/host_row.h"
 
 namespace outrider {
 

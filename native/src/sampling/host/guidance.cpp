@@ -1,6 +1,6 @@
 #include "sampling/host/guidance.h"
 
-#include "sampling/host/softmax.h"
+#include "sampling/host/row/softmax.h"
 
 namespace outrider {
 

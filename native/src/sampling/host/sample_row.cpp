@@ -3,11 +3,11 @@
 #include <limits>
 
 #include "outrider/sampling/noise.h"
-#include "sampling/host/draw.h"
 #include "sampling/host/guidance.h"
 #include "sampling/host/processing.h"
-#include "sampling/host/softmax.h"
-#include "sampling/host/truncation.h"
+#include "sampling/host/row/draw.h"
+#include "sampling/host/row/softmax.h"
+#include "sampling/host/row/truncation.h"
 #include "sampling/steps/run_steps.h"
 
 namespace outrider {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "sampling/host/feedback_steps.h"
-#include "sampling/host/host_row.h"
+#include "sampling/host/row/host_row.h"
 #include "sampling/sampling_row.h"
 
 namespace outrider {

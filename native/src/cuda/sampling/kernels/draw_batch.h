@@ -9,8 +9,8 @@
 #include "outrider/device/host_device.h"
 #include "outrider/sampling/noise_ids.h"
 #include "outrider/sampling/sampling_params.h"
-#include "sampling/host/selection.h"
-#include "sampling/host/softmax.h"
+#include "sampling/host/row/selection.h"
+#include "sampling/host/row/softmax.h"
 #include "sampling/portable_math.h"
 #include "sampling/sampling_row.h"
 

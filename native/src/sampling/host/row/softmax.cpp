@@ -1,9 +1,9 @@
-#include "sampling/host/softmax.h"
+#include "sampling/host/row/softmax.h"
 
 #include <algorithm>
 #include <limits>
 
-#include "sampling/host/row_sum.h"
+#include "sampling/host/row/row_sum.h"
 #include "sampling/mass.h"
 #include "sampling/order_key.h"
 #include "sampling/portable_math.h"

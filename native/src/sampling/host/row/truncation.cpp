@@ -1,9 +1,9 @@
-#include "sampling/host/truncation.h"
+#include "sampling/host/row/truncation.h"
 
 #include <algorithm>
 #include <limits>
 
-#include "sampling/host/softmax.h"
+#include "sampling/host/row/softmax.h"
 #include "sampling/mass.h"
 #include "sampling/portable_math.h"
 

@@ -1,4 +1,4 @@
-#include "sampling/host/selection.h"
+#include "sampling/host/row/selection.h"
 
 #include <algorithm>
 #include <limits>

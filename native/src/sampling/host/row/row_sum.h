@@ -6,7 +6,7 @@
 #include <cstring>
 #include <limits>
 
-#include "sampling/host/softmax.h"
+#include "sampling/host/row/softmax.h"
 #include "sampling/portable_math.h"
 
 namespace outrider {

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "outrider/sampling/noise.h"
-#include "sampling/host/row_sum.h"
-#include "sampling/host/selection.h"
-#include "sampling/host/softmax.h"
+#include "sampling/host/row/row_sum.h"
+#include "sampling/host/row/selection.h"
+#include "sampling/host/row/softmax.h"
 
 namespace outrider {
 

@@ -1,4 +1,4 @@
-#include "sampling/host/draw.h"
+#include "sampling/host/row/draw.h"
 
 #include <algorithm>
 #include <limits>

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "outrider/sampling/sampling_params.h"
-#include "sampling/host/selection.h"
+#include "sampling/host/row/selection.h"
 
 namespace outrider {
 

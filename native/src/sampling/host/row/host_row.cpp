@@ -1,9 +1,9 @@
-#include "sampling/host/host_row.h"
+#include "sampling/host/row/host_row.h"
 
 #include <algorithm>
 #include <numeric>
 
-#include "sampling/host/truncation.h"
+#include "sampling/host/row/truncation.h"
 #include "sampling/mass.h"
 #include "sampling/steps/row_figures.h"
 
