@@ -137,13 +137,13 @@ class Probe:
 
 
 def _is_partial(rows: ScheduledRows) -> bool:
-    """Whether more is left than this run computes, but for a first sample that stops where further ones start from: it
-    may have tokens behind that already, if it was preempted before they had room.
+    """Whether more is needed than this run computes, but for a first sample that stops where further ones start from:
+    it may have tokens behind that already, if it was preempted before they had room.
     """
     sequence = rows.sequence
     end = sequence.num_computed + rows.num_tokens
     stops_for_others = sequence.request.num_samples > 1 and end == sequence.num_shared
-    return end < len(sequence.tokens) and not stops_for_others
+    return end < sequence.num_needed and not stops_for_others
 
 
 def _counts(request: Request) -> bool:

@@ -171,7 +171,7 @@ def test_every_number_must_be_given_and_no_other():
         SamplingState(**{name: value for name, value in given.items() if name != "top_p"})
     with pytest.raises(TypeError, match="top_k: must be a number of its type"):
         SamplingState(**given | {"top_k": 1.5})
-    with pytest.raises(TypeError, match="28 are given; there are 27"):
+    with pytest.raises(TypeError, match=r"numbers: \d+ are given; there are \d+"):
         SamplingState(**given, warmth=0.5)
 
 
