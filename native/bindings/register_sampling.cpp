@@ -197,7 +197,6 @@ void register_sampler(py::module_& module) {
     py::class_<Sampler>(module, "Sampler", py::is_final())
         .def(py::init<std::shared_ptr<Device>>(), py::arg("device"))
         .def("reserve", &Sampler::reserve, py::arg("vocab_size"))
-        .def_property_readonly("guides", &Sampler::guides)
         .def("sample", &sample, py::arg("logits"), py::arg("states"), py::arg("predictions"),
              py::arg("masks") = MaskArrays{});
 }

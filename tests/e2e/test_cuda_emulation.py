@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from outrider import Client, InvalidArgument
+from outrider import Client
 from services.engine.config import EngineConfig
 from tests.e2e.models import folder
 from tests.native.devices import DEVICES, EMULATION, make_device
@@ -19,6 +19,9 @@ SETTINGS = [
     {"temperature": 0.0, "frequency_penalty": 0.5, "presence_penalty": 0.5, "min_tokens": 12},
     {"temperature": 1.0, "seed": 4, "regex": "([a-z]+, )*"},
     {"temperature": 1.0, "seed": 5, "allowed_token_ids": range(40, 400, 3)},
+    {"temperature": 1.0, "seed": 6, "mirostat_mode": 2, "mirostat_tau": 3.0},
+    {"temperature": 1.0, "seed": 7, "adaptive_target": 0.4},
+    {"temperature": 1.0, "seed": 8, "guidance_scale": 3.0, "negative_prompt": [17, 18, 19]},
 ]
 
 NEW_TOKENS = 16
@@ -52,10 +55,3 @@ def test_answers_do_not_depend_on_their_company(target: RunningTarget):
     assert len({ids for ids, *_ in alone}) == len(SETTINGS)
     assert all(len(ids) == len(tokens) == NEW_TOKENS for ids, tokens, *_ in alone)
     target.assert_all_free()
-
-
-def test_guidance_is_refused_by_name(target: RunningTarget):
-    with Client(target.address) as client, pytest.raises(InvalidArgument) as failure:
-        client.generate("a", guidance_scale=2.0)
-    expected = ("guidance", f"is set; allowed: not to be, on the device {EMULATION}")
-    assert list(failure.value.violations) == [expected]

@@ -6,9 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from services.engine.decoder.native import Sampler
-from services.engine.decoder.native.testing import make_logits
-from tests.native.devices import EMULATION, make_device, needs_emulation
+from tests.native.devices import make_device, on_cuda
 from tests.native.feedback_reference import first_level, next_level, step
 from tests.native.sampling_reference import Doubles, Floats, Settings, log_softmax, random_logits, record_of, sample
 from tests.native.sampling_reference import reported_logprobs as reported
@@ -201,9 +199,21 @@ def test_draws_follow_the_distribution(name: str) -> None:
     assert chi_square(counts, 0.9 * expected + 0.1 / len(logits)) > 45
 
 
-@needs_emulation
-@pytest.mark.parametrize("name", STEERED)
-def test_cuda_refuses_them_by_name(name: str) -> None:
-    device, state = make_device(EMULATION, threads=1), FEEDBACK[name].state()
-    with pytest.raises(ValueError, match="mirostat and adaptive_p are not drawn with on CUDA"):
-        Sampler(device).sample(make_logits(device, random_logits(1, VOCAB)), [state], [[]])
+@on_cuda
+@pytest.mark.parametrize("name", FEEDBACK)
+def test_every_device_does_the_same_to_the_bit(device_name: str, name: str) -> None:
+    """More rows than are drawn at once, of answers with predictions that are right up to some place, beside others."""
+    asked = replace(FEEDBACK[name], logprobs=True, num_candidates=9, rank=True, entropy=True)
+    tokens, _, _ = drawn_one_by_one(random_logits(LENGTH, VOCAB), asked)
+    right = [random_logits(LENGTH, VOCAB) for _ in range(3)]
+    logits = np.concatenate([*right, random_logits(2, VOCAB, seed=4), adversarial_logits()])
+    states = [asked.state(), asked.state(), replace(asked, forced=True).state(), Settings(seed=7).state()]
+    states += [replace(asked, seed=seed).state() for seed in range(len(adversarial_logits()))]
+    predictions = [tokens[:-1], _wrong_at(4, tokens[:-1]), tokens, [3], *([] for _ in adversarial_logits())]
+    expected = sample(logits, states, predictions)
+    samples = sample(logits, states, predictions, device=make_device(device_name, threads=1))
+    for row in range(len(logits)):
+        assert record_of(samples, row) == record_of(expected, row), f"row {row}"
+    assert samples.levels.tobytes() == expected.levels.tobytes()
+    assert samples.token_ids[:LENGTH].tolist() == tokens
+    assert len({*expected.levels[:LENGTH].tolist()}) > 1 or name.endswith(("nothing", "much"))

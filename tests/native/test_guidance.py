@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from services.engine.decoder.native import Device, Sampler, Samples, isas
-from services.engine.decoder.native.testing import make_logits
-from tests.native.devices import EMULATION, make_device, needs_emulation
+from services.engine.decoder.native import Samples
+from tests.native.devices import make_device, on_cuda
 from tests.native.sampling_reference import EVERY_STEP, Floats, Settings, random_logits, sample
 
 VOCAB = 777
@@ -104,19 +103,18 @@ def test_what_draws_nothing_is_not_guided():
         Settings(guidance_scale=2.0, forced=True).state()
 
 
-def test_every_cpu_guides():
-    for isa in isas():
-        device = Device.cpu(isa, 1)
-        assert Sampler(device).guides
-        samples = Sampler(device).sample(
-            make_logits(device, random_logits(2, VOCAB)), [Settings(guidance_scale=2.0).state()], [[]]
-        )
-        assert samples.status.tolist() == [0]
-
-
-@needs_emulation
-def test_the_cuda_device_refuses_it_by_name():
-    device = make_device(EMULATION, 1)
-    assert not Sampler(device).guides
-    with pytest.raises(ValueError, match="guidance_scale: must be 1 on this device"):
-        sample(random_logits(2, VOCAB), [Settings(guidance_scale=2.0).state()], device=device)
+@on_cuda
+@pytest.mark.parametrize("vocab", [11, VOCAB])
+def test_every_device_does_the_same_to_the_bit(device_name, vocab):
+    """More rows than are drawn at once, some of them beside rows that nothing guides, and some no numbers."""
+    asked = [replace(each, guidance_scale=scale) for each in SETTINGS.values() for scale in (1.0, 0.3, 7.5)]
+    asked += [Settings(mirostat_mode=2, mirostat_tau=3.0, guidance_scale=2.0)]
+    num_guided = sum(each.guidance_scale != 1 for each in asked)
+    rows = random_logits(2 * (len(asked) + num_guided), vocab)
+    rows[[3, -2], 0], rows[[-5, 8], 0], rows[[6, -9], 0] = np.nan, np.inf, -np.inf
+    states, predictions = [each.state([0]) for each in asked], [[0]] * len(asked)
+    expected = sample(rows, states, predictions)
+    samples = sample(rows, states, predictions, device=make_device(device_name, 1))
+    assert all_told(samples) == all_told(expected)
+    assert samples.levels.tobytes() == expected.levels.tobytes()
+    assert {*expected.status.tolist()} >= {0, 2}

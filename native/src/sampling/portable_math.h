@@ -43,6 +43,7 @@ struct BitsOf<Doubles> {
 // ln 2 in two parts; the high one has 21 trailing zero bits, so its product with an exponent is exact.
 constexpr double kLn2High = 0x1.62e42feep-1;
 constexpr double kLn2Low = 0x1.a39ef35793c76p-33;
+constexpr double kLn2 = kLn2High + kLn2Low;
 
 /// The natural logarithm of a positive, normal, finite x. Number: double or Doubles.
 ///

@@ -19,9 +19,6 @@ class RowSampler {
     /// Makes room for rows of so many logits, so that no later sample allocates memory of the device.
     virtual void reserve(int64_t vocab_size) = 0;
 
-    /// Whether rows may have negative logits.
-    virtual bool guides() const = 0;
-
     /// One sample for each row, whose logits are memory of the device. Called by one thread at a time.
     virtual std::vector<RowSample> sample(const std::vector<SamplingRow>& rows) = 0;
 

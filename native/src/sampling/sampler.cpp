@@ -97,16 +97,8 @@ void Sampler::reserve(int vocab_size) {
     row_sampler_->reserve(vocab_size);
 }
 
-bool Sampler::guides() const {
-    return row_sampler_->guides();
-}
-
 Samples Sampler::sample(const Logits& logits, const std::vector<SequenceRows>& sequences) {
     require_usable(logits);
-    const auto is_guided = [](const SequenceRows& sequence) { return sequence.state->params().guides(); };
-    if (!guides() && std::any_of(sequences.begin(), sequences.end(), is_guided)) {
-        throw std::invalid_argument("guidance_scale: must be 1 on this device");
-    }
     const std::lock_guard<std::mutex> guard(callers_);
     const std::vector<SamplingRow> rows = make_rows(logits, sequences);
     return gather(row_sampler_->sample(rows));

@@ -237,7 +237,7 @@ def _read_sampling(message: GenerationRequest, model: ServedModel, found: Violat
     seed = asked.seed if asked.HasField("seed") else secrets.randbits(64)
     sampling = SamplingParams(seed=seed, **numbers, **{**lists, **rules})
     if sampling.mirostat_mode or sampling.adaptive_target >= 0:
-        check_feedback(message, sampling, model, found)
+        check_feedback(message, sampling, found)
     return sampling
 
 

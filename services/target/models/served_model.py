@@ -40,7 +40,7 @@ class ServedModel:
     syntax: MessageSyntax  # of the messages that it writes
     fingerprint: Fingerprint
     max_samples: int  # of one request
-    why_unguided: str = ""  # where no text can be guided
+    guides: bool  # a text and the one that it is drawn away from are two sequences at once
     lora: str = ""  # the adapter that changes its weights; empty: none
     adapted: Mapping[str, Fingerprint] = field(default_factory=dict)  # what it has, by the names of its adapters
 
@@ -65,7 +65,7 @@ class ServedModel:
             fingerprint=engine.fingerprint,
             adapted=engine.adapted_fingerprints,
             max_samples=min(MAX_SAMPLES, engine.config.max_sequences),
-            why_unguided=_why_unguided(engine),
+            guides=engine.config.max_sequences > 1,
         )
 
     def asked(self, model: str, lora: str) -> "ServedModel":
@@ -87,9 +87,3 @@ class ServedModel:
                 [Violation("lora", f"{name[:_LONGEST_TOLD]!r} is not loaded; allowed: {allowed}")]
             )
         return replace(self, name=name, lora=name, fingerprint=self.adapted[name])
-
-
-def _why_unguided(engine: TargetEngine) -> str:
-    if not engine.model.sampler.guides:
-        return f"on the device {engine.model.device.name}"
-    return "with a server that runs one sequence at once" if engine.config.max_sequences < 2 else ""

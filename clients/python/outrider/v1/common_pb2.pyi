@@ -814,8 +814,7 @@ class SamplingParameters(_message.Message):
     mirostat_mode: _builtins.int
     """Mirostat steers the answer's mean surprise to `mirostat_tau`: 1 keeps so many of the best tokens as have it by Zipf's
     law, 2 those that have no more of it than a limit, which every token drawn moves. 0 is off. Not with
-    `adaptive_target`, `banned_strings`, `guidance` or `Prompt.heal`, nor where the model computes on CUDA. In [0, 2].
-    Default: 0.
+    `adaptive_target`, `banned_strings`, `guidance` or `Prompt.heal`. In [0, 2]. Default: 0.
     """
     mirostat_tau: _builtins.float
     """The surprise, in bits, that Mirostat steers to. Finite, at least 0. Default: 5."""

@@ -112,9 +112,6 @@ class Sampler {
     /// std::invalid_argument for fewer than 1, or for more than can be drawn from.
     void reserve(int vocab_size);
 
-    /// Whether it draws from guided rows.
-    bool guides() const;
-
     /// Throws std::invalid_argument where the rows of the sequences are not as many as those of the logits, a
     /// first row is not one of its sequence, a token id is outside the vocabulary, a mask is too short for
     /// it, the logits are another device's, or a sequence is guided where the device does not.

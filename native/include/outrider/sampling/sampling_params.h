@@ -57,7 +57,8 @@ struct SamplerSteps {
     /// Whether one of them ranks all tokens.
     bool ranks() const {
         return std::any_of(steps, steps + count, [](SamplerStep step) {
-            return step == SamplerStep::tail_free || step == SamplerStep::skew;
+            return step == SamplerStep::tail_free || step == SamplerStep::skew ||
+                   step == SamplerStep::mirostat;
         });
     }
     /// Whether one of them is steered by the tokens that were drawn before.

@@ -1,10 +1,12 @@
 #include "cuda/sampling/cuda_row_sampler.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "cuda/sampling/kernels/draw.h"
 #include "cuda/sampling/kernels/ranking.h"
 #include "cuda/sampling/kernels/softmax.h"
+#include "sampling/next_level.h"
 
 namespace outrider::cuda {
 namespace {
@@ -24,10 +26,24 @@ void require_known_ahead(const RunningRow& from) {
     }
 }
 
-void require_no_feedback(const SamplingRow& row) {
-    if (row.params().steps.feed_back()) {
-        throw std::invalid_argument("states: mirostat and adaptive_p are not drawn with on CUDA");
+/// Indices of rows whose samplers start from levels that are known, then of those that follow one of these,
+/// and so on; none of more than are drawn from at once.
+std::vector<std::vector<size_t>> waves_of(const std::vector<SamplingRow>& rows) {
+    std::vector<std::vector<size_t>> by_depth;
+    size_t depth = 0;
+    for (size_t row = 0; row < rows.size(); ++row) {
+        depth = row > 0 && rows[row].follows(rows[row - 1]) ? depth + 1 : 0;
+        by_depth.resize(std::max(by_depth.size(), depth + 1));
+        by_depth[depth].push_back(row);
     }
+    std::vector<std::vector<size_t>> waves;
+    for (const std::vector<size_t>& known : by_depth) {
+        for (size_t first = 0; first < known.size(); first += TokenDraws::kMaxRows) {
+            const size_t end = std::min<size_t>(first + TokenDraws::kMaxRows, known.size());
+            waves.emplace_back(known.begin() + first, known.begin() + end);
+        }
+    }
+    return waves;
 }
 
 void record_logprobs(const SamplingParams& params, const DrawnRow& drawn, const RankedToken* candidates,
@@ -45,8 +61,9 @@ void record_logprobs(const SamplingParams& params, const DrawnRow& drawn, const 
     }
 }
 
-RowSample sample_of(const SamplingParams& params, const DrawnRow& drawn, const RankedToken* candidates,
+RowSample sample_of(const SamplingRow& row, const DrawnRow& drawn, const RankedToken* candidates,
                     int64_t max_candidates) {
+    const SamplingParams& params = row.params();
     RowSample sample;
     sample.status = drawn.status;
     sample.token_id = drawn.token_id;
@@ -61,6 +78,9 @@ RowSample sample_of(const SamplingParams& params, const DrawnRow& drawn, const R
     }
     if (params.entropy) {
         sample.entropy = static_cast<float>(entropy_of(drawn.raw.sum, drawn.raw.weighted_sum));
+    }
+    if (params.steps.feed_back()) {
+        sample.level = next_level(params, row.level, drawn.judged);
     }
     return sample;
 }
@@ -95,11 +115,19 @@ void CudaRowSampler::reserve(int64_t vocab_size) {
 }
 
 std::vector<RowSample> CudaRowSampler::sample(const std::vector<SamplingRow>& rows) {
-    std::for_each(rows.begin(), rows.end(), require_no_feedback);
-    std::vector<RowSample> samples;
-    for (size_t first = 0; first < rows.size(); first += TokenDraws::kMaxRows) {
-        const size_t end = std::min<size_t>(first + TokenDraws::kMaxRows, rows.size());
-        sample_some({rows.begin() + first, rows.begin() + end}, &samples);
+    std::vector<RowSample> samples(rows.size());
+    for (const std::vector<size_t>& wave : waves_of(rows)) {
+        std::vector<SamplingRow> some;
+        for (const size_t row : wave) {
+            some.push_back(rows[row]);
+            if (row > 0 && rows[row].follows(rows[row - 1])) {
+                some.back().level = samples[row - 1].level;
+            }
+        }
+        std::vector<RowSample> drawn = sample_some(some);
+        for (size_t i = 0; i < wave.size(); ++i) {
+            samples[wave[i]] = std::move(drawn[i]);
+        }
     }
     return samples;
 }
@@ -107,11 +135,10 @@ std::vector<RowSample> CudaRowSampler::sample(const std::vector<SamplingRow>& ro
 std::unique_ptr<RunDraws> CudaRowSampler::begin_run(const std::vector<RunningRow>& rows,
                                                     const NextRows& next) {
     std::for_each(rows.begin(), rows.end(), require_known_ahead);
-    std::for_each(rows.begin(), rows.end(), [](const RunningRow& from) { require_no_feedback(from.row); });
     return std::make_unique<CudaRunDraws>(stream_, draws_, run_memory_, rows, next);
 }
 
-void CudaRowSampler::sample_some(const std::vector<SamplingRow>& rows, std::vector<RowSample>* samples) {
+std::vector<RowSample> CudaRowSampler::sample_some(const std::vector<SamplingRow>& rows) {
     const Needs needs(rows);
     const auto num_rows = static_cast<int64_t>(rows.size());
     const DrawBatch batch = draws_.place(rows, all_edits_of(rows));
@@ -126,10 +153,12 @@ void CudaRowSampler::sample_some(const std::vector<SamplingRow>& rows, std::vect
     }
     const std::vector<DrawnRow> drawn = draws_.download(num_rows);
     const std::vector<RankedToken> candidates = candidates_.download(num_rows * needs.candidates);
+    std::vector<RowSample> samples;
     for (int64_t row = 0; row < num_rows; ++row) {
-        samples->push_back(sample_of(rows[row].params(), drawn[row],
-                                     candidates.data() + row * needs.candidates, needs.candidates));
+        samples.push_back(sample_of(rows[row], drawn[row], candidates.data() + row * needs.candidates,
+                                    needs.candidates));
     }
+    return samples;
 }
 
 void CudaRowSampler::sum(const DrawBatch& batch, const Needs& needs) {

@@ -18,14 +18,13 @@ class CudaRowSampler final : public RowSampler {
     explicit CudaRowSampler(Stream& stream);
 
     void reserve(int64_t vocab_size) override;
-    bool guides() const override { return false; }
     std::vector<RowSample> sample(const std::vector<SamplingRow>& rows) override;
     std::unique_ptr<RunDraws> begin_run(const std::vector<RunningRow>& rows, const NextRows& next) override;
 
   private:
     struct Needs;
 
-    void sample_some(const std::vector<SamplingRow>& rows, std::vector<RowSample>* samples);
+    std::vector<RowSample> sample_some(const std::vector<SamplingRow>& rows);
     void sum(const DrawBatch& batch, const Needs& needs);
 
     Stream& stream_;

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "cuda/sampling/kernels/draw.h"
+#include "cuda/sampling/kernels/guidance.h"
 #include "cuda/sampling/kernels/processing.h"
 #include "cuda/sampling/kernels/softmax.h"
 #include "cuda/sampling/kernels/steps.h"
@@ -13,12 +14,18 @@
 namespace outrider::cuda {
 namespace {
 
+bool is_guided(const SamplingRow& row) {
+    return row.negative_logits != nullptr;
+}
+
 DrawRow draw_row(const SamplingRow& row, const int32_t* noise_ids) {
     const SamplingParams& params = row.params();
     return {row.logits,  params.seed,     row.position(),
             params,      params.logprobs, std::min<int64_t>(params.num_candidates, row.vocab_size),
             params.rank, params.entropy,  row.forced_id(),
-            -1,          noise_ids};
+            -1,          noise_ids,       params.steps.feed_back(),
+            row.level,   row.logits,      is_guided(row) ? row.negative_logits : row.logits,
+            params.guidance_scale};
 }
 
 /// The masks of the rows that have one, behind one another; tells each row where its own begins.
@@ -31,6 +38,15 @@ std::vector<uint32_t> gather_masks(const std::vector<SamplingRow>& rows, std::ve
         }
     }
     return masks;
+}
+
+/// Has the guided rows, all of which are drawn from at once, draw from logits that are made there.
+void put_guided(const std::vector<SamplingRow>& rows, float* guided, std::vector<DrawRow>* draws) {
+    for (size_t i = 0; i < rows.size(); ++i) {
+        if (is_guided(rows[i])) {
+            (*draws)[i].logits = guided + i * rows[i].vocab_size;
+        }
+    }
 }
 
 int64_t power_of_two_from(int64_t size) {
@@ -51,6 +67,10 @@ bool is_truncated(const SamplingRow& row) {
 
 bool goes_through_steps(const SamplingRow& row) {
     return row.params().steps.in_use;
+}
+
+bool feeds_back(const SamplingRow& row) {
+    return row.params().steps.feed_back();
 }
 
 /// The most places that a row asks for, or that one of its steps ranks.
@@ -75,6 +95,8 @@ TokenDraws::TokenDraws(Stream& stream)
       parts_(stream),
       processed_(stream),
       distribution_(stream),
+      guided_(stream),
+      judged_(stream),
       masses_(stream),
       ranked_(stream) {}
 
@@ -87,6 +109,8 @@ void TokenDraws::reserve(int64_t vocab_size) {
     masks_.reserve(kMaxRows * num_mask_words(vocab_size));
     processed_.reserve(values);
     distribution_.reserve(values);
+    guided_.reserve(values);
+    judged_.reserve(values);
     masses_.reserve(values);
     ranked_.reserve(kMaxRows * power_of_two_from(vocab_size));
 }
@@ -106,6 +130,13 @@ DrawBatch TokenDraws::place(const std::vector<SamplingRow>& rows, std::vector<Ed
     batch.truncates = std::any_of(rows.begin(), rows.end(), is_truncated);
     batch.runs_steps = std::any_of(rows.begin(), rows.end(), goes_through_steps);
     const int64_t num_at_once = std::min(batch.num_rows, kMaxRows);
+    if (std::any_of(rows.begin(), rows.end(), is_guided)) {
+        batch.guided = guided_.reserve(num_at_once * batch.vocab_size);
+        put_guided(rows, batch.guided, &draws);
+    }
+    if (std::any_of(rows.begin(), rows.end(), feeds_back)) {
+        batch.judged = judged_.reserve(num_at_once * batch.vocab_size);
+    }
     batch.rows = rows_.upload(draws);
     batch.edits = edits_.upload(edits);
     batch.masks = masks_.upload(masks);
@@ -128,6 +159,9 @@ void TokenDraws::draw(const DrawBatch& batch) {
 }
 
 void TokenDraws::enqueue(const DrawBatch& batch) const {
+    if (batch.guided != nullptr) {
+        guide(stream_, batch);
+    }
     process(stream_, batch);
     find_maxima(stream_, batch, Stage::logits);
     find_maxima(stream_, batch, Stage::distribution);

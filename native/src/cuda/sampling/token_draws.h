@@ -12,7 +12,7 @@
 
 namespace outrider::cuda {
 
-/// The scratch is for a few rows at once: a row of 150000 tokens takes 6 MB beside its logits.
+/// The scratch is for a few rows at once: a row of 150000 tokens takes 7 MB beside its logits.
 class TokenDraws {
   public:
     static constexpr int64_t kMaxRows = 16;
@@ -46,6 +46,8 @@ class TokenDraws {
     Memory<BlockPart> parts_;
     Memory<float> processed_;
     Memory<float> distribution_;
+    Memory<float> guided_;
+    Memory<float> judged_;
     Memory<uint64_t> masses_;
     Memory<Scored> ranked_;
 };

@@ -1,5 +1,6 @@
 #include "sampling/host/guidance.h"
 
+#include "sampling/guided_logit.h"
 #include "sampling/host/row/softmax.h"
 
 namespace outrider {
@@ -13,9 +14,7 @@ void guide(const SamplingRow& row, std::vector<float>* guided) {
     const double negative_norm = norm(row.negative_logits);
     guided->resize(row.vocab_size);
     for (int i = 0; i < row.vocab_size; ++i) {
-        const double own = row.logits[i] - own_norm;
-        const double negative = row.negative_logits[i] - negative_norm;
-        (*guided)[i] = static_cast<float>(scale * (own - negative) + negative);
+        (*guided)[i] = guided_logit(scale, row.logits[i], own_norm, row.negative_logits[i], negative_norm);
     }
 }
 

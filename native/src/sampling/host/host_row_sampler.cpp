@@ -15,8 +15,6 @@ class HostRowSampler final : public RowSampler {
 
     void reserve(int64_t) override {}
 
-    bool guides() const override { return true; }
-
     std::vector<RowSample> sample(const std::vector<SamplingRow>& rows) override {
         std::vector<RowSample> samples(rows.size());
         std::atomic<size_t> next{0};

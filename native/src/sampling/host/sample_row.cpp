@@ -8,6 +8,7 @@
 #include "sampling/host/row/draw.h"
 #include "sampling/host/row/softmax.h"
 #include "sampling/host/row/truncation.h"
+#include "sampling/next_level.h"
 #include "sampling/steps/run_steps.h"
 
 namespace outrider {
@@ -50,26 +51,13 @@ SampleStatus status_of(const RowMaximum& maximum) {
                                                                    : SampleStatus::no_candidate;
 }
 
-/// `run_steps` with those that feed back.
-void run_all_steps(const SamplingRow& row, HostRow& steps, Judged* judged) {
-    const SamplerSteps& asked = row.params().steps;
-    for (int i = 0; i < asked.count && steps.is_valid(); ++i) {
-        const SamplerStep step = asked.steps[i];
-        if (feeds_back(step)) {
-            run_feedback_step(steps, row.params(), step, row.level, judged);
-        } else {
-            run_step(steps, row.params(), step);
-        }
-    }
-}
-
 /// Leaves of a distribution what the row's parameters leave of it.
 void narrow(const SamplingRow& row, RowScratch* scratch, Distribution* distribution) {
     const SamplingParams& params = row.params();
     if (params.steps.in_use) {
         HostRow steps(scratch->distribution.data(), row.vocab_size, distribution->maximum, noise_key(row),
                       &scratch->steps);
-        run_all_steps(row, steps, &scratch->judged);
+        run_steps(steps, params, row.level);
         distribution->maximum = steps.maximum();
     } else if (params.truncates(row.vocab_size)) {
         truncate(params, distribution->maximum.value, scratch->distribution.data(), row.vocab_size,
@@ -160,7 +148,7 @@ RowSample sample_logits(const SamplingRow& row, RowScratch* scratch) {
     }
     sample.token_id = draw_token(row, distribution);
     if (row.params().steps.feed_back()) {
-        sample.level = next_level(row.params(), row.level, scratch->judged.logprob(sample.token_id));
+        sample.level = next_level(row.params(), row.level, scratch->steps.judged.logprob(sample.token_id));
     }
     if (row.wants_margin) {
         sample.margin = margin_of(row, distribution.values, sample.token_id);

@@ -3,7 +3,6 @@
 
 #include <vector>
 
-#include "sampling/host/feedback_steps.h"
 #include "sampling/host/row/host_row.h"
 #include "sampling/sampling_row.h"
 
@@ -16,7 +15,6 @@ struct RowScratch {
     std::vector<float> distribution;  // [vocab_size]
     std::vector<Scored> ranked;
     StepScratch steps;
-    Judged judged;  // where samplers feed back
 };
 
 RowSample sample_row(const SamplingRow& row, RowScratch* scratch);

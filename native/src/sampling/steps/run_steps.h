@@ -2,20 +2,24 @@
 //
 // A step is written once, for every device. What it may ask of a row, with the same bits on each:
 //   best()                       the greatest value
+//   count()                      of its values
 //   change(f)                    sets every value to f(id, value)
 //   sum(term)                    of term(value - best) in float64; a term is 0 wherever portable_exp is
 //   sum_all(term)                the same of a term that is 0 at minus infinity only
 //   last_of_count(n)             the n-th best token, or the last one
 //   last_of_share(p)             the last of the fewest best with such a share of the mass
 //   last_key_of_share(key, p)    the least key(value) up to which tokens have such a share of the mass
+//   rank_best(n)                 orders n of the best tokens or more, for ranked_value(place) and num_ranked()
 //   rank()                       orders the tokens, for mass(place), num_ranked() and the next two
 //   sum_ranked(term)             of the integers term(place)
 //   change_ranked(term, f)       sets values to f(place, value, sum before the place, sum through it)
 //   chance(stream)               the position's number in (0, 1) of a stream of the noise
+//   note_judged(norm)            keeps the values, the log of whose sum it is told, to judge the drawn token by
 #pragma once
 
 #include "outrider/sampling/sampling_params.h"
 #include "sampling/steps/cut_offs.h"
+#include "sampling/steps/feedback.h"
 #include "sampling/steps/ranked_cuts.h"
 #include "sampling/steps/skew.h"
 #include "sampling/steps/smoothing.h"
@@ -27,7 +31,8 @@
 namespace outrider {
 
 template <typename Row>
-OUTRIDER_HOST_OR_DEVICE void run_step(Row& row, const SamplingNumbers& numbers, SamplerStep step) {
+OUTRIDER_HOST_OR_DEVICE void run_step(Row& row, const SamplingNumbers& numbers, SamplerStep step,
+                                      double level) {
     switch (step) {
         case SamplerStep::top_n_sigma:
             return keep_top_n_sigma(row, numbers.top_n_sigma);
@@ -56,16 +61,17 @@ OUTRIDER_HOST_OR_DEVICE void run_step(Row& row, const SamplingNumbers& numbers, 
         case SamplerStep::skew:
             return apply_skew(row, numbers.skew);
         case SamplerStep::mirostat:
+            return apply_mirostat(row, numbers.mirostat_mode, level);
         case SamplerStep::adaptive_p:
-            return;  // no functions of the row alone: host/feedback_steps.h has them
+            return prefer_near_target(row, numbers.adaptive_target, level);
     }
 }
 
-/// Steps until the last, or until a value is no number any more.
+/// Steps until the last, or until a value is no number any more; those that feed back start from the level.
 template <typename Row>
-OUTRIDER_HOST_OR_DEVICE void run_steps(Row& row, const SamplingNumbers& numbers) {
+OUTRIDER_HOST_OR_DEVICE void run_steps(Row& row, const SamplingNumbers& numbers, double level) {
     for (int i = 0; i < numbers.steps.count && row.is_valid(); ++i) {
-        run_step(row, numbers, numbers.steps.steps[i]);
+        run_step(row, numbers, numbers.steps.steps[i], level);
     }
 }
 

@@ -343,10 +343,6 @@ class Sampler:
     def reserve(self, vocab_size: int) -> None:
         """Make room for rows of so many logits, so that no draw allocates memory of the device; raises DeviceError."""
 
-    @property
-    def guides(self) -> bool:
-        """Whether it draws for states with a guidance scale."""
-
     def sample(
         self,
         logits: Logits,

@@ -1,13 +1,11 @@
 """Feedback: where samplers that are steered by the tokens drawn before cannot be, or not by what they are asked for."""
 
-from services.engine.config import CUDA
 from services.engine.sampling_params import SamplingParams
 from services.service.validation import Violations
 from services.target.api.generation_request import GenerationRequest
-from services.target.models.served_model import ServedModel
 
 
-def check_feedback(message: GenerationRequest, sampling: SamplingParams, model: ServedModel, found: Violations) -> None:
+def check_feedback(message: GenerationRequest, sampling: SamplingParams, found: Violations) -> None:
     """Nothing where Mirostat and adaptive-p are off.
 
     What takes tokens back leaves the distributions behind them to what was taken back, which a continuation is not
@@ -20,8 +18,6 @@ def check_feedback(message: GenerationRequest, sampling: SamplingParams, model: 
         field, value, allowed = "sampling.mirostat_mode", f"is {sampling.mirostat_mode}", "0"
     if sampling.mirostat_mode and sampling.adaptive_target >= 0:
         found.add("sampling.adaptive_target", f"is {sampling.adaptive_target:g}", "below 0 with mirostat_mode")
-    if model.fingerprint.device.startswith(CUDA):
-        found.add(field, value, f"{allowed} where the model computes on CUDA")
     if message.sampling.banned_strings:
         found.add(field, value, f"{allowed} with banned_strings")
     if message.HasField("guidance"):

@@ -16,8 +16,8 @@ async def read_guidance(
 ) -> Guidance | None:
     """What a text behind this prompt is drawn away from, if by anything; what is wrong is added to `found`."""
     asked = message.guidance
-    if model.why_unguided:
-        found.add("guidance", "is set", f"not to be, {model.why_unguided}")
+    if not model.guides:
+        found.add("guidance", "is set", "not to be, with a server that runs one sequence at once")
     if message.prompt.heal:
         found.add("guidance", "is set", "not to be, with prompt.heal")
     if asked.HasField("scale"):

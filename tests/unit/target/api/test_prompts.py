@@ -55,6 +55,7 @@ def served_model(*, vocab_size: int) -> ServedModel:
         syntax=MessageSyntax(None, None, {}, frozenset()),
         fingerprint=FINGERPRINT,
         max_samples=16,
+        guides=True,
     )
 
 

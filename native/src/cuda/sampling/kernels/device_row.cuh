@@ -26,7 +26,8 @@ struct KeyedTokens {
     __device__ uint64_t weight(int64_t id) const { return masses[id]; }
 };
 
-/// What the steps ask of it is said in `run_steps.h`; all threads of the block ask it together.
+/// What the steps ask of it is said in `run_steps.h`; all threads of the block ask it together. What several of
+/// them ask is compiled once, as all of them are one kernel.
 class DeviceRow {
   public:
     static constexpr int kThreads = Selection::kThreads;
@@ -44,6 +45,7 @@ class DeviceRow {
           params_(batch.rows[block.index]),
           parts_(batch.parts + block.index * batch.num_blocks),
           values_(batch.distribution + block.index * batch.vocab_size),
+          judged_(batch.judged + block.index * batch.vocab_size),
           masses_(batch.masses + block.index * batch.vocab_size),
           ranked_(batch.ranked + block.index * batch.ranked_size),
           maximum_(batch.drawn[block.index].distribution.maximum) {}
@@ -51,6 +53,7 @@ class DeviceRow {
     __device__ const RowMaximum& maximum() const { return maximum_; }
     __device__ bool is_valid() const { return maximum_.valid; }
     __device__ float best() const { return maximum_.value; }
+    __device__ int64_t count() const { return batch_.vocab_size; }
 
     template <typename Change>
     __device__ void change(const Change& change) {
@@ -80,7 +83,7 @@ class DeviceRow {
         return sum_parts();
     }
 
-    __device__ Scored last_of_count(int64_t count) {
+    __attribute__((noinline)) __device__ Scored last_of_count(int64_t count) {
         return token_at(Selection::last_place(block_, candidates(nullptr), AtMost{count}));
     }
     __device__ Scored last_of_share(double part) {
@@ -96,7 +99,7 @@ class DeviceRow {
         return last;
     }
 
-    __device__ void rank() {
+    __attribute__((noinline)) __device__ void rank() {
         for (int64_t id = block_.thread; id < batch_.ranked_size; id += kThreads) {
             const bool is_token = id < batch_.vocab_size;
             ranked_[id] = {is_token ? values_[id] : -kInfinity, static_cast<int32_t>(id)};
@@ -110,6 +113,8 @@ class DeviceRow {
         }
         num_ranked_ = static_cast<int64_t>(sum_of_threads(count));
     }
+    __device__ void rank_best(int64_t) { rank(); }
+    __device__ float ranked_value(int64_t place) const { return ranked_[place].value; }
     __device__ int64_t num_ranked() const { return num_ranked_; }
     __device__ uint64_t mass(int64_t place) const { return masses_[place]; }
     template <typename Term>
@@ -144,6 +149,15 @@ class DeviceRow {
     __device__ double chance(NoiseStream stream) const {
         const NoiseKey key{params_.seed, static_cast<uint64_t>(params_.position), stream};
         return uniform_of(key.words(0)[0]);
+    }
+
+    __device__ void note_judged(double norm) {
+        for (int64_t id = block_.thread; id < batch_.vocab_size; id += kThreads) {
+            judged_[id] = values_[id];
+        }
+        if (block_.thread == 0) {
+            batch_.drawn[block_.index].judged_norm = norm;
+        }
     }
 
   private:
@@ -211,6 +225,7 @@ class DeviceRow {
     const DrawRow& params_;
     BlockPart* parts_;
     float* values_;     // [vocab_size]
+    float* judged_;     // [vocab_size]
     uint64_t* masses_;  // [vocab_size], by id, or by place once ranked
     Scored* ranked_;    // [ranked_size]
     RowMaximum maximum_;

@@ -91,10 +91,14 @@ struct DrawToken {
             return;
         }
         const auto winner = static_cast<int32_t>(kLargestId - (best & 0xFFFFFFFF));
-        const int32_t forced_id = batch.rows[row].forced_id;
-        drawn.token_id = forced_id >= 0 ? forced_id : winner;
-        drawn.logit = batch.rows[row].logits[drawn.token_id];
+        const DrawRow& params = batch.rows[row];
+        drawn.token_id = params.forced_id >= 0 ? params.forced_id : winner;
+        drawn.logit = params.logits[drawn.token_id];
         drawn.value = batch.values(Stage::distribution, row)[drawn.token_id];
+        if (params.feeds_back) {
+            drawn.judged =
+                static_cast<double>(batch.judged[row * batch.vocab_size + drawn.token_id]) - drawn.judged_norm;
+        }
     }
 };
 

@@ -31,6 +31,13 @@ struct DrawRow {
     int32_t forced_id;         // -1: a token is drawn
     int64_t mask;              // where its own begins in the batch's masks; -1 where every token may be drawn
     const int32_t* noise_ids;  // [vocab_size], see NoiseIds; null where tokens are drawn as themselves
+    bool feeds_back;
+    double level;                  // that its samplers start from
+    const float* own_logits;       // [vocab_size], those that are guided, or `logits`
+    const float* negative_logits;  // [vocab_size], what they are guided away from, or `logits`
+    double guidance_scale;
+
+    OUTRIDER_HOST_DEVICE bool is_guided() const { return logits != own_logits; }
 
     OUTRIDER_HOST_DEVICE bool has_noise(int64_t token_id) const {
         return noise_ids == nullptr || noise_ids[token_id] != kNoPartner;
@@ -42,18 +49,20 @@ struct DrawRow {
 };
 
 /// The steps' outcomes, by which a row's values are named too.
-enum class Stage { logits, processed, distribution };
+enum class Stage { own, negative, logits, processed, distribution };
 
 struct Weights {
     RowMaximum maximum;
     double sum;           // of exp(value - maximum)
     double weighted_sum;  // of (value - maximum) * exp(value - maximum)
 
-    double log_sum_exp() const { return static_cast<double>(maximum.value) + portable_log(sum); }
+    OUTRIDER_HOST_DEVICE double log_sum_exp() const { return static_cast<double>(maximum.value) + portable_log(sum); }
 };
 
 /// What has become of a row.
 struct DrawnRow {
+    Weights own;       // of the logits that are guided
+    Weights negative;  // of those that guide them
     Weights raw;
     Weights distribution;
     Scored cut;  // the last candidate that top-k and top-p keep
@@ -62,6 +71,8 @@ struct DrawnRow {
     float logit;   // the token's
     float value;   // the token's, in the distribution
     int32_t rank;  // the token's, among the logits
+    double judged_norm;
+    double judged;  // the token's log-probability by which samplers feed back
 };
 
 /// Whether a row can be drawn from; needs the maxima of its logits and of its distribution.
@@ -98,6 +109,8 @@ struct DrawBatch {
     BlockPart* parts;       // [num_rows, num_blocks]
     float* processed;       // [num_rows, vocab_size]
     float* distribution;    // [num_rows, vocab_size]
+    float* guided;          // [num_rows, vocab_size], the logits of guided rows; null where there are none
+    float* judged;          // [num_rows, vocab_size], what samplers feed back by; null where none do
     uint64_t* masses;       // [num_rows, vocab_size], of the distribution
     Scored* ranked;         // [num_rows, ranked_size], in the order of candidates
     const uint32_t* masks;  // of the rows that have one, each of num_mask_words(vocab_size)
@@ -121,13 +134,26 @@ struct DrawBatch {
     }
 
     OUTRIDER_HOST_DEVICE const float* values(Stage stage, int64_t row) const {
+        if (stage == Stage::own) {
+            return rows[row].own_logits;
+        }
+        if (stage == Stage::negative) {
+            return rows[row].negative_logits;
+        }
         if (stage == Stage::logits) {
             return rows[row].logits;
         }
         return (stage == Stage::processed ? processed : distribution) + row * vocab_size;
     }
     OUTRIDER_HOST_DEVICE Weights& of(Stage stage, int64_t row) const {
-        return stage == Stage::logits ? drawn[row].raw : drawn[row].distribution;
+        DrawnRow& of_row = drawn[row];
+        if (stage == Stage::own) {
+            return of_row.own;
+        }
+        if (stage == Stage::negative) {
+            return of_row.negative;
+        }
+        return stage == Stage::logits ? of_row.raw : of_row.distribution;
     }
     OUTRIDER_HOST_DEVICE int64_t block_end(int64_t block) const {
         const int64_t end = (block + 1) * kSumBlock;
@@ -136,8 +162,9 @@ struct DrawBatch {
     OUTRIDER_HOST_DEVICE bool is_drawn(int64_t row) const { return drawn[row].status == SampleStatus::drawn; }
 
     auto fields() const {
-        return std::tie(rows, drawn, edits, parts, processed, distribution, masses, ranked, masks, num_rows,
-                        first_row, num_edits, vocab_size, ranked_size, num_blocks, truncates, runs_steps);
+        return std::tie(rows, drawn, edits, parts, processed, distribution, guided, judged, masses, ranked,
+                        masks, num_rows, first_row, num_edits, vocab_size, ranked_size, num_blocks, truncates,
+                        runs_steps);
     }
     bool operator<(const DrawBatch& other) const { return fields() < other.fields(); }
 };

@@ -14,12 +14,12 @@ struct RunSteps {
     DrawBatch batch;
 
     __device__ void operator()(const Block& block) const {
-        const SamplingNumbers& numbers = batch.rows[block.index].numbers;
-        if (!batch.is_drawn(block.index) || !numbers.steps.in_use) {
+        const DrawRow& params = batch.rows[block.index];
+        if (!batch.is_drawn(block.index) || !params.numbers.steps.in_use) {
             return;
         }
         DeviceRow row(block, batch);
-        outrider::run_steps(row, numbers);
+        outrider::run_steps(row, params.numbers, params.level);
         if (block.thread == 0) {
             DrawnRow& drawn = batch.drawn[block.index];
             drawn.distribution.maximum = row.maximum();

@@ -19,9 +19,9 @@ uint64_t total_of(Keyed first, Keyed last) {
 
 }  // namespace
 
-const std::vector<Scored>& HostRow::best_of_count(int64_t count) {
-    select_best(values_, count_, count, &scratch_.ranked);
-    return scratch_.ranked;
+Scored HostRow::last_of_count(int64_t count) {
+    rank_best(count);
+    return scratch_.ranked.back();
 }
 
 Scored HostRow::last_of_share(double part) {
@@ -48,8 +48,12 @@ uint64_t HostRow::last_key(double part) {
     return first->key;
 }
 
+void HostRow::rank_best(int64_t count) {
+    select_best(values_, count_, count, &scratch_.ranked);
+}
+
 void HostRow::rank() {
-    select_best(values_, count_, count_, &scratch_.ranked);
+    rank_best(count_);
     scratch_.masses.resize(scratch_.ranked.size());
     std::transform(scratch_.ranked.begin(), scratch_.ranked.end(), scratch_.masses.begin(),
                    [this](const Scored& token) { return mass_of_value(token.value); });
@@ -58,6 +62,11 @@ void HostRow::rank() {
 double HostRow::chance(NoiseStream stream) const {
     const NoiseKey key{noise_.seed, noise_.position, stream};
     return uniform_of(key.words(0)[0]);
+}
+
+void HostRow::note_judged(double norm) {
+    scratch_.judged.values.assign(values_, values_ + count_);
+    scratch_.judged.norm = norm;
 }
 
 uint64_t HostRow::mass_of_value(float value) const {

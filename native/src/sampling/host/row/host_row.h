@@ -18,11 +18,20 @@ struct KeyedMass {
     uint64_t mass;
 };
 
+/// What the drawn token is judged by, where samplers feed back.
+struct Judged {
+    std::vector<float> values;  // [vocab_size]
+    double norm = 0;            // the log of the sum of their exponentials
+
+    double logprob(int32_t token_id) const { return static_cast<double>(values[token_id]) - norm; }
+};
+
 /// Memory that a thread reuses from row to row.
 struct StepScratch {
     std::vector<Scored> ranked;
     std::vector<uint64_t> masses;  // of the ranked ones
     std::vector<KeyedMass> keyed;
+    Judged judged;
 };
 
 /// What the steps ask of it is said in `run_steps.h`.
@@ -35,6 +44,7 @@ class HostRow {
     const RowMaximum& maximum() const { return maximum_; }
     bool is_valid() const { return maximum_.valid; }
     float best() const { return maximum_.value; }
+    int64_t count() const { return count_; }
 
     template <typename Change>
     void change(const Change& change) {
@@ -54,12 +64,7 @@ class HostRow {
         return sum_terms(values_, count_, best(), kNoFloor, term);
     }
 
-    const float* values() const { return values_; }
-    int count() const { return count_; }
-
-    /// So many best tokens, or all, best first; until the row is asked for others.
-    const std::vector<Scored>& best_of_count(int64_t count);
-    Scored last_of_count(int64_t count) { return best_of_count(count).back(); }
+    Scored last_of_count(int64_t count);
     Scored last_of_share(double part);
     template <typename Key>
     uint64_t last_key_of_share(const Key& key, double part) {
@@ -72,6 +77,8 @@ class HostRow {
         return last_key(part);
     }
 
+    void rank_best(int64_t count);
+    float ranked_value(int64_t place) const { return scratch_.ranked[place].value; }
     void rank();
     int64_t num_ranked() const { return static_cast<int64_t>(scratch_.ranked.size()); }
     uint64_t mass(int64_t place) const { return scratch_.masses[place]; }
@@ -96,6 +103,8 @@ class HostRow {
     }
 
     double chance(NoiseStream stream) const;
+
+    void note_judged(double norm);
 
   private:
     uint64_t mass_of_value(float value) const;
