@@ -6,7 +6,7 @@
 #include "cuda/sampling/kernels/draw.h"
 #include "cuda/sampling/kernels/ranking.h"
 #include "cuda/sampling/kernels/softmax.h"
-#include "sampling/next_level.h"
+#include "sampling/steps/next_level.h"
 
 namespace outrider::cuda {
 namespace {
@@ -155,8 +155,8 @@ std::vector<RowSample> CudaRowSampler::sample_some(const std::vector<SamplingRow
     const std::vector<RankedToken> candidates = candidates_.download(num_rows * needs.candidates);
     std::vector<RowSample> samples;
     for (int64_t row = 0; row < num_rows; ++row) {
-        samples.push_back(sample_of(rows[row], drawn[row], candidates.data() + row * needs.candidates,
-                                    needs.candidates));
+        samples.push_back(
+            sample_of(rows[row], drawn[row], candidates.data() + row * needs.candidates, needs.candidates));
     }
     return samples;
 }

@@ -4,7 +4,6 @@
 #include <iterator>
 
 #include "cuda/sampling/kernels/draw.h"
-#include "cuda/sampling/kernels/guidance.h"
 #include "cuda/sampling/kernels/processing.h"
 #include "cuda/sampling/kernels/softmax.h"
 #include "cuda/sampling/kernels/steps.h"
@@ -20,11 +19,21 @@ bool is_guided(const SamplingRow& row) {
 
 DrawRow draw_row(const SamplingRow& row, const int32_t* noise_ids) {
     const SamplingParams& params = row.params();
-    return {row.logits,  params.seed,     row.position(),
-            params,      params.logprobs, std::min<int64_t>(params.num_candidates, row.vocab_size),
-            params.rank, params.entropy,  row.forced_id(),
-            -1,          noise_ids,       params.steps.feed_back(),
-            row.level,   row.logits,      is_guided(row) ? row.negative_logits : row.logits,
+    return {row.logits,
+            params.seed,
+            row.position(),
+            params,
+            params.logprobs,
+            std::min<int64_t>(params.num_candidates, row.vocab_size),
+            params.rank,
+            params.entropy,
+            row.forced_id(),
+            -1,
+            noise_ids,
+            params.steps.feed_back(),
+            row.level,
+            row.logits,
+            is_guided(row) ? row.negative_logits : row.logits,
             params.guidance_scale};
 }
 

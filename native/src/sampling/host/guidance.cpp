@@ -1,7 +1,7 @@
 #include "sampling/host/guidance.h"
 
-#include "sampling/guided_logit.h"
 #include "sampling/host/row/softmax.h"
+#include "sampling/steps/guided_logit.h"
 
 namespace outrider {
 

@@ -8,7 +8,7 @@
 #include "sampling/host/row/draw.h"
 #include "sampling/host/row/softmax.h"
 #include "sampling/host/row/truncation.h"
-#include "sampling/next_level.h"
+#include "sampling/steps/next_level.h"
 #include "sampling/steps/run_steps.h"
 
 namespace outrider {

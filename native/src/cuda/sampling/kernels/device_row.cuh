@@ -26,8 +26,8 @@ struct KeyedTokens {
     __device__ uint64_t weight(int64_t id) const { return masses[id]; }
 };
 
-/// What the steps ask of it is said in `run_steps.h`; all threads of the block ask it together. What several of
-/// them ask is compiled once, as all of them are one kernel.
+/// What the steps ask of it is said in `run_steps.h`; all threads of the block ask it together. What several
+/// of them ask is compiled once, as all of them are one kernel.
 class DeviceRow {
   public:
     static constexpr int kThreads = Selection::kThreads;

@@ -96,8 +96,8 @@ struct DrawToken {
         drawn.logit = params.logits[drawn.token_id];
         drawn.value = batch.values(Stage::distribution, row)[drawn.token_id];
         if (params.feeds_back) {
-            drawn.judged =
-                static_cast<double>(batch.judged[row * batch.vocab_size + drawn.token_id]) - drawn.judged_norm;
+            drawn.judged = static_cast<double>(batch.judged[row * batch.vocab_size + drawn.token_id]) -
+                           drawn.judged_norm;
         }
     }
 };

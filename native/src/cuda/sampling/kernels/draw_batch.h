@@ -56,7 +56,9 @@ struct Weights {
     double sum;           // of exp(value - maximum)
     double weighted_sum;  // of (value - maximum) * exp(value - maximum)
 
-    OUTRIDER_HOST_DEVICE double log_sum_exp() const { return static_cast<double>(maximum.value) + portable_log(sum); }
+    OUTRIDER_HOST_DEVICE double log_sum_exp() const {
+        return static_cast<double>(maximum.value) + portable_log(sum);
+    }
 };
 
 /// What has become of a row.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "outrider/sampling/sampling_params.h"
+#include "sampling/portable_math.h"
 
 namespace outrider {
 
@@ -9,6 +10,12 @@ namespace outrider {
 /// infinite behind one that could not be drawn. (Basu et al., "Mirostat", arXiv 2007.14966, algorithm 1;
 /// llama.cpp's llama_sampler_adaptive_p_accept, whose sum of weights stays at its limit of 1 / (1 - decay)
 /// throughout.)
-double next_level(const SamplingNumbers& numbers, double level, double logprob);
+inline double next_level(const SamplingNumbers& numbers, double level, double logprob) {
+    if (numbers.mirostat_mode != 0) {
+        const double surprise = -logprob / kLn2;
+        return level - numbers.mirostat_eta * (surprise - numbers.mirostat_tau);
+    }
+    return numbers.adaptive_decay * level + (1 - numbers.adaptive_decay) * portable_exp(logprob);
+}
 
 }  // namespace outrider
