@@ -190,7 +190,7 @@ def test_draws_follow_the_distribution(name: str) -> None:
     """With 5 degrees of freedom a chi-square of 45 is passed once in 7e7 runs; a wrong one passes it by far."""
     logits = np.array([1.0, 0.7, 0.1, -0.4, -0.5, -1.6], np.float32)
     settings = replace(FEEDBACK[name], mirostat_tau=1.3)
-    rows = np.broadcast_to(logits, (30_000, len(logits))).copy()
+    rows = np.broadcast_to(logits, (100_000, len(logits))).copy()
     token_ids = sample(rows, [replace(settings, seed=seed).state() for seed in range(len(rows))]).token_ids
     counts = np.bincount(token_ids, minlength=len(logits))
     values = step(logits.astype(np.float64), settings, first_level(settings)).values
