@@ -17,12 +17,12 @@ CPP := $(shell find native clients tests \( -name build -o -name node_modules \)
 
 DEV_DEFINES := CMAKE_COMPILE_WARNING_AS_ERROR OUTRIDER_TESTING
 
-# Many tests wait, and many hold one core: three files at a time, on whatever machine. Further threads of libraries
-# would only spin beside each other.
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist loadfile
+# Many tests wait, and many hold one core: three files at a time, on whatever machine, in the order of tests/conftest.py.
+# Further threads of libraries would only spin beside each other.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test matrix real soak load acceptance lint tidy sanitize format protos picture bench figures client-deps client-test client-test-deps compose-smoke compose-smoke-deps deploy-test docs examples-test doors-test chaos fuzz clean
+.PHONY: help demo build test matrix real soak load acceptance lint tidy sanitize format protos picture bench figures client-deps client-test client-test-deps compose-smoke compose-smoke-deps deploy-test docs examples-test doors-test peers-test chaos fuzz clean
 
 help:
 	@echo "make demo     stream text from the demo model"
@@ -47,6 +47,7 @@ help:
 	@echo "make docs     write the pages of docs/ as a site, and its reference of HTTP from the gateway"
 	@echo "make examples-test   run examples/ and the plugin of llm with the packages that they are for (installs half a GB)"
 	@echo "make doors-test   run programs of others against the gateway: clients, lm-eval, schemathesis (installs 2 GB)"
+	@echo "make peers-test   compare the samplers with llama.cpp's and exllamav2's own code, and write the table of the docs (g++)"
 	@echo "make fuzz     send random requests and broken frames to both services"
 	@echo "make chaos    break everything for half an hour, and compare every answer (behind Envoy after make deploy-test)"
 	@echo "make compose-smoke   build the images, and run and kill them under podman (root)"
@@ -102,6 +103,11 @@ compose-smoke-deps:
 deploy-test: $(VENV)/.dev
 	$(BIN)/pip install -q -r tests/deploy/requirements.txt
 	$(BIN)/pytest -v tests/deploy -m ""
+
+# Fetches 80 MB and compiles for half a minute; the comparison takes minutes.
+peers-test: $(VENV)/.dev
+	$(BIN)/python -m tests.peers
+	$(BIN)/pytest -v tests/peers
 
 docs: $(VENV)/.dev
 	$(BIN)/python -m scripts.http_docs

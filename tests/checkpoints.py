@@ -191,11 +191,13 @@ def write_model(
 def _random_weight(name: str, noise: torch.Tensor, *, norm_offset: float) -> torch.Tensor:
     """Keep the scale of activations, but sharpen the attention and spread the logits."""
     if name.endswith(
-        ("model.norm.weight", "language_model.norm.weight")
+        ("model.norm.weight", "language_model.norm.weight", "embedding_norm.weight")
     ):  # of both signs: else a tied model repeats its input
         return 4.0 * (1.0 + 0.4 * noise) * noise.sign() - norm_offset
-    if name.endswith("bias"):
-        return noise * 0.5
+    if name.endswith(("bias", "sinks")):
+        return noise * (2.0 if name.endswith("sinks") else 0.5)
+    if name.endswith("experts.gate_up_proj"):  # beyond where its values are clamped; the inputs come before the outputs
+        return noise * 4.0 * noise.shape[-2] ** -0.5
     if "norm" in name:
         return 1.0 + 0.4 * noise - norm_offset
     sharpness = 2.0 if any(part in name for part in ("q_proj", "k_proj", "qkv_proj")) else 1.0

@@ -19,6 +19,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the files of lengthy tests: the last to end keeps one worker busy while the others have nothing. Those
+    of units, some of which change the clock, come before services that a whole session shares.
+    """
+    lengthy = {item.path for item in items if item.get_closest_marker("lengthy")}
+    items.sort(key=lambda item: (item.path not in lengthy, "unit" not in item.path.parts))
+
+
 @pytest.fixture(scope="session")
 def log_scan(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LogScan]:
     """Reads all that is logged in this process, and in the end the logs that service processes have left."""

@@ -60,10 +60,12 @@ class Further(StrEnum):
     COHERE_PLUS = "cohere_plus"  # norms of each query and key with weights of its own
     COHERE2 = "cohere2"  # layer norms without biases, an MLP beside attention, rotary embeddings on windowed layers
     PHI4_MINI = "phi4_mini"  # longrope on three quarters of each head, tied embeddings
+    LFM2 = "lfm2"  # short convolutions with biases on most layers, norms of each query and key, tied embeddings
     OLMOE = "olmoe"  # experts, norms of query and key over all heads
     QWEN3_MOE = "qwen3_moe"  # experts whose weights sum up to 1, norms of each query and key
     MIXTRAL = "mixtral"  # experts whose weights sum up to 1, all layers windowed
     QWEN2_MOE = "qwen2_moe"  # experts, and one for all tokens by a gate; biases on query, key and value
+    GPT_OSS = "gpt_oss"  # experts with biases and clamped gates, sinks, every other layer windowed, YaRN
     GEMMA3_PICTURES = "gemma3_pictures"  # the text part of a folder that sees
     MISTRAL3_PICTURES = "mistral3_pictures"
 
@@ -112,6 +114,13 @@ _CONFIGS: dict[Further, tuple[str, dict[str, Any]]] = {
             "tie_word_embeddings": True,
         },
     ),
+    Further.LFM2: (
+        "Lfm2Config",
+        {
+            **{"layer_types": ["conv", "conv", "full_attention", "conv"], "conv_bias": True},
+            **{"block_multiple_of": 28, "max_position_embeddings": 512},
+        },
+    ),
     Further.OLMOE: ("OlmoeConfig", {"intermediate_size": 48, "num_experts": 8, "num_experts_per_tok": 3}),
     Further.QWEN3_MOE: (
         "Qwen3MoeConfig",
@@ -121,6 +130,13 @@ _CONFIGS: dict[Further, tuple[str, dict[str, Any]]] = {
     Further.QWEN2_MOE: (
         "Qwen2MoeConfig",
         {**_EXPERTS, "moe_intermediate_size": 40, "shared_expert_intermediate_size": 56},
+    ),
+    Further.GPT_OSS: (
+        "GptOssConfig",
+        {
+            **{"num_local_experts": 8, "num_experts_per_tok": 3, "head_dim": 16, "sliding_window": 16},
+            "rope_parameters": _YARN | {"truncate": False},
+        },
     ),
     Further.GEMMA3_PICTURES: (
         "Gemma3Config",

@@ -13,32 +13,40 @@ from gguf.quants import quantize
 from numpy.typing import NDArray
 from safetensors.torch import load_file
 
-from tests.checkpoints import Kind, copy_of, edit_json, random_checkpoint
+from tests.checkpoints import Kind, copy_of, edit_json, edit_weights, random_checkpoint
 from tests.further_checkpoints import Further, further_checkpoint
 from tests.gguf_vocabularies import add_value, finish
 
 F32, F16, BF16 = (gguf.GGMLQuantizationType[name] for name in ("F32", "F16", "BF16"))
 _ARCHITECTURES = {
     **{"mistral": "llama", "mixtral": "llama", "gemma3_text": "gemma3"},
-    **{"cohere": "command-r", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe"},
+    **{"cohere": "command-r", "qwen2_moe": "qwen2moe", "qwen3_moe": "qwen3moe", "gpt_oss": "gpt-oss", "olmo3": "olmo2"},
+    "ministral3": "mistral3",
 }
-_NEIGHBOURS_TURN = ("llama", "granite", "smollm3")  # there, and not in folders
-_WINDOWED = ("gemma2", "gemma3_text", "mistral", "mixtral", "starcoder2", "cohere2")
-_PLAIN_ROPE = {"rope_type": "default", "rope_theta": 10000.0}
+_NEIGHBOURS_TURN = ("llama", "granite", "smollm3", "mistral3")  # there, and not in folders
+_WINDOWED = ("gemma2", "gemma3_text", "mistral", "mixtral", "starcoder2", "cohere2", "gpt_oss", "olmo3")
 FURTHER = (
+    *(Further.LLAMA_BIASED, Further.MINISTRAL3, Further.PHI4_MINI, Further.OLMO3, Further.GPT_OSS),
     *(Further.SMOLLM3, Further.GRANITE, Further.GLM4, Further.STABLELM, Further.STABLELM_PARALLEL, Further.STARCODER2),
-    *(Further.COHERE, Further.COHERE_PLUS, Further.COHERE2),
+    *(Further.COHERE, Further.COHERE_PLUS, Further.COHERE2, Further.LFM2),
     *(Further.OLMOE, Further.QWEN3_MOE, Further.MIXTRAL, Further.QWEN2_MOE),
 )
 """Those that such files can hold."""
 
 
 def representable_checkpoint(kind: Kind | Further, folder: Path) -> Path:
-    """A random checkpoint without what llama.cpp has no key for: most windows, a query's scale, SmolLM3's YaRN."""
+    """A random checkpoint without what llama.cpp has no key for: most windows, a query's scale, and what OLMo 3's
+    layers with windows turn by, and biases of convolutions.
+    """
     if isinstance(kind, Further):
         copy = copy_of(further_checkpoint(kind), folder)
-        if kind is Further.SMOLLM3:
-            edit_json(copy / "config.json", rope_parameters=_PLAIN_ROPE)
+        if kind is Further.OLMO3:
+            ropes = json.loads((copy / "config.json").read_text())["rope_parameters"]
+            ropes["sliding_attention"]["rope_theta"] = ropes["full_attention"]["rope_theta"]
+            edit_json(copy / "config.json", rope_parameters=ropes)
+        if kind is Further.LFM2:
+            edit_json(copy / "config.json", conv_bias=False)
+            edit_weights(copy, _without_biases)
         return copy
     copy = copy_of(random_checkpoint(kind), folder)
     if kind == Kind.QWEN2:
@@ -46,6 +54,11 @@ def representable_checkpoint(kind: Kind | Further, folder: Path) -> Path:
     if kind in (Kind.GEMMA2, Kind.GEMMA3):
         edit_json(copy / "config.json", query_pre_attn_scalar=32)
     return copy
+
+
+def _without_biases(tensors: dict[str, torch.Tensor]) -> None:
+    for name in [name for name in tensors if name.endswith(".bias")]:
+        del tensors[name]
 
 
 def write_gguf(
@@ -77,11 +90,11 @@ def _add_hyperparameters(writer: gguf.GGUFWriter, arch: str, config: dict[str, A
     writer.add_context_length(config["max_position_embeddings"])
     writer.add_embedding_length(config["hidden_size"])
     writer.add_block_count(config["num_hidden_layers"])
-    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_feed_forward_length(_LFM2_INTERMEDIATE if arch == "lfm2" else config["intermediate_size"])
     writer.add_head_count(config["num_attention_heads"])
-    writer.add_head_count_kv(config["num_key_value_heads"])
-    if "rms_norm_eps" in config:
-        writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_head_count_kv(_kv_heads(config))
+    if eps := config.get("rms_norm_eps", config.get("norm_eps")):
+        writer.add_layer_norm_rms_eps(eps)
     else:
         writer.add_layer_norm_eps(config["norm_epsilon" if arch == "starcoder2" else "layer_norm_eps"])
     writer.add_rope_freq_base(rope["rope_theta"])
@@ -89,16 +102,9 @@ def _add_hyperparameters(writer: gguf.GGUFWriter, arch: str, config: dict[str, A
     if config.get("head_dim"):
         writer.add_key_length(head_dim)
         writer.add_value_length(head_dim)
-    if rope["rope_type"] == "linear":
-        writer.add_rope_scaling_type(gguf.RopeScalingType.LINEAR)
-        writer.add_rope_scaling_factor(rope["factor"])
+    _add_rope_scaling(writer, rope, config)
     if arch == "phi3":
         writer.add_sliding_window(config["sliding_window"] or 0)
-        writer.add_rope_scaling_orig_ctx_len(config["original_max_position_embeddings"])
-    if rope["rope_type"] == "longrope":
-        original = config["original_max_position_embeddings"]
-        stretch = rope["factor"]
-        writer.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(stretch) / math.log(original)))
     if config.get("sliding_window") and config["model_type"] in _WINDOWED:
         writer.add_sliding_window(config["sliding_window"])
     if arch == "gemma2":
@@ -107,6 +113,31 @@ def _add_hyperparameters(writer: gguf.GGUFWriter, arch: str, config: dict[str, A
     if arch == "gemma3":
         writer.add_rope_freq_base_swa(config["rope_parameters"]["sliding_attention"]["rope_theta"])
     _add_further_hyperparameters(writer, arch, config)
+
+
+def _kv_heads(config: dict[str, Any]) -> int | list[int]:
+    """Of each layer, where some convolve."""
+    heads: int = config["num_key_value_heads"]
+    if config["model_type"] != "lfm2":
+        return heads
+    return [0 if kind == "conv" else heads for kind in config["layer_types"]]
+
+
+def _add_rope_scaling(writer: gguf.GGUFWriter, rope: dict[str, Any], config: dict[str, Any]) -> None:
+    name = "original_max_position_embeddings"
+    if original := rope.get(name, config.get(name, 0)):
+        writer.add_rope_scaling_orig_ctx_len(original)
+    if rope["rope_type"] in ("linear", "yarn"):
+        writer.add_rope_scaling_type(gguf.RopeScalingType(rope["rope_type"]))
+        writer.add_rope_scaling_factor(rope["factor"])
+    if "beta_fast" in rope:
+        writer.add_rope_scaling_yarn_beta_fast(rope["beta_fast"])
+        writer.add_rope_scaling_yarn_beta_slow(rope["beta_slow"])
+    if "llama_4_scaling_beta" in rope:
+        writer.add_attn_temperature_scale(rope["llama_4_scaling_beta"])
+        writer.add_rope_scaling_yarn_log_mul(rope["mscale_all_dim"])
+    if rope["rope_type"] == "longrope":
+        writer.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(rope["factor"]) / math.log(original)))
 
 
 def _add_further_hyperparameters(writer: gguf.GGUFWriter, arch: str, config: dict[str, Any]) -> None:
@@ -125,6 +156,8 @@ def _add_further_hyperparameters(writer: gguf.GGUFWriter, arch: str, config: dic
     if arch in ("command-r", "cohere2"):
         writer.add_logit_scale(config["logit_scale"])
         writer.add_rope_scaling_type(gguf.RopeScalingType.NONE)
+    if arch == "lfm2":
+        writer.add_shortconv_l_cache(config["conv_L_cache"])
     if arch == "stablelm":
         writer.add_parallel_residual(config["use_parallel_residual"])
 
@@ -153,9 +186,10 @@ def _tensors(folder: Path, arch: str, config: dict[str, Any]) -> dict[str, NDArr
     """The tensors under the names and in the order of rows that llama.cpp wants."""
     names = gguf.get_tensor_name_map(_model_arch(arch), config["num_hidden_layers"])
     tensors = {}
-    for stored_name, values in _stacked(load_file(folder / "model.safetensors")).items():
+    for stored_name, values in _apart(_stacked(load_file(folder / "model.safetensors"))).items():
         name = names.get_name(stored_name, try_suffixes=(".weight", ".bias"))
         assert name is not None, stored_name
+        name += ".weight" * name.endswith("sinks")
         tensors[name] = np.ascontiguousarray(_as_in_file(name, values.squeeze(), arch, config))
     return tensors | _rope_factors(config)
 
@@ -173,6 +207,21 @@ def _stacked(stored: dict[str, torch.Tensor]) -> dict[str, NDArray[np.float32]]:
     for name in sorted(stored, key=_numbers):
         found.setdefault(_NUMBER_OF_ONE.sub("", name), []).append(stored[name].float().numpy())
     return {name: np.stack(each) if len(each) > 1 else each[0] for name, each in found.items()}
+
+
+def _apart(stacked: dict[str, NDArray[np.float32]]) -> dict[str, NDArray[np.float32]]:
+    """Gates and ups, which come by turns in the tensors of all experts, each in one of its own, by outputs."""
+    found: dict[str, NDArray[np.float32]] = {}
+    for name, values in stacked.items():
+        if ".experts." not in name or name.endswith(".weight"):
+            found[name] = values
+            continue
+        stem, end = name.removesuffix("_bias"), ".bias" if name.endswith("_bias") else ".weight"
+        by_outputs = values if end == ".bias" else values.swapaxes(1, 2)
+        parts = {"gate_proj": by_outputs[:, ::2], "up_proj": by_outputs[:, 1::2]} if "gate_up" in name else {}
+        for part, each in (parts or {"down_proj": by_outputs}).items():
+            found[f"{stem.rpartition('.')[0]}.{part}{end}"] = each
+    return found
 
 
 def _numbers(name: str) -> list[int]:
@@ -221,6 +270,7 @@ def _random_blocks(shape: tuple[int, ...], block: int, size: int, kind: gguf.GGM
     return blocks.reshape(shape[0], -1)
 
 
+_LFM2_INTERMEDIATE = 84  # two thirds of 96, up to the next multiple of 28
 _NUMBER_OF_ONE = re.compile(r"(?<=experts)\.\d+|\.norms\.\d+")
 _SCALES = {  # where the scales lie in a block
     **{"Q2_K": (80, 82), "Q3_K": (108,), "Q4_K": (0, 2), "Q5_K": (0, 2), "Q6_K": (208,)},

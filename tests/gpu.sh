@@ -4,6 +4,8 @@
 #   gpu.sh [--wheels DIR] [--out DIR] device     what needs no model: build probe native kernels profile memcheck racecheck
 #   gpu.sh [--wheels DIR] [--out DIR] models     build pairs passes services matrix
 #   gpu.sh … STEP…                               some of these
+#   gpu.sh --built DIR …                         with what DIR has for this Python's site-packages, its native modules
+#                                                among it, so that nothing is compiled
 #   gpu.sh --dry-run …                           all that can be without a GPU, small, its kernels emulated, to see that it runs
 # A step that fails or runs out of time does not keep the others from running; the exit code says whether one did. DIR
 # of --out (build/gpu) gets steps.json, log, and a file or more of each step. PYTHON names an interpreter that has torch,
@@ -12,7 +14,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-TOTAL_SECONDS=585
+TOTAL_SECONDS=${TOTAL_SECONDS:-585}
 # Each step may have so many seconds, and what those before it have left over.
 declare -A DEVICE_LIMITS=([build]=150 [probe]=25 [native]=120 [kernels]=110 [profile]=60 [memcheck]=60 [racecheck]=60)
 declare -A MODEL_LIMITS=([build]=150 [pairs]=75 [passes]=100 [services]=130 [matrix]=130)
@@ -23,7 +25,7 @@ MODEL_STEPS=(build pairs passes services matrix)
 choose() {
     if [ -z "$DRY_RUN" ]; then
         DEVICE=cuda PROCESSOR=cuda ENGINE_DEVICE=cuda:0 TORCH_DEVICE=cuda SHAPES=(1b 8b) PLAN=whole PASSES=()
-        NATIVE=(tests/native -k "(cuda or gpu) and not cuda-emulated") CELLS=(--covering) PAIR=8b VENV=build/gpu-venv
+        NATIVE=(tests/native --tb short --timeout 100 --durations 15 -k "(cuda or gpu) and not cuda-emulated") CELLS=(--covering) PAIR=8b VENV=build/gpu-venv
         SERVICES=(--context 1024 --new-tokens 256 --draft-lengths 4 8)
         WORKERS=$(($(nproc) / 2))
         local gib
@@ -52,10 +54,18 @@ sys.exit(not sys.argv[1] and cuda_problem() or 0)' "$DRY_RUN"
 compile() {
     local capability
     capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .) || return 1
-    [ -z "$WHEELS" ] || "${pip[@]}" --upgrade "$WHEELS"/*.whl || return 1
+    [ -z "$WHEELS" ] || "${pip[@]}" --no-compile --upgrade "$WHEELS"/*.whl || return 1
+    [ -z "$BUILT" ] || { place_built; return; }
     CMAKE_BUILD_PARALLEL_LEVEL=$(nproc) "${pip[@]}" --editable clients/python --editable . \
         -C cmake.define.OUTRIDER_CUDA=ON -C cmake.define.OUTRIDER_TESTING=ON \
         -C "cmake.define.CMAKE_CUDA_ARCHITECTURES=${capability/90/90a}"
+}
+
+place_built() {
+    local site
+    site=$("$VENV/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
+    cp "$BUILT"/*.so services/engine/decoder/native/ && cp -r "$BUILT"/*.dist-info "$site" || return 1
+    printf '%s\n' "$PWD" "$PWD/clients/python" >"$site/outrider.pth"
 }
 
 probe() { # what is taken for granted of the GPU, and what it can do at best
@@ -127,7 +137,7 @@ run_step() { # and note its outcome; 77 says that it could not be run here
     limit=$((left - later > limit ? left - later : limit < left ? limit : left))
     echo "== $1, at most $limit s"
     if [ "$limit" -gt 0 ]; then
-        timeout --kill-after=5 "$limit" env STEP="$1" "$BASH" "$0" ${DRY_RUN:+--dry-run} --wheels "$WHEELS" --out "$OUT"
+        timeout --kill-after=5 "$limit" env STEP="$1" "$BASH" "$0" ${DRY_RUN:+--dry-run} --wheels "$WHEELS" --built "$BUILT" --out "$OUT"
         code=$?
     fi
     local outcomes=([0]=passed [77]=absent [124]="out of time" [137]="out of time")
@@ -136,14 +146,15 @@ run_step() { # and note its outcome; 77 says that it could not be run here
     printf '%s\n' "${OUTCOMES[@]}" | paste -sd, | sed 's/^/[/; s/$/]/' >"$OUT/steps.json"
 }
 
-PYTHON=${PYTHON:-python3} DRY_RUN="" WHEELS="" OUT=build/gpu STEPS=() OUTCOMES=() FAILED=0
+PYTHON=${PYTHON:-python3} DRY_RUN="" WHEELS="" BUILT="" OUT=build/gpu STEPS=() OUTCOMES=() FAILED=0
 while [ $# -gt 0 ]; do
     case $1 in
     --prepare) "$PYTHON" -m tests.gpu.wheels "$2" && exit ;;
     --dry-run) DRY_RUN=yes ;;
     --wheels) WHEELS=$2 && shift ;;
+    --built) BUILT=$2 && shift ;;
     --out) OUT=$2 && shift ;;
-    -*) sed -n '2,12s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
+    -*) sed -n '2,14s/^# \{0,1\}//p' "$0" >&2 && exit 2 ;;
     device) STEPS+=("${DEVICE_STEPS[@]}") ;;
     models) STEPS+=("${MODEL_STEPS[@]}") ;;
     *)

@@ -11,6 +11,7 @@ from safetensors.torch import load_file, save_file
 
 PREFIX = "base_model.model."
 ALL_LINEAR = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+OF_LFM2 = ("q_proj", "k_proj", "v_proj", "out_proj", "in_proj", "w1", "w2", "w3")
 FUSED = ("qkv_proj", "o_proj", "gate_up_proj", "down_proj")
 
 

@@ -19,6 +19,7 @@ from services.service.server_config import ServerConfig
 from services.target.generation.engine import TargetEngine
 from services.target.message.syntax import AUTO
 from services.target.models.model_setup import ModelSetup
+from services.target.models.residency_config import ResidencyConfig
 from services.target.models.target_model import TargetModel
 from services.target.server import SERVICE, TargetServer
 from services.target.speculation.predictors.predictor import Predictor
@@ -32,10 +33,16 @@ RUN_AHEAD = 8  # tokens of credit for drafts, as if they had cores of their own
 class RunningTarget:
     """A server on a free port, with an event loop on a thread of its own."""
 
-    def __init__(self, models: Seq[ModelSetup], server: ServerConfig, vllm_contract: bool | None = None) -> None:
+    def __init__(
+        self,
+        models: Seq[ModelSetup],
+        server: ServerConfig,
+        vllm_contract: bool | None = None,
+        residency: ResidencyConfig | None = None,
+    ) -> None:
         self._thread = LoopThread()
         try:
-            self.server: TargetServer = self.call(_make(models, server, vllm_contract))
+            self.server: TargetServer = self.call(_make(models, server, vllm_contract, residency))
             self.address: str = self.call(self.server.start())
         except BaseException:
             self._thread.close()
@@ -128,7 +135,9 @@ def target_server(
     vllm_contract: bool | None = None,
     name: str = "",
     further: Seq[ModelSetup] = (),
+    residency: ResidencyConfig | None = None,
     loras: Mapping[str, Path] | None = None,
+    lora_dir: Path | None = None,
     **engine: Any,
 ) -> Iterator[RunningTarget]:
     """Serve a model, and `further` ones; `engine` are fields of EngineConfig. Without `loads` the caller runs
@@ -138,6 +147,7 @@ def target_server(
         engine=engine_config(model, **engine),
         name=name,
         loras=loras or {},
+        lora_dir=lora_dir,
         predictor=predictor,
         drafts=drafts,
         run_ahead=RUN_AHEAD,
@@ -147,7 +157,7 @@ def target_server(
         reasoning_parser=(parsers or {}).get("reasoning_parser", AUTO),
     )
     server = server or ServerConfig(listen="127.0.0.1:0", drain_seconds=0)
-    running = RunningTarget([setup, *further], server, vllm_contract)
+    running = RunningTarget([setup, *further], server, vllm_contract, residency)
     try:
         if loads:
             running.call(running.server.open())
@@ -170,5 +180,7 @@ def engine_config(model: Path, **settings: Any) -> EngineConfig:
     return EngineConfig(model=model, **{"isa": resolve_isa(), "threads": 1, "kv_blocks": 64, **settings})
 
 
-async def _make(models: Seq[ModelSetup], server: ServerConfig, vllm_contract: bool | None) -> TargetServer:
-    return TargetServer(models, server, vllm_contract=vllm_contract)
+async def _make(
+    models: Seq[ModelSetup], server: ServerConfig, vllm_contract: bool | None, residency: ResidencyConfig | None
+) -> TargetServer:
+    return TargetServer(models, server, vllm_contract=vllm_contract, residency=residency)

@@ -70,7 +70,10 @@ T parse(const char* field, const std::string& text, const Names<T>& names) {
     throw std::invalid_argument(std::string(field) + " is \"" + text + "\"; it must be one of " + allowed);
 }
 
-inline const Names<Activation> kActivations{{"silu", Activation::silu}, {"gelu_tanh", Activation::gelu_tanh}};
+inline const Names<Activation> kActivations{{"silu", Activation::silu},
+                                            {"gelu", Activation::gelu},
+                                            {"gelu_tanh", Activation::gelu_tanh},
+                                            {"clamped_swiglu", Activation::clamped_swiglu}};
 inline const Names<NormKind> kNormKinds{{"rms", NormKind::rms}, {"layer", NormKind::layer}};
 inline const Names<QkNorm> kQkNorms{
     {"none", QkNorm::none}, {"head", QkNorm::head}, {"each", QkNorm::each}, {"full", QkNorm::full}};

@@ -56,7 +56,8 @@ void read(const char*, const py::handle& from, std::optional<Experts>& to) {
     to = Experts{.count = from.attr("count").cast<int>(),
                  .per_token = from.attr("per_token").cast<int>(),
                  .size = from.attr("size").cast<int>(),
-                 .are_normalised = from.attr("are_normalised").cast<bool>()};
+                 .are_normalised = from.attr("are_normalised").cast<bool>(),
+                 .have_biases = from.attr("have_biases").cast<bool>()};
 }
 
 /// Each field is the attribute of its name.
@@ -145,6 +146,11 @@ int add_adapter(Decoder& decoder, float scale, const AdapterArrays& updates) {
     return decoder.adapters().add(scale, read);
 }
 
+void remove_adapter(Decoder& decoder, int number) {
+    const py::gil_scoped_release release;
+    decoder.adapters().remove(number);
+}
+
 void shorten_head(Decoder& decoder, const py::array_t<int32_t, py::array::c_style>& token_ids) {
     if (token_ids.ndim() != 1) {
         throw std::invalid_argument("token_ids: must have one dimension");
@@ -230,6 +236,13 @@ void register_decoder(py::module_& module) {
             return kv_bytes(parse("format", format, kKvFormats), head_dim);
         },
         py::arg("format"), py::arg("head_dim"));
+    module.def(
+        "conv_bytes",
+        [](const std::string& format, int width) {
+            require_range("width", width, 1, kMostFeatures);
+            return conv_block_bytes(conv_format(parse("format", format, kKvFormats)), width) / kBlockSize;
+        },
+        py::arg("format"), py::arg("width"));
     module.def("block_types", &block_type_names);
     register_config(module);
     py::class_<Decoder>(module, "Decoder", py::is_final())
@@ -256,6 +269,7 @@ void register_decoder(py::module_& module) {
         .def("mark_loaded", [](Decoder& decoder) { decoder.weights().mark_loaded(); })
         .def("missing_weights", [](const Decoder& decoder) { return decoder.weights().missing(); })
         .def("add_adapter", &add_adapter, py::arg("scale"), py::arg("updates"))
+        .def("remove_adapter", &remove_adapter, py::arg("number"))
         .def("shorten_head", &shorten_head, py::arg("token_ids"))
         .def("forward", &Decoder::forward, py::arg("batch"), py::call_guard<py::gil_scoped_release>())
         .def("hidden_states", &hidden_states, py::arg("first_row"), py::arg("num_rows"))

@@ -23,6 +23,15 @@ Words<kCount> load_words(const void* from) {
     return to;
 }
 
+inline uint32_t masked_beside(uint32_t word, uint32_t mask, uint32_t bits) {
+    return (word & mask) | bits;
+}
+
+/// Reads it, so that a sanitiser sees an address where there is nothing.
+inline void prefetch(const void* from) {
+    static_cast<void>(*static_cast<const volatile char*>(from));
+}
+
 inline uint32_t multiply_add_pair(uint32_t a, uint32_t b, uint32_t c) {
     uint32_t result = 0;
     for (int shift = 0; shift < 32; shift += 16) {
@@ -48,6 +57,10 @@ inline void publish_writes() {}
 
 inline float load_written(const float* from) {
     return *from;
+}
+
+inline Words<4> load_written_words(const void* from) {
+    return load_words<4, false>(from);
 }
 
 inline uint32_t bfloat16_pair(float low, float high) {

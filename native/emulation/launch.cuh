@@ -66,7 +66,11 @@ void for_each_block(const Stream& stream, int64_t blocks, size_t shared_bytes, c
     for_each(stream, blocks, [shared, shared_bytes, kernel, core](int64_t index) {
         std::memset(shared.get(), 0xFF, shared_bytes);
         ThreadBlock::current().run(Kernel::kThreads, core, static_cast<unsigned>(index), [&](int thread) {
-            kernel(Block{index, thread, reinterpret_cast<char*>(shared.get())});
+            const Block block{index, thread, reinterpret_cast<char*>(shared.get())};
+            if constexpr (requires { kernel.prepare(block); }) {
+                kernel.prepare(block);
+            }
+            kernel(block);
         });
     });
 }

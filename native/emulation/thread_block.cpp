@@ -23,6 +23,7 @@ void ThreadBlock::run(int threads, const TensorCore& tensor_core, unsigned order
         threads_.push_back(std::make_unique<Fiber>(kStackBytes + apart, begin));
     }
     warps_.assign(threads / kWarp, Warp{});
+    copies_.resize(threads_.size());
     body_ = &body;
     tensor_core_ = tensor_core;
     order_ = order;
@@ -41,6 +42,7 @@ void ThreadBlock::begin() {
 void ThreadBlock::live() {
     for (;;) {
         (*body_)(running_);
+        copies_[running_].forget();
         Fiber& here = *threads_[running_];
         if (--left_ > 0) {
             leave(here);

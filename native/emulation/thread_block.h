@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "emulation/fiber.h"
+#include "emulation/pending_copies.h"
 #include "emulation/tensor_core.h"
 
 namespace outrider::cuda {
@@ -33,6 +34,8 @@ class ThreadBlock {
     /// Waits for all threads of the block.
     void synchronize();
     const TensorCore& tensor_core() const { return tensor_core_; }
+    /// The calling thread's.
+    PendingCopies& copies() { return copies_[running_]; }
     /// Hands in this lane's operands and waits for those of the other lanes.
     void exchange(void* operands, WarpOperation operation);
 
@@ -54,6 +57,7 @@ class ThreadBlock {
 
     std::vector<std::unique_ptr<Fiber>> threads_;
     std::vector<Warp> warps_;
+    std::vector<PendingCopies> copies_;
     const std::function<void(int)>* body_ = nullptr;
     Fiber outside_;
     TensorCore tensor_core_ = kHopper;

@@ -84,8 +84,12 @@ class BoundCache {
     }
 
     FloatArray attention(const FloatArray& qkv, const IntArray& positions, const IntArray& sequences,
-                         const IntArray& block_tables, int window, float softcap, const std::string& format) {
-        const AttentionArrays arrays(*this, qkv, positions, sequences, block_tables, window, softcap, format);
+                         const IntArray& block_tables, int window, float softcap, const std::string& format,
+                         const OptionalArray& sinks) {
+        AttentionArrays arrays(*this, qkv, positions, sequences, block_tables, window, softcap, format);
+        require_shape("sinks", sinks, {arrays.op.num_heads});
+        const DeviceBuffer<float> scores = upload(device_, sinks);
+        arrays.op.sinks = scores.data();
         device_->attention(arrays.op);
         return download(device_, arrays.op.out, rows_of(qkv), arrays.op.num_heads * head_dim_);
     }
@@ -226,7 +230,8 @@ void register_kv_layer(py::module_& module) {
              py::arg("qk_norm"), py::arg("q_norm"), py::arg("k_norm"), py::arg("eps"), py::arg("query_scale"),
              py::arg("norm_kind") = "rms")
         .def("attention", &BoundCache::attention, py::arg("qkv"), py::arg("positions"), py::arg("sequences"),
-             py::arg("block_tables"), py::kw_only(), py::arg("window"), py::arg("softcap"), py::arg("format"))
+             py::arg("block_tables"), py::kw_only(), py::arg("window"), py::arg("softcap"), py::arg("format"),
+             py::arg("sinks") = py::none())
         .def("time_rotate_and_store", &BoundCache::time_rotate_and_store, py::arg("qkv"),
              py::arg("positions"), py::arg("sequences"), py::arg("block_tables"), py::kw_only(),
              py::arg("angles"), py::arg("q_norm"), py::arg("k_norm"), py::arg("times"), py::arg("runs"))

@@ -78,20 +78,40 @@ class BoundWeight {
         return download(device_, arrays.out, {arrays.rows, matrix_->out_features()});
     }
 
+    /// The products of experts, whose weights are of the same shape.
+    static FloatArray multiply_experts(const std::vector<const BoundWeight*>& weights,
+                                       const FloatArray& input, const IntArray& first_rows,
+                                       const OptionalArray& biases) {
+        require_alike(weights);
+        const auto count = static_cast<int>(weights.size());
+        const BoundWeight& first = *weights[0];
+        const Arrays arrays(first, input);
+        require_shape("first_rows", first_rows, {count + 1});
+        require_range("first_rows", first_rows, int64_t{arrays.rows} + 1);
+        require_shape("biases", biases, {count, first.matrix_->out_features()});
+        const DeviceBuffer<int32_t> spans = upload<int32_t>(first.device_, first_rows);
+        const DeviceBuffer<float> addends = upload(first.device_, biases);
+        std::vector<ExpertMatrix> matrices;
+        for (int expert = 0; expert < count; ++expert) {
+            const float* bias =
+                biases ? addends.data() + int64_t{expert} * first.matrix_->out_features() : nullptr;
+            matrices.push_back({.weight = weights[expert]->matrix_.get(), .bias = bias, .expert = expert});
+        }
+        first.device_->expert_products({.input = arrays.input.view(),
+                                        .matrices = matrices.data(),
+                                        .count = count,
+                                        .first_rows = spans.data(),
+                                        .out = arrays.out.data(),
+                                        .out_stride = first.matrix_->out_features(),
+                                        .rows = arrays.rows});
+        return download(first.device_, arrays.out, {arrays.rows, first.matrix_->out_features()});
+    }
+
     /// Products with one weight after another, which are of the same shape.
     static std::vector<double> time_products(const std::vector<const BoundWeight*>& weights,
                                              const FloatArray& input, int runs) {
-        if (weights.empty()) {
-            throw std::invalid_argument("weights are none");
-        }
+        require_alike(weights);
         const Arrays arrays(*weights[0], input);
-        for (const BoundWeight* weight : weights) {
-            if (weight->matrix_->in_features() != weights[0]->matrix_->in_features() ||
-                weight->matrix_->out_features() != weights[0]->matrix_->out_features() ||
-                weight->matrix_->format() != weights[0]->matrix_->format()) {
-                throw std::invalid_argument("weights differ in shape or format");
-            }
-        }
         return time_passes(weights[0]->device_, runs, [&] {
             for (const BoundWeight* weight : weights) {
                 weight->enqueue(arrays, nullptr);
@@ -105,12 +125,15 @@ class BoundWeight {
         int rows;
         ActivationBuffer input;
         DeviceBuffer<float> out;
+        DeviceBuffer<float> scratch;
 
         Arrays(const BoundWeight& weight, const FloatArray& values)
             : rows(checked_rows(weight, values)),
               input(weight.device_->activation_format(weight.matrix_->format()),
                     weight.matrix_->in_features()),
               out(weight.device_, static_cast<size_t>(rows) * weight.matrix_->out_features()) {
+            const int out_features = weight.matrix_->out_features();
+            scratch.reserve(weight.device_, weight.device_->product_scratch(rows, out_features));
             input.reserve(weight.device_, rows);
             const DeviceBuffer<float> unrounded = upload<float>(weight.device_, values);
             weight.device_->residual_norm({.residual = unrounded.data(),
@@ -132,7 +155,21 @@ class BoundWeight {
                           .bias = bias,
                           .out = arrays.out.data(),
                           .out_stride = matrix_->out_features(),
-                          .rows = arrays.rows});
+                          .rows = arrays.rows,
+                          .scratch = arrays.scratch.data()});
+    }
+
+    static void require_alike(const std::vector<const BoundWeight*>& weights) {
+        if (weights.empty()) {
+            throw std::invalid_argument("weights are none");
+        }
+        for (const BoundWeight* weight : weights) {
+            if (weight->matrix_->in_features() != weights[0]->matrix_->in_features() ||
+                weight->matrix_->out_features() != weights[0]->matrix_->out_features() ||
+                weight->matrix_->format() != weights[0]->matrix_->format()) {
+                throw std::invalid_argument("weights differ in shape or format");
+            }
+        }
     }
 
     void require_rows(int first_row, const py::array& values) const {
@@ -161,6 +198,8 @@ void register_packed_weight(py::module_& module) {
              py::arg("rows"))
         .def("embed", &BoundWeight::embed, py::arg("token_ids"), py::arg("scale"))
         .def("multiply", &BoundWeight::multiply, py::arg("input"), py::arg("bias") = py::none())
+        .def_static("multiply_experts", &BoundWeight::multiply_experts, py::arg("weights"), py::arg("input"),
+                    py::arg("first_rows"), py::arg("biases") = py::none())
         .def_static("time_products", &BoundWeight::time_products, py::arg("weights"), py::arg("input"),
                     py::arg("runs"));
 }

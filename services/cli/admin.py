@@ -43,6 +43,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         ("remove-draft", _remove_draft, "let a target give up a draft"),
     ):
         _add(commands, name, act, summary).add_argument("draft", metavar="HOST:PORT", help="the draft service")
+    load = _add(commands, "load-lora", _load_lora, "let requests ask a target for one more adapter")
+    load.add_argument("name", metavar="NAME", help="what requests call it")
+    load.add_argument("folder", metavar="DIR", help="its folder, below the target's --lora-dir")
+    load.add_argument("--model", metavar="NAME", help="the model that it changes (default: the first)")
+    unload = _add(commands, "unload-lora", _unload_lora, "give an adapter up; requests that have it go on")
+    unload.add_argument("name", metavar="NAME", help="what requests call it")
     _add(commands, "flush-cache", _flush_cache, "forget the prefix cache")
     limits = _add(commands, "limits", _limits, "change limits, and print all")
     for name, kind in _LIMITS.items():
@@ -144,6 +150,23 @@ def _remove_draft(stub: AdminServiceStub, arguments: argparse.Namespace, out: Te
     request = admin_pb2.RemoveDraftRequest(address=arguments.draft)
     _print_drafts(out, stub.RemoveDraft(request, timeout=_TIMEOUT_SECONDS).drafts)
     return 0
+
+
+def _load_lora(stub: AdminServiceStub, arguments: argparse.Namespace, out: Terminal) -> int:
+    request = admin_pb2.LoadLoraRequest(name=arguments.name, folder=arguments.folder, model=arguments.model)
+    _print_loras(out, stub.LoadLora(request, timeout=_TIMEOUT_SECONDS).loras)
+    return 0
+
+
+def _unload_lora(stub: AdminServiceStub, arguments: argparse.Namespace, out: Terminal) -> int:
+    response = stub.UnloadLora(admin_pb2.UnloadLoraRequest(name=arguments.name), timeout=_TIMEOUT_SECONDS)
+    out.text(f"unloaded; {response.left} requests have it still\n")
+    _print_loras(out, response.loras)
+    return 0
+
+
+def _print_loras(out: Terminal, names: Iterable[str]) -> None:
+    out.text(f"adapters: {', '.join(names) or 'none'}\n")
 
 
 def _flush_cache(stub: AdminServiceStub, arguments: argparse.Namespace, out: Terminal) -> int:  # noqa: ARG001

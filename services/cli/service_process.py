@@ -31,14 +31,14 @@ class ServiceFailedError(RuntimeError):
 
 
 class ServiceProcess:
-    """A running service; leaving the `with` block stops it and waits for its end."""
+    """A running service; leaving the `with` block stops it; it ends too where this process is killed."""
 
     def __init__(self, name: str, options: Seq[str], *, cores: Collection[int], log: IO[str] | None = None) -> None:
         """Start `outrider NAME` with these options on these cores; its log goes to `log`, or where ours goes."""
         self._name = name
         # The folder that we were started in may be anybody's, and have services of its own: -P leaves it out.
-        command = [sys.executable, "-P", "-m", f"services.{name}", *options]
-        self._child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
+        command = [sys.executable, "-P", "-m", "services.cli.bound_service", name, *options]
+        self._child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
         os.sched_setaffinity(self._child.pid, cores)
         self.address = ""
         self._serves = False
@@ -90,5 +90,7 @@ class ServiceProcess:
         finally:
             self._child.kill()
             self._child.wait()
+            assert self._child.stdin is not None
             assert self._child.stdout is not None
+            self._child.stdin.close()
             self._child.stdout.close()

@@ -16,7 +16,7 @@ from services.engine.config import CPU, WEIGHT_CHOICES
 from services.engine.decoder.weight_choice import AUTO
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.hub.hub_name import SOURCES, ModelSource, read_source
-from services.target.models.named_option import NamedOption
+from services.service.named_option import NamedOption
 
 _LOOPBACK = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]"}
 

@@ -26,6 +26,7 @@ class Alternate:
         self.num_computed = 0
         self.blocks: list[int] = []
         self.is_told = False
+        self.adapter = sequence.adapter
         self._sequence = sequence
         self._forbidden = sequence.tokens[position]
         self._end = position + num_tokens

@@ -1,11 +1,14 @@
 """The draft command: its options, and its process."""
 
 import argparse
+from pathlib import Path
 
 from services.draft.server import DraftServer
 from services.draft.vocabulary.vocabularies import Way
+from services.engine.config import ConfigError
 from services.engine.decoder.weight_choice import AUTO
 from services.engine.hub.hub_name import SOURCES, read_source
+from services.service.named_option import NamedOption
 from services.service.options import add_options as add_service_options
 from services.service.options import engine_config, server_config, telemetry_config
 from services.service.service_process import run_service
@@ -16,6 +19,16 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", type=read_source, required=True, help=SOURCES)
     parser.add_argument("--name", help="the model's name for targets (default: the folder's, or the hub's)")
     add_service_options(parser)
+    parser.add_argument(
+        "--lora",
+        dest="loras",
+        action="append",
+        type=NamedOption.parse,
+        default=[],
+        metavar="NAME=DIR",
+        help="an adapter of the draft's model, a folder of PEFT's, for requests to the target's of that name; may be "
+        "given several times",
+    )
     parser.add_argument(
         "--target-tokenizer",
         dest="target_tokenizers",
@@ -50,6 +63,7 @@ def run(arguments: argparse.Namespace) -> int:
             engine_config(arguments, arguments.model),
             server_config(arguments),
             name=arguments.name,
+            loras=_loras(arguments.loras),
             telemetry=telemetry_config(arguments),
             target_tokenizers=arguments.target_tokenizers,
             translate=Way(arguments.translate),
@@ -57,3 +71,15 @@ def run(arguments: argparse.Namespace) -> int:
         )
 
     return run_service("draft", make, log_format=arguments.log_format)
+
+
+def _loras(options: list[NamedOption]) -> dict[str, Path]:
+    """The folders by their adapters' names; raises ConfigError."""
+    loras: dict[str, Path] = {}
+    for name, folder in options:
+        if not name:
+            raise ConfigError(f"lora is {folder!r}; it must be NAME=DIR, in NAME letters, digits, . _ -")
+        if name in loras:
+            raise ConfigError(f"lora is {name!r} more than once; each must have a name of its own")
+        loras[name] = Path(folder)
+    return loras

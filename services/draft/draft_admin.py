@@ -30,9 +30,11 @@ class DraftAdmin(AdminServicer[DraftEngine]):
         self._servicer = servicer
 
     async def _refuse(self, request: Message, context: Context) -> NoReturn:  # noqa: ARG002 - gRPC gives them
-        raise UnimplementedError("a draft has no requests, limits or drafts of its own; ask its target")
+        raise UnimplementedError(
+            "a draft has no requests, limits, drafts or adapters to load of its own; ask its target"
+        )
 
-    ListRequests = CancelRequest = SetLimits = AddDraft = RemoveDraft = _refuse
+    ListRequests = CancelRequest = SetLimits = AddDraft = RemoveDraft = LoadLora = UnloadLora = _refuse
 
     def _count_left(self, engine: DraftEngine) -> int:  # noqa: ARG002 - the links know
         return sum(len(link.sequences) for link in self._servicer.links)

@@ -9,6 +9,8 @@ from services.draft.rewindable_matcher import RewindableMatcher
 from services.draft.vocabulary.translation import Run, Translation
 from services.engine.decoder.native import SamplingState
 from services.engine.grammar.grammar import Grammar
+from services.engine.lora.adapter import Adapter
+from services.engine.request import ANYBODY
 from services.engine.sampling_params import SamplingParams
 from services.engine.sampling_state import new_sampling_state
 
@@ -30,10 +32,11 @@ class DraftedSequence:
         min_tokens: int,
         masked_ids: Seq[int],
         grammar: Grammar | None = None,
-        cache_scope: str | None = "",
+        cache_scope: str | None = ANYBODY,
+        adapter: Adapter | None = None,
         traceparent: str = "",
     ) -> None:
-        """All is in the target's tokens.
+        """All is in the target's tokens; an adapter's sequences have a scope of its own.
 
         Where they are not the draft's, `min_tokens` counts our own generated tokens, of which there may be a few more,
         and a grammar is left to the target, as allowed tokens are through the bytes.
@@ -51,11 +54,10 @@ class DraftedSequence:
         self.num_told = 0  # leading tokens of which the target knows, where it has the same
         self.num_predicted = 0  # in all
         self.cache_scope = cache_scope  # as `CachePolicy.scope`
-        self.traceparent = traceparent  # of the request that it serves, if its target says so
+        self.adapter, self.traceparent = adapter, traceparent  # of the request that it serves, if its target says so
         self._translation = translation
         self._params = translation.own_params(sampling)
-        self._num_prompt = num_prompt
-        self._min_tokens = min_tokens
+        self._num_prompt, self._min_tokens = num_prompt, min_tokens
         self._masked_ids = translation.own_ids(masked_ids)
         self._sampling: SamplingState | None = None
         self._grammar: RewindableMatcher | None = None

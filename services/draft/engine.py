@@ -1,8 +1,10 @@
 """DraftEngine: a model made ready to run ahead, behind calls that any thread may make."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from pathlib import Path
+from types import MappingProxyType
 
 from services.draft.draft_metrics import DraftMetrics
 from services.draft.drafter import Drafter, DrafterConfig
@@ -18,6 +20,7 @@ from services.engine.decoder.loading_progress import LoadingProgress
 from services.engine.decoder.recorded_passes import record_passes
 from services.engine.loaded_model import LoadedModel
 from services.engine.loop import Answer, EngineLoop, Pulse
+from services.engine.lora.adapter_set import AdapterSet
 from services.engine.sampling_params import SamplingParams
 
 _RUN_SECONDS = 0.004  # short beside the pass of a target that such a draft is for
@@ -31,6 +34,7 @@ class DraftEngine:
         model: LoadedModel,
         config: EngineConfig,
         *,
+        adapters: AdapterSet | None = None,
         max_run: int,
         on_failure: Callable[[], None],
         traces: SequenceTraces | None = None,
@@ -39,8 +43,8 @@ class DraftEngine:
         """`max_run` is how many tokens are predicted between two looks at what the targets say, `head_shortlist` among
         how many, where it is not all; raises ConfigError for more than there are.
         """
-        self.model = model
-        self.config = config
+        self.model, self.config = model, config
+        self.adapters = adapters or AdapterSet(model.checkpoint, model.decoder)
         self._max_run, self._traces, self._head_shortlist = max_run, traces, head_shortlist
         shortlist = None if head_shortlist is None else HeadShortlist(model, head_shortlist)
         if shortlist is not None:  # what was recorded was with the whole head
@@ -54,16 +58,7 @@ class DraftEngine:
             max_blocks=model.max_blocks,
             shortlist=shortlist,
         )
-        limits = DrafterConfig(
-            context_length=model.context_length,
-            vocab_size=model.checkpoint.config.vocab_size,
-            max_rows=config.max_rows,
-            prefill_chunk=config.resolve_prefill_chunk(),
-            max_run=max_run,
-            run_seconds=_RUN_SECONDS,
-            max_window=MAX_WINDOW,
-        )
-        self._drafter = Drafter(limits, runner, model.blocks, traces)
+        self._drafter = Drafter(_limits(model, config, max_run), runner, model.blocks, traces)
         self._loop = EngineLoop(self._drafter, on_failure=on_failure)
         self.grammars = model.new_grammar_process()
 
@@ -73,17 +68,24 @@ class DraftEngine:
         config: EngineConfig,
         progress: LoadingProgress,
         *,
+        loras: Mapping[str, Path] = MappingProxyType({}),
         max_run: int,
         on_failure: Callable[[], None],
         traces: SequenceTraces | None = None,
         head_shortlist: int | None = None,
     ) -> "DraftEngine":
-        """Load the configured model, which takes long, and start the engine thread; raises CheckpointError and
-        ConfigError.
+        """Load the configured model, which takes long, and start the engine thread; `loras` are the folders of its
+        adapters. Raises CheckpointError and ConfigError.
         """
         model = LoadedModel.load(config, progress)
         engine = cls(
-            model, config, max_run=max_run, on_failure=on_failure, traces=traces, head_shortlist=head_shortlist
+            model,
+            config,
+            adapters=AdapterSet.load(loras, model.checkpoint, model.decoder),
+            max_run=max_run,
+            on_failure=on_failure,
+            traces=traces,
+            head_shortlist=head_shortlist,
         )
         engine._loop.start()
         return engine
@@ -99,6 +101,7 @@ class DraftEngine:
         engine = DraftEngine(
             model,
             self.config,
+            adapters=self.adapters,
             max_run=self._max_run,
             on_failure=on_failure,
             traces=self._traces,
@@ -163,3 +166,15 @@ class DraftEngine:
         """Stop the engine thread."""
         self.grammars.close()
         self._loop.stop()
+
+
+def _limits(model: LoadedModel, config: EngineConfig, max_run: int) -> DrafterConfig:
+    return DrafterConfig(
+        context_length=model.context_length,
+        vocab_size=model.checkpoint.config.vocab_size,
+        max_rows=config.max_rows,
+        prefill_chunk=config.resolve_prefill_chunk(),
+        max_run=max_run,
+        run_seconds=_RUN_SECONDS,
+        max_window=MAX_WINDOW,
+    )

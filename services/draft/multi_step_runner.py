@@ -9,6 +9,8 @@ from numpy.typing import NDArray
 
 from services.draft.head_shortlist import HeadShortlist
 from services.engine.decoder.native import Batch, Decoder, Sampler, SamplingState
+from services.engine.lora.adapter import NO_ADAPTER, Adapter
+from services.engine.request import ANYBODY
 
 
 class Drafted(Protocol):
@@ -17,6 +19,7 @@ class Drafted(Protocol):
     tokens: list[int]
     num_computed: int
     blocks: list[int]
+    adapter: Adapter | None
 
     @property
     def cache_scope(self) -> str | None:
@@ -71,7 +74,10 @@ class MultiStepRunner:
             sequence, start = scheduled.sequence, scheduled.sequence.num_computed
             token_ids = sequence.tokens[start : start + scheduled.num_tokens]
             num_logits = int(scheduled.num_draws > 0)
-            self._batch.append(token_ids, position=start, blocks=sequence.blocks, num_logits=num_logits)
+            adapter = sequence.adapter.number if sequence.adapter else NO_ADAPTER
+            self._batch.append(
+                token_ids, position=start, blocks=sequence.blocks, num_logits=num_logits, adapter=adapter
+            )
         drawing = [scheduled for scheduled in batch if scheduled.num_draws]
         masks = [scheduled.sequence.mask for scheduled in drawing]
         if self._shortlist is not None:
@@ -96,7 +102,7 @@ def _prepare(shortlist: HeadShortlist, batch: Seq[ScheduledTokens], masks: Seq[N
     """
     for scheduled in batch:
         sequence, start = scheduled.sequence, scheduled.sequence.num_computed
-        if sequence.cache_scope == "":
+        if sequence.cache_scope == ANYBODY:
             shortlist.read(sequence.tokens[start : start + scheduled.num_tokens])
     for mask in masks:
         if mask is not None:

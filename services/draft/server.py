@@ -2,8 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
 
 from outrider.servers.channel import is_local
 from outrider.v1 import draft_pb2
@@ -52,27 +54,27 @@ class DraftServer:
         server: ServerConfig,
         *,
         name: str | None = None,
+        loras: Mapping[str, Path] = MappingProxyType({}),
         target_tokenizers: Iterable[ModelSource] = (),
         translate: Way = Way.AUTO,
         head_shortlist: int | None = None,
         telemetry: TelemetryConfig | None = None,
     ) -> None:
-        """`name` is what targets see as the model's name, by default that of its folder, or on the hub;
-        `target_tokenizers` are models of targets whose vocabularies are others than the draft's, and `translate` says
-        how it predicts then; `head_shortlist` is among how many tokens it does, by default all. Raises ConfigError
-        where OpenTelemetry is wanted and not installed.
+        """`name` is what targets see as the model's name, by default that of its folder, or on the hub. `loras` are
+        folders of adapters, by the names that targets have for their own. `target_tokenizers` are models of targets
+        whose vocabularies are others than the draft's, and `translate` says how it predicts then; `head_shortlist` is
+        among how many tokens it does, by default all. Raises ConfigError where OpenTelemetry is wanted and not
+        installed.
         """
         self._telemetry = Telemetry(telemetry, "outrider-draft")
-        self._config = engine
-        self._translate = translate
-        self._head_shortlist = head_shortlist
+        self._config, self._loras = engine, loras
+        self._translate, self._head_shortlist = translate, head_shortlist
         self._tokenizer_sources = [*target_tokenizers]
         self._target_tokenizers: list[Tokenizer] = []
         self._name = name or ""
-        self._progress, self.reload = LoadingProgress(), Reload()
+        self._progress, self.reload, self._restarts = LoadingProgress(), Reload(), Restarts()
         self.availability = Availability(self._tell_availability)
         self._host = EngineHost(self._open_engine, self.availability, hang_seconds=server.hang_seconds)
-        self._restarts = Restarts()
         _check_named_targets(server)
         callers = read_callers(server.tokens_file)
         self._servicer = DraftServicer(callers)
@@ -170,6 +172,7 @@ class DraftServer:
         return DraftEngine.open(
             config,
             self._progress,
+            loras=self._loras,
             max_run=_MAX_RUN,
             on_failure=on_failure,
             traces=traces,

@@ -292,7 +292,8 @@ async def _open(
         min_tokens=message.min_tokens,
         masked_ids=message.masked_ids,
         grammar=grammar,
-        cache_scope=message.cache.scope,
+        cache_scope=message.cache.scope(adapter := engine.adapters.get(message.lora)),
+        adapter=adapter,
         traceparent=message.traceparent,
     )
     return lambda drafter: drafter.open(link, message.sequence_id, sequence)

@@ -21,6 +21,7 @@ class Open:
     grammar: GrammarSource | None
     cache: CachePolicy
     traceparent: str = ""
+    lora: str = ""  # the name of the adapter that the target has
 
     @classmethod
     def of(cls, sequence_id: int, request: Request) -> "Open":
@@ -34,6 +35,7 @@ class Open:
             grammar=None if request.grammar is None else request.grammar.source,
             cache=request.cache,
             traceparent=request.traceparent,
+            lora=request.lora.name if request.lora else "",
         )
 
 

@@ -82,6 +82,7 @@ def _write_open(message: Open) -> draft_pb2.Open:
         allowed_tokens=write_allowed_tokens(message.sampling.allowed_tokens),
         dry_breakers=write_dry_breakers(message.sampling),
         traceparent=message.traceparent,
+        lora=message.lora,
     )
 
 
@@ -99,4 +100,5 @@ def _read_open(message: draft_pb2.Open, *, vocab_size: int) -> Open:
         grammar=read_source(message.grammar) if message.HasField("grammar") else None,
         cache=read_cache(message.cache),
         traceparent=read_traceparent(message.traceparent),
+        lora=message.lora,
     )

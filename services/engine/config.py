@@ -9,7 +9,7 @@ from pathlib import Path
 from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.checkpoint.weight_shapes import count_parameters
 from services.engine.decoder.host_memory import free_memory, host_memory
-from services.engine.decoder.native import BLOCK_SIZE, Device, cuda_devices, cuda_problem, isas, kv_bytes
+from services.engine.decoder.native import BLOCK_SIZE, Device, conv_bytes, cuda_devices, cuda_problem, isas, kv_bytes
 from services.engine.decoder.weight_choice import AUTO, STORED, choose_stored, choose_weights
 from services.engine.hub.hub_name import ModelSource
 
@@ -26,7 +26,9 @@ TOKEN_VARIABLE = "OUTRIDER_TOKEN"
 CPU = "cpu"
 CUDA = "cuda"  # what the names of all GPUs begin with
 _SESSIONS_PART = 4  # of the KV blocks one in so many, unless an option says how many
-_HOST_KV_MEMORY = 2 << 30  # bytes
+HOST_KV_MEMORY = 2 << 30
+"""Bytes of a host's KV cache for which no size is set."""
+PROMPT_SLOWDOWN = 2.0
 _PREFILL_CHUNK = 256
 _LARGEST_PORT = 65535
 _BITS = {"f32": 32, "bf16": 16, "fp8": 8, "int8": 8, "int4": 4, STORED: 4}  # bits of each weight, scales aside
@@ -70,6 +72,7 @@ class EngineConfig:
     context_length: int | None = None  # default: what the model was made for and the KV cache holds
     max_rows: int = 512
     prefill_chunk: int | None = None  # default: 256, or what max_rows holds
+    prompt_slowdown: float = PROMPT_SLOWDOWN  # of a target, while prompts are computed: times as long a token
     max_sequences: int = 64
     stream_capacity: int = 256
 
@@ -91,6 +94,8 @@ class EngineConfig:
             check_range("session_blocks", self.session_blocks, 0, _LARGEST["kv_blocks"] if self.prefix_cache else 0)
         if not 0 < self.gpu_memory_fraction <= 1:
             raise ConfigError(f"gpu_memory_fraction is {self.gpu_memory_fraction}; it must be above 0 and at most 1")
+        if not self.prompt_slowdown > 1:
+            raise ConfigError(f"prompt_slowdown is {self.prompt_slowdown}; it must be above 1, inf for no limit")
         if self.max_rows < self.max_sequences:
             raise ConfigError(f"max_rows is {self.max_rows}; it must be at least max_sequences ({self.max_sequences})")
         if self.max_rows < (self.prefill_chunk or 1):
@@ -127,7 +132,7 @@ class EngineConfig:
         `left` is what a GPU may still give, in bytes. Raises ConfigError where the memory does not hold one block, or
         not as many as are asked for, which on a GPU its allocator finds.
         """
-        block_bytes = self._block_bytes(model)
+        block_bytes = self.block_bytes(model)
         if self.kv_blocks is not None:
             if left is None and self.kv_blocks > (most := host_memory() // block_bytes):
                 problem = f"kv_blocks is {self.kv_blocks}, of {block_bytes} bytes each"
@@ -139,14 +144,14 @@ class EngineConfig:
                 f"gpu_memory_fraction is {self.gpu_memory_fraction}; beside the weights and what else is on the GPU "
                 f"{max(left, 0)} bytes are left, but one KV block takes {block_bytes}"
             )
-        memory = self.kv_memory or (_HOST_KV_MEMORY if left is None else left)
+        memory = self.kv_memory or (HOST_KV_MEMORY if left is None else left)
         if memory < block_bytes:
             raise ConfigError(f"kv_memory is {memory} bytes; it must be at least {block_bytes}, one KV block")
         return min(wanted, (memory if left is None else min(memory, left)) // block_bytes)
 
     def check_host_memory(self, model: ModelConfig, weights: str) -> None:
         """Raise ConfigError, before anything is loaded, where weights and KV cache cannot fit the host's memory."""
-        kv = self.num_blocks(model) * self._block_bytes(model) + (self.kv_offload_memory or 0)
+        kv = self.cache_memory(model)
         least = count_parameters(model) * _BITS[weights] // 8
         for memory, whose in ((host_memory(), "what this host has"), (free_memory(), "what this host has left")):
             if least + kv > memory:
@@ -154,6 +159,10 @@ class EngineConfig:
                     f"weights are {weights}, of {least} bytes at least, beside {kv} bytes of KV cache and offload; "
                     f"together they must take at most {memory}, {whose}"
                 )
+
+    def cache_memory(self, model: ModelConfig) -> int:
+        """Bytes of KV cache and offload on a host; raises ConfigError as `num_blocks`."""
+        return self.num_blocks(model) * self.block_bytes(model) + (self.kv_offload_memory or 0)
 
     def resolve_context_length(self, model: ModelConfig, num_blocks: int) -> int:
         """The most tokens of prompt and answer together: one sequence alone always fits in the KV cache, beside what is
@@ -190,8 +199,12 @@ class EngineConfig:
         if not self.prefix_cache and (self.kv_offload_dir or self.kv_offload_memory):
             raise ConfigError("kv_offload_memory and kv_offload_dir must not be set without the prefix cache")
 
-    def _block_bytes(self, model: ModelConfig) -> int:
-        return 2 * model.num_layers * model.num_kv_heads * kv_bytes(self.kv, model.head_dim) * BLOCK_SIZE
+    def block_bytes(self, model: ModelConfig) -> int:
+        """Bytes of one KV block."""
+        attending = 2 * model.num_kv_heads * kv_bytes(self.kv, model.head_dim)
+        convolving = conv_bytes(self.kv, model.hidden_size)
+        each = (convolving if model.taps_of(layer) else attending for layer in range(model.num_layers))
+        return sum(each) * BLOCK_SIZE
 
     def _longest_context(self, model: ModelConfig) -> int:
         return min(self.context_length or model.max_position, model.max_position)

@@ -12,6 +12,7 @@ from services.engine.forced_tokens import ForcedTokens
 from services.engine.grammar.grammar import Grammar
 from services.engine.grammar.state import GrammarState
 from services.engine.guidance import Guidance
+from services.engine.lora.adapter import Adapter
 from services.engine.sampling_params import SamplingParams
 from services.engine.text.healing import Healing
 from services.engine.thinking_budget import ThinkingBudget, Thought
@@ -49,10 +50,16 @@ class CachePolicy:
     prefix: bool = True  # whether blocks are taken from it and left to it
     salt: str = ""  # requests with another one find none of these blocks
 
-    @property
-    def scope(self) -> str | None:
-        """Who may find its blocks: requests with the same one; None if nobody may."""
-        return self.salt if self.prefix else None
+    def scope(self, adapter: Adapter | None) -> str | None:
+        """Who may find its blocks: requests with the same one; None if nobody may.
+
+        An adapter has keys and values of its own, and no name of one holds \\0, so that no salt stands for it.
+        """
+        return f"{adapter or ''}\0{self.salt}" if self.prefix else None
+
+
+ANYBODY = CachePolicy().scope(None)
+"""The scope of blocks that every request finds that says nothing of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +130,7 @@ class Request:
     speculation: SpeculationPolicy = SpeculationPolicy()
     cache: CachePolicy = CachePolicy()
     share: Share = Share()
-    lora: str = ""  # the adapter that the weights are changed by; empty: none
+    lora: Adapter | None = None  # that the weights are changed by
     num_samples: int = 1
     num_scored: int | None = None  # the prompt's last tokens, told of as `prompt_logprobs` are; then nothing is drawn
     pooling: Pooling | None = None  # of the prompt's hidden states; then nothing is drawn

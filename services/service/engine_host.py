@@ -69,22 +69,27 @@ class EngineHost(Generic[EngineT]):
             failed.cancel()
 
     async def close(self) -> None:
-        """Close the engine, if there is one."""
+        """Close the engine, if there is one; another one may be opened then."""
         if self.engine is not None:
             await asyncio.to_thread(self.engine.close)
+            self.engine = None
 
     async def _open(self, open_engine: Callable[[OnFailure], EngineT]) -> EngineT:
         """On a daemon thread: unlike an executor's, it does not hold up the end of the process."""
-        failed, future = asyncio.Event(), Future[EngineT]()
+        failed, future, opened = asyncio.Event(), Future[None](), list[EngineT]()
+        future.set_running_or_notify_cancel()  # whoever waits may go; the thread cannot be stopped
 
         def run() -> None:
             try:
-                future.set_result(open_engine(lambda: self._fail(failed)))
+                opened.append(open_engine(lambda: self._fail(failed)))
+                future.set_result(None)
             except BaseException as error:
                 future.set_exception(error)
 
         threading.Thread(target=run, name="load", daemon=True).start()
-        self.engine, self._failed = await asyncio.wrap_future(future), failed
+        await asyncio.wrap_future(future)
+        # The future, which refers to itself, does not refer to the engine: that is to go when it is let go.
+        self.engine, self._failed = opened.pop(), failed
         return self.engine
 
     def _opened(self) -> EngineT:

@@ -4,15 +4,17 @@ import argparse
 from collections.abc import Iterable
 from pathlib import Path
 
-from services.engine.config import ConfigError
+from services.engine.config import PROMPT_SLOWDOWN, ConfigError
 from services.engine.hub.hub_name import SOURCES, read_source
 from services.service.access.credential_files import CredentialFiles
+from services.service.named_option import NamedOption
 from services.service.options import add_options as add_service_options
 from services.service.options import engine_config, gibibytes, server_config, telemetry_config
 from services.service.service_process import run_service
 from services.target.message.syntax import AUTO, NONE, REASONING_SYNTAXES, TOOL_SYNTAXES
+from services.target.models.lora_option import LoraOption, loras_by_model
 from services.target.models.model_setup import ModelSetup
-from services.target.models.named_option import NamedOption
+from services.target.models.residency_config import ResidencyConfig
 from services.target.server import TargetServer
 
 _DRAFT_FILES = {
@@ -42,6 +44,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="blocks of the KV cache that sessions may hold, of which no context is made "
         "(default: a quarter of all, where the longest context fits beside them)",
     )
+    parser.add_argument(
+        "--prompt-slowdown",
+        type=float,
+        default=PROMPT_SLOWDOWN,
+        metavar="FACTOR",
+        help="times as long that a token may take while prompts of no more than as many others are computed; "
+        "inf lets them take all of --max-rows (default: %(default)s)",
+    )
     _add_offload(parser)
     _add_parser(parser, "tool", TOOL_SYNTAXES)
     _add_parser(parser, "reasoning", REASONING_SYNTAXES)
@@ -58,6 +68,24 @@ def _add_models(parser: argparse.ArgumentParser) -> None:
         metavar="[NAME=]MODEL",
         help=f"{SOURCES}; several may be given, each with a name: requests say which one they ask, or get the first",
     )
+    parser.add_argument(
+        "--memory-budget",
+        type=gibibytes,
+        metavar="GIB",
+        help="what weights and KV caches of all models that are loaded may take, in GiB: those that nobody asks for "
+        "make way (default: all are loaded, and stay)",
+    )
+    parser.add_argument(
+        "--load-on-demand",
+        action="store_true",
+        help="load only the first model at the start, and each of the others when a request asks for it",
+    )
+    parser.add_argument(
+        "--unload-after",
+        type=float,
+        metavar="SECONDS",
+        help="unload a model that nobody has asked for so long; a request loads it again (default: never)",
+    )
     parser.add_argument("--name", help="the model's name for clients (default: the folder's, or the hub's)")
 
 
@@ -66,10 +94,17 @@ def _add_loras(parser: argparse.ArgumentParser) -> None:
         "--lora",
         dest="loras",
         action="append",
-        type=NamedOption.parse,
+        type=LoraOption.parse,
         default=[],
-        metavar="NAME=DIR",
-        help="an adapter of the model, a folder of PEFT's; several may be given: requests name the one they ask",
+        metavar="[MODEL:]NAME=DIR",
+        help="an adapter of the first model or of that one, a folder of PEFT's; several may be given: requests name "
+        "the one they ask",
+    )
+    parser.add_argument(
+        "--lora-dir",
+        type=Path,
+        metavar="DIR",
+        help="where `outrider admin load-lora` finds adapters (default: nowhere)",
     )
 
 
@@ -142,9 +177,23 @@ def run(arguments: argparse.Namespace) -> int:
 
     def make() -> TargetServer:
         server, telemetry = server_config(arguments), telemetry_config(arguments)
-        return TargetServer(model_setups(arguments), server, vllm_contract=arguments.vllm_contract, telemetry=telemetry)
+        return TargetServer(
+            model_setups(arguments),
+            server,
+            residency=_residency(arguments),
+            vllm_contract=arguments.vllm_contract,
+            telemetry=telemetry,
+        )
 
     return run_service("target", make, log_format=arguments.log_format)
+
+
+def _residency(arguments: argparse.Namespace) -> ResidencyConfig:
+    return ResidencyConfig(
+        memory_budget=arguments.memory_budget,
+        load_on_demand=arguments.load_on_demand,
+        unload_after=arguments.unload_after,
+    )
 
 
 def model_setups(arguments: argparse.Namespace) -> list[ModelSetup]:
@@ -159,21 +208,8 @@ def model_setups(arguments: argparse.Namespace) -> list[ModelSetup]:
         raise ConfigError(f"draft is for {strange!r}; it must be for one of the models, {', '.join(sorted(names)[1:])}")
     if arguments.kv_offload_dir is not None and len(models) > 1:
         raise ConfigError("kv_offload_dir must not be set where several models are served")
-    loras = _read_loras(arguments.loras, num_models=len(models))
-    return [_setup(arguments, model, loras) for model in models]
-
-
-def _read_loras(options: list[NamedOption], *, num_models: int) -> dict[str, Path]:
-    names = [option.name for option in options]
-    if "" in names:
-        raise ConfigError(
-            f"lora is {options[names.index('')].value!r}; it must be NAME=DIR, in NAME letters, digits, . _ -"
-        )
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise ConfigError(f"lora is {twice!r} more than once; each must have a name of its own")
-    if options and num_models > 1:
-        raise ConfigError("lora must not be set where several models are served")
-    return {option.name: Path(option.value) for option in options}
+    loras = loras_by_model(arguments.loras, [model.name for model in models])
+    return [_setup(arguments, model, loras[model.name]) for model in models]
 
 
 def _setup(arguments: argparse.Namespace, model: NamedOption, loras: dict[str, Path]) -> ModelSetup:
@@ -181,6 +217,7 @@ def _setup(arguments: argparse.Namespace, model: NamedOption, loras: dict[str, P
         engine=engine_config(arguments, read_source(model.value)),
         name=model.name,
         loras=loras,
+        lora_dir=arguments.lora_dir,
         drafts=[draft.value for draft in arguments.draft if draft.name in ("", model.name)],
         draft_credentials=CredentialFiles(
             authorities=arguments.draft_tls_ca,

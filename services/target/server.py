@@ -19,6 +19,7 @@ from services.target.generation.engine import TargetEngine
 from services.target.metrics.request_traces import RequestTraces
 from services.target.models.model_setup import ModelSetup
 from services.target.models.models_metrics import ModelsMetrics
+from services.target.models.residency_config import ResidencyConfig
 from services.target.models.target_models import TargetModels
 from services.target.vllm_contract.contract import SERVICE as CONTRACT
 from services.target.vllm_contract.contract import open_contract
@@ -38,16 +39,17 @@ class TargetServer:
         models: Seq[ModelSetup],
         server: ServerConfig,
         *,
+        residency: ResidencyConfig | None = None,
         vllm_contract: bool | None = None,
         telemetry: TelemetryConfig | None = None,
     ) -> None:
-        """Of the `models`, the first is for requests that name none; `vllm_contract`: see open_contract. Raises
-        ConfigError.
+        """Of the `models`, the first is for requests that name none; `residency` says which of them are loaded, by
+        default all; `vllm_contract`: see open_contract. Raises ConfigError.
         """
         self._telemetry, self.reload = Telemetry(telemetry, "outrider-target"), Reload()
         self._callers, self._drain_seconds = read_callers(server.tokens_file), server.drain_seconds
         self.availability = Availability(self._tell_availability)
-        self.models = TargetModels(models, server, self.availability)
+        self.models = TargetModels(models, server, self.availability, residency or ResidencyConfig())
         self._servicer = self._new_servicer(server)
         self._server = self._new_server(server, vllm_contract)
         admin = TargetAdmin(self.availability, self.reload, self._telemetry, self.models, self._servicer, server)
@@ -111,4 +113,4 @@ class TargetServer:
 
     async def _tell_availability(self, reason: str) -> None:
         self._servicer.refuse(reason)
-        await self._server.set_serving(not reason and self.models.first.serving is not None)
+        await self._server.set_serving(not reason and self.models.residency.can_serve)

@@ -8,6 +8,7 @@ from tests.chaos.chaos import Chaos
 from tests.chaos.stand import ChaosStand
 
 
+@pytest.mark.lengthy
 @pytest.mark.timeout(900)  # services are started and killed at the machine's own pace
 async def test_whatever_breaks_nobody_gets_an_error_or_another_byte(tmp_path: Path) -> None:
     async with ChaosStand(tmp_path) as stand:

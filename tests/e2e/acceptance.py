@@ -67,12 +67,14 @@ class Stream:
         return passes
 
 
-def heldout_prompts() -> list[list[int]]:
-    """How the documents begin that neither model was trained on, as models/demo_acceptance.py has them."""
+def heldout_prompts(num_tokens: int = PROMPT_TOKENS) -> list[list[int]]:
+    """How the documents begin that neither model was trained on, in so many tokens, as models/demo_acceptance.py has
+    them.
+    """
     tokenizer = Tokenizer.from_folder(DEMO_TARGET)
     lines = (DEMO_TARGET.parent / "heldout.jsonl").read_text(encoding="utf-8").splitlines()
     ids = [tokenizer.encode(json.loads(line)["text"]) for line in lines]
-    return [one[:PROMPT_TOKENS] for one in ids if len(one) > PROMPT_TOKENS]
+    return [one[:num_tokens] for one in ids if len(one) > num_tokens]
 
 
 class OfflineDraft:

@@ -7,14 +7,17 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, fields, replace
 
 MODELS = ("demo", "llama", "qwen3", "gemma2")
-HELD = ("gptq", "awq", "packed")  # as other tools have quantised them
+HELD = ("gptq", "awq", "packed", "mxfp4")  # as other tools have quantised them
 QUANTISED = (*HELD, "float8")
+MIXTURES = ("olmoe", "qwen3_moe", "mixtral", "qwen2_moe")
 FURTHER = (
     *("llama_biased", "ministral", "ministral3", "smollm3", "granite", "olmo3", "glm", "glm4", "phi4_mini"),
-    *("stablelm", "stablelm_parallel", "starcoder2", "cohere", "cohere_plus", "cohere2"),
-    *("olmoe", "qwen3_moe", "mixtral", "qwen2_moe"),
+    *("stablelm", "stablelm_parallel", "starcoder2", "cohere", "cohere_plus", "cohere2", "lfm2"),
+    *MIXTURES,
+    "gpt_oss",
     *("gemma3_pictures", "mistral3_pictures", *QUANTISED),
 )
+OFTEN_DRAFTED = (*MIXTURES, "lfm2")  # by drafts whose layers are as theirs are: of experts, or convolutions
 PUBLISHED = ("pair", "small")  # models of tests/real: large, and not always to be had
 SETTINGS = ("greedy", "nucleus", "truncated", "penalised", "stopped", "grammar", "banned", "samples", "healed")
 SCRIPTED = ("right", "wrong", "mixed")
@@ -166,9 +169,11 @@ def varied_cells(isas: Seq[str]) -> list[Cell]:
 def further_cells(isas: Seq[str]) -> list[Cell]:
     """The fourth part: architectures and quantised weights whose kernels are those of the models before.
 
-    For each, on the best instruction set and with scripts, a subset that covers every pair.
+    For each, on the best instruction set and with scripts, a subset that covers every pair; for some with a draft as
+    well.
     """
-    cells = (covering_subset(varied_candidates(model, isas[0], "script", _FEW_CANDIDATES)) for model in FURTHER)
+    parts = [*itertools.product(FURTHER, ("script",)), *itertools.product(OFTEN_DRAFTED, ("draft",))]
+    cells = (covering_subset(varied_candidates(model, isas[0], source, _FEW_CANDIDATES)) for model, source in parts)
     return sorted(itertools.chain.from_iterable(cells), key=lambda cell: cell.setup)
 
 

@@ -25,7 +25,8 @@ MATRIX = ROOT / ".matrix"
 DEMO_TARGET = ROOT / "models" / "demo" / "target"
 DEMO_DRAFT = ROOT / "models" / "demo" / "draft"
 _RECIPES = (
-    *(ROOT / "tests" / name for name in ("checkpoints.py", "further_checkpoints.py", "quantised_folders.py")),
+    *(ROOT / "tests" / f"{name}.py" for name in ("checkpoints", "further_checkpoints", "quantised_folders")),
+    ROOT / "tests" / "mxfp4_folders.py",
     Path(__file__),
 )
 _BLUR = 0.01
@@ -57,8 +58,12 @@ def folder(model: str) -> Path:
 
 def _write_quantised(path: Path, model: str) -> None:
     from tests.checkpoints import Kind, write_random_checkpoint
+    from tests.mxfp4_folders import write_mxfp4_checkpoint
     from tests.quantised_folders import WAYS, quantise
 
+    if model == "mxfp4":
+        write_mxfp4_checkpoint(path)
+        return
     ways = {"gptq": "gptq with zero points", "awq": "awq of 64", "packed": "int4 packed", "float8": "float8 in blocks"}
     write_random_checkpoint(path, Kind.LLAMA)
     quantise(path, WAYS[ways[model]])

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from services.engine.events import TokenRecord
 from services.engine.request import Request
 from services.target.generation.engine import TargetEngine
-from services.target.scheduling.scheduler import ScheduledRows
+from services.target.scheduling.scheduled_rows import ScheduledRows
 from services.target.speculation.policy.rehearsal import REHEARSAL_ID
 
 

@@ -13,7 +13,7 @@ from services.engine.request import Request
 from services.target.generation.engine import TargetEngine
 from services.target.generation.sampler import SamplerOutput
 from services.target.output.output_pipeline import OutputPipeline
-from services.target.scheduling.scheduler import ScheduledRows
+from services.target.scheduling.scheduled_rows import ScheduledRows
 from services.target.speculation.link.remote_predictor import RemotePredictor
 from tests.e2e.cells import FURTHER, MODELS, PUBLISHED
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from services.engine.decoder.native import BLOCK_SIZE, Device, Logits, isas
 from services.engine.decoder.native import Sampler as NativeSampler
 from services.engine.decoder.native.testing import poison
 from services.engine.events import Chunk, Event, Finished
+from services.engine.lora.adapter import NO_ADAPTER, Adapter
 from services.engine.lora.adapter_set import AdapterSet
 from services.engine.request import (
     OutputOptions,
@@ -31,7 +32,8 @@ from services.target.generation.sampler import Sampler
 from services.target.generation.step import TargetStep
 from services.target.output.output_pipeline import OutputPipeline
 from services.target.scheduling.limits import SchedulerConfig
-from services.target.scheduling.scheduler import ScheduledRows, Scheduler
+from services.target.scheduling.scheduled_rows import ScheduledRows
+from services.target.scheduling.scheduler import Scheduler
 from services.target.sequence.sequence import Sequence
 from services.target.sequence.token_stream import TokenStream
 from services.target.speculation.predictors.predictor import Predictor
@@ -121,10 +123,8 @@ class Stepper:
         self.most_sequences = 0
         self.num_copies = 0
         self._stream_capacity = stream_capacity
-        adapters = AdapterSet.load(loras or {}, checkpoint, self._decoder)
-        self.runner = CountingRunner(
-            self._decoder, adapters, max_rows=_MAX_ROWS, max_sequences=16, max_blocks=num_blocks
-        )
+        self._adapters = AdapterSet.load(loras or {}, checkpoint, self._decoder)
+        self.runner = CountingRunner(self._decoder, max_rows=_MAX_ROWS, max_sequences=16, max_blocks=num_blocks)
         speculation = Speculation(predictors, vocab_size=self.vocab_size)
         self._step = TargetStep(
             self.scheduler, self.runner, Sampler(NativeSampler(device)), speculation, DeferredCalls()
@@ -132,6 +132,8 @@ class Stepper:
 
     def submit(self, request: Request, first_sample: Sequence | None = None) -> Generation:
         """Begin a generation; raises ValueError where the received tokens go on beyond its end."""
+        if request.lora is not None:
+            request = replace(request, lora=self._adapters[request.lora.name])
         stream = TokenStream(capacity=self._stream_capacity, on_drained=_nothing)
         context_length = self.blocks.num_blocks * BLOCK_SIZE
         sequence = Sequence(request, stream, context_length=context_length, first_sample=first_sample)
@@ -198,7 +200,11 @@ class Stepper:
 
 
 def request(prompt: Seq[int], **fields: Any) -> Request:
-    """A request with everything recorded; keyword arguments go where the request keeps the field of that name."""
+    """A request with everything recorded; keyword arguments go where the request keeps the field of that name, and an
+    adapter is named: the Stepper has it.
+    """
+    if lora := fields.pop("lora", ""):
+        fields["lora"] = Adapter(lora, digest="", number=NO_ADAPTER)
     parts: dict[str, dict[str, Any]] = {"sampling": {"seed": 1}, "stops": {"max_tokens": 40}, "speculation": {}}
     owners = {
         **dict.fromkeys(SamplingParams.__dataclass_fields__, "sampling"),

@@ -3,6 +3,7 @@
 import asyncio
 import functools
 import json
+import math
 import sys
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from services.engine.checkpoint.checkpoint import load_checkpoint
-from services.engine.config import EngineConfig
+from services.engine.config import PROMPT_SLOWDOWN, EngineConfig
 from services.engine.hub.fetched_model import fetch
 from services.service.engine_host import OnFailure
 from services.service.server_config import ServerConfig
@@ -41,6 +42,7 @@ def engine_config(setup: Setup) -> EngineConfig:
         threads=setup.threads,
         kv_blocks=_FEW_BLOCKS if setup.blocks == "few" else _MANY_BLOCKS,
         prefill_chunk=_CHUNK if setup.prefill == "chunks" else _WHOLE,
+        prompt_slowdown=PROMPT_SLOWDOWN if setup.prefill == "chunks" else math.inf,
         max_rows=_WHOLE,
         max_sequences=16,
         stream_capacity=_STREAM_CAPACITY,
@@ -74,7 +76,7 @@ class WatchedServer(TargetServer):
         super().__init__([setup], server)
         host = self.models.first._host
         host._open_engine = functools.partial(_watched, probe, host._open_engine)
-        for predictor in self.models.first.predictors:
+        for predictor in self.models.first.drafts.pool.predictors if self.models.first.drafts else ():
             if isinstance(predictor, RemotePredictor):
                 probe.watch_link(predictor)
 

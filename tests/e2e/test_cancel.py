@@ -10,7 +10,7 @@ from outrider import AsyncClient, Cancelled, Client, DeadlineExceeded, FinishRea
 from services.engine.config import EngineConfig
 from services.engine.decoder.native import isas
 from services.target.generation.engine import TargetEngine
-from services.target.scheduling.scheduler import ScheduledRows
+from services.target.scheduling.scheduled_rows import ScheduledRows
 from tests.e2e.models import folder
 from tests.e2e.predictions import ScriptedPredictor
 from tests.e2e.stepper import Stepper, request

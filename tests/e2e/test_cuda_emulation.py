@@ -45,6 +45,7 @@ def answer(client: Client, index: int) -> tuple[object, ...]:
     return result.token_ids, result.tokens, result.text, result.finish_reason, result.prompt_records
 
 
+@pytest.mark.lengthy
 def test_answers_do_not_depend_on_their_company(target: RunningTarget):
     with Client(target.address) as client:
         assert client.model_info().fingerprint_parts.device == EMULATION

@@ -6,11 +6,14 @@ import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 FEW = ["--formats", "bf16", "int8", "--context", "16", "--runs", "1", "--rounds", "1", "--prompt-tokens", "8"]
 FEW += ["--new-tokens", "8", "--draft-lengths", "3", "--placements", "shared"]
 
 
+@pytest.mark.lengthy
 def test_all_formats_and_the_peers_that_are_here_are_measured_and_drawn(tmp_path: Path) -> None:
     results, chart = tmp_path / "results" / "few.json", tmp_path / "chart.svg"
     command = [sys.executable, "-m", "services.bench.experiments.figures", "--models", "models/demo", *FEW]

@@ -26,7 +26,7 @@ from tests.e2e.streams import random_prompt
 from tests.e2e.transcript import Transcript
 from tests.lora_folders import ALL_LINEAR, write_adapter
 
-MODELS = ("llama", "qwen3", "gemma2")  # the last one has sliding windows
+MODELS = ("llama", "qwen3", "gemma2", "lfm2")  # one has sliding windows, one short convolutions
 PREFIX = random_prompt("prefix", 3 * BLOCK_SIZE)
 FEW_BLOCKS = 12
 NUM_PAGES = 40

@@ -43,7 +43,7 @@ def asking(model: str, index: int, **fields: Any) -> Request:
 
 async def alone(model: str, wanted: Request, loras: dict[str, Path]) -> Transcript:
     """The answer of an engine that has no other adapter, without one prediction, and nothing cached."""
-    own = {wanted.lora: loras[wanted.lora]} if wanted.lora else {}
+    own = {wanted.lora.name: loras[wanted.lora.name]} if wanted.lora else {}
     return await Stepper(model, loras=own).complete(replace(wanted, cache=COLD))
 
 

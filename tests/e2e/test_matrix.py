@@ -14,6 +14,7 @@ from tests.e2e.cells import (
     HELD,
     KV,
     MODELS,
+    OFTEN_DRAFTED,
     SETTINGS,
     WEIGHTS,
     Cell,
@@ -60,6 +61,16 @@ FURTHER_CELLS = [  # each model of another kind once: the rest of them is in the
         predictions="mixed",
     )
     for model in FURTHER
+] + [
+    Cell(
+        setup=Setup(model=model, isa=BEST, blocks="few", source="draft", weights=weights, kv="int8"),
+        setting="nucleus",
+        company="others",
+        fate="killed",
+        predictions="good",
+        draft_weights="int4",
+    )
+    for model, weights in zip(OFTEN_DRAFTED, itertools.cycle(WEIGHTS), strict=False)
 ]
 ALL = sorted((*SUBSET, *WITH_DRAFTS), key=lambda cell: (cell.setup.of_bytes, cell.setup != plainest(cell.setup), cell))
 """Those with the same references together, and first those that can be run on the server that has drawn them."""
@@ -71,6 +82,7 @@ def rig() -> Iterator[Rig]:
         yield rig
 
 
+@pytest.mark.lengthy
 @pytest.mark.matrix
 @pytest.mark.parametrize("cell", ALL, ids=lambda cell: cell.name)
 def test_every_circumstance_gives_the_same_bytes(cell: Cell, rig: Rig):
@@ -83,10 +95,10 @@ def test_every_circumstance_gives_the_same_bytes(cell: Cell, rig: Rig):
 @pytest.mark.parametrize(
     "cell",
     [
-        pytest.param(cell, marks=[] if cell.setup.model in {"gptq", "qwen2_moe"} else [pytest.mark.exhaustive])
+        pytest.param(cell, marks=[] if cell.setup.model in {"gptq", "qwen2_moe", "mxfp4"} else [pytest.mark.exhaustive])
         for cell in FURTHER_CELLS
     ],
-    ids=lambda cell: cell.setup.model,
+    ids=lambda cell: f"{cell.setup.model}-{cell.setup.source}",
 )
 def test_further_architectures_and_quantised_weights_give_the_same_bytes(cell: Cell, rig: Rig):
     rig.make_references(dict.fromkeys(streams_of(cell)))

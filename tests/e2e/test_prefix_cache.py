@@ -18,7 +18,7 @@ from tests.e2e.stepper import Generation, Stepper
 from tests.e2e.streams import random_prompt
 from tests.e2e.transcript import Transcript
 
-MODELS = ("llama", "qwen3", "gemma2")  # the last one has sliding windows
+MODELS = ("llama", "qwen3", "gemma2", "lfm2")  # one has sliding windows, one short convolutions
 PREFIX = random_prompt("prefix", 3 * BLOCK_SIZE)
 FEW_BLOCKS = 12
 COLD = CachePolicy(prefix=False)

@@ -1,45 +1,22 @@
 """The server of the command line is killed and started again, and the client's loop never notices."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 
 import pytest
 
 from outrider import Client, Result
+from tests.e2e.command_line_target import CommandLineTarget
 from tests.e2e.draft_rig import PATIENCE_SECONDS, unpredicted
-from tests.e2e.models import ROOT, folder
+from tests.e2e.models import folder
 from tests.e2e.streams import prompt_of
-from tests.free_port import free_port
 
 OPTIONS = {"seed": 21, "temperature": 0.9, "max_tokens": 500, "ignore_eos": True, "top_candidates": 3}
 PROMPT = prompt_of("qwen3", 5)
 
 
-class CommandLineTarget:
-    """`python -m services.target` on one port, with nothing of the tests inside."""
-
-    def __init__(self) -> None:
-        self.address = f"127.0.0.1:{free_port()}"
-        self._process = self._spawn()
-
-    def kill_and_start_again(self) -> None:
-        self.stop()
-        self._process = self._spawn()
-
-    def stop(self) -> None:
-        self._process.kill()
-        self._process.wait()
-
-    def _spawn(self) -> subprocess.Popen[bytes]:
-        options = ["--model", str(folder("qwen3")), "--listen", self.address, "--stream-capacity", "4"]
-        command = [sys.executable, "-m", "services.target", *options, "--kv-blocks", "32", "--threads", "1"]
-        return subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-
 @pytest.fixture
 def server() -> Iterator[CommandLineTarget]:
-    server = CommandLineTarget()
+    server = CommandLineTarget("--model", str(folder("qwen3")), "--stream-capacity", "4")
     yield server
     server.stop()
 

@@ -40,6 +40,16 @@ def test_every_form_of_input_and_our_own_fields(gateway: RunningGateway):
         assert told["embedding"] == [*expected.values]
 
 
+def test_many_texts_are_those_of_the_rpc_in_their_order(gateway: RunningGateway):
+    texts = [f"text {index}" for index in range(130)]
+    with gateway.rpc() as rpc:
+        expected = rpc.embed(texts, dimensions=3)
+    told = gateway.post("/v1/embeddings", {"input": texts, "dimensions": 3}).json()
+    assert [each["index"] for each in told["data"]] == [*range(len(texts))]
+    assert [each["embedding"] for each in told["data"]] == [[*each.values] for each in expected.embeddings]
+    assert told["usage"]["prompt_tokens"] == expected.prompt_tokens
+
+
 @pytest.mark.parametrize(
     ("body", "name"),
     [
@@ -47,6 +57,8 @@ def test_every_form_of_input_and_our_own_fields(gateway: RunningGateway):
         ({"input": []}, "input"),
         ({"input": ""}, "input[0]"),
         ({"input": ["a", ""]}, "input[1]"),
+        ({"input": ["a"] * 100 + [""]}, "input[100]"),
+        ({"input": ["a"] * 2049}, "input"),
         ({"input": [[1 << 20]]}, "input[0][0]"),
         ({"input": [-1]}, "input[0]"),
         ({"input": "a", "dimensions": 0}, "dimensions"),

@@ -13,6 +13,7 @@ import uvicorn
 from outrider import Client, GenerateOptions
 from services.cli import main
 from services.gateway.openai.completions.request import CompletionRequest
+from tests.child_processes import child_processes
 from tests.e2e.models import DEMO_TARGET
 from tests.rpc.commands import SMALL, outrider_begin, press_ctrl_c
 from tests.server import RunningTarget
@@ -114,14 +115,10 @@ def test_up_ends_when_its_gateway_does():
         assert process.stderr is not None
         for _ in range(3):
             process.stdout.readline()
-        (gateway,) = (child for child in _children(process.pid) if b"services.gateway" in _command_of(child))
+        (gateway,) = (child for child in child_processes(process.pid) if b"\0gateway\0" in _command_of(child))
         os.kill(gateway, signal.SIGKILL)
         assert process.wait(60) == 1
         assert "outrider up: the gateway ended with code -9" in process.stderr.read()
-
-
-def _children(pid: int) -> list[int]:
-    return [*map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())]
 
 
 def _command_of(pid: int) -> bytes:

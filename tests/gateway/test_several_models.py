@@ -8,6 +8,7 @@ import openai
 import pytest
 
 from services.target.models.model_setup import ModelSetup
+from services.target.models.residency_config import ResidencyConfig
 from tests.checkpoints import Kind, random_checkpoint
 from tests.gateway.running_gateway import RunningGateway
 from tests.scripted_server import ScriptedServer
@@ -51,6 +52,30 @@ def test_each_endpoint_asks_the_model_that_is_named(both: RunningGateway):
     assert all(count.status_code == 200 for count in counts.values())
 
 
-def test_what_is_not_loaded_is_not_listed():
+def test_a_model_that_is_not_loaded_is_listed_as_such_and_loaded_for_who_asks(model: Path):
+    other = ModelSetup(engine=engine_config(random_checkpoint(Kind.QWEN3)), name="other", lookup=False)
+    residency = ResidencyConfig(load_on_demand=True)
+    with (
+        target_server(model, name="one", further=[other], residency=residency) as target,
+        RunningGateway(target.address) as gateway,
+    ):
+        for name, value in (("one", "loaded"), ("other", "unloaded")):
+            told = httpx2.get(f"{gateway.url}/v1/models/{name}", timeout=60).json()
+            assert (told["id"], told["status"]["value"]) == (name, value)
+        asked = {"model": "other", "prompt": "a", "max_tokens": 5}
+        assert gateway.post("/v1/completions", asked).json()["model"] == "other"
+        listed = httpx2.get(f"{gateway.url}/v1/models", timeout=60).json()["data"]
+        assert [each["status"] for each in listed] == 2 * [{"value": "loaded", "loaded_share": 1}]
+
+
+def test_a_model_that_is_being_loaded_is_listed_by_its_name():
     with ScriptedServer() as server, RunningGateway(server.address) as gateway:
-        assert [each["id"] for each in httpx2.get(f"{gateway.url}/v1/models", timeout=60).json()["data"]] == ["toy"]
+        toy, large = httpx2.get(f"{gateway.url}/v1/models", timeout=60).json()["data"]
+        assert (toy["id"], toy["status"]["value"]) == ("toy", "loaded")
+        assert large == {
+            "id": "large",
+            "object": "model",
+            "created": 0,
+            "owned_by": "outrider",
+            "status": {"value": "loading", "loaded_share": 0},
+        }

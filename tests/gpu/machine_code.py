@@ -19,7 +19,11 @@ from numpy.typing import NDArray
 _INSTRUCTION = np.dtype([("low", "<u8"), ("high", "<u8")])
 # The twelve lowest bits of an instruction, from compute capability 7.0 on, as `nvdisasm -hex` shows them beside names.
 _TENSOR_CORE, _LOAD, _LOCAL_LOAD, _LOCAL_STORE = 0x23C, 0x981, 0x983, 0x387
+_WAIT = 0x82E  # until the kernel before is complete
+# Loads, stores and atomics of the device's memory.
+_ACCESSES = (0x980, _LOAD, 0x985, 0x986, 0x98A, 0x98E, 0x9A6, 0x9A8, 0x3A9)
 _WIDE = 6  # of a load's sizes: 16 bytes
+_CONSTANT = 4  # of a load's orders
 _SECTION = struct.Struct("<IIQQQQIIQQ")
 
 
@@ -54,10 +58,27 @@ class KernelCode:
         return int((self._loads != _WIDE).sum())
 
     @property
+    def constant_loads(self) -> int:
+        """Loads that need not see what the kernel before has written (ld.global.nc)."""
+        orders = (self.code["high"][self._opcodes == _LOAD] >> np.uint64(13)) & np.uint64(15)
+        return int((orders == _CONSTANT).sum())
+
+    @property
     def instructions_per_product(self) -> float:
         """From the first product to the last: what a warp issues for each of them."""
         (places,) = np.nonzero(self._opcodes == _TENSOR_CORE)
         return float((places[-1] - places[0] + 1) / len(places)) if len(places) else 0.0
+
+    @property
+    def num_waits(self) -> int:
+        """Places at which it waits for the kernel before."""
+        return int((self._opcodes == _WAIT).sum())
+
+    @property
+    def early_accesses(self) -> int:
+        """Accesses to the device's memory that stand in front of where it waits."""
+        (waits,) = np.nonzero(self._opcodes == _WAIT)
+        return int(np.isin(self._opcodes[: waits[0]], _ACCESSES).sum()) if len(waits) else 0
 
     @property
     def _opcodes(self) -> NDArray[np.uint64]:

@@ -47,6 +47,17 @@ _1B = ModelShape(2048, 8192, 32, 8, 64)
 
 PLANS = {
     "whole": Plan(shapes={"8b": _8B, "1b": _1B}),
+    # What most of a pass takes, in a third of the time.
+    "quick": Plan(
+        shapes={"8b": _8B},
+        rows=(1, 4, 8, 16, 32, 64, 2048),
+        contexts=(1 << 10, 8 << 10, 128 << 10),
+        small_rows=(1,),
+        runs=7,
+        run_bytes=1 << 30,
+    ),
+    # Products of few rows alone, for a choice between shapes.
+    "few": Plan(shapes={"8b": _8B}, rows=(1, 8, 16), contexts=(), small_rows=(), runs=9, run_bytes=1 << 30),
     # Each kernel once, for a profiler.
     "once": Plan(
         shapes={"8b": _8B},

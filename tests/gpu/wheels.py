@@ -16,8 +16,9 @@ from packaging.requirements import Requirement
 
 _ROOT = Path(__file__).parents[2]
 _OURS = "outrider"
-OWN = frozenset({"numpy", "torch"})  # the machine's
-_NEEDED = ("hypothesis", "mpmath", "pytest", "pytest-asyncio", "pytest-timeout", "pytest-xdist", "transformers")
+OWN = frozenset({"numpy", "setuptools", "torch"})  # the machine's
+_TESTS = ("hypothesis", "mpmath", "pytest", "pytest-asyncio", "pytest-timeout", "pytest-xdist")
+_NEEDED = (*_TESTS, "compressed-tensors", "mmasim", "transformers")
 _BUILDING = ("packaging", "pathspec", "pybind11", "scikit-build-core")  # which pip installs apart on this machine
 _PLATFORMS = [
     *(f"manylinux_2_{version}_x86_64" for version in (39, 35, 34, 31, 28, 27, 24, 17)),

@@ -18,6 +18,7 @@ def block_calls(decoder: Decoder) -> Iterable[tuple[str, Callable[[int], object]
 
     yield "Decoder.commit_cache.first_block", lambda number: decoder.commit_cache(number, 1)
     yield "Decoder.commit_cache.num_blocks", lambda number: decoder.commit_cache(0, number)
+    yield "Decoder.remove_adapter.number", decoder.remove_adapter
     yield "Decoder.copy_block.source", lambda number: decoder.copy_block(number, 0)
     yield "Decoder.copy_block.target", lambda number: decoder.copy_block(0, number)
     yield "Decoder.read_block.block", lambda number: decoder.read_block(number, page)

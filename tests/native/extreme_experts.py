@@ -7,18 +7,18 @@ import numpy as np
 
 from services.engine.checkpoint.model_config import Experts
 from services.engine.decoder.native import DecoderConfig, Device
-from services.engine.decoder.native.testing import Operations
-from tests.native.devices import is_cuda
+from services.engine.decoder.native.testing import Operations, PackedWeight
 from tests.native.random_models import PLAIN
 
 _EXPERTS = Experts(count=4, per_token=2, size=8, are_normalised=True)
 
 
 def expert_calls(device: Device) -> Iterable[tuple[str, Callable[[int], object]]]:
-    """One for each number, under the name of its function and argument; a GPU has no experts to be chosen."""
+    """One for each number, under the name of its function and argument."""
     for name in ("count", "per_token", "size"):
         yield f"DecoderConfig.experts.{name}", lambda number, name=name: _configure(name, number)  # type: ignore[misc]
     yield "Operations.route.per_token", lambda number: _route(device, number)
+    yield "PackedWeight.multiply_experts.first_rows", lambda number: _multiply(device, number)
 
 
 def _configure(name: str, number: int) -> DecoderConfig:
@@ -26,6 +26,11 @@ def _configure(name: str, number: int) -> DecoderConfig:
     return DecoderConfig(replace(PLAIN, experts=replace(_EXPERTS, **{name: number})))  # type: ignore[arg-type]
 
 
+def _multiply(device: Device, number: int) -> None:
+    weights = [PackedWeight(device, "bf16", 4, 64) for _ in range(2)]
+    first_rows = np.array([0, number % 2**32, 3], np.uint32).view(np.int32)
+    PackedWeight.multiply_experts(weights, np.ones((3, 64), np.float32), first_rows)
+
+
 def _route(device: Device, per_token: int) -> None:
-    if not is_cuda(device.name):
-        Operations.route(device, np.ones((3, 4), np.float32), per_token, are_normalised=True)
+    Operations.route(device, np.ones((3, 4), np.float32), per_token, are_normalised=True)

@@ -26,6 +26,7 @@ from services.engine.decoder.native import (
     ReadProbe,
     Sampler,
     SamplingState,
+    conv_bytes,
     derive_seed,
     kv_bytes,
     testing,
@@ -82,6 +83,7 @@ class World:
 
     def _of_numbers(self) -> Iterable[tuple[str, Call]]:
         yield "kv_bytes.head_dim", lambda number: kv_bytes("int8", number)
+        yield "conv_bytes.width", lambda number: conv_bytes("int8", number)
         yield "philox4x32.counter", lambda number: testing.philox4x32((number,) * 4, (0, 0))
         yield "philox4x32.key", lambda number: testing.philox4x32((0,) * 4, (number,) * 2)
         yield "gumbel.words", lambda number: testing.gumbel(np.full(3, number % 2**32, np.uint32))
@@ -143,6 +145,7 @@ class World:
         for field in (*sizes, "vocab_size", "max_position"):
             yield f"DecoderConfig.{field}", lambda number, field=field: self._configure(**{field: number})  # type: ignore[misc]
         yield "DecoderConfig.windows", lambda number: self._configure(windows=(number, 0))
+        yield "DecoderConfig.conv_taps", lambda number: self._configure(conv_taps=(number, 0))
         yield "DecoderConfig.rope_of_layer", lambda number: self._configure(rope_of_layer=(number, 0))
         yield "Decoder.num_blocks", lambda number: self._new_decoder(num_blocks=number)
         yield "Decoder.allocate_cache.num_blocks", lambda number: self._new_decoder().allocate_cache(number)

@@ -58,7 +58,7 @@ MODELS = {
         activation=Activation.GELU_TANH,
         tied_embeddings=True,
     ),
-    "norm of each head, biases, a group of eight": replace(
+    "norm of each head, biases, a group of eight, sinks": replace(
         PLAIN,
         num_heads=8,
         num_kv_heads=1,
@@ -66,6 +66,7 @@ MODELS = {
         ropes=(rope(32), Rope(frequencies=(0.0,))),
         rope_of_layer=(0, 1),
         qk_norm=QkNorm.HEAD,
+        attention_sinks=True,
         attention_bias=True,
         output_bias=True,
         mlp_bias=True,
@@ -80,6 +81,9 @@ MODELS = {
         pre_norm=False,
         post_norm=True,
         windows=(5, 40),
+    ),
+    "short convolutions with biases, before and behind attention": replace(
+        PLAIN, num_layers=3, windows=(0, 0, 0), rope_of_layer=(0, 0, 0), conv_taps=(3, 0, 4), conv_bias=True
     ),
     "layer norms, wide heads of an odd group, a plain MLP beside attention": replace(
         PLAIN,
@@ -103,6 +107,16 @@ EXPERT_MODELS = {
     ),
     "many experts, whose weights sum up to 1, and an MLP by a gate": replace(
         PLAIN, intermediate_size=50, experts=Experts(count=34, per_token=9, size=24, are_normalised=True)
+    ),
+    "experts with biases and clamped gates, sinks, windows": replace(
+        PLAIN,
+        intermediate_size=0,
+        experts=Experts(count=6, per_token=4, size=48, are_normalised=True, have_biases=True),
+        activation=Activation.CLAMPED_SWIGLU,
+        attention_sinks=True,
+        attention_bias=True,
+        output_bias=True,
+        windows=(20, 0),
     ),
 }
 """For those devices only that have the operations of experts: CPUs."""

@@ -1,6 +1,7 @@
 """Attention whose work is cut among many blocks: the bits of a row are those that one block alone gives it."""
 
 from collections.abc import Sequence as Seq
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,10 +24,20 @@ Place = tuple[int, int]
 class Contexts:
     """Sequences of any length, whose keys and values are a few blocks in an order of each sequence's own."""
 
-    def __init__(self, device: Device, kv_format: str, *, heads: int = 2, head_dim: int = 16, window: int = 0) -> None:
+    def __init__(
+        self,
+        device: Device,
+        kv_format: str,
+        *,
+        heads: int = 2,
+        head_dim: int = 16,
+        window: int = 0,
+        has_sinks: bool = False,
+    ) -> None:
         rng = np.random.default_rng(7)
         width = (heads + 2) * head_dim
         self._window = window
+        self._sinks = np.linspace(-1.0, 8.0, heads, dtype=np.float32) if has_sinks else None
         self._queries = rng.standard_normal((97, width)).astype(np.float32)
         self._tables = rng.integers(0, STORED, (8, MOST_SPANS * SPAN // BLOCK_SIZE), dtype=np.int32)
         self._cache = KvLayer(device, kv_format, num_blocks=STORED, num_kv_heads=1, head_dim=head_dim)
@@ -55,6 +66,7 @@ class Contexts:
             window=self._window,
             softcap=0.0,
             format="f32",
+            sinks=self._sinks,
         )
 
     def attend_whole(self, places: Seq[Place]) -> np.ndarray:
@@ -71,7 +83,7 @@ def last_of(spans: int) -> int:
     return spans * SPAN - 2
 
 
-def expected_of(places: Seq[Place], kv_format: str, **shape: int) -> np.ndarray:
+def expected_of(places: Seq[Place], kv_format: str, **shape: Any) -> np.ndarray:
     return Contexts(emulated_device(1, multiprocessors=1), kv_format, **shape).attend_whole(places)
 
 
@@ -117,6 +129,19 @@ def test_the_longest_contexts_of_any_shape(kv_format, heads, head_dim, window):
             assert same_bits(contexts.attend(chosen), expected[[places.index(place) for place in chosen]])
 
 
+@pytest.mark.parametrize("kv_format", ["f32", "bf16"])
+def test_sinks_are_in_each_softmax_once(kv_format):
+    places = [(0, 100), (1, last_of(1)), (2, last_of(31))]
+    expected = expected_of(places, kv_format, has_sinks=True)
+    contexts = Contexts(emulated_device(1, multiprocessors=148), kv_format, has_sinks=True)
+    assert parts_merged(contexts, places, expected) == 31 + 4
+    without = Contexts(emulated_device(1), kv_format).attend(places)
+    share = expected[:, 16:] / without[:, 16:]  # of all positions, beside the sink of the second head
+    assert (np.abs(share - share[:, :1]) < 1e-3).all()
+    assert (np.diff(share[:, 0]) > 0).all()  # the more positions, the less has the sink
+    assert (share < 1).all()
+
+
 @pytest.mark.parametrize("spans", [1, 31])
 def test_tables_of_few_spans(spans):
     places = [(sequence, last_of(spans) - 40 * sequence) for sequence in range(3)]
@@ -126,12 +151,13 @@ def test_tables_of_few_spans(spans):
 
 
 def test_groups_of_rows_for_whose_parts_there_is_no_place_stay_whole():
-    """Where rows are many, groups have up to 48, and end at multiples of that."""
-    places = [(0, 164 * 48 + row) for row in range(48)] + [(1, 316 * 48 + row) for row in range(48)]
+    """Where rows are many, groups have up to 32, and end at multiples of that."""
+    firsts = [(0, 246 * 32), (1, 670 * 32), (2, 0)]
+    places = [(sequence, first + row) for sequence, first in firsts for row in range(32)]
     expected = expected_of(places, "bf16", heads=1)
     contexts = Contexts(emulated_device(1, multiprocessors=132), "bf16", heads=1)
-    of_the_second = 60 + 8
-    assert 48 * (31 + 4) < 4096 < 48 * (31 + 4 + of_the_second)
+    of_the_second = 84 + 11
+    assert 32 * (31 + 4) < 4096 < 32 * (31 + 4 + of_the_second)
     assert parts_merged(contexts, places, expected) == 31 + 4
 
 

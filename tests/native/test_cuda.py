@@ -45,7 +45,7 @@ def test_a_gpu_names_its_architecture():
 def test_too_little_memory_is_told_in_figures():
     device = make_device(GPU, threads=1)
     with pytest.raises(DeviceError, match=r"too little memory: .* GiB asked for, .* GiB of .* GiB free"):
-        Decoder(device, DecoderConfig(PLAIN), weights="bf16", kv="bf16", num_blocks=10**9)
+        Decoder(device, DecoderConfig(PLAIN), weights="bf16", kv="bf16", num_blocks=1 << 25)
     assert np.array_equal(make_logits(device, np.ones((1, 3), np.float32)).numpy(), [[1, 1, 1]])
 
 

@@ -248,7 +248,7 @@ def test_unknown_words_are_refused():
         Decoder(device, config, weights="int3", kv="f32", num_blocks=1)
     with pytest.raises(ValueError, match='kv is "f16"; it must be one of "bf16", "f32", "int8"'):
         Decoder(device, config, weights="f32", kv="f16", num_blocks=1)
-    with pytest.raises(ValueError, match='activation is "relu"; it must be one of "silu", "gelu_tanh"'):
+    with pytest.raises(ValueError, match='activation is "relu"; it must be one of "silu", "gelu"'):
         DecoderConfig(replace(PLAIN, activation="relu"))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match='qk_norm is "layer"'):
         DecoderConfig(replace(PLAIN, qk_norm="layer"))  # type: ignore[arg-type]

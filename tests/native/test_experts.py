@@ -1,5 +1,6 @@
 """Mixtures of experts: whom a router chooses, and models whose rows have the same bits in any company."""
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -7,15 +8,16 @@ import pytest
 import torch
 
 from services.engine.checkpoint.checkpoint import load_checkpoint
-from services.engine.checkpoint.model_config import Experts
+from services.engine.checkpoint.model_config import Activation, Experts
+from services.engine.config import CPU_WEIGHT_FORMATS
 from services.engine.decoder.model_loader import find_blocks
 from services.engine.decoder.native import Decoder, DecoderConfig, Device, isas
-from services.engine.decoder.native.testing import Operations, poison
+from services.engine.decoder.native.testing import Operations, PackedWeight, poison
 from services.engine.decoder.reference import ReferenceDecoder
 from services.engine.decoder.weight_choice import STORED
 from tests.checkpoints import copy_of, edit_weights
 from tests.further_checkpoints import Further, further_checkpoint
-from tests.native.devices import in_every_cpu_format, make_device, on_cpus, on_cuda
+from tests.native.devices import DEVICES, in_every_cpu_format, in_every_weight_format, is_cuda, make_device
 from tests.native.parity import PROMPT, native_model, relative_error
 from tests.native.random_models import EXPERT_MODELS, PLAIN, PagedDecoder, random_tokens, random_weights
 from tests.native.row_invariance import (
@@ -29,8 +31,16 @@ from tests.native.row_invariance import (
 )
 from tests.quantised_folders import WAYS, quantise
 
-FEW, MANY = EXPERT_MODELS.values()
-in_both_models = pytest.mark.parametrize("model", [FEW, MANY], ids=["few", "many"])
+FEW, MANY, BIASED = EXPERT_MODELS.values()
+in_formats_on_threads = pytest.mark.parametrize(
+    ("device_name", "weight_format", "threads"),
+    [
+        *itertools.product(isas(), CPU_WEIGHT_FORMATS, THREADS),
+        *itertools.product([name for name in DEVICES if is_cuda(name)], ["bf16", "int4"], [2]),
+    ],
+)
+on_every_device = pytest.mark.parametrize("device_name", DEVICES)
+in_all_models = pytest.mark.parametrize("model", [FEW, MANY, BIASED], ids=["few", "many", "biased"])
 
 
 def _true_route(logits: np.ndarray, per_token: int, *, are_normalised: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -41,7 +51,7 @@ def _true_route(logits: np.ndarray, per_token: int, *, are_normalised: bool) -> 
     return chosen, weights / (weights if are_normalised else powers).sum(axis=1, keepdims=True)
 
 
-@on_cpus
+@on_every_device
 @pytest.mark.parametrize("are_normalised", [False, True])
 @pytest.mark.parametrize(("count", "per_token"), [(1, 1), (5, 5), (8, 2), (60, 4), (130, 9)])
 def test_the_greatest_are_chosen_and_among_equals_the_lowest_ids(device_name, count, per_token, are_normalised):
@@ -53,14 +63,14 @@ def test_the_greatest_are_chosen_and_among_equals_the_lowest_ids(device_name, co
         assert np.allclose(weights, expected, rtol=2e-6, atol=1e-12)
 
 
-@on_cpus
+@on_every_device
 def test_zeros_of_both_signs_are_equal(device_name):
     logits = np.array([[-0.0, 0.0, -0.0], [-1.0, -0.0, 0.0]], np.float32)
     experts, _ = Operations.route(make_device(device_name, threads=1), logits, 1, are_normalised=True)
     assert experts.tolist() == [[0], [1]]
 
 
-@on_cpus
+@on_every_device
 @pytest.mark.parametrize("nan", [np.float32("nan"), -np.float32("nan")])
 def test_a_row_that_is_not_a_number_has_experts_all_the_same(device_name, nan):
     logits = np.array([[1, 2, 3, 4], [nan, 2, nan, 4], [nan] * 4], np.float32)
@@ -69,7 +79,7 @@ def test_a_row_that_is_not_a_number_has_experts_all_the_same(device_name, nan):
     assert np.isnan(weights).all(axis=1).tolist() == [False, True, True]
 
 
-@on_cpus
+@on_every_device
 @pytest.mark.parametrize("are_normalised", [False, True])
 def test_a_row_is_routed_alike_in_any_company(device_name, are_normalised):
     logits = np.round(4 * normal(257, 21)) / 4
@@ -81,8 +91,24 @@ def test_a_row_is_routed_alike_in_any_company(device_name, are_normalised):
     assert_row_invariant(device_name, route)
 
 
-@in_both_models
-@on_cpus
+@in_every_weight_format
+@pytest.mark.parametrize("rows", [0, 9, 150, 700])
+def test_each_expert_multiplies_its_rows_as_if_they_were_alone(device_name, weight_format, rows):
+    """Some have no rows; on a GPU they are more than one launch takes, and few or many rows are cut differently."""
+    count, outputs, inputs = 130, 72, 70
+    device, rng = make_device(device_name, threads=2), np.random.default_rng(rows)
+    weights = [PackedWeight(device, weight_format, outputs, inputs) for _ in range(count)]
+    for seed, weight in enumerate(weights):
+        weight.store(0, normal(outputs, inputs, seed=seed))
+    first_rows = np.searchsorted(np.sort(rng.choice([*range(0, count, 7), 1, 129], rows)), np.arange(count + 1))
+    input, biases = normal(rows, inputs), normal(count, outputs)
+    found = PackedWeight.multiply_experts(weights, input, first_rows.astype(np.int32), biases)
+    for weight, bias, first, end in zip(weights, biases, first_rows, first_rows[1:], strict=False):
+        assert same_bits(found[first:end], weight.multiply(input[first:end], bias))
+
+
+@in_all_models
+@on_every_device
 def test_logits_are_those_of_the_reference(device_name, model):
     tokens = random_tokens(model, 1, 100)
     expected = ReferenceDecoder(model, random_weights(model).items()).logits(tokens[0].tolist())
@@ -91,21 +117,19 @@ def test_logits_are_those_of_the_reference(device_name, model):
     assert relative_error(torch.from_numpy(found), expected) < 1e-5
 
 
-@in_both_models
-@in_every_cpu_format
-@pytest.mark.parametrize("threads", THREADS)
+@in_all_models
+@in_formats_on_threads
 def test_any_chunks_give_the_same_logits(device_name, weight_format, model, threads):
     assert_any_chunks_are_alike(model, device_name, weight_format, threads)
 
 
-@in_both_models
-@in_every_cpu_format
-@pytest.mark.parametrize("threads", THREADS)
+@in_all_models
+@in_formats_on_threads
 def test_sequences_mixed_in_any_order_give_the_logits_of_each_alone(device_name, weight_format, model, threads):
     assert_any_mixture_is_alike(model, device_name, weight_format, threads)
 
 
-@in_both_models
+@in_all_models
 def test_every_expert_has_rows(model):
     """Else the tests above would say nothing of some."""
     device, tokens = make_device(isas()[0], threads=1), random_tokens(model, 1, 110)
@@ -119,8 +143,8 @@ def test_every_expert_has_rows(model):
     assert same_bits(prefill(decoder, chunk=110), expected)
 
 
-@in_both_models
-@on_cpus
+@in_all_models
+@on_every_device
 def test_a_sequence_that_is_not_a_number_harms_no_other(device_name, model):
     device, tokens = make_device(device_name, threads=2), random_tokens(model, 2, 40)
     decoder = PagedDecoder(model, device, "bf16", tokens=tokens)
@@ -134,7 +158,7 @@ def test_a_sequence_that_is_not_a_number_harms_no_other(device_name, model):
     assert same_bits(found[1::2], expected[1::2])
 
 
-@in_both_models
+@in_all_models
 @in_every_cpu_format
 def test_packed_experts_are_kept_and_filled_in_again(device_name, weight_format, model):
     device, tokens = make_device(device_name, threads=1), random_tokens(model, 1, 9)
@@ -180,12 +204,6 @@ def test_experts_that_others_have_quantised_are_held_as_they_are(tmp_path):
     assert 0 < relative_error(held, expected) < 0.2  # rows are rounded to int8, by which few go to another expert
 
 
-@on_cuda
-def test_a_gpu_refuses_them_by_name(device_name):
-    with pytest.raises(ValueError, match=r"experts: device .*cuda.* has no mixture of experts; it runs on a CPU only"):
-        Decoder(make_device(device_name, threads=1), DecoderConfig(FEW), weights="bf16", kv="bf16")
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -205,6 +223,11 @@ def test_impossible_experts_are_refused(changes, message):
 def test_experts_have_gates_and_come_behind_attention(field, value):
     with pytest.raises(ValueError, match=rf"{field} is \w+; it must be \w+ where there are experts"):
         DecoderConfig(replace(FEW, **{field: value}))
+
+
+def test_what_is_gated_by_clamped_swiglu_has_a_gate():
+    with pytest.raises(ValueError, match=r'gated_mlp is false; it must be true where activation is "clamped_swiglu"'):
+        DecoderConfig(replace(PLAIN, activation=Activation.CLAMPED_SWIGLU, gated_mlp=False))
 
 
 def test_without_experts_there_is_an_mlp():

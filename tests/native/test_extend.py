@@ -180,7 +180,10 @@ def extend(decoder: Decoder, sampler: Sampler, batch: Batch, runs: Seq[Run]) -> 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(
     ("kind", "device_name"),
-    [*itertools.product((Kind.LLAMA, Kind.GEMMA2), DEVICES), *itertools.product((Further.QWEN2_MOE,), isas())],
+    [
+        *itertools.product((Kind.LLAMA, Kind.GEMMA2, Further.LFM2), DEVICES),
+        *itertools.product((Further.QWEN2_MOE,), isas()),
+    ],
 )
 def test_running_ahead_is_single_steps(kind, device_name, threads):
     decoder, sampler = make_decoder(kind, device_name, threads)

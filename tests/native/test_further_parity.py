@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from services.engine.checkpoint.checkpoint import Checkpoint, load_checkpoint
-from services.engine.checkpoint.model_config import ModelConfig, Norm, QkNorm
+from services.engine.checkpoint.model_config import Activation, ModelConfig, Norm, QkNorm
+from services.engine.decoder import reference
 from services.engine.decoder.reference import ReferenceDecoder
 from tests.checkpoints import copy_of, edit_json
 from tests.further_checkpoints import Further, further_checkpoint
@@ -94,6 +95,9 @@ FEATURES = {
     (Further.COHERE2, "logit scale"): lambda config: replace(config, logit_scale=1.0),
     (Further.COHERE2, "windows"): without_windows,
     (Further.PHI4_MINI, "partial rotation"): _with_whole_heads_turning,
+    (Further.LFM2, "taps of earlier positions"): lambda config: replace(config, conv_taps=(2, 2, 0, 2)),
+    (Further.LFM2, "biases of convolutions"): lambda config: replace(config, conv_bias=False),
+    (Further.LFM2, "norms of query and key"): without_qk_norm,
     (Further.OLMOE, "norms of query and key"): without_qk_norm,
     (Further.OLMOE, "weights of all experts"): lambda config: with_experts(config, are_normalised=True),
     (Further.OLMOE, "how many experts"): lambda config: with_experts(config, per_token=2),
@@ -103,6 +107,14 @@ FEATURES = {
     (Further.MIXTRAL, "windows"): without_windows,
     (Further.QWEN2_MOE, "bias of query, key and value"): without_attention_bias,
     (Further.QWEN2_MOE, "expert for all tokens"): lambda config: replace(config, intermediate_size=0),
+    (Further.GPT_OSS, "sinks"): lambda config: replace(config, attention_sinks=False),
+    (Further.GPT_OSS, "clamped gates"): lambda config: replace(config, activation=Activation.SILU),
+    (Further.GPT_OSS, "biases of experts"): lambda config: with_experts(config, have_biases=False),
+    (Further.GPT_OSS, "biases of attention"): without_attention_bias,
+    (Further.GPT_OSS, "bias of what attention gives"): lambda config: replace(config, output_bias=False),
+    (Further.GPT_OSS, "weights that sum up to 1"): lambda config: with_experts(config, are_normalised=False),
+    (Further.GPT_OSS, "windows"): without_windows,
+    (Further.GPT_OSS, "YaRN"): without_stretched_ropes,
     (Further.GEMMA3_PICTURES, "windows"): without_windows,
 }
 
@@ -119,6 +131,13 @@ def test_the_gate_of_the_expert_for_all_tokens_matters():
     truth = ReferenceDecoder(checkpoint.config, checkpoint.weights()).logits(PROMPT)
     half_open = {name: 0 * values if name.endswith("shared_gate") else values for name, values in checkpoint.weights()}
     assert relative_error(ReferenceDecoder(checkpoint.config, half_open.items()).logits(PROMPT), truth) > 1e-2
+
+
+def test_where_gates_and_ups_are_clamped_matters(monkeypatch):
+    checkpoint = load_checkpoint(further_checkpoint(Further.GPT_OSS))
+    truth = ReferenceDecoder(checkpoint.config, checkpoint.weights()).logits(PROMPT)
+    monkeypatch.setattr(reference, "_SWIGLU_LIMIT", np.inf)
+    assert relative_error(ReferenceDecoder(checkpoint.config, checkpoint.weights()).logits(PROMPT), truth) > 1e-2
 
 
 def test_neighbours_turn_together():
@@ -152,6 +171,16 @@ def test_dynamic_scaling_goes_by_the_context_that_is_served(tmp_path):
     within = load_checkpoint(checkpoint.path)
     assert within.config.max_position == 48
     assert relative_error(reference_model(within, torch.float32)(PROMPT), truth) > 1e-2
+
+
+def test_gelu_itself_is_not_gelu_by_its_tanh(tmp_path):
+    folder = copy_of(further_checkpoint(Further.STARCODER2), tmp_path)
+    edit_json(folder / "config.json", hidden_act="gelu")
+    truth = transformers_model(folder, torch.float32)(PROMPT)
+    checkpoint = load_checkpoint(folder)
+    assert relative_error(native_model(checkpoint, DEVICES[0], "f32")(PROMPT), truth) < 1e-5
+    assert relative_error(reference_model(checkpoint, torch.float32)(PROMPT), truth) < 1e-5
+    assert error_of_switched(checkpoint, replace(checkpoint.config, activation=Activation.GELU_TANH)) > 1e-4
 
 
 def test_yarn_serves_as_many_positions_as_it_was_stretched_to(tmp_path):

@@ -17,7 +17,7 @@ from tests.native.parity import PROMPT, relative_error
 from tests.native.random_models import MODELS, PLAIN, PagedDecoder, random_tokens
 from tests.native.row_invariance import random_passes, same_bits
 
-SCALED = "norm of each head, biases, a group of eight"  # whose logits are scaled
+SCALED = "norm of each head, biases, a group of eight, sinks"  # whose logits are scaled
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
 

@@ -64,35 +64,6 @@ def test_residual_norm(device, width, has_delta, has_delta_norm, has_norm):
     np.testing.assert_allclose(result, rms_norm(expected, norm, eps) if has_norm else expected, rtol=2e-6, atol=2e-6)
 
 
-def silu(values: np.ndarray) -> np.ndarray:
-    return values / (1.0 + np.exp(-values))
-
-
-def gelu_tanh(values: np.ndarray) -> np.ndarray:
-    return 0.5 * values * (1.0 + np.tanh(np.sqrt(2.0 / np.pi) * (values + 0.044715 * values**3)))
-
-
-@pytest.mark.parametrize("activation", [silu, gelu_tanh])
-@pytest.mark.parametrize("width", [1, 50, 3000])
-def test_activate(device, activation, width):
-    gate = np.linspace(-60.0, 60.0, 3 * width, dtype=np.float32).reshape(3, width)
-    up = normal(3, width)
-    result = Operations.activate(device, np.hstack([gate, up]), activation.__name__, format="f32")
-    expected = activation(gate.astype(np.float64)) * up
-    np.testing.assert_allclose(result, expected, rtol=2e-6, atol=1e-7)
-    plain = Operations.activate(device, gate, activation.__name__, format="f32", is_gated=False)
-    np.testing.assert_allclose(plain, activation(gate.astype(np.float64)), rtol=2e-6, atol=1e-7)
-
-
-@pytest.mark.parametrize("activation", ["silu", "gelu_tanh"])
-def test_activations_at_the_ends(device, activation):
-    gate = np.array([[np.nan, np.inf, 1e30, 500.0, 0.0, -500.0, -1e30]], dtype=np.float32)
-    result = Operations.activate(device, np.hstack([gate, np.ones_like(gate)]), activation, format="f32")[0]
-    assert np.isnan(result[0])
-    assert result[1:4].tolist() == [np.inf, np.float32(1e30), 500.0]
-    assert result[4:].tolist() == [0.0, 0.0, 0.0]
-
-
 def test_soft_cap(device):
     values = np.concatenate([np.linspace(-40, 40, 5001), [1e-20, 1e30, -np.inf]]).astype(np.float32)
     expected = 7.0 * np.tanh(values.astype(np.float64) / 7.0)
@@ -113,7 +84,17 @@ class AttentionCase:
 
     LENGTHS = (75, 33)
 
-    def __init__(self, *, head_dim: int, group: int, window: int, softcap: float, rotary_dim: int, qk_norm: str):
+    def __init__(
+        self,
+        *,
+        head_dim: int,
+        group: int,
+        window: int,
+        softcap: float,
+        rotary_dim: int,
+        qk_norm: str,
+        has_sinks: bool = False,
+    ):
         self.head_dim, self.group, self.window, self.softcap = head_dim, group, window, softcap
         self.qk_norm, self.num_heads = qk_norm, 2 * group
         self.query_scale, self.eps = 2.0 * head_dim**-0.5, 1e-5
@@ -126,6 +107,7 @@ class AttentionCase:
         norm_dims = {"none": (0, 0), "head": (head_dim, head_dim), "each": of_all, "full": of_all}
         self.q_norm, self.k_norm = (1.0 + 0.3 * normal(dim) for dim in norm_dims[qk_norm])
         self.norm_kind = "layer" if qk_norm == "each" else "rms"
+        self.sinks = 3.0 * normal(self.num_heads) if has_sinks else None
 
     def native(self, device: Device, kv_format: str) -> tuple[np.ndarray, np.ndarray]:
         """Normalised and rotated queries, keys and values, and the attention's output."""
@@ -142,7 +124,8 @@ class AttentionCase:
             query_scale=self.query_scale,
             norm_kind=self.norm_kind,
         )
-        return rotated, cache.attention(rotated, *rows, window=self.window, softcap=self.softcap, format="f32")
+        options = {"window": self.window, "softcap": self.softcap, "sinks": self.sinks}
+        return rotated, cache.attention(rotated, *rows, **options, format="f32")
 
     def rotated(self) -> np.ndarray:
         query, key, value = self._heads(self.qkv)
@@ -168,8 +151,10 @@ class AttentionCase:
         visible = (self.sequences[:, None] == self.sequences) & (distance >= 0)
         visible &= distance < (self.window or 1000)
         scores = np.where(visible, scores, -np.inf)
-        weights = np.exp(scores - scores.max(-1, keepdims=True))
-        weights /= weights.sum(-1, keepdims=True)
+        sinks = np.full(self.num_heads, -np.inf) if self.sinks is None else self.sinks.astype(np.float64)
+        highest = np.maximum(scores.max(-1, keepdims=True), sinks[:, None, None])
+        weights = np.exp(scores - highest)
+        weights /= weights.sum(-1, keepdims=True) + np.exp(sinks[:, None, None] - highest)
         exact, magnitude = (np.einsum("hqk,khd->qhd", weights, of) for of in (value, np.abs(value)))
         error = 5e-6 + (2.0**-8 * magnitude if in_tiles else 0.0 * magnitude)
         return exact.reshape(len(query), -1), error.reshape(len(query), -1)
@@ -206,6 +191,19 @@ def test_rotary_and_attention(device, kv_format, head_dim, group, window, softca
     np.testing.assert_allclose(rotated, case.rotated(), rtol=0, atol=5e-6)
     exact, error = case.attention(rotated, device, kv_format)
     assert (np.abs(result - exact) <= error).all()
+
+
+@in_every_kv_format
+@pytest.mark.parametrize(("head_dim", "group"), [(64, 8), (20, 3)])
+@pytest.mark.parametrize(("window", "softcap"), [(0, 0.0), (5, 2.0), (40, 0.0)])
+def test_sinks_take_their_share_of_every_softmax(device, kv_format, head_dim, group, window, softcap):
+    shape = {"head_dim": head_dim, "group": group, "window": window, "softcap": softcap}
+    case = AttentionCase(**shape, rotary_dim=head_dim, qk_norm="none", has_sinks=True)
+    rotated, result = case.native(device, kv_format)
+    exact, error = case.attention(rotated, device, kv_format)
+    assert (np.abs(result - exact) <= error).all()
+    case.sinks = None
+    assert (np.abs(result - case.attention(rotated, device, kv_format)[0]) > error).mean() > 0.3
 
 
 @pytest.mark.parametrize("qk_norm", ["head", "each", "full"])

@@ -14,7 +14,7 @@ from tests.native.row_invariance import normal, same_bits
 
 TILED_FORMATS = ["bf16", "int8", "int4", "fp8"]
 INPUTS = 70  # three tiles, the last of them in part
-NUM_SHAPES = 9
+NUM_SHAPES = {"int4": 9}  # in other formats one more
 
 
 @dataclass(frozen=True)
@@ -25,18 +25,23 @@ class Size:
     rows: int
 
 
-# The nine shapes, from the widest on, but for those that take the place of a wide one where there are few outputs.
-WIDE = [Size(2500, 500), Size(9500, 33), Size(9500, 17), Size(4800, 9), Size(4800, 8)]
+# All shapes, from the widest on, but for those that take the place of a wide one where there are few outputs.
+WIDE = [Size(9500, 500), Size(14500, 33), Size(14500, 17), Size(4800, 9), Size(4800, 8), Size(19000, 8)]
 NARROW = [Size(100, 500), Size(100, 17), Size(100, 9), Size(100, 1)]
+
+# Those of a GPU so small that few outputs are many, with segments of some tiles.
+SMALL_GPU = 2
+DEEP = [Size(300, 130), Size(300, 33), Size(300, 17), Size(100, 40), Size(100, 20), Size(300, 9), Size(300, 8)]
+DEEP_INPUTS = [37 * 32 - 5, 33 * 32, 8 * 32]  # 5 tiles a segment, 2 in the last; 5, and one segment empty; 1
 LARGE = [Size(16384, rows) for rows in (1, 8, 9, 16, 17, 32, 33, 64, 65, 129, 512)]
 
 
 class Products:
     """A matrix on a device, and the shapes in which it is multiplied."""
 
-    def __init__(self, device: Device, weight_format: str, outputs: int) -> None:
-        self._weight = PackedWeight(device, weight_format, outputs, INPUTS)
-        self._weight.store(0, normal(outputs, INPUTS))
+    def __init__(self, device: Device, weight_format: str, outputs: int, inputs: int) -> None:
+        self._weight = PackedWeight(device, weight_format, outputs, inputs)
+        self._weight.store(0, normal(outputs, inputs))
 
     def multiply(self, rows: np.ndarray) -> tuple[np.ndarray, set[str]]:
         """The product, and the kernels of the emulation that computed it."""
@@ -46,13 +51,13 @@ class Products:
 
 
 def _launched(kernels: Counter[str]) -> Iterator[str]:
-    return (name for name in kernels if "TileProduct" in name)
+    return (name for name in kernels if "Product" in name)
 
 
-def assert_rows_of_their_own(device: Device, weight_format: str, size: Size) -> set[str]:
+def assert_rows_of_their_own(device: Device, weight_format: str, size: Size, inputs: int = INPUTS) -> set[str]:
     """Compare a product with that of a few of its rows, each alone; return the kernels of the product."""
-    products = Products(device, weight_format, size.outputs)
-    rows = normal(size.rows, INPUTS, seed=1)
+    products = Products(device, weight_format, size.outputs, inputs)
+    rows = normal(size.rows, inputs, seed=1)
     result, kernels = products.multiply(rows)
     for row in {0, size.rows // 2, size.rows - 1}:
         assert same_bits(products.multiply(rows[[row]])[0], result[[row]]), (size, row)
@@ -70,7 +75,24 @@ def test_every_shape_is_launched_and_gives_the_bits_of_each_row_alone(weight_for
         device = emulated_device(1, multiprocessors=multiprocessors)
         kernels += [assert_rows_of_their_own(device, weight_format, size)]
     assert all(len(each) == 1 for each in kernels)
-    assert len(set.union(*kernels)) == NUM_SHAPES
+    assert len(set.union(*kernels)) == NUM_SHAPES.get(weight_format, 10)
+
+
+@needs_emulation
+@pytest.mark.parametrize("inputs", DEEP_INPUTS)
+@pytest.mark.parametrize("weight_format", TILED_FORMATS)
+def test_segments_of_some_tiles_have_the_bits_of_each_row_alone(weight_format, inputs):
+    device = emulated_device(1, multiprocessors=SMALL_GPU)
+    kernels = [assert_rows_of_their_own(device, weight_format, size, inputs) for size in DEEP]
+    assert all(len(each) == 1 for each in kernels)
+    assert len(set.union(*kernels)) == len(DEEP)
+
+
+@needs_emulation
+@pytest.mark.parametrize("weight_format", TILED_FORMATS)
+def test_many_rows_are_multiplied_where_a_block_has_little_memory(weight_format):
+    device = emulated_device(1, multiprocessors=SMALL_GPU, block_memory=99)
+    assert_rows_of_their_own(device, weight_format, DEEP[0])
 
 
 @needs_emulation

@@ -93,7 +93,7 @@ def test_residual_norm(device_name, number_format, width, has_delta_norm):
     assert_row_invariant(device_name, add_and_normalise)
 
 
-@pytest.mark.parametrize("activation", ["silu", "gelu_tanh"])
+@pytest.mark.parametrize("activation", ["silu", "gelu", "gelu_tanh", "clamped_swiglu"])
 @pytest.mark.parametrize("width", [1, 70, 1100])
 def test_activate(device_name, number_format, activation, width):
     gate_up = 4.0 * normal(NUM_ROWS, 2 * width)

@@ -197,19 +197,30 @@ def drawn_counts(logits: Floats, settings: Settings, count: int) -> np.ndarray:
     )
 
 
-@pytest.mark.parametrize("name", ["xtc", "skew", "typical"])
+DRAWN = {
+    "top-n-sigma": Settings(top_n_sigma=1.4),
+    "smoothing": Settings(smoothing_factor=0.6, smoothing_curve=1.5),
+    "dynamic temperature": Settings(temperature=1.2, dynatemp_range=0.7),
+    "top-a": Settings(top_a=0.4),
+    "tail-free": Settings(tfs_z=0.7),
+    "typical": Settings(typical_p=0.6),
+    "epsilon": Settings(epsilon_cutoff=0.1),
+    "eta": Settings(eta_cutoff=0.3),
+    "xtc": Settings(xtc_probability=0.4, xtc_threshold=0.1),
+    "skew": Settings(skew=0.5),
+}
+
+
+@pytest.mark.parametrize("name", DRAWN)
 def test_draws_follow_the_distribution(name: str) -> None:
     """With 5 degrees of freedom a chi-square of 45 is passed once in 7e7 runs; other numbers pass it by far."""
     logits = np.array([1.0, 0.7, 0.1, -0.4, -0.5, -1.6], np.float32)
-    settings = {
-        "xtc": Settings(seed=4, xtc_probability=0.4, xtc_threshold=0.1),
-        "skew": Settings(seed=4, skew=0.5),
-        "typical": Settings(seed=4, typical_p=0.6),
-    }[name]
+    settings = replace(DRAWN[name], seed=4)
     whole = np.exp(through_steps(logits, Settings()))
     changed = np.exp(through_steps(logits, replace(settings, xtc_probability=float(name == "xtc"))))
     share = settings.xtc_probability or 1.0
     expected = share * changed + (1 - share) * whole
     counts = drawn_counts(logits, settings, 100_000)
+    assert chi_square(counts, whole) > 45  # as without it
     assert chi_square(counts, expected) < 45
     assert chi_square(counts, 0.9 * expected + 0.1 / len(logits)) > 45

@@ -25,6 +25,7 @@ def small() -> Path:
         pytest.skip(f"NOT TESTED ON A PUBLISHED MODEL: {error}")
 
 
+@pytest.mark.lengthy
 @pytest.mark.filterwarnings("ignore")
 def test_its_logits_are_those_of_transformers(small: Path) -> None:
     parity = measure_parity(small)

@@ -15,12 +15,12 @@ from tests.server import RunningTarget, target_server
 
 @contextmanager
 def administered_target(
-    model: Path, *, predictor: Predictor | None = None, **fields: Any
+    model: Path, *, predictor: Predictor | None = None, lora_dir: Path | None = None, name: str = "", **fields: Any
 ) -> Iterator[tuple[RunningTarget, AdminServiceStub]]:
     """A target, and what to administer it with; `fields` are those of ServerConfig."""
     config = ServerConfig(**{"listen": "127.0.0.1:0", "admin_listen": "127.0.0.1:0", "drain_seconds": 0, **fields})
     with (
-        target_server(model, predictor=predictor, server=config) as target,
+        target_server(model, predictor=predictor, lora_dir=lora_dir, name=name, server=config) as target,
         admin_of(target.server.admin.address) as stub,
     ):
         yield target, stub

@@ -21,6 +21,12 @@ def model() -> Path:
 
 
 @pytest.fixture(scope="session")
+def other() -> Path:
+    """The folder of a model of another family and vocabulary."""
+    return random_checkpoint(Kind.QWEN3)
+
+
+@pytest.fixture(scope="session")
 def shared_target(model: Path) -> Iterator[RunningTarget]:
     """One server for all tests that leave it as they found it."""
     with target_server(model) as running:

@@ -3,11 +3,12 @@
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from concurrent.futures import Future
 from contextlib import closing, contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import grpc
@@ -48,10 +49,16 @@ class RunningDraft:
         target_tokenizers: Seq[Path] = (),
         translate: Way = Way.AUTO,
         head_shortlist: int | None = None,
+        loras: Mapping[str, Path] = MappingProxyType({}),
     ) -> None:
         self._thread = LoopThread()
         making = self._make(
-            model, server, target_tokenizers=target_tokenizers, translate=translate, head_shortlist=head_shortlist
+            model,
+            server,
+            target_tokenizers=target_tokenizers,
+            translate=translate,
+            head_shortlist=head_shortlist,
+            loras=loras,
         )
         self.server: DraftServer = self._thread.call(making)
         self.address: str = self._thread.call(self.server.start())

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from collections.abc import Sequence as Seq
 
 from services.engine.decoder.native import Logits
-from services.target.scheduling.scheduler import ScheduledRows
+from services.target.scheduling.scheduled_rows import ScheduledRows
 from tests.server import RunningTarget
 
 

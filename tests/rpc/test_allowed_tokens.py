@@ -98,7 +98,7 @@ def test_received_tokens_that_are_not_among_them_are_refused(target: RunningTarg
     with pytest.raises(grpc.RpcError) as failure:
         stream(target, continued(request, whole, 24))
     (problem,) = violations(failure.value).values()
-    assert f"sampling.allowed_token_ids has not the token at {first_other}" in problem
+    assert f"sampling.allowed_token_ids forbids the token at {first_other}" in problem
 
 
 def test_the_client_does_not_take_none_for_all(target: RunningTarget) -> None:

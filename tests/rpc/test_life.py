@@ -85,6 +85,7 @@ def test_draining_lets_running_streams_end_and_takes_no_new_ones(model: Path) ->
 def test_streams_that_outlast_the_drain_are_told_to_go_elsewhere(model: Path) -> None:
     predictor = GatePredictor()
     with target_server(model, predictor=predictor) as target:
+        blocks = target.engine.blocks
         predictor.gate.clear()
         call = target.stub.StreamGenerate(stream_request())
         next(call)
@@ -94,7 +95,7 @@ def test_streams_that_outlast_the_drain_are_told_to_go_elsewhere(model: Path) ->
         assert failure.value.code() is grpc.StatusCode.UNAVAILABLE
         predictor.gate.set()
         closed.result(60)
-        assert target.engine.blocks.num_free == target.engine.blocks.num_blocks
+        assert blocks.num_free == blocks.num_blocks
 
 
 def test_an_engine_that_fails_sends_its_streams_elsewhere(model: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -70,6 +70,7 @@ def test_a_stream_that_outlasts_the_drain_goes_on_at_another_target(model: Path,
     gate = GatePredictor(behind=8)
     gate.gate.clear()
     with target_server(model, predictor=gate) as leaving, target_server(model) as staying:
+        blocks = leaving.engine.blocks
         with outrider.Client(leaving.address, staying.address) as client, client.stream(PROMPT, **OPTIONS) as stream:
             closed = None
             for _ in stream:
@@ -77,7 +78,7 @@ def test_a_stream_that_outlasts_the_drain_goes_on_at_another_target(model: Path,
             assert_resumed(stream.result, whole, times=range(1, 2))
         gate.gate.set()
         closed.result(60)
-        assert leaving.engine.blocks.num_free == leaving.engine.blocks.num_blocks
+        assert blocks.num_free == blocks.num_blocks
         staying.assert_all_free()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from services.target.scheduling.scheduler import ScheduledRows
+from services.target.scheduling.scheduled_rows import ScheduledRows
 from tests.rpc.draft_link import GREEDY, PROMPT, SAMPLED, RunningDraft, generate
 from tests.rpc.held_pass import HeldPass
 from tests.rpc.requests import Streamed, stream, stream_request

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import re
+import select
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 
 import outrider
 from tests.checkpoints import copy_of, edit_json, edit_weights
+from tests.child_processes import child_processes
 from tests.rpc.commands import SMALL, outrider_begin, outrider_run, press_ctrl_c
 from tests.rpc.requests import PROMPT
 from tests.server import RunningTarget, wait_until
@@ -38,6 +40,19 @@ def test_up_starts_a_service_and_stops_it(model: Path, end: Callable[[subprocess
             assert PROMPT not in log
             with pytest.raises(outrider.Unavailable):
                 client.generate(PROMPT)
+
+
+def test_up_that_is_killed_leaves_no_service(model: Path) -> None:
+    command = ("up", "--model", str(model), "--draft", str(model), "--listen", "127.0.0.1:0", "--", *SMALL)
+    with outrider_begin(*command) as process:
+        assert process.stdout is not None
+        assert " is up on " in process.stdout.readline()
+        services = [os.pidfd_open(child) for child in child_processes(process.pid)]
+        assert len(services) == 2
+        process.kill()
+        for service in services:  # before the end of the block kills whatever is left
+            assert select.select([service], [], [], 60.0)[0], "it still runs"
+            os.close(service)
 
 
 @pytest.mark.parametrize(("option", "source"), [("--lookup", "lookup"), ("--no-lookup", None)])

@@ -241,7 +241,7 @@ def test_a_call_that_ends_early_leaves_nothing(model: Path) -> None:
         assert failure.value.code() is grpc.StatusCode.NOT_FOUND
         call.cancel()
         slow.assert_all_free()
-        with pytest.raises(grpc.RpcError) as late:
+        with slow.held(), pytest.raises(grpc.RpcError) as late:
             slow.stub.CreateSession(request, timeout=0.05)
         assert late.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
         slow.assert_all_free()

@@ -13,14 +13,14 @@ from services.engine.decoder.native import Batch, Logits
 from services.engine.decoder.native import Sampler as NativeSampler
 from services.engine.decoder.native.testing import make_logits
 from services.engine.events import Chunk, Event, Finished, FinishReason, PredictionSource
-from services.engine.lora.adapter_set import AdapterSet
 from services.engine.request import Request
 from services.target.generation.deferred_calls import DeferredCalls
 from services.target.generation.model_runner import ModelRunner
 from services.target.generation.sampler import Sampler
 from services.target.generation.step import TargetStep
 from services.target.scheduling.limits import SchedulerConfig
-from services.target.scheduling.scheduler import ScheduledRows, Scheduler
+from services.target.scheduling.scheduled_rows import ScheduledRows
+from services.target.scheduling.scheduler import Scheduler
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.speculation import Speculation
 from tests.silent_predictor import SilentPredictor
@@ -147,7 +147,6 @@ class Target:
         self.max_blocks = self.blocks.blocks_for(context_length)
         self.runner = Runner(
             Decoder(clock),  # type: ignore[arg-type]
-            AdapterSet({}),
             max_rows=limits.max_rows,
             max_sequences=limits.max_sequences,
             max_blocks=self.max_blocks,

@@ -2,7 +2,8 @@
 
 from services.engine.cache.block_manager import BlockManager
 from services.target.scheduling.limits import SchedulerConfig
-from services.target.scheduling.scheduler import ScheduledRows, Scheduler
+from services.target.scheduling.scheduled_rows import ScheduledRows
+from services.target.scheduling.scheduler import Scheduler
 from services.target.sequence.sequence import Sequence
 from tests.unit.sequences import draw, make_request, make_sequence
 

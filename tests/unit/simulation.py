@@ -7,7 +7,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from services.target.scheduling.scheduler import ScheduledRows
+from services.target.scheduling.scheduled_rows import ScheduledRows
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.link.draft_prefill_rate import DraftPrefillRate
 from services.target.speculation.link.wait_limit import WaitLimit
@@ -104,7 +104,7 @@ class SimulatedDraft(SilentPredictor):
         is_fresh = sequence in self._fresh
         longest = self._wait_limit.seconds(self._asked_at, None if is_fresh else limit, num_sequences=len(self._asked))
         if is_fresh and longest:
-            longest += self._wait_limit.margin(self._prefill_rate.expected)
+            longest += self._wait_limit.for_reading(self._prefill_rate.expected)
         end = self._asked_at + longest
         if self._answers_at <= min(end, until):
             self._clock.now = max(self._clock.now, self._answers_at)

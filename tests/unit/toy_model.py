@@ -17,7 +17,7 @@ from services.engine.decoder.native import Device, Logits
 from services.engine.decoder.native.testing import make_logits
 from services.engine.events import Chunk, Event, Finished, FinishReason
 from services.engine.request import Request
-from services.target.scheduling.scheduler import ScheduledRows
+from services.target.scheduling.scheduled_rows import ScheduledRows
 from services.target.sequence.sequence import Sequence
 from tests.unit.sequences import END, VOCAB_SIZE, make_output, records_of
 

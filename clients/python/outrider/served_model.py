@@ -12,8 +12,11 @@ class ModelState(StrEnum):
     """Whether a model can be asked."""
 
     LOADING = "loading"
-    """Not yet: calls raise Unavailable, after they were tried again for a while."""
+    """Not yet: while the server starts, calls raise Unavailable, after they were tried again for a while; later they
+    wait."""
     READY = "ready"
+    UNLOADED = "unloaded"
+    """It can, but is not in memory: a call has it loaded, and waits for that."""
     UNKNOWN = "unknown"
     """The server gave a state that this version of the client does not know."""
 
@@ -25,12 +28,15 @@ class ServedModel:
     name: str
     state: ModelState
     info: ModelInfo | None
-    """None before it is loaded."""
+    """None before it is loaded; of one that was unloaded, as it was."""
+    loaded_share: float = 0.0
+    """How much of it is loaded, from 0 to 1."""
 
 
 _STATES = {
     generation_pb2.MODEL_STATE_LOADING: ModelState.LOADING,
     generation_pb2.MODEL_STATE_READY: ModelState.READY,
+    generation_pb2.MODEL_STATE_UNLOADED: ModelState.UNLOADED,
 }
 
 
@@ -41,6 +47,7 @@ def parse_models(message: generation_pb2.ListModelsResponse) -> tuple[ServedMode
             name=each.name,
             state=_STATES.get(each.state, ModelState.UNKNOWN),
             info=parse_model_info(each.info) if each.HasField("info") else None,
+            loaded_share=each.loaded_share,
         )
         for each in message.models
     )

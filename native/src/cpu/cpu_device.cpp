@@ -4,6 +4,7 @@
 #include <limits>
 #include <mutex>
 #include <numeric>
+#include <span>
 #include <stdexcept>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "cpu/gather_by_expert.h"
 #include "cpu/kernels.h"
 #include "cpu/low_rank/low_rank_part.h"
+#include "cpu/product_work.h"
 #include "outrider/device/device.h"
 #include "outrider/device/pass_recorder.h"
 #include "sampling/row_sampler.h"
@@ -20,9 +22,6 @@ namespace outrider {
 namespace cpu {
 namespace {
 
-/// A product's input rows are taken in passes that stay in the second-level cache.
-constexpr int64_t kInputBytesPerPass = int64_t{1} << 20;
-constexpr int64_t kMinRowsPerPass = 16;
 constexpr int64_t kValuesPerTask = 4096;
 /// A sum of more products of bytes, 255 * 127 each at most, might not fit into int32.
 constexpr int kMaxIntegerInputs = 1 << 16;
@@ -91,6 +90,7 @@ class CpuDevice final : public Device {
 
     int max_head_dim() const override { return kMaxHeadDim; }
     size_t attention_scratch(int, int, int, int) const override { return 0; }
+    size_t product_scratch(int, int) const override { return 0; }
 
     std::unique_ptr<PassRecorder> make_pass_recorder() override {
         return std::make_unique<UnrecordedPasses>();
@@ -114,23 +114,7 @@ class CpuDevice final : public Device {
         pool_.parallel_for(op.rows, [&](int64_t row) { kernels_.residual_norm(op, row); });
     }
 
-    void product(const Product& op) override {
-        const auto& weight = static_cast<const CpuWeight&>(*op.weight);
-        const auto row_bytes = static_cast<int64_t>(op.input.stride * size_of(op.input.format));
-        if (!weight.kernel().prepare_row) {
-            multiply(op, weight, static_cast<const char*>(op.input.data), row_bytes);
-            return;
-        }
-        const std::lock_guard<std::mutex> guard(preparing_);
-        const auto prepared_bytes = static_cast<int64_t>(weight.kernel().input_bytes(weight.in_features()));
-        prepared_.resize(std::max<size_t>(prepared_.size(), op.rows * prepared_bytes));
-        pool_.parallel_for(op.rows, [&](int64_t row) {
-            const float* values = static_cast<const float*>(op.input.data) + row * op.input.stride;
-            weight.kernel().prepare_row(values, weight.in_features(),
-                                        prepared_.data() + row * prepared_bytes);
-        });
-        multiply(op, weight, prepared_.data(), prepared_bytes);
-    }
+    void product(const Product& op) override { multiply({&op, 1}); }
 
     void rotate_and_store(const RotateAndStore& op) override {
         pool_.parallel_for(op.places.rows, [&](int64_t row) { kernels_.rotate_and_store(op, row); });
@@ -142,23 +126,27 @@ class CpuDevice final : public Device {
                            [&](int64_t part) { kernels_.attention(op, parts[part]); });
     }
 
+    /// A row reads what others of the pass have stored: all do so first.
+    void short_convolution(const ShortConvolution& op) override {
+        for (const auto part : {kernels_.store_conv_input, kernels_.convolve}) {
+            for_columns(op.places.rows, op.cache.width,
+                        [&](int64_t row, int64_t first, int64_t end) { part(op, row, first, end); });
+        }
+    }
+
     void activate(const Activate& op) override {
-        const int64_t tasks_per_row = tasks_of(op.width, kColumnsPerTask);
-        pool_.parallel_for(tasks_per_row * op.rows, [&](int64_t task) {
-            const int64_t first = task % tasks_per_row * kColumnsPerTask;
-            const int64_t end = std::min<int64_t>(op.width, first + kColumnsPerTask);
-            kernels_.activate(op, task / tasks_per_row, first, end);
-        });
+        for_columns(op.rows, op.width,
+                    [&](int64_t row, int64_t first, int64_t end) { kernels_.activate(op, row, first, end); });
     }
 
     void gather_rows(const GatherRows& op) override {
         const size_t element = size_of(op.in.format);
         const char* from = static_cast<const char*>(op.in.data);
         char* to = static_cast<char*>(op.out.data);
-        for (int64_t row = 0; row < op.rows; ++row) {
+        pool_.parallel_for(op.rows, [&](int64_t row) {
             std::memcpy(to + row * op.out.stride * element, from + op.indices[row] * op.in.stride * element,
                         op.width * element);
-        }
+        });
     }
 
     void spread_columns(const SpreadColumns& op) override {
@@ -188,23 +176,28 @@ class CpuDevice final : public Device {
         });
     }
 
-    bool has_experts() const override { return true; }
-
     void route(const Route& op) override {
         pool_.parallel_for(op.rows, [&](int64_t row) { kernels_.route(op, row); });
         gather_by_expert(op.out, op.rows);
     }
 
-    void span_product(const SpanProduct& op) override {
-        const int64_t first = op.span[0];
-        Product part = op.product;
-        part.rows = op.span[1] - op.span[0];
-        if (part.rows > 0) {
-            const auto row_bytes = static_cast<int64_t>(part.input.stride * size_of(part.input.format));
-            part.input.data = static_cast<char*>(part.input.data) + first * row_bytes;
-            part.out += first * part.out_stride;
-            product(part);
+    void expert_products(const ExpertProducts& op) override {
+        const auto row_bytes = static_cast<int64_t>(op.input.stride * size_of(op.input.format));
+        std::vector<Product> products;
+        for (const ExpertMatrix& matrix : std::span(op.matrices, op.count)) {
+            const int64_t first = op.first_rows[matrix.expert];
+            const int64_t rows = op.first_rows[matrix.expert + 1] - first;
+            if (rows > 0) {
+                char* const input = static_cast<char*>(op.input.data) + first * row_bytes;
+                products.push_back({.input = {input, op.input.format, op.input.stride},
+                                    .weight = matrix.weight,
+                                    .bias = matrix.bias,
+                                    .out = op.out + first * op.out_stride + matrix.first_column,
+                                    .out_stride = op.out_stride,
+                                    .rows = static_cast<int>(rows)});
+            }
         }
+        multiply(products);
     }
 
     void mix_experts(const MixExperts& op) override {
@@ -234,29 +227,25 @@ class CpuDevice final : public Device {
     }
 
   private:
-    void multiply(const Product& op, const CpuWeight& weight, const char* input, int64_t row_bytes) {
-        const int64_t fitting = kInputBytesPerPass / row_bytes / kMinRowsPerPass * kMinRowsPerPass;
-        const int64_t rows_per_pass = std::max(kMinRowsPerPass, fitting);
-        for (int64_t first = 0; first < op.rows; first += rows_per_pass) {
-            const int64_t end = std::min<int64_t>(op.rows, first + rows_per_pass);
-            const ProductRows rows{.input = input,
-                                   .input_stride = row_bytes,
-                                   .bias = op.bias,
-                                   .out = op.out,
-                                   .out_stride = op.out_stride,
-                                   .first_row = first,
-                                   .end_row = end,
-                                   .panels_ahead = pool_.size()};
-            pool_.parallel_for(weight.panels(), [&](int64_t panel) {
-                weight.kernel().multiply_panel(weight.view(), rows, panel);
-            });
-        }
+    /// Calls task(row, first column, end) for stretches of all rows.
+    template <typename Task>
+    void for_columns(int64_t rows, int64_t width, const Task& task) {
+        const int64_t tasks_per_row = tasks_of(width, kColumnsPerTask);
+        pool_.parallel_for(tasks_per_row * rows, [&](int64_t index) {
+            const int64_t first = index % tasks_per_row * kColumnsPerTask;
+            task(index / tasks_per_row, first, std::min(width, first + kColumnsPerTask));
+        });
+    }
+
+    void multiply(std::span<const Product> products) {
+        const std::lock_guard<std::mutex> guard(multiplying_);
+        work_.run(pool_, products);
     }
 
     const Kernels& kernels_;
     ThreadPool pool_;
-    std::mutex preparing_;        // one product at a time where rows are prepared: the memory is shared
-    std::vector<char> prepared_;  // [rows, ProductKernel::input_bytes]
+    std::mutex multiplying_;  // guards work_
+    ProductWork work_;
 };
 
 std::string joined(const std::vector<std::string>& names) {

@@ -10,6 +10,7 @@
 #include "cpu/elementwise/experts.h"
 #include "cpu/elementwise/normalise.h"
 #include "cpu/elementwise/read.h"
+#include "cpu/elementwise/short_convolution.h"
 #include "cpu/low_rank/low_rank_product.h"
 #include "cpu/product/float_dot.h"
 #include "cpu/product/grouped_micro_panel.h"
@@ -56,6 +57,8 @@ const Kernels& kernels() {
         .residual_norm = residual_norm,
         .rotate_and_store = rotate_and_store,
         .attention = attention,
+        .store_conv_input = store_conv_input,
+        .convolve = convolve,
         .activate = activate,
         .low_rank_down = low_rank_down,
         .low_rank_up = low_rank_up,

@@ -36,6 +36,10 @@ struct Kernels {
     void (*residual_norm)(const ResidualNorm& op, int64_t row);
     void (*rotate_and_store)(const RotateAndStore& op, int64_t row);
     void (*attention)(const Attention& op, const AttentionPart& part);
+    /// Of one row, before any row of the pass is convolved.
+    void (*store_conv_input)(const ShortConvolution& op, int64_t row, int64_t first_column,
+                             int64_t end_column);
+    void (*convolve)(const ShortConvolution& op, int64_t row, int64_t first_column, int64_t end_column);
     void (*activate)(const Activate& op, int64_t row, int64_t first_column, int64_t end_column);
     void (*low_rank_down)(const LowRank& op, const LowRankPart& part);
     void (*low_rank_up)(const LowRank& op, const LowRankPart& part);

@@ -6,6 +6,8 @@
 #include "cuda/elementwise/elementwise.h"
 #include "cuda/elementwise/embed.h"
 #include "cuda/elementwise/residual_norm.h"
+#include "cuda/elementwise/short_convolution.h"
+#include "cuda/experts/experts.h"
 #include "cuda/product/product.h"
 #include "cuda/rotary/rotary.h"
 #include "cuda/runtime/cuda_pass_recorder.h"
@@ -59,6 +61,9 @@ class CudaDevice final : public Device {
     size_t attention_scratch(int rows, int max_blocks, int num_heads, int head_dim) const override {
         return cuda::attention_scratch(rows, max_blocks, num_heads, head_dim);
     }
+    size_t product_scratch(int rows, int out_features) const override {
+        return cuda::product_scratch(stream_, rows, out_features);
+    }
 
     std::unique_ptr<PassRecorder> make_pass_recorder() override {
         return std::make_unique<CudaPassRecorder>(stream_);
@@ -74,11 +79,15 @@ class CudaDevice final : public Device {
     void product(const Product& op) override { cuda::product(stream_, op, view_of(op.weight)); }
     void rotate_and_store(const RotateAndStore& op) override { cuda::rotate_and_store(stream_, op); }
     void attention(const Attention& op) override { cuda::attention(stream_, op); }
+    void short_convolution(const ShortConvolution& op) override { cuda::short_convolution(stream_, op); }
     void activate(const Activate& op) override { cuda::activate(stream_, op); }
     void gather_rows(const GatherRows& op) override { cuda::gather_rows(stream_, op); }
     void spread_columns(const SpreadColumns& op) override { cuda::spread_columns(stream_, op); }
     void soft_cap(const SoftCap& op) override { cuda::soft_cap(stream_, op); }
     void read(const Read& op) override { cuda::read(stream_, op); }
+    void route(const Route& op) override { cuda::route(stream_, op); }
+    void expert_products(const ExpertProducts& op) override { cuda::expert_products(stream_, op); }
+    void mix_experts(const MixExperts& op) override { cuda::mix_experts(stream_, op); }
     int64_t multiply_registers(WeightFormat, int64_t) override { return 0; }
 
   private:

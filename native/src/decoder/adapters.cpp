@@ -32,6 +32,15 @@ std::vector<float> finite_values(const std::string& what, const SourceMatrix& so
     return values;
 }
 
+int64_t place_in_down(const LowRankWeight& weight, int64_t rank, int64_t input) {
+    const int64_t block = rank / kRankAlignment * (weight.in_stride / kDownBlock) + input / kDownBlock;
+    return (block * kRankAlignment + rank % kRankAlignment) * kDownBlock + input % kDownBlock;
+}
+
+int64_t place_in_up(const LowRankWeight& weight, int64_t rank, int64_t column) {
+    return (column / kUpAlignment * weight.rank + rank) * kUpAlignment + column % kUpAlignment;
+}
+
 /// Throws unless the shapes are [rank, in_features] and [out_features, rank] of the weight.
 void require_shapes(const AdapterUpdate& update, const MatrixRows& place) {
     const std::string what = "weight \"" + update.name + "\"";
@@ -54,14 +63,33 @@ int Adapters::add(float scale, const std::vector<AdapterUpdate>& updates) {
     if (!std::isfinite(scale)) {
         throw std::invalid_argument("scale is " + std::to_string(scale) + "; it must be a finite number");
     }
-    Adapter adapter;
+    auto adapter = std::make_shared<Adapter>();
     for (const AdapterUpdate& update : updates) {
         const MatrixRows place = weights_.find_linear(update.name);
         require_shapes(update, place);
-        adapter[place.matrix].push_back(upload(scale, update, place));
+        (*adapter)[place.matrix].push_back(upload(scale, update, place));
     }
-    adapters_.push_back(std::move(adapter));
-    return size() - 1;
+    const std::lock_guard lock(changing_);
+    const auto free = std::find(adapters_.begin(), adapters_.end(), nullptr);
+    const auto number = static_cast<int>(free - adapters_.begin());
+    if (free == adapters_.end()) {
+        adapters_.emplace_back();
+    }
+    adapters_[number] = std::move(adapter);
+    return number;
+}
+
+void Adapters::remove(int number) {
+    const std::lock_guard lock(changing_);
+    at(number).reset();
+}
+
+std::shared_ptr<const Adapters::Adapter>& Adapters::at(int number) {
+    require_range("adapters", number, kNoAdapter, static_cast<int>(adapters_.size()) - 1);
+    if (number == kNoAdapter || adapters_[number] == nullptr) {
+        throw std::invalid_argument("adapters: number " + std::to_string(number) + " was removed");
+    }
+    return adapters_[number];
 }
 
 Adapters::Update Adapters::upload(float scale, const AdapterUpdate& source, const MatrixRows& place) {
@@ -83,9 +111,11 @@ Adapters::Update Adapters::upload(float scale, const AdapterUpdate& source, cons
     std::vector<float> padded_down(weight.rank * weight.in_stride);
     std::vector<float> padded_up(weight.rank * weight.up_stride);
     for (int64_t row = 0; row < rank; ++row) {
-        std::copy_n(down.begin() + row * inputs, inputs, padded_down.begin() + row * weight.in_stride);
+        for (int64_t input = 0; input < inputs; ++input) {
+            padded_down[place_in_down(weight, row, input)] = down[row * inputs + input];
+        }
         for (int64_t column = 0; column < columns; ++column) {
-            padded_up[row * weight.up_stride + column] = up[column * rank + row];
+            padded_up[place_in_up(weight, row, column)] = up[column * rank + row];
         }
     }
     update.down = upload(padded_down);
@@ -109,18 +139,24 @@ DeviceBuffer<char> Adapters::upload(const std::vector<float>& values) {
 
 void Adapters::select(const Batch& batch) {
     groups_.clear();
+    const std::lock_guard lock(changing_);
     for (int row = 0; row < batch.num_rows; ++row) {
         const int adapter = batch.adapters[batch.sequences[row]];
         if (adapter == kNoAdapter) {
             continue;
         }
-        require_range("adapters", adapter, kNoAdapter, size() - 1);
         auto group = std::find_if(groups_.begin(), groups_.end(),
-                                  [&](const Group& each) { return each.adapter == adapter; });
+                                  [&](const Group& each) { return each.number == adapter; });
         if (group == groups_.end()) {
-            group = groups_.insert(group, {.adapter = adapter, .rows = {}});
+            group = groups_.insert(group, {.number = adapter, .adapter = at(adapter), .rows = {}});
         }
         group->rows.push_back(row);
+    }
+}
+
+void Adapters::narrow(int num_rows) {
+    for (Group& group : groups_) {  // whose rows ascend
+        group.rows.erase(std::lower_bound(group.rows.begin(), group.rows.end(), num_rows), group.rows.end());
     }
 }
 
@@ -128,8 +164,8 @@ void Adapters::apply(const Activations& input, const PackedWeight& matrix, float
     LowRank op{.input = input, .out = out, .out_stride = out_stride, .updates = {}};
     size_t inner_size = 0;
     for (const Group& group : groups_) {
-        const auto found = adapters_[group.adapter].find(&matrix);
-        if (found == adapters_[group.adapter].end()) {
+        const auto found = group.adapter->find(&matrix);
+        if (group.rows.empty() || found == group.adapter->end()) {
             continue;
         }
         for (const Update& update : found->second) {

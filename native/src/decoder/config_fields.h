@@ -12,7 +12,7 @@
 namespace outrider {
 
 /// A field under its name, which is the same in Python, and what it may be on its own. A list of integers has
-/// one for each layer.
+/// one for each layer, or, where that is allowed, none.
 template <typename T>
 struct ConfigField {
     const char* name;
@@ -20,6 +20,7 @@ struct ConfigField {
     int64_t most = 0;           // of a size
     int64_t least = 1;          // likewise
     bool not_negative = false;  // of a number, which is then finite, too
+    bool may_be_empty = false;  // of a list
 };
 
 /// All fields, as bindings and checks go through them.
@@ -44,12 +45,15 @@ inline constexpr std::tuple kConfigFields{
     ConfigField{.name = "query_scale", .member = &DecoderConfig::query_scale},
     ConfigField{
         .name = "attention_softcap", .member = &DecoderConfig::attention_softcap, .not_negative = true},
+    ConfigField{.name = "attention_sinks", .member = &DecoderConfig::attention_sinks},
     ConfigField{.name = "logit_softcap", .member = &DecoderConfig::logit_softcap, .not_negative = true},
     ConfigField{.name = "embedding_scale", .member = &DecoderConfig::embedding_scale},
     ConfigField{.name = "logit_scale", .member = &DecoderConfig::logit_scale},
     ConfigField{.name = "windows", .member = &DecoderConfig::windows},
     ConfigField{.name = "ropes", .member = &DecoderConfig::ropes},
     ConfigField{.name = "rope_of_layer", .member = &DecoderConfig::rope_of_layer},
+    ConfigField{.name = "conv_taps", .member = &DecoderConfig::conv_taps, .may_be_empty = true},
+    ConfigField{.name = "conv_bias", .member = &DecoderConfig::conv_bias},
     ConfigField{.name = "qk_norm", .member = &DecoderConfig::qk_norm},
     ConfigField{.name = "pre_norm", .member = &DecoderConfig::pre_norm},
     ConfigField{.name = "post_norm", .member = &DecoderConfig::post_norm},

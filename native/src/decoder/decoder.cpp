@@ -62,6 +62,7 @@ Logits Decoder::pass(int num_rows, int num_logits) {
     PassShape shape = passes_->padded({num_rows, num_logits, 1});
     shape.blocks = workspace_.rows.places().max_blocks;
     workspace_.rows.narrow(shape.rows);
+    adapters_.narrow(num_rows);
     passes_->run(shape, [&] { enqueue(shape.logits); });
     return Logits(device_, workspace_.logits, num_logits, config_.vocab_size);
 }
@@ -162,8 +163,15 @@ int64_t Decoder::weight_bytes() const {
 }
 
 int64_t Decoder::kv_bytes_per_token() const {
-    return int64_t{2} * config_.num_layers * config_.num_kv_heads *
-           kv_bytes(cache_.format(), config_.head_dim);
+    const int64_t attending = int64_t{2} * config_.num_kv_heads * kv_bytes(cache_.format(), config_.head_dim);
+    const auto convolving =
+        static_cast<int64_t>(conv_block_bytes(conv_format(cache_.format()), config_.hidden_size)) /
+        kBlockSize;
+    int64_t total = 0;
+    for (int layer = 0; layer < config_.num_layers; ++layer) {
+        total += config_.taps_of(layer) > 0 ? convolving : attending;
+    }
+    return total;
 }
 
 }  // namespace outrider

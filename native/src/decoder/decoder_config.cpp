@@ -39,7 +39,10 @@ void validate_field(const DecoderConfig& config, const ConfigField<float>& field
 }
 
 void validate_field(const DecoderConfig& config, const ConfigField<std::vector<int>>& field) {
-    require_length(field.name, (config.*field.member).size(), config.num_layers);
+    const std::vector<int>& values = config.*field.member;
+    if (!values.empty() || !field.may_be_empty) {
+        require_length(field.name, values.size(), config.num_layers);
+    }
 }
 
 template <typename T>
@@ -72,6 +75,18 @@ void validate_layers(const DecoderConfig& config) {
     }
 }
 
+/// With one tap a row would read no other position.
+void validate_convolutions(const DecoderConfig& config) {
+    for (const int taps : config.conv_taps) {
+        require(taps == 0 || (taps >= 2 && taps <= kMostTaps),
+                "conv_taps has " + std::to_string(taps) + "; a convolution has 2 ... " +
+                    std::to_string(kMostTaps) + ", or 0 for none");
+    }
+    require(!config.has_convolutions() || 3 * int64_t{config.hidden_size} <= kMostFeatures,
+            "hidden_size is " + std::to_string(config.hidden_size) +
+                "; where layers convolve, three of it must be at most " + std::to_string(kMostFeatures));
+}
+
 void validate_norms(const DecoderConfig& config) {
     const bool is_layer = config.norm == NormKind::layer;
     require(is_layer || !config.norm_bias, "norm_bias is true; it must be false where norm is \"rms\"");
@@ -81,6 +96,8 @@ void validate_norms(const DecoderConfig& config) {
 }
 
 void validate_mlp(const DecoderConfig& config) {
+    require(config.gated_mlp || config.activation != Activation::clamped_swiglu,
+            "gated_mlp is false; it must be true where activation is \"clamped_swiglu\"");
     if (!config.experts) {
         require_range("intermediate_size", config.intermediate_size, 1, kMostFeatures / 2);
         return;
@@ -99,6 +116,7 @@ void DecoderConfig::validate() const {
     for_each_field([this](const auto& field) { validate_field(*this, field); });
     validate_heads(*this);
     validate_layers(*this);
+    validate_convolutions(*this);
     validate_norms(*this);
     validate_mlp(*this);
 }
@@ -108,8 +126,6 @@ void DecoderConfig::validate(const Device& device) const {
     require(head_dim <= device.max_head_dim(), "head_dim is " + std::to_string(head_dim) + "; device " +
                                                    device.name() + " handles at most " +
                                                    std::to_string(device.max_head_dim()));
-    require(!experts || device.has_experts(),
-            "experts: device " + device.name() + " has no mixture of experts; it runs on a CPU only");
 }
 
 }  // namespace outrider

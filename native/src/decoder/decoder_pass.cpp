@@ -6,7 +6,7 @@ namespace outrider {
 void Decoder::enqueue(int num_logits) {
     embed();
     for (int layer = 0; layer < config_.num_layers; ++layer) {
-        attend(layer);
+        mix(layer);
         mlp(layer);
     }
     lm_head(num_logits);
@@ -29,13 +29,21 @@ void Decoder::embed() {
     }
 }
 
-/// The attention sublayer, from the residual to what is to be added to it.
-void Decoder::attend(int index) {
-    const LayerWeights& layer = weights_.layer(index);
+/// The sublayer that mixes positions, from the residual to what is to be added to it.
+void Decoder::mix(int index) {
     // What the layer before has left to add is added in the same operation as this layer's norm.
     const float* delta = index > 0 ? workspace_.delta.data() : nullptr;
     const float* delta_norm = index > 0 ? weights_.layer(index - 1).post_mlp_norm.data() : nullptr;
-    add_and_normalise(delta, delta_norm, layer.attention_norm);
+    add_and_normalise(delta, delta_norm, weights_.layer(index).attention_norm);
+    if (config_.taps_of(index) > 0) {
+        convolve(index);
+    } else {
+        attend(index);
+    }
+}
+
+void Decoder::attend(int index) {
+    const LayerWeights& layer = weights_.layer(index);
     multiply(workspace_.normed.view(), layer.qkv, layer.qkv_bias.data(), workspace_.qkv.data());
     rotate_and_store(index);
     device_->attention({.qkv = workspace_.qkv.data(),
@@ -45,8 +53,22 @@ void Decoder::attend(int index) {
                         .softcap = config_.attention_softcap,
                         .cache = cache_.layer(index),
                         .out = workspace_.attended.view(),
-                        .scratch = workspace_.scratch.data()});
+                        .scratch = workspace_.scratch.data(),
+                        .sinks = layer.sinks.data()});
     multiply(workspace_.attended.view(), layer.output, layer.output_bias.data(), workspace_.delta.data());
+}
+
+void Decoder::convolve(int index) {
+    const ConvWeights& conv = weights_.layer(index).conv;
+    multiply(workspace_.normed.view(), conv.in, conv.in_bias.data(), workspace_.conv_in.data());
+    device_->short_convolution({.projected = workspace_.conv_in.data(),
+                                .places = workspace_.rows.places(),
+                                .taps = conv.taps.data(),
+                                .num_taps = config_.taps_of(index),
+                                .bias = conv.bias.data(),
+                                .cache = cache_.conv_layer(index),
+                                .out = workspace_.convolved.view()});
+    multiply(workspace_.convolved.view(), conv.out, conv.out_bias.data(), workspace_.delta.data());
 }
 
 void Decoder::rotate_and_store(int index) {
@@ -142,7 +164,8 @@ void Decoder::multiply(const Activations& input, const FusedWeight& weight, cons
                           .bias = bias ? bias + first_column : nullptr,
                           .out = out + first_column,
                           .out_stride = weight.out_features(),
-                          .rows = rows()});
+                          .rows = rows(),
+                          .scratch = workspace_.product_scratch.data()});
         adapters_.apply(input, *matrix, out + first_column, weight.out_features());
     }
 }

@@ -48,7 +48,11 @@ void DecoderWeights::add_layer(const DecoderConfig& config, int index) {
     if (config.pre_norm) {
         add_norm(config, prefix + "attention_norm", layer.attention_norm);
     }
-    add_attention(config, layer, prefix);
+    if (const int taps = config.taps_of(index); taps > 0) {
+        add_convolution(config, layer.conv, taps, prefix);
+    } else {
+        add_attention(config, layer, prefix);
+    }
     if (config.post_norm) {
         add_own_vector(prefix + "post_attention_norm", layer.post_attention_norm, config.hidden_size);
     }
@@ -78,9 +82,29 @@ void DecoderWeights::add_attention(const DecoderConfig& config, LayerWeights& la
         add_head_norm(config, prefix + "q_norm", layer.q_norm, config.q_norm_size());
         add_head_norm(config, prefix + "k_norm", layer.k_norm, config.k_norm_size());
     }
+    if (config.attention_sinks) {
+        add_own_vector(prefix + "sinks", layer.sinks, config.num_heads);
+    }
     add_fused(layer.output, q_size, {{prefix + "o", config.hidden_size}});
     if (config.output_bias) {
         add_own_vector(prefix + "o_bias", layer.output_bias, config.hidden_size);
+    }
+}
+
+void DecoderWeights::add_convolution(const DecoderConfig& config, ConvWeights& weights, int taps,
+                                     const std::string& prefix) {
+    const int hidden = config.hidden_size;
+    add_fused(weights.in, hidden, {{prefix + "conv_in", config.conv_in_size()}});
+    weights.taps = DeviceBuffer<float>(device_, static_cast<size_t>(taps) * hidden);
+    for (int tap = 0; tap < taps; ++tap) {
+        slots_.add_vector(prefix + "conv." + std::to_string(tap), weights.taps.data() + int64_t{tap} * hidden,
+                          hidden);
+    }
+    add_fused(weights.out, hidden, {{prefix + "conv_out", hidden}});
+    if (config.conv_bias) {
+        add_own_vector(prefix + "conv_in_bias", weights.in_bias, config.conv_in_size());
+        add_own_vector(prefix + "conv_bias", weights.bias, hidden);
+        add_own_vector(prefix + "conv_out_bias", weights.out_bias, hidden);
     }
 }
 
@@ -119,14 +143,26 @@ void DecoderWeights::add_experts(const DecoderConfig& config, ExpertWeights& wei
     const bool is_rounded = device_->activation_format(kinds_.format) == Format::bf16;
     add_fused(weights.router, config.hidden_size, logits,
               is_rounded ? WeightFormat::bf16 : WeightFormat::f32);
-    const int inner = config.experts->size;
+    if (config.experts->have_biases) {
+        weights.router_bias = DeviceBuffer<float>(device_, weights.router.out_features());  // of a gate: 0
+        slots_.add_vector(prefix + "router_bias", weights.router_bias.data(), config.experts->count);
+    }
     weights.per_token = config.experts->per_token;
     weights.each = std::vector<Expert>(config.experts->count);
     for (int index = 0; index < config.experts->count; ++index) {
-        const std::string name = prefix + "experts." + std::to_string(index) + ".";
-        Expert& expert = weights.each[index];
-        add_fused(expert.gate_up, config.hidden_size, {{name + "gate", inner}, {name + "up", inner}});
-        add_fused(expert.down, inner, {{name + "down", config.hidden_size}});
+        add_expert(config, weights.each[index], prefix + "experts." + std::to_string(index) + ".");
+    }
+}
+
+void DecoderWeights::add_expert(const DecoderConfig& config, Expert& expert, const std::string& prefix) {
+    const int inner = config.experts->size;
+    add_fused(expert.gate_up, config.hidden_size, {{prefix + "gate", inner}, {prefix + "up", inner}});
+    add_fused(expert.down, inner, {{prefix + "down", config.hidden_size}});
+    if (config.experts->have_biases) {
+        expert.gate_up_bias = DeviceBuffer<float>(device_, 2 * static_cast<size_t>(inner));
+        slots_.add_vector(prefix + "gate_bias", expert.gate_up_bias.data(), inner);
+        slots_.add_vector(prefix + "up_bias", expert.gate_up_bias.data() + inner, inner);
+        add_own_vector(prefix + "down_bias", expert.down_bias, config.hidden_size);
     }
 }
 
@@ -189,22 +225,23 @@ void DecoderWeights::add_own_vector(const std::string& name, DeviceBuffer<float>
 MatrixRows DecoderWeights::find_linear(const std::string& name) {
     const MatrixRows rows = slots_.rows_of(name);
     for (const LayerWeights& layer : layers_) {
-        for (const FusedWeight* weight : {&layer.qkv, &layer.output, &layer.gate_up, &layer.down}) {
+        for (const FusedWeight* weight :
+             {&layer.qkv, &layer.output, &layer.conv.in, &layer.conv.out, &layer.gate_up, &layer.down}) {
             if (weight->holds(*rows.matrix)) {
                 return rows;
             }
         }
     }
     throw std::invalid_argument("weight \"" + name +
-                                "\" is none that an adapter changes: q, k, v, o, gate, up or "
-                                "down of a layer");
+                                "\" is none that an adapter changes: q, k, v, o, conv_in, conv_out, "
+                                "gate, up or down of a layer");
 }
 
 int64_t DecoderWeights::bytes() const {
     int64_t total = lm_head().bytes() + slots_.vector_bytes();
     for (const LayerWeights& layer : layers_) {
         total += layer.qkv.bytes() + layer.output.bytes() + layer.gate_up.bytes() + layer.down.bytes();
-        total += layer.experts.bytes();
+        total += layer.conv.in.bytes() + layer.conv.out.bytes() + layer.experts.bytes();
     }
     return total;
 }

@@ -47,17 +47,13 @@ void ExpertMlp::run(const ExpertWeights& weights, const Activations& input, int 
                           .out = inputs_.view(),
                           .rows = gathered,
                           .width = hidden_size_});
-    for (int expert = 0; expert < experts_.count; ++expert) {
-        multiply(inputs_.view(), weights.each[expert].gate_up, expert, gathered, gate_up_.data());
-    }
+    multiply(weights, &Expert::gate_up, &Expert::gate_up_bias, inputs_.view(), gathered, gate_up_.data());
     device_->activate({.gate_up = gate_up_.data(),
                        .activation = activation_,
                        .out = gated_.view(),
                        .rows = gathered,
                        .width = experts_.size});
-    for (int expert = 0; expert < experts_.count; ++expert) {
-        multiply(gated_.view(), weights.each[expert].down, expert, gathered, outputs_.data());
-    }
+    multiply(weights, &Expert::down, &Expert::down_bias, gated_.view(), gathered, outputs_.data());
     device_->mix_experts({.routing = routing(),
                           .outputs = outputs_.data(),
                           .gates = has_gate_ ? logits_.data() + experts_.count : nullptr,
@@ -69,9 +65,11 @@ void ExpertMlp::run(const ExpertWeights& weights, const Activations& input, int 
 
 void ExpertMlp::route(const ExpertWeights& weights, const Activations& input, int rows) {
     const int stride = weights.router.out_features();
+    const float* bias = weights.router_bias.data();
     for (const auto& [matrix, first_column] : weights.router.parts()) {
         device_->product({.input = input,
                           .weight = matrix.get(),
+                          .bias = bias ? bias + first_column : nullptr,
                           .out = logits_.data() + first_column,
                           .out_stride = stride,
                           .rows = rows});
@@ -83,16 +81,26 @@ void ExpertMlp::route(const ExpertWeights& weights, const Activations& input, in
                     .rows = rows});
 }
 
-void ExpertMlp::multiply(const Activations& input, const FusedWeight& weight, int expert, int rows,
-                         float* out) {
-    for (const auto& [matrix, first_column] : weight.parts()) {
-        device_->span_product({.product = {.input = input,
-                                           .weight = matrix.get(),
-                                           .out = out + first_column,
-                                           .out_stride = weight.out_features(),
-                                           .rows = rows},
-                               .span = first_rows_.data() + expert});
+void ExpertMlp::multiply(const ExpertWeights& weights, FusedWeight Expert::* weight,
+                         DeviceBuffer<float> Expert::* bias, const Activations& input, int rows, float* out) {
+    matrices_.clear();
+    for (int expert = 0; expert < experts_.count; ++expert) {
+        const Expert& one = weights.each[expert];
+        const float* const biases = (one.*bias).data();
+        for (const auto& [matrix, first_column] : (one.*weight).parts()) {
+            matrices_.push_back({.weight = matrix.get(),
+                                 .bias = biases ? biases + first_column : nullptr,
+                                 .expert = expert,
+                                 .first_column = first_column});
+        }
     }
+    device_->expert_products({.input = input,
+                              .matrices = matrices_.data(),
+                              .count = static_cast<int>(matrices_.size()),
+                              .first_rows = first_rows_.data(),
+                              .out = out,
+                              .out_stride = (weights.each.front().*weight).out_features(),
+                              .rows = rows});
 }
 
 }  // namespace outrider

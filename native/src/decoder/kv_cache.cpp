@@ -13,16 +13,22 @@ KvCache::KvCache(const std::shared_ptr<Device>& device, const DecoderConfig& con
       format_(format),
       num_kv_heads_(config.num_kv_heads),
       head_dim_(config.head_dim),
-      block_bytes_(device->kv_block_bytes(format, config.num_kv_heads, config.head_dim)),
-      layers_(config.num_layers) {}
+      conv_width_(config.hidden_size) {
+    const size_t attending = device->kv_block_bytes(format, num_kv_heads_, head_dim_);
+    const size_t convolving = conv_block_bytes(conv_format(format), conv_width_);
+    for (int index = 0; index < config.num_layers; ++index) {
+        layers_.push_back({config.taps_of(index) > 0 ? convolving : attending});
+        block_bytes_ += layers_.back().block_bytes;
+    }
+}
 
 void KvCache::allocate(int num_blocks) {
     require_range("num_blocks", num_blocks, 1, kMostBlocks);
     if (num_blocks_ > 0) {
         throw std::logic_error("the cache has blocks already");
     }
-    for (DeviceBuffer<char>& layer : layers_) {
-        layer = DeviceBuffer<char>(device_, num_blocks * block_bytes_);
+    for (Layer& layer : layers_) {
+        layer.blocks = DeviceBuffer<char>(device_, num_blocks * layer.block_bytes);
     }
     num_blocks_ = num_blocks;
 }
@@ -30,13 +36,17 @@ void KvCache::allocate(int num_blocks) {
 void KvCache::commit(int first_block, int num_blocks) {
     require_block(first_block);
     require_range("num_blocks", num_blocks, 1, num_blocks_ - first_block);
-    for (const DeviceBuffer<char>& layer : layers_) {
-        device_->commit(layer.data() + first_block * block_bytes_, num_blocks * block_bytes_);
+    for (const Layer& layer : layers_) {
+        device_->commit(layer.at(first_block), num_blocks * layer.block_bytes);
     }
 }
 
 KvLayer KvCache::layer(int index) const {
-    return {layers_[index].data(), format_, num_kv_heads_, head_dim_};
+    return {layers_[index].blocks.data(), format_, num_kv_heads_, head_dim_};
+}
+
+ConvLayer KvCache::conv_layer(int index) const {
+    return {layers_[index].blocks.data(), conv_format(format_), conv_width_};
 }
 
 void KvCache::copy(int from, int to) {
@@ -45,32 +55,32 @@ void KvCache::copy(int from, int to) {
     if (from == to) {
         return;  // memory must not be copied onto itself
     }
-    for (const DeviceBuffer<char>& layer : layers_) {
-        device_->copy(layer.data() + to * block_bytes_, layer.data() + from * block_bytes_, block_bytes_);
+    for (const Layer& layer : layers_) {
+        device_->copy(layer.at(to), layer.at(from), layer.block_bytes);
     }
 }
 
 void KvCache::read(int block, char* to) const {
     require_block(block);
-    for (const DeviceBuffer<char>& layer : layers_) {
-        device_->download(to, layer.data() + block * block_bytes_, block_bytes_);
-        to += block_bytes_;
+    for (const Layer& layer : layers_) {
+        device_->download(to, layer.at(block), layer.block_bytes);
+        to += layer.block_bytes;
     }
 }
 
 void KvCache::write(int block, const char* from) {
     require_block(block);
-    for (const DeviceBuffer<char>& layer : layers_) {
-        device_->upload(layer.data() + block * block_bytes_, from, block_bytes_);
-        from += block_bytes_;
+    for (const Layer& layer : layers_) {
+        device_->upload(layer.at(block), from, layer.block_bytes);
+        from += layer.block_bytes;
     }
 }
 
 void KvCache::poison(int block) {
     require_block(block);
     constexpr uint8_t kNanByte = 0xFF;  // all ones are a NaN in every floating-point format
-    for (const DeviceBuffer<char>& layer : layers_) {
-        device_->fill(layer.data() + block * block_bytes_, kNanByte, block_bytes_);
+    for (const Layer& layer : layers_) {
+        device_->fill(layer.at(block), kNanByte, layer.block_bytes);
     }
 }
 

@@ -41,6 +41,7 @@ Workspace::Workspace(const DecoderConfig& config, Format format)
     : angles(config.ropes.size()),
       normed(format, config.hidden_size),
       attended(format, config.q_size()),
+      convolved(format, config.hidden_size),
       gated(format, config.intermediate_size),
       lm_head_input(format, config.hidden_size) {}
 
@@ -53,6 +54,13 @@ bool Workspace::reserve(const std::shared_ptr<Device>& device, const DecoderConf
     moved |= gate_up.reserve(device, count * config.gate_up_size());
     moved |= scratch.reserve(
         device, device->attention_scratch(shape.rows, shape.blocks, config.num_heads, config.head_dim));
+    const int conv_size = config.has_convolutions() ? config.conv_in_size() : 0;
+    if (conv_size > 0) {
+        moved |= conv_in.reserve(device, count * conv_size);
+        moved |= convolved.reserve(device, shape.rows);
+    }
+    const int widest = std::max({config.hidden_size, config.qkv_size(), config.gate_up_size(), conv_size});
+    moved |= product_scratch.reserve(device, device->product_scratch(shape.rows, widest));
     for (size_t rope = 0; rope < angles.size(); ++rope) {
         moved |= angles[rope].reserve(device, count * 2 * config.ropes[rope].frequencies.size());
     }

@@ -94,9 +94,6 @@ void require_free_way(const std::vector<RunAhead>& runs, const Batch& batch) {
 void require_valid(const Decoder& decoder, const Batch& batch, const Sampler& sampler,
                    const std::vector<RunAhead>& runs) {
     batch.validate(decoder.config(), decoder.cache().num_blocks());
-    for (int sequence = 0; sequence < batch.num_sequences; ++sequence) {
-        require_range(entry("adapters", sequence), batch.adapters[sequence], kNoAdapter, kNoAdapter);
-    }
     if (sampler.device() != decoder.device()) {
         throw std::invalid_argument("sampler: is on another device than the decoder");
     }

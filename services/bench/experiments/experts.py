@@ -70,11 +70,11 @@ def _lines(device: Device, weights: str, counts: Seq[int], runs: int) -> Iterato
     shared = one - per_expert * _MODEL.num_layers
     rates = MachineRates(device, weights=weights, num_bytes=decoder.weight_bytes)
     for rows in counts:
-        used, seconds, num_bytes, reads = [], [], [], []
-        for _ in range(runs):
-            tokens = rng.choice(_MODEL.vocab_size, rows, replace=False)
-            used.append(_count_used(values, tokens))
-            num_bytes.append(shared + used[-1] * per_expert * _MODEL.num_layers)
+        drawn = [rng.choice(_MODEL.vocab_size, rows, replace=False) for _ in range(runs)]
+        used = [_count_used(values, tokens) for tokens in drawn]  # before: numpy's threads stay awake for a while
+        num_bytes = [shared + count * per_expert * _MODEL.num_layers for count in used]
+        seconds, reads = [], []
+        for tokens in drawn:
             batch = _batch(tokens.tolist())
             seconds.append(timed(device, lambda batch=batch: decoder.forward(batch)))  # type: ignore[misc]
             reads.append([measure() for measure in rates.measures])

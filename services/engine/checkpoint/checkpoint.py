@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from services.engine.checkpoint.checkpoint_source import CheckpointSource
 from services.engine.checkpoint.folder_source import read_folder
-from services.engine.checkpoint.gguf_source import read_gguf
+from services.engine.checkpoint.gguf.source import read_gguf
 from services.engine.checkpoint.safetensors_file import to_float32
 from services.engine.checkpoint.weight_shapes import Shape, weight_shapes
 from services.engine.files.checkpoint_error import CheckpointError
@@ -74,15 +74,17 @@ class Checkpoint:
         return {name: self.kind(name) for name, weight in self._weights.items() if len(weight.shape) == 2}
 
     def shapes_in(self, tensor: str) -> dict[str, Shape]:
-        """Return the shapes of the weights that a tensor of the files holds, in its order; none where it holds none."""
-        return {name: weight.shape for name, weight in self._weights.items() if weight.tensor == tensor}
+        """Return the shapes of the weights that a folder's tensor holds, in its order; none where it holds none."""
+        names = self._source.folder_names.get(tensor, ())
+        return {name: self._weights[name].shape for name in names if name in self._weights}
 
     def split_rows(self, tensor: str, rows: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """Return what each weight in a tensor has of rows that are in the order of that tensor's, in our order."""
-        if (order := self._source.orders.get(tensor)) is not None:
+        """Return what each weight in a folder's tensor has of rows that are in the order of that tensor's, in ours."""
+        if (order := self._source.folder_orders.get(tensor)) is not None:
             rows = rows[order]
-        held = {name: weight for name, weight in self._weights.items() if weight.tensor == tensor}
-        return {name: rows[weight.first : weight.first + weight.shape[0]] for name, weight in held.items()}
+        shapes = self.shapes_in(tensor)
+        ends = np.cumsum([shape[0] for shape in shapes.values()])
+        return dict(zip(shapes, np.split(rows, ends[:-1]), strict=True))
 
     def pieces(self, *, stored: Collection[str] = ()) -> Iterator[tuple[str, int, NDArray[Any]]]:
         """Yield every weight in pieces of whole rows: our name, the piece's first row, and its values.

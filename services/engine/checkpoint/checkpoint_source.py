@@ -25,7 +25,8 @@ class CheckpointSource:
     eos_token_ids: tuple[int, ...]
     tensors: StoredTensors
     names: Mapping[str, tuple[str, ...]]  # our names of the weights in each tensor that the files may hold
-    orders: Mapping[str, Order] = field(default_factory=dict)  # of tensors whose rows the files have in another one
+    folder_names: Mapping[str, tuple[str, ...]]  # the same of a folder's tensors, which adapters go by
+    folder_orders: Mapping[str, Order] = field(default_factory=dict)  # of those whose rows a folder has in another one
     ignored: frozenset[str]  # tensors that say nothing new
     norms_are_offsets: bool  # a norm multiplies by 1 + the stored weight
     foreign_tokens: frozenset[str]  # of the tokenizer, that the embedding need not have

@@ -1,5 +1,6 @@
 """folder_source: a Hugging Face folder, read as what a checkpoint is made of."""
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -7,16 +8,24 @@ from pathlib import Path
 import numpy as np
 
 from services.engine.checkpoint.absent_biases import without_absent_biases
+from services.engine.checkpoint.architectures.architecture import Architecture
 from services.engine.checkpoint.architectures.table import expand_names, read_architecture
 from services.engine.checkpoint.architectures.text_part import find_prefix, renamed
 from services.engine.checkpoint.checkpoint_source import CheckpointSource
+from services.engine.checkpoint.expert_stacks import ExpertStacks
 from services.engine.checkpoint.generation_defaults import (
     read_eos_token_ids,
     read_generation_defaults,
     warn_of_what_is_not_carried_out,
 )
-from services.engine.checkpoint.model_config import ModelConfig
-from services.engine.checkpoint.ordered_tensors import Order, OrderedTensors, halves_of_heads
+from services.engine.checkpoint.model_config import Experts, ModelConfig
+from services.engine.checkpoint.ordered_tensors import (
+    Order,
+    OrderedTensors,
+    gates_before_ups,
+    halves_of_heads,
+    taps_apart,
+)
 from services.engine.checkpoint.quantised.methods import Method, read_method
 from services.engine.checkpoint.quantised.quantised_tensors import QuantisedTensors
 from services.engine.checkpoint.safetensors_file import FLOATS
@@ -42,8 +51,9 @@ def read_folder(folder: Path, context_length: int | None) -> CheckpointSource:
     tensors, idle = _open(folder, read_method(fields))
     names, others = _find_names(expand_names(architecture.names, config), tensors)
     config = without_absent_biases(_untie(config, names, tensors), names, tensors)
-    orders = _orders(config, names, tensors) if architecture.turns_neighbours else {}
-    if orders:
+    if architecture.stacks_experts:
+        tensors = ExpertStacks(tensors)
+    if orders := _orders(architecture, config, names, tensors):
         tensors = OrderedTensors(tensors, orders)
     others |= idle | {name for name in tensors if name.endswith(_RECOMPUTED)}
     return CheckpointSource(
@@ -56,7 +66,8 @@ def read_folder(folder: Path, context_length: int | None) -> CheckpointSource:
         eos_token_ids=eos_token_ids,
         tensors=tensors,
         names=names,
-        orders=orders,
+        folder_names=names,
+        folder_orders=orders,
         ignored=frozenset(others | ({_named(names, "lm_head")} if config.tied_embeddings else set())),
         norms_are_offsets=architecture.norms_are_offsets,
         foreign_tokens=architecture.foreign_tokens,
@@ -107,8 +118,38 @@ def _untie(config: ModelConfig, names: _Names, tensors: StoredTensors) -> ModelC
     return replace(config, tied_embeddings=np.array_equal(one, other))
 
 
-def _orders(config: ModelConfig, names: _Names, tensors: StoredTensors) -> dict[str, Order]:
-    """Which row of the file each row of queries and keys is, where neighbours turn together."""
+def _orders(architecture: Architecture, config: ModelConfig, names: _Names, tensors: StoredTensors) -> dict[str, Order]:
+    """Which row of the file each of our rows is, in tensors that have another order."""
+    if architecture.turns_neighbours:
+        return _orders_of_heads(config, names, tensors)
+    if architecture.stacks_experts and config.experts:
+        return _orders_of_experts(config.experts, names, tensors)
+    return _orders_of_taps(config, names, tensors)
+
+
+def _orders_of_experts(experts: Experts, names: _Names, tensors: StoredTensors) -> dict[str, Order]:
+    """Where gates and ups come by turns, and where a matrix holds a vector of each expert."""
+    orders: dict[str, Order] = {}
+    for name, ours in names.items():
+        if ".experts." in ours[0] and name in tensors:
+            size, is_vector = math.prod(tensors.shape(name)), ours[0].endswith("_bias")
+            order = gates_before_ups(experts.count, experts.size) if ".gate" in ours[0] else np.arange(size)
+            if len(order) == (size if is_vector else tensors.shape(name)[0]):  # another shape is refused
+                orders[name] = order
+    return orders
+
+
+def _orders_of_taps(config: ModelConfig, names: _Names, tensors: StoredTensors) -> dict[str, Order]:
+    """Where a tensor has the taps of each channel."""
+    hidden = config.hidden_size
+    of_taps = {name: len(ours) for name, ours in names.items() if ours[0].endswith(".conv.0") and name in tensors}
+    return {
+        name: taps_apart(hidden, taps) for name, taps in of_taps.items() if tensors.shape(name) == (hidden, 1, taps)
+    }
+
+
+def _orders_of_heads(config: ModelConfig, names: _Names, tensors: StoredTensors) -> dict[str, Order]:
+    """Where neighbours turn together."""
     rotary_dim = 2 * max(len(rope.frequencies) for rope in config.ropes)
     orders: dict[str, Order] = {}
     for part, num_heads in (("q", config.num_heads), ("k", config.num_kv_heads)):

@@ -8,7 +8,9 @@ class Activation(StrEnum):
     """The activation function in the MLP, of the gate where there is one."""
 
     SILU = "silu"
-    GELU_TANH = "gelu_tanh"
+    GELU = "gelu"
+    GELU_TANH = "gelu_tanh"  # by its tanh
+    CLAMPED_SWIGLU = "clamped_swiglu"  # of gate and what it gates, both clamped, as GPT-OSS has it
 
 
 class Norm(StrEnum):
@@ -43,6 +45,7 @@ class Experts:
     per_token: int
     size: int  # of each, as intermediate_size is of an MLP
     are_normalised: bool  # the weights of the chosen ones sum up to 1
+    have_biases: bool = False  # and so has the router
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,7 +68,10 @@ class ModelConfig:
     ropes: tuple[Rope, ...]
     rope_of_layer: tuple[int, ...]  # [layers]
     tied_embeddings: bool
+    conv_taps: tuple[int, ...] = ()  # [layers], of the short convolution in attention's place, 0: none; or empty
+    conv_bias: bool = False  # on all that a short convolution has
     attention_softcap: float = 0.0
+    attention_sinks: bool = False  # a score of each head, with no value behind it, joins every softmax
     logit_softcap: float = 0.0
     embedding_scale: float = 1.0
     logit_scale: float = 1.0
@@ -80,3 +86,7 @@ class ModelConfig:
     gated_mlp: bool = True
     parallel_mlp: bool = False  # it reads what attention reads, not what that has added to
     experts: Experts | None = None  # beside an MLP for all tokens, that one by a gate
+
+    def taps_of(self, layer: int) -> int:
+        """How many positions a layer's short convolution reads; 0 where it attends."""
+        return self.conv_taps[layer] if self.conv_taps else 0

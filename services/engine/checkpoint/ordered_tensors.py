@@ -1,54 +1,32 @@
 """OrderedTensors: tensors whose rows a file has in another order than ours."""
 
 import math
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from services.engine.checkpoint.stored_tensors import StoredTensors
-from services.engine.files.file_state import FileState
+from services.engine.checkpoint.stored_tensors import StoredTensors, TensorsOver
 
 Order = NDArray[np.int64]
 """The row in the file of each of our rows, all of a head's within it."""
 
 
-class OrderedTensors:
+class OrderedTensors(TensorsOver):
     """The tensors of `inner`, the rows of those that `orders` names in our order.
 
     One whose order is of all values is a vector here, which the file holds as a matrix.
     """
 
     def __init__(self, inner: StoredTensors, orders: Mapping[str, Order]) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._orders = orders
-
-    def __contains__(self, name: str) -> bool:
-        """Whether there is a tensor of this name."""
-        return name in self._inner
-
-    def __iter__(self) -> Iterator[str]:
-        """Yield the names of the tensors."""
-        return iter(self._inner)
-
-    def path(self, name: str) -> Path:
-        """Return the file that holds a tensor."""
-        return self._inner.path(name)
-
-    def states(self) -> list[FileState]:
-        """Return the states in which the files were opened, in the order of their paths."""
-        return self._inner.states()
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return the shape of one tensor."""
         shape = self._inner.shape(name)
         return (math.prod(shape),) if self._is_of_values(name) else shape
-
-    def kind(self, name: str) -> str:
-        """Return the type in which a tensor's values are stored."""
-        return self._inner.kind(name)
 
     def rows(self, name: str, begin: int, end: int) -> NDArray[Any]:
         """Return rows as numbers."""
@@ -69,10 +47,6 @@ class OrderedTensors:
         first, order = self._place(name, begin, end)
         return self._inner.stored_rows(name, first, first + int(order.max(initial=-1)) + 1)[order]
 
-    def release(self, name: str) -> None:
-        """Give back the memory that one tensor takes up since it has been read; views stay valid."""
-        self._inner.release(name)
-
     def _is_of_values(self, name: str) -> bool:
         return name in self._orders and len(self._orders[name]) != self._inner.shape(name)[0]
 
@@ -81,6 +55,20 @@ class OrderedTensors:
         order = self._orders[name][begin:end]
         first = int(order.min(initial=len(self._orders[name])))
         return first, order - first
+
+
+def gates_before_ups(experts: int, size: int) -> Order:
+    """Return the row in the file, where the gates and ups of each expert come by turns, of each row of all gates of an
+    expert, then all its ups.
+    """
+    expert, up, row = np.ogrid[:experts, :2, :size]
+    order: Order = (2 * (size * expert + row) + up).reshape(-1)
+    return order
+
+
+def taps_apart(channels: int, taps: int) -> Order:
+    """Return the value in the file, which has the taps of each channel, of each value of one tap after the other."""
+    return np.arange(channels * taps).reshape(channels, taps).T.reshape(-1)
 
 
 def halves_of_heads(num_heads: int, head_dim: int, rotary_dim: int) -> Order:

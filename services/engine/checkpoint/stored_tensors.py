@@ -1,4 +1,6 @@
-"""StoredTensors: what a checkpoint can be asked of its tensors, whichever kind of files holds them."""
+"""StoredTensors: what a checkpoint can be asked of its tensors, whichever kind of files holds them; TensorsOver: those
+of others, some of them read in another way.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,3 +44,34 @@ class StoredTensors(Protocol):
 
     def release(self, name: str) -> None:
         """Give back the memory that one tensor takes up since it has been read; views stay valid."""
+
+
+class TensorsOver:
+    """The tensors of `inner` as they are; whoever reads some in another way says how."""
+
+    def __init__(self, inner: StoredTensors) -> None:
+        self._inner = inner
+
+    def __contains__(self, name: str) -> bool:
+        """Whether there is a tensor of this name."""
+        return name in self._inner
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the names of the tensors."""
+        return iter(self._inner)
+
+    def path(self, name: str) -> Path:
+        """Return the file that holds a tensor."""
+        return self._inner.path(name)
+
+    def states(self) -> list[FileState]:
+        """Return the states in which the files were opened, in the order of their paths."""
+        return self._inner.states()
+
+    def kind(self, name: str) -> str:
+        """Return the type in which a tensor's values are stored."""
+        return self._inner.kind(name)
+
+    def release(self, name: str) -> None:
+        """Give back the memory that one tensor takes up since it has been read; views stay valid."""
+        self._inner.release(name)

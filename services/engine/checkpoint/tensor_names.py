@@ -1,8 +1,8 @@
 """Tensor names: what each architecture's checkpoints call the weights.
 
-A table maps a tensor's name in the file, with {i} for the layer, {e} for an expert, {h} for a head of queries and {k}
-for one of keys, to ours; where a tensor holds the rows of several of our weights, to all of them in order, separated by
-spaces. A letter that only our name has stands for all of its kind, one below the other.
+A table maps a tensor's name in the file, with {i} for the layer, {e} for an expert, {t} for a tap of a convolution, {h}
+for a head of queries and {k} for one of keys, to ours; where a tensor holds the rows of several of our weights, to all
+of them in order, separated by spaces. A letter that only our name has stands for all of its kind, one below the other.
 """
 
 _ENDS = {
@@ -60,6 +60,15 @@ _MIXTRAL_EXPERTS = {
     "model.layers.{i}.block_sparse_moe.experts.{e}.w3.weight": "layers.{i}.experts.{e}.up",
     "model.layers.{i}.block_sparse_moe.experts.{e}.w2.weight": "layers.{i}.experts.{e}.down",
 }
+_GPT_OSS_EXPERTS = {
+    "model.layers.{i}.self_attn.sinks": "layers.{i}.sinks",
+    "model.layers.{i}.mlp.router.weight": "layers.{i}.router",
+    "model.layers.{i}.mlp.router.bias": "layers.{i}.router_bias",
+    "model.layers.{i}.mlp.experts.gate_up_proj": "layers.{i}.experts.{e}.gate layers.{i}.experts.{e}.up",
+    "model.layers.{i}.mlp.experts.gate_up_proj_bias": "layers.{i}.experts.{e}.gate_bias layers.{i}.experts.{e}.up_bias",
+    "model.layers.{i}.mlp.experts.down_proj": "layers.{i}.experts.{e}.down",
+    "model.layers.{i}.mlp.experts.down_proj_bias": "layers.{i}.experts.{e}.down_bias",
+}
 _FUSED_MLP = {
     "model.layers.{i}.mlp.gate_up_proj.weight": "layers.{i}.gate layers.{i}.up",
     "model.layers.{i}.mlp.down_proj.weight": "layers.{i}.down",
@@ -95,6 +104,29 @@ _GLM4_NORMS = {
     "model.layers.{i}.post_attention_layernorm.weight": "layers.{i}.mlp_norm",
     "model.layers.{i}.post_mlp_layernorm.weight": "layers.{i}.post_mlp_norm",
 }
+_LFM2_ATTENTION = {
+    "model.layers.{i}.self_attn.q_proj.weight": "layers.{i}.q",
+    "model.layers.{i}.self_attn.k_proj.weight": "layers.{i}.k",
+    "model.layers.{i}.self_attn.v_proj.weight": "layers.{i}.v",
+    "model.layers.{i}.self_attn.out_proj.weight": "layers.{i}.o",
+    "model.layers.{i}.self_attn.q_layernorm.weight": "layers.{i}.q_norm",
+    "model.layers.{i}.self_attn.k_layernorm.weight": "layers.{i}.k_norm",
+}
+_CONVOLUTION = {
+    "model.layers.{i}.conv.in_proj.weight": "layers.{i}.conv_in",
+    "model.layers.{i}.conv.conv.weight": "layers.{i}.conv.{t}",
+    "model.layers.{i}.conv.out_proj.weight": "layers.{i}.conv_out",
+    "model.layers.{i}.conv.in_proj.bias": "layers.{i}.conv_in_bias",
+    "model.layers.{i}.conv.conv.bias": "layers.{i}.conv_bias",
+    "model.layers.{i}.conv.out_proj.bias": "layers.{i}.conv_out_bias",
+}
+_LFM2_MLP = {
+    "model.layers.{i}.feed_forward.w1.weight": "layers.{i}.gate",
+    "model.layers.{i}.feed_forward.w3.weight": "layers.{i}.up",
+    "model.layers.{i}.feed_forward.w2.weight": "layers.{i}.down",
+    "model.layers.{i}.operator_norm.weight": "layers.{i}.attention_norm",
+    "model.layers.{i}.ffn_norm.weight": "layers.{i}.mlp_norm",
+}
 
 LLAMA_NAMES = _ENDS | _ATTENTION | _MLP | _PRE_NORMS
 PHI3_NAMES = _ENDS | _FUSED_ATTENTION | _FUSED_MLP | _PRE_NORMS
@@ -102,6 +134,7 @@ QWEN3_NAMES = LLAMA_NAMES | _QK_NORMS
 OLMOE_NAMES = QWEN3_MOE_NAMES = _ENDS | _ATTENTION | _QK_NORMS | _EXPERTS | _PRE_NORMS
 QWEN2_MOE_NAMES = _ENDS | _ATTENTION | _EXPERTS | _SHARED_EXPERT | _PRE_NORMS
 MIXTRAL_NAMES = _ENDS | _ATTENTION | _MIXTRAL_EXPERTS | _PRE_NORMS
+GPT_OSS_NAMES = _ENDS | _ATTENTION | _GPT_OSS_EXPERTS | _PRE_NORMS
 GEMMA2_NAMES = _ENDS | _ATTENTION | _MLP | _PRE_AND_POST_NORMS
 GEMMA3_NAMES = GEMMA2_NAMES | _QK_NORMS
 OLMO2_NAMES = _ENDS | _ATTENTION | _QK_NORMS | _MLP | _POST_NORMS
@@ -109,4 +142,10 @@ STABLELM_NAMES = LLAMA_NAMES | _NORM_BIASES | _NORMS_OF_EACH_HEAD
 STARCODER2_NAMES = _ENDS | _ATTENTION | _PLAIN_MLP | _PRE_NORMS | _NORM_BIASES
 COHERE_NAMES = LLAMA_NAMES | _NORMS_OF_ALL_HEADS
 GLM_NAMES = _ENDS | _ATTENTION | _FUSED_MLP | _PRE_NORMS
+LFM2_NAMES = (
+    {"model.embed_tokens.weight": "embedding", "model.embedding_norm.weight": "final_norm", "lm_head.weight": "lm_head"}
+    | _LFM2_ATTENTION
+    | _CONVOLUTION
+    | _LFM2_MLP
+)
 GLM4_NAMES = _ENDS | _ATTENTION | _FUSED_MLP | _GLM4_NORMS

@@ -15,8 +15,12 @@ def weight_shapes(config: ModelConfig) -> dict[str, Shape]:
     ends = {"embedding": (config.vocab_size, config.hidden_size), **_norm_shapes(config, "final_norm")}
     if not config.tied_embeddings:
         ends["lm_head"] = (config.vocab_size, config.hidden_size)
-    layer = _layer_shapes(config)
-    return ends | {f"layers.{i}.{name}": shape for i in range(config.num_layers) for name, shape in layer.items()}
+    layers = {taps: _layer_shapes(config, taps) for taps in {*map(config.taps_of, range(config.num_layers))}}
+    return ends | {
+        f"layers.{i}.{name}": shape
+        for i in range(config.num_layers)
+        for name, shape in layers[config.taps_of(i)].items()
+    }
 
 
 def count_parameters(config: ModelConfig) -> int:
@@ -33,15 +37,9 @@ def count_active_parameters(config: ModelConfig) -> int:
     return total - of_experts + (of_experts * config.experts.per_token // config.experts.count if config.experts else 0)
 
 
-def _layer_shapes(config: ModelConfig) -> dict[str, Shape]:
+def _layer_shapes(config: ModelConfig, taps: int) -> dict[str, Shape]:
     hidden, inner = config.hidden_size, config.intermediate_size
-    query, key = config.num_heads * config.head_dim, config.num_kv_heads * config.head_dim
-    shapes: dict[str, Shape] = {
-        "q": (query, hidden),
-        "k": (key, hidden),
-        "v": (key, hidden),
-        "o": (hidden, query),
-    }
+    shapes = _convolution_shapes(config, taps) if taps else _attention_shapes(config)
     if inner:
         shapes |= _mlp_shapes("", hidden, inner)
     if not config.gated_mlp:
@@ -50,10 +48,6 @@ def _layer_shapes(config: ModelConfig) -> dict[str, Shape]:
         shapes |= _expert_shapes(config.experts, hidden)
     if config.experts and inner:
         shapes |= {"shared_gate": (1, hidden)}
-    if config.attention_bias:
-        shapes |= {"q_bias": (query,), "k_bias": (key,), "v_bias": (key,)}
-    if config.output_bias:
-        shapes |= {"o_bias": (hidden,)}
     if config.mlp_bias:
         shapes |= {"up_bias": (inner,), "down_bias": (hidden,)}
     if config.mlp_bias and config.gated_mlp:
@@ -61,9 +55,21 @@ def _layer_shapes(config: ModelConfig) -> dict[str, Shape]:
     return shapes | _norms_of_layer(config)
 
 
-def _norms_of_layer(config: ModelConfig) -> dict[str, Shape]:
+def _attention_shapes(config: ModelConfig) -> dict[str, Shape]:
     hidden, head_dim = config.hidden_size, config.head_dim
-    shapes: dict[str, Shape] = {}
+    query, key = config.num_heads * head_dim, config.num_kv_heads * head_dim
+    shapes: dict[str, Shape] = {
+        "q": (query, hidden),
+        "k": (key, hidden),
+        "v": (key, hidden),
+        "o": (hidden, query),
+    }
+    if config.attention_bias:
+        shapes |= {"q_bias": (query,), "k_bias": (key,), "v_bias": (key,)}
+    if config.output_bias:
+        shapes |= {"o_bias": (hidden,)}
+    if config.attention_sinks:
+        shapes |= {"sinks": (config.num_heads,)}
     for name, num_heads in (("q_norm", config.num_heads), ("k_norm", config.num_kv_heads)):
         if config.qk_norm is QkNorm.HEAD:
             shapes |= {name: (head_dim,)}
@@ -71,6 +77,22 @@ def _norms_of_layer(config: ModelConfig) -> dict[str, Shape]:
             shapes |= {f"{name}.{head}": (head_dim,) for head in range(num_heads)}
         if config.qk_norm is QkNorm.FULL:
             shapes |= {name: (num_heads * head_dim,)}
+    return shapes
+
+
+def _convolution_shapes(config: ModelConfig, taps: int) -> dict[str, Shape]:
+    """A tap is a vector, the own position's the last."""
+    hidden = config.hidden_size
+    shapes: dict[str, Shape] = {"conv_in": (3 * hidden, hidden), "conv_out": (hidden, hidden)}
+    shapes |= {f"conv.{tap}": (hidden,) for tap in range(taps)}
+    if config.conv_bias:
+        shapes |= {"conv_in_bias": (3 * hidden,), "conv_bias": (hidden,), "conv_out_bias": (hidden,)}
+    return shapes
+
+
+def _norms_of_layer(config: ModelConfig) -> dict[str, Shape]:
+    hidden = config.hidden_size
+    shapes: dict[str, Shape] = {}
     if config.pre_norm:
         shapes |= _norm_shapes(config, "attention_norm")
     if config.pre_norm and not config.parallel_mlp:
@@ -89,6 +111,8 @@ def _expert_shapes(experts: Experts, hidden: int) -> dict[str, Shape]:
     shapes: dict[str, Shape] = {"router": (experts.count, hidden)}
     for expert in range(experts.count):
         shapes |= _mlp_shapes(f"experts.{expert}.", hidden, experts.size)
+    if experts.have_biases:
+        shapes |= {f"{name}_bias": shape[:1] for name, shape in shapes.items()}
     return shapes
 
 

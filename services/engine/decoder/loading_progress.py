@@ -25,6 +25,11 @@ class LoadingProgress:
             self._logged_tenths, self._logged_at = tenths, now
             logger.info("%s", str(self))
 
+    @property
+    def share(self) -> float:
+        """How much of the weights is loaded, 0 to 1."""
+        return self._share
+
     def cancel(self) -> None:
         """Have loading end at the next `advance`."""
         self._is_cancelled = True

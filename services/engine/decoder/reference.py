@@ -14,18 +14,17 @@ from torch.nn import functional
 
 from services.engine.checkpoint.model_config import Activation, ModelConfig, Norm, QkNorm, Rope
 
+_SWIGLU_LIMIT = 7.0  # where GPT-OSS clamps
+
 
 @dataclass
 class KvCache:
-    """Rotated keys and values of all positions so far, per layer.  # [kv_heads, positions, head_dim]"""
+    """Of all positions so far, per layer, rotated keys and values, or a short convolution's inputs."""
 
-    keys: dict[int, Tensor] = field(default_factory=dict)
+    keys: dict[int, Tensor] = field(default_factory=dict)  # [kv_heads, positions, head_dim]
     values: dict[int, Tensor] = field(default_factory=dict)
-
-    @property
-    def length(self) -> int:
-        """Positions held."""
-        return self.keys[0].shape[1] if self.keys else 0
+    inputs: dict[int, Tensor] = field(default_factory=dict)  # [positions, hidden]
+    length: int = 0  # positions held
 
     def append(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Add new positions to one layer and return all of its keys and values."""
@@ -34,6 +33,11 @@ class KvCache:
             values = torch.cat([self.values[layer], values], dim=1)
         self.keys[layer], self.values[layer] = keys, values
         return keys, values
+
+    def append_inputs(self, layer: int, inputs: Tensor) -> Tensor:
+        """Add new positions to one layer that convolves and return all of its inputs."""
+        self.inputs[layer] = torch.cat([self.inputs[layer], inputs]) if layer in self.inputs else inputs
+        return self.inputs[layer]
 
 
 class ReferenceDecoder:
@@ -59,6 +63,7 @@ class ReferenceDecoder:
         hidden = self._weights["embedding"][torch.tensor(token_ids)] * self.config.embedding_scale
         for layer in range(self.config.num_layers):
             hidden = self._layer(layer, hidden, positions, cache)
+        cache.length += len(token_ids)
         hidden = self._norm("final_norm", hidden)
         head = self._weights["embedding" if self.config.tied_embeddings else "lm_head"]
         return _soft_cap((hidden @ head.T).float() * self.config.logit_scale, self.config.logit_softcap)
@@ -66,11 +71,14 @@ class ReferenceDecoder:
     def _layer(self, layer: int, hidden: Tensor, positions: Tensor, cache: KvCache) -> Tensor:
         config, prefix = self.config, f"layers.{layer}."
         read = self._norm(prefix + "attention_norm", hidden) if config.pre_norm else hidden
-        mixed = self._attention(layer, read, positions, cache)
+        if config.taps_of(layer):
+            mixed = self._convolution(layer, read, cache)
+        else:
+            mixed = self._attention(layer, read, positions, cache)
         hidden = hidden + (self._norm(prefix + "post_attention_norm", mixed) if config.post_norm else mixed)
         if not config.parallel_mlp:
             read = self._norm(prefix + "mlp_norm", hidden) if config.pre_norm else hidden
-        mixed = self._experts(prefix, read) if config.experts else self._mlp(prefix, read)
+        mixed = self._experts(prefix, read) if config.experts else self._mlp(prefix, read, has_bias=config.mlp_bias)
         return hidden + (self._norm(prefix + "post_mlp_norm", mixed) if config.post_norm else mixed)
 
     def _attention(self, layer: int, hidden: Tensor, positions: Tensor, cache: KvCache) -> Tensor:
@@ -85,9 +93,25 @@ class ReferenceDecoder:
         scores = _soft_cap(scores, config.attention_softcap)
         distance = positions[:, None] - torch.arange(keys.shape[1])  # [tokens, positions]
         visible = (distance >= 0) & (distance < (config.windows[layer] or math.inf))
-        weights = scores.masked_fill(~visible, -math.inf).softmax(dim=-1).to(self.dtype)
+        scores = scores.masked_fill(~visible, -math.inf)
+        if config.attention_sinks:  # a position with no value (arXiv 2309.17453)
+            sinks = self._weights[prefix + "sinks"].float()[:, None, None].expand(-1, len(positions), 1)
+            scores = torch.cat([scores, sinks], dim=-1)
+        weights = scores.softmax(dim=-1)[..., : keys.shape[1]].to(self.dtype)
         mixed = (weights @ values).transpose(0, 1).flatten(1)  # [tokens, heads * head_dim]
         return self._linear(prefix + "o", mixed, has_bias=config.output_bias)
+
+    def _convolution(self, layer: int, hidden: Tensor, cache: KvCache) -> Tensor:
+        """Each position's gated input and those of the positions before it, as many as there are taps."""
+        config, prefix, count = self.config, f"layers.{layer}.", len(hidden)
+        before, gate, value = self._linear(prefix + "conv_in", hidden, has_bias=config.conv_bias).chunk(3, dim=-1)
+        taps = torch.stack([self._weights[f"{prefix}conv.{tap}"] for tap in range(config.taps_of(layer))])
+        inputs = functional.pad(cache.append_inputs(layer, before * value), (0, 0, len(taps) - 1, 0))
+        windows = inputs.unfold(0, len(taps), 1)[-count:]  # [tokens, hidden, taps]
+        mixed = (windows * taps.T).sum(-1)
+        if config.conv_bias:
+            mixed = mixed + self._weights[prefix + "conv_bias"]
+        return self._linear(prefix + "conv_out", gate * mixed, has_bias=config.conv_bias)
 
     def _heads(self, name: str, hidden: Tensor) -> Tensor:
         """Project to query, key or value and split into heads.  # [heads, tokens, head_dim]"""
@@ -104,18 +128,16 @@ class ReferenceDecoder:
             out = torch.stack(heads, dim=1)
         return out.transpose(0, 1)
 
-    def _mlp(self, prefix: str, hidden: Tensor) -> Tensor:
-        has_bias, is_silu = self.config.mlp_bias, self.config.activation is Activation.SILU
+    def _mlp(self, prefix: str, hidden: Tensor, *, has_bias: bool) -> Tensor:
         up = self._linear(prefix + "up", hidden, has_bias=has_bias)
-        gate = self._linear(prefix + "gate", hidden, has_bias=has_bias) if self.config.gated_mlp else up
-        gate = functional.silu(gate) if is_silu else functional.gelu(gate, approximate="tanh")
-        return self._linear(prefix + "down", gate * up if self.config.gated_mlp else gate, has_bias=has_bias)
+        gate = self._linear(prefix + "gate", hidden, has_bias=has_bias) if self.config.gated_mlp else None
+        return self._linear(prefix + "down", _activated(self.config.activation, up, gate), has_bias=has_bias)
 
     def _experts(self, prefix: str, hidden: Tensor) -> Tensor:
         """The experts that a router chooses, and an MLP by a gate where there is one (arXiv 1701.06538, section 2)."""
         experts, out = self.config.experts, torch.zeros_like(hidden)
         assert experts is not None
-        logits = (hidden @ self._weights[prefix + "router"].T).float()
+        logits = self._linear(prefix + "router", hidden, has_bias=experts.have_biases).float()
         ranked = logits.sort(dim=-1, descending=True, stable=True)  # the lowest id first among equals
         chosen = ranked.indices[:, : experts.per_token]  # [tokens, per_token]
         scores = logits.gather(1, chosen)
@@ -123,12 +145,12 @@ class ReferenceDecoder:
         weights = torch.zeros_like(logits).scatter(1, chosen, scores.exp())  # [tokens, experts]
         for expert in sorted({*chosen.flatten().tolist()}):
             tokens = (chosen == expert).any(-1).nonzero()[:, 0]
-            mixed = self._mlp(f"{prefix}experts.{expert}.", hidden[tokens])
+            mixed = self._mlp(f"{prefix}experts.{expert}.", hidden[tokens], has_bias=experts.have_biases)
             out[tokens] += weights[tokens, expert, None].to(self.dtype) * mixed
         if not self.config.intermediate_size:
             return out
         gate = torch.sigmoid(hidden @ self._weights[prefix + "shared_gate"].T)  # [tokens, 1]
-        return out + gate * self._mlp(prefix, hidden)
+        return out + gate * self._mlp(prefix, hidden, has_bias=self.config.mlp_bias)
 
     def _linear(self, name: str, hidden: Tensor, *, has_bias: bool) -> Tensor:
         out = hidden @ self._weights[name].T
@@ -152,6 +174,20 @@ def _rotate(heads: Tensor, positions: Tensor, rope: Rope) -> Tensor:
     first, second, rest = heads[..., :half].float(), heads[..., half : 2 * half].float(), heads[..., 2 * half :]
     rotated = torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
     return torch.cat([rotated.to(heads.dtype), rest], dim=-1)
+
+
+def _activated(activation: Activation, up: Tensor, gate: Tensor | None) -> Tensor:
+    """What an MLP's first half gives: without a gate, the activation is of `up` itself."""
+    value = up if gate is None else gate
+    match activation:
+        case Activation.CLAMPED_SWIGLU:
+            value = value.clamp(max=_SWIGLU_LIMIT)
+            value, up = value * torch.sigmoid(1.702 * value), 1.0 + up.clamp(-_SWIGLU_LIMIT, _SWIGLU_LIMIT)
+        case Activation.SILU:
+            value = functional.silu(value)
+        case _:
+            value = functional.gelu(value, approximate="none" if activation is Activation.GELU else "tanh")
+    return value if gate is None else value * up
 
 
 def _soft_cap(values: Tensor, cap: float) -> Tensor:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from collections.abc import Sequence as Seq
 from fnmatch import fnmatchcase
 
-from services.engine.checkpoint.gguf_tensors import PART_NAME
+from services.engine.checkpoint.gguf.tensors import PART_NAME
 from services.engine.checkpoint.tensor_files import INDEX, SINGLE
 from services.engine.hub.hub_error import HubError, SeveralFilesError
 from services.engine.hub.hub_name import HubName

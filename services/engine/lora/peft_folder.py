@@ -16,7 +16,7 @@ from services.engine.lora.peft_config import CONFIG, read_peft_config
 WEIGHTS = "adapter_model.safetensors"
 _PREFIX = "base_model.model."
 _DOWN, _UP = ".lora_A.weight", ".lora_B.weight"
-_CHANGED = frozenset({"q", "k", "v", "o", "gate", "up", "down"})  # weights of a layer
+_CHANGED = frozenset({"q", "k", "v", "o", "conv_in", "conv_out", "gate", "up", "down"})  # weights of a layer
 Update = tuple[NDArray[Any], NDArray[Any]]
 """A and B of one weight: [rank, in], [out, rank]."""
 
@@ -69,7 +69,8 @@ class PeftFolder:
             raise CheckpointError(f"{where} is none of {checkpoint.path}'s")
         if not all(_is_changed(name) for name in shapes):
             allowed = (
-                "those of the queries, keys, values and outputs of attention and of an MLP that all tokens go through"
+                "those of the queries, keys, values and outputs of attention, before and behind a short convolution, "
+                "and of an MLP that all tokens go through"
             )
             raise CheckpointError(f"{where} cannot be changed by an adapter; allowed are {allowed}")
         return next(iter(shapes.values()))[1], sum(shape[0] for shape in shapes.values())

@@ -1,6 +1,7 @@
 """POST /v1/embeddings: vectors of texts."""
 
 import base64
+import re
 import struct
 from collections.abc import Sequence as Seq
 from typing import Annotated, Literal
@@ -8,12 +9,16 @@ from typing import Annotated, Literal
 from pydantic import Field
 from starlette.requests import Request
 
-from outrider import AsyncClient, Pooling
+from outrider import AsyncClient, Embeddings, InvalidArgument, Pooling, Violation
+from services.gateway.generation.problem import Kind, Problem
 from services.gateway.generation.validation import parse
 from services.gateway.generation.writer import Json
 from services.gateway.openai.ignored import IgnoredFields
 
 TokenId = Annotated[int, Field(ge=0, lt=1 << 32)]
+_MOST_TEXTS = 2048
+_AT_ONCE = 64  # so many vectors of up to 12,288 numbers are in one message
+_TEXT = re.compile(r"^inputs\[(\d+)\]")
 Texts = str | list[str] | list[TokenId] | list[list[TokenId]]
 
 
@@ -21,7 +26,7 @@ class EmbeddingsRequest(IgnoredFields):
     """Texts to embed."""
 
     model: str | None = Field(None, description="The model's name; without it, the first that is served.")
-    input: Texts = Field(description="A text or token ids, or several of them.")
+    input: Texts = Field(description="A text or token ids, or several of them: up to 2,048.")
     encoding_format: Literal["float", "base64"] | None = Field(
         None,
         description="As numbers, or as float32 in base64, little endian. By default `float`.",
@@ -38,8 +43,37 @@ class EmbeddingsRequest(IgnoredFields):
 async def embed(client: AsyncClient, _: Request, body: bytes) -> Json:
     """A vector of each text; raises OutriderError and Problem."""
     request = parse(EmbeddingsRequest, body)
-    answer = await client.embed(
-        _each(request.input),
+    answers = await _answers(client, request, _each(request.input))
+    vectors = [each.values for answer in answers for each in answer.embeddings]
+    told = [_encoded(values, request.encoding_format) for values in vectors]
+    num_tokens = sum(answer.prompt_tokens for answer in answers)
+    return {
+        "object": "list",
+        "model": answers[0].model,
+        "data": [{"object": "embedding", "index": index, "embedding": each} for index, each in enumerate(told)],
+        "usage": {"prompt_tokens": num_tokens, "total_tokens": num_tokens},
+        "system_fingerprint": answers[0].fingerprint,
+    }
+
+
+async def _answers(client: AsyncClient, request: EmbeddingsRequest, texts: Seq[str | Seq[int]]) -> list[Embeddings]:
+    """Those of all texts, some of them at a time: a call of the RPC takes fewer than this API."""
+    if len(texts) > _MOST_TEXTS:
+        raise Problem(Kind.INVALID, f"input: has {len(texts)} entries, must be 1 to {_MOST_TEXTS}", "input")
+    answers: list[Embeddings] = []
+    for first in range(0, max(len(texts), 1), _AT_ONCE):
+        try:
+            answers.append(await _answer(client, request, texts[first : first + _AT_ONCE]))
+        except InvalidArgument as error:
+            raise InvalidArgument(error.args[0], [_counted_from(first, one) for one in error.violations]) from error
+        if answers[-1].fingerprint != answers[0].fingerprint:
+            raise Problem(Kind.CHANGED, "another model came while the texts were embedded")
+    return answers
+
+
+async def _answer(client: AsyncClient, request: EmbeddingsRequest, texts: Seq[str | Seq[int]]) -> Embeddings:
+    return await client.embed(
+        texts,
         model=request.model,
         dimensions=request.dimensions,
         pooling=request.pooling,
@@ -49,14 +83,12 @@ async def embed(client: AsyncClient, _: Request, body: bytes) -> Json:
         cache_salt=request.cache_salt,
         priority=request.priority,
     )
-    told = [_encoded(each.values, request.encoding_format) for each in answer.embeddings]
-    return {
-        "object": "list",
-        "model": answer.model,
-        "data": [{"object": "embedding", "index": index, "embedding": each} for index, each in enumerate(told)],
-        "usage": {"prompt_tokens": answer.prompt_tokens, "total_tokens": answer.prompt_tokens},
-        "system_fingerprint": answer.fingerprint,
-    }
+
+
+def _counted_from(first: int, violation: Violation) -> Violation:
+    """What is wrong with a text, under its place among all."""
+    field = _TEXT.sub(lambda found: f"inputs[{first + int(found[1])}]", violation.field)
+    return Violation(field, violation.description)
 
 
 def _each(texts: Texts) -> Seq[str | Seq[int]]:

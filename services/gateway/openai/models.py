@@ -2,44 +2,47 @@
 
 from starlette.requests import Request
 
-from outrider import AsyncClient, LoraAdapter, ModelInfo
+from outrider import AsyncClient, LoraAdapter, ModelInfo, ModelState, ServedModel
 from services.gateway.generation.writer import Json
+
+_STATUS = {ModelState.READY: "loaded"}  # the others are called as ours are
 
 
 async def list_models(client: AsyncClient, _: Request, __: bytes) -> Json:
-    """All that are loaded, each with its adapters behind it, whose names are models to ask for."""
-    infos = [each.info for each in await client.list_models() if each.info]
-    return {"object": "list", "data": [entry for info in infos for entry in _entries(info)]}
+    """All, each with its adapters behind it, whose names are models to ask for, and its state: loads none of them."""
+    return {"object": "list", "data": [entry for model in await client.list_models() for entry in _entries(model)]}
 
 
 async def retrieve_model(client: AsyncClient, http: Request, _: bytes) -> Json:
     """One by its name, which may have slashes; raises OutriderError for another name."""
     name = http.path_params["name"]
-    entries = _entries(await client.model_info(model=name))
-    return next((entry for entry in entries if entry["id"] == name), entries[0])
+    entries = [entry for model in await client.list_models() for entry in _entries(model)]
+    if (found := next((entry for entry in entries if entry["id"] == name), None)) is None:
+        info = await client.model_info(model=name)  # which refuses it, and names those that there are
+        found = _told(info, ModelState.READY, 1.0)
+    return found
 
 
-def _entries(info: ModelInfo) -> list[Json]:
-    return [_told(info), *(_told_adapter(info, lora) for lora in info.loras)]
+def _entries(model: ServedModel) -> list[Json]:
+    if (info := model.info) is None:
+        return [_named(model.name, model.state, model.loaded_share)] if model.name else []
+    told = _told(info, model.state, model.loaded_share)
+    return [told, *(_told_adapter(told, lora) for lora in info.loras)]
 
 
-def _told_adapter(info: ModelInfo, lora: LoraAdapter) -> Json:
+def _told_adapter(told: Json, lora: LoraAdapter) -> Json:
     """As vLLM lists it, by its parent."""
-    told = _told(info)
     return {
         **told,
         "id": lora.name,
-        "parent": info.name,
+        "parent": told["id"],
         "outrider": {**told["outrider"], "fingerprint": lora.fingerprint},
     }
 
 
-def _told(info: ModelInfo) -> Json:
+def _told(info: ModelInfo, state: ModelState, share: float) -> Json:
     return {
-        "id": info.name,
-        "object": "model",
-        "created": 0,
-        "owned_by": "outrider",
+        **_named(info.name, state, share),
         "max_model_len": info.context_length,
         "outrider": {
             "architecture": info.architecture,
@@ -48,4 +51,15 @@ def _told(info: ModelInfo) -> Json:
             "fingerprint": info.fingerprint,
             "has_chat_template": info.has_chat_template,
         },
+    }
+
+
+def _named(name: str, state: ModelState, share: float) -> Json:
+    """What is known of a model whatever its state is, which is told as llama.cpp's server tells it."""
+    return {
+        "id": name,
+        "object": "model",
+        "created": 0,
+        "owned_by": "outrider",
+        "status": {"value": _STATUS.get(state, str(state)), "loaded_share": share},
     }

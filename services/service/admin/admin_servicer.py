@@ -130,7 +130,7 @@ class AdminServicer(AdminServiceServicer, Generic[EngineT]):
 
     def _require_engine(self) -> EngineT:
         if (engine := self._find_engine()) is None:
-            raise UnavailableError("the model is still loading")
+            raise UnavailableError("the model is not loaded")
         return engine
 
     async def _ask(self, engine: EngineT, question: Callable[[], Answer]) -> Answer:

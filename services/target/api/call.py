@@ -51,6 +51,8 @@ class Call:
         self._held = ExitStack()
 
     def __enter__(self) -> Self:
+        if self._model.lora is not None:
+            self._held.enter_context(self.serving.engine.using(self._model.lora))
         if self._trace is not None:
             self._held.enter_context(self._trace)
         return self

@@ -4,18 +4,19 @@ from dataclasses import asdict
 
 from outrider.v1 import generation_pb2
 from services.service.limits import LIMITS
-from services.target.models.served_model import ServedModel
+from services.target.models.model_description import ModelDescription
+from services.target.models.target_model import TargetModel
 from services.target.models.target_models import TargetModels
 
 
-def write_model_info(model: ServedModel) -> generation_pb2.GetModelInfoResponse:
+def write_model_info(model: ModelDescription) -> generation_pb2.GetModelInfoResponse:
     """A model and what may be asked of it."""
     parts = model.fingerprint
     return generation_pb2.GetModelInfoResponse(
         name=model.name,
-        architecture=model.config.architecture,
+        architecture=model.architecture,
         context_length=model.context_length,
-        vocab_size=model.config.vocab_size,
+        vocab_size=model.vocab_size,
         eos_token_ids=model.eos_token_ids,
         fingerprint=parts.digest,
         fingerprint_parts=generation_pb2.FingerprintParts(
@@ -27,7 +28,7 @@ def write_model_info(model: ServedModel) -> generation_pb2.GetModelInfoResponse:
             noise_version=parts.noise_version,
         ),
         limits=generation_pb2.Limits(**asdict(LIMITS)),
-        has_chat_template=model.chat_template.exists,
+        has_chat_template=model.has_chat_template,
         loras=[
             generation_pb2.LoraAdapter(name=name, fingerprint=fingerprint.digest)
             for name, fingerprint in model.adapted.items()
@@ -36,11 +37,19 @@ def write_model_info(model: ServedModel) -> generation_pb2.GetModelInfoResponse:
 
 
 def write_models(models: TargetModels) -> generation_pb2.ListModelsResponse:
-    """All models, and what may be asked of those that are loaded."""
-    response = generation_pb2.ListModelsResponse()
-    for model in models.all:
-        told = response.models.add(name=model.name, state=generation_pb2.MODEL_STATE_LOADING)
-        if model.serving is not None:
-            told.state = generation_pb2.MODEL_STATE_READY
-            told.info.CopyFrom(write_model_info(model.serving.model))
-    return response
+    """All models, and what may be asked of those that are loaded, or were."""
+    return generation_pb2.ListModelsResponse(models=[_write_model(model, models) for model in models.all])
+
+
+def _write_model(model: TargetModel, models: TargetModels) -> generation_pb2.ServedModel:
+    told = generation_pb2.ServedModel(name=model.name, state=_state(model, models), loaded_share=model.loaded_share)
+    if (description := model.description) is not None:
+        told.info.CopyFrom(write_model_info(description))
+    return told
+
+
+def _state(model: TargetModel, models: TargetModels) -> generation_pb2.ModelState.ValueType:
+    if model.serving is not None:
+        return generation_pb2.MODEL_STATE_READY
+    is_unloaded = models.residency.is_open and not models.residency.is_loading(model)
+    return generation_pb2.MODEL_STATE_UNLOADED if is_unloaded else generation_pb2.MODEL_STATE_LOADING

@@ -76,13 +76,12 @@ class GenerationServicer(GenerationServiceServicer):
 
     def check(self, context: Context) -> None:
         """Raise what refuses a call whatever it asks, for which it need not even be read."""
-        self._check_open()
+        self.check_open()
         caller, deadline, refusal = self.callers.of(context), _deadline(context), None
         for model in self._models.all:
             try:
-                admissions = _ready(model).admissions
-                admissions.waiting_tokens.check(1, caller, deadline=deadline)
-                admissions.streams.check(1, caller)
+                model.admissions.waiting_tokens.check(1, caller, deadline=deadline)
+                model.admissions.streams.check(1, caller)
             except RpcError as error:
                 refusal = refusal or error
             else:
@@ -116,7 +115,7 @@ class GenerationServicer(GenerationServiceServicer):
 
     async def Score(self, request: generation_pb2.ScoreRequest, context: Context) -> generation_pb2.ScoreResponse:
         """Say how likely texts are behind a prompt."""
-        with self._call(request.model, context, "score", request.lora) as call:
+        with await self._call(request.model, context, "score", request.lora) as call:
             model = call.model
             call.admit_sequences(max(1, min(len(request.choices), model.max_samples)))
             requests = await read_score_request(request, model, caller=call.caller, deadline=call.deadline)
@@ -129,7 +128,7 @@ class GenerationServicer(GenerationServiceServicer):
 
     async def Embed(self, request: generation_pb2.EmbedRequest, context: Context) -> generation_pb2.EmbedResponse:
         """Make vectors of texts."""
-        with self._call(request.model, context, "embeddings", request.lora) as call:
+        with await self._call(request.model, context, "embeddings", request.lora) as call:
             model, most = call.model, min(MAX_EMBEDDED_TEXTS, call.most_sequences)
             call.admit_sequences(max(1, min(len(request.inputs), most)))
             requests = await read_embed_request(
@@ -146,7 +145,7 @@ class GenerationServicer(GenerationServiceServicer):
         self, request: generation_pb2.CreateSessionRequest, context: Context
     ) -> generation_pb2.CreateSessionResponse:
         """Compute the beginning of prompts, and hold it."""
-        with self._call(request.model, context, "session") as call:
+        with await self._call(request.model, context, "session") as call:
             call.admit_sequences(1)
             session, asked = await begin_session(request, call)
             await compute_session(session, asked, call)
@@ -157,25 +156,25 @@ class GenerationServicer(GenerationServiceServicer):
         self, request: generation_pb2.GetSessionRequest, context: Context
     ) -> generation_pb2.GetSessionResponse:
         """Tell of a session."""
-        return get_session(request, self.serving(request.model), self.callers.of(context))
+        return get_session(request, await self.enter(context, request.model), self.callers.of(context))
 
     async def ListSessions(
         self, request: generation_pb2.ListSessionsRequest, context: Context
     ) -> generation_pb2.ListSessionsResponse:
         """List the caller's sessions."""
-        return list_sessions(self.serving(request.model), self.callers.of(context))
+        return list_sessions(await self.enter(context, request.model), self.callers.of(context))
 
     async def DeleteSession(
         self, request: generation_pb2.DeleteSessionRequest, context: Context
     ) -> generation_pb2.DeleteSessionResponse:
         """End a session."""
-        return delete_session(request, self.serving(request.model), self.callers.of(context))
+        return delete_session(request, await self.enter(context, request.model), self.callers.of(context))
 
     async def Tokenize(
         self, request: generation_pb2.TokenizeRequest, context: Context
     ) -> generation_pb2.TokenizeResponse:
         """Encode text or a conversation."""
-        serving = self.serving(request.model)
+        serving = await self.enter(context, request.model)
         with serving.admissions.text_calls.admit(1, self.callers.of(context)):
             ids = await read_tokenize_input(request, serving.model)
             return await asyncio.to_thread(write_tokens, ids, serving.model.tokenizer)
@@ -184,28 +183,30 @@ class GenerationServicer(GenerationServiceServicer):
         self, request: generation_pb2.DetokenizeRequest, context: Context
     ) -> generation_pb2.DetokenizeResponse:
         """Decode ids."""
-        serving = self.serving(request.model)
+        serving = await self.enter(context, request.model)
         with serving.admissions.text_calls.admit(1, self.callers.of(context)):
             return await asyncio.to_thread(detokenize, request, serving.model)
 
     async def GetModelInfo(
         self, request: generation_pb2.GetModelInfoRequest, context: Context
     ) -> generation_pb2.GetModelInfoResponse:
-        """Describe a model."""
-        return write_model_info(self.serving(request.model).model)
+        """Describe a model; one that was loaded before need not be again."""
+        self.check_open()
+        description = self._find(request.model).description
+        return write_model_info(description or (await self.enter(context, request.model)).model.describe())
 
     async def ListModels(
         self, request: generation_pb2.ListModelsRequest, context: Context
     ) -> generation_pb2.ListModelsResponse:
         """List all models."""
-        self._check_open()
+        self.check_open()
         return write_models(self._models)
 
     @asynccontextmanager
     async def generation(self, message: GenerationRequest, context: Context) -> AsyncIterator[Responses]:
         """Admit, read and submit one request; however the call ends, the engine drops what is left of it."""
         operation = "chat" if message.prompt.HasField("chat") else "text_completion"
-        with self._call(message.model, context, operation, message.lora) as call:
+        with await self._call(message.model, context, operation, message.lora) as call:
             model = call.model
             call.admit_sequences(min(num_generated(message), model.max_samples))
             found = Violations()
@@ -229,10 +230,10 @@ class GenerationServicer(GenerationServiceServicer):
                 logger.warning(text, request.request_id, error.seconds, extra=identity(request))
                 raise
 
-    def _call(self, name: str, context: Context, operation: str, lora: str = "") -> Call:
-        """A call that is to be computed for; raises as `serving`, and as `ServedModel.asked`."""
-        serving, caller, traceparent = self.serving(name), self.callers.of(context), _traceparent(context)
-        model = serving.model.asked(name, lora) if lora or serving.model.adapted else serving.model
+    async def _call(self, name: str, context: Context, operation: str, lora: str = "") -> Call:
+        """A call that is to be computed for; raises as `enter`, and as `ServedModel.asked`."""
+        serving, caller, traceparent = await self.enter(context, name), self.callers.of(context), _traceparent(context)
+        model = serving.model.asked(name, lora) if name or lora else serving.model
         trace = None
         if self._traces is not None:
             trace = self._traces.begin(traceparent, operation=operation, model=model.name)
@@ -245,24 +246,30 @@ class GenerationServicer(GenerationServiceServicer):
         if is_asked:
             context.set_trailing_metadata(((TRAILER, serving.load.report()),))
 
-    def serving(self, name: str = "") -> Serving:
-        """What there is to serve the model of that name with, or without one the first; raises InvalidRequestError for
-        a name that no model has, and UnavailableError.
-        """
-        self._check_open()
-        return _ready(self._models.find(name) if name else self._models.first)
+    async def enter(self, context: Context, name: str = "") -> Serving:
+        """What there is to serve the model of that name with, or without one the first, loaded where it was not.
 
-    def _check_open(self) -> None:
+        Nothing may be awaited between this and the call's admission. Raises InvalidRequestError for a name that no
+        model has, UnavailableError and OverloadedError.
+        """
+        self.check_open()
+        return await self._models.residency.enter(self._find(name), self.callers.of(context))
+
+    def serving(self, name: str = "") -> Serving:
+        """As `enter`, of a model that is loaded; raises InvalidRequestError, and UnavailableError where it is not."""
+        self.check_open()
+        if (serving := (model := self._find(name)).serving) is None:
+            raise UnavailableError(f"{model.name!r} is not loaded")
+        return serving
+
+    def check_open(self) -> None:
         """Raise UnavailableError where nothing is served."""
         if self._refusal:
             raise UnavailableError(self._refusal)
-        _ready(self._models.first)
+        self._models.residency.check_open()
 
-
-def _ready(model: TargetModel) -> Serving:
-    if model.serving is None:
-        raise UnavailableError(f"the model is still loading: {model.progress}")
-    return model.serving
+    def _find(self, name: str) -> TargetModel:
+        return self._models.find(name) if name else self._models.first
 
 
 def _deadline(context: Context) -> float | None:

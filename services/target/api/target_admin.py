@@ -9,13 +9,14 @@ from dataclasses import replace
 from outrider.v1 import admin_pb2
 from services.engine.config import ConfigError
 from services.service.admin.admin_servicer import AdminServicer, Context
-from services.service.errors import InvalidRequestError, UnimplementedError, Violation
+from services.service.errors import InvalidRequestError, UnavailableError, UnimplementedError, Violation
 from services.service.life.availability import Availability
 from services.service.life.reload import Reload
 from services.service.server_config import ServerConfig, check_address
 from services.target.api.servicer import GenerationServicer
 from services.target.draft_changes import DraftChanges
 from services.target.generation.engine import TargetEngine
+from services.target.models.lora_changes import LoraChanges
 from services.target.models.target_model import TargetModel
 from services.target.models.target_models import TargetModels
 from services.target.sequence.sequence import Sequence
@@ -40,12 +41,13 @@ class TargetAdmin(AdminServicer[TargetEngine]):
         """`config` has the limits that hold at the start."""
         super().__init__(availability, reload, telemetry, lambda: models.first.engine)
         self._models, self._servicer, self._config = models, servicer, config
+        self._lora_changes = LoraChanges(models)
 
     async def ListRequests(
         self, request: admin_pb2.ListRequestsRequest, context: Context
     ) -> admin_pb2.ListRequestsResponse:
         """Tell of each request how far it is, and nothing of what it says."""
-        self._require_engine()
+        self._models.residency.check_open()
         statuses = [status for model in self._models.all for status in _statuses(model)]
         return admin_pb2.ListRequestsResponse(requests=sorted(statuses, key=lambda status: -status.age_seconds))
 
@@ -53,7 +55,7 @@ class TargetAdmin(AdminServicer[TargetEngine]):
         self, request: admin_pb2.CancelRequestRequest, context: Context
     ) -> admin_pb2.CancelRequestResponse:
         """End all requests of that name."""
-        self._require_engine()
+        self._models.residency.check_open()
         return admin_pb2.CancelRequestResponse(
             cancelled=sum(_cancel(model, request.request_id) for model in self._models.all)
         )
@@ -81,6 +83,24 @@ class TargetAdmin(AdminServicer[TargetEngine]):
         """Give one up."""
         await self._change_drafts(request.address, DraftChanges.remove)
         return admin_pb2.RemoveDraftResponse(drafts=self._draft_statuses())
+
+    async def LoadLora(self, request: admin_pb2.LoadLoraRequest, context: Context) -> admin_pb2.LoadLoraResponse:
+        """Let requests ask for one more adapter."""
+        model = self._models.find(request.model) if request.model else self._models.first
+        try:
+            await self._lora_changes.load(model, _engine_of(model), request.name, request.folder)
+        except ValueError as error:
+            raise InvalidRequestError([Violation("folder", f"{request.folder[:64]!r}: {error}")]) from error
+        return admin_pb2.LoadLoraResponse(loras=model.loras)
+
+    async def UnloadLora(self, request: admin_pb2.UnloadLoraRequest, context: Context) -> admin_pb2.UnloadLoraResponse:
+        """Let no further request ask for an adapter."""
+        if (model := self._models.with_lora(request.name)) is None:
+            names = [repr(name) for each in self._models.all for name in each.loras]
+            allowed = ", ".join(names) or "none, there are none"
+            raise InvalidRequestError([Violation("name", f"{request.name[:64]!r} is not loaded; allowed: {allowed}")])
+        left = self._lora_changes.drop(_engine_of(model), model, request.name)
+        return admin_pb2.UnloadLoraResponse(loras=model.loras, left=left)
 
     async def _change_drafts(self, address: str, change: _Change) -> None:
         engine = self._require_engine()
@@ -122,6 +142,12 @@ class TargetAdmin(AdminServicer[TargetEngine]):
             max_text_calls=config.max_text_calls,
             reader_timeout=config.reader_timeout,
         )
+
+
+def _engine_of(model: TargetModel) -> TargetEngine:
+    if (engine := model.engine) is None:
+        raise UnavailableError("the model is not loaded")
+    return engine
 
 
 def _statuses(model: TargetModel) -> Iterator[admin_pb2.RequestStatus]:

@@ -1,11 +1,12 @@
 """TargetEngine: a model made ready to generate, behind calls that any thread may make."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from concurrent.futures import Future
-from dataclasses import replace
+from contextlib import contextmanager
 from importlib.metadata import version
+from itertools import count
 from pathlib import Path
 
 from services.engine.cache.block_manager import BlockManager
@@ -15,6 +16,7 @@ from services.engine.decoder.native import BUILD_ID, NOISE_VERSION
 from services.engine.events import Failed
 from services.engine.loaded_model import LoadedModel
 from services.engine.loop import Answer, EngineLoop, Pulse
+from services.engine.lora.adapter import Adapter
 from services.engine.lora.adapter_set import AdapterSet
 from services.engine.open_offload import open_offload
 from services.engine.request import OutputOptions, Request
@@ -51,23 +53,23 @@ class TargetEngine:
     ) -> None:
         """Raises ConfigError for an offload that cannot be had."""
         self._policy = policy or PolicyConfig()
+        self._rehearsal_seeds = count()
         self.config = config
-        self.adapters = adapters or AdapterSet({})
+        self.adapters = adapters or AdapterSet(model.checkpoint, model.decoder)
         self.fingerprint = _fingerprint(model, config)
-        owner = f"{self.fingerprint} {sorted(self.adapters.digests.items())}"
-        self.offload = open_offload(config, model.decoder, owner)
+        self.offload = open_offload(config, model.decoder, str(self.fingerprint))
         self.model = model = model.with_offload(config, self.offload) if self.offload else model
         self.scheduler = Scheduler(
             SchedulerConfig(
                 max_rows=config.max_rows,
                 prefill_chunk=config.resolve_prefill_chunk(),
                 max_sequences=config.max_sequences,
+                prompt_slowdown=config.prompt_slowdown,
             ),
             model.blocks,
         )
         runner = ModelRunner(
             model.decoder,
-            self.adapters,
             max_rows=config.max_rows,
             max_sequences=config.max_sequences,
             max_blocks=model.max_blocks,
@@ -110,12 +112,6 @@ class TargetEngine:
         return self.config.resolve_session_blocks(self.blocks.num_blocks, self.model.context_length)
 
     @property
-    def adapted_fingerprints(self) -> dict[str, Fingerprint]:
-        """What the answers by each adapter depend on."""
-        digests = self.adapters.digests
-        return {name: replace(self.fingerprint, lora=f"{name} {digest}") for name, digest in digests.items()}
-
-    @property
     def step_seconds(self) -> StepSeconds:
         """What passes have taken."""
         return self._step.seconds
@@ -145,7 +141,8 @@ class TargetEngine:
         something else to do, before it or meanwhile.
         """
         config, context_length = self._policy.rehearsal, self.model.context_length
-        request = rehearsal_request(self.model.tokenizer, config, context_length=context_length)
+        seed = next(self._rehearsal_seeds)
+        request = rehearsal_request(self.model.tokenizer, config, seed=seed, context_length=context_length)
         output = self._make(request, None)
         self._loop.post(lambda: self._step.rehearse(output))
         try:
@@ -193,6 +190,26 @@ class TargetEngine:
     def abort(self, sequence: Sequence, message: str) -> None:
         """End a generation for good, behind what was generated, and tell whoever waits for it."""
         self._loop.post(lambda: self._step.abort(sequence, message))
+
+    def drop_adapter(self, name: str) -> int:
+        """Let no further request compute by an adapter, and say how many still do; it goes when these have ended."""
+        adapter = self.adapters.drop(name)
+        self._forget_unused(adapter)
+        return self.adapters.num_users(adapter)
+
+    @contextmanager
+    def using(self, adapter: Adapter) -> Iterator[None]:
+        """An adapter stays until this ends, behind all sequences that were submitted meanwhile and cancelled."""
+        self.adapters.use(adapter)
+        try:
+            yield
+        finally:
+            self.adapters.leave(adapter)
+            self._forget_unused(adapter)
+
+    def _forget_unused(self, adapter: Adapter) -> None:
+        if self.adapters.is_unused(adapter):
+            self._loop.post(lambda: self.adapters.forget(adapter))
 
     def add_predictor(self, predictor: Predictor) -> None:
         """Let one more predict; for the engine thread."""

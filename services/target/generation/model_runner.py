@@ -3,19 +3,16 @@
 from collections.abc import Sequence as Seq
 
 from services.engine.decoder.native import Batch, Decoder, Logits
-from services.engine.lora.adapter_set import NO_ADAPTER, AdapterSet
-from services.target.scheduling.scheduler import ScheduledRows
+from services.engine.lora.adapter import NO_ADAPTER
+from services.target.scheduling.scheduled_rows import ScheduledRows
 from services.target.sequence.sequence import Text
 
 
 class ModelRunner:
     """Runs the decoder over scheduled rows."""
 
-    def __init__(
-        self, decoder: Decoder, adapters: AdapterSet, *, max_rows: int, max_sequences: int, max_blocks: int
-    ) -> None:
+    def __init__(self, decoder: Decoder, *, max_rows: int, max_sequences: int, max_blocks: int) -> None:
         self._decoder = decoder
-        self._adapters = adapters
         self._batch = Batch(max_rows=max_rows, max_sequences=max_sequences, max_blocks=max_blocks)
 
     def forward(self, scheduled: Seq[ScheduledRows]) -> Logits:
@@ -40,7 +37,7 @@ class ModelRunner:
             position=start,
             blocks=text.blocks,
             num_logits=num_logits,
-            adapter=self._adapters.number(lora) if (lora := rows.sequence.request.lora) else NO_ADAPTER,
+            adapter=lora.number if (lora := rows.sequence.request.lora) else NO_ADAPTER,
         )
 
     def pool(self, scheduled: Seq[ScheduledRows]) -> None:

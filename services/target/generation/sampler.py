@@ -10,7 +10,7 @@ from services.engine.decoder.native import Logits, Samples, SamplingState
 from services.engine.decoder.native import Sampler as NativeSampler
 from services.engine.events import Candidate, FinishReason, PredictionSource, TokenRecord
 from services.engine.request import OutputOptions
-from services.target.scheduling.scheduler import ScheduledRows
+from services.target.scheduling.scheduled_rows import ScheduledRows
 from services.target.sequence.sequence import Sequence
 
 _FAILURES = {1: FinishReason.NO_CANDIDATES, 2: FinishReason.INVALID_LOGITS}

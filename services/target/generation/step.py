@@ -8,7 +8,8 @@ from services.target.generation.deferred_calls import DeferredCalls
 from services.target.generation.model_runner import ModelRunner
 from services.target.generation.sampler import Sampler, SamplerOutput
 from services.target.output.output_pipeline import OutputPipeline
-from services.target.scheduling.scheduler import ScheduledRows, Scheduler
+from services.target.scheduling.scheduled_rows import ScheduledRows
+from services.target.scheduling.scheduler import Scheduler
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.speculation import Speculation
 
@@ -79,6 +80,7 @@ class TargetStep:
         self._runner.pool(batch)
         self._pass_ended = time.monotonic()
         self.seconds.computing += self._pass_ended - began
+        self._scheduler.observe(batch, self._pass_ended - began)
         self.seconds.waiting += waiting
         self.seconds.host += host or 0.0
         return sampled, _Spans(verifying=self._pass_ended - began, host=host)

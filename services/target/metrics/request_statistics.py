@@ -165,7 +165,7 @@ class RequestStatistics:
 
     def by_lora(self) -> Counter[str]:
         """How many sequences each adapter has, those that wait included."""
-        return Counter(sequence.request.lora for sequence in self.live if sequence.request.lora)
+        return Counter(lora.name for sequence in self.live if (lora := sequence.request.lora))
 
 
 def _observe(histogram: Histogram, value: float, times: int = 1) -> None:

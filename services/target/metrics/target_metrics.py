@@ -52,7 +52,7 @@ class TargetMetrics(Collector):
         add_shared(shared, stats)
         _add_callers(own, self._statistics)
         loras = self._statistics.by_lora()
-        values = {name: loras[name] for name in self._engine.adapters.digests}
+        values = {name: loras[name] for name in self._engine.adapters}
         own.gauge("lora_requests", "Sequences of each adapter, running or waiting.", values, "lora")
         add_predictions(own, self._statistics, stats)
         add_decisions(own, self._engine.speculation)

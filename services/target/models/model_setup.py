@@ -20,8 +20,8 @@ class ModelSetup:
 
     `drafts` are addresses of draft services, which share the sequences unless there is another predictor, and are
     shown what the `draft_credentials` hold; `run_ahead`, `num_alternates`: see DraftClient. `loras` are folders of
-    adapters, by the names that clients ask for. With `lookup`, what a text
-    repeats is predicted too. The parsers: see MessageSyntax.
+    adapters, by the names that clients ask for, and `lora_dir` has those that may be loaded later. With `lookup`, what
+    a text repeats is predicted too. The parsers: see MessageSyntax.
     """
 
     engine: EngineConfig
@@ -29,6 +29,7 @@ class ModelSetup:
     predictor: Predictor | None = None
     drafts: Seq[str] = ()
     loras: Mapping[str, Path] = field(default_factory=dict)
+    lora_dir: Path | None = None
     run_ahead: int | None = None
     num_alternates: int = 0
     draft_credentials: CredentialFiles = field(default_factory=CredentialFiles)

@@ -1,6 +1,7 @@
 """ModelsMetrics: what a scrape reads of all models of a target, as metrics."""
 
 from collections.abc import Iterable
+from itertools import chain
 
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
@@ -8,6 +9,7 @@ from prometheus_client.registry import Collector
 from services.target.metrics.target_metrics import TargetMetrics
 from services.target.models.target_models import TargetModels
 from services.target.speculation.link.draft_links import DraftLinks
+from services.telemetry.metric_page import OWN_PREFIX, MetricPage
 
 
 class ModelsMetrics(Collector):
@@ -20,10 +22,9 @@ class ModelsMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         """All metrics as they are now."""
         families: dict[str, Metric] = {}
-        for metrics in self._of_each():
-            for metric in metrics.collect():
-                if (family := families.setdefault(metric.name, metric)) is not metric:
-                    family.samples.extend(metric.samples)
+        for metric in chain(_loads(self._models), *(metrics.collect() for metrics in self._of_each())):
+            if (family := families.setdefault(metric.name, metric)) is not metric:
+                family.samples.extend(metric.samples)
         return families.values()
 
     def _of_each(self) -> Iterable[TargetMetrics]:
@@ -39,3 +40,13 @@ class ModelsMetrics(Collector):
                     prefix=self._prefix,
                     model_name=serving.model.name,
                 )
+
+
+def _loads(models: TargetModels) -> Iterable[Metric]:
+    for model in models.all:
+        page = MetricPage(OWN_PREFIX, {"model_name": model.name})
+        page.gauge("model_loaded", "How much of a model is in memory, from 0 to 1.", model.loaded_share)
+        page.counter("model_loads", "How often a model was loaded.", model.loads.num_loads)
+        page.counter("model_unloads", "How often a model was unloaded.", model.loads.num_unloads)
+        page.counter("model_load_seconds", "What loading it has taken, in all.", model.loads.seconds)
+        yield from page

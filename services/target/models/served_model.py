@@ -8,6 +8,7 @@ from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.checkpoint.token_rules import TokenRules
 from services.engine.forced_tokens import ForcedIds
 from services.engine.grammar.process import GrammarProcess
+from services.engine.lora.adapter import Adapter
 from services.engine.text.token_search import TokenSearch
 from services.engine.text.tokenizer import Tokenizer
 from services.service.errors import InvalidRequestError, Violation
@@ -15,6 +16,7 @@ from services.service.limits import MAX_SAMPLES
 from services.target.generation.engine import TargetEngine
 from services.target.generation.fingerprint import Fingerprint
 from services.target.message.syntax import MessageSyntax
+from services.target.models.model_description import ModelDescription
 from services.target.prompt.chat_template import ChatTemplate
 from services.target.prompt.prompt_encoder import PromptEncoder
 
@@ -41,8 +43,8 @@ class ServedModel:
     fingerprint: Fingerprint
     max_samples: int  # of one request
     guides: bool  # a text and the one that it is drawn away from are two sequences at once
-    lora: str = ""  # the adapter that changes its weights; empty: none
-    adapted: Mapping[str, Fingerprint] = field(default_factory=dict)  # what it has, by the names of its adapters
+    lora: Adapter | None = None  # that changes its weights
+    adapters: Mapping[str, Adapter] = field(default_factory=dict)  # that it has just now, by their names
 
     @classmethod
     def of(cls, engine: TargetEngine, name: str, chat_template: ChatTemplate, syntax: MessageSyntax) -> "ServedModel":
@@ -63,9 +65,22 @@ class ServedModel:
             chat_template=chat_template,
             syntax=syntax,
             fingerprint=engine.fingerprint,
-            adapted=engine.adapted_fingerprints,
+            adapters=engine.adapters,
             max_samples=min(MAX_SAMPLES, engine.config.max_sequences),
             guides=engine.config.max_sequences > 1,
+        )
+
+    def describe(self) -> ModelDescription:
+        """What is told of it."""
+        return ModelDescription(
+            name=self.name,
+            architecture=self.config.architecture,
+            context_length=self.context_length,
+            vocab_size=self.config.vocab_size,
+            eos_token_ids=self.eos_token_ids,
+            fingerprint=self.fingerprint,
+            has_chat_template=self.chat_template.exists,
+            adapted={name: self._fingerprint_by(adapter) for name, adapter in self.adapters.items()},
         )
 
     def asked(self, model: str, lora: str) -> "ServedModel":
@@ -73,7 +88,7 @@ class ServedModel:
 
         Raises InvalidRequestError where it has none of that name, and where the two differ.
         """
-        own = model if model in self.adapted and model != self.name else ""
+        own = model if model in self.adapters and model != self.name else ""
         if lora and own not in ("", lora):
             raise InvalidRequestError(
                 [Violation("lora", f"is {lora[:_LONGEST_TOLD]!r}; allowed: {own!r}, as model says")]
@@ -81,9 +96,13 @@ class ServedModel:
         return self._with_lora(lora or own) if lora or own else self
 
     def _with_lora(self, name: str) -> "ServedModel":
-        if name not in self.adapted:
-            allowed = ", ".join(repr(each) for each in self.adapted) or "none, the model has no adapters"
+        if (adapter := self.adapters.get(name)) is None:
+            allowed = ", ".join(repr(each) for each in self.adapters) or "none, the model has no adapters"
             raise InvalidRequestError(
                 [Violation("lora", f"{name[:_LONGEST_TOLD]!r} is not loaded; allowed: {allowed}")]
             )
-        return replace(self, name=name, lora=name, fingerprint=self.adapted[name])
+        return replace(self, name=name, lora=adapter, fingerprint=self._fingerprint_by(adapter))
+
+    def _fingerprint_by(self, adapter: Adapter) -> Fingerprint:
+        """What the answers by an adapter depend on."""
+        return replace(self.fingerprint, lora=str(adapter))

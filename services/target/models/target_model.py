@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -21,6 +22,8 @@ from services.target.message.syntax import MessageSyntax
 from services.target.metrics.request_statistics import RequestStatistics
 from services.target.metrics.target_load import TargetLoad
 from services.target.models.admissions import Admissions
+from services.target.models.loads import Loads
+from services.target.models.model_description import ModelDescription
 from services.target.models.model_drafts import ModelDrafts
 from services.target.models.model_setup import ModelSetup
 from services.target.models.served_model import ServedModel
@@ -38,23 +41,34 @@ _WARM_UP_TOKENS = 4
 
 
 class TargetModel:
-    """Call `open`, in the end `close`; all on one event loop."""
+    """Call `open`, and `close`, behind which it may be opened again; all on one event loop."""
 
-    def __init__(self, setup: ModelSetup, server: ServerConfig, availability: Availability) -> None:
-        """Raises ConfigError."""
+    def __init__(
+        self,
+        setup: ModelSetup,
+        server: ServerConfig,
+        availability: Availability,
+        on_ended: Callable[[ExitCode], None],
+    ) -> None:
+        """`on_ended` is called when its engine has died or hangs. Raises ConfigError."""
         self.name = setup.name
         """What clients see as its name; empty where that is not known before it is loaded."""
-        self.loras = frozenset(setup.loras)
-        """The names of its adapters."""
+        self.loras = dict(setup.loras)
+        """The folders of its adapters, by their names; `LoraChanges` changes them."""
+        self.lora_dir = setup.lora_dir
         self.progress, self.statistics = LoadingProgress(), RequestStatistics()
         self.admissions = Admissions(server, max_sequences=setup.engine.max_sequences)
         self.serving: Serving | None = None
-        """What there is to serve it with, once it is loaded."""
+        """What there is to serve it with, while it is loaded."""
+        self.loads = Loads()
+        self.config = setup.engine
+        """How its engine is set up at the next loading."""
         self._setup, self._server, self._policy = setup, server, PolicyConfig()
-        self._sweeper: asyncio.Task[None] | None = None
+        self._on_ended = on_ended
+        self._tasks: list[asyncio.Task[None]] = []  # that end with the engine
+        self._last: ModelDescription | None = None
         has_drafts = setup.predictor is None and bool(setup.drafts or server.admin_listen)
         self.drafts = ModelDrafts(setup, server, self._policy, self._rehearse) if has_drafts else None
-        self.predictors = self._order_predictors()
         self._chat_template = ChatTemplate(None, {})
         self._host = EngineHost(self._open_engine, availability, hang_seconds=server.hang_seconds)
 
@@ -63,19 +77,48 @@ class TargetModel:
         """The engine, once it is loaded."""
         return self._host.engine
 
+    @property
+    def description(self) -> ModelDescription | None:
+        """What is told of it, once it was loaded."""
+        return self.serving.model.describe() if self.serving is not None else self._last
+
+    @property
+    def loaded_share(self) -> float:
+        """How much of it is in memory, 0 to 1."""
+        return 1.0 if self.serving is not None else self.progress.share
+
+    @property
+    def num_at_work(self) -> int:
+        """Streams and calls that it is needed for, those that wait for it included, and sessions that it holds."""
+        return self.admissions.streams.total + self.admissions.text_calls.total + self.num_sessions
+
+    @property
+    def num_sessions(self) -> int:
+        """Sessions that it holds."""
+        return self.serving.sessions.num_open if self.serving is not None else 0
+
     async def open(self) -> None:
         """Load it on a thread, warm it up, and try the drafts that are there; it is served from before that on.
 
-        Raises CheckpointError, ConfigError, EngineFailedError.
+        Raises CheckpointError, ConfigError, EngineFailedError; whatever it raises, it is closed then.
         """
-        config = self._setup.engine
-        logger.info("loading %s", config.model)
+        began = time.monotonic()
+        try:
+            await self._open()
+        except BaseException:
+            await self.close()
+            raise
+        self.loads.loaded(time.monotonic() - began)
+
+    async def _open(self) -> None:
+        logger.info("loading %s", self.config.model)
         engine = await self._host.open()
         await _warm_up(engine)
+        self._tasks.append(asyncio.create_task(self._watch()))
         model = self._served(engine)
         load = TargetLoad(engine, self.statistics, lambda: self.admissions.streams.total)
         sessions = _sessions(engine, self._server)
-        self._sweeper = asyncio.create_task(sessions.sweep())
+        self._tasks.append(asyncio.create_task(sessions.sweep()))
         self.serving = Serving(engine, model, self.admissions, self.statistics, load, sessions)
         if self.drafts is not None:
             await self.drafts.start(engine)
@@ -83,15 +126,14 @@ class TargetModel:
             "serving %s: device %s, %s threads, context of %s tokens, %s KV blocks, fingerprint %s",
             model.name,
             engine.model.device.name,
-            config.threads,
+            self.config.threads,
             model.context_length,
             engine.blocks.num_blocks,
             model.fingerprint,
         )
 
-    async def wait_ended(self) -> ExitCode:
-        """Return when its engine has died or hangs; of a dead one's sequences all have been told."""
-        return await self._host.wait_ended()
+    async def _watch(self) -> None:
+        self._on_ended(await self._host.wait_ended())
 
     async def drain(self, seconds: float, message: str) -> None:
         """Let what runs end for so long, then cut the rest and tell it the message; it can be taken up elsewhere."""
@@ -101,12 +143,17 @@ class TargetModel:
                 self.engine.abandon(message)
 
     async def close(self) -> None:
-        """Give the drafts up, and end the engine."""
-        if self._sweeper is not None:
-            self._sweeper.cancel()
+        """Give the drafts up, end the engine, and give its memory back: nothing that is left refers to it."""
+        if self.serving is not None:
+            self._last, self.serving = self.serving.model.describe(), None
+            self.loads.unloaded()
+        for task in self._tasks:
+            task.cancel()
+        self._tasks.clear()
         if self.drafts is not None:
             await self.drafts.stop()
         await self._host.close()
+        self.progress = LoadingProgress()
 
     def _order_predictors(self) -> list[Predictor]:
         setup = self._setup
@@ -115,13 +162,13 @@ class TargetModel:
 
     def _open_engine(self, on_failure: Callable[[], None]) -> TargetEngine:
         """On a thread."""
-        model = fetch(self._setup.engine.model)
+        model = fetch(self.config.model)
         self.name = self.name or model.name
         self._chat_template = ChatTemplate.from_model(model.path)
         return TargetEngine.open(
-            replace(self._setup.engine, model=model.path),
-            loras=self._setup.loras,
-            predictors=self.predictors,
+            replace(self.config, model=model.path),
+            loras=self.loras,
+            predictors=self._order_predictors(),
             policy=self._policy,
             progress=self.progress,
             try_out=self._chat_template.try_out,

@@ -4,12 +4,15 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from collections.abc import Sequence as Seq
 
-from services.engine.config import ConfigError
+from services.engine.config import CPU, ConfigError
 from services.service.errors import InvalidRequestError, Violation
 from services.service.life.availability import Availability
 from services.service.life.exit_code import ExitCode
+from services.service.named_option import is_name
 from services.service.server_config import ServerConfig
 from services.target.models.model_setup import ModelSetup
+from services.target.models.residency import Residency
+from services.target.models.residency_config import ResidencyConfig
 from services.target.models.target_model import TargetModel
 
 _LONGEST_TOLD = 64  # characters of a name that there is not
@@ -18,12 +21,22 @@ _LONGEST_TOLD = 64  # characters of a name that there is not
 class TargetModels:
     """The first one is for requests that name none."""
 
-    def __init__(self, setups: Seq[ModelSetup], server: ServerConfig, availability: Availability) -> None:
+    def __init__(
+        self,
+        setups: Seq[ModelSetup],
+        server: ServerConfig,
+        availability: Availability,
+        residency: ResidencyConfig,
+    ) -> None:
         """Raises ConfigError, also where of several one has no name, or two have the same."""
         _check_names([setup.name for setup in setups])
         _check_loras(setups)
-        self.all = tuple(TargetModel(setup, server, availability) for setup in setups)
+        if residency.memory_budget is not None and any(setup.engine.device != CPU for setup in setups):
+            raise ConfigError("memory_budget is for the host's memory; it must not be set where a GPU computes")
+        self._ended: asyncio.Future[ExitCode] = asyncio.get_running_loop().create_future()
+        self.all = tuple(TargetModel(setup, server, availability, self._end) for setup in setups)
         self.first = self.all[0]
+        self.residency = Residency(self.all, residency)
 
     def find(self, name: str) -> TargetModel:
         """The model of that name, or with an adapter of that name; raises InvalidRequestError where there is none."""
@@ -34,29 +47,39 @@ class TargetModels:
         problem = f"{name[:_LONGEST_TOLD]!r} is not served here; allowed: {allowed}"
         raise InvalidRequestError([Violation("model", problem)])
 
+    def with_lora(self, name: str) -> TargetModel | None:
+        """The model that has an adapter of that name, if one has."""
+        return next((model for model in self.all if name in model.loras), None)
+
+    def check_new(self, name: str) -> None:
+        """Raise InvalidRequestError where a model or an adapter has this name, or none may have it."""
+        if not is_name(name):
+            allowed = "1 to 64 letters, digits, and . _ - behind the first"
+            raise InvalidRequestError([Violation("name", f"is {name[:_LONGEST_TOLD]!r}; allowed: {allowed}")])
+        if any(name == model.name or name in model.loras for model in self.all):
+            raise InvalidRequestError([Violation("name", f"{name!r} is the name of a model or of another adapter")])
+
     async def open(self, on_opened: Callable[[], Awaitable[None]]) -> None:
-        """Load them one after the other, and call this behind each; raises as `TargetModel.open`."""
-        for model in self.all:
-            await model.open()
-            await on_opened()
+        """As `Residency.open`."""
+        await self.residency.open(on_opened)
 
     async def wait_ended(self) -> ExitCode:
-        """Return when an engine has died or hangs."""
-        tasks = [asyncio.create_task(model.wait_ended()) for model in self.all]
-        try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            return done.pop().result()
-        finally:
-            for task in tasks:
-                task.cancel()
+        """Return when an engine has died or hangs; of a dead one's sequences all have been told."""
+        return await asyncio.shield(self._ended)
 
     async def drain(self, seconds: float, message: str) -> None:
-        """As `TargetModel.drain`, for all of them at once."""
+        """As `TargetModel.drain`, for all of them at once; who waits for one to be loaded is told at once."""
+        self.residency.refuse(message)
         await asyncio.gather(*(model.drain(seconds, message) for model in self.all))
 
     async def close(self) -> None:
         """End them all."""
+        await self.residency.close()
         await asyncio.gather(*(model.close() for model in self.all))
+
+    def _end(self, code: ExitCode) -> None:
+        if not self._ended.done():
+            self._ended.set_result(code)
 
 
 def _check_names(names: Seq[str]) -> None:

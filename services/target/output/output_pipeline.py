@@ -15,6 +15,7 @@ from services.target.output.banned_strings import BannedMatch
 from services.target.output.detokenizer import Detokenizer
 from services.target.output.loop_detector import LoopDetector
 from services.target.output.output_buffer import OutputBuffer, Snapshot
+from services.target.output.token_rules import TokenRules
 from services.target.sequence.sequence import Sequence
 
 
@@ -128,19 +129,16 @@ class OutputPipeline:
 
     def _replay(self) -> None:
         """Append what was received; the grammar has followed it already."""
-        received, allowed = self.sequence.request.received, self.sequence.request.sampling.allowed_tokens
-        grammar = self.sequence.grammar
+        received, grammar = self.sequence.request.received, self.sequence.grammar
+        rules = TokenRules(self.sequence.request, self.sequence.tokens) if received else None
         for count, token_id in enumerate(received):
             if self.sequence.is_finished:
                 raise ValueError(f"the generation ends after {count} tokens, but {len(received)} were received")
-            forced_id = None if self.sequence.thought is None else self.sequence.thought.forced_id
-            if forced_id not in {None, token_id}:
-                raise ValueError(f"stop.max_thinking_tokens forces token {forced_id} at {count}")
+            assert rules is not None
+            rules.take(token_id, self.sequence.thought)
             self._append(token_id)
             if grammar is not None and grammar.is_rejected and grammar.num_followed == count:
                 raise ValueError(f"the grammar forbids the token at {count}")
-            if allowed is not None and token_id not in allowed:
-                raise ValueError(f"sampling.allowed_token_ids has not the token at {count}")
             if self._detokenizer.banned is not None:
                 raise ValueError(f"token {count} completes a banned string, which the generation does not have")
         if self.sequence.replay is None:

@@ -3,52 +3,16 @@
 import math
 import time
 from bisect import insort
-from dataclasses import dataclass, field
 
 from services.engine.cache.block_manager import BlockManager
-from services.engine.events import PredictionSource
 from services.target.scheduling.fair_queue import FairQueue
 from services.target.scheduling.fair_shares import FairShares
 from services.target.scheduling.limits import SchedulerConfig, StepLimit
+from services.target.scheduling.prompt_pace import PromptPace
+from services.target.scheduling.scheduled_rows import ScheduledRows
 from services.target.sequence.sequence import Lengths, Sequence
 
 _MAX_PROMPT_LOGITS = 256  # rows in one pass, of 0.6 MB each with 150 000 tokens
-
-
-@dataclass(slots=True)
-class ScheduledRows:
-    """A run of one sequence's tokens in a pass, and the predictions of its next tokens behind them; where it is guided,
-    a run of its negative text too, with the same predictions.
-    """
-
-    sequence: Sequence
-    num_tokens: int
-    draws: bool  # the run reaches the sequence's last token, so that the next one is drawn
-    num_negative: int = 0  # tokens of the negative text
-    prompt_targets: list[int] = field(default_factory=list)  # known tokens that the rows before tell of
-    predictions: list[int] = field(default_factory=list)
-    source: PredictionSource | None = None  # of the predictions
-    waiting: float = 0.0  # seconds, for them
-
-    @property
-    def is_decode(self) -> bool:
-        """Whether the run is the last token alone."""
-        return self.draws and self.num_tokens == 1 and self.num_negative <= 1
-
-    @property
-    def num_rows(self) -> int:
-        """Rows in the pass."""
-        return self.num_tokens + self.num_negative + len(self.sequence.texts) * len(self.predictions)
-
-    @property
-    def num_draws(self) -> int:
-        """Rows that a token is drawn from."""
-        return 1 + len(self.predictions) if self.draws else 0
-
-    @property
-    def num_logits(self) -> int:
-        """Rows of its own text whose logits are needed, the last ones; of the negative one they are the draws'."""
-        return len(self.prompt_targets) + self.num_draws
 
 
 class Scheduler:
@@ -67,6 +31,7 @@ class Scheduler:
         self._queue = FairQueue()
         self._preempted: list[Sequence] = []  # in the order of their starts, as those that run
         self._prompt_shares = FairShares()
+        self._pace = PromptPace(config.prompt_slowdown)
         self.running: list[Sequence] = []
         self.num_preemptions = 0
         self.num_rows = self.num_prediction_rows = 0  # of all passes: those of tokens, and of predictions
@@ -120,7 +85,7 @@ class Scheduler:
         ready = [sequence for sequence in self.running if not sequence.is_paused]
         prompts = [sequence for sequence in ready if not sequence.is_decoding]
         self._spare_rows = self._config.max_rows
-        prompt_rows = self._share_rows(prompts, self._config.max_rows - _num_texts(ready) + _num_texts(prompts))
+        prompt_rows = self._share_rows(prompts, self._most_prompt_rows(ready, prompts))
         for sequence in ready:
             num_rows = len(sequence.texts) if sequence.is_decoding else prompt_rows.get(sequence, 0)
             if num_rows <= 0 or sequence not in self.running:  # the latter: preempted by an older one just now
@@ -135,6 +100,15 @@ class Scheduler:
             self.num_rows += self._config.max_rows - self._spare_rows
             self.num_steps[self._limit(batch)] += 1
         return batch
+
+    def _most_prompt_rows(self, ready: list[Sequence], prompts: list[Sequence]) -> int:
+        most = self._config.max_rows - _num_texts(ready) + _num_texts(prompts)
+        return int(min(most, self._pace.most_rows(len(ready) - len(prompts), len(prompts))))
+
+    def observe(self, batch: list[ScheduledRows], seconds: float) -> None:
+        """A pass over this has taken so long."""
+        decode_rows = sum(rows.num_rows for rows in batch if rows.is_decode)
+        self._pace.observe(decode_rows, sum(rows.num_rows for rows in batch) - decode_rows, seconds)
 
     def _share_rows(self, prompts: list[Sequence], num_rows: int) -> dict[Sequence, int]:
         """Hand out rows to sequences that have more than one to compute: each gets a chunk, and callers take turns."""
@@ -194,7 +168,11 @@ class Scheduler:
         first = next((sequence for sequence in self.waiting if not sequence.is_paused), None)
         if first is not None:
             return StepLimit.BLOCKS if self._fits_in(first) else StepLimit.SEQUENCES
-        return StepLimit.WORK if all(rows.draws for rows in batch) else StepLimit.PREFILL_CHUNK
+        chunks = [rows for rows in batch if not rows.draws]
+        unfinished = [rows.num_rows for rows in chunks if rows.num_rows < rows.sequence.num_pending]
+        if not unfinished:
+            return StepLimit.WORK
+        return StepLimit.PREFILL_CHUNK if max(unfinished) >= self._config.prefill_chunk else StepLimit.PROMPT_ROWS
 
     def _admit(self) -> None:
         for sequence in [sequence for sequence in self._preempted if not sequence.is_paused]:

@@ -63,9 +63,8 @@ class Sequence:
 
     @property
     def cache_scope(self) -> str | None:
-        """As `CachePolicy.scope`, apart for each adapter, which has keys and values of its own; no name holds \\0."""
-        scope = self.request.cache.scope
-        return None if scope is None else f"{self.request.lora}\0{scope}"
+        """As `CachePolicy.scope`."""
+        return self.request.cache.scope(self.request.lora)
 
     @property
     def texts(self) -> "tuple[Text, ...]":

@@ -7,7 +7,8 @@ from collections.abc import Sequence as Seq
 
 from services.engine.events import NoSpeculation, PredictionSource, TokenRecord
 from services.engine.request import SpeculationMode
-from services.target.scheduling.scheduler import ScheduledRows, Scheduler
+from services.target.scheduling.scheduled_rows import ScheduledRows
+from services.target.scheduling.scheduler import Scheduler
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.policy.length_controller import Decision
 from services.target.speculation.policy.loss_budget import LossBudget

@@ -3,7 +3,7 @@
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
-from services.target.scheduling.scheduler import ScheduledRows
+from services.target.scheduling.scheduled_rows import ScheduledRows
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.policy.pass_cost import PassCost
 from services.target.speculation.source import Source, SourcePlan, is_automatic

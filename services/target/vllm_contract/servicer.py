@@ -43,7 +43,7 @@ class VllmEngineServicer(vllm_engine_pb2_grpc.VllmEngineServicer):
     async def Generate(self, request: vllm_engine_pb2.GenerateRequest, context: Context) -> None:
         """Write chunks, if a stream is wanted, and the end of each sample."""
         self._heard_at = time.time()
-        serving, caller = self._generation.serving(), self._generation.callers.of(context)
+        serving, caller = await self._generation.enter(context), self._generation.callers.of(context)
         serving.admissions.streams.check(1, caller)  # before the request costs anything
         with self._calls.begin(caller.name, request.request_id) as call:
             try:
@@ -67,7 +67,7 @@ class VllmEngineServicer(vllm_engine_pb2_grpc.VllmEngineServicer):
         self, message: generation_pb2.StreamGenerateRequest, stack: AsyncExitStack, context: Context
     ) -> Responses:
         if message.grammar.lark:
-            admissions = self._generation.serving().admissions
+            admissions = (await self._generation.enter(context)).admissions
             with admissions.text_calls.admit(1, self._generation.callers.of(context)):
                 message.grammar.lark = await self._gbnf.to_lark(message.grammar.lark)
         return await stack.enter_async_context(self._generation.generation(message, context))
@@ -95,7 +95,7 @@ class VllmEngineServicer(vllm_engine_pb2_grpc.VllmEngineServicer):
     ) -> vllm_engine_pb2.HealthCheckResponse:
         """Whether requests are served, and if not, why."""
         try:
-            self._generation.serving()
+            self._generation.check_open()
         except UnavailableError as error:
             return vllm_engine_pb2.HealthCheckResponse(healthy=False, message=str(error))
         return vllm_engine_pb2.HealthCheckResponse(healthy=True, message="serving")
@@ -104,14 +104,14 @@ class VllmEngineServicer(vllm_engine_pb2_grpc.VllmEngineServicer):
         self, request: vllm_engine_pb2.GetModelInfoRequest, context: Context
     ) -> vllm_engine_pb2.GetModelInfoResponse:
         """Describe the model."""
-        return write_model_info(self._generation.serving().model)
+        return write_model_info((await self._generation.enter(context)).model)
 
     async def GetServerInfo(
         self, request: vllm_engine_pb2.GetServerInfoRequest, context: Context
     ) -> vllm_engine_pb2.GetServerInfoResponse:
         """Describe the server."""
         uptime = time.monotonic() - self._began
-        return write_server_info(self._generation.serving(), uptime=uptime, heard_at=self._heard_at)
+        return write_server_info(await self._generation.enter(context), uptime=uptime, heard_at=self._heard_at)
 
     async def GetLoads(
         self, request: vllm_engine_pb2.GetLoadsRequest, context: Context
@@ -125,7 +125,7 @@ class VllmEngineServicer(vllm_engine_pb2_grpc.VllmEngineServicer):
 
     async def GetTokenizer(self, request: common_pb2.GetTokenizerRequest, context: Context) -> None:
         """Write the tokenizer's files as a zip file, in pieces."""
-        serving = self._generation.serving()
+        serving = await self._generation.enter(context)
         with serving.admissions.text_calls.admit(1, self._generation.callers.of(context)):
             chunks = await self._tokenizer.chunks(serving.model)
         for chunk in chunks:

@@ -29,6 +29,7 @@ PROMPT = "def read(self, path):"
 SAMPLED = {"seed": "9", "temperature": "0.9"}
 HOSTILE = '<img src=x onerror="alert(1)"><script>alert(2)</script> naïve 😀 字'
 _STEP_SECONDS = 0.5  # so that a slow browser too has acted before a text has ended
+_PATIENCE_SECONDS = 30.0
 KEY = "key-of-alice-0123456789"
 
 
@@ -86,11 +87,12 @@ def test_a_killed_target_is_not_noticed(
     demo: RunningTarget, tmp_path: Path, show: Show, monkeypatch: pytest.MonkeyPatch
 ):
     first = Service("target", DEMO_TARGET, tmp_path, "--stream-capacity", "4")
-    events = count()
+    events, paused = count(), threading.Event()
 
     def encode(data: Any, *, name: str, event_id: str) -> bytes:
         if next(events) == 2:
             first.pause()  # else it may be through before it is killed
+            paused.set()
         return encode_event(data, name=name, event_id=event_id)
 
     monkeypatch.setattr(endpoint, "encode_event", encode)
@@ -101,6 +103,7 @@ def test_a_killed_target_is_not_noticed(
         shown.tab.locator("[name=ignore_eos]").check()
         shown.begin(PROMPT)
         shown.tab.locator(".token").first.wait_for(state="attached")
+        assert paused.wait(_PATIENCE_SECONDS)
         first.kill()
         text = shown.answer()
         assert "taken up again 1 ×" in (shown.tab.text_content("#status") or "")

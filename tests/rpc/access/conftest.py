@@ -8,9 +8,8 @@ import pytest
 from services.service.access.credential_files import CredentialFiles
 from services.service.server_config import ServerConfig
 from tests.certificate_authority import CertificateAuthority, Files
+from tests.free_port import free_port
 from tests.rpc.draft_link import RunningDraft
-
-LOCALHOST = "localhost:0"
 
 
 @pytest.fixture
@@ -33,8 +32,8 @@ def tls_draft(model: Path, authority: CertificateAuthority) -> Iterator[RunningD
 
 
 def tls_config(files: Files, **fields: object) -> ServerConfig:
-    """A server that shows a certificate."""
-    values = {"listen": LOCALHOST, "drain_seconds": 0, **fields}
+    """A server that shows a certificate, on a port that is nobody else's on any of this machine's own addresses."""
+    values = {"listen": f"localhost:{free_port()}", "drain_seconds": 0, **fields}
     return ServerConfig(tls_certificate=files.certificate, tls_key=files.key, **values)  # type: ignore[arg-type]
 
 

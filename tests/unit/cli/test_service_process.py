@@ -20,4 +20,4 @@ def test_the_folder_that_we_were_started_in_lends_no_modules(tmp_path: Path, mon
         pytest.raises(ServiceFailedError, match="ended with code 3"),
     ):
         process.wait_until_serving()
-    assert log.read_text() == "-P -m services.target --model x\n"
+    assert log.read_text() == "-P -m services.cli.bound_service target --model x\n"

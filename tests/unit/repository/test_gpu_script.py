@@ -91,7 +91,7 @@ def test_without_a_step_it_says_what_there_is(tmp_path: Path):
 @pytest.mark.parametrize("call", ["DEVICE", "MODEL"])
 def test_the_steps_of_a_call_fit_into_its_time(call):
     text = SCRIPT.read_text()
-    total = re.search(r"TOTAL_SECONDS=(\d+)", text)
+    total = re.search(r"TOTAL_SECONDS:-(\d+)", text)
     limits = re.search(rf"{call}_LIMITS=\(([^)]*)\)", text)
     steps = re.search(rf"{call}_STEPS=\(([^)]*)\)", text)
     assert total is not None

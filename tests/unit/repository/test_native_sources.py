@@ -16,7 +16,7 @@ INCLUDE_ROOTS = (NATIVE / "include", NATIVE / "src", NATIVE)
 
 
 def test_the_sources_are_found():
-    assert {"decoder.cpp", "vec_avx2.h", "stream.cu", "tile_product.cuh"} <= {path.name for path in SOURCES}
+    assert {"decoder.cpp", "vec_avx2.h", "stream.cu", "wide_product.cuh"} <= {path.name for path in SOURCES}
 
 
 def test_no_file_is_long():

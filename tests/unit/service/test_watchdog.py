@@ -1,6 +1,8 @@
 """Watchdog: a step that does not end is noticed, a slow model and a process that was stopped are not taken for one."""
 
 import asyncio
+import threading
+import time as real_time
 from collections.abc import Callable, Coroutine
 from types import SimpleNamespace
 from typing import Any
@@ -15,16 +17,22 @@ FLOOR = 60.0
 
 
 class Time:
-    """Passes only while somebody sleeps."""
+    """Passes only while somebody sleeps in the thread of the test; services of other tests, which have theirs, keep the
+    real one.
+    """
 
     def __init__(self) -> None:
         self.now = 100.0
         self.stops_for = 0.0  # this once, as by SIGSTOP
+        self._thread = threading.get_ident()
 
     def monotonic(self) -> float:
-        return self.now
+        return self.now if threading.get_ident() == self._thread else real_time.monotonic()
 
     async def sleep(self, seconds: float) -> None:
+        if threading.get_ident() != self._thread:
+            await asyncio.sleep(seconds)
+            return
         self.now += seconds + self.stops_for
         self.stops_for = 0.0
         await asyncio.sleep(0)

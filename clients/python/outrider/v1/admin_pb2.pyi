@@ -219,6 +219,114 @@ class GetStatisticsResponse(_message.Message):
 Global___GetStatisticsResponse: _TypeAlias = GetStatisticsResponse  # noqa: Y015
 
 @_typing.final
+class LoadLoraRequest(_message.Message):
+    """An adapter to be loaded."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    FOLDER_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """What requests are to call it: 1 to 64 letters, digits, and `.`, `_` and `-` behind the first of them. No model and no other
+    adapter of the server may have the name.
+    """
+    folder: _builtins.str
+    """Where it is, as PEFT saves it: a path below the folder of --lora-dir."""
+    model: _builtins.str
+    """The model that it changes. Default: the first."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        folder: _builtins.str = ...,
+        model: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "model", b"model"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_model", b"_model", "folder", b"folder", "model", b"model", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__model: _TypeAlias = _typing.Literal["model"]  # noqa: Y015
+    _WhichOneofArgType__model: _TypeAlias = _typing.Literal["_model", b"_model"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__model) -> _WhichOneofReturnType__model | None: ...
+
+Global___LoadLoraRequest: _TypeAlias = LoadLoraRequest  # noqa: Y015
+
+@_typing.final
+class LoadLoraResponse(_message.Message):
+    """What there is now."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LORAS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def loras(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The names of the model's adapters."""
+
+    def __init__(
+        self,
+        *,
+        loras: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["loras", b"loras"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LoadLoraResponse: _TypeAlias = LoadLoraResponse  # noqa: Y015
+
+@_typing.final
+class UnloadLoraRequest(_message.Message):
+    """An adapter to be given up."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnloadLoraRequest: _TypeAlias = UnloadLoraRequest  # noqa: Y015
+
+@_typing.final
+class UnloadLoraResponse(_message.Message):
+    """What there is now."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LORAS_FIELD_NUMBER: _builtins.int
+    LEFT_FIELD_NUMBER: _builtins.int
+    left: _builtins.int
+    """Calls that have it still. Its memory is given back behind the last of them."""
+    @_builtins.property
+    def loras(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The names of the model's other adapters."""
+
+    def __init__(
+        self,
+        *,
+        loras: _abc.Iterable[_builtins.str] | None = ...,
+        left: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["left", b"left", "loras", b"loras"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnloadLoraResponse: _TypeAlias = UnloadLoraResponse  # noqa: Y015
+
+@_typing.final
 class GetMetricsRequest(_message.Message):
     """Nothing to say."""
 

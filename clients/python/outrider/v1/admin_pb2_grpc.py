@@ -79,6 +79,16 @@ class AdminServiceStub:
                 request_serializer=outrider_dot_v1_dot_admin__pb2.RemoveDraftRequest.SerializeToString,
                 response_deserializer=outrider_dot_v1_dot_admin__pb2.RemoveDraftResponse.FromString,
                 _registered_method=True)
+        self.LoadLora = channel.unary_unary(
+                '/outrider.v1.AdminService/LoadLora',
+                request_serializer=outrider_dot_v1_dot_admin__pb2.LoadLoraRequest.SerializeToString,
+                response_deserializer=outrider_dot_v1_dot_admin__pb2.LoadLoraResponse.FromString,
+                _registered_method=True)
+        self.UnloadLora = channel.unary_unary(
+                '/outrider.v1.AdminService/UnloadLora',
+                request_serializer=outrider_dot_v1_dot_admin__pb2.UnloadLoraRequest.SerializeToString,
+                response_deserializer=outrider_dot_v1_dot_admin__pb2.UnloadLoraResponse.FromString,
+                _registered_method=True)
         self.FlushPrefixCache = channel.unary_unary(
                 '/outrider.v1.AdminService/FlushPrefixCache',
                 request_serializer=outrider_dot_v1_dot_admin__pb2.FlushPrefixCacheRequest.SerializeToString,
@@ -166,6 +176,20 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def LoadLora(self, request, context):
+        """Lets requests ask a target for one more adapter (LoRA), read from a folder below --lora-dir. Passes go on meanwhile.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UnloadLora(self, request, context):
+        """Lets no further request ask for an adapter. Those that have it go on to their ends, and with the last of them it goes.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def FlushPrefixCache(self, request, context):
         """Forgets what the prefix cache has, so that prompts are computed anew. What running requests hold can be found again with
         their next tokens.
@@ -237,6 +261,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.RemoveDraft,
                     request_deserializer=outrider_dot_v1_dot_admin__pb2.RemoveDraftRequest.FromString,
                     response_serializer=outrider_dot_v1_dot_admin__pb2.RemoveDraftResponse.SerializeToString,
+            ),
+            'LoadLora': grpc.unary_unary_rpc_method_handler(
+                    servicer.LoadLora,
+                    request_deserializer=outrider_dot_v1_dot_admin__pb2.LoadLoraRequest.FromString,
+                    response_serializer=outrider_dot_v1_dot_admin__pb2.LoadLoraResponse.SerializeToString,
+            ),
+            'UnloadLora': grpc.unary_unary_rpc_method_handler(
+                    servicer.UnloadLora,
+                    request_deserializer=outrider_dot_v1_dot_admin__pb2.UnloadLoraRequest.FromString,
+                    response_serializer=outrider_dot_v1_dot_admin__pb2.UnloadLoraResponse.SerializeToString,
             ),
             'FlushPrefixCache': grpc.unary_unary_rpc_method_handler(
                     servicer.FlushPrefixCache,
@@ -480,6 +514,60 @@ class AdminService:
             '/outrider.v1.AdminService/RemoveDraft',
             outrider_dot_v1_dot_admin__pb2.RemoveDraftRequest.SerializeToString,
             outrider_dot_v1_dot_admin__pb2.RemoveDraftResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LoadLora(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outrider.v1.AdminService/LoadLora',
+            outrider_dot_v1_dot_admin__pb2.LoadLoraRequest.SerializeToString,
+            outrider_dot_v1_dot_admin__pb2.LoadLoraResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UnloadLora(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/outrider.v1.AdminService/UnloadLora',
+            outrider_dot_v1_dot_admin__pb2.UnloadLoraRequest.SerializeToString,
+            outrider_dot_v1_dot_admin__pb2.UnloadLoraResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -56,6 +56,10 @@ class AdminServiceStub:
     """Lets a target look for another draft, from now on and until it ends. Running requests are drafted by it too."""
     RemoveDraft: _grpc.UnaryUnaryMultiCallable[_admin_pb2.RemoveDraftRequest, _admin_pb2.RemoveDraftResponse]
     """Lets a target give up a draft. Running requests go on without it, with the same bytes."""
+    LoadLora: _grpc.UnaryUnaryMultiCallable[_admin_pb2.LoadLoraRequest, _admin_pb2.LoadLoraResponse]
+    """Lets requests ask a target for one more adapter (LoRA), read from a folder below --lora-dir. Passes go on meanwhile."""
+    UnloadLora: _grpc.UnaryUnaryMultiCallable[_admin_pb2.UnloadLoraRequest, _admin_pb2.UnloadLoraResponse]
+    """Lets no further request ask for an adapter. Those that have it go on to their ends, and with the last of them it goes."""
     FlushPrefixCache: _grpc.UnaryUnaryMultiCallable[_admin_pb2.FlushPrefixCacheRequest, _admin_pb2.FlushPrefixCacheResponse]
     """Forgets what the prefix cache has, so that prompts are computed anew. What running requests hold can be found again with
     their next tokens.
@@ -95,6 +99,10 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Lets a target look for another draft, from now on and until it ends. Running requests are drafted by it too."""
     RemoveDraft: _aio.UnaryUnaryMultiCallable[_admin_pb2.RemoveDraftRequest, _admin_pb2.RemoveDraftResponse]  # type: ignore[assignment]
     """Lets a target give up a draft. Running requests go on without it, with the same bytes."""
+    LoadLora: _aio.UnaryUnaryMultiCallable[_admin_pb2.LoadLoraRequest, _admin_pb2.LoadLoraResponse]  # type: ignore[assignment]
+    """Lets requests ask a target for one more adapter (LoRA), read from a folder below --lora-dir. Passes go on meanwhile."""
+    UnloadLora: _aio.UnaryUnaryMultiCallable[_admin_pb2.UnloadLoraRequest, _admin_pb2.UnloadLoraResponse]  # type: ignore[assignment]
+    """Lets no further request ask for an adapter. Those that have it go on to their ends, and with the last of them it goes."""
     FlushPrefixCache: _aio.UnaryUnaryMultiCallable[_admin_pb2.FlushPrefixCacheRequest, _admin_pb2.FlushPrefixCacheResponse]  # type: ignore[assignment]
     """Forgets what the prefix cache has, so that prompts are computed anew. What running requests hold can be found again with
     their next tokens.
@@ -179,6 +187,22 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.RemoveDraftResponse, _abc.Awaitable[_admin_pb2.RemoveDraftResponse]]:
         """Lets a target give up a draft. Running requests go on without it, with the same bytes."""
+
+    @_abc_1.abstractmethod
+    def LoadLora(
+        self,
+        request: _admin_pb2.LoadLoraRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.LoadLoraResponse, _abc.Awaitable[_admin_pb2.LoadLoraResponse]]:
+        """Lets requests ask a target for one more adapter (LoRA), read from a folder below --lora-dir. Passes go on meanwhile."""
+
+    @_abc_1.abstractmethod
+    def UnloadLora(
+        self,
+        request: _admin_pb2.UnloadLoraRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.UnloadLoraResponse, _abc.Awaitable[_admin_pb2.UnloadLoraResponse]]:
+        """Lets no further request ask for an adapter. Those that have it go on to their ends, and with the last of them it goes."""
 
     @_abc_1.abstractmethod
     def FlushPrefixCache(

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from outrider.v1 import common_pb2 as outrider_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17outrider/v1/draft.proto\x12\x0boutrider.v1\x1a\x18outrider/v1/common.proto\"\x86\x02\n\x0c\x44raftRequest\x12)\n\x05hello\x18\x01 \x01(\x0b\x32\x18.outrider.v1.TargetHelloH\x00\x12!\n\x04open\x18\x02 \x01(\x0b\x32\x11.outrider.v1.OpenH\x00\x12%\n\x06\x63ommit\x18\x03 \x01(\x0b\x32\x13.outrider.v1.CommitH\x00\x12%\n\x06window\x18\x04 \x01(\x0b\x32\x13.outrider.v1.WindowH\x00\x12#\n\x05\x63lose\x18\x05 \x01(\x0b\x32\x12.outrider.v1.CloseH\x00\x12*\n\x07\x66urther\x18\x06 \x03(\x0b\x32\x19.outrider.v1.DraftRequestB\t\n\x07message\"\xed\x01\n\rDraftResponse\x12(\n\x05hello\x18\x01 \x01(\x0b\x32\x17.outrider.v1.DraftHelloH\x00\x12\'\n\x07predict\x18\x02 \x01(\x0b\x32\x14.outrider.v1.PredictH\x00\x12)\n\x08released\x18\x03 \x01(\x0b\x32\x15.outrider.v1.ReleasedH\x00\x12&\n\x04load\x18\x05 \x01(\x0b\x32\x16.outrider.v1.DraftLoadH\x00\x12+\n\x07\x66urther\x18\x04 \x03(\x0b\x32\x1a.outrider.v1.DraftResponseB\t\n\x07message\"\xa8\x01\n\x0bTargetHello\x12\x1c\n\x14min_protocol_version\x18\x01 \x01(\r\x12\x1c\n\x14max_protocol_version\x18\x02 \x01(\r\x12\x15\n\rnoise_version\x18\x03 \x01(\r\x12\x1e\n\x16vocabulary_fingerprint\x18\x04 \x01(\t\x12\x12\n\nvocab_size\x18\x05 \x01(\r\x12\x12\n\nhears_load\x18\x06 \x01(\x08\"\xae\x02\n\nDraftHello\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\r\n\x05model\x18\x02 \x01(\t\x12\x16\n\x0e\x63ontext_length\x18\x03 \x01(\r\x12\x15\n\rmax_sequences\x18\x04 \x01(\r\x12\x19\n\x11max_cached_tokens\x18\x05 \x01(\r\x12\x36\n\x10vocabulary_match\x18\x06 \x01(\x0e\x32\x1c.outrider.v1.VocabularyMatch\x12\x15\n\rshared_tokens\x18\x07 \x01(\r\x12!\n\x05place\x18\t \x01(\x0b\x32\x12.outrider.v1.Place\x12\x15\n\rweight_format\x18\x0c \x01(\t\x12$\n\x04load\x18\r \x01(\x0b\x32\x16.outrider.v1.DraftLoad\"9\n\tDraftLoad\x12\x17\n\x0fother_sequences\x18\x01 \x01(\r\x12\x13\n\x0b\x66ree_tokens\x18\x02 \x01(\r\"E\n\x05Place\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x02 \x01(\t\x12\r\n\x05\x63ores\x18\x03 \x03(\r\x12\x0f\n\x07threads\x18\x04 \x01(\r\"\xa6\x02\n\x04Open\x12\x13\n\x0bsequence_id\x18\x01 \x01(\x04\x12\x31\n\x08sampling\x18\x02 \x01(\x0b\x32\x1f.outrider.v1.SamplingParameters\x12\x15\n\rprompt_tokens\x18\x03 \x01(\r\x12\x12\n\nmin_tokens\x18\x04 \x01(\r\x12\x18\n\x10masked_token_ids\x18\x05 \x03(\r\x12%\n\x07grammar\x18\x06 \x01(\x0b\x32\x14.outrider.v1.Grammar\x12\'\n\x05\x63\x61\x63he\x18\t \x01(\x0b\x32\x18.outrider.v1.CachePolicy\x12\x16\n\x0e\x61llowed_tokens\x18\n \x01(\x0c\x12\x13\n\x0btraceparent\x18\x0b \x01(\t\x12\x14\n\x0c\x64ry_breakers\x18\x0c \x01(\x0c\"h\n\x06\x43ommit\x12\x13\n\x0bsequence_id\x18\x01 \x01(\x04\x12\x10\n\x08position\x18\x02 \x01(\r\x12\x11\n\ttoken_ids\x18\x03 \x03(\r\x12\x0e\n\x06wanted\x18\x04 \x01(\r\x12\x14\n\x0cleast_chance\x18\x05 \x01(\r\"A\n\x06Window\x12\x13\n\x0bsequence_id\x18\x01 \x01(\x04\x12\x0e\n\x06tokens\x18\x02 \x01(\r\x12\x12\n\nalternates\x18\x03 \x01(\r\"\x1c\n\x05\x43lose\x12\x13\n\x0bsequence_id\x18\x01 \x01(\x04\"\x8c\x01\n\x07Predict\x12\x13\n\x0bsequence_id\x18\x01 \x01(\x04\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\x10\n\x08position\x18\x03 \x01(\r\x12\x11\n\ttoken_ids\x18\x04 \x03(\r\x12*\n\nalternates\x18\x05 \x03(\x0b\x32\x16.outrider.v1.Alternate\x12\x0c\n\x04\x65nds\x18\x06 \x01(\x08\"Q\n\tAlternate\x12\x10\n\x08position\x18\x01 \x01(\r\x12\x10\n\x08token_id\x18\x02 \x01(\r\x12\x11\n\ttoken_ids\x18\x03 \x03(\r\x12\r\n\x05\x65poch\x18\x04 \x01(\r\"K\n\x08Released\x12\x13\n\x0bsequence_id\x18\x01 \x01(\x04\x12*\n\x06reason\x18\x02 \x01(\x0e\x32\x1a.outrider.v1.ReleaseReason*\x8a\x01\n\rReleaseReason\x12\x1e\n\x1aRELEASE_REASON_UNSPECIFIED\x10\x00\x12 \n\x1cRELEASE_REASON_OUT_OF_MEMORY\x10\x01\x12\x1b\n\x17RELEASE_REASON_TOO_LONG\x10\x02\x12\x1a\n\x16RELEASE_REASON_REFUSED\x10\x03\x32R\n\x0c\x44raftService\x12\x42\n\x05\x44raft\x12\x19.outrider.v1.DraftRequest\x1a\x1a.outrider.v1.DraftResponse(\x01\x30\x01\x42\x1aP\x01Z\x16outrider/v1;outriderv1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17outrider/v1/draft.proto\x12\x0boutrider.v1\x1a\x18outrider/v1/common.proto\"\x86\x02\n\x0c\x44raftRequest\x12)\n\x05hello\x18\x01 \x01(\x0b\x32\x18.outrider.v1.TargetHelloH\x00\x12!\n\x04open\x18\x02 \x01(\x0b\x32\x11.outrider.v1.OpenH\x00\x12%\n\x06\x63ommit\x18\x03 \x01(\x0b\x32\x13.outrider.v1.CommitH\x00\x12%\n\x06window\x18\x04 \x01(\x0b\x32\x13.outrider.v1.WindowH\x00\x12#\n\x05\x63lose\x18\x05 \x01(\x0b\x32\x12.outrider.v1.CloseH\x00\x12*\n\x07\x66urther\x18\x06 \x03(\x0b\x32\x19.outrider.v1.DraftRequestB\t\n\x07message\"\xed\x01\n\rDraftResponse\x12(\n\x05hello\x18\x01 \x01(\x0b\x32\x17.outrider.v1.DraftHelloH\x00\x12\'\n\x07predict\x18\x02 \x01(\x0b\x32\x14.outrider.v1.PredictH\x00\x12)\n\x08released\x18\x03 \x01(\x0b\x32\x15.outrider.v1.ReleasedH\x00\x12&\n\x04load\x18\x05 \x01(\x0b\x32\x16.outrider.v1.DraftLoadH\x00\x12+\n\x07\x66urther\x18\x04 \x03(\x0b\x32\x1a.outrider.v1.DraftResponseB\t\n\x07message\"\xa8\x01\n\x0bTargetHello\x12\x1c\n\x14min_protocol_version\x18\x01 \x01(\r\x12\x1c\n\x14max_protocol_version\x18\x02 \x01(\r\x12\x15\n\rnoise_version\x18\x03 \x01(\r\x12\x1e\n\x16vocabulary_fingerprint\x18\x04 \x01(\t\x12\x12\n\nvocab_size\x18\x05 \x01(\r\x12\x12\n\nhears_load\x18\x06 \x01(\x08\"\xae\x02\n\nDraftHello\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\r\n\x05model\x18\x02 \x01(\t\x12\x16\n\x0e\x63ontext_length\x18\x03 \x01(\r\x12\x15\n\rmax_sequences\x18\x04 \x01(\r\x12\x19\n\x11max_cached_tokens\x18\x05 \x01(\r\x12\x36\n\x10vocabulary_match\x18\x06 \x01(\x0e\x32\x1c.outrider.v1.VocabularyMatch\x12\x15\n\rshared_tokens\x18\x07 \x01(\r\x12!\n\x05place\x18\t \x01(\x0b\x32\x12.outrider.v1.Place\x12\x15\n\rweight_format\x18\x0c \x01(\t\x12$\n\x04load\x18\r \x01(\x0b\x32\x16.outrider.v1.DraftLoad\"9\n\tDraftLoad\x12\x17\n\x0fother_sequences\x18\x01 \x01(\r\x12\x13\n\x0b\x66ree_tokens\x18\x02 \x01(\r\"E\n\x05Place\x12\x0c\n\x04host\x18\x01 \x01(\t\x12\x0e\n\x06\x64\x65vice\x18\x02 \x01(\t\x12\r\n\x05\x63ores\x18\x03 \x03(\r\x12\x0f\n\x07threads\x18\x04 \x01(\r\"\xb4\x02\n\x04Open\x12\x13\n\x0bsequence_id\x18\x01 \x01(\x04\x12\x31\n\x08sampling\x18\x02 \x01(\x0b\x32\x1f.outrider.v1.SamplingParameters\x12\x15\n\rprompt_tokens\x18\x03 \x01(\r\x12\x12\n\nmin_tokens\x18\x04 \x01(\r\x12\x18\n\x10masked_token_ids\x18\x05 \x03(\r\x12%\n\x07grammar\x18\x06 \x01(\x0b\x32\x14.outrider.v1.Grammar\x12\'\n\x05\x63\x61\x63he\x18\t \x01(\x0b\x32\x18.outrider.v1.CachePolicy\x12\x16\n\x0e\x61llowed_tokens\x18\n \x01(\x0c\x12\x13\n\x0btraceparent\x18\x0b \x01(\t\x12\x14\n\x0c\x64ry_breakers\x18\x0c \x01(\x0c\x12\x0c\n\x04lora\x18\r \x01(\t\"h\n\x06\x43ommit\x12\x13\n\x0bsequence_id\x18\x01 \x01(\x04\x12\x10\n\x08position\x18\x02 \x01(\r\x12\x11\n\ttoken_ids\x18\x03 \x03(\r\x12\x0e\n\x06wanted\x18\x04 \x01(\r\x12\x14\n\x0cleast_chance\x18\x05 \x01(\r\"A\n\x06Window\x12\x13\n\x0bsequence_id\x18\x01 \x01(\x04\x12\x0e\n\x06tokens\x18\x02 \x01(\r\x12\x12\n\nalternates\x18\x03 \x01(\r\"\x1c\n\x05\x43lose\x12\x13\n\x0bsequence_id\x18\x01 \x01(\x04\"\x8c\x01\n\x07Predict\x12\x13\n\x0bsequence_id\x18\x01 \x01(\x04\x12\r\n\x05\x65poch\x18\x02 \x01(\r\x12\x10\n\x08position\x18\x03 \x01(\r\x12\x11\n\ttoken_ids\x18\x04 \x03(\r\x12*\n\nalternates\x18\x05 \x03(\x0b\x32\x16.outrider.v1.Alternate\x12\x0c\n\x04\x65nds\x18\x06 \x01(\x08\"Q\n\tAlternate\x12\x10\n\x08position\x18\x01 \x01(\r\x12\x10\n\x08token_id\x18\x02 \x01(\r\x12\x11\n\ttoken_ids\x18\x03 \x03(\r\x12\r\n\x05\x65poch\x18\x04 \x01(\r\"K\n\x08Released\x12\x13\n\x0bsequence_id\x18\x01 \x01(\x04\x12*\n\x06reason\x18\x02 \x01(\x0e\x32\x1a.outrider.v1.ReleaseReason*\x8a\x01\n\rReleaseReason\x12\x1e\n\x1aRELEASE_REASON_UNSPECIFIED\x10\x00\x12 \n\x1cRELEASE_REASON_OUT_OF_MEMORY\x10\x01\x12\x1b\n\x17RELEASE_REASON_TOO_LONG\x10\x02\x12\x1a\n\x16RELEASE_REASON_REFUSED\x10\x03\x32R\n\x0c\x44raftService\x12\x42\n\x05\x44raft\x12\x19.outrider.v1.DraftRequest\x1a\x1a.outrider.v1.DraftResponse(\x01\x30\x01\x42\x1aP\x01Z\x16outrider/v1;outriderv1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,8 +33,8 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'outrider.v1.draft_pb2', _gl
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'P\001Z\026outrider/v1;outriderv1'
-  _globals['_RELEASEREASON']._serialized_start=1981
-  _globals['_RELEASEREASON']._serialized_end=2119
+  _globals['_RELEASEREASON']._serialized_start=1995
+  _globals['_RELEASEREASON']._serialized_end=2133
   _globals['_DRAFTREQUEST']._serialized_start=67
   _globals['_DRAFTREQUEST']._serialized_end=329
   _globals['_DRAFTRESPONSE']._serialized_start=332
@@ -48,19 +48,19 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PLACE']._serialized_start=1106
   _globals['_PLACE']._serialized_end=1175
   _globals['_OPEN']._serialized_start=1178
-  _globals['_OPEN']._serialized_end=1472
-  _globals['_COMMIT']._serialized_start=1474
-  _globals['_COMMIT']._serialized_end=1578
-  _globals['_WINDOW']._serialized_start=1580
-  _globals['_WINDOW']._serialized_end=1645
-  _globals['_CLOSE']._serialized_start=1647
-  _globals['_CLOSE']._serialized_end=1675
-  _globals['_PREDICT']._serialized_start=1678
-  _globals['_PREDICT']._serialized_end=1818
-  _globals['_ALTERNATE']._serialized_start=1820
-  _globals['_ALTERNATE']._serialized_end=1901
-  _globals['_RELEASED']._serialized_start=1903
-  _globals['_RELEASED']._serialized_end=1978
-  _globals['_DRAFTSERVICE']._serialized_start=2121
-  _globals['_DRAFTSERVICE']._serialized_end=2203
+  _globals['_OPEN']._serialized_end=1486
+  _globals['_COMMIT']._serialized_start=1488
+  _globals['_COMMIT']._serialized_end=1592
+  _globals['_WINDOW']._serialized_start=1594
+  _globals['_WINDOW']._serialized_end=1659
+  _globals['_CLOSE']._serialized_start=1661
+  _globals['_CLOSE']._serialized_end=1689
+  _globals['_PREDICT']._serialized_start=1692
+  _globals['_PREDICT']._serialized_end=1832
+  _globals['_ALTERNATE']._serialized_start=1834
+  _globals['_ALTERNATE']._serialized_end=1915
+  _globals['_RELEASED']._serialized_start=1917
+  _globals['_RELEASED']._serialized_end=1992
+  _globals['_DRAFTSERVICE']._serialized_start=2135
+  _globals['_DRAFTSERVICE']._serialized_end=2217
 # @@protoc_insertion_point(module_scope)

@@ -344,6 +344,7 @@ class Open(_message.Message):
     ALLOWED_TOKENS_FIELD_NUMBER: _builtins.int
     TRACEPARENT_FIELD_NUMBER: _builtins.int
     DRY_BREAKERS_FIELD_NUMBER: _builtins.int
+    LORA_FIELD_NUMBER: _builtins.int
     sequence_id: _builtins.int
     """The target's name for it; never used twice on a stream."""
     prompt_tokens: _builtins.int
@@ -359,6 +360,10 @@ class Open(_message.Message):
     dry_breakers: _builtins.bytes
     """The tokens that hold one of `SamplingParameters.dry_sequence_breakers`, in place of these; bits as in
     `allowed_tokens`.
+    """
+    lora: _builtins.str
+    """The name of the adapter that changes the target's weights for it. A draft that has one of that name predicts with it, any
+    other without. At most 64 bytes; a longer one is no adapter's. Empty: none.
     """
     @_builtins.property
     def sampling(self) -> _common_pb2.SamplingParameters:
@@ -391,10 +396,11 @@ class Open(_message.Message):
         allowed_tokens: _builtins.bytes = ...,
         traceparent: _builtins.str = ...,
         dry_breakers: _builtins.bytes = ...,
+        lora: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["cache", b"cache", "grammar", b"grammar", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_tokens", b"allowed_tokens", "cache", b"cache", "dry_breakers", b"dry_breakers", "grammar", b"grammar", "masked_token_ids", b"masked_token_ids", "min_tokens", b"min_tokens", "prompt_tokens", b"prompt_tokens", "sampling", b"sampling", "sequence_id", b"sequence_id", "traceparent", b"traceparent"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allowed_tokens", b"allowed_tokens", "cache", b"cache", "dry_breakers", b"dry_breakers", "grammar", b"grammar", "lora", b"lora", "masked_token_ids", b"masked_token_ids", "min_tokens", b"min_tokens", "prompt_tokens", b"prompt_tokens", "sampling", b"sampling", "sequence_id", b"sequence_id", "traceparent", b"traceparent"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -57,9 +57,11 @@ class _ModelStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ModelState
     MODEL_STATE_UNSPECIFIED: _ModelState.ValueType  # 0
     """No state."""
     MODEL_STATE_LOADING: _ModelState.ValueType  # 1
-    """Not before it is loaded: requests get UNAVAILABLE."""
+    """Not before it is loaded. While the server starts, requests get UNAVAILABLE; later they wait."""
     MODEL_STATE_READY: _ModelState.ValueType  # 2
     """It can."""
+    MODEL_STATE_UNLOADED: _ModelState.ValueType  # 3
+    """It can, but is not in memory: a request has it loaded, and waits for that."""
 
 class ModelState(_ModelState, metaclass=_ModelStateEnumTypeWrapper):
     """Whether a model can be asked."""
@@ -67,9 +69,11 @@ class ModelState(_ModelState, metaclass=_ModelStateEnumTypeWrapper):
 MODEL_STATE_UNSPECIFIED: ModelState.ValueType  # 0
 """No state."""
 MODEL_STATE_LOADING: ModelState.ValueType  # 1
-"""Not before it is loaded: requests get UNAVAILABLE."""
+"""Not before it is loaded. While the server starts, requests get UNAVAILABLE; later they wait."""
 MODEL_STATE_READY: ModelState.ValueType  # 2
 """It can."""
+MODEL_STATE_UNLOADED: ModelState.ValueType  # 3
+"""It can, but is not in memory: a request has it loaded, and waits for that."""
 Global___ModelState: _TypeAlias = ModelState  # noqa: Y015
 
 @_typing.final
@@ -1727,13 +1731,16 @@ class ServedModel(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     INFO_FIELD_NUMBER: _builtins.int
+    LOADED_SHARE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name."""
     state: Global___ModelState.ValueType
     """Whether it can be asked."""
+    loaded_share: _builtins.float
+    """How much of it is loaded, from 0 to 1."""
     @_builtins.property
     def info(self) -> Global___GetModelInfoResponse:
-        """As `GetModelInfo` tells it, once it is loaded."""
+        """As `GetModelInfo` tells it, once it is loaded; of one that was unloaded, as it was."""
 
     def __init__(
         self,
@@ -1741,10 +1748,11 @@ class ServedModel(_message.Message):
         name: _builtins.str = ...,
         state: Global___ModelState.ValueType = ...,
         info: Global___GetModelInfoResponse | None = ...,
+        loaded_share: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["info", b"info"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["info", b"info", "name", b"name", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["info", b"info", "loaded_share", b"loaded_share", "name", b"name", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -28,20 +29,27 @@ struct AdapterUpdate {
     SourceMatrix up;    // [out_features, rank], its B
 };
 
+/// Any thread may add and remove them beside the passes of another one.
 class Adapters {
   public:
     Adapters(std::shared_ptr<Device> device, DecoderWeights& weights, Format format)
         : device_(std::move(device)), weights_(weights), format_(format) {}
 
-    /// Takes one over and returns its number. Throws std::invalid_argument, and takes nothing, for a device
-    /// that has no adapters, a scale that is none, a weight that no adapter changes, and shapes that do not
-    /// fit it.
+    /// Takes one over and returns its number, which one that was removed may have had. Throws
+    /// std::invalid_argument, and takes nothing, for a device that has no adapters, a scale that is none, a
+    /// weight that no adapter changes, and shapes that do not fit it.
     int add(float scale, const std::vector<AdapterUpdate>& updates);
-    int size() const { return static_cast<int>(adapters_.size()); }
+
+    /// Forgets one; a pass that has selected it still computes it. Throws std::invalid_argument for one that
+    /// is not there.
+    void remove(int number);
 
     /// Notes which rows of the passes to come ask for which. Throws std::invalid_argument for one that is not
     /// there.
     void select(const Batch& batch);
+
+    /// Leaves the first so many of these rows.
+    void narrow(int num_rows);
 
     /// Adds what the selected rows' adapters make of the input of one matrix, whose product begins at `out`.
     void apply(const Activations& input, const PackedWeight& matrix, float* out, int64_t out_stride);
@@ -57,9 +65,13 @@ class Adapters {
 
     /// The rows of a pass that ask for one adapter.
     struct Group {
-        int adapter;
+        int number;
+        std::shared_ptr<const Adapter> adapter;
         std::vector<int32_t> rows;
     };
+
+    /// Throws std::invalid_argument.
+    std::shared_ptr<const Adapter>& at(int number);
 
     Update upload(float scale, const AdapterUpdate& source, const MatrixRows& place);
     DeviceBuffer<char> upload(const std::vector<float>& values);
@@ -67,7 +79,8 @@ class Adapters {
     std::shared_ptr<Device> device_;
     DecoderWeights& weights_;
     Format format_;
-    std::vector<Adapter> adapters_;
+    std::mutex changing_;
+    std::vector<std::shared_ptr<const Adapter>> adapters_;  // none where one was removed
     std::vector<Group> groups_;
     DeviceBuffer<float> inner_;  // of all updates of one matrix
 };

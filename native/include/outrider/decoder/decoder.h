@@ -82,7 +82,9 @@ class Decoder {
     void enqueue(int num_logits);
     void require_loaded() const;
     void embed();
+    void mix(int layer);
     void attend(int layer);
+    void convolve(int layer);
     void rotate_and_store(int layer);
     void mlp(int layer);
     void activate(const LayerWeights& layer);

@@ -1,6 +1,7 @@
 // DecoderConfig: every flag of the transformer; architectures differ only in these.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct Experts {
     int per_token = 0;
     int size = 0;                 // of each, as intermediate_size is of an MLP
     bool are_normalised = false;  // the weights of the chosen ones sum up to 1
+    bool have_biases = false;     // and so has the router
 };
 
 struct DecoderConfig {
@@ -39,12 +41,16 @@ struct DecoderConfig {
     Activation activation = Activation::silu;
     float query_scale = 1.0f;
     float attention_softcap = 0.0f;  // 0: none
+    bool attention_sinks = false;    // a score of each head, with no value behind it, joins every softmax
     float logit_softcap = 0.0f;      // 0: none
     float embedding_scale = 1.0f;
     float logit_scale = 1.0f;
     std::vector<int> windows;  // [num_layers], 0: the whole context
     std::vector<Rope> ropes;
     std::vector<int> rope_of_layer;  // [num_layers], index of a rope
+    std::vector<int>
+        conv_taps;           // [num_layers], of the short convolution in attention's place, 0: none; or empty
+    bool conv_bias = false;  // on all that a short convolution has
     QkNorm qk_norm = QkNorm::none;
     bool pre_norm = true;
     bool post_norm = false;
@@ -61,6 +67,12 @@ struct DecoderConfig {
     int qkv_size() const { return q_size() + 2 * kv_size(); }
     int q_norm_size() const { return qk_norm == QkNorm::head ? head_dim : q_size(); }
     int k_norm_size() const { return qk_norm == QkNorm::head ? head_dim : kv_size(); }
+    int conv_in_size() const { return 3 * hidden_size; }
+    /// Taps of the short convolution that a layer has in attention's place; 0: it attends.
+    int taps_of(int layer) const { return conv_taps.empty() ? 0 : conv_taps[layer]; }
+    bool has_convolutions() const {
+        return std::any_of(conv_taps.begin(), conv_taps.end(), [](int taps) { return taps > 0; });
+    }
     int gate_up_size() const { return (gated_mlp ? 2 : 1) * intermediate_size; }
 
     /// Throws std::invalid_argument that names the field.

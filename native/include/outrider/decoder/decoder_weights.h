@@ -22,11 +22,22 @@ struct NormWeights {
     DeviceBuffer<float> bias;
 };
 
+/// What a layer has in attention's place.
+struct ConvWeights {
+    FusedWeight in;
+    DeviceBuffer<float> in_bias;
+    DeviceBuffer<float> taps;  // [taps, hidden]
+    DeviceBuffer<float> bias;
+    FusedWeight out;
+    DeviceBuffer<float> out_bias;
+};
+
 /// What one layer has; the pointers to what its architecture lacks are null.
 struct LayerWeights {
     NormWeights attention_norm;
     DeviceBuffer<float> q_norm;
     DeviceBuffer<float> k_norm;
+    DeviceBuffer<float> sinks;
     DeviceBuffer<float> post_attention_norm;
     NormWeights mlp_norm;
     DeviceBuffer<float> post_mlp_norm;
@@ -36,6 +47,7 @@ struct LayerWeights {
     DeviceBuffer<float> down_bias;
     FusedWeight qkv;
     FusedWeight output;
+    ConvWeights conv;
     FusedWeight gate_up;
     FusedWeight down;
     ExpertWeights experts;
@@ -81,8 +93,11 @@ class DecoderWeights {
 
     void add_layer(const DecoderConfig& config, int index);
     void add_attention(const DecoderConfig& config, LayerWeights& layer, const std::string& prefix);
+    void add_convolution(const DecoderConfig& config, ConvWeights& weights, int taps,
+                         const std::string& prefix);
     void add_mlp(const DecoderConfig& config, LayerWeights& layer, const std::string& prefix);
     void add_experts(const DecoderConfig& config, ExpertWeights& weights, const std::string& prefix);
+    void add_expert(const DecoderConfig& config, Expert& expert, const std::string& prefix);
     void add_norm(const DecoderConfig& config, const std::string& name, NormWeights& norm,
                   float factor = 1.0f);
     void add_head_norm(const DecoderConfig& config, const std::string& name, DeviceBuffer<float>& norm,

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "outrider/decoder/decoder_config.h"
 #include "outrider/decoder/expert_weights.h"
@@ -27,23 +28,25 @@ class ExpertMlp {
   private:
     Routing routing();
     void route(const ExpertWeights& weights, const Activations& input, int rows);
-    void multiply(const Activations& input, const FusedWeight& weight, int expert, int rows, float* out);
+    void multiply(const ExpertWeights& weights, FusedWeight Expert::* weight,
+                  DeviceBuffer<float> Expert::* bias, const Activations& input, int rows, float* out);
 
     std::shared_ptr<Device> device_;
     Experts experts_;
     Activation activation_;
     int hidden_size_;
     bool has_gate_;
-    DeviceBuffer<int32_t> choices_;     // [rows, per_token], the experts
-    DeviceBuffer<int32_t> places_;      // [rows, per_token]
-    DeviceBuffer<int32_t> gathered_;    // [rows * per_token]
-    DeviceBuffer<int32_t> first_rows_;  // [count + 1]
-    DeviceBuffer<float> weights_;       // [rows, per_token]
-    DeviceBuffer<float> logits_;        // [rows, count, and the gate where there is one]
-    DeviceBuffer<float> gate_up_;       // [rows * per_token, 2 * size]
-    DeviceBuffer<float> outputs_;       // [rows * per_token, hidden]
-    ActivationBuffer inputs_;           // [rows * per_token, hidden]
-    ActivationBuffer gated_;            // [rows * per_token, size]
+    std::vector<ExpertMatrix> matrices_;  // those of the products that are enqueued
+    DeviceBuffer<int32_t> choices_;       // [rows, per_token], the experts
+    DeviceBuffer<int32_t> places_;        // [rows, per_token]
+    DeviceBuffer<int32_t> gathered_;      // [rows * per_token]
+    DeviceBuffer<int32_t> first_rows_;    // [count + 1]
+    DeviceBuffer<float> weights_;         // [rows, per_token]
+    DeviceBuffer<float> logits_;          // [rows, count, and the gate where there is one]
+    DeviceBuffer<float> gate_up_;         // [rows * per_token, 2 * size]
+    DeviceBuffer<float> outputs_;         // [rows * per_token, hidden]
+    ActivationBuffer inputs_;             // [rows * per_token, hidden]
+    ActivationBuffer gated_;              // [rows * per_token, size]
 };
 
 }  // namespace outrider

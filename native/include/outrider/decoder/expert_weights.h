@@ -5,16 +5,21 @@
 #include <vector>
 
 #include "outrider/decoder/fused_weight.h"
+#include "outrider/device/device_buffer.h"
 
 namespace outrider {
 
+/// Biases are null where it has none.
 struct Expert {
     FusedWeight gate_up;
     FusedWeight down;
+    DeviceBuffer<float> gate_up_bias;
+    DeviceBuffer<float> down_bias;
 };
 
 struct ExpertWeights {
     FusedWeight router;  // a logit for each expert, then the gate of the MLP for all rows, where there is one
+    DeviceBuffer<float> router_bias;  // null: none
     std::vector<Expert> each;
     int per_token = 0;
 

@@ -1,4 +1,4 @@
-// KvCache: the paged keys and values of all layers.
+// KvCache: the paged keys and values of all layers, or, of those that convolve, their inputs.
 #pragma once
 
 #include <memory>
@@ -23,10 +23,12 @@ class KvCache {
     void commit(int first_block, int num_blocks);
 
     KvLayer layer(int index) const;
+    /// Of a layer that convolves.
+    ConvLayer conv_layer(int index) const;
     KvFormat format() const { return format_; }
     int num_blocks() const { return num_blocks_; }
-    /// Of one block, keys and values of all layers.
-    size_t block_bytes() const { return layers_.size() * block_bytes_; }
+    /// Of one block, what all layers have.
+    size_t block_bytes() const { return block_bytes_; }
     /// Copies a block of every layer onto another. Throws as `poison`.
     void copy(int from, int to);
     /// Copies what a block holds of every layer, as it is stored, into `block_bytes` of the host's memory.
@@ -38,15 +40,24 @@ class KvCache {
     void poison(int block);
 
   private:
+    /// The blocks of one layer.
+    struct Layer {
+        size_t block_bytes;
+        DeviceBuffer<char> blocks = {};
+
+        char* at(int block) const { return blocks.data() + block * block_bytes; }
+    };
+
     void require_block(int block) const;
 
     std::shared_ptr<Device> device_;
     KvFormat format_;
     int num_kv_heads_;
     int head_dim_;
+    int conv_width_;
     int num_blocks_ = 0;
-    size_t block_bytes_;  // of one layer
-    std::vector<DeviceBuffer<char>> layers_;
+    size_t block_bytes_ = 0;  // of all layers
+    std::vector<Layer> layers_;
 };
 
 }  // namespace outrider

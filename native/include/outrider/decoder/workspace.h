@@ -70,11 +70,14 @@ struct Workspace {
     DeviceBuffer<float> residual;                 // [rows, hidden]
     DeviceBuffer<float> delta;                    // [rows, hidden], what a sublayer adds to the residual
     DeviceBuffer<float> qkv;                      // [rows, qkv]
+    DeviceBuffer<float> conv_in;                  // [rows, 3 * hidden], of layers that convolve
     DeviceBuffer<float> gate_up;                  // [rows, 2 * intermediate]
     DeviceBuffer<float> scratch;                  // the attention's
+    DeviceBuffer<float> product_scratch;          // of the layers' products
     std::vector<DeviceBuffer<float>> angles;      // for each rope: [rows, 2, half_dim]
     ActivationBuffer normed;                      // [rows, hidden]
     ActivationBuffer attended;                    // [rows, q]
+    ActivationBuffer convolved;                   // [rows, hidden]
     ActivationBuffer gated;                       // [rows, intermediate]
     ActivationBuffer lm_head_input;               // [logits, hidden]
     std::shared_ptr<DeviceBuffer<float>> logits;  // [logits, vocab]

@@ -65,6 +65,9 @@ class Device {
     /// Values that attention over so many rows and columns of block tables needs beside its output; as many
     /// or more for more of either.
     virtual size_t attention_scratch(int rows, int max_blocks, int num_heads, int head_dim) const = 0;
+    /// Values that a product of so many rows and output features is faster with; as many or more for more of
+    /// either. They are zeros at first, and for one product at a time.
+    virtual size_t product_scratch(int rows, int out_features) const = 0;
 
     /// What runs the passes of one decoder; the device must outlive it.
     virtual std::unique_ptr<PassRecorder> make_pass_recorder() = 0;
@@ -78,17 +81,15 @@ class Device {
     virtual void product(const Product& op) = 0;
     virtual void rotate_and_store(const RotateAndStore& op) = 0;
     virtual void attention(const Attention& op) = 0;
+    virtual void short_convolution(const ShortConvolution& op) = 0;
     virtual void activate(const Activate& op) = 0;
     virtual void gather_rows(const GatherRows& op) = 0;
     virtual void spread_columns(const SpreadColumns& op) = 0;
     virtual void soft_cap(const SoftCap& op) = 0;
     virtual void read(const Read& op) = 0;
-
-    /// Whether it has the operations of experts, which are not to be called where it has not.
-    virtual bool has_experts() const { return false; }
-    virtual void route(const Route&) { refuse_experts(); }
-    virtual void span_product(const SpanProduct&) { refuse_experts(); }
-    virtual void mix_experts(const MixExperts&) { refuse_experts(); }
+    virtual void route(const Route& op) = 0;
+    virtual void expert_products(const ExpertProducts& op) = 0;
+    virtual void mix_experts(const MixExperts& op) = 0;
 
     /// Whether it has the operation of adapters, which is not to be called where it has not.
     virtual bool has_low_rank() const { return false; }
@@ -97,9 +98,6 @@ class Device {
     /// Multiplies numbers in registers on all threads, `rounds` times over, as products with such weights do;
     /// returns how many operations that were, 0 where the device cannot.
     virtual int64_t multiply_registers(WeightFormat weight, int64_t rounds) = 0;
-
-  private:
-    [[noreturn]] void refuse_experts() const { throw std::logic_error(name() + " has no experts"); }
 };
 
 /// Instruction sets that this machine and this build can run, best first.

@@ -1,4 +1,4 @@
-// The arguments of the operations of experts, which a device may lack.
+// The arguments of the operations of experts.
 #pragma once
 
 #include <cstdint>
@@ -28,10 +28,23 @@ struct Route {
     int rows = 0;
 };
 
-/// The product of those rows only that begin and end where `span` says, in device memory.
-struct SpanProduct {
-    Product product;
-    const int32_t* span = nullptr;  // [2], at most product.rows
+/// One of an expert's matrices, and the column of the output where its products begin.
+struct ExpertMatrix {
+    const PackedWeight* weight = nullptr;
+    const float* bias = nullptr;  // [out_features] or null
+    int expert = 0;
+    int first_column = 0;
+};
+
+/// out = input * weight^T + bias, for each matrix the rows that are gathered for its expert.
+struct ExpertProducts {
+    Activations input;                       // [rows, in_features], as they are gathered
+    const ExpertMatrix* matrices = nullptr;  // [count], in the host's memory
+    int count = 0;
+    const int32_t* first_rows = nullptr;  // [experts + 1]
+    float* out = nullptr;                 // [rows, out_stride]
+    int64_t out_stride = 0;
+    int rows = 0;
 };
 
 /// out = share(gates) * out + the sum of each expert's weight * outputs, in the order of their ids, where

@@ -21,6 +21,12 @@ constexpr bool has_scales(KvFormat format) {
     return format == KvFormat::int8 || format == KvFormat::fp8;
 }
 
+/// Of the inputs of short convolutions in a cache: they are few, and summed up without a softmax's mercy, so
+/// that they are rounded to no less than bf16.
+constexpr Format conv_format(KvFormat format) {
+    return format == KvFormat::f32 ? Format::f32 : Format::bf16;
+}
+
 /// What a weight's values look like before they are packed.
 enum class SourceType { f32, f16, bf16 };
 

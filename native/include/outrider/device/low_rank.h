@@ -11,15 +11,19 @@ namespace outrider {
 /// Ranks and columns are padded with zeros to multiples of these.
 constexpr int kRankAlignment = 8;
 constexpr int kUpAlignment = 128;
+constexpr int kDownBlock = 32;  // inputs
+static_assert(kActivationAlignment % kDownBlock == 0, "a row of activations is whole blocks");
 
 /// What an adapter adds to the product with some rows of one matrix: scale * up^T * (down * input), the
-/// update of arXiv 2106.09685, section 4.1, whose B is `up`, column by column. Device memory.
+/// update of arXiv 2106.09685, section 4.1, whose A is `down` and whose B, transposed, is `up`. Both lie as
+/// they are read, from one end to the other. Device memory.
 struct LowRankWeight {
     Format format = Format::f32;
-    const void* down = nullptr;  // [rank, in_stride]
-    const void* up = nullptr;    // [rank, up_stride]
-    int64_t in_stride = 0;       // elements, as many as a row of activations has
-    int64_t up_stride = 0;       // elements
+    // [rank / kRankAlignment, in_stride / kDownBlock, kRankAlignment, kDownBlock]
+    const void* down = nullptr;
+    const void* up = nullptr;  // [up_stride / kUpAlignment, rank, kUpAlignment]
+    int64_t in_stride = 0;     // elements, as many as a row of activations has
+    int64_t up_stride = 0;     // elements
     int rank = 0;
     float scale = 1.0f;
     int first_column = 0;  // of the matrix's product, where the change begins

@@ -17,7 +17,9 @@ constexpr int kBlockSize = 32;
 /// width.
 constexpr int kActivationAlignment = 32;
 
-enum class Activation { silu, gelu_tanh };
+/// GELU (arXiv 1606.08415) itself or by its tanh; clamped_swiglu is of a gate and what it gates, as in
+/// GPT-OSS.
+enum class Activation { silu, gelu, gelu_tanh, clamped_swiglu };
 /// Root mean square norm (arXiv 1910.07467), or layer norm, which takes off the mean first (arXiv
 /// 1607.06450).
 enum class NormKind { rms, layer };
@@ -39,6 +41,19 @@ struct KvLayer {
     int num_kv_heads = 0;
     int head_dim = 0;
 };
+
+/// One layer's paged inputs of a short convolution, as `conv_block_bytes` counts them.
+/// # [num_blocks, kBlockSize, width]
+struct ConvLayer {
+    void* data = nullptr;
+    Format format = Format::f32;
+    int width = 0;
+};
+
+/// Bytes of one block of such a layer.
+constexpr size_t conv_block_bytes(Format format, int width) {
+    return size_t{kBlockSize} * width * size_of(format);
+}
 
 constexpr int kInactive = -1;
 
@@ -96,6 +111,7 @@ struct Product {
     float* out = nullptr;         // [rows, out_stride], of which the first out_features are written
     int64_t out_stride = 0;
     int rows = 0;
+    float* scratch = nullptr;  // as much as Device::product_scratch says, or null, which may be slower
 };
 
 /// Normalises (where asked) and rotates queries and keys, scales the queries in place, and stores keys and
@@ -116,6 +132,7 @@ struct RotateAndStore {
 };
 
 /// Each row attends to the stored positions of its sequence up to its own, at most `window` of them (0: all).
+/// A sink is one more score of a head, with no value behind it (arXiv 2309.17453).
 struct Attention {
     const float* qkv =
         nullptr;  // [rows, (num_heads + 2 * num_kv_heads) * head_dim]; only the queries are read
@@ -124,11 +141,25 @@ struct Attention {
     int window = 0;
     float softcap = 0.0f;  // 0: none
     KvLayer cache;
-    Activations out;           // [rows, num_heads * head_dim]
-    float* scratch = nullptr;  // as much as Device::attention_scratch says
+    Activations out;               // [rows, num_heads * head_dim]
+    float* scratch = nullptr;      // as much as Device::attention_scratch says
+    const float* sinks = nullptr;  // [num_heads] or null
 };
 
-/// out = is_gated ? activation(gate) * up : activation(up)
+/// Each row's own input, B * x, is stored at its position. Then, of those as they are stored,
+/// out = C * (bias + the sum of taps[i] * the input of position p - (num_taps - 1) + i), in the order of i,
+/// where there is none before position 0.
+struct ShortConvolution {
+    const float* projected = nullptr;  // [rows, 3 * width]: B, C, x
+    RowPlaces places;
+    const float* taps = nullptr;  // [num_taps, width], the own position's last
+    int num_taps = 0;
+    const float* bias = nullptr;  // [width] or null
+    ConvLayer cache;
+    Activations out;  // [rows, width]
+};
+
+/// out = is_gated ? activation(gate) * up : activation(up), and of clamped_swiglu what it makes of both
 struct Activate {
     const float* gate_up = nullptr;  // [rows, 2 * width]: gates, then ups; or [rows, width]: ups
     Activation activation = Activation::silu;

@@ -173,8 +173,8 @@ class PartQueries {
         query.last_position = position;
         query.row = row;
         query.head = head;
-        query.maximum = -__builtin_inff();
-        query.sum = 0.0f;
+        query.maximum = op_.sinks ? op_.sinks[head] : -__builtin_inff();
+        query.sum = op_.sinks ? 1.0f : 0.0f;
         for (int64_t dim = 0; dim < head_dim; dim += kLanes) {
             store(query.total + dim, Vec{});
         }

@@ -7,6 +7,22 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
+OUTRIDER_INLINE Vec activated(Activation activation, Vec value) {
+    switch (activation) {
+        case Activation::silu:
+            return silu(value);
+        case Activation::gelu:
+            return gelu(value);
+        default:
+            return gelu_tanh(value);
+    }
+}
+
+OUTRIDER_INLINE Vec gated(Activation activation, Vec gate, Vec up) {
+    return activation == Activation::clamped_swiglu ? clamped_swiglu(gate, up)
+                                                    : activated(activation, gate) * up;
+}
+
 /// `up` is null where there is no gate, and `values` are what it would gate.
 template <typename T>
 inline void activate_columns(const Activate& op, const float* values, const float* up, T* out, int64_t first,
@@ -14,8 +30,10 @@ inline void activate_columns(const Activate& op, const float* values, const floa
     for (int64_t column = first; column < end; column += kLanes) {
         const int64_t count = end - column;
         const Vec value = load_first(values + column, count);
-        const Vec activated = op.activation == Activation::silu ? silu(value) : gelu_tanh(value);
-        store_first(out + column, up ? activated * load_first(up + column, count) : activated, count);
+        store_first(out + column,
+                    up ? gated(op.activation, value, load_first(up + column, count))
+                       : activated(op.activation, value),
+                    count);
     }
 }
 

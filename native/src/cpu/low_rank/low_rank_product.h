@@ -7,22 +7,34 @@
 
 namespace outrider::cpu::OUTRIDER_ISA {
 
-constexpr int kSharingRows = 4;    // of a block that shares what it loads of the weights
-constexpr int kSharedRanks = 2;    // as many sums as a lone row has
-constexpr int kSharedVectors = 2;  // likewise
-constexpr int kLoneVectors = 8;
+constexpr int kSums = kLanes == 16 ? 16 : 8;  // half of the registers, or less
 
-/// inner[row, rank] = scale * (down[rank] . input[row]), of neighbouring ranks.
+/// How many ranks, or vectors of columns, some rows go through at once: all rows share what is loaded of the
+/// weights.
+constexpr int shared(int rows) {
+    return kSums / rows < kRankAlignment ? kSums / rows : kRankAlignment;
+}
+
+/// inner[row, rank] = scale * (down[rank] . input[row]), of neighbouring ranks of one block.
 template <int kRows, int kRanks, typename T, typename U>
 OUTRIDER_INLINE void multiply_down(const LowRankWeight& weight, const U* const* inputs, int64_t rank,
                                    float* inner) {
-    const T* down = static_cast<const T*>(weight.down) + rank * weight.in_stride;
+    const int64_t in_block = rank % kRankAlignment;
+    const T* down =
+        static_cast<const T*>(weight.down) + (rank - in_block) * weight.in_stride + in_block * kDownBlock;
     Vec sums[kRows][kRanks] = {};
-    for (int64_t at = 0; at < weight.in_stride; at += kLanes) {
-        for (int each = 0; each < kRanks; ++each) {
-            const Vec weights = load(down + each * weight.in_stride + at);
+    for (int64_t block = 0; block < weight.in_stride;
+         block += kDownBlock, down += kRankAlignment * kDownBlock) {
+        for (int at = 0; at < kDownBlock; at += kLanes) {
+            Vec values[kRows];
             for (int row = 0; row < kRows; ++row) {
-                sums[row][each] = multiply_add(load(inputs[row] + at), weights, sums[row][each]);
+                values[row] = load(inputs[row] + block + at);
+            }
+            for (int each = 0; each < kRanks; ++each) {
+                const Vec weights = load(down + each * kDownBlock + at);
+                for (int row = 0; row < kRows; ++row) {
+                    sums[row][each] = multiply_add(values[row], weights, sums[row][each]);
+                }
             }
         }
     }
@@ -33,15 +45,17 @@ OUTRIDER_INLINE void multiply_down(const LowRankWeight& weight, const U* const* 
     }
 }
 
-/// out[row, column] += the sum over ranks of inner[row, rank] * up[rank, column], of neighbouring columns.
+/// out[row, column] += the sum over ranks of inner[row, rank] * up[rank, column], of neighbouring columns of
+/// one block.
 template <int kRows, int kVectors, typename T>
 OUTRIDER_INLINE void multiply_up(const LowRankWeight& weight, const float* inner, int64_t column,
                                  float* const* outs) {
-    const T* up = static_cast<const T*>(weight.up) + column;
+    const int64_t in_block = column % kUpAlignment;
+    const T* up = static_cast<const T*>(weight.up) + (column - in_block) * weight.rank + in_block;
     Vec sums[kRows][kVectors] = {};
-    for (int rank = 0; rank < weight.rank; ++rank) {
+    for (int rank = 0; rank < weight.rank; ++rank, up += kUpAlignment) {
         for (int each = 0; each < kVectors; ++each) {
-            const Vec weights = load(up + rank * weight.up_stride + each * kLanes);
+            const Vec weights = load(up + each * kLanes);
             for (int row = 0; row < kRows; ++row) {
                 sums[row][each] =
                     multiply_add(splat(inner[row * weight.rank + rank]), weights, sums[row][each]);
@@ -57,55 +71,51 @@ OUTRIDER_INLINE void multiply_up(const LowRankWeight& weight, const float* inner
     }
 }
 
+/// Takes rows, so many at a time, while so many are left; returns the first that is.
+template <int kRows, typename T, typename U>
+OUTRIDER_INLINE int64_t down_rows(const LowRank& op, const LowRankPart& part, int64_t row) {
+    const LowRankUpdate& update = *part.update;
+    for (; row + kRows <= part.end_row; row += kRows) {
+        const U* inputs[kRows];
+        for (int each = 0; each < kRows; ++each) {
+            inputs[each] = static_cast<const U*>(op.input.data) + update.rows[row + each] * op.input.stride;
+        }
+        float* inner = update.inner + row * update.weight->rank;
+        for (int64_t rank = part.first; rank < part.end; rank += shared(kRows)) {
+            multiply_down<kRows, shared(kRows), T>(*update.weight, inputs, rank, inner);
+        }
+    }
+    return row;
+}
+
+/// Likewise.
+template <int kRows, typename T>
+OUTRIDER_INLINE int64_t up_rows(const LowRank& op, const LowRankPart& part, int64_t row) {
+    static_assert(kUpAlignment % (shared(kRows) * kLanes) == 0, "neighbouring columns are of one block");
+    const LowRankUpdate& update = *part.update;
+    for (; row + kRows <= part.end_row; row += kRows) {
+        float* outs[kRows];
+        for (int each = 0; each < kRows; ++each) {
+            outs[each] = op.out + update.rows[row + each] * op.out_stride + update.weight->first_column;
+        }
+        const float* inner = update.inner + row * update.weight->rank;
+        for (int64_t column = part.first; column < part.end; column += shared(kRows) * kLanes) {
+            multiply_up<kRows, shared(kRows), T>(*update.weight, inner, column, outs);
+        }
+    }
+    return row;
+}
+
 template <typename T, typename U>
 inline void low_rank_down_of(const LowRank& op, const LowRankPart& part) {
-    const LowRankUpdate& update = *part.update;
-    const auto input = [&](int64_t row) {
-        return static_cast<const U*>(op.input.data) + update.rows[row] * op.input.stride;
-    };
-    int64_t row = part.first_row;
-    for (; row + kSharingRows <= part.end_row; row += kSharingRows) {
-        const U* inputs[kSharingRows];
-        for (int each = 0; each < kSharingRows; ++each) {
-            inputs[each] = input(row + each);
-        }
-        float* inner = update.inner + row * update.weight->rank;
-        for (int64_t rank = part.first; rank < part.end; rank += kSharedRanks) {
-            multiply_down<kSharingRows, kSharedRanks, T>(*update.weight, inputs, rank, inner);
-        }
-    }
-    for (; row < part.end_row; ++row) {
-        const U* const inputs[] = {input(row)};
-        float* inner = update.inner + row * update.weight->rank;
-        multiply_down<1, kRankAlignment, T>(*update.weight, inputs, part.first, inner);
-    }
+    const int64_t of_four = down_rows<4, T, U>(op, part, part.first_row);
+    down_rows<1, T, U>(op, part, down_rows<2, T, U>(op, part, of_four));
 }
 
 template <typename T>
 inline void low_rank_up_of(const LowRank& op, const LowRankPart& part) {
-    static_assert(kUpAlignment % (kLoneVectors * kLanes) == 0, "blocks end within a row of up");
-    const LowRankUpdate& update = *part.update;
-    const auto out = [&](int64_t row) {
-        return op.out + update.rows[row] * op.out_stride + update.weight->first_column;
-    };
-    int64_t row = part.first_row;
-    for (; row + kSharingRows <= part.end_row; row += kSharingRows) {
-        float* outs[kSharingRows];
-        for (int each = 0; each < kSharingRows; ++each) {
-            outs[each] = out(row + each);
-        }
-        const float* inner = update.inner + row * update.weight->rank;
-        for (int64_t column = part.first; column < part.end; column += kSharedVectors * kLanes) {
-            multiply_up<kSharingRows, kSharedVectors, T>(*update.weight, inner, column, outs);
-        }
-    }
-    for (; row < part.end_row; ++row) {
-        float* const outs[] = {out(row)};
-        const float* inner = update.inner + row * update.weight->rank;
-        for (int64_t column = part.first; column < part.end; column += kLoneVectors * kLanes) {
-            multiply_up<1, kLoneVectors, T>(*update.weight, inner, column, outs);
-        }
-    }
+    const int64_t of_four = up_rows<4, T>(op, part, part.first_row);
+    up_rows<1, T>(op, part, up_rows<2, T>(op, part, of_four));
 }
 
 /// float32 adapters are those of models whose activations are float32 too.

@@ -34,7 +34,7 @@ struct GroupedMicroPanel {
     static constexpr int64_t kGroupBytes = kNumberBytes + (kHasSteps ? kColumns * kKindsOfScales : 0);
     static constexpr int64_t kGroupsOfBlock = kGroups.block / kGroups.size;
     static constexpr int64_t kBlockBytes = kHeadBytes + kGroupsOfBlock * kGroupBytes;
-    static constexpr int64_t kSliceBytes = 16 << 10;  // they and the next stay in the nearest cache
+    static constexpr int64_t kSliceBytes = 16 << 10;  // they stay in the nearest cache
     static constexpr int64_t kSlice = kSliceBytes > 2 * kBlockBytes ? kSliceBytes / kBlockBytes : 1;
     static constexpr int kFetchedLines = (kBlockBytes / kGroupsOfBlock + kCacheLine - 1) / kCacheLine;
 

@@ -24,10 +24,14 @@ OUTRIDER_INLINE void with_count(int64_t count, const Body& body) {
 /// Rows that take less time than memory: its own prefetch keeps up, and ours would stand in its way.
 constexpr int64_t kRowsThatHardwareFeeds = 1;
 
-/// What one block of rows fetches into the nearest cache while it computes: at every step a few cache lines
+/// What one block of rows fetches into the second cache while it computes: at every step a few cache lines
 /// of the slice that comes next, in the order in which they lie. Without it memory would rest while rows pass
-/// over a slice that is there already.
+/// over a slice that is there already. In the nearest cache they would drive out the slice that is in use:
+/// passes of 4 to 16 rows would take up to half longer, as measured with AVX-512.
 struct Ahead {
+    static constexpr int kToRead = 0;
+    static constexpr int kIntoSecondCache = 2;
+
     const char* line;
     const char* end;
     int lines;  // of a step
@@ -35,7 +39,7 @@ struct Ahead {
     OUTRIDER_INLINE void fetch() {
         if (line < end) {
             for (int each = 0; each < lines; ++each) {
-                __builtin_prefetch(line + each * kCacheLine);
+                __builtin_prefetch(line + each * kCacheLine, kToRead, kIntoSecondCache);
             }
             line += lines * kCacheLine;
         }

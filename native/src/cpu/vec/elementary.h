@@ -60,6 +60,33 @@ OUTRIDER_INLINE Vec gelu_tanh(Vec x) {
     return x / (1.0f + exponential(cubic * -1.5957691216f));  // 2 * sqrt(2 / pi)
 }
 
+/// x * Phi(x), by the complementary error function of Press et al. (Numerical Recipes in C, section 6.2),
+/// which errs by 1.2e-7 of itself.
+OUTRIDER_INLINE Vec gelu(Vec x) {
+    const Vec distance = choose(x < 0.0f, -x, x) * 0.70710678f;  // 1 / sqrt(2)
+    const Vec t = 1.0f / multiply_add(distance, splat(0.5f), splat(1.0f));
+    Vec sum = splat(0.17087277f);
+    sum = multiply_add(sum, t, splat(-0.82215223f));
+    sum = multiply_add(sum, t, splat(1.48851587f));
+    sum = multiply_add(sum, t, splat(-1.13520398f));
+    sum = multiply_add(sum, t, splat(0.27886807f));
+    sum = multiply_add(sum, t, splat(-0.18628806f));
+    sum = multiply_add(sum, t, splat(0.09678418f));
+    sum = multiply_add(sum, t, splat(0.37409196f));
+    sum = multiply_add(sum, t, splat(1.00002368f));
+    sum = multiply_add(sum, t, splat(-1.26551223f));
+    const Vec tail = t * 0.5f * exponential(multiply_add(-distance, distance, sum));
+    return x * choose(x < 0.0f, tail, 1.0f - tail);
+}
+
+/// SiLU of a gate with a steeper sigmoid, times one more than what it gates, both clamped: as GPT-OSS has it.
+OUTRIDER_INLINE Vec clamped_swiglu(Vec gate, Vec up) {
+    const Vec limit = splat(7.0f);
+    const Vec below = choose(gate > limit, limit, gate);
+    const Vec within = choose(up > limit, limit, choose(up < -limit, -limit, up));
+    return below / (1.0f + exponential(below * -1.702f)) * (within + 1.0f);
+}
+
 /// cap * tanh(x / cap)
 OUTRIDER_INLINE Vec soft_capped(Vec x, float cap) {
     return hyperbolic_tangent(x / cap) * cap;

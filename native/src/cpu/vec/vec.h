@@ -9,8 +9,7 @@
 //     kInt4Rows                          rows of a product with int4 weights
 //     kUnpackedRows                      rows from which on int4 weights are unpacked for all of them at once
 //     kQueries                           queries of attention
-//     kSteps                             of K in a slice of weights: they and the next stay in the nearest
-//     cache
+//     kSteps                             of K in a slice of weights: they stay in the nearest cache
 //   lane_indices()                     0, 1, 2 ...
 //   multiply_add(a, b, c)              a * b + c: fused where the instruction set fuses, rounded twice where
 //   it

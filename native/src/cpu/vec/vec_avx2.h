@@ -14,7 +14,7 @@ namespace outrider::cpu::OUTRIDER_ISA {
 struct RegisterBlocking {
     static constexpr int kVectors = 2;
     static constexpr int kRows = 4;               // 8 of 16 registers hold sums
-    static constexpr int kInt4Rows = 3;           // 6 of 16 registers hold a group's sums
+    static constexpr int kInt4Rows = 4;           // 8 of 16 registers hold a group's sums
     static constexpr int kUnpackedRows = kNever;  // sums of groups take fewer instructions than of bytes
     static constexpr int kQueries = 4;            // with two vectors each, 8 of 16 registers hold sums
     static constexpr int64_t kSteps = 128;

@@ -11,48 +11,77 @@
 namespace outrider::cuda {
 
 constexpr int kFewRows = 64;
+constexpr int kFewSpans = 16;
 
 /// Where no context has more than one span, all works are whole.
-inline int64_t most_parts(int rows, int max_blocks) {
+inline int most_parts(int rows, int max_blocks) {
     const int64_t spans = spans_of(max_blocks);
-    return spans > 1 ? std::min(kMostParts, rows * (spans + spans / kStretch + 2)) : 0;
+    const int64_t wanted = rows * (spans + spans / kStretch + 2);
+    return spans > 1 ? static_cast<int>(std::min(int64_t{kMostParts}, wanted)) : 0;
 }
 
 template <typename Kernel>
-size_t shared_bytes(const Attention& op) {
-    return WorkList<Kernel::kThreads>::bytes() + Kernel::Scratch::bytes(op.cache.head_dim);
+size_t shared_bytes(const Attention& op, int stages) {
+    return WorkList<Kernel::kThreads>::bytes() + Kernel::Scratch::bytes(op.cache.head_dim) +
+           Kernel::copy_bytes(stages);
+}
+
+/// How a multiprocessor's memory is used.
+struct Depth {
+    int blocks;  // of a multiprocessor
+    int stages;  // of copies
+};
+
+/// As many blocks as there is work for, then as many stages as they have memory for.
+template <typename Kernel>
+Depth depth_of(const Stream& stream, const Attention& op, int64_t works) {
+    constexpr size_t kReserved = 1 << 10;  // bytes of a multiprocessor's memory, for each of its blocks
+    const int most = works > stream.multiprocessors() ? Kernel::kBlocksPerMultiprocessor : 1;
+    for (int blocks = most; blocks > 0; --blocks) {
+        for (const int stages : {8, 4, 3, 2}) {
+            if (blocks * (shared_bytes<Kernel>(op, stages) + kReserved) <=
+                stream.block_memory() + kReserved) {
+                return {blocks, stages};
+            }
+        }
+    }
+    return {1, kFewestStages};
 }
 
 template <typename Kernel>
 void attend_with(const Stream& stream, const Attention& op) {
     const Grouping grouping = Kernel::grouping_of(op);
-    const int64_t fitting = int64_t{stream.multiprocessors()} * Kernel::kBlocksPerMultiprocessor;
-    const int64_t works =
-        int64_t{op.places.rows} * grouping.num_head_groups(op) * spans_of(op.places.max_blocks);
-    const Sharing sharing{std::min(fitting, works), most_parts(op.places.rows, op.places.max_blocks)};
-    for_each_block(stream, sharing.blocks, shared_bytes<Kernel>(op), Kernel{op, sharing, grouping});
+    const int64_t works = int64_t{op.places.rows} * grouping.head_groups * spans_of(op.places.max_blocks);
+    const Depth depth = depth_of<Kernel>(stream, op, works);
+    const int64_t fitting = int64_t{stream.multiprocessors()} * depth.blocks;
+    const Sharing sharing{static_cast<int>(std::min(fitting, works)),
+                          most_parts(op.places.rows, op.places.max_blocks)};
+    for_each_block(stream, sharing.blocks, shared_bytes<Kernel>(op, depth.stages),
+                   Kernel{op, sharing, grouping, depth.stages});
 }
 
-/// Chooses a number of tiles by speed only: all give the same bits. Many rows are long runs of a sequence's,
-/// where more queries for each key and value are worth what registers and memory a block can have.
+/// Whether two tiles may be worth more than more blocks: where rows are many, which are long runs of a
+/// sequence's, and where a few are behind a long context, which is then read half as often.
+inline bool shares_keys(const Attention& op, int rows_of_tile) {
+    const int rows = op.places.rows;
+    return rows > kFewRows || (rows > rows_of_tile && spans_of(op.places.max_blocks) >= kFewSpans);
+}
+
+/// Chooses a number of tiles by speed only: all give the same bits.
 template <KvFormat kFormat>
 void attend(const Stream& stream, const Attention& op) {
     const bool is_capped = op.softcap != 0.0f;
     if (!is_tiled(op.cache.format, op.cache.head_dim)) {
         attend_with<FloatAttention<kFormat>>(stream, op);
     } else if constexpr (kFormat != KvFormat::f32) {
-        constexpr int kMostCapped = kFormat == KvFormat::bf16 ? 2 : 1;  // or the code would be too long
         using Two = TileAttention<kFormat, 2, false>;
-        const bool is_long = op.places.rows > kFewRows && shared_bytes<Two>(op) <= stream.block_memory();
-        if (is_capped) {
-            is_long ? attend_with<TileAttention<kFormat, kMostCapped, true>>(stream, op)
-                    : attend_with<TileAttention<kFormat, 1, true>>(stream, op);
-        } else if (!is_long) {
-            attend_with<TileAttention<kFormat, 1, false>>(stream, op);
-        } else if (op.cache.head_dim <= 128) {
-            attend_with<TileAttention<kFormat, 3, false>>(stream, op);
+        using One = TileAttention<kFormat, 1, false>;
+        const bool is_long = shares_keys(op, One::grouping_of(op).rows) &&
+                             shared_bytes<Two>(op, kFewestStages) <= stream.block_memory();
+        if (is_capped) {  // the code of two tiles would be too long
+            attend_with<TileAttention<kFormat, 1, true>>(stream, op);
         } else {
-            attend_with<Two>(stream, op);
+            is_long ? attend_with<Two>(stream, op) : attend_with<One>(stream, op);
         }
     }
 }

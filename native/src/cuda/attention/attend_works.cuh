@@ -10,8 +10,8 @@ namespace outrider::cuda {
 
 /// Who shares the work of an attention.
 struct Sharing {
-    int64_t blocks;      // no more than fit on the device at once
-    int64_t most_parts;  // that have places, times rows
+    int blocks;      // no more than fit on the device at once
+    int most_parts;  // that have places, times rows
 };
 
 /// Goes through a block's share of the work, span by span. What a span gives a row depends on that row alone;
@@ -23,16 +23,19 @@ __device__ void attend_works(const Block& block, const Kernel& kernel) {
     const Sharing& sharing = kernel.sharing;
     using List = WorkList<Kernel::kThreads>;
     const List list(block, op, kernel.grouping, sharing.blocks, sharing.most_parts);
-    const typename Kernel::Scratch scratch(block.shared + List::bytes(), op.cache.head_dim);
+    char* memory = block.shared + List::bytes();
+    const typename Kernel::Scratch scratch(memory, op.cache.head_dim);
+    memory += Kernel::Scratch::bytes(op.cache.head_dim);
 #pragma unroll 1
-    for (int64_t index = block.index; index < list.size(); index += sharing.blocks) {
+    for (int index = static_cast<int>(block.index); index < list.size(); index += sharing.blocks) {
         const Work& work = list.at(block, index);
         const Group group = work.group;
-        kernel.begin(block, group, scratch);
         const int end = work.end();
+        auto copies = kernel.begin_copies(block, group, memory, work.begin(), end);
+        kernel.begin(block, group, scratch);
 #pragma unroll 1
         for (int span = work.begin(); span < end; ++span) {
-            kernel.attend(block, group, scratch, span);
+            kernel.attend(block, group, scratch, copies, span);
             if (work.parts == 1 && ((span + 1) % kStretch == 0 || span + 1 == end)) {
                 kernel.end_stretch(block, group, scratch);
             }

@@ -8,6 +8,12 @@
 
 namespace outrider::cuda {
 
+/// n / divisor by a multiplication, for an n below 2^16 / divisor: a division takes many instructions.
+constexpr int kQuotientBits = 16;
+__device__ inline int inverse_of(int divisor) {
+    return ((1 << kQuotientBits) + divisor - 1) / divisor;
+}
+
 /// Rows of one sequence behind one another, and heads that share keys and values.
 struct Group {
     int first_row;
@@ -16,25 +22,32 @@ struct Group {
     int first_head;
     int heads;
     int kv_head;
+    int inverse_heads;
+    Range some;            // positions that some row attends to
+    Range common;          // those that all rows do
+    const int32_t* table;  // the blocks of the sequence
 
     __device__ int queries() const { return rows * heads; }
-    __device__ int64_t row(int query) const { return int64_t{first_row} + query / heads; }
-    __device__ int head(int query) const { return first_head + query % heads; }
-    __device__ int position_of(int query) const { return position + query / heads; }
+    __device__ int row_of(int query) const { return query * inverse_heads >> kQuotientBits; }
+    __device__ int64_t row(int query) const { return int64_t{first_row} + row_of(query); }
+    __device__ int head(int query) const { return first_head + query - row_of(query) * heads; }
+    __device__ int position_of(int query) const { return position + row_of(query); }
     __device__ int last() const { return position + rows - 1; }
     /// Some row attends to some position of the chunk.
-    __device__ bool reads(const Attention& op, int chunk) const {
-        return Range{first_position(op, position), last()}.meets(chunk * kBlockSize, kBlockSize);
-    }
+    __device__ bool reads(int chunk) const { return some.meets(chunk * kBlockSize, kBlockSize); }
     /// All rows attend to all positions of the chunk.
-    __device__ bool reads_all(const Attention& op, int chunk) const {
-        const Range common{first_position(op, last()), position};
+    __device__ bool reads_all(int chunk) const {
         return common.has(chunk * kBlockSize) && common.has((chunk + 1) * kBlockSize - 1);
     }
 };
 
+/// What a softmax begins with: the head's sink, where there are any.
+__device__ inline Softmax first_softmax(const Attention& op, int head) {
+    return op.sinks ? Softmax{op.sinks[head], 1.0f} : empty_softmax();
+}
+
 __device__ inline KvBlock block_of(const Attention& op, const Group& group, int chunk) {
-    return find_block(op.cache, table_of(op.places, group.first_row)[chunk], group.kv_head);
+    return find_block(op.cache, group.table[chunk], group.kv_head);
 }
 
 /// How rows and heads fall into groups of up to so many. Groups end at absolute multiples of `rows`
@@ -42,24 +55,28 @@ __device__ inline KvBlock block_of(const Attention& op, const Group& group, int 
 struct Grouping {
     int rows;
     int heads;
+    int heads_each;   // those that share keys
+    int groups_each;  // of them
+    int head_groups;  // of all
+    uint32_t inverse_rows;
 
-    __host__ __device__ static int heads_each(const Attention& op) {
-        return op.num_heads / op.cache.num_kv_heads;
-    }
-    __host__ __device__ int groups_each(const Attention& op) const {
-        return (heads_each(op) + heads - 1) / heads;
-    }
-    __host__ __device__ int num_head_groups(const Attention& op) const {
-        return op.cache.num_kv_heads * groups_each(op);
+    static Grouping of(const Attention& op, int rows, int heads) {
+        const int each = op.num_heads / op.cache.num_kv_heads;
+        const int groups = (each + heads - 1) / heads;
+        const uint32_t inverse = rows > 1 ? 0xFFFF'FFFFu / static_cast<uint32_t>(rows) + 1 : 0;
+        return {rows, heads, each, groups, op.cache.num_kv_heads * groups, inverse};
     }
 
     /// The group that `row` begins, of no heads yet; one without rows where it begins none.
     __device__ Group find(const Attention& op, int row) const {
-        Group group{row, op.places.positions[row], 0, 0, 0, 0};
+        Group group{};
+        group.first_row = row;
+        group.position = op.places.positions[row];
         if (group.position == kInactive || (row > 0 && continues(op, row))) {
             return group;
         }
         group.rows = 1;
+        group.table = table_of(op.places, row);
         while (row + group.rows < op.places.rows && continues(op, row + group.rows)) {
             ++group.rows;
         }
@@ -67,15 +84,25 @@ struct Grouping {
     }
 
     __device__ void choose_heads(const Attention& op, int head_group, Group& group) const {
-        const int skipped = head_group % groups_each(op) * heads;
-        group.kv_head = head_group / groups_each(op);
-        group.first_head = group.kv_head * heads_each(op) + skipped;
-        group.heads = smaller_of(heads_each(op) - skipped, heads);
+        group.kv_head = head_group / groups_each;
+        const int skipped = (head_group - group.kv_head * groups_each) * heads;
+        group.first_head = group.kv_head * heads_each + skipped;
+        group.heads = smaller_of(heads_each - skipped, heads);
+        group.inverse_heads = inverse_of(group.heads);
+        group.some = {first_position(op, group.position), group.last()};
+        group.common = {first_position(op, group.last()), group.position};
+    }
+
+    /// Of `rows`; by a multiplication, for positions below 2^26.
+    __device__ bool is_multiple(int position) const {
+        const auto quotient =
+            static_cast<int>(uint64_t{static_cast<uint32_t>(position)} * inverse_rows >> 32);
+        return rows == 1 || quotient * rows == position;
     }
 
     __device__ bool continues(const Attention& op, int row) const {
         const int position = op.places.positions[row];
-        return position % rows != 0 && position == op.places.positions[row - 1] + 1 &&
+        return !is_multiple(position) && position == op.places.positions[row - 1] + 1 &&
                op.places.sequences[row] == op.places.sequences[row - 1];
     }
 };

@@ -10,11 +10,12 @@
 
 namespace outrider::cuda {
 
-/// What a part gives one head of a row: a Softmax, and for each dimension the sum of weighted values.
+/// What a part gives one query: a Softmax, and for each dimension the sum of weighted values.
 __device__ inline float* partial(const Attention& op, const Work& work, int part, int query) {
-    const int64_t row = work.first_part + int64_t{part} * work.group.rows + query / work.group.heads;
-    const int64_t head = work.group.head(query);
-    return op.scratch + kMostParts * op.num_heads + (row * op.num_heads + head) * (op.cache.head_dim + 2);
+    const Group& group = work.group;
+    const int64_t row = int64_t{work.first_part} + part * group.rows;
+    const int64_t place = row * op.num_heads + group.first_head * group.rows + query;
+    return op.scratch + int64_t{kMostParts} * op.num_heads + place * (op.cache.head_dim + 2);
 }
 
 /// Parts that become one when they are all there: a stretch's spans, or a group's stretches.
@@ -23,78 +24,136 @@ struct Join {
     int count;
     int counter;  // the part whose place counts those that are there
     int to;       // a part; none: the output
+    bool is_stretch;
+
+    __device__ bool is_final() const { return to < 0; }
 };
 
 constexpr int kNoPart = -1;
 
+/// The only stretch of a group is its end.
 __device__ inline Join join_stretch(const Work& work) {
     const int stretch = work.own_stretch();
     const int begin = larger_of(work.first, work.stretch_begin(stretch));
     const int end = smaller_of(work.last + 1, work.stretch_begin(stretch + 1));
     const int to = work.first_stretch_part() + stretch;
-    return {begin - work.first, end - begin, to, to};
+    return {begin - work.first, end - begin, to, work.stretches() == 1 ? kNoPart : to, true};
 }
 
 __device__ inline Join join_group(const Work& work) {
-    return {work.first_stretch_part(), work.stretches(), 0, kNoPart};
+    return {work.first_stretch_part(), work.stretches(), 0, kNoPart, false};
 }
 
 /// Whether all parts of a join but this block's were there before. `flag` is shared. Every thread calls.
 __device__ inline bool arrives_last(const Block& block, const Attention& op, const Work& work,
                                     const Join& join, int& flag) {
-    publish_writes();
-    block.synchronize();
+    block.synchronize();  // so one thread publishes what all have written
     if (block.thread == 0) {
-        const int64_t row = work.first_part + int64_t{join.counter} * work.group.rows;
+        publish_writes();
+        const int64_t row = int64_t{work.first_part} + join.counter * work.group.rows;
         uint32_t* counter =
             reinterpret_cast<uint32_t*>(op.scratch) + row * op.num_heads + work.group.first_head;
         flag = arrive(counter) + 1 == static_cast<uint32_t>(join.count) ? 1 : 0;
         if (flag != 0) {
             *counter = 0;  // for the next attention
+            publish_writes();
         }
-        publish_writes();
     }
     block.synchronize();
     return flag != 0;
 }
 
-/// One dimension of one query, of the parts of a join in their order.
-__device__ inline void merge_parts(const Attention& op, const Work& work, const Join& join, int query,
-                                   int dim) {
-    constexpr int kAhead = 4;
-    Softmax softmax = empty_softmax();
-    float total = 0.0f;
-#pragma unroll 1
-    for (int first = 0; first < join.count; first += kAhead) {
-        Softmax parts[kAhead];
-        float values[kAhead];
-#pragma unroll
-        for (int i = 0; i < kAhead; ++i) {  // all are on their way before the first is looked at
-            const int part = join.first + smaller_of(first + i, join.count - 1);
-            const float* from = partial(op, work, part, query);
-            parts[i] = {load_written(from), load_written(from + 1)};
-            values[i] = load_written(from + 2 + dim);
+/// A query's softmax so far, and the sums of weighted values in some of a lane's dimensions.
+struct MergedParts {
+    static constexpr int kDims = 4;
+    static constexpr int kAhead = 4;
+
+    Softmax softmax;
+    float totals[kDims] = {};
+
+    __device__ static int dim(int first, int i) { return first + i * kWarp; }
+
+    __device__ void add(const Softmax& part, const float (&values)[kDims]) {
+        if (is_empty(part)) {
+            return;
         }
+        const Merge merge(softmax, part);
+        softmax = {merge.maximum, merge.of(softmax.sum, part.sum)};
 #pragma unroll
-        for (int i = 0; i < kAhead; ++i) {
-            if (first + i < join.count && !is_empty(parts[i])) {
-                const Merge merge(softmax, parts[i]);
-                total = merge.of(total, values[i]);
-                softmax = {merge.maximum, merge.of(softmax.sum, parts[i].sum)};
+        for (int k = 0; k < kDims; ++k) {
+            totals[k] = merge.of(totals[k], values[k]);
+        }
+    }
+
+    /// Adds parts in their order.
+    __device__ void add_all(const float* from, int64_t stride, int count, int first_dim, int head_dim) {
+#pragma unroll 1
+        for (int first = 0; first < count; first += kAhead) {
+            Softmax parts[kAhead];
+            float values[kAhead][kDims];
+#pragma unroll
+            for (int i = 0; i < kAhead; ++i) {  // all are on their way before the first is looked at
+                const float* part = from + smaller_of(first + i, count - 1) * stride;
+                parts[i] = {load_written(part), load_written(part + 1)};
+#pragma unroll
+                for (int k = 0; k < kDims; ++k) {
+                    values[i][k] = load_written(part + 2 + smaller_of(dim(first_dim, k), head_dim - 1));
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < kAhead; ++i) {
+                add(first + i < count ? parts[i] : empty_softmax(), values[i]);
             }
         }
     }
-    if (join.to == kNoPart) {
-        const int64_t index =
-            work.group.row(query) * op.out.stride + int64_t{work.group.head(query)} * op.cache.head_dim + dim;
-        store(op.out.data, op.out.format, index, total / softmax.sum);
-        return;
+};
+
+__device__ inline void write_merged(const Attention& op, const Group& group, int query, int first,
+                                    const MergedParts& merged) {
+    const int head_dim = op.cache.head_dim;
+    const int64_t index = group.row(query) * op.out.stride + group.head(query) * head_dim;
+#pragma unroll
+    for (int k = 0; k < MergedParts::kDims; ++k) {
+        if (const int dim = MergedParts::dim(first, k); dim < head_dim) {
+            store(op.out.data, op.out.format, index + dim, merged.totals[k] / merged.softmax.sum);
+        }
     }
-    float* to = partial(op, work, join.to, query);
-    to[2 + dim] = total;
-    if (dim == 0) {
-        to[0] = softmax.maximum;
-        to[1] = softmax.sum;
+}
+
+__device__ inline void write_stretch(float* to, int first, int head_dim, const MergedParts& merged) {
+    if (first == 0) {
+        to[0] = merged.softmax.maximum;
+        to[1] = merged.softmax.sum;
+    }
+#pragma unroll
+    for (int k = 0; k < MergedParts::kDims; ++k) {
+        if (const int dim = MergedParts::dim(first, k); dim < head_dim) {
+            to[2 + dim] = merged.totals[k];
+        }
+    }
+}
+
+/// Merges the parts of a join for a query; a warp calls.
+__device__ inline void merge_parts(const Block& block, const Attention& op, const Work& work,
+                                   const Join& join, int query) {
+    const int head_dim = op.cache.head_dim;
+    const int64_t stride = partial(op, work, 1, 0) - partial(op, work, 0, 0);
+    const float* from = partial(op, work, join.first, query);
+    const Softmax sink = first_softmax(op, work.group.head(query));
+#pragma unroll 1
+    for (int first = block.lane(); first < head_dim; first += MergedParts::kDims * kWarp) {
+        MergedParts merged{join.is_stretch ? empty_softmax() : sink};
+        merged.add_all(from, stride, join.count, first, head_dim);
+        if (join.is_final() && join.is_stretch) {
+            MergedParts whole{sink};
+            whole.add(merged.softmax, merged.totals);
+            merged = whole;
+        }
+        if (join.is_final()) {
+            write_merged(op, work.group, query, first, merged);
+        } else {
+            write_stretch(partial(op, work, join.to, query), first, head_dim, merged);
+        }
     }
 }
 
@@ -109,12 +168,11 @@ __device__ void finish_part(const Block& block, const Attention& op, const Work&
         if (!arrives_last(block, op, work, join, flag)) {
             return;
         }
-        const int head_dim = op.cache.head_dim;
 #pragma unroll 1
-        for (int i = block.thread; i < work.group.queries() * head_dim; i += kThreads) {
-            merge_parts(op, work, join, i / head_dim, i % head_dim);
+        for (int query = block.warp(); query < work.group.queries(); query += kThreads / kWarp) {
+            merge_parts(block, op, work, join, query);
         }
-        if (is_whole) {
+        if (join.is_final()) {
             return;
         }
         is_whole = true;

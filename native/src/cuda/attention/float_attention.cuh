@@ -35,7 +35,7 @@ struct FloatScratch {
           softmax(reinterpret_cast<Softmax*>(sums + kChunks * kQueries)),
           whole(softmax + kQueries) {}
 
-    static size_t bytes(int head_dim) {
+    OUTRIDER_HOST_DEVICE static size_t bytes(int head_dim) {
         const size_t floats = 3 * static_cast<size_t>(head_dim) * kQueries +
                               kChunks * kQueries * (kBlockSize + kDimsAtOnce + 2) + 4 * kQueries;
         return floats * sizeof(float);
@@ -55,12 +55,18 @@ struct FloatAttention {
     Attention op;
     Sharing sharing;
     Grouping grouping;
+    int stages;
 
-    static Grouping grouping_of(const Attention&) { return {4, 4}; }
+    /// It reads the cache as it goes.
+    struct Copies {};
+    static size_t copy_bytes(int) { return 0; }
+    __device__ Copies begin_copies(const Block&, const Group&, char*, int, int) const { return {}; }
+
+    static Grouping grouping_of(const Attention& op) { return Grouping::of(op, 4, 4); }
 
     __device__ void operator()(const Block& block) const { attend_works(block, *this); }
 
-    __device__ void attend(const Block& block, const Group& group, const FloatScratch& scratch,
+    __device__ void attend(const Block& block, const Group& group, const FloatScratch& scratch, Copies&,
                            int span) const {
         if (group.queries() <= kFewQueries) {
             attend_span<kFewQueries>(block, group, scratch, span);
@@ -126,7 +132,8 @@ struct FloatAttention {
             scratch.totals[i] = scratch.whole_totals[i] = 0.0f;
         }
         if (block.thread < kQueries) {
-            scratch.softmax[block.thread] = scratch.whole[block.thread] = empty_softmax();
+            scratch.softmax[block.thread] = empty_softmax();
+            scratch.whole[block.thread] = first_softmax(op, group.head(block.thread));
         }
         block.synchronize();
     }
@@ -136,7 +143,7 @@ struct FloatAttention {
                                 int span) const {
         const int chunk = span * kChunks + block.warp();
         const int start = chunk * kBlockSize;
-        const bool is_read = group.reads(op, chunk);
+        const bool is_read = group.reads(chunk);
         KvBlock kv{};
         if (is_read) {
             kv = block_of(op, group, chunk);

@@ -56,16 +56,6 @@ struct KvBlock {
     __device__ float value(int slot, int dim) const {
         return value_at<kFormat>((kBlockSize + slot) * head_dim + dim);
     }
-    /// A slot's dimensions 8 * fragment ... 8 * fragment + 7.
-    template <KvFormat kFormat>
-    __device__ KvFragment<kFormat> keys(int slot, int fragment) const {
-        return fragment_at<kFormat>((fragment * kBlockSize + slot) * kFragmentSize);
-    }
-    /// A dimension's values that lane `c` of four multiplies.
-    template <KvFormat kFormat>
-    __device__ KvFragment<kFormat> values(int dim, int c) const {
-        return fragment_at<kFormat>((head_dim + dim) * kBlockSize + c * kFragmentSize);
-    }
     /// What keys, or else values, of a slot are multiplied by.
     template <KvFormat kFormat>
     __device__ float scale(bool of_key, int slot) const {
@@ -102,11 +92,6 @@ struct KvBlock {
     /// Place in a fragment: of four bytes the second and the third have changed places, as in a ByteTile.
     __device__ int in_fragment(int i) const {
         return format == KvFormat::bf16 ? i : i / 4 * 4 + ByteTile::swapped(i % 4);
-    }
-    template <KvFormat kFormat>
-    __device__ KvFragment<kFormat> fragment_at(int index) const {
-        constexpr int kWords = sizeof(KvFragment<kFormat>) / sizeof(uint32_t);
-        return load_words<kWords, true>(bytes + index * kWords / 2);
     }
     template <KvFormat kFormat>
     __device__ float value_at(int index) const {

@@ -11,6 +11,7 @@
 #include "cuda/attention/attend_works.cuh"
 #include "cuda/attention/attention_group.cuh"
 #include "cuda/attention/tile_attention_scratch.cuh"
+#include "cuda/attention/tile_copies.cuh"
 #include "cuda/attention/tile_scores.cuh"
 #include "cuda/attention/tile_values.cuh"
 
@@ -20,6 +21,7 @@ namespace outrider::cuda {
 template <KvFormat kFormat, int kTiles, bool kIsCapped>
 struct TileAttention {
     using Scratch = TileAttentionScratch<kTiles>;
+    using Copies = TileCopies<kFormat>;
     static constexpr int kThreads = Scratch::kThreads;
     static constexpr int kBlocksPerMultiprocessor = 2;
     static constexpr int kQueries = Scratch::kQueries;
@@ -27,16 +29,24 @@ struct TileAttention {
     Attention op;
     Sharing sharing;
     Grouping grouping;
+    int stages;  // of copies
+
+    static size_t copy_bytes(int stages) { return Copies::bytes(stages); }
 
     /// All heads that share keys, if a tile can have them, and as many rows as then fit.
     static Grouping grouping_of(const Attention& op) {
-        const int each = Grouping::heads_each(op);
+        const int each = op.num_heads / op.cache.num_kv_heads;
         const int groups = (each + kTileQueries - 1) / kTileQueries;
         const int heads = (each + groups - 1) / groups;
-        return {kQueries / heads, heads};
+        return Grouping::of(op, kQueries / heads, heads);
     }
 
     __device__ void operator()(const Block& block) const { attend_works(block, *this); }
+
+    __device__ Copies begin_copies(const Block& block, const Group& group, char* memory, int begin,
+                                   int end) const {
+        return Copies(block, op, group, memory, stages, begin, end);
+    }
 
     __device__ void begin(const Block& block, const Group& group, const Scratch& scratch) const {
         const int steps = scratch.units * kSteps;
@@ -50,7 +60,8 @@ struct TileAttention {
             scratch.queries[i] = {{upper.words[0], lower.words[0], upper.words[1], lower.words[1]}};
         }
         if (block.thread < kQueries) {
-            scratch.softmax[block.thread] = scratch.whole[block.thread] = empty_softmax();
+            scratch.softmax[block.thread] = empty_softmax();
+            scratch.whole[block.thread] = first_softmax(op, group.head(block.thread));
         }
 #pragma unroll 1
         for (int i = 0; i < rounds_of(op.cache.head_dim) * Scratch::kValuesOfRound; ++i) {
@@ -72,18 +83,18 @@ struct TileAttention {
         return {{bfloat16_pair(value(0), value(1)), bfloat16_pair(value(2), value(3))}};
     }
 
-    __device__ void attend(const Block& block, const Group& group, const Scratch& scratch, int span) const {
-        TileScores<kFormat, kTiles, kIsCapped> scores(op, block, group, scratch,
-                                                      span * kChunks + block.warp());
+    __device__ void attend(const Block& block, const Group& group, const Scratch& scratch, Copies& copies,
+                           int span) const {
+        TileScores<kFormat, kTiles, kIsCapped> scores(op, block, group, scratch, copies, span);
         scores.store_maxima();
         block.synchronize();
-        scores.store_weights();
+        scores.store_weights(copies);
         block.synchronize();
         merge_softmax(block, group, scratch);
         synchronize_warp();  // only some lanes have merged
 #pragma unroll 1
         for (int round = 0; round < rounds_of(op.cache.head_dim); ++round) {
-            const TileValues<kFormat, kTiles> values(op, block, group, scratch, round, span);
+            const TileValues<kFormat, kTiles> values(op, block, group, scratch, copies, round, span);
             block.synchronize();  // merges are there, and weights have been read
             for_each_value(block, group, round, [&](int index, int query) {
                 if (const SpanMerge& join = scratch.merges[query]; !join.is_empty) {
@@ -121,8 +132,9 @@ struct TileAttention {
             scratch.softmax[block.thread] = empty_softmax();
         }
         block.synchronize();
-        for_each_total(block, group, [&](int place, int query, int) {
-            if (const SpanMerge& join = scratch.merges[query]; !join.is_empty) {
+        const auto merge_of = [&](int query) { return scratch.merges[query]; };
+        for_each_total(block, group, merge_of, [&](const SpanMerge& join, int place, int) {
+            if (!join.is_empty) {
                 float& total = scratch.whole_totals[place];
                 total = join.merge.of(total, scratch.totals[place]);
             }
@@ -136,31 +148,49 @@ struct TileAttention {
             to[0] = scratch.softmax[block.thread].maximum;
             to[1] = scratch.softmax[block.thread].sum;
         }
-        for_each_total(block, work.group, [&](int place, int query, int dim) {
-            partial(op, work, work.part, query)[2 + dim] = scratch.totals[place];
-        });
+        const auto part_of = [&](int query) { return partial(op, work, work.part, query) + 2; };
+        for_each_total(block, work.group, part_of,
+                       [&](float* to, int place, int dim) { to[dim] = scratch.totals[place]; });
     }
 
     __device__ void write(const Block& block, const Group& group, const Scratch& scratch) const {
-        for_each_total(block, group, [&](int place, int query, int dim) {
-            const int64_t index =
-                group.row(query) * op.out.stride + group.head(query) * op.cache.head_dim + dim;
-            store(op.out.data, op.out.format, index, scratch.whole_totals[place] / scratch.whole[query].sum);
+        struct Output {
+            int64_t index;
+            float sum;
+        };
+        const auto output_of = [&](int query) {
+            return Output{group.row(query) * op.out.stride + group.head(query) * op.cache.head_dim,
+                          scratch.whole[query].sum};
+        };
+        for_each_total(block, group, output_of, [&](const Output& to, int place, int dim) {
+            store(op.out.data, op.out.format, to.index + dim, scratch.whole_totals[place] / to.sum);
         });
     }
 
-    /// Calls `body` for a thread's totals and their places, those that are somebody's: seldom, and so in a
-    /// loop, which takes less of the instruction cache.
-    template <typename Body>
-    __device__ void for_each_total(const Block& block, const Group& group, const Body& body) const {
+    /// Calls `body` for a thread's totals, those that are somebody's, with what `query_body` gives their
+    /// query: seldom, and so in a loop, which takes less of the instruction cache.
+    template <typename QueryBody, typename Body>
+    __device__ void for_each_total(const Block& block, const Group& group, const QueryBody& query_body,
+                                   const Body& body) const {
+        const int rounds = rounds_of(op.cache.head_dim);
 #pragma unroll 1
-        for (int i = 0; i < rounds_of(op.cache.head_dim) * Scratch::kValuesOfRound; ++i) {
-            const int round = i / Scratch::kValuesOfRound;
-            const int index = i % Scratch::kValuesOfRound;
-            const int query = query_of(block, index);
-            const int dim = dim_of(block, round, index);
-            if (query < group.queries() && dim < op.cache.head_dim) {
-                body(i * kThreads + block.thread, query, dim);
+        for (int half = 0; half < kTiles * 2; ++half) {
+            const int query = half * 8 + block.lane() / 4;
+            if (query >= group.queries()) {
+                return;
+            }
+            const auto of_query = query_body(query);
+#pragma unroll 1
+            for (int round = 0; round < rounds; ++round) {
+#pragma unroll
+                for (int i = 0; i < kNTilesOfWarp * 2; ++i) {
+                    const int index = (half / 2 * kNTilesOfWarp + i / 2) * 4 + half % 2 * 2 + i % 2;
+                    const int dim = dim_of(block, round, index);
+                    if (dim < op.cache.head_dim) {
+                        body(of_query, (round * Scratch::kValuesOfRound + index) * kThreads + block.thread,
+                             dim);
+                    }
+                }
             }
         }
     }

@@ -84,7 +84,7 @@ struct TileAttentionScratch {
         return totals[(round * kValuesOfRound + index) * kThreads + thread];
     }
 
-    static size_t bytes(int head_dim) {
+    OUTRIDER_HOST_DEVICE static size_t bytes(int head_dim) {
         const size_t operands = kTiles * (units_of(head_dim) + kChunks) * kSteps * kWarp;
         const size_t totals = size_t{2} * rounds_of(head_dim) * kValuesOfRound * kThreads;
         return operands * sizeof(Words<4>) + kQueries * (sizeof(SpanMerge) + 2 * sizeof(Softmax)) +

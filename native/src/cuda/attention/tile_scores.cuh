@@ -4,6 +4,7 @@
 #include "cuda/attention/attention_group.cuh"
 #include "cuda/attention/kv_block.cuh"
 #include "cuda/attention/tile_attention_scratch.cuh"
+#include "cuda/attention/tile_copies.cuh"
 #include "cuda/primitives/reduce.cuh"
 
 namespace outrider::cuda {
@@ -16,26 +17,36 @@ struct TileScores {
     using Scratch = TileAttentionScratch<kTiles>;
     static constexpr int kQueries = Scratch::kQueries;
     static constexpr int kNTiles = kBlockSize / kFragmentSize;
-    static constexpr int kUnitsAhead = kTiles == 1 && !kIsCapped ? 2 : 1;  // as registers are left
-
-    struct Keys {
-        KvFragment<kFormat> fragments[kNTiles];
-    };
+    using Copies = TileCopies<kFormat>;
 
     const Attention& op;
     const Block& block;
     const Group& group;
     const Scratch& scratch;
+    int span;
     int chunk;
     float scores[kTiles][kNTiles][4];
 
     __device__ TileScores(const Attention& operation, const Block& place, const Group& queries,
-                          const Scratch& shared, int chunk_of_warp)
-        : op(operation), block(place), group(queries), scratch(shared), chunk(chunk_of_warp), scores{} {
-        if (group.reads(op, chunk)) {
-            const KvBlock kv = block_of(op, group, chunk);
-            multiply(kv);
-            finish(kv);
+                          const Scratch& shared, Copies& copies, int own_span)
+        : op(operation),
+          block(place),
+          group(queries),
+          scratch(shared),
+          span(own_span),
+          chunk(own_span * kChunks + place.warp()),
+          scores{} {
+        const bool is_read = group.reads(chunk);
+#pragma unroll 1
+        for (int unit = 0; unit < scratch.units; ++unit) {
+            if (is_read) {
+                copies.wait();
+                multiply(copies, unit);
+            }
+            copies.advance();
+        }
+        if (is_read) {
+            finish(copies);
         } else {
             forget();
         }
@@ -46,42 +57,11 @@ struct TileScores {
     }
     __device__ int slot_of(int n_tile, int which) const { return n_tile * 8 + block.lane() % 4 * 2 + which; }
 
-    __device__ void multiply(const KvBlock& kv) {
-        const int units = units_of(op.cache.head_dim);
-        Keys keys[kUnitsAhead];
-#pragma unroll
-        for (int ahead = 0; ahead < kUnitsAhead; ++ahead) {
-            load(kv, ahead, keys[ahead]);
-        }
-#pragma unroll 1
-        for (int unit = 0; unit < units; unit += kUnitsAhead) {
-#pragma unroll
-            for (int ahead = 0; ahead < kUnitsAhead; ++ahead) {
-                if (unit + ahead < units) {
-                    multiply_unit(keys[ahead], unit + ahead);
-                    load(kv, unit + ahead + kUnitsAhead, keys[ahead]);
-                }
-            }
-        }
-    }
-
-    /// Loads keys, zeros for dimensions that are not there.
-    __device__ void load(const KvBlock& kv, int unit, Keys& keys) const {
-        const int dims = unit * (kUnitDims / kFragmentSize) + block.lane() % 4;
-#pragma unroll
-        for (int n_tile = 0; n_tile < kNTiles; ++n_tile) {
-            keys.fragments[n_tile] = {};
-            if (dims * kFragmentSize < op.cache.head_dim) {
-                keys.fragments[n_tile] = kv.keys<kFormat>(n_tile * 8 + block.lane() / 4, dims);
-            }
-        }
-    }
-
-    __device__ void multiply_unit(const Keys& keys, int unit) {
+    __device__ void multiply(const Copies& copies, int unit) {
         Words<4> fragments[kNTiles];
 #pragma unroll
         for (int n_tile = 0; n_tile < kNTiles; ++n_tile) {
-            fragments[n_tile] = unpack<kFormat>(keys.fragments[n_tile]);
+            fragments[n_tile] = unpack<kFormat>(copies.keys(n_tile));
         }
 #pragma unroll
         for (int tile = 0; tile < kTiles; ++tile) {
@@ -108,10 +88,10 @@ struct TileScores {
     }
 
     /// Scales and caps the scores, which become minus infinity where a position is not attended to.
-    __device__ void finish(const KvBlock& kv) {
+    __device__ void finish(const Copies& copies) {
         float scales[kNTiles][2];
-        load_scales(kv, true, scales);
-        const bool is_whole = group.reads_all(op, chunk);
+        load_scales(copies, true, scales);
+        const bool is_whole = group.reads_all(chunk);
         const int start = chunk * kBlockSize;
 #pragma unroll
         for (int i = 0; i < kTiles * 2; ++i) {
@@ -155,17 +135,15 @@ struct TileScores {
     }
 
     /// Makes weights of scores, and stores them as left operands, and their sums.
-    __device__ void store_weights() {
+    __device__ void store_weights(const Copies& copies) {
 #pragma unroll
         for (int i = 0; i < kTiles * 2; ++i) {
             if (has_queries(group, i / 2)) {
                 weigh(i / 2, i % 2);
             }
         }
-        float scales[kNTiles][2] = {};
-        if (group.reads(op, chunk)) {
-            load_scales(block_of(op, group, chunk), false, scales);
-        }
+        float scales[kNTiles][2];
+        load_scales(copies, false, scales);
 #pragma unroll
         for (int tile = 0; tile < kTiles; ++tile) {
             if (has_queries(group, tile)) {
@@ -203,10 +181,11 @@ struct TileScores {
                              high != 0.0f ? high * scales[n_tile][1] : 0.0f);
     }
 
-    __device__ void load_scales(const KvBlock& kv, bool of_keys, float (&scales)[kNTiles][2]) const {
+    /// Anything where the block is not read.
+    __device__ void load_scales(const Copies& copies, bool of_keys, float (&scales)[kNTiles][2]) const {
 #pragma unroll
         for (int k = 0; k < kNTiles * 2; ++k) {
-            scales[k / 2][k % 2] = kv.scale<kFormat>(of_keys, slot_of(k / 2, k % 2));
+            scales[k / 2][k % 2] = copies.scale(span, of_keys, slot_of(k / 2, k % 2));
         }
     }
 };

@@ -4,6 +4,7 @@
 #include "cuda/attention/attention_group.cuh"
 #include "cuda/attention/kv_block.cuh"
 #include "cuda/attention/tile_attention_scratch.cuh"
+#include "cuda/attention/tile_copies.cuh"
 
 namespace outrider::cuda {
 
@@ -12,40 +13,28 @@ namespace outrider::cuda {
 template <KvFormat kFormat, int kTiles>
 struct TileValues {
     using Scratch = TileAttentionScratch<kTiles>;
-    static constexpr int kChunksAhead =  // as many as registers are left for
-        kTiles == 1                                ? 4
-        : kTiles == 2 && kFormat == KvFormat::bf16 ? 1
-                                                   : 2;
-
-    struct Values {
-        KvFragment<kFormat> fragments[kNTilesOfWarp];
-    };
+    using Copies = TileCopies<kFormat>;
 
     const Attention& op;
     const Block& block;
     const Group& group;
     const Scratch& scratch;
-    int round;
     float sums[kTiles][kNTilesOfWarp][4];
 
     __device__ TileValues(const Attention& operation, const Block& place, const Group& queries,
-                          const Scratch& shared, int round_of_warps, int span)
-        : op(operation), block(place), group(queries), scratch(shared), round(round_of_warps), sums{} {
-        Values values[kChunksAhead];
-        const int first = span * kChunks;
-#pragma unroll
-        for (int ahead = 0; ahead < kChunksAhead; ++ahead) {
-            load(first + ahead, values[ahead]);
-        }
+                          const Scratch& shared, Copies& copies, int round, int span)
+        : op(operation), block(place), group(queries), scratch(shared), sums{} {
+        const bool has_dims = first_dim_of(block, round, 0) < op.cache.head_dim;
 #pragma unroll 1
-        for (int chunk = 0; chunk < kChunks; chunk += kChunksAhead) {
+        for (int chunk = 0; chunk < kChunks; chunk += Copies::kChunksOfStage) {
+            if (has_dims) {
+                copies.wait();
 #pragma unroll
-            for (int ahead = 0; ahead < kChunksAhead; ++ahead) {
-                add(first, chunk + ahead, values[ahead]);
-                if (chunk + ahead + kChunksAhead < kChunks) {
-                    load(first + chunk + ahead + kChunksAhead, values[ahead]);
+                for (int i = 0; i < Copies::kChunksOfStage; ++i) {
+                    add(copies, span * kChunks, chunk + i, i);
                 }
             }
+            copies.advance();
         }
     }
 
@@ -53,31 +42,16 @@ struct TileValues {
         return sums[index / 4 / kNTilesOfWarp][index / 4 % kNTilesOfWarp][index % 4];
     }
 
-    /// Loads values, zeros for dimensions that are not there.
-    __device__ void load(int chunk, Values& values) const {
-        if (!group.reads(op, chunk)) {
+    /// Adds the i-th of a stage's chunks, which follow the chunk `first`.
+    __device__ void add(const Copies& copies, int first, int chunk, int i) {
+        if (!group.reads(first + chunk)) {
             return;
         }
-        const KvBlock kv = block_of(op, group, chunk);
-#pragma unroll
-        for (int n_tile = 0; n_tile < kNTilesOfWarp; ++n_tile) {
-            values.fragments[n_tile] = {};
-            const int first = first_dim_of(block, round, n_tile);
-            if (first < op.cache.head_dim) {
-                values.fragments[n_tile] = kv.values<kFormat>(first + block.lane() / 4, block.lane() % 4);
-            }
-        }
-    }
-
-    __device__ void add(int first, int chunk, const Values& values) {
-        if (!group.reads(op, first + chunk)) {
-            return;
-        }
-        const bool is_whole = group.reads_all(op, first + chunk);
+        const bool is_whole = group.reads_all(first + chunk);
         Words<4> fragments[kNTilesOfWarp];
 #pragma unroll
         for (int n_tile = 0; n_tile < kNTilesOfWarp; ++n_tile) {
-            fragments[n_tile] = unpack<kFormat>(values.fragments[n_tile]);
+            fragments[n_tile] = unpack<kFormat>(copies.values(i, n_tile));
         }
 #pragma unroll
         for (int tile = 0; tile < kTiles; ++tile) {
@@ -101,11 +75,11 @@ struct TileValues {
     /// too, which are not kept.
     __device__ void add_by_rows(int tile, int start, const Words<4> (&weights)[kSteps],
                                 const Words<4> (&values)[kNTilesOfWarp]) {
-        const int upper = (tile * kTileQueries + block.lane() / 4) / group.heads;
-        const int lower = (tile * kTileQueries + block.lane() / 4 + 8) / group.heads;
-        const int last = ((tile + 1) * kTileQueries - 1) / group.heads;
+        const int upper = group.row_of(tile * kTileQueries + block.lane() / 4);
+        const int lower = group.row_of(tile * kTileQueries + block.lane() / 4 + 8);
+        const int last = group.row_of((tile + 1) * kTileQueries - 1);
 #pragma unroll 1
-        for (int row = tile * kTileQueries / group.heads; row <= last && row < group.rows; ++row) {
+        for (int row = group.row_of(tile * kTileQueries); row <= last && row < group.rows; ++row) {
             const Range range = range_of(op, group.position + row);
             if (!range.meets(start, kBlockSize)) {
                 continue;

@@ -12,16 +12,16 @@ namespace outrider::cuda {
 
 /// Where the results of parts are kept, in op.scratch: first a counter for each, all zero whenever no
 /// attention runs, then the parts.
-constexpr int64_t kMostParts = 1 << 12;  // times rows
+constexpr int kMostParts = 1 << 12;  // times rows
 
 /// A group's spans: all of them, or one part of several, which are stretches or else spans.
 struct Work {
     Group group;
     int first;  // span
     int last;
-    int64_t first_part;  // the place of the group's first part, in rows
-    int part;            // of the group's
-    int parts;           // 1: all spans are one block's
+    int first_part;  // the place of the group's first part, in rows
+    int part;        // of the group's
+    int parts;       // 1: all spans are one block's
     bool is_span;
 
     /// The stretches of the group; where parts are spans, their results come behind those.
@@ -38,51 +38,52 @@ struct Work {
     __device__ int stretch_begin(int stretch) const { return (first / kStretch + stretch) * kStretch; }
 };
 
-/// Every block makes the same list of the rows' places, which takes less time than one more launch.
+/// Every block makes the same list of the rows' places, which takes less time than one more launch. Each
+/// thread has a shelf of them, rows behind one another; of few rows every warp makes the list by itself.
 template <int kThreads>
 class WorkList {
   public:
-    static constexpr int kShelves = 64;  // of rows: few, since a block's memory is for other things
-
     /// `most_parts`, times rows, have places. Every thread of the block calls.
     __device__ WorkList(const Block& block, const Attention& operation, const Grouping& groups,
-                        int64_t num_blocks, int64_t most_parts)
+                        int num_blocks, int most_parts)
         : op_(operation),
           grouping_(groups),
           most_parts_(most_parts),
           shared_(*reinterpret_cast<Shared*>(block.shared)) {
-        const int head_groups = grouping_.num_head_groups(op_);
-        int64_t spans = 0;
-        const int shelf = smaller_of(block.thread, kShelves);  // the last has no rows
-        for_each_group(shelf, [&](const Work& all) { spans += all.last - all.first + 1; });
-        int64_t total = 0;
-        sum_before<kThreads>(block, spans, shared_.sums, &total);
-        share_ = (total * head_groups + num_blocks - 1) / num_blocks;
-        int64_t parts = 0;
-        for_each_group(shelf, [&](const Work& all) { parts += places_of(cut(all)); });
-        parts = sum_before<kThreads>(block, parts, shared_.sums, &total);
-        if (shelf < kShelves) {
-            shared_.parts_before[shelf] = parts;
+        is_short_ = op_.places.rows <= kWarp;
+        const int shelves = is_short_ ? kWarp : kThreads;
+        const int shelf = is_short_ ? block.lane() : block.thread;
+        const int rows_each = (op_.places.rows + shelves - 1) / shelves;
+        const int first_row = smaller_of(shelf * rows_each, op_.places.rows);
+        next_row_ = smaller_of(first_row + 1, op_.places.rows);
+        end_row_ = smaller_of(first_row + rows_each, op_.places.rows);
+        if (first_row < end_row_) {
+            first_ = grouping_.find(op_, first_row);
         }
-        int64_t works = 0;
-        for_each_cut_group(shelf, parts, [&](const Work& all) {
-            works += all.parts;
+        int spans = 0;
+        for_each_group([&](const Work& all) { spans += all.last - all.first + 1; });
+        int total = 0;
+        sum_before_shelf(block, spans, &total);
+        share_ = share_of(total, num_blocks);
+        int parts = 0;
+        for_each_group([&](const Work& all) { parts += places_of(cut(all)); });
+        parts_before_ = sum_before_shelf(block, parts, &total);
+        for_each_cut_group([&](const Work& all) {
+            works_ += all.parts;
             return false;
         });
-        works = sum_before<kThreads>(block, works, shared_.sums, &total);
-        if (shelf < kShelves) {
-            shared_.works_before[shelf] = works;
-        }
-        size_ = total * head_groups;
-        block.synchronize();
+        works_before_ = sum_before_shelf(block, works_, &total);
+        size_ = total * grouping_.head_groups;
     }
 
-    __device__ int64_t size() const { return size_; }
+    __device__ int size() const { return size_; }
 
     /// Puts a work where the block's threads share it. Every one of them calls.
-    __device__ const Work& at(const Block& block, int64_t index) const {
-        if (block.thread == 0) {
-            shared_.work = find(index);
+    __device__ const Work& at(const Block& block, int index) const {
+        const int rest = index - works_before_ * grouping_.head_groups;
+        const bool is_asked = !is_short_ || block.warp() == 0;
+        if (is_asked && rest >= 0 && rest < works_ * grouping_.head_groups) {
+            shared_.work = find(rest);
         }
         block.synchronize();
         return shared_.work;
@@ -95,24 +96,33 @@ class WorkList {
 
   private:
     struct Shared {
-        Work work;
-        int64_t sums[kThreads / kWarp];
-        int64_t parts_before[kShelves];  // those of a shelf's groups
-        int64_t works_before[kShelves];
+        alignas(16) Work work;
+        int sums[kThreads / kWarp];
         alignas(16) int flag;
     };
 
-    /// Works come group by group, a group's head by head.
-    __device__ Work find(int64_t index) const {
-        const int head_groups = grouping_.num_head_groups(op_);
-        int low = 0;
-        for (int step = kShelves / 2; step > 0; step /= 2) {
-            low += shared_.works_before[low + step] * head_groups <= index ? step : 0;
+    __device__ int sum_before_shelf(const Block& block, int value, int* total) const {
+        if (is_short_) {
+            const int before = sum_before_in_warp(block, value);
+            *total = value;
+            return before;
         }
-        int64_t rest = index - shared_.works_before[low] * head_groups;
+        return sum_before<kThreads>(block, value, shared_.sums, total);
+    }
+
+    /// What a block has to do, in spans. Too much for a number is as much as it can hold, for speed alone.
+    __device__ int share_of(int spans, int num_blocks) const {
+        constexpr int64_t kMost = 0x7FFF'FFFF;
+        const int64_t all = int64_t{spans} * grouping_.head_groups + num_blocks - 1;
+        return static_cast<int>(static_cast<uint32_t>(all < kMost ? all : kMost) /
+                                static_cast<uint32_t>(num_blocks));
+    }
+
+    /// Of the shelf's works, which come group by group, a group's head by head.
+    __device__ Work find(int rest) const {
         Work found{};
-        for_each_cut_group(low, shared_.parts_before[low], [&](const Work& all) {
-            const int64_t works = int64_t{all.parts} * head_groups;
+        for_each_cut_group([&](const Work& all) {
+            const int works = all.parts * grouping_.head_groups;
             if (rest >= works) {
                 rest -= works;
                 return false;
@@ -120,31 +130,35 @@ class WorkList {
             found = all;
             return true;
         });
-        found.part = static_cast<int>(rest % found.parts);
-        grouping_.choose_heads(op_, static_cast<int>(rest / found.parts), found.group);
+        const int head_group = rest / found.parts;
+        found.part = rest - head_group * found.parts;
+        grouping_.choose_heads(op_, head_group, found.group);
         return found;
     }
 
-    /// Calls `body` for the groups that begin in a shelf's rows.
+    /// Calls `body` for the groups that begin in the shelf's rows, of which the first row's is known.
     template <typename Body>
-    __device__ void for_each_group(int shelf, const Body& body) const {
-        const int rows_each = (op_.places.rows + kShelves - 1) / kShelves;
-        const int end = smaller_of((shelf + 1) * rows_each, op_.places.rows);
+    __device__ void for_each_group(const Body& body) const {
+        Group group = first_;
 #pragma unroll 1
-        for (int row = shelf * rows_each; row < end; ++row) {
-            const Group group = grouping_.find(op_, row);
+        for (int row = next_row_;; ++row) {
             if (group.rows > 0) {
                 const int first = first_position(op_, group.position) / kSpan;
                 body(Work{group, first, group.last() / kSpan, 0, 0, 1, false});
             }
+            if (row >= end_row_) {
+                return;
+            }
+            group = grouping_.find(op_, row);
         }
     }
 
     /// The same of groups as they are cut; ends when `body` returns true.
     template <typename Body>
-    __device__ void for_each_cut_group(int shelf, int64_t place, const Body& body) const {
+    __device__ void for_each_cut_group(const Body& body) const {
         bool is_done = false;
-        for_each_group(shelf, [&](const Work& all) {
+        int place = parts_before_;
+        for_each_group([&](const Work& all) {
             Work one = cut(all);
             one.first_part = place;
             place += places_of(one);
@@ -164,17 +178,24 @@ class WorkList {
         return one;
     }
 
-    __device__ static int64_t places_of(const Work& one) {
+    __device__ static int places_of(const Work& one) {
         const int parts = one.parts + (one.is_span ? one.stretches() : 0);
-        return one.parts > 1 ? int64_t{parts} * one.group.rows : 0;
+        return one.parts > 1 ? parts * one.group.rows : 0;
     }
 
     const Attention& op_;
     const Grouping& grouping_;
-    int64_t most_parts_;
+    int most_parts_;
     Shared& shared_;
-    int64_t share_ = 0;  // spans of a block
-    int64_t size_ = 0;
+    bool is_short_;
+    int next_row_;
+    int end_row_;
+    Group first_{};  // that of the first row
+    int share_ = 0;  // spans of a block
+    int parts_before_ = 0;
+    int works_before_ = 0;  // the shelf's, of one head
+    int works_ = 0;
+    int size_ = 0;
 };
 
 }  // namespace outrider::cuda

@@ -15,9 +15,21 @@ struct ActivatedValue {
         const int64_t column = index % op.width;
         const float* values = op.gate_up + row * (op.is_gated ? 2 : 1) * op.width;
         const float value = values[column];
-        const float activated = op.activation == Activation::silu ? silu(value) : gelu_tanh(value);
         const float up = op.is_gated ? values[op.width + column] : 1.0f;  // which changes no bit
-        store(op.out.data, op.out.format, row * op.out.stride + column, activated * up);
+        store(op.out.data, op.out.format, row * op.out.stride + column, gated(value, up));
+    }
+
+    __device__ float gated(float value, float up) const {
+        switch (op.activation) {
+            case Activation::silu:
+                return silu(value) * up;
+            case Activation::gelu:
+                return gelu(value) * up;
+            case Activation::gelu_tanh:
+                return gelu_tanh(value) * up;
+            default:
+                return clamped_swiglu(value, up);
+        }
     }
 };
 

@@ -7,31 +7,44 @@
 
 namespace outrider::cuda {
 
-/// Reads aligned words that no kernel writes meanwhile. kOnce: no other thread of the
-/// multiprocessor reads them again, so they bypass L1.
+/// Reads aligned words that no thread writes meanwhile, but earlier kernels may have while this one waited
+/// for them, so they are not read as constants (ld.global.nc). kOnce: no other thread of the multiprocessor
+/// reads them again, so they bypass L1.
 template <int kCount, bool kOnce>
 __device__ Words<kCount> load_words(const void* from) {
     static_assert(kCount == 1 || kCount == 2 || kCount == 4, "no load has such a width");
     Words<kCount> to;
     uint32_t (&words)[kCount] = to.words;
     if constexpr (kCount == 1) {
-        asm("ld.global.nc.u32 %0, [%1];" : "=r"(words[0]) : "l"(from));
+        asm("ld.global.u32 %0, [%1];" : "=r"(words[0]) : "l"(from));
     } else if constexpr (kCount == 2 && kOnce) {
-        asm("ld.global.nc.L1::no_allocate.L2::256B.v2.u32 {%0, %1}, [%2];"
+        asm("ld.global.L1::no_allocate.L2::256B.v2.u32 {%0, %1}, [%2];"
             : "=r"(words[0]), "=r"(words[1])
             : "l"(from));
     } else if constexpr (kCount == 2) {
-        asm("ld.global.nc.v2.u32 {%0, %1}, [%2];" : "=r"(words[0]), "=r"(words[1]) : "l"(from));
+        asm("ld.global.v2.u32 {%0, %1}, [%2];" : "=r"(words[0]), "=r"(words[1]) : "l"(from));
     } else if constexpr (kOnce) {
-        asm("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
+        asm("ld.global.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
             : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
             : "l"(from));
     } else {
-        asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+        asm("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
             : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
             : "l"(from));
     }
     return to;
+}
+
+/// Bits of a word where the mask has ones, beside further bits: one instruction, if these are in a register.
+__device__ inline uint32_t masked_beside(uint32_t word, uint32_t mask, uint32_t bits) {
+    uint32_t result;
+    asm("lop3.b32 %0, %1, %2, %3, 0xEA;" : "=r"(result) : "r"(word), "r"(mask), "r"(bits));
+    return result;
+}
+
+/// Brings what lies there into the L2 cache.
+__device__ inline void prefetch(const void* from) {
+    asm volatile("prefetch.global.L2 [%0];" : : "l"(from));
 }
 
 /// a * b + c of two bf16 values in a register each, rounded once; subnormals are kept.
@@ -59,6 +72,15 @@ __device__ inline void publish_writes() {
 /// Reads what another block may have written while this kernel ran.
 __device__ inline float load_written(const float* from) {
     return __ldcg(from);
+}
+
+/// Four neighbours at once, aligned.
+__device__ inline Words<4> load_written_words(const void* from) {
+    Words<4> to;
+    asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(to.words[0]), "=r"(to.words[1]), "=r"(to.words[2]), "=r"(to.words[3])
+                 : "l"(from));
+    return to;
 }
 
 /// Two values rounded to bf16, the nearest and ties to even, in a register.

@@ -12,12 +12,47 @@ namespace outrider::cuda {
 constexpr int kThreadsPerBlock = 128;
 constexpr int kWarp = 32;
 
+/// The next kernel may be brought to the multiprocessors from now on. It waits for this one, which waits for
+/// the one before. (CUDA C++ Programming Guide, "Programmatic Dependent Launch".)
+__device__ inline void admit_next() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+/// What was enqueued before is complete, and seen by this thread.
+__device__ inline void wait_for_previous() {
+#if __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 template <typename Body>
 __global__ void run(const Body body, const int64_t count) {
+    admit_next();
+    wait_for_previous();
     const int64_t index = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (index < count) {
         body(index);
     }
+}
+
+/// Enqueues a kernel: it is brought to the multiprocessors while the one before still runs, where both can.
+template <typename Body, typename... Arguments>
+void launch(const Stream& stream, unsigned blocks, int threads, size_t shared_bytes,
+            void (*kernel)(Body, Arguments...), const Body& body, Arguments... arguments) {
+    cudaLaunchAttribute early;
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = blocks;
+    config.blockDim = threads;
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = stream.handle();
+    config.attrs = &early;
+    config.numAttrs = stream.launches_early() ? 1 : 0;
+    cudaLaunchKernelEx(&config, kernel, body, arguments...);
+    stream.check_launch();
 }
 
 /// Enqueues body(0) ... body(count - 1), each in a thread of its own and in no order: none may read what
@@ -27,8 +62,7 @@ void for_each(const Stream& stream, int64_t count, const Body& body) {
     if (count > 0) {
         stream.select();
         const auto blocks = static_cast<unsigned>((count + kThreadsPerBlock - 1) / kThreadsPerBlock);
-        run<<<blocks, kThreadsPerBlock, 0, stream.handle()>>>(body, count);
-        stream.check_launch();
+        launch(stream, blocks, kThreadsPerBlock, 0, run<Body>, body, count);
     }
 }
 
@@ -48,12 +82,20 @@ template <typename Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerMultiprocessor)
     run_block(const Kernel kernel) {
     extern __shared__ __align__(128) char shared[];
-    kernel(Block{blockIdx.x, static_cast<int>(threadIdx.x), shared});
+    const Block block{blockIdx.x, static_cast<int>(threadIdx.x), shared};
+    admit_next();
+    if constexpr (requires { kernel.prepare(block); }) {
+        kernel.prepare(block);
+    }
+    wait_for_previous();
+    kernel(block);
 }
 
 /// Enqueues `blocks` blocks of Kernel::kThreads threads (whole warps), each of which calls the kernel with
-/// its place; blocks run in no order, Kernel::kBlocksPerMultiprocessor of them on one multiprocessor if they
-/// are small enough. A thread leaves no barrier and no operation of its warp out.
+/// its place, behind `prepare`, if it has that, which reads only what the last kernel held apart (hold_next)
+/// or an earlier one has written; blocks run in
+/// no order, Kernel::kBlocksPerMultiprocessor of them on one multiprocessor if they are small enough. A
+/// thread leaves no barrier and no operation of its warp out.
 template <typename Kernel>
 void for_each_block(const Stream& stream, int64_t blocks, size_t shared_bytes, const Kernel& kernel) {
     constexpr size_t kUnasked = 48 << 10;  // bytes of shared memory that every kernel may have
@@ -63,8 +105,8 @@ void for_each_block(const Stream& stream, int64_t blocks, size_t shared_bytes, c
             cudaFuncSetAttribute(run_block<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  static_cast<int>(shared_bytes));
         }
-        run_block<<<static_cast<unsigned>(blocks), Kernel::kThreads, shared_bytes, stream.handle()>>>(kernel);
-        stream.check_launch();
+        launch(stream, static_cast<unsigned>(blocks), Kernel::kThreads, shared_bytes, run_block<Kernel>,
+               kernel);
     }
 }
 

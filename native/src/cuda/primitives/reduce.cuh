@@ -44,16 +44,23 @@ __device__ T reduce(const Block& block, T value, const Combine& combine) {
     return value;
 }
 
-/// The sum of an integer of each thread before this one; `total` gets that of all threads.
-/// # sums: [kThreads / kWarp], shared
-template <int kThreads, typename T>
-__device__ T sum_before(const Block& block, T value, T* sums, T* total) {
+/// The sum of an integer of each lane before this one; `value` becomes that of all lanes.
+template <typename T>
+__device__ T sum_before_in_warp(const Block& block, T& value) {
     T before = 0;
     for (int mask = 1; mask < kWarp; mask *= 2) {
         const T beside = shuffle_xor(value, mask);  // of as many lanes as `value` by now is of
         before += (block.lane() & mask) != 0 ? beside : 0;
         value += beside;
     }
+    return before;
+}
+
+/// The sum of an integer of each thread before this one; `total` gets that of all threads.
+/// # sums: [kThreads / kWarp], shared
+template <int kThreads, typename T>
+__device__ T sum_before(const Block& block, T value, T* sums, T* total) {
+    T before = sum_before_in_warp(block, value);
     block.synchronize();  // what was summed before has been read
     if (block.lane() == 0) {
         sums[block.warp()] = value;

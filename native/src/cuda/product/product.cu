@@ -1,12 +1,13 @@
 #include "cuda/primitives/launch.cuh"
+#include "cuda/product/float_product.cuh"
 #include "cuda/product/product.h"
-#include "cuda/values/values.cuh"
+#include "cuda/product/wide_shape.h"
 
 namespace outrider::cuda {
 namespace {
 
-/// One output in float32, its sum along K in order. A warp is one row's strip of columns, and the rows of one
-/// strip follow one another, so that they find its weights in the nearest caches.
+/// One output in float32. A warp is one row's strip of columns, and the rows of one strip follow one another,
+/// so that they find its weights in the nearest caches.
 struct ProductValue {
     Product op;
     WeightView weight;
@@ -14,16 +15,9 @@ struct ProductValue {
     __device__ void operator()(int64_t index) const {
         const int64_t row = index / kWarp % op.rows;
         const int64_t column = index / kWarp / op.rows * kWarp + index % kWarp;
-        if (column >= weight.out_features) {
-            return;
+        if (column < weight.out_features) {
+            write_product(op, weight, row, column);
         }
-        const auto* weights = reinterpret_cast<const float*>(weight.data) + column;
-        float sum = 0.0f;
-        for (int64_t k = 0; k < weight.in_features; ++k) {
-            sum = fmaf(load(op.input.data, op.input.format, row * op.input.stride + k),
-                       weights[k * weight.out_features], sum);
-        }
-        op.out[row * op.out_stride + column] = op.bias ? sum + op.bias[column] : sum;
     }
 };
 
@@ -33,6 +27,10 @@ void product_f32(const Stream& stream, const Product& op, const WeightView& weig
 }
 
 }  // namespace
+
+size_t product_scratch(const Stream& stream, int rows, int out_features) {
+    return cut_scratch(stream.multiprocessors(), rows, out_features);
+}
 
 void product(const Stream& stream, const Product& op, const WeightView& weight) {
     switch (weight.format) {

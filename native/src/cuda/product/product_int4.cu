@@ -1,10 +1,10 @@
 #include "cuda/product/product.h"
-#include "cuda/product/tile_product.cuh"
+#include "cuda/product/tensor_product.cuh"
 
 namespace outrider::cuda {
 
 void product_int4(const Stream& stream, const Product& op, const WeightView& weight) {
-    tile_product<Int4Tile>(stream, op, weight);
+    tensor_product<Int4Tile>(stream, op, weight);
 }
 
 }  // namespace outrider::cuda

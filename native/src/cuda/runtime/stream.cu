@@ -42,6 +42,16 @@ class Graph final : public Recording {
     int device_;
 };
 
+/// Whether a kernel compiled so waits by itself, and the driver can record that it does.
+bool can_launch_early(const cudaFuncAttributes& attributes) {
+    constexpr int kFirstArchitecture = 90;
+    constexpr int kFirstVersion = 12030;
+    int driver = 0;
+    cudaDriverGetVersion(&driver);
+    return attributes.ptxVersion >= kFirstArchitecture && driver >= kFirstVersion &&
+           CUDART_VERSION >= kFirstVersion;
+}
+
 /// Stands for all kernels: they are compiled for the same architectures.
 __global__ void nothing() {}
 
@@ -51,6 +61,7 @@ Stream::Stream(int device) : device_(device) {
     select();
     cudaFuncAttributes attributes;
     require(cudaFuncGetAttributes(&attributes, nothing), "looking for kernels", device);
+    launches_early_ = can_launch_early(attributes);
     require(cudaDeviceGetAttribute(&multiprocessors_, cudaDevAttrMultiProcessorCount, device),
             "cudaDeviceGetAttribute", device);
     int block_memory = 0;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "outrider/device/device.h"
@@ -37,6 +38,11 @@ class Stream {
     int multiprocessors() const { return multiprocessors_; }
     /// Bytes of shared memory that one block of threads can have.
     size_t block_memory() const { return block_memory_; }
+    /// Whether the next kernel waits for those before itself, and so may be launched while these run.
+    bool launches_early() const { return !std::exchange(is_held_, false) && launches_early_; }
+    /// The next kernel is launched when all before it is complete, as nothing behind it is either before
+    /// that.
+    void hold_next() const { is_held_ = true; }
 
     /// Returns zeroed memory. Throws DeviceError, with the memory asked for and free, where there is too
     /// little.
@@ -65,6 +71,8 @@ class Stream {
     int device_;
     int multiprocessors_ = 1;
     size_t block_memory_ = 0;
+    bool launches_early_ = false;
+    mutable bool is_held_ = false;
     CUstream_st* handle_ = nullptr;
     std::unique_ptr<Staging> staging_;
 };

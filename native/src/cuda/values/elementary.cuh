@@ -81,6 +81,32 @@ __device__ inline float gelu_tanh(float x) {
     return x / (1.0f + exponential(cubic * -1.5957691216f));  // 2 * sqrt(2 / pi)
 }
 
+/// x * Phi(x)
+__device__ inline float gelu(float x) {
+    const float distance = (x < 0.0f ? -x : x) * 0.70710678f;  // 1 / sqrt(2)
+    const float t = 1.0f / fmaf(distance, 0.5f, 1.0f);
+    float sum = 0.17087277f;
+    sum = fmaf(sum, t, -0.82215223f);
+    sum = fmaf(sum, t, 1.48851587f);
+    sum = fmaf(sum, t, -1.13520398f);
+    sum = fmaf(sum, t, 0.27886807f);
+    sum = fmaf(sum, t, -0.18628806f);
+    sum = fmaf(sum, t, 0.09678418f);
+    sum = fmaf(sum, t, 0.37409196f);
+    sum = fmaf(sum, t, 1.00002368f);
+    sum = fmaf(sum, t, -1.26551223f);
+    const float tail = t * 0.5f * exponential(fmaf(-distance, distance, sum));
+    return x * (x < 0.0f ? tail : 1.0f - tail);
+}
+
+/// SiLU of a gate with a steeper sigmoid, times one more than what it gates, both clamped.
+__device__ inline float clamped_swiglu(float gate, float up) {
+    const float limit = 7.0f;
+    const float below = gate > limit ? limit : gate;
+    const float within = up > limit ? limit : (up < -limit ? -limit : up);
+    return below / (1.0f + exponential(below * -1.702f)) * (within + 1.0f);
+}
+
 /// cap * tanh(x / cap)
 __device__ inline float soft_capped(float x, float cap) {
     return hyperbolic_tangent(x / cap) * cap;

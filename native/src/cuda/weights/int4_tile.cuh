@@ -13,6 +13,7 @@ struct Int4Tile {
     static constexpr int64_t kBytes = kCodeBytes + kTileFeatures * 2;
     static constexpr float kLargest = 0.0f;
     static constexpr bool kHasGroupScales = true;
+    static constexpr bool kIsPlain = false;
     static constexpr int kOffset = 8;
 
     struct Words {
@@ -20,14 +21,13 @@ struct Int4Tile {
         cuda::Words<1> scales;
     };
 
-    template <bool kOnce>
-    __device__ static Words load(const char* tile, int lane) {
-        return {load_words<2, kOnce>(tile + lane * 8),
-                load_words<1, kOnce>(tile + kCodeBytes + lane / 4 * 4)};
+    /// What a lane holds of a tile in the block's memory.
+    __device__ static Words read(const char* tile, int lane) {
+        return {read_words<2>(tile + lane * 8), read_words<1>(tile + kCodeBytes + lane / 4 * 4)};
     }
     /// 128 ... 143, from which 136 is taken.
     __device__ static uint32_t pair(uint32_t word) {
-        return multiply_add_pair((word & 0x000F000Fu) | 0x43004300u, 0x3F803F80u, 0xC308C308u);
+        return multiply_add_pair(masked_beside(word, 0x000F000Fu, 0x43004300u), 0x3F803F80u, 0xC308C308u);
     }
     __device__ static LeftOperands unpack(const Words& from) {
         const uint32_t upper = from.codes.words[0];

@@ -83,15 +83,16 @@ void pack(const Stream& stream, const void* values, SourceType type, int64_t row
     const Rows from{values, type, weight, first_row};
     if (weight.format == WeightFormat::f32) {
         for_each(stream, rows * weight.in_features, PackValue{from, rows});
-        return;
+    } else {
+        with_tile(weight.format, [&](auto tile) {
+            using Tile = decltype(tile);
+            if (Tile::kLargest > 0.0f) {
+                for_each(stream, rows, ScaleFeature{from, Tile::kLargest});
+            }
+            for_each(stream, rows * k_tiles_of(weight), PackTile<Tile>{from});
+        });
     }
-    with_tile(weight.format, [&](auto tile) {
-        using Tile = decltype(tile);
-        if (Tile::kLargest > 0.0f) {
-            for_each(stream, rows, ScaleFeature{from, Tile::kLargest});
-        }
-        for_each(stream, rows * k_tiles_of(weight), PackTile<Tile>{from});
-    });
+    stream.hold_next();  // a product reads weights before it waits
 }
 
 }  // namespace outrider::cuda

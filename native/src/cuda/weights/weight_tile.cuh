@@ -33,15 +33,16 @@ struct Bf16Tile {
     static constexpr int64_t kBytes = kTileFeatures * kTileInputs * 2;
     static constexpr float kLargest = 0.0f;  // no scale for each feature
     static constexpr bool kHasGroupScales = false;
+    static constexpr bool kIsPlain = true;  // unpacked as it is
 
     struct Words {
         cuda::Words<4> upper;
         cuda::Words<4> lower;
     };
 
-    template <bool kOnce>
-    __device__ static Words load(const char* tile, int lane) {
-        return {load_words<4, kOnce>(tile + lane * 16), load_words<4, kOnce>(tile + kBytes / 2 + lane * 16)};
+    /// What a lane holds of a tile in the block's memory.
+    __device__ static Words read(const char* tile, int lane) {
+        return {read_words<4>(tile + lane * 16), read_words<4>(tile + kBytes / 2 + lane * 16)};
     }
     __device__ static LeftOperands unpack(const Words& words) {
         return in_steps(words.upper.words, words.lower.words);
@@ -66,12 +67,11 @@ struct Bf16Tile {
 struct ByteTile {
     static constexpr int64_t kBytes = kTileFeatures * kTileInputs;
     static constexpr bool kHasGroupScales = false;
+    static constexpr bool kIsPlain = false;
     using Words = cuda::Words<4>;
 
-    template <bool kOnce>
-    __device__ static Words load(const char* tile, int lane) {
-        return load_words<4, kOnce>(tile + lane * 16);
-    }
+    /// What a lane holds of a tile in the block's memory.
+    __device__ static Words read(const char* tile, int lane) { return read_words<4>(tile + lane * 16); }
     __device__ static int64_t place(int feature, int input) {
         const int lane = feature % 8 * 4 + input / 8;
         return lane * 16 + feature / 8 * 8 + input % 8 / 4 * 4 + swapped(input % 4);
@@ -86,8 +86,8 @@ struct Int8Tile : ByteTile {
     /// Bytes 0 and 2: the lower seven bits as 128 ... 255, from which 128 is taken, or 256 where the sign is
     /// set.
     __device__ static uint32_t pair(uint32_t word) {
-        return multiply_add_pair((word & 0x007F007Fu) | 0x43004300u, 0x3F803F80u,
-                                 (word & 0x00800080u) | 0xC300C300u);
+        return multiply_add_pair(masked_beside(word, 0x007F007Fu, 0x43004300u), 0x3F803F80u,
+                                 masked_beside(word, 0x00800080u, 0xC300C300u));
     }
     __device__ static LeftOperands unpack(const Words& from) {
         const uint32_t (&w)[4] = from.words;
@@ -110,7 +110,8 @@ struct Fp8Tile : ByteTile {
 
     /// Bytes 1 and 3: exponent and fraction where bf16 has them, which makes each 2^-120 of itself.
     __device__ static uint32_t pair(uint32_t word) {
-        return multiply_add_pair((word & 0x80008000u) | (word >> 4 & 0x07F007F0u), 0x7B807B80u, 0x80008000u);
+        return multiply_add_pair(masked_beside(word, 0x80008000u, word >> 4 & 0x07F007F0u), 0x7B807B80u,
+                                 0x80008000u);
     }
     __device__ static LeftOperands unpack(const Words& from) {
         const uint32_t (&w)[4] = from.words;

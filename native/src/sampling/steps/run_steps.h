@@ -9,12 +9,15 @@
 //   last_of_count(n)             the n-th best token, or the last one
 //   last_of_share(p)             the last of the fewest best with such a share of the mass
 //   last_key_of_share(key, p)    the least key(value) up to which tokens have such a share of the mass
-//   rank_best(n)                 orders n of the best tokens or more, for ranked_value(place) and
-//   num_ranked() rank()                       orders the tokens, for mass(place), num_ranked() and the next
-//   two sum_ranked(term)             of the integers term(place) change_ranked(term, f)       sets values to
-//   f(place, value, sum before the place, sum through it) chance(stream)               the position's number
-//   in (0, 1) of a stream of the noise note_judged(norm)            keeps the values, the log of whose sum it
-//   is told, to judge the drawn token by
+//   rank_best(n)                 orders n of the best tokens or more, for the next two
+//   ranked_value(place)          of the token at the place, best first
+//   num_ranked()                 how many are ordered
+//   rank()                       orders the tokens, for these two and the next three
+//   mass(place)                  of the token at the place
+//   sum_ranked(term)             of the integers term(place)
+//   change_ranked(term, f)       sets values to f(place, value, sum before the place, sum through it)
+//   chance(stream)               the position's number in (0, 1) of a stream of the noise
+//   note_judged(norm)            keeps the values, whose sum has that log, to judge the drawn token by
 #pragma once
 
 #include "outrider/sampling/sampling_params.h"

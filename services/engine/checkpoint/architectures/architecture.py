@@ -20,6 +20,7 @@ class Architecture:
     names: Mapping[str, str]  # see tensor_names.py
     defaults: Mapping[str, Any] = field(default_factory=dict)  # of transformers, where config.json has no such field
     norms_are_offsets: bool = False  # a norm multiplies by 1 + the stored weight
+    stacks_experts: bool = False  # a tensor holds those of all, [experts, in, out], gate and up by turns
     turns_neighbours: bool = False  # rotary embeddings pair neighbouring rows of a head, not its halves
     foreign_tokens: frozenset[str] = frozenset()  # of the tokenizer, that the embedding need not have
 

@@ -6,6 +6,7 @@ from services.engine.files.json_fields import JsonFields
 
 _ACTIVATIONS = {
     **dict.fromkeys(("silu", "swish"), Activation.SILU),
+    **dict.fromkeys(("gelu", "gelu_python"), Activation.GELU),
     **dict.fromkeys(("gelu_pytorch_tanh", "gelu_new", "gelu_fast", "gelu_accurate"), Activation.GELU_TANH),
 }
 # Beyond any model that there is; a product of such sizes is compared with the files before it is used.

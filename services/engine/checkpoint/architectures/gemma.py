@@ -76,7 +76,8 @@ GEMMA = {
         read_config=_read_gemma2,
         fields=_FIELDS,
         names=tensor_names.GEMMA2_NAMES,
-        defaults=_DEFAULTS | {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
+        defaults=_DEFAULTS
+        | {"num_key_value_heads": 4, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
         norms_are_offsets=True,
     ),
     "Gemma3ForCausalLM": Architecture(

@@ -1,16 +1,22 @@
-"""Mixtures of experts: OLMoE, Qwen 3 MoE, Mixtral, Qwen 2 MoE."""
+"""Mixtures of experts: OLMoE, Qwen 3 MoE, Mixtral, Qwen 2 MoE, GPT-OSS."""
 
 from dataclasses import replace
 
 from services.engine.checkpoint import tensor_names
 from services.engine.checkpoint.architectures.architecture import Architecture, fields
 from services.engine.checkpoint.architectures.decoder_fields import read_plain_decoder
-from services.engine.checkpoint.architectures.layer_kinds import read_one_window
-from services.engine.checkpoint.model_config import Experts, ModelConfig, QkNorm
+from services.engine.checkpoint.architectures.layer_kinds import (
+    every_but,
+    read_layer_types,
+    read_one_window,
+    read_windows,
+)
+from services.engine.checkpoint.model_config import Activation, Experts, ModelConfig, QkNorm
 from services.engine.files.json_fields import JsonFields
 
 _MOST_EXPERTS = 1 << 10
 _MOST_INTERMEDIATE = 1 << 20
+_CLAMPED_SWIGLU = {"swiglu_limit": 7.0, "swiglu_alpha": 1.702}  # of all that there are
 
 
 def _read_olmoe(config: JsonFields, context_length: int) -> ModelConfig:
@@ -48,8 +54,29 @@ def _read_qwen2_moe(config: JsonFields, context_length: int) -> ModelConfig:
     )
 
 
+def _read_gpt_oss(config: JsonFields, context_length: int) -> ModelConfig:
+    for field, only in _CLAMPED_SWIGLU.items():
+        if (value := config.number(field)) != only:
+            raise config.error(field, f"only {only} is supported, is {value}")
+    decoder = _read_mixture(config, context_length, size="intermediate_size", are_normalised=True, have_biases=True)
+    types, has_bias = read_layer_types(config, every_but(2)), config.flag("attention_bias", True)
+    return replace(
+        decoder,
+        activation=Activation.CLAMPED_SWIGLU,
+        attention_bias=has_bias,
+        output_bias=has_bias,
+        attention_sinks=True,
+        windows=read_windows(config, types),
+    )
+
+
 def _read_mixture(
-    config: JsonFields, context_length: int, *, size: str, are_normalised: bool | None = None
+    config: JsonFields,
+    context_length: int,
+    *,
+    size: str,
+    are_normalised: bool | None = None,
+    have_biases: bool = False,
 ) -> ModelConfig:
     """Read a decoder whose layers have experts and no other MLP; `size` is the field that says how wide one is.
 
@@ -62,6 +89,7 @@ def _read_mixture(
         per_token=config.integer("num_experts_per_tok", maximum=count),
         size=config.integer(size, maximum=_MOST_INTERMEDIATE),
         are_normalised=config.flag("norm_topk_prob", False) if are_normalised is None else are_normalised,
+        have_biases=have_biases,
     )
     return replace(read_plain_decoder(config, context_length), intermediate_size=0, experts=experts)
 
@@ -109,5 +137,25 @@ MIXTURES = {
         fields=_QWEN | fields("shared_expert_intermediate_size qkv_bias"),
         names=tensor_names.QWEN2_MOE_NAMES,
         defaults={**_QWEN_DEFAULTS, "num_key_value_heads": 16},
+    ),
+    "GptOssForCausalLM": Architecture(
+        model_type="gpt_oss",
+        models="GPT-OSS (20B, 120B)",
+        features="experts with biases and clamped gates; a sink in each head's softmax; every other layer windowed",
+        read_config=_read_gpt_oss,
+        fields=_COMMON
+        | fields("sliding_window layer_types attention_bias swiglu_limit swiglu_alpha")
+        | fields("experts_per_token initial_context_length"),  # said elsewhere too
+        names=tensor_names.GPT_OSS_NAMES,
+        defaults={
+            **_CLAMPED_SWIGLU,
+            **{"rms_norm_eps": 1e-5, "hidden_act": "silu", "num_key_value_heads": 8, "head_dim": 64},
+            **{"sliding_window": 128, "rope_theta": 150_000.0},
+            "rope_parameters": {
+                **{"rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False},
+                "original_max_position_embeddings": 4096,
+            },
+        },
+        stacks_experts=True,
     ),
 }

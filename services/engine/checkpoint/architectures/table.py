@@ -11,6 +11,7 @@ from services.engine.checkpoint.architectures.architecture import Architecture
 from services.engine.checkpoint.architectures.cohere import COHERE
 from services.engine.checkpoint.architectures.gemma import GEMMA
 from services.engine.checkpoint.architectures.glm import GLM
+from services.engine.checkpoint.architectures.lfm2 import LFM2
 from services.engine.checkpoint.architectures.llama import LLAMA
 from services.engine.checkpoint.architectures.mixture import MIXTURES
 from services.engine.checkpoint.architectures.olmo import OLMO
@@ -25,7 +26,7 @@ from services.engine.checkpoint.config_fields import check_fields, warn_of_unkno
 from services.engine.checkpoint.model_config import ModelConfig
 from services.engine.files.json_fields import JsonFields, shown
 
-_FAMILIES = (LLAMA, QWEN, PHI, OLMO, GEMMA, GLM, STABLELM, STARCODER, COHERE, MIXTURES)
+_FAMILIES = (LLAMA, QWEN, PHI, OLMO, GEMMA, GLM, STABLELM, STARCODER, COHERE, LFM2, MIXTURES)
 ARCHITECTURES: dict[str, Architecture] = {name: each for family in _FAMILIES for name, each in family.items()}
 
 
@@ -55,7 +56,7 @@ def expand_names(table: Mapping[str, str], config: ModelConfig) -> dict[str, tup
     """Return our names of the weights in each tensor that a file of an architecture with these names may hold."""
     counts = {
         **{"i": config.num_layers, "e": config.experts.count if config.experts else 0},
-        **{"h": config.num_heads, "k": config.num_kv_heads},
+        **{"h": config.num_heads, "k": config.num_kv_heads, "t": max(config.conv_taps, default=0)},
     }
     expanded: dict[str, tuple[str, ...]] = {}
     for pattern, names in table.items():
@@ -63,7 +64,7 @@ def expand_names(table: Mapping[str, str], config: ModelConfig) -> dict[str, tup
             within = _places(names, {letter: count for letter, count in counts.items() if letter not in place})
             ours = " ".join(names.format(**place, **each) for each in within)
             expanded[pattern.format(**place)] = tuple(ours.split())
-    return expanded
+    return {tensor: ours for tensor, ours in expanded.items() if ours}
 
 
 def _places(pattern: str, counts: Mapping[str, int]) -> list[dict[str, int]]:

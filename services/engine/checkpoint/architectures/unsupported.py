@@ -1,10 +1,11 @@
-"""What is not served, by the names of its classes: why, and what to do instead."""
+"""What is not served, by the names of its classes, or of architectures in GGUF files: why, and what to do instead."""
 
 import re
 
 _ENCODES = "it encodes texts and writes none: a server of embeddings or a classifier's own library is its place"
 _READS = "its decoder attends to what an encoder has read: take a model that is a decoder alone"
 _SEES = "it reads pictures or video beside text: serve a text model of its family, such as Qwen3 or Gemma 3"
+_LOOKS = "it reads pictures or video and writes no text: the library that it is published for is its place"
 _HEARS = "it reads or writes sound: serve a text model, and its sound by a server of its own"
 _REMEMBERS = (
     "it keeps a state that predictions which turn out wrong cannot be taken back from (state space, delta rule, "
@@ -12,33 +13,71 @@ _REMEMBERS = (
 )
 _MIXES = (
     "it is a mixture of experts of a kind that is not carried out: take a dense model of its family, or one of "
-    "Mixtral, OLMoE, Qwen 2 MoE and Qwen 3 MoE"
+    "Mixtral, OLMoE, Qwen 2 MoE, Qwen 3 MoE and GPT-OSS"
 )
 _EARLIER = (
     "it is of an earlier kind, whose layers are put together as none that is carried out: take a newer one, such as "
     "Qwen3, OLMo 3, StarCoder2 or Cohere 2"
 )
+_LATER = "its layers share keys, values or embeddings as none that is carried out: take Gemma 3"
 _LATENT = "its attention keeps what it has read in latent form: take a model with keys and values"
+
+_TASKS_OF_TEXTS = "MaskedLM|SequenceClassification|TokenClassification|QuestionAnswering|MultipleChoice|PreTraining"
+_TASKS_OF_PICTURES = "Image|Object|Depth|Semantic|Instance|Universal|Panoptic|Video|Keypoint|Pose|Zero|MaskedImage"
 
 # The first whose pattern a name begins with counts.
 _REASONS = (
+    (r"Lfm2Moe", _MIXES),
+    (r"Lfm2Vl|Lfm2VL", _SEES),
     (r"Mamba|FalconH1|FalconMamba|Jamba|Zamba|Bamba|NemotronH|Qwen3Next|Qwen3_5|RecurrentGemma|Rwkv|xLSTM", _REMEMBERS),
-    (r"GraniteMoeHybrid|KimiLinear|Lfm2|Lfm3|OlmoHybrid|MiniMax|BailingHybrid|RetNet|Hrm", _REMEMBERS),
-    (r"Whisper|Wav2Vec|Hubert|SpeechT5|Moshi|Voxtral|Musicgen|Qwen2Audio|Speech|Bark|Kyutai|\w*ASR", _HEARS),
-    (r"Qwen2VL|Qwen2_5_VL|Qwen3VL|Qwen2_5Omni|Qwen3Omni|Llava|Mllama|PaliGemma|Idefics|SmolVLM|InternVL", _SEES),
-    (
-        r"Gemma3n|Gemma4|Llama4ForCond|Phi4Multimodal|Glm4v|Pixtral|Cohere2Vision|AyaVision|Blip|Kosmos|CLIP|\w*ViT",
-        _SEES,
-    ),
-    (r"T5|Bart|MBart|Pegasus|Marian|M2M|Led|\w*EncoderDecoder|UMT5|MT5|Longt5", _READS),
-    (r"\w*(?:Bert|Electra|Deberta|MPNet|XLNet|Longformer)", _ENCODES),
-    (r"\w+For(?:MaskedLM|SequenceClassification|TokenClassification|QuestionAnswering|MultipleChoice)$", _ENCODES),
+    (r"GraniteMoeHybrid|KimiLinear|OlmoHybrid|MiniMax(?!M[23])|BailingHybrid|RetNet|Hrm", _REMEMBERS),
+    (r"\w*For(?:AudioClassification|AudioFrame|AudioXVector|CTC|RNNT|TDT|XVector)", _HEARS),
+    (r"Whisper|Wav2Vec|WavLM|Hubert|SpeechT5|Moshi|Voxtral|Musicgen|Qwen2Audio|\w*Speech|Bark|Kyutai|\w*ASR", _HEARS),
+    (r"AudioFlamingo|Granite\w*Speech|UniSpeech|SeamlessM4T|Csm|Dia(?:For|Model)|Parakeet|Canary", _HEARS),
+    (r"Qwen2VL|Qwen2_5_VL|Qwen3VL|Qwen2_5Omni|Qwen3Omni|\w*Llava|Mllama|PaliGemma|Idefics|SmolVLM|InternVL", _SEES),
+    (r"Llama4ForCond|Phi4Multimodal|Glm4v|Pixtral|Cohere2Vision|AyaVision|Blip|Kosmos|Fuyu|Emu3|Chameleon", _SEES),
+    (r"Gemma3n|Gemma4", _LATER),
+    (r"CLIP|Siglip|Dinov|\w*ViT(?!\w*ForCausal)|\w*Vision|\w*Backbone$", _LOOKS),
+    (rf"\w*For(?:{_TASKS_OF_PICTURES})", _LOOKS),
+    (r"T5|Bart|MBart|Pegasus|Marian|M2M|Led|\w*EncoderDecoder|UMT5|MT5|Longt5|LongT5|Blenderbot|ProphetNet", _READS),
+    (r"\w*(?:Bert|[Rr]oberta|Electra|Deberta|MPNet|XLNet|Longformer|RoFormer|BigBird|DPR|Camembert|Funnel)", _ENCODES),
+    (rf"\w+For(?:{_TASKS_OF_TEXTS})$", _ENCODES),
     (r"Deepseek|Kimi|MiniCPM3|LongcatFlash|Youtu", _LATENT),
-    (r"\w*(?:Moe|MoE|Mixtral|GptOss|FlexOlmo|Dbrx|JetMoe|Dots1|Llama4)", _MIXES),
-    (r"(?:Phi|GPT|Gpt|Falcon|MPT|Mpt|OPT|Bloom|Persimmon|Olmo|Nemotron)\w*(?:For|LMHead)", _EARLIER),
+    (r"\w*(?:Moe|MoE|moe|MiniMaxM2|Mixtral|FlexOlmo|Dbrx|JetMoe|Dots1|Llama4)", _MIXES),
+    (
+        r"(?:Phi|GPT|Gpt|Falcon|MPT|Mpt|OPT|Bloom|Persimmon|Olmo|Nemotron|CodeGen|CTRL|OpenAIGPT|XGLM|BioGpt)\w*",
+        _EARLIER,
+    ),
     (r"\w+ForConditionalGeneration$", _SEES),
-    (r"\w+Model$", _ENCODES),
+    (r"\w+(?:Model|Encoder)$", _ENCODES),
 )
+
+_PROJECTS = "it is the part that reads pictures or sound: name the model's own file, whose text part is served"
+
+# Of a whole name.
+_REASONS_OF_FILES = (
+    (r"clip", _PROJECTS),
+    (
+        r"mamba2?|a?rwkv\w*|jamba|falcon-h1|nemotron_h\w*|granitehybrid|plamo2|qwen3next|qwen35\w*|kimi-linear",
+        _REMEMBERS,
+    ),
+    (r"(?:euro|\w+-)?bert(?:-moe)?|jina-bert-v[23]|nomic-bert\w*|gemma-embedding|llama-embed|t5encoder", _ENCODES),
+    (r"t5", _READS),
+    (r"qwen2vl|qwen3vl|qwen3vlmoe|cogvlm|chameleon|hunyuan_vl|paddleocr", _SEES),
+    (r"wavtokenizer-dec", _HEARS),
+    (r"gemma3n|gemma4", _LATER),
+    (r"deepseek2|minicpm3|plm|glm-dsa", _LATENT),
+    (r".*moe\w*|llama4|dbrx|grok|arctic|deepseek|dots1|minimax-m2|smallthinker|mimo2|phimoe", _MIXES),
+    (
+        r"falcon|gpt2|gptj|gptneox|mpt|bloom|persimmon|phi2|starcoder|olmo|nemotron|codeshell|refact|orion|qwen",
+        _EARLIER,
+    ),
+)
+
+
+def reason_for_file(name: str) -> str | None:
+    """Return why the architecture of a GGUF file is not served, and what to do; None where nothing is known of it."""
+    return next((reason for pattern, reason in _REASONS_OF_FILES if re.fullmatch(pattern, name)), None)
 
 
 def reason_for(name: str) -> str | None:

@@ -26,7 +26,7 @@ class Awq:
     group_size: int  # 0: all inputs are one group
 
     name: ClassVar = "AWQ"
-    mains: ClassVar = ("qweight",)
+    mains: ClassVar = {".qweight": ".weight"}
     reads: ClassVar = "4 bits for the GEMM kernel, with zero points"
     held: ClassVar = "as it is, a byte for each number"
 

@@ -14,6 +14,13 @@ def fitting_kind(least: int, most: int) -> str | None:
     return next((kind for kind, (lowest, highest) in _RANGES.items() if lowest <= least and most <= highest), None)
 
 
+def are_exact(scales: NDArray[np.float32]) -> NDArray[np.bool_]:
+    """Return which scales a block holds, as a float16, without a loss."""
+    with np.errstate(over="ignore"):  # an infinity is not equal either
+        exact: NDArray[np.bool_] = scales.astype(np.float16).astype(np.float32) == scales
+    return exact
+
+
 def to_blocks(kind: str, numbers: NDArray[np.int8], scales: NDArray[np.float16]) -> NDArray[np.uint8]:
     """Return rows of blocks.  # numbers: [rows, in], scales: [rows, in / 32] -> [rows, bytes of a row]"""
     rows, inputs = numbers.shape

@@ -32,7 +32,7 @@ class CompressedTensors:
     blocks: tuple[Block, ...]
 
     name: ClassVar = "compressed-tensors"
-    mains: ClassVar = ("weight_packed", "weight")
+    mains: ClassVar = {".weight_packed": ".weight", ".weight": ".weight"}
     reads: ClassVar = (
         "integers of 1 to 8 bits, packed or not, for a matrix, outputs or groups, with zero points or without; float8"
     )

@@ -20,7 +20,7 @@ class Float8:
     blocks: tuple[Block, ...]
 
     name: ClassVar = "float8"
-    mains: ClassVar = ("weight",)
+    mains: ClassVar = {".weight": ".weight"}
     reads: ClassVar = "e4m3 with a scale for a matrix, each output or each block"
     held: ClassVar = "by values"
 

@@ -30,7 +30,7 @@ class Gptq:
     is_reordered: bool
 
     name: ClassVar = "GPTQ"
-    mains: ClassVar = ("qweight",)
+    mains: ClassVar = {".qweight": ".weight"}
     reads: ClassVar = "2, 3, 4, 8 bits, groups of any size, zero points, `desc_act`, both versions"
     held: ClassVar = "as it is; reordered by values"
 

@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from services.engine.checkpoint.quantised.blocks import BLOCK, fitting_kind, to_blocks
+from services.engine.checkpoint.quantised.blocks import BLOCK, are_exact, fitting_kind, to_blocks
 
 Numbers = Callable[[int, int], NDArray[np.int16]]
 """The integers of some rows, less their zero points.  # [rows, in]"""
@@ -49,9 +49,7 @@ class IntegerMatrix:
         groups = self._group_of()[: self.shape[1] // BLOCK * BLOCK].reshape(-1, BLOCK)
         if self.shape[1] % BLOCK or not (groups == groups[:, :1]).all():
             return VALUES
-        scales = self._scales(0, self.shape[0])
-        with np.errstate(over="ignore"):  # an infinity is not equal either
-            is_exact = np.array_equal(scales.astype(np.float16).astype(np.float32), scales)
+        is_exact = are_exact(self._scales(0, self.shape[0])).all()
         return (fitting_kind(*self._extremes()) or VALUES) if is_exact else VALUES
 
     def rows(self, begin: int, end: int) -> NDArray[np.float32]:

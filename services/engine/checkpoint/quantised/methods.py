@@ -4,9 +4,10 @@ from services.engine.checkpoint.quantised.awq import Awq
 from services.engine.checkpoint.quantised.compressed_tensors import CompressedTensors
 from services.engine.checkpoint.quantised.float8 import Float8
 from services.engine.checkpoint.quantised.gptq import Gptq
+from services.engine.checkpoint.quantised.mxfp4 import Mxfp4
 from services.engine.files.json_fields import JsonFields
 
-Method = Gptq | Awq | CompressedTensors | Float8
+Method = Gptq | Awq | CompressedTensors | Float8 | Mxfp4
 
 METHODS: dict[str, type[Method]] = {
     "awq": Awq,
@@ -15,6 +16,7 @@ METHODS: dict[str, type[Method]] = {
     "fp8": Float8,
     "gptq": Gptq,
     "modelopt": Float8,
+    "mxfp4": Mxfp4,
 }
 
 

@@ -13,16 +13,16 @@ from services.engine.files.checkpoint_error import CheckpointError
 
 
 class Parts:
-    """The tensors whose names begin with that of one module, such as "model.layers.0.self_attn.q_proj"."""
+    """The tensors whose names begin alike, such as with "model.layers.0.self_attn.q_proj."."""
 
-    def __init__(self, files: TensorFiles, module: str, method: str) -> None:
+    def __init__(self, files: TensorFiles, prefix: str, method: str) -> None:
         self.files = files
-        self.module = module
+        self._prefix = prefix
         self._method = method
 
     def name(self, part: str) -> str:
         """Return the name of a part."""
-        return f"{self.module}.{part}"
+        return self._prefix + part
 
     def __contains__(self, part: str) -> bool:
         """Whether there is such a part."""
@@ -82,4 +82,4 @@ class Parts:
         return lambda: groups.astype(np.int64)
 
     def _any(self) -> str:
-        return next(name for name in self.files if name.startswith(f"{self.module}."))
+        return next(name for name in self.files if name.startswith(self._prefix))

@@ -22,7 +22,7 @@ _IGNORED = frozenset(
         *("activation_scale", "q_scale", "k_scale", "v_scale", "kv_scale", "k_zero_point", "v_zero_point"),
     ]
 )
-_VALUES = "weight"
+_VALUES = ".weight"
 
 
 class QuantisedTensors:
@@ -33,9 +33,10 @@ class QuantisedTensors:
         self._files = files
         self._matrices: dict[str, PackedMatrix] = {}
         for name in files:
-            module, _, part = name.rpartition(".")
-            if part in method.mains and (part != _VALUES or files.kind(name) not in FLOATS):
-                self._add(f"{module}.{_VALUES}", method.matrix(Parts(files, module, method.name)))
+            for end, whole in method.mains.items():
+                if name.endswith(end) and (end != _VALUES or files.kind(name) not in FLOATS):
+                    stem = name.removesuffix(end)
+                    self._add(stem + whole, method.matrix(Parts(files, stem + end[0], method.name)))
         self._places = {matrix.parts[0]: name for name, matrix in self._matrices.items()}
         self._hidden = {part for matrix in self._matrices.values() for part in matrix.parts[1:]}
 
@@ -94,6 +95,6 @@ class QuantisedTensors:
 
     def idle_biases(self) -> set[str]:
         """Return the biases of matrices that are zeros, which some tools write where a model has none."""
-        names = (f"{name.removesuffix(_VALUES)}bias" for name in self._matrices)
+        names = (f"{name.removesuffix(_VALUES)}.bias" for name in self._matrices)
         present = [name for name in names if name in self._files and self._files.kind(name) in FLOATS]
         return {name for name in present if not self._files.tensor(name).any()}

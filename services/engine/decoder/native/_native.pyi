@@ -19,6 +19,9 @@ NOISE_VERSION: int
 def kv_bytes(format: str, head_dim: int) -> int:
     """Bytes of one head's key or value, its scale included."""
 
+def conv_bytes(format: str, width: int) -> int:
+    """Bytes of the input of a short convolution at one position, in a cache of that format of keys and values."""
+
 def block_types() -> list[str]:
     """The types of a GGUF file's blocks that matrices can be given in, as llama.cpp names them, e.g. ["Q4_K"]."""
 
@@ -205,8 +208,12 @@ class Decoder:
 
         Values are as `load` takes them.  # A: [rank, in], B: [out, rank]
         Raises ValueError, and takes nothing, for a device that computes none (a GPU), a weight that is none of a
-        layer's q, k, v, o, gate, up and down, shapes that do not fit it, and numbers that are not finite.
+        layer's q, k, v, o, conv_in, conv_out, gate, up and down, shapes that do not fit it, and numbers that are not
+        finite. Any thread may add and remove adapters beside passes.
         """
+
+    def remove_adapter(self, number: int) -> None:
+        """Forget an adapter, whose number another one may get; raises ValueError where it is not there."""
 
     def shorten_head(self, token_ids: NDArray[np.int32]) -> None:
         """From now on compute the logits of these tokens only, or of all for an empty list; others are minus infinity.

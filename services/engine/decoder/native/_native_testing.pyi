@@ -71,6 +71,17 @@ class PackedWeight:
         """Input, rounded to the weight's format, times the transposed weight, plus bias.  # [rows, out_features]"""
 
     @staticmethod
+    def multiply_experts(
+        weights: Seq[PackedWeight],
+        input: NDArray[np.float32],
+        first_rows: NDArray[np.int32],
+        biases: NDArray[np.float32] | None = None,
+    ) -> NDArray[np.float32]:
+        """Each weight's product with its rows: from its first row, which must ascend, to that of the next one.
+        # first_rows: [weights + 1]; biases: [weights, out_features]
+        """
+
+    @staticmethod
     def time_products(weights: Seq[PackedWeight], input: NDArray[np.float32], runs: int) -> list[float]:
         """Seconds of each run of a product with every weight in turn."""
 
@@ -106,6 +117,7 @@ class KvLayer:
         window: int,
         softcap: float,
         format: str,
+        sinks: NDArray[np.float32] | None = None,  # [num_heads]
     ) -> NDArray[np.float32]:
         """Each row's mixture of its sequence's stored values.  # [rows, num_heads * head_dim]"""
 

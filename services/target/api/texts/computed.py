@@ -5,6 +5,7 @@ from collections.abc import Sequence as Seq
 from contextlib import aclosing
 
 from services.engine.events import Aborted, Event, Failed, Finished, FinishReason, Progress
+from services.engine.lora.adapter import Adapter
 from services.engine.request import (
     CachePolicy,
     OutputOptions,
@@ -27,7 +28,7 @@ def undrawn(
     output: OutputOptions,
     cache: CachePolicy,
     share: Share,
-    lora: str,
+    lora: Adapter | None,
     deadline: float | None,
 ) -> Request:
     """A request of which the caller says what is asked of the prompt."""

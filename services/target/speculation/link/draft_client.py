@@ -80,10 +80,11 @@ class DraftClient:
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """Give the link up."""
+        """Give the link up; it may be started again."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+            self.predictor.disconnected("the target looks for no drafts")
 
     def _wake(self) -> None:
         self._loop.call_soon_threadsafe(self._news.set)

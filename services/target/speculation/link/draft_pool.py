@@ -37,7 +37,7 @@ class DraftPool:
         For the rest see DraftClient.
         """
         different = [*dict.fromkeys(addresses)]
-        is_shared = is_open or len(different) > 1
+        self._is_shared = is_shared = is_open or len(different) > 1
         self._connect = partial(
             DraftClient,
             resources=resources,
@@ -54,8 +54,12 @@ class DraftPool:
         self._vocabulary, self._vocab_size, self._useless_of_gone = "", 0, 0
         self.remotes = [client.predictor for client in self._clients.values()]
         self._spread = DraftSpread(self.remotes)
-        self._shared: dict[str, SharedPredictor] = {}
-        self.predictors: Seq[Predictor] = [*map(self._share, different)] if is_shared else self.remotes
+        self._shared = {address: self._share(address) for address in different}
+
+    @property
+    def predictors(self) -> Seq[Predictor]:
+        """What predicts, for an engine that begins."""
+        return [self._shared[address] for address in self._clients] if self._is_shared else self.remotes
 
     @property
     def is_linked(self) -> bool:
@@ -83,11 +87,13 @@ class DraftPool:
         """Look for another draft from now on; it is given sequences once it is admitted."""
         client = self._clients[address] = self._connect(address, on_linked=partial(self._on_linked, address))
         client.start(vocabulary=self._vocabulary, vocab_size=self._vocab_size)
-        return self._share(address)
+        shared = self._shared[address] = self._share(address)
+        return shared
 
     async def remove(self, address: str) -> None:
         """Give up the link to a draft that was dismissed."""
         client = self._clients.pop(address)
+        del self._shared[address]
         self._useless_of_gone += client.predictor.counts.useless_tokens
         await client.stop()
 
@@ -108,5 +114,4 @@ class DraftPool:
         await asyncio.gather(*(client.stop() for client in self._clients.values()))
 
     def _share(self, address: str) -> SharedPredictor:
-        shared = self._shared[address] = SharedPredictor(self._clients[address].predictor, self._spread)
-        return shared
+        return SharedPredictor(self._clients[address].predictor, self._spread)

@@ -20,9 +20,9 @@ class DraftPrefillRate:
         return None if self._token_seconds is None else num_tokens * self._token_seconds
 
     @property
-    def expected(self) -> float:
-        """How long the stretch that has begun takes; 0 where none has or nobody knows."""
-        return (self.seconds(self._num_tokens) or 0.0) if self._sequence_ids else 0.0
+    def expected(self) -> float | None:
+        """How long the stretch that has begun takes, 0 where none has; None while no stretch was measured."""
+        return self.seconds(self._num_tokens if self._sequence_ids else 0)
 
     def asked(self, sequence_id: int, num_tokens: int, now: float) -> None:
         """The draft has to read so many tokens of a sequence, unless it is doing so."""

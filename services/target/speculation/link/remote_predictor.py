@@ -245,10 +245,10 @@ class RemotePredictor:
 
         count = None if remote.is_reading else limit
         longest = self._wait_limit.seconds(remote.asked_at, count, num_sequences=self._num_asked)
-        is_reading = remote.is_reading and longest > 0 and until < math.inf  # and the caller knows how long it may
-        end = remote.asked_at + longest + self._wait_limit.margin(self._prefill_rate.expected if is_reading else 0.0)
-        left = min(end, until) - time.monotonic()
-        if left <= 0:
+        if remote.is_reading and longest > 0 and until < math.inf:  # and the caller knows how long it may
+            longest += self._wait_limit.for_reading(self._prefill_rate.expected)
+        end = remote.asked_at + longest
+        if (left := min(end, until) - time.monotonic()) <= 0:
             return
         remote.wait()
         if not self._changed.wait_for(is_over, left) and not remote.chain.tokens and end <= until:

@@ -23,6 +23,12 @@ class DraftConfig:
     a CPU.
     """
 
+    longest_reading: float = 2.0
+    """Seconds by which it may be longer while a draft reads and nobody knows how long that takes, where the caller
+    bounds the wait too. Derived: a window of the loss budget. A draft whose reading was not waited for seems slower
+    than it is, since the target computed meanwhile, and on a slow machine might never be used for that.
+    """
+
     wait_margin: float = 1.5
     """Times as long as predictions usually take that they are waited for; in the wait itself and in what it may cost.
     Chosen: to wait longer costs time where they do not come, to wait less wastes what is nearly there.
@@ -35,7 +41,7 @@ class DraftConfig:
     """Waits in vain, in a row, until nobody waits any more. Chosen: each makes the next one longer by the margin."""
 
     retry_after: float = 200.0
-    """Longest waits from then to the next try. Derived: which so costs half a percent of the time."""
+    """Waits as long as the last from then to the next try. Derived: which so costs half a percent of the time."""
 
     latency_memory: float = 0.95
     """What earlier answers keep of their weight at each new one, in a line through them. Chosen: the last 20 count."""

@@ -70,6 +70,8 @@ class LengthController:
             plan = replace(plan, keeps_asking=decision not in {Decision.PROBE, Decision.NONE})
         if not plan.is_speculative:
             return plan
+        if decision is Decision.REHEARSE:
+            return replace(plan, max_wait=self._config.draft.longest_reading)
         allowed = self._budget.for_step(self._expected_gain(plan), step=self._cost.passes.seconds(num_rows))
         unknown = 1.0 if self._budget.is_trial else self._config.budget.unknown_wait
         share = unknown + (1 - unknown) * self._rates.confidence

@@ -5,6 +5,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Coroutine
+from itertools import chain, repeat
 
 from services.engine.request import CachePolicy, Request, SpeculationPolicy, StopConditions
 from services.engine.sampling_params import SamplingParams
@@ -24,15 +25,15 @@ REHEARSAL_ID = "rehearsal"
 """The request id of all rehearsals."""
 
 
-def rehearsal_request(tokenizer: Tokenizer, config: RehearsalConfig, *, context_length: int) -> Request:
-    """A text to go on with, of an ordinary kind: long enough to see how fast a draft reads it, and predicts. Nothing of
-    it is left in the prefix cache.
+def rehearsal_request(tokenizer: Tokenizer, config: RehearsalConfig, *, seed: int, context_length: int) -> Request:
+    """A text to go on with, of an ordinary kind: long enough to see how fast a draft reads it, and predicts. With
+    another seed it goes on in another way, which tells more. Nothing of it is left in the prefix cache.
     """
     prompt = tokenizer.encode(_TEXT, add_special_tokens=True)[: min(config.max_prompt_tokens, context_length // 2)]
     return Request(
         request_id=REHEARSAL_ID,
         prompt=tuple(prompt) or (0,),
-        sampling=SamplingParams(seed=0, temperature=config.temperature),
+        sampling=SamplingParams(seed=seed, temperature=config.temperature),
         stops=StopConditions(max_tokens=config.num_tokens),
         speculation=SpeculationPolicy(lookup=False),
         cache=CachePolicy(prefix=False),
@@ -68,7 +69,9 @@ class Rehearsals:
             self._task.cancel()
 
     async def _run(self, rehearse: Callable[[], Coroutine[None, None, bool]], *, after: float) -> None:
+        *first, last = self._config.repeat_after
+        repeats = chain(first, repeat(last))
         while True:
             await asyncio.sleep(after)
-            after = self._config.repeat_after if await rehearse() else self._config.retry_after
+            after = next(repeats) if await rehearse() else self._config.retry_after
             self._tried.set()

@@ -110,13 +110,18 @@ def test_a_tensor_of_the_text_that_has_no_place_is_refused(edited):
 @pytest.mark.parametrize(
     ("names", "words"),
     [
-        (["MambaForCausalLM", "Qwen3NextForCausalLM", "JambaForCausalLM", "Lfm2ForCausalLM"], "keeps a state"),
-        (["Qwen2_5_VLForConditionalGeneration", "LlavaForConditionalGeneration"], "pictures or video"),
-        (["WhisperForConditionalGeneration", "VoxtralForConditionalGeneration"], "sound"),
+        (["MambaForCausalLM", "Qwen3NextForCausalLM", "JambaForCausalLM", "MiniMaxForCausalLM"], "keeps a state"),
+        (["Lfm2VlForConditionalGeneration"], "pictures or video beside text"),
+        (["Qwen2VLForConditionalGeneration", "Qwen2_5_VLForConditionalGeneration"], "pictures or video beside text"),
+        (["LlavaForConditionalGeneration", "LlavaNextForConditionalGeneration"], "pictures or video beside text"),
+        (["MllamaForConditionalGeneration", "Idefics3ForConditionalGeneration"], "pictures or video beside text"),
+        (["ViTForImageClassification", "CLIPModel", "DetrForObjectDetection", "Dinov2Backbone"], "writes no text"),
+        (["WhisperForConditionalGeneration", "VoxtralForConditionalGeneration", "Wav2Vec2ForCTC"], "sound"),
         (["BertModel", "ModernBertForMaskedLM", "LlamaForSequenceClassification"], "encodes texts"),
+        (["XLMRobertaModel", "RobertaForMaskedLM", "DPRQuestionEncoder", "Qwen3Model"], "encodes texts"),
         (["T5ForConditionalGeneration", "BartForConditionalGeneration"], "encoder has read"),
         (
-            ["GraniteMoeForCausalLM", "Glm4MoeForCausalLM", "GptOssForCausalLM", "FlexOlmoForCausalLM"],
+            ["GraniteMoeForCausalLM", "Glm4MoeForCausalLM", "PhimoeForCausalLM", "Lfm2MoeForCausalLM"],
             "mixture of experts",
         ),
         (["DeepseekV3ForCausalLM"], "latent"),

@@ -71,14 +71,34 @@ def test_quantised_types_are_computed_piece_by_piece_and_row_by_row(tmp_path, ki
     assert len(pieces) > 2 * len({name for name, *_ in pieces})
     found = {name: np.concatenate([values for each, _, values in pieces if each == name]) for name, *_ in pieces}
     stored = tensors["blk.1.attn_q.weight"]
-    assert checkpoint.kind("layers.1.q") == stored.tensor_type.name == kind
+    held = {"MXFP4": "Q8_0"}.get(kind, kind)
+    assert (checkpoint.kind("layers.1.q"), stored.tensor_type.name) == (held, kind)
     values = dequantize(stored.data, stored.tensor_type)
     heads = values.reshape(4, -1, 2, values.shape[1]).swapaxes(1, 2).reshape(values.shape)
     assert np.array_equal(found["layers.1.q"], heads)
     stored = tensors["blk.1.ffn_up.weight"]
     assert np.array_equal(found["layers.1.up"], dequantize(stored.data, stored.tensor_type))
     blocks = checkpoint.stored_rows("layers.1.up", 0, len(found["layers.1.up"]))
-    assert (checkpoint.kind("layers.1.up"), blocks.tobytes()) == (kind, stored.data.tobytes())
+    assert checkpoint.kind("layers.1.up") == held
+    if held == kind:
+        assert blocks.tobytes() == stored.data.tobytes()
+    else:
+        assert np.array_equal(dequantize(blocks, gguf.GGMLQuantizationType[held]), found["layers.1.up"])
+
+
+@pytest.mark.parametrize(("exponent", "byte", "held"), [(103, 1, "MXFP4"), (103, 0x80, "Q8_0"), (143, 1, "Q8_0")])
+def test_mxfp4_is_held_in_bytes_where_all_its_scales_are_float16(folder, tmp_path, exponent, byte, held):
+    path = write_gguf(folder, tmp_path / "model.gguf", gguf.GGMLQuantizationType.MXFP4)
+    reader = gguf.GGUFReader(path, "r+")
+    stored = next(tensor for tensor in reader.tensors if tensor.name == "blk.1.ffn_up.weight")
+    stored.data[3, 17:34] = [exponent, *[byte] * 16]
+    reader.data.flush()
+    checkpoint = load_checkpoint(path)
+    assert (checkpoint.kind("layers.1.up"), checkpoint.kind("layers.1.down")) == (held, "Q8_0")
+    rows = checkpoint.stored_rows("layers.1.up", 2, 5)
+    values = dict(checkpoint.weights())["layers.1.up"][2:5]
+    assert np.array_equal(dequantize(rows, gguf.GGMLQuantizationType[held]), values)
+    assert values[1, 32:64].any() == (byte == 1)
 
 
 def test_stored_rows_of_a_folder_are_its_rows(folder):
@@ -161,8 +181,28 @@ BAD = [
     ({"expert_gating_func": 2}, "key 'llama.expert_gating_func': only 1, softmax, is supported, is 2"),
     ({"attention__causal": False}, "key 'llama.attention.causal': only true is supported"),
     (
-        {"rope__scaling__type": "yarn", "rope__scaling__factor": 4.0},
-        "'llama.rope.scaling.type': 'yarn' is not supported",
+        {"rope__scaling__type": "dynamic", "rope__scaling__factor": 4.0},
+        "'llama.rope.scaling.type': 'dynamic' is not supported; allowed are none, linear, yarn and longrope",
+    ),
+    (
+        {"rope__scaling__type": "yarn", "rope__scaling__factor": -4.0},
+        "'llama.rope.scaling.factor': must be a finite number",
+    ),
+    (
+        {"rope__scaling__type": "yarn", "rope__scaling__yarn_beta_slow": "slow"},
+        "'llama.rope.scaling.yarn_beta_slow': must be a finite number",
+    ),
+    (
+        {"rope__scaling__type": "yarn", "rope__scaling__yarn_ext_factor": 0.5},
+        "'llama.rope.scaling.yarn_ext_factor': only 1 is supported here, is 0.5",
+    ),
+    (
+        {"rope__scaling__type": "yarn", "rope__scaling__yarn_log_multiplier": 0.5},
+        "'llama.rope.scaling.yarn_log_multiplier': only 0 or false is supported, is 0.5",
+    ),
+    (
+        {"rope__scaling__attn_factor": 1.25},
+        "'llama.rope.scaling.attn_factor': only 1 is supported here, is 1.25",
     ),
     ({"rope__dimension_count": 16}, "field 'llama.rope.dimension_count': only 1.0 is supported"),
     ({"block_count": 0}, "field 'llama.block_count': must be a whole number from 1 to 1024, is 0"),
@@ -195,15 +235,33 @@ def test_what_cannot_be_served_is_refused_by_its_key(tmp_path, keys, problem):
     assert problem in str(refused.value)
 
 
-def test_an_architecture_that_is_not_served_is_refused_by_name(tmp_path):
+@pytest.mark.parametrize(
+    ("architecture", "reason"),
+    [
+        ("decilm", ""),
+        ("mamba", ": it keeps a state that predictions which turn out wrong cannot be taken back from "),
+        ("qwen3next", ": it keeps a state that predictions which turn out wrong cannot be taken back from "),
+        ("lfm2moe", ": it is a mixture of experts of a kind that is not carried out: "),
+        ("clip", ": it is the part that reads pictures or sound: name the model's own file, "),
+        ("nomic-bert", ": it encodes texts and writes none: "),
+        ("t5", ": its decoder attends to what an encoder has read: "),
+        ("qwen2vl", ": it reads pictures or video beside text: "),
+        ("deepseek2", ": its attention keeps what it has read in latent form: "),
+        ("glm4moe", ": it is a mixture of experts of a kind that is not carried out: "),
+        ("gpt2", ": it is of an earlier kind, "),
+    ],
+)
+def test_an_architecture_that_is_not_served_is_refused_by_name(tmp_path, architecture, reason):
     path = tmp_path / "model.gguf"
-    writer = gguf.GGUFWriter(path, "mamba")
+    writer = gguf.GGUFWriter(path, architecture)
     finish(writer)
     with pytest.raises(CheckpointError) as refused:
         load_checkpoint(path)
-    allowed = "allowed are llama, qwen2, qwen3, phi3, olmo2, gemma2, gemma3, smollm3, granite, glm4, stablelm, "
-    allowed += "starcoder2, command-r, cohere2, olmoe, qwen3moe, qwen2moe"
-    assert str(refused.value) == f"{path}: key 'general.architecture': 'mamba' is not supported; {allowed}"
+    allowed = "allowed are llama, qwen2, qwen3, phi3, olmo2, gemma2, gemma3, mistral3, smollm3, granite, glm4, "
+    allowed += "stablelm, starcoder2, command-r, cohere2, lfm2, olmoe, qwen3moe, qwen2moe, gpt-oss"
+    said = str(refused.value)
+    assert said.startswith(f"{path}: key 'general.architecture': '{architecture}' is not supported{reason}")
+    assert said.endswith(f"; {allowed}")
 
 
 def test_a_file_that_is_missing_is_said_to_be(tmp_path):

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -11,6 +10,7 @@ from services.engine.grammar import process as grammar_process
 from services.engine.grammar.compiler import GrammarError
 from services.engine.grammar.process import GrammarProcess
 from services.engine.grammar.source import GrammarSource
+from tests.child_processes import child_processes
 from tests.grammars import SOURCES, compiler
 from tests.hostile_grammars import HOSTILE, SLOW
 from tests.unit.engine.grammar import patient_worker
@@ -39,8 +39,7 @@ def process_with_time(process: GrammarProcess, monkeypatch: pytest.MonkeyPatch) 
 def forks(process: GrammarProcess) -> int:
     """How many grammars are being tried."""
     assert process._process is not None
-    pid = process._process.pid
-    return len(Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+    return len(child_processes(process._process.pid))
 
 
 async def until_forks(process: GrammarProcess, count: int) -> None:

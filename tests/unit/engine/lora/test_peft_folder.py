@@ -14,6 +14,7 @@ from services.engine.checkpoint.weight_shapes import weight_shapes
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.lora.peft_folder import PeftFolder
 from tests.checkpoints import Kind, random_checkpoint
+from tests.further_checkpoints import Further, further_checkpoint
 from tests.lora_folders import PREFIX, write_adapter
 
 WEIGHTS = "adapter_model.safetensors"
@@ -120,3 +121,12 @@ def test_tensors_that_change_nothing_that_can_be_are_refused_by_name(base: Path,
     renamed(write_adapter(tmp_path, base, seed=1), changes)
     with pytest.raises(CheckpointError, match=re.escape(problem)):
         dict(PeftFolder(tmp_path).updates(load_checkpoint(base)))
+
+
+@pytest.mark.parametrize("module", ["block_sparse_moe.experts.0.w1", "block_sparse_moe.gate"])
+def test_experts_and_their_router_are_refused_by_name(tmp_path: Path, module: str) -> None:
+    base = further_checkpoint(Further.MIXTRAL)
+    name = f"model.layers.0.{module}"
+    adapter = write_adapter(tmp_path, base, seed=1, modules=[module.rpartition(".")[2]])
+    with pytest.raises(CheckpointError, match=re.escape(f"module '{name}' cannot be changed by an adapter")):
+        dict(PeftFolder(adapter).updates(load_checkpoint(base)))

@@ -7,9 +7,9 @@ import pytest
 
 from services.engine.config import ConfigError
 from services.engine.hub.hub_name import HubName
+from services.service.named_option import NamedOption
 from services.target.command import add_options, model_setups
 from services.target.models.model_setup import ModelSetup
-from services.target.models.named_option import NamedOption
 
 
 def setups(*options: str) -> list[ModelSetup]:
@@ -64,13 +64,17 @@ def test_an_offload_is_as_large_as_is_said_and_a_folder_is_for_the_only_model():
         setups(*several, *disk)
 
 
-def test_adapters_have_names_and_are_those_of_the_only_model():
+def test_adapters_have_names_and_are_those_of_the_first_model_or_of_the_one_they_name():
     (setup,) = setups("--model", "x", "--lora", "a=some/where", "--lora", "b=else/where")
     assert setup.loras == {"a": Path("some/where"), "b": Path("else/where")}
+    named = ("--lora", "a=b", "--lora", "n:c=d", "--lora", "m:e=f:g=h")
+    first, second = setups("--model", "m=x", "--model", "n=y", *named)
+    assert (first.loras, second.loras) == ({"a": Path("b"), "e": Path("f:g=h")}, {"c": Path("d")})
     for options, problem in (
-        (("--model", "x", "--lora", "some/where"), "lora is 'some/where'; it must be NAME=DIR"),
+        (("--model", "x", "--lora", "some/where"), "lora is 'some/where'; it must be .MODEL:.NAME=DIR"),
         (("--model", "x", "--lora", "a=b", "--lora", "a=c"), "lora is 'a' more than once"),
-        (("--model", "a=x", "--model", "b=y", "--lora", "c=z"), "lora must not be set where several models are served"),
+        (("--model", "x", "--lora", "b:a=c"), "lora 'a' is for 'b'; it must be for one of"),
+        (("--model", "a=x", "--model", "b=y", "--lora", "c=z", "--lora", "b:c=z"), "lora is 'c' more than once"),
     ):
         with pytest.raises(ConfigError, match=problem):
             setups(*options)

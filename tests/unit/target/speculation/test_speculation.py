@@ -10,7 +10,8 @@ from services.engine.events import NoSpeculation, PredictionSource, SourceStats,
 from services.engine.grammar.source import GrammarKind, GrammarSource
 from services.engine.request import SpeculationMode, SpeculationPolicy
 from services.target.scheduling.limits import SchedulerConfig
-from services.target.scheduling.scheduler import ScheduledRows, Scheduler
+from services.target.scheduling.scheduled_rows import ScheduledRows
+from services.target.scheduling.scheduler import Scheduler
 from services.target.sequence.sequence import Sequence
 from services.target.speculation.speculation import Speculation
 from tests.grammars import compiler

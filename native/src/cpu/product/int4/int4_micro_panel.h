@@ -19,7 +19,7 @@ struct Int4MicroPanel : Int4Layout {
     using Dot = GroupDot<GroupSum>;
     static constexpr float kLargest = Int4Group::kLargest;
     static constexpr int kRowBlock = RegisterBlocking::kInt4Rows;
-    static constexpr int64_t kSlice = 16;  // groups: they and the next stay in the nearest cache
+    static constexpr int64_t kSlice = 16;  // groups: they stay in the nearest cache
 
     static void store_row(char* micro_panel, int64_t column, const float* values, int64_t width,
                           float factor) {

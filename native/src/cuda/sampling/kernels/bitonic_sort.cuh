@@ -9,11 +9,12 @@
 namespace outrider::cuda {
 
 /// Brings any two places at a distance into the order that their run of places has.
+/// # distance: a power of two
 template <int kThreads>
 __device__ inline void compare_places(const Block& block, int64_t run, int64_t distance, int64_t size,
                                       Scored* ranked) {
     for (int64_t pair = block.thread; pair < size / 2; pair += kThreads) {
-        const int64_t place = pair / distance * 2 * distance + pair % distance;
+        const int64_t place = 2 * pair - (pair & (distance - 1));
         const Scored first = ranked[place];
         const Scored second = ranked[place + distance];
         const bool best_first = (place & run) == 0;

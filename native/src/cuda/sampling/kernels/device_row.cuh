@@ -69,7 +69,7 @@ class DeviceRow {
     }
     /// The block sums of one of the interleaved sums are a thread's, as on the host.
     template <typename Term>
-    __device__ double sum_all(const Term& term) const {
+    __attribute__((noinline)) __device__ double sum_all(const Term& term) const {
         const int64_t lane = block_.thread % kLanesOfSum;
         for (int64_t part = block_.thread / kLanesOfSum; part < batch_.num_blocks;
              part += kThreads / kLanesOfSum) {
@@ -86,7 +86,7 @@ class DeviceRow {
     __attribute__((noinline)) __device__ Scored last_of_count(int64_t count) {
         return token_at(Selection::last_place(block_, candidates(nullptr), AtMost{count}));
     }
-    __device__ Scored last_of_share(double part) {
+    __attribute__((noinline)) __device__ Scored last_of_share(double part) {
         weigh();
         return token_at(Selection::last_place(block_, candidates(masses_), wanted_share(part)));
     }
@@ -178,14 +178,14 @@ class DeviceRow {
         block_.synchronize();  // what was selected from has been read
         return token;
     }
-    __device__ void weigh() {
+    __attribute__((noinline)) __device__ void weigh() {
         for (int64_t id = block_.thread; id < batch_.vocab_size; id += kThreads) {
             masses_[id] = mass_of(weight_of(values_[id], best()));
         }
         block_.synchronize();
     }
 
-    __device__ double sum_parts() const {
+    __attribute__((noinline)) __device__ double sum_parts() const {
         if (block_.thread < kLanesOfSum) {
             double sum = 0.0;
             for (int64_t part = 0; part < batch_.num_blocks; ++part) {
@@ -200,12 +200,12 @@ class DeviceRow {
         block_.synchronize();  // all have read it
         return sum;
     }
-    __device__ uint64_t sum_of_threads(uint64_t own) const {
+    __attribute__((noinline)) __device__ uint64_t sum_of_threads(uint64_t own) const {
         const uint64_t sum = reduce<kThreads>(block_, own, Sum());
         block_.synchronize();  // all have read it
         return sum;
     }
-    __device__ void find_maximum() {
+    __attribute__((noinline)) __device__ void find_maximum() {
         block_.synchronize();  // all values are written
         int32_t greatest = order_key(-kInfinity);
         int32_t least = order_key(kInfinity);

@@ -110,6 +110,7 @@ struct Selection {
     static __device__ Range add_weights(const Tokens& candidates, const Range& ids, uint64_t prefix, int bits,
                                         int width, uint64_t* weights) {
         Range added{ids.end, ids.end};
+#pragma unroll 1  // no value is read before what is added in front of it, so it would gain nothing
         for (int64_t id = ids.begin; id < ids.end; id += kThreads) {
             const uint64_t place = candidates.place(id);
             const bool begins = bits == 64 || place >> bits == prefix;

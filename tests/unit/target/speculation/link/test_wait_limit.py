@@ -73,13 +73,26 @@ def test_many_sequences_that_wait_through_one_silence_miss_once():
     assert limit.seconds(1.1, 1) > 0
 
 
-def test_after_a_long_while_there_is_one_try():
-    limit = given_up(now=1.0)
-    assert limit.seconds(99.0, 1) == 0
-    assert limit.seconds(102.0, 1) == LONGEST
-    limit.missed(102.0, 102.5)
-    assert limit.seconds(103.0, 1) == 0
-    assert limit.seconds(203.0, 1) == LONGEST
+def test_short_silences_are_tried_again_soon_and_each_try_is_longer():
+    """A draft that a busy machine has held up for milliseconds is not given up for a minute."""
+    limit = given_up(now=1.0)  # by waits of 0.1 s
+    assert limit.seconds(20.0, 1) == 0
+    tried = limit.seconds(22.0, 1)
+    assert 0.1 < tried < LONGEST
+    limit.missed(22.0, 22.0 + tried)
+    assert limit.seconds(45.0, 1) == 0
+    assert tried < limit.seconds(100.0, 1) < LONGEST
+
+
+def test_however_long_the_silence_tries_take_half_a_percent_of_the_time():
+    limit, now, waited = given_up(now=0.0), 0.0, 0.0
+    for _ in range(20_000):
+        now += 0.5
+        if wait := limit.seconds(now, 1):
+            limit.missed(now, now + wait)
+            now, waited = now + wait, waited + wait
+    assert limit.seconds(now + 200, 1) == LONGEST
+    assert 0 < waited < 0.0055 * now
 
 
 def test_a_draft_that_takes_longer_than_the_longest_wait_is_not_waited_for():

@@ -46,6 +46,18 @@ async def test_one_stream_gains_most_of_what_can_be_gained(pair):
     assert sum(ratios) / len(ratios) > 1 + 0.6 * (best_ratio(pair) - 1)
 
 
+async def test_after_three_rehearsals_no_good_draft_is_left_alone_for_bad_luck():
+    world = replace(CODER, num_streams=2, num_tokens=96)
+    ratios = [Simulation(world, seed).rehearse().rehearse().rehearse().run(2).ratio for seed in range(6)]
+    assert min(ratios) > 1.15
+
+
+async def test_how_slowly_a_draft_reads_is_measured_in_a_rehearsal():
+    world = replace(CODER, reading=0.004)  # the prompt takes twice as long as predictions are waited for
+    simulation = Simulation(world).rehearse()
+    assert simulation.draft._prefill_rate.seconds(1000) == pytest.approx(4.0, rel=0.2)
+
+
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
 @pytest.mark.parametrize("num_streams", STREAMS)
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)

@@ -44,6 +44,14 @@ async def test_it_is_tried_again_while_there_is_something_else_to_do():
     assert stage.num_done == 1
 
 
+async def test_it_is_repeated_after_the_pauses_and_then_after_the_last_of_them_only():
+    stage, rehearsals = Stage(), Rehearsals(RehearsalConfig(repeat_after=(0.0, 0.0, 600.0)))
+    rehearsals.draft_came(stage.rehearse)
+    await turns(16)
+    rehearsals.stop()
+    assert stage.num_done == 3
+
+
 async def test_a_draft_that_comes_and_goes_has_to_wait():
     stage, rehearsals = Stage(), Rehearsals(RehearsalConfig())
     for _ in range(5):
@@ -63,6 +71,7 @@ async def test_whoever_waits_for_the_first_waits_until_it_was_tried():
 
 
 def test_the_text_fits_a_short_context_and_leaves_nothing_behind():
-    request = rehearsal_request(byte_tokenizer(), RehearsalConfig(), context_length=64)
+    request = rehearsal_request(byte_tokenizer(), RehearsalConfig(), seed=3, context_length=64)
     assert 0 < len(request.prompt) <= 32
     assert not request.cache.prefix
+    assert request.sampling.seed == 3, "each goes on in a way of its own"

@@ -4,7 +4,13 @@ import os
 import re
 from typing import NamedTuple
 
-_NAMED = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]{0,63})=(?P<value>.+)", re.ASCII)
+_NAME = r"[A-Za-z0-9][\w.-]{0,63}"
+_NAMED = re.compile(rf"(?P<name>{_NAME})=(?P<value>.+)", re.ASCII)
+
+
+def is_name(text: str) -> bool:
+    """Whether a model or an adapter may be called so: letters, digits, and `.`, `_` and `-` behind the first."""
+    return re.fullmatch(_NAME, text, re.ASCII) is not None
 
 
 class NamedOption(NamedTuple):

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from services.engine.checkpoint.quantised.blocks import are_exact
+from services.engine.checkpoint.quantised.mxfp4_numbers import scales_of_file, to_bytes
 from services.engine.checkpoint.safetensors_file import to_float32
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.file_state import FileState
@@ -19,6 +21,8 @@ PART_NAME = re.compile(r"(?P<whole>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gg
 
 _MOST_FILES = 1024
 _MOST_FACTORS = 1 << 13
+_MXFP4, _BYTES = "MXFP4", "Q8_0"
+_ROWS_AT_ONCE = 1 << 12
 
 
 class GgufTensors:
@@ -29,6 +33,7 @@ class GgufTensors:
         self._files: dict[str, GgufFile] = {}
         self._orders: dict[str, NDArray[np.int64]] = {}
         self._shapes: dict[str, tuple[int, ...]] = {}
+        self._fitting: dict[str, bool] = {}  # of those in MXFP4
         for part in _open_parts(file):
             if twice := self._files.keys() & part.tensors.keys():
                 raise CheckpointError(f"{part.path}: tensor {min(twice)!r} is in {self._files[min(twice)].path} too")
@@ -65,26 +70,40 @@ class GgufTensors:
         return self._shapes.get(name, (math.prod(outer), row) if outer else (row,))
 
     def kind(self, name: str) -> str:
-        """Return the type of a tensor's blocks, as llama.cpp names it."""
-        return self._files[name].tensors[name].kind.name
+        """Return the type of a tensor's blocks, as llama.cpp names it, or of others that hold the same."""
+        stored = self._files[name].tensors[name].kind.name
+        return _BYTES if stored == _MXFP4 and self._fits_bytes(name) else stored
 
     def rows(self, name: str, begin: int, end: int) -> NDArray[Any]:
         """Return rows as numbers; those of quantised types are computed."""
         kind = self._files[name].tensors[name].kind
         if len(self.shape(name)) > 1:
-            return kind.decode(self.stored_rows(name, begin, end))
+            return kind.decode(self._file_rows(name, begin, end))
         values: NDArray[Any] = kind.decode(self._files[name].rows(name)).reshape(-1)
         order = self._orders.get(name)
         return (values if order is None else values[order])[begin:end]
 
     def stored_rows(self, name: str, begin: int, end: int) -> NDArray[np.uint8]:
-        """Return rows as they are stored.  # [rows, bytes of a row]"""
+        """Return rows as their kind holds them.  # [rows, bytes of a row]"""
+        rows = self._file_rows(name, begin, end)
+        return rows if self.kind(name) == self._files[name].tensors[name].kind.name else to_bytes(rows)
+
+    def _file_rows(self, name: str, begin: int, end: int) -> NDArray[np.uint8]:
+        """Rows as the file holds them."""
         rows, kind = self._files[name].rows(name), self._files[name].tensors[name].kind
         if len(self.shape(name)) == 1:
             rows = rows.reshape(-1, kind.size)  # a block of values counts as a row
             begin, end = begin // kind.values, -(-end // kind.values)
         order = self._orders.get(name)
         return rows[begin:end] if order is None else rows[order[begin:end]]
+
+    def _fits_bytes(self, name: str) -> bool:
+        """Whether its numbers and scales are those that bytes and float16 hold; reads all of a matrix once."""
+        if name not in self._fitting:
+            rows = self._files[name].rows(name)
+            pieces = (rows[first : first + _ROWS_AT_ONCE] for first in range(0, len(rows), _ROWS_AT_ONCE))
+            self._fitting[name] = all(are_exact(scales_of_file(piece)).all() for piece in pieces)
+        return self._fitting[name]
 
     def factors(self, name: str) -> list[float] | None:
         """Return the numbers of a small vector, None where it is not there."""

@@ -5,10 +5,18 @@ To add one: what it has beside what all have, and its entry in GGUF_ARCHITECTURE
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from services.engine.checkpoint.gguf_hyperparameters import Hyperparameters
-from services.engine.checkpoint.gguf_names import (
+from services.engine.checkpoint.architectures.unsupported import reason_for_file
+from services.engine.checkpoint.gguf.hyperparameters import Fields, Hyperparameters
+from services.engine.checkpoint.gguf.lfm2 import translate_lfm2
+from services.engine.checkpoint.gguf.mixtures import (
+    translate_gpt_oss,
+    translate_mixtral,
+    translate_olmoe,
+    translate_qwen2_moe,
+    translate_qwen3_moe,
+)
+from services.engine.checkpoint.gguf.names import (
     FIRST_MLP_NORM,
     FIRST_QUERY_BIAS,
     FIRST_QUERY_NORM,
@@ -17,20 +25,19 @@ from services.engine.checkpoint.gguf_names import (
     GGUF_EXPERT_NAMES,
     GGUF_FUSED_MLP_NAMES,
     GGUF_FUSED_NAMES,
+    GGUF_GPT_OSS_NAMES,
     GGUF_LAYER_NORM_NAMES,
+    GGUF_LFM2_NAMES,
     GGUF_NAMES,
     GGUF_NORM_OF_EACH_HEAD_NAMES,
     GGUF_SHARED_EXPERT_NAMES,
-    LONG_FACTORS,
-    SHORT_FACTORS,
 )
-from services.engine.checkpoint.gguf_tensors import GgufTensors
+from services.engine.checkpoint.gguf.tensors import GgufTensors
 from services.engine.files.json_fields import JsonFields, shown
 from services.engine.gguf.metadata import Metadata
 
 _FULL, _SLIDING = "full_attention", "sliding_attention"
 _MOST_LAYERS = 1 << 12
-_Fields = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +46,8 @@ class GgufArchitecture:
 
     name: str  # the first of config.json's `architectures`
     model_type: str
-    translate: Callable[[Hyperparameters], _Fields]  # what it has beside what all have
-    names: Mapping[str, str]  # see gguf_names.py
+    translate: Callable[[Hyperparameters], Fields]  # what it has beside what all have
+    names: Mapping[str, str]  # see names.py
     permutes_heads: bool = False  # rows of query and key alternate between the halves of a head
     keys: frozenset[str] = frozenset()  # that it carries out, where others must not have them
 
@@ -51,49 +58,60 @@ def read_gguf_config(metadata: Metadata, tensors: GgufTensors) -> tuple[GgufArch
     Raises CheckpointError for an architecture that is not served, and for what would change what is computed.
     """
     if (name := metadata.required_text("general.architecture")) not in GGUF_ARCHITECTURES:
-        allowed = ", ".join(GGUF_ARCHITECTURES)
-        raise metadata.error("general.architecture", f"{shown(name)} is not supported; allowed are {allowed}")
+        reason, allowed = reason_for_file(name), ", ".join(GGUF_ARCHITECTURES)
+        problem = f"{shown(name)} is not supported{f': {reason}' if reason else ''}; allowed are {allowed}"
+        raise metadata.error("general.architecture", problem)
     found = Hyperparameters(metadata, name, tensors)
-    architecture = _kind_of_llama(found) if name == "llama" else GGUF_ARCHITECTURES[name]
+    architecture = _KINDS[name](found) if name in _KINDS else GGUF_ARCHITECTURES[name]
     found.check_all_carried_out(architecture.keys)
     labels = {"architectures": [architecture.name], "model_type": architecture.model_type}
     return architecture, found.as_config(labels | architecture.translate(found))
 
 
 def _kind_of_llama(found: Hyperparameters) -> GgufArchitecture:
-    if found["expert_count"]:
-        return MIXTRAL
-    return MISTRAL if found["attention.sliding_window"] else GGUF_ARCHITECTURES["llama"]
+    dense = MISTRAL if found["attention.sliding_window"] else GGUF_ARCHITECTURES["llama"]
+    return MIXTRAL if found["expert_count"] else dense
 
 
-def _translate_llama(found: Hyperparameters) -> _Fields:
+def _kind_of_olmo2(found: Hyperparameters) -> GgufArchitecture:
+    return OLMO3 if found["attention.sliding_window"] else GGUF_ARCHITECTURES["olmo2"]
+
+
+def _translate_llama(found: Hyperparameters) -> Fields:
     biases = {"attention_bias": FIRST_QUERY_BIAS in found.tensors, "mlp_bias": FIRST_UP_BIAS in found.tensors}
     return {"hidden_act": "silu", **biases, "sliding_window": None}
 
 
-def _translate_mistral(found: Hyperparameters) -> _Fields:
+def _translate_mistral(found: Hyperparameters) -> Fields:
     return {"hidden_act": "silu", "sliding_window": found["attention.sliding_window"]}
 
 
-def _translate_qwen2(found: Hyperparameters) -> _Fields:
-    _refuse_windows(found)
+def _translate_mistral3(found: Hyperparameters) -> Fields:
+    """Its converter writes of the scales of YaRN the second alone; the first is 1."""
+    scaling, of_all = found.rope_scaling(), found["rope.scaling.yarn_log_multiplier"]
+    scales = {"mscale": 1.0, "mscale_all_dim": of_all} if of_all else {}
+    beta = {"llama_4_scaling_beta": found["attention.temperature_scale"]}
+    return _translate_mistral(found) | {"rope_scaling": None, "rope_parameters": scaling and scaling | scales | beta}
+
+
+def _translate_qwen2(found: Hyperparameters) -> Fields:
+    found.refuse_windows()
     return {"hidden_act": "silu", "use_sliding_window": False}
 
 
-def _translate_qwen3(found: Hyperparameters) -> _Fields:
+def _translate_qwen3(found: Hyperparameters) -> Fields:
     return _translate_qwen2(found) | {"attention_bias": FIRST_QUERY_BIAS in found.tensors}
 
 
-def _translate_olmo2(found: Hyperparameters) -> _Fields:
-    _refuse_windows(found)
-    return {"hidden_act": "silu", "attention_bias": False}
+def _translate_olmo(found: Hyperparameters) -> Fields:
+    return {"hidden_act": "silu", "attention_bias": False} | _sliding_layers(found)
 
 
-def _translate_smollm3(found: Hyperparameters) -> _Fields:
+def _translate_smollm3(found: Hyperparameters) -> Fields:
     return _translate_llama(found) | {"use_sliding_window": False}
 
 
-def _translate_granite(found: Hyperparameters) -> _Fields:
+def _translate_granite(found: Hyperparameters) -> Fields:
     if found["rope.scaling.finetuned"] is False:
         raise found.error("rope.scaling.finetuned", "only true is supported: without, nothing tells positions apart")
     scales = ("embedding_scale", "attention.scale", "residual_scale", "logit_scale")
@@ -102,11 +120,11 @@ def _translate_granite(found: Hyperparameters) -> _Fields:
     return _translate_llama(found) | present
 
 
-def _translate_glm4(found: Hyperparameters) -> _Fields:
+def _translate_glm4(found: Hyperparameters) -> Fields:
     return {"hidden_act": "silu", "attention_bias": FIRST_QUERY_BIAS in found.tensors}
 
 
-def _translate_stablelm(found: Hyperparameters) -> _Fields:
+def _translate_stablelm(found: Hyperparameters) -> Fields:
     """llama.cpp goes by which norms there are, not by `use_parallel_residual`."""
     return {
         "hidden_act": "silu",
@@ -117,7 +135,7 @@ def _translate_stablelm(found: Hyperparameters) -> _Fields:
     }
 
 
-def _translate_starcoder2(found: Hyperparameters) -> _Fields:
+def _translate_starcoder2(found: Hyperparameters) -> Fields:
     return {
         "hidden_act": "gelu_pytorch_tanh",
         "norm_epsilon": found["attention.layer_norm_epsilon"],
@@ -125,7 +143,7 @@ def _translate_starcoder2(found: Hyperparameters) -> _Fields:
     }
 
 
-def _translate_cohere(found: Hyperparameters) -> _Fields:
+def _translate_cohere(found: Hyperparameters) -> Fields:
     return {
         "hidden_act": "silu",
         "layer_norm_eps": found["attention.layer_norm_epsilon"],
@@ -136,53 +154,15 @@ def _translate_cohere(found: Hyperparameters) -> _Fields:
     }
 
 
-def _translate_cohere2(found: Hyperparameters) -> _Fields:
+def _translate_cohere2(found: Hyperparameters) -> Fields:
     return _translate_cohere(found) | _sliding_layers(found)
 
 
-def _translate_experts(found: Hyperparameters) -> _Fields:
-    """What all mixtures have; how wide an expert is stands in its own key, but for OLMoE and Mixtral."""
-    return {
-        "hidden_act": "silu",
-        "num_experts": found["expert_count"],
-        "num_experts_per_tok": found["expert_used_count"],
-    }
+def _translate_phi3(found: Hyperparameters) -> Fields:
+    return {"hidden_act": "silu", "sliding_window": found["attention.sliding_window"] or None}
 
 
-def _translate_mixtral(found: Hyperparameters) -> _Fields:
-    return _translate_experts(found) | {"sliding_window": found["attention.sliding_window"] or None}
-
-
-def _translate_olmoe(found: Hyperparameters) -> _Fields:
-    _refuse_windows(found)
-    return _translate_experts(found) | {"attention_bias": FIRST_QUERY_BIAS in found.tensors, "norm_topk_prob": False}
-
-
-def _translate_qwen3_moe(found: Hyperparameters) -> _Fields:
-    own = {"moe_intermediate_size": found["expert_feed_forward_length"], "norm_topk_prob": True}
-    return _translate_olmoe(found) | own
-
-
-def _translate_qwen2_moe(found: Hyperparameters) -> _Fields:
-    _refuse_windows(found)
-    return _translate_experts(found) | {
-        "moe_intermediate_size": found["expert_feed_forward_length"],
-        "shared_expert_intermediate_size": found["expert_shared_feed_forward_length"],
-        "norm_topk_prob": False,
-        "qkv_bias": FIRST_QUERY_BIAS in found.tensors,
-    }
-
-
-def _translate_phi3(found: Hyperparameters) -> _Fields:
-    fields: _Fields = {"hidden_act": "silu", "sliding_window": found["attention.sliding_window"] or None}
-    long, short = found.tensors.factors(LONG_FACTORS), found.tensors.factors(SHORT_FACTORS)
-    if long is None and short is None:
-        return fields
-    scaling = {"rope_type": "longrope", "long_factor": long, "short_factor": short}
-    return fields | {"rope_scaling": scaling | {"attention_factor": found["rope.scaling.attn_factor"]}}
-
-
-def _translate_gemma2(found: Hyperparameters) -> _Fields:
+def _translate_gemma2(found: Hyperparameters) -> Fields:
     window, attention, final = (
         found[key] for key in ("attention.sliding_window", "attn_logit_softcapping", "final_logit_softcapping")
     )
@@ -193,7 +173,7 @@ def _translate_gemma2(found: Hyperparameters) -> _Fields:
     }
 
 
-def _translate_gemma3(found: Hyperparameters) -> _Fields:
+def _translate_gemma3(found: Hyperparameters) -> Fields:
     fields = _translate_gemma(found, largest=62) | {
         "final_logit_softcapping": found["final_logit_softcapping"] or None,
         "rope_local_base_freq": found["rope.freq_base_swa"],
@@ -205,16 +185,16 @@ def _translate_gemma3(found: Hyperparameters) -> _Fields:
     return fields | ({} if isinstance(pattern, list) else {"sliding_window_pattern": pattern})
 
 
-def _translate_gemma(found: Hyperparameters, *, largest: int) -> _Fields:
+def _translate_gemma(found: Hyperparameters, *, largest: int) -> Fields:
     """What the Gemmas share; the model of most layers scales its queries by another size than that of a head."""
     hidden, heads, layers = (found[key] for key in ("embedding_length", "attention.head_count", "block_count"))
-    fields: _Fields = {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": found["attention.key_length"]}
+    fields: Fields = {"hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": found["attention.key_length"]}
     if layers == largest and isinstance(hidden, int) and isinstance(heads, int) and heads > 0:
         fields["query_pre_attn_scalar"] = hidden // heads
     return fields | _sliding_layers(found)
 
 
-def _sliding_layers(found: Hyperparameters) -> _Fields:
+def _sliding_layers(found: Hyperparameters) -> Fields:
     """Which layers have windows, where a list says so."""
     pattern = found["attention.sliding_window_pattern"]
     if not isinstance(pattern, list):
@@ -222,39 +202,36 @@ def _sliding_layers(found: Hyperparameters) -> _Fields:
     return {"layer_types": [_SLIDING if slides else _FULL for slides in pattern]}
 
 
-def _refuse_windows(found: Hyperparameters) -> None:
-    if window := found["attention.sliding_window"]:
-        raise found.error("attention.sliding_window", f"only 0 is supported here, is {shown(window)}")
-
-
 _OF_EXPERTS = frozenset({"expert_count", "expert_used_count"})
 _OF_SIZED_EXPERTS = _OF_EXPERTS | {"expert_feed_forward_length"}
+_OF_MISTRAL3 = frozenset({"rope.scaling.yarn_log_multiplier", "attention.temperature_scale"})
+_OF_STABLELM = frozenset({"use_parallel_residual"})
 _OF_COHERE = frozenset({"logit_scale"})
 _OF_GRANITE = frozenset({"embedding_scale", "attention.scale", "residual_scale", "logit_scale"})
 
 MISTRAL = GgufArchitecture("MistralForCausalLM", "mistral", _translate_mistral, GGUF_NAMES, permutes_heads=True)
+OLMO3 = GgufArchitecture("Olmo3ForCausalLM", "olmo3", _translate_olmo, GGUF_NAMES)
 MIXTRAL = GgufArchitecture(
-    "MixtralForCausalLM", "mixtral", _translate_mixtral, GGUF_EXPERT_NAMES, permutes_heads=True, keys=_OF_EXPERTS
+    "MixtralForCausalLM", "mixtral", translate_mixtral, GGUF_EXPERT_NAMES, permutes_heads=True, keys=_OF_EXPERTS
 )
 GGUF_ARCHITECTURES = {
     "llama": GgufArchitecture("LlamaForCausalLM", "llama", _translate_llama, GGUF_NAMES, permutes_heads=True),
     "qwen2": GgufArchitecture("Qwen2ForCausalLM", "qwen2", _translate_qwen2, GGUF_NAMES),
     "qwen3": GgufArchitecture("Qwen3ForCausalLM", "qwen3", _translate_qwen3, GGUF_NAMES),
     "phi3": GgufArchitecture("Phi3ForCausalLM", "phi3", _translate_phi3, GGUF_FUSED_NAMES),
-    "olmo2": GgufArchitecture("Olmo2ForCausalLM", "olmo2", _translate_olmo2, GGUF_NAMES),
+    "olmo2": GgufArchitecture("Olmo2ForCausalLM", "olmo2", _translate_olmo, GGUF_NAMES),
     "gemma2": GgufArchitecture("Gemma2ForCausalLM", "gemma2", _translate_gemma2, GGUF_NAMES),
     "gemma3": GgufArchitecture("Gemma3ForCausalLM", "gemma3_text", _translate_gemma3, GGUF_NAMES),
+    "mistral3": GgufArchitecture(
+        "Ministral3ForCausalLM", "ministral3", _translate_mistral3, GGUF_NAMES, permutes_heads=True, keys=_OF_MISTRAL3
+    ),
     "smollm3": GgufArchitecture("SmolLM3ForCausalLM", "smollm3", _translate_smollm3, GGUF_NAMES, permutes_heads=True),
     "granite": GgufArchitecture(
         "GraniteForCausalLM", "granite", _translate_granite, GGUF_NAMES, permutes_heads=True, keys=_OF_GRANITE
     ),
     "glm4": GgufArchitecture("Glm4ForCausalLM", "glm4", _translate_glm4, GGUF_FUSED_MLP_NAMES, permutes_heads=True),
     "stablelm": GgufArchitecture(
-        "StableLmForCausalLM",
-        "stablelm",
-        _translate_stablelm,
-        GGUF_NORM_OF_EACH_HEAD_NAMES,
-        keys=frozenset({"use_parallel_residual"}),
+        "StableLmForCausalLM", "stablelm", _translate_stablelm, GGUF_NORM_OF_EACH_HEAD_NAMES, keys=_OF_STABLELM
     ),
     "starcoder2": GgufArchitecture("Starcoder2ForCausalLM", "starcoder2", _translate_starcoder2, GGUF_LAYER_NORM_NAMES),
     "command-r": GgufArchitecture(
@@ -263,15 +240,22 @@ GGUF_ARCHITECTURES = {
     "cohere2": GgufArchitecture(
         "Cohere2ForCausalLM", "cohere2", _translate_cohere2, GGUF_COHERE_NAMES, permutes_heads=True, keys=_OF_COHERE
     ),
-    "olmoe": GgufArchitecture("OlmoeForCausalLM", "olmoe", _translate_olmoe, GGUF_EXPERT_NAMES, keys=_OF_EXPERTS),
+    "lfm2": GgufArchitecture(
+        "Lfm2ForCausalLM", "lfm2", translate_lfm2, GGUF_LFM2_NAMES, keys=frozenset({"shortconv.l_cache"})
+    ),
+    "olmoe": GgufArchitecture("OlmoeForCausalLM", "olmoe", translate_olmoe, GGUF_EXPERT_NAMES, keys=_OF_EXPERTS),
     "qwen3moe": GgufArchitecture(
-        "Qwen3MoeForCausalLM", "qwen3_moe", _translate_qwen3_moe, GGUF_EXPERT_NAMES, keys=_OF_SIZED_EXPERTS
+        "Qwen3MoeForCausalLM", "qwen3_moe", translate_qwen3_moe, GGUF_EXPERT_NAMES, keys=_OF_SIZED_EXPERTS
     ),
     "qwen2moe": GgufArchitecture(
         "Qwen2MoeForCausalLM",
         "qwen2_moe",
-        _translate_qwen2_moe,
+        translate_qwen2_moe,
         GGUF_SHARED_EXPERT_NAMES,
         keys=_OF_SIZED_EXPERTS | {"expert_shared_feed_forward_length"},
     ),
+    "gpt-oss": GgufArchitecture(
+        "GptOssForCausalLM", "gpt_oss", translate_gpt_oss, GGUF_GPT_OSS_NAMES, keys=_OF_SIZED_EXPERTS
+    ),
 }
+_KINDS: dict[str, Callable[[Hyperparameters], GgufArchitecture]] = {"llama": _kind_of_llama, "olmo2": _kind_of_olmo2}

@@ -8,13 +8,15 @@ import logging
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from services.engine.checkpoint.gguf_names import EMBEDDING, HEAD
-from services.engine.checkpoint.gguf_tensors import GgufTensors
+from services.engine.checkpoint.gguf.names import EMBEDDING, HEAD, LONG_FACTORS, SHORT_FACTORS
+from services.engine.checkpoint.gguf.tensors import GgufTensors
 from services.engine.files.checkpoint_error import CheckpointError
 from services.engine.files.json_fields import JsonFields, shown
 from services.engine.gguf.metadata import Metadata
 
 logger = logging.getLogger(__name__)
+Fields = dict[str, Any]
+"""Of config.json, by their names."""
 
 _MOST_LISTED = 1 << 12  # elements of a list that has a number for each layer
 # By the field of config.json: the key, behind the architecture's name.
@@ -36,7 +38,8 @@ _NAMED = {
     "rope_scaling": "rope.scaling.type",
     "rope_scaling.rope_type": "rope.scaling.type",
     "rope_scaling.factor": "rope.scaling.factor",
-    "rope_scaling.attention_factor": "rope.scaling.attn_factor",
+    "rope_scaling.beta_fast": "rope.scaling.yarn_beta_fast",
+    "rope_scaling.beta_slow": "rope.scaling.yarn_beta_slow",
     "partial_rotary_factor": "rope.dimension_count",
     "rope_local_base_freq": "rope.freq_base_swa",
     "sliding_window_pattern": "attention.sliding_window_pattern",
@@ -54,17 +57,22 @@ _NAMED = {
     "residual_multiplier": "residual_scale",
     "logits_scaling": "logit_scale",
     "logit_scale": "logit_scale",
+    "norm_eps": "attention.layer_norm_rms_epsilon",
+    "conv_L_cache": "shortconv.l_cache",
 }
 _HARMLESS = {
     *("vocab_size", "attention.value_length", "attention.layer_norm_epsilon", "rope.scaling.finetuned"),
-    "tensor_data_layout",
+    *("tensor_data_layout", "attention.causal", "expert_gating_func"),
 }
+# What says how cosine and sine are scaled, by the type of scaling that it is beside: errors name the key.
+_ATTENTION_FACTORS = {"longrope": "rope.scaling.attn_factor", "yarn": "rope.scaling.yarn_attn_factor"}
+_MUST_BE_1 = {"rope.scaling.attn_factor", "rope.scaling.yarn_attn_factor", "rope.scaling.yarn_ext_factor"}
 _MUST_BE_OFF = {  # where an architecture does not carry it out
     *("expert_count", "expert_used_count", "expert_feed_forward_length", "expert_shared_feed_forward_length"),
     *("expert_group_count", "expert_weights_scale", "leading_dense_block_count", "moe_every_n_layers"),
     *("attention.clamp_kqv", "attention.max_alibi_bias", "attention.scale", "attention.temperature_scale"),
-    *("embedding_scale", "logit_scale", "residual_scale", "rope.scale_linear"),
-    *("nextn_predict_layers", "pooling_type", "use_parallel_residual"),
+    *("embedding_scale", "logit_scale", "residual_scale", "rope.scale_linear", "shortconv.l_cache"),
+    *("nextn_predict_layers", "pooling_type", "rope.scaling.yarn_log_multiplier", "use_parallel_residual"),
 }
 _SOFTMAX = 1  # of `expert_gating_func`
 
@@ -90,15 +98,23 @@ class Hyperparameters:
         """Make the error that names this file and key."""
         return self.metadata.error(self._prefix + key, problem)
 
+    def refuse_windows(self) -> None:
+        """Raise CheckpointError for a window, where an architecture has none."""
+        if window := self["attention.sliding_window"]:
+            raise self.error("attention.sliding_window", f"only 0 is supported here, is {shown(window)}")
+
     def check_all_carried_out(self, own: Collection[str]) -> None:
         """Raise CheckpointError for a key that would change what is computed; name those that are not known.
 
         `own` are those that this architecture carries out beside what all do.
         """
-        known = {*_KEYS.values(), *_NAMED.values(), *_HARMLESS, *_MUST_BE_OFF, *own}
+        known = {*_KEYS.values(), *_NAMED.values(), *_HARMLESS, *_MUST_BE_OFF, *_MUST_BE_1, *own}
         for key in sorted(_MUST_BE_OFF.difference(own)):
             if value := self[key]:
                 raise self.error(key, f"only 0 or false is supported, is {shown(value)}")
+        for key in sorted(_MUST_BE_1 - {_ATTENTION_FACTORS.get(str(self._scaling_type()))}):
+            if (value := self[key]) not in (None, 1):
+                raise self.error(key, f"only 1 is supported here, is {shown(value)}")
         if self["attention.causal"] is False:
             raise self.error("attention.causal", "only true is supported")
         if (gates := self["expert_gating_func"]) not in (None, _SOFTMAX):
@@ -107,31 +123,48 @@ class Hyperparameters:
         if None not in (keys, values) and keys != values:
             raise self.error("attention.value_length", f"must be that of keys, {shown(keys)}, is {shown(values)}")
         mine = (key.removeprefix(self._prefix) for key in self.metadata if key.startswith(self._prefix))
-        if unknown := sorted(key for key in mine if key not in known | {"attention.causal", "expert_gating_func"}):
+        if unknown := sorted(key for key in mine if key not in known):
             logger.warning("%s: keys that are not known, and change nothing: %s", self.metadata.path, shown(unknown))
 
     def as_config(self, own: Mapping[str, Any]) -> JsonFields:
         """The fields of config.json, with an architecture's own ones; their errors name the keys."""
-        fields = {field: self[key] for field, key in _KEYS.items()} | _read_rotary(self)
-        fields |= {
+        fields = {field: self[key] for field, key in _KEYS.items()} | {
+            "partial_rotary_factor": _rotary_part(self),
+            "rope_scaling": self.rope_scaling(),
             "vocab_size": self.tensors.shape(EMBEDDING)[0] if EMBEDDING in self.tensors else None,
             "tie_word_embeddings": HEAD not in self.tensors,
         }
-        keys = {field: self._prefix + key for field, key in (_KEYS | _NAMED).items()}
+        of_scaling = {"rope_scaling.attention_factor": _ATTENTION_FACTORS.get(str(self._scaling_type()), "")}
+        named = _NAMED | of_scaling
+        named |= {field.replace("rope_scaling", "rope_parameters"): key for field, key in named.items()}
+        keys = {field: self._prefix + key for field, key in (_KEYS | named).items()}
         return JsonFields({**fields, **own}, str(self.metadata.path), keys)
 
+    def rope_scaling(self) -> dict[str, Any] | None:
+        """How the angles of a longer context are made of those of a shorter one; None: not at all."""
+        kind, factor = self._scaling_type(), self["rope.scaling.factor"]
+        scaling = {"rope_type": kind, "factor": factor}
+        match kind:
+            case "longrope":
+                factors = {"long_factor": LONG_FACTORS, "short_factor": SHORT_FACTORS}
+                of_all = {field: self.tensors.factors(name) for field, name in factors.items()}
+                return {"rope_type": kind, **of_all, "attention_factor": self[_ATTENTION_FACTORS[kind]]}
+            case "yarn":
+                betas = {f"beta_{name}": self[f"rope.scaling.yarn_beta_{name}"] for name in ("fast", "slow")}
+                return scaling | betas | {"attention_factor": self[_ATTENTION_FACTORS[kind]]}
+            case "linear":
+                return scaling if factor not in (None, 0, 0.0) else None
+            case "none":
+                return None
+        allowed = "none, linear, yarn and longrope"
+        raise self.error("rope.scaling.type", f"{shown(kind)} is not supported; allowed are {allowed}")
 
-def _read_rotary(found: Hyperparameters) -> dict[str, Any]:
-    """How positions are turned into angles."""
-    fields: dict[str, Any] = {"partial_rotary_factor": _rotary_part(found)}
-    kind, factor = found["rope.scaling.type"], found["rope.scaling.factor"]
-    if kind in (None, "linear") and factor not in (None, 0, 0.0):
-        return fields | {"rope_scaling": {"rope_type": "linear", "factor": factor}}
-    if kind in (None, "none", "linear"):
-        return fields
-    if kind == "longrope":
-        return fields | {"rope_scaling": {"rope_type": kind}}
-    raise found.error("rope.scaling.type", f"{shown(kind)} is not supported; allowed are none, linear and longrope")
+    def _scaling_type(self) -> object:
+        """Factors tell of a type that no key names."""
+        if LONG_FACTORS in self.tensors or SHORT_FACTORS in self.tensors:
+            return "longrope"
+        kind = self["rope.scaling.type"]
+        return "linear" if kind is None else kind
 
 
 def _rotary_part(found: Hyperparameters) -> object:

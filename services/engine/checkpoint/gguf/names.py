@@ -54,6 +54,15 @@ _NORMS = {
     "blk.{i}.post_attention_norm.weight": "layers.{i}.post_attention_norm",
     "blk.{i}.post_ffw_norm.weight": "layers.{i}.post_mlp_norm",
 }
+_GPT_OSS = {
+    "blk.{i}.attn_norm.weight": "layers.{i}.attention_norm",
+    "blk.{i}.post_attention_norm.weight": "layers.{i}.mlp_norm",
+    "blk.{i}.attn_sinks.weight": "layers.{i}.sinks",
+    "blk.{i}.ffn_gate_inp.bias": "layers.{i}.router_bias",
+    "blk.{i}.ffn_gate_exps.bias": "layers.{i}.experts.{e}.gate_bias",
+    "blk.{i}.ffn_up_exps.bias": "layers.{i}.experts.{e}.up_bias",
+    "blk.{i}.ffn_down_exps.bias": "layers.{i}.experts.{e}.down_bias",
+}
 _NORM_BIASES = {
     "output_norm.bias": "final_norm_bias",
     "blk.{i}.attn_norm.bias": "layers.{i}.attention_norm_bias",
@@ -63,6 +72,12 @@ _NORMS_OF_EACH_HEAD = {
     "blk.{i}.attn_q_norm.weight": "layers.{i}.q_norm.{h}",
     "blk.{i}.attn_k_norm.weight": "layers.{i}.k_norm.{k}",
 }
+_CONVOLUTION = {
+    "token_embd_norm.weight": "final_norm",
+    "blk.{i}.shortconv.in_proj.weight": "layers.{i}.conv_in",
+    "blk.{i}.shortconv.conv.weight": "layers.{i}.conv.{t}",
+    "blk.{i}.shortconv.out_proj.weight": "layers.{i}.conv_out",
+}
 
 GGUF_NAMES = _ENDS | _ATTENTION | _MLP | _NORMS
 GGUF_FUSED_NAMES = _ENDS | _FUSED_ATTENTION | _FUSED_MLP | _NORMS
@@ -70,7 +85,9 @@ GGUF_FUSED_MLP_NAMES = _ENDS | _ATTENTION | _FUSED_MLP | _NORMS
 GGUF_LAYER_NORM_NAMES = GGUF_NAMES | _NORM_BIASES
 GGUF_NORM_OF_EACH_HEAD_NAMES = GGUF_LAYER_NORM_NAMES | _NORMS_OF_EACH_HEAD
 GGUF_COHERE_NAMES = GGUF_NAMES | _NORMS_OF_EACH_HEAD
+GGUF_LFM2_NAMES = {name: ours for name, ours in GGUF_NAMES.items() if ours != "final_norm"} | _CONVOLUTION
 GGUF_EXPERT_NAMES = _ENDS | _ATTENTION | _EXPERTS | _NORMS
+GGUF_GPT_OSS_NAMES = _ENDS | _ATTENTION | _EXPERTS | _GPT_OSS
 GGUF_SHARED_EXPERT_NAMES = GGUF_EXPERT_NAMES | _SHARED_EXPERT
 EMBEDDING, HEAD, FIRST_QUERY_BIAS = "token_embd.weight", "output.weight", "blk.0.attn_q.bias"
 FIRST_UP_BIAS, FIRST_MLP_NORM, FIRST_QUERY_NORM = (

@@ -1,4 +1,4 @@
-"""gguf_source: a GGUF file, read as what a checkpoint is made of."""
+"""source: a GGUF file, read as what a checkpoint is made of."""
 
 import math
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ from services.engine.checkpoint.absent_biases import without_absent_biases
 from services.engine.checkpoint.architectures.table import expand_names, read_architecture
 from services.engine.checkpoint.checkpoint_source import CheckpointSource
 from services.engine.checkpoint.generation_defaults import read_eos_token_ids, read_generation_defaults
-from services.engine.checkpoint.gguf_architectures import read_gguf_config
-from services.engine.checkpoint.gguf_names import LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS
-from services.engine.checkpoint.gguf_tensors import GgufTensors
+from services.engine.checkpoint.gguf.architectures import read_gguf_config
+from services.engine.checkpoint.gguf.names import LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS
+from services.engine.checkpoint.gguf.tensors import GgufTensors
 from services.engine.checkpoint.model_config import ModelConfig
-from services.engine.checkpoint.ordered_tensors import halves_of_heads
+from services.engine.checkpoint.ordered_tensors import Order, halves_of_heads, taps_apart
 from services.engine.checkpoint.weight_shapes import weight_shapes
 from services.engine.files.json_fields import JsonFields
 from services.engine.forced_tokens import ForcedIds
@@ -37,12 +37,13 @@ def read_gguf(path: Path, context_length: int | None) -> CheckpointSource:
     file = GgufFile(path)
     tensors = GgufTensors(file)
     found, fields = read_gguf_config(file.metadata, tensors)
-    _, config = read_architecture(fields, context_length)
+    architecture, config = read_architecture(fields, context_length)
     config = _divide_frequencies(config, tensors)
     generation = _read_generation(file.metadata)
     if found.permutes_heads:
         _restore_heads(tensors, config)
-    names = expand_names(found.names, config)
+    names, folder_names = expand_names(found.names, config), expand_names(architecture.names, config)
+    _restore_taps(tensors, config, names)
     _restore_shapes(tensors, config, names)
     return CheckpointSource(
         path=path,
@@ -54,6 +55,8 @@ def read_gguf(path: Path, context_length: int | None) -> CheckpointSource:
         eos_token_ids=read_eos_token_ids(generation, generation, config.vocab_size),
         tensors=tensors,
         names=names,
+        folder_names=folder_names,
+        folder_orders=_folder_orders(config, folder_names) if architecture.turns_neighbours else {},
         ignored=frozenset({ROPE_FACTORS, LONG_FACTORS, SHORT_FACTORS}),  # they are in the configuration
         norms_are_offsets=False,  # the 1 has been added
         foreign_tokens=frozenset(),
@@ -82,7 +85,7 @@ def _divide_frequencies(config: ModelConfig, tensors: GgufTensors) -> ModelConfi
 
 def _restore_heads(tensors: GgufTensors, config: ModelConfig) -> None:
     """Put the rows of each query and key head in halves again, as rotary embeddings pair them here."""
-    rotary_dim = 2 * max(len(rope.frequencies) for rope in config.ropes)
+    rotary_dim = _rotary_dim(config)
     for part, num_heads in (("attn_q", config.num_heads), ("attn_k", config.num_kv_heads)):
         names = [f"blk.{layer}.{part}" for layer in range(config.num_layers)]
         held = [f"{name}{end}" for name in names for end in (".weight", ".bias", "_norm.weight")]
@@ -91,6 +94,27 @@ def _restore_heads(tensors: GgufTensors, config: ModelConfig) -> None:
         mine = [name for name, shape in shapes.items() if shape == of_heads or shape[0] == math.prod(of_heads)]
         if mine:  # one of another shape is refused later
             tensors.set_order(mine, halves_of_heads(num_heads, config.head_dim, rotary_dim))
+
+
+def _restore_taps(tensors: GgufTensors, config: ModelConfig, names: Mapping[str, tuple[str, ...]]) -> None:
+    """Put one tap of all channels after the other, where a tensor has the taps of each channel."""
+    for tensor, ours in names.items():
+        shape = (config.hidden_size, len(ours))
+        if ours[0].endswith(".conv.0") and tensor in tensors and tensors.shape(tensor) == shape:
+            tensors.set_order([tensor], taps_apart(*shape))
+
+
+def _folder_orders(config: ModelConfig, names: Mapping[str, tuple[str, ...]]) -> dict[str, Order]:
+    """Where neighbours turn together in a folder, whose rows of queries and keys are not in our order then."""
+    rotary_dim, heads = _rotary_dim(config), {"q": config.num_heads, "k": config.num_kv_heads}
+    parts = {name: ours[0].rpartition(".")[2] for name, ours in names.items() if len(ours) == 1}
+    return {
+        name: halves_of_heads(heads[part], config.head_dim, rotary_dim) for name, part in parts.items() if part in heads
+    }
+
+
+def _rotary_dim(config: ModelConfig) -> int:
+    return 2 * max(len(rope.frequencies) for rope in config.ropes)
 
 
 def _restore_shapes(tensors: GgufTensors, config: ModelConfig, names: Mapping[str, tuple[str, ...]]) -> None:

@@ -1,0 +1,47 @@
+// ProductWork: products that share one loop over their panels, so that no thread waits where one of them
+// ends.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "cpu/cpu_weight.h"
+#include "outrider/device/operations.h"
+#include "outrider/device/thread_pool.h"
+
+namespace outrider::cpu {
+
+/// Its memory is kept from products to products.
+class ProductWork {
+  public:
+    /// Prepares the rows of all products, and then multiplies them.
+    void run(ThreadPool& pool, std::span<const Product> products);
+
+  private:
+    /// Rows that a product reads in a form of their own.
+    struct Preparation {
+        const Product* product;
+        const CpuWeight* weight;
+        int64_t row_bytes;
+        int64_t first_byte;  // in prepared_
+        int64_t first_task;
+    };
+    /// Some rows of a product, which stay in the second-level cache while they pass over the panels.
+    struct Pass {
+        const CpuWeight* weight;
+        ProductRows rows;
+        int64_t first_task;
+    };
+
+    void prepare(ThreadPool& pool, std::span<const Product> products);
+    void add_passes(const Product& product, const void* input, int64_t row_bytes, int panels_ahead);
+
+    std::vector<Preparation> preparations_;
+    std::vector<char> prepared_;  // for each preparation: [rows, row_bytes]
+    std::vector<Pass> passes_;
+    int64_t tasks_ = 0;  // panels of all passes
+};
+
+}  // namespace outrider::cpu

@@ -1,0 +1,204 @@
+// TileCopies: a warp's keys and values on their way into the block's memory, some stages ahead of their use.
+#pragma once
+
+#include <cstddef>
+
+#include "cuda/attention/attention_group.cuh"
+#include "cuda/attention/kv_block.cuh"
+#include "cuda/attention/tile_attention_scratch.cuh"
+#include "cuda/primitives/copies.cuh"
+#include "cuda/primitives/warp.cuh"
+
+namespace outrider::cuda {
+
+constexpr int kMostStages = 8;  // 8, 4, 3 or 2
+constexpr int kFewestStages = 2;
+
+/// A ring of stages, each of which is four fragments of every lane. A span is first the units of dimensions
+/// of the warp's own block of keys, then, round by round, two blocks' values of its own dimensions at a time.
+/// So no warp reads what another has copied, and none waits for another.
+template <KvFormat kFormat>
+class TileCopies {
+  public:
+    using Fragment = KvFragment<kFormat>;
+    static constexpr int kFragments = 4;      // of a lane in a stage
+    static constexpr int kChunksOfStage = 2;  // of values
+
+    static size_t bytes(int stages) { return size_t{kChunks} * bytes_of_warp(stages); }
+
+    /// Begins to copy the spans `begin` ... `end` - 1.
+    __device__ TileCopies(const Block& place, const Attention& operation, const Group& queries, char* shared,
+                          int num_stages, int begin, int end)
+        : block(place),
+          group(queries),
+          head_dim(operation.cache.head_dim),
+          heads(find_block(operation.cache, 0, queries.kv_head).bytes),
+          block_bytes(static_cast<int>(find_block(operation.cache, 1, 0).bytes -
+                                       find_block(operation.cache, 0, 0).bytes)),
+          memory(shared + block.warp() * bytes_of_warp(num_stages)),
+          stage(memory),
+          stages(num_stages),
+          units(units_of(head_dim)),
+          steps(units + rounds_of(head_dim) * kPieces),
+          span(begin),
+          last(end) {
+#pragma unroll 1
+        for (int i = 0; i < stages; ++i) {
+            begin_next();
+        }
+    }
+
+    /// Waits for the oldest stage.
+    __device__ void wait() const {
+        if (stages == 8) {
+            wait_for_copies<7>();
+        } else if (stages == 4) {
+            wait_for_copies<3>();
+        } else if (stages == 3) {
+            wait_for_copies<2>();
+        } else {
+            wait_for_copies<1>();
+        }
+        meet();
+    }
+    /// Has used the oldest stage, and begins another in its place.
+    __device__ void advance() {
+        meet();
+        begin_next();
+    }
+
+    __device__ Fragment keys(int n_tile) const {
+        if constexpr (kIsWide) {
+            return fragment_at((n_tile * kWarp + block.lane()) * kCopyBytes);
+        } else {  // a copy has two neighbouring slots
+            const int g = block.lane() / 4;
+            const int copy = n_tile * (kWarp / 2) + block.lane() % 4 * 4 + g / 2;
+            return fragment_at(copy * kCopyBytes + g % 2 * kCopyBytes / 2);
+        }
+    }
+    __device__ Fragment values(int chunk, int n_tile) const {
+        return fragment_at(((chunk * kNTilesOfWarp + n_tile) * kWarp + block.lane()) * int{sizeof(Fragment)});
+    }
+    /// Of a slot of the warp's own block of a span, from the span's first stage on until the next span's.
+    __device__ float scale(int of_span, bool of_key, int slot) const {
+        if constexpr (has_scales(kFormat)) {
+            return reinterpret_cast<const float*>(scales_of(of_span))[(of_key ? 0 : kBlockSize) + slot];
+        }
+        return 1.0f;
+    }
+
+  private:
+    static constexpr bool kIsWide = sizeof(Fragment) == kCopyBytes;
+    static constexpr int kStageBytes = kFragments * kWarp * int{sizeof(Fragment)};
+    static constexpr int kCopies = kStageBytes / kWarp / kCopyBytes;  // of a lane in a stage
+    static constexpr int kPieces = kChunks / kChunksOfStage;          // of a round
+    static constexpr int kScaleBytes = has_scales(kFormat) ? 2 * kBlockSize * int{sizeof(float)} : 0;
+    static constexpr int kScaleSets = 4;  // spans that are under way at once: a span has at least five stages
+
+    const Block& block;
+    const Group& group;
+    int head_dim;
+    const char* heads;  // the head in the first block of the cache
+    int block_bytes;
+    char* memory;  // the warp's: stages, scales
+    char* stage;   // that is begun next, which is the oldest as well
+    int stages;
+    int units;
+    int steps;  // of a span
+    int span;   // of the stage that is begun next
+    int last;
+    int step = 0;
+
+    OUTRIDER_HOST_DEVICE static int bytes_of_warp(int stages) {
+        return stages * kStageBytes + kScaleSets * kScaleBytes;
+    }
+
+    /// Where a lane reads only what it has copied itself, lanes need not meet.
+    __device__ void meet() const {
+        if constexpr (!kIsWide) {
+            synchronize_warp();
+        }
+    }
+
+    __device__ Fragment fragment_at(int offset) const {
+        return *reinterpret_cast<const Fragment*>(stage + offset);
+    }
+    __device__ char* scales_of(int of_span) const {
+        return memory + stages * kStageBytes + of_span % kScaleSets * kScaleBytes;
+    }
+    __device__ char* copy_at(int copy) const { return stage + (copy * kWarp + block.lane()) * kCopyBytes; }
+    __device__ const char* bytes_of(int chunk) const {
+        return heads + int64_t{group.table[chunk]} * block_bytes;
+    }
+
+    /// A stage behind the last is empty.
+    __device__ void begin_next() {
+        if (span < last) {
+            if (step < units) {
+                begin_keys();
+            } else {
+                begin_values(step - units);
+            }
+            ++step;
+            span += step == steps ? 1 : 0;
+            step = step == steps ? 0 : step;
+        }
+        close_copies();
+        stage += kStageBytes;
+        stage = stage == memory + stages * kStageBytes ? memory : stage;
+    }
+
+    /// Zeros for dimensions that are not there.
+    __device__ void begin_keys() const {
+        const int chunk = span * kChunks + block.warp();
+        if (!group.reads(chunk)) {
+            return;
+        }
+        const char* bytes = bytes_of(chunk);
+        const int lane = block.lane();
+        const int c = (kIsWide ? lane : lane / 4) % 4;
+        const int slot = kIsWide ? lane / 4 : lane / 16 * 8 + lane % 4 * 2;
+        const int fragment = step * (kUnitDims / kFragmentSize) + c;
+        const bool is_there = fragment * kFragmentSize < head_dim;
+        constexpr int kCopySlots = kBlockSize / kCopies;
+        const char* from = bytes + ((is_there ? fragment * kBlockSize : 0) + slot) * int{sizeof(Fragment)};
+#pragma unroll
+        for (int copy = 0; copy < kCopies; ++copy) {
+            begin_copy<true>(copy_at(copy), from + copy * kCopySlots * int{sizeof(Fragment)}, is_there);
+        }
+        if constexpr (has_scales(kFormat)) {
+            if (const int place = lane * kCopyBytes; step == 0 && place < kScaleBytes) {
+                begin_copy<true>(scales_of(span) + place, bytes + 2 * kBlockSize * head_dim + place, true);
+            }
+        }
+    }
+
+    __device__ void begin_values(int piece) const {
+        const int first_dim = first_dim_of(block, piece / kPieces, 0);
+        if (first_dim >= head_dim) {
+            return;
+        }
+        const int chunk = span * kChunks + piece % kPieces * kChunksOfStage;
+#pragma unroll
+        for (int i = 0; i < kChunksOfStage; ++i) {
+            if (group.reads(chunk + i)) {
+                begin_values_of(bytes_of(chunk + i), first_dim, i);
+            }
+        }
+    }
+
+    __device__ void begin_values_of(const char* bytes, int first_dim, int i) const {
+        constexpr int kEach = kCopies / kChunksOfStage;
+        constexpr int kDimBytes = 4 * int{sizeof(Fragment)};
+        const int lane_dim = first_dim + block.lane() * kCopyBytes / kDimBytes;
+        const char* from = bytes + (head_dim + first_dim) * kDimBytes + block.lane() * kCopyBytes;
+#pragma unroll
+        for (int copy = 0; copy < kEach; ++copy) {
+            const bool is_there = lane_dim + copy * kWarp * kCopyBytes / kDimBytes < head_dim;
+            begin_copy<true>(copy_at(i * kEach + copy), from + (is_there ? copy * kWarp * kCopyBytes : 0),
+                             is_there);
+        }
+    }
+};
+
+}  // namespace outrider::cuda

@@ -1,0 +1,69 @@
+// ExpertTable: matrices of experts that are held alike, as one launch multiplies them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "cuda/weights/weight_view.h"
+#include "outrider/device/expert_operations.h"
+#include "outrider/device/host_device.h"
+
+namespace outrider::cuda {
+
+/// As many as an old GPU's 4 KiB of a kernel's arguments hold.
+constexpr int kMostMatrices = 120;
+
+/// It goes to the kernel by value, so that a recording keeps it.
+struct ExpertTable {
+    ExpertProducts op;  // without its matrices
+    WeightView kind;    // without an address: of each of them
+    int first_column = 0;
+    int count = 0;
+    int32_t experts[kMostMatrices];
+    char* data[kMostMatrices];
+    float* scales[kMostMatrices];
+    const float* biases[kMostMatrices];
+
+    void add(const ExpertMatrix& matrix, const WeightView& view) {
+        experts[count] = matrix.expert;
+        data[count] = view.data;
+        scales[count] = view.scales;
+        biases[count] = matrix.bias;
+        ++count;
+    }
+
+    OUTRIDER_HOST_DEVICE int64_t first_row(int index) const { return op.first_rows[experts[index]]; }
+    OUTRIDER_HOST_DEVICE int64_t rows(int index) const {
+        return op.first_rows[experts[index] + 1] - first_row(index);
+    }
+
+    OUTRIDER_HOST_DEVICE WeightView weight(int index) const {
+        WeightView view = kind;
+        view.data = data[index];
+        view.scales = scales[index];
+        return view;
+    }
+
+    /// What one of them is multiplied with. The input's rows are in bf16 where there are tiles.
+    OUTRIDER_HOST_DEVICE Product product(int index) const {
+        const int64_t first = first_row(index);
+        const int64_t bytes = op.input.format == Format::f32 ? 4 : 2;
+        Product product;
+        product.input = op.input;
+        product.input.data = static_cast<char*>(op.input.data) + first * op.input.stride * bytes;
+        product.bias = biases[index];
+        product.out = op.out + first * op.out_stride + first_column;
+        product.out_stride = op.out_stride;
+        product.rows = static_cast<int>(rows(index));
+        return product;
+    }
+
+    /// Tiles of so many rows that there can be at most: each matrix that has rows may have one in part.
+    int64_t most_tiles(int64_t tile_rows) const {
+        const int64_t begun = std::min<int64_t>(op.rows, count);
+        return begun + (op.rows - begun) / tile_rows;
+    }
+};
+static_assert(sizeof(ExpertTable) <= 4000, "there is room for what a kernel has beside it");
+
+}  // namespace outrider::cuda

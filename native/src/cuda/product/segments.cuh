@@ -1,0 +1,38 @@
+// Segments: K is cut into kSegments of them, whatever the number of rows, each goes through its tiles in
+// order, and their sums are added up in order.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/primitives/launch.cuh"
+#include "cuda/weights/tiles.cuh"
+#include "outrider/device/host_device.h"
+
+namespace outrider::cuda {
+
+constexpr int kSegments = 8;
+constexpr int kNTileRows = 8;  // activation rows of an N tile, columns of the instruction
+
+/// Tiles of a segment; the last ones may have fewer, or none.
+struct Segment {
+    int first;
+    int tiles;
+};
+
+inline OUTRIDER_HOST_DEVICE int segment_tiles(const WeightView& weight) {
+    return static_cast<int>((k_tiles_of(weight) + kSegments - 1) / kSegments);
+}
+
+/// Segments that are not empty.
+inline OUTRIDER_HOST_DEVICE int num_segments(const WeightView& weight) {
+    const int each = segment_tiles(weight);
+    return (static_cast<int>(k_tiles_of(weight)) + each - 1) / each;
+}
+
+__device__ inline Segment segment_of(const WeightView& weight, int index) {
+    const int each = segment_tiles(weight);
+    const int left = static_cast<int>(k_tiles_of(weight)) - index * each;
+    return {index * each, left < 0 ? 0 : left < each ? left : each};
+}
+
+}  // namespace outrider::cuda

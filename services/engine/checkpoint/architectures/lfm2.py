@@ -1,0 +1,111 @@
+"""LFM2: short convolutions in attention's place on most layers; an MLP whose size is a rule's."""
+
+from dataclasses import replace
+
+from services.engine.checkpoint import tensor_names
+from services.engine.checkpoint.architectures.architecture import Architecture, fields
+from services.engine.checkpoint.architectures.decoder_fields import read_decoder, read_head_dim, read_num_layers
+from services.engine.checkpoint.architectures.layer_kinds import FULL
+from services.engine.checkpoint.architectures.rope import read_rope
+from services.engine.checkpoint.model_config import ModelConfig, QkNorm
+from services.engine.files.json_fields import JsonFields, shown
+
+CONV = "conv"
+_FEWEST_TAPS, _MOST_TAPS = 2, 32
+_MOST_INTERMEDIATE = 1 << 20
+# Of the first folders: transformers reads none of them, so that they must say what is anyway.
+_SAME_AS = {
+    **dict.fromkeys(("block_dim", "conv_dim", "conv_dim_out"), "hidden_size"),
+    **{"num_heads": "num_attention_heads", "block_norm_eps": "norm_eps"},
+}
+_MUST_BE_ON = ("block_use_swiglu", "use_pos_enc")
+
+
+def _read_lfm2(config: JsonFields, context_length: int) -> ModelConfig:
+    config.choice("hidden_act", ("silu", "swish"), "silu")
+    config = _with_later_names(config)
+    head_dim, types = read_head_dim(config), _read_layer_types(config)
+    rope = read_rope(config, head_dim, context_length)
+    decoder = read_decoder(config, context_length, head_dim, (rope,), norm_eps="norm_eps")
+    _check_labels(config)
+    taps = config.integer("conv_L_cache", minimum=_FEWEST_TAPS, maximum=_MOST_TAPS)
+    return replace(
+        decoder,
+        intermediate_size=_read_intermediate_size(config),
+        qk_norm=QkNorm.HEAD,
+        conv_taps=tuple(taps if kind == CONV else 0 for kind in types),
+        conv_bias=config.flag("conv_bias", False),
+    )
+
+
+def _with_later_names(config: JsonFields) -> JsonFields:
+    """Return the fields with what earlier folders call otherwise, which counts in transformers too."""
+    earlier = {"intermediate_size": "block_ff_dim", "tie_word_embeddings": "tie_embedding"}
+    named = {name: config.raw(other) for name, other in earlier.items() if other in config}
+    return config.replaced({"hidden_act": "silu"} | named)
+
+
+def _read_layer_types(config: JsonFields) -> list[str]:
+    """Read which layers convolve; the list of those that attend says so in earlier folders.  # [layers]"""
+    num_layers, types, attending = read_num_layers(config), config.raw("layer_types"), config.raw("full_attn_idxs")
+    if attending is not None:
+        if not isinstance(attending, list) or any(type(index) is not int for index in attending):
+            raise config.error("full_attn_idxs", f"must be a list of layers, is {shown(attending)}")
+        if bad := [index for index in attending if not 0 <= index < num_layers]:
+            raise config.error("full_attn_idxs", f"has {shown(bad[0])}; there are {num_layers} layers")
+    if types is None:
+        return [FULL if attending is None or layer in attending else CONV for layer in range(num_layers)]
+    if not isinstance(types, list) or len(types) != num_layers or any(kind not in (FULL, CONV) for kind in types):
+        raise config.error("layer_types", f"must be {num_layers} of {FULL} and {CONV}, is {shown(types)}")
+    listed = [layer for layer, kind in enumerate(types) if kind == FULL]
+    if attending is not None and sorted({*attending}) != listed:
+        raise config.error("full_attn_idxs", f"must be the layers of {FULL} in layer_types, is {shown(attending)}")
+    return types
+
+
+def _read_intermediate_size(config: JsonFields) -> int:
+    """Read the MLP's size: two thirds of the field, times a factor, up to the next multiple."""
+    size = config.integer("intermediate_size", maximum=_MOST_INTERMEDIATE)
+    if not config.flag("block_auto_adjust_ff_dim", True):
+        return size
+    size = int(2 * size / 3)
+    if factor := config.number_or_off("block_ffn_dim_multiplier"):
+        multiple = config.integer("block_multiple_of", maximum=_MOST_INTERMEDIATE)
+        size = multiple * -(-int(factor * size) // multiple)
+    if not 1 <= size <= _MOST_INTERMEDIATE:
+        raise config.error("intermediate_size", f"leaves an MLP of {size}; it must be 1 to {_MOST_INTERMEDIATE}")
+    return size
+
+
+def _check_labels(config: JsonFields) -> None:
+    """Raise CheckpointError for a field that transformers does not read, where it says another thing than what is."""
+    for name, other in _SAME_AS.items():
+        if name in config and config.raw(name) != config.raw(other):
+            raise config.error(name, f"must be {other}, {config.raw(other)}, is {shown(config.raw(name))}")
+    for name in _MUST_BE_ON:
+        if not config.flag(name, True):
+            raise config.error(name, "only true is supported")
+
+
+LFM2 = {
+    "Lfm2ForCausalLM": Architecture(
+        model_type="lfm2",
+        models="LFM2 (350M, 700M, 1.2B, 2.6B), LFM2.5 (1.2B)",
+        features="short convolutions in attention's place on most layers; norms of each query and key",
+        read_config=_read_lfm2,
+        fields=fields(
+            "norm_eps hidden_act conv_L_cache conv_bias layer_types full_attn_idxs block_ff_dim tie_embedding",
+            "block_multiple_of block_ffn_dim_multiplier block_auto_adjust_ff_dim",
+            "block_mlp_init_scale block_out_init_scale block_use_xavier_init conv_use_xavier_init",
+            *_SAME_AS,
+            *_MUST_BE_ON,
+        ),
+        names=tensor_names.LFM2_NAMES,
+        defaults={
+            **{"norm_eps": 1e-5, "conv_L_cache": 3, "tie_word_embeddings": True},
+            **{"vocab_size": 65_536, "hidden_size": 2560, "intermediate_size": 12_288, "num_hidden_layers": 32},
+            **{"num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 128_000},
+            **{"block_multiple_of": 256, "block_ffn_dim_multiplier": 1.0, "rope_theta": 1_000_000.0},
+        },
+    )
+}

@@ -1,0 +1,1 @@
+"""A GGUF file as a checkpoint: what its keys and tensors stand for."""

@@ -1,0 +1,48 @@
+"""LoraChanges: adapters of a model come and go while it is served."""
+
+import asyncio
+from pathlib import Path
+
+from services.engine.lora.adapter import Adapter
+from services.target.generation.engine import TargetEngine
+from services.target.models.target_model import TargetModel
+from services.target.models.target_models import TargetModels
+
+
+class LoraChanges:
+    """One change at a time, all on one event loop. Passes go on meanwhile, and no byte of an answer changes."""
+
+    def __init__(self, models: TargetModels) -> None:
+        self._models = models
+        self._changing = asyncio.Lock()
+
+    async def load(self, model: TargetModel, engine: TargetEngine, name: str, folder: str) -> None:
+        """Read an adapter from a folder below the one that the server was given, and let requests ask for it.
+
+        Raises InvalidRequestError for a name that is taken or none may have, and ValueError for a folder that is
+        outside or no adapter of the model.
+        """
+        path = _below(model.lora_dir, folder)
+        loading = asyncio.create_task(self._load(model, engine, name, path))
+        await asyncio.shield(loading)  # who has asked may go, what was begun is not left half done
+
+    def drop(self, engine: TargetEngine, model: TargetModel, name: str) -> int:
+        """Let no further request ask for it, and say how many still compute by it."""
+        del model.loras[name]
+        return engine.drop_adapter(name)
+
+    async def _load(self, model: TargetModel, engine: TargetEngine, name: str, path: Path) -> None:
+        async with self._changing:
+            self._models.check_new(name)
+            adapter: Adapter = await asyncio.to_thread(engine.adapters.read, name, path)
+            engine.adapters.add(adapter)
+            model.loras[name] = path
+
+
+def _below(allowed: Path | None, folder: str) -> Path:
+    if allowed is None:
+        raise ValueError("this server was given no folder to load adapters from (--lora-dir)")
+    path = (allowed / folder).resolve()
+    if not path.is_relative_to(allowed.resolve()):
+        raise ValueError("is not below the folder that this server loads adapters from (--lora-dir)")
+    return path

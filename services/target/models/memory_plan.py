@@ -1,0 +1,89 @@
+"""Memory plan: how the models of a target share the memory that they may have together."""
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, replace
+
+from services.engine.checkpoint.checkpoint import load_checkpoint
+from services.engine.checkpoint.model_config import ModelConfig
+from services.engine.config import HOST_KV_MEMORY, ConfigError, EngineConfig
+from services.engine.decoder.model_loader import find_blocks
+from services.engine.decoder.weight_memory import weight_memory
+from services.engine.hub.fetched_model import fetch
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryShare:
+    """How one of them is set up, and the bytes that it takes while it is loaded."""
+
+    engine: EngineConfig
+    weights: int
+    cache: int
+
+    @property
+    def total(self) -> int:
+        """Both together."""
+        return self.weights + self.cache
+
+
+@dataclass(frozen=True, slots=True)
+class _Need:
+    engine: EngineConfig
+    model: ModelConfig
+    weights: int  # bytes
+
+    @property
+    def is_cache_set(self) -> bool:
+        return self.engine.kv_memory is not None or self.engine.kv_blocks is not None
+
+    def cache(self, num_blocks: int) -> int:
+        """Bytes of so many blocks, and of the offload."""
+        return num_blocks * self.engine.block_bytes(self.model) + (self.engine.kv_offload_memory or 0)
+
+    @property
+    def least_cache(self) -> int:
+        return self.engine.cache_memory(self.model) if self.is_cache_set else self.cache(1)
+
+    @property
+    def longest_cache(self) -> int:
+        """For a sequence that fills the context."""
+        return self.cache(self.engine.blocks_each(self.model))
+
+
+def plan_memory(models: Seq[tuple[str, EngineConfig]], budget: int) -> list[MemoryShare]:
+    """Share the budget of bytes out among models, each by its name and as it is set up; reads their headers.
+
+    A cache without a size of its own gets an equal part of what the budget leaves beside all weights, where that holds
+    a whole context for each, so that all can be loaded at once; else what the budget leaves beside its own weights. No
+    share depends on what is loaded, so that a context is as long, and a fingerprint the same, at every loading. Raises
+    ConfigError for a model that never fits, and CheckpointError.
+    """
+    needs = [_need(config) for _, config in models]
+    for (name, _), need in zip(models, needs, strict=True):
+        _check(name, need, budget)
+    unset = [need for need in needs if not need.is_cache_set]
+    left = budget - sum(need.weights + (need.least_cache if need.is_cache_set else 0) for need in needs)
+    part = left // max(1, len(unset))
+    is_for_all = all(part >= need.longest_cache for need in unset)
+    return [_share(need, part if is_for_all else budget - need.weights) for need in needs]
+
+
+def _need(config: EngineConfig) -> _Need:
+    checkpoint = load_checkpoint(fetch(config.model).path, context_length=config.context_length)
+    held = config.resolve_weights(checkpoint.config, is_grouped=bool(find_blocks(checkpoint)))
+    return _Need(config, checkpoint.config, weight_memory(checkpoint, held))
+
+
+def _check(name: str, need: _Need, budget: int) -> None:
+    if (together := need.weights + need.least_cache) > budget:
+        cache = "of KV cache" if need.is_cache_set else "of KV cache for one block"
+        raise ConfigError(
+            f"memory_budget is {budget} bytes; model {name!r} takes {need.weights} of weights and {need.least_cache} "
+            f"{cache}, together {together}, so that it never fits"
+        )
+
+
+def _share(need: _Need, room: int) -> MemoryShare:
+    engine = need.engine
+    if not need.is_cache_set:
+        engine = replace(engine, kv_memory=min(HOST_KV_MEMORY, room - (engine.kv_offload_memory or 0)))
+    return MemoryShare(engine, need.weights, engine.cache_memory(need.model))

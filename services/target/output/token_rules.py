@@ -1,0 +1,79 @@
+"""TokenRules: which tokens an answer cannot have, whatever its logits were."""
+
+import math
+from collections.abc import Sequence as Seq
+
+from services.engine.request import Request
+from services.engine.thinking_budget import Thought
+
+_WORD_BITS = 32  # of the sampler's masks
+
+
+class TokenRules:
+    """The sampler's own rules on tokens, over an answer that is told: a token that it never draws there is no
+    continuation of this request's answer.
+    """
+
+    def __init__(self, request: Request, prompt: Seq[int]) -> None:
+        self._request, self._tokens, self._num_prompt = request, [*prompt], len(prompt)
+        self._runs: dict[int, list[int]] = {}  # where they begin, by hash
+        size = request.sampling.no_repeat_ngram_size
+        for end in range(size, len(prompt) + 1) if size else ():
+            self._note_run(end)
+
+    def take(self, token_id: int, thought: Thought | None) -> None:
+        """Go on with one more token, before which the answer stands there with its thought.
+
+        Raises ValueError, which names the rule, where it could not be drawn.
+        """
+        place = len(self._tokens) - self._num_prompt
+        if thought is not None and thought.forced_id not in {None, token_id}:
+            raise ValueError(f"stop.max_thinking_tokens forces token {thought.forced_id} at {place}")
+        self._tokens.append(token_id)
+        if (field := self._broken(place, token_id)) is not None:
+            raise ValueError(f"{field} forbids the token at {place}")
+        if self._is_forced_away(place, token_id, thought):
+            raise ValueError(f"the checkpoint forces another token at {place}")
+
+    def _broken(self, place: int, token_id: int) -> str | None:
+        """The field that forbids the last token, if one does."""
+        sampling, stops = self._request.sampling, self._request.stops
+        rules = {
+            "sampling.allowed_token_ids": sampling.allowed_tokens is not None
+            and token_id not in sampling.allowed_tokens,
+            "sampling.suppress_token_ids": token_id in sampling.suppressed_ids,
+            "sampling.begin_suppress_token_ids": place == 0 and token_id in sampling.begin_suppressed_ids,
+            "sampling.logit_bias": sampling.logit_bias.get(token_id) == -math.inf,
+            "sampling.bad_words_ids": any(self._ends_with(word) for word in sampling.bad_words),
+            "sampling.no_repeat_ngram_size": self._repeats(),
+            "stop.min_tokens": place < stops.min_tokens and token_id in stops.token_ids,
+        }
+        return next((field for field, is_broken in rules.items() if is_broken), None)
+
+    def _ends_with(self, word: Seq[int]) -> bool:
+        return len(self._tokens) >= len(word) and [*word] == self._tokens[-len(word) :]
+
+    def _repeats(self) -> bool:
+        """Whether the last run stood there before; it is noted."""
+        size = self._request.sampling.no_repeat_ngram_size
+        return 0 < size <= len(self._tokens) and self._note_run(len(self._tokens))
+
+    def _note_run(self, end: int) -> bool:
+        first = end - self._request.sampling.no_repeat_ngram_size
+        run = self._tokens[first:end]
+        others = self._runs.setdefault(hash(tuple(run)), [])
+        is_known = any(self._tokens[other : other + len(run)] == run for other in others)
+        if not is_known:
+            others.append(first)
+        return is_known
+
+    def _is_forced_away(self, place: int, token_id: int, thought: Thought | None) -> bool:
+        """Whether others are forced there: which the masks say, as they give way where nothing would be left."""
+        request, received = self._request, self._request.received
+        if request.forced is None or place not in request.forced.places or token_id in request.forced.places[place]:
+            return False
+        source, stop_ids = request.grammar, request.stops.token_ids
+        grammar = None if source is None else source.begin(received[:place], stop_ids=stop_ids)
+        masks = request.masks(place, grammar, thought)
+        assert masks is not None
+        return not masks[0, token_id // _WORD_BITS] >> token_id % _WORD_BITS & 1

@@ -1,0 +1,24 @@
+"""What the sampler of this repository makes of rows."""
+
+from collections.abc import Iterator
+from collections.abc import Sequence as Seq
+from dataclasses import replace
+
+import numpy as np
+
+from tests.native.sampling_reference import Doubles, Floats, Settings, reported_logprobs, sample
+
+
+def our_shares(logits: Floats, asked: Seq[Settings], histories: Seq[Seq[int]]) -> Iterator[Doubles]:
+    """Of each row: probabilities, 0 of what is not left.  # logits: [rows, vocab]"""
+    vocab = logits.shape[1]
+    states = [
+        replace(each, logprobs=True, num_candidates=vocab).state((), history)
+        for each, history in zip(asked, histories, strict=True)
+    ]
+    samples = sample(logits, states)
+    for row in range(len(logits)):
+        # The least probability is not 0, whatever float32 makes of it.
+        logprobs = np.maximum(reported_logprobs(samples, row, vocab).astype(np.float64), -690)
+        kept = np.isfinite(reported_logprobs(samples, row, vocab))
+        yield np.where(kept, np.exp(logprobs), 0)
