@@ -1,5 +1,6 @@
-"""A TCP proxy that can reset its connections."""
+"""A TCP proxy that can hold back what a server sends, and reset its connections."""
 
+import math
 import socket
 import struct
 import threading
@@ -9,9 +10,13 @@ from typing import Self
 
 
 class CuttingProxy:
-    """Forwards a port of its own to another one on this machine, until the connections are cut."""
+    """Forwards a port of its own to another one on this machine, until the connections are cut.
 
-    def __init__(self, port: int) -> None:
+    Of each connection the client receives at most `max_bytes`; the rest is held back.
+    """
+
+    def __init__(self, port: int, *, max_bytes: float = math.inf) -> None:
+        self._max_bytes = max_bytes
         self._target = ("127.0.0.1", port)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._lock = threading.Lock()  # a connection that is made just now is cut by who cuts next, and no other twice
@@ -43,14 +48,17 @@ class CuttingProxy:
             server = socket.create_connection(self._target)
             with self._lock:
                 self._connections += [client, server]
-            for source, sink in ((client, server), (server, client)):
-                self._threads.append(threading.Thread(target=self._forward, args=(source, sink)))
+            for source, sink, max_bytes in ((client, server, math.inf), (server, client, self._max_bytes)):
+                self._threads.append(threading.Thread(target=self._forward, args=(source, sink, max_bytes)))
                 self._threads[-1].start()
 
-    def _forward(self, source: socket.socket, sink: socket.socket) -> None:
+    def _forward(self, source: socket.socket, sink: socket.socket, max_bytes: float) -> None:
         try:
-            while data := source.recv(65536):
+            while data := source.recv(int(min(max_bytes, 65536))):
                 sink.sendall(data)
+                max_bytes -= len(data)
+                if max_bytes == 0:
+                    return
             sink.shutdown(socket.SHUT_WR)
         except OSError:  # cut
             return

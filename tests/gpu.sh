@@ -10,7 +10,7 @@
 # A step that fails or runs out of time does not keep the others from running; the exit code says whether one did. DIR
 # of --out (build/gpu) gets steps.json, log, and a file or more of each step. PYTHON names an interpreter that has torch,
 # cmake, ninja and pip (python3); what is installed goes into a virtual environment on top of it. MODELS is where the
-# pairs go, about 20 GB (/dev/shm/outrider, or build/outrider where that is too small).
+# pairs go, about 20 GB (/dev/shm/outrider, or build/outrider where that is too small). PLAN is one of tests.gpu.shapes.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,7 +24,7 @@ MODEL_STEPS=(build pairs passes services matrix)
 # What a dry run does differently.
 choose() {
     if [ -z "$DRY_RUN" ]; then
-        DEVICE=cuda PROCESSOR=cuda ENGINE_DEVICE=cuda:0 TORCH_DEVICE=cuda SHAPES=(1b 8b) PLAN=whole PASSES=()
+        DEVICE=cuda PROCESSOR=cuda ENGINE_DEVICE=cuda:0 TORCH_DEVICE=cuda SHAPES=(1b 8b) PLAN=${PLAN:-whole} PASSES=()
         NATIVE=(tests/native --tb short --timeout 100 --durations 15 -k "(cuda or gpu) and not cuda-emulated") CELLS=(--covering) PAIR=8b VENV=build/gpu-venv
         SERVICES=(--context 1024 --new-tokens 256 --draft-lengths 4 8)
         WORKERS=$(($(nproc) / 2))
@@ -54,11 +54,12 @@ sys.exit(not sys.argv[1] and cuda_problem() or 0)' "$DRY_RUN"
 compile() {
     local capability
     capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .) || return 1
-    [ -z "$WHEELS" ] || "${pip[@]}" --no-compile --upgrade "$WHEELS"/*.whl || return 1
+    [ -z "$WHEELS" ] || "${pip[@]}" --quiet --no-compile --ignore-installed "$WHEELS"/*.whl || return 1
     [ -z "$BUILT" ] || { place_built; return; }
     CMAKE_BUILD_PARALLEL_LEVEL=$(nproc) "${pip[@]}" --editable clients/python --editable . \
         -C cmake.define.OUTRIDER_CUDA=ON -C cmake.define.OUTRIDER_TESTING=ON \
-        -C "cmake.define.CMAKE_CUDA_ARCHITECTURES=${capability/90/90a}"
+        -C "cmake.define.CMAKE_CUDA_ARCHITECTURES=${capability/90/90a}" \
+        -C "cmake.define.pybind11_DIR=$("$VENV/bin/python" -m pybind11 --cmakedir)" # not the machine's own
 }
 
 place_built() {
@@ -149,7 +150,7 @@ run_step() { # and note its outcome; 77 says that it could not be run here
 PYTHON=${PYTHON:-python3} DRY_RUN="" WHEELS="" BUILT="" OUT=build/gpu STEPS=() OUTCOMES=() FAILED=0
 while [ $# -gt 0 ]; do
     case $1 in
-    --prepare) "$PYTHON" -m tests.gpu.wheels "$2" && exit ;;
+    --prepare) "$PYTHON" -m tests.gpu.wheels "$2"; exit ;;
     --dry-run) DRY_RUN=yes ;;
     --wheels) WHEELS=$2 && shift ;;
     --built) BUILT=$2 && shift ;;
@@ -167,6 +168,7 @@ done
 choose
 PATH=$PATH:/usr/local/cuda/bin # where CMake does not look by itself
 export PATH PYTHON MODELS PYTHONUNBUFFERED=1 HF_HUB_OFFLINE=1
+export TQDM_DISABLE=1 HF_HUB_DISABLE_PROGRESS_BARS=1 # only the end of what is printed may come back
 mkdir -p "$OUT"
 if [ -n "${STEP:-}" ]; then
     "$STEP"

@@ -1,10 +1,8 @@
 """A target that is killed under the clients of all languages at once, and the same bytes from another one."""
 
 import re
-import select
 import subprocess
-import time
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,12 +16,13 @@ from outrider.v1.admin_pb2_grpc import AdminServiceStub
 from tests.clients.conftest import SECONDS, CommandOf
 from tests.clients.records import float_bits, logprobs
 from tests.clients.toolchains import RESUMING
+from tests.cutting_proxy import CuttingProxy
 from tests.e2e.draft_rig import PROMPT, Service, serving
 from tests.e2e.models import DEMO_TARGET
 from tests.server import wait_until
 
 PIPES: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-MOMENT, PATIENCE = 0.05, 2.0  # seconds of the target's, which are for few tokens, and of the clients behind each
+PART_BYTES = 4096  # a few tokens with their records; the whole answer is several times as long
 OPTIONS = {"max_tokens": 400, "temperature": 0.9, "seed": 2**64 - 3}
 
 
@@ -63,46 +62,23 @@ def test_the_bytes_ids_and_logprobs_are_the_same(
     first, second = targets
     with Client(second.address) as client:
         alone = client.generate(PROMPT, logprobs=True, **OPTIONS)
-    addresses = [f"--address={target.address}" for target in targets]
-    with ExitStack() as running:
-        first.pause()  # so that all begin at the same time
+    with ExitStack() as running, ExitStack() as cut:
+        port = int(first.address.rpartition(":")[2])
+        proxies = [cut.enter_context(CuttingProxy(port, max_bytes=PART_BYTES)) for _ in commands]
         clients = {
-            language: running.enter_context(start([*command, *addresses, f"--logprobs={tmp_path / language}"]))
-            for language, command in commands.items()
+            language: running.enter_context(
+                start([*command, f"--address={proxy.address}", f"--address={second.address}", f"--logprobs={tmp_path / language}"])
+            )
+            for (language, command), proxy in zip(commands.items(), proxies, strict=True)
         }
-        wait_until(lambda: num_connections(first.address) == len(clients))
-        begin(first, clients.values())
         begun = {language: client.stdout.read(1) for language, client in clients.items() if client.stdout}
         first.kill()
+        cut.close()
         for language, client in clients.items():
             rest, figures = client.communicate(timeout=SECONDS)
             assert client.returncode == 0, figures
             check(alone, (begun[language] + rest).decode(), tmp_path / language)
     wait_until(lambda: num_streams(tmp_path / "second" / "admin") == 1 + len(clients))  # the one alone, and all resumed
-
-
-def begin(target: Service, clients: Collection["subprocess.Popen[bytes]"]) -> None:
-    """Let a target that is paused go on until a client has written something, and then for moments, until each has and
-    none can have all.
-    """
-    waiting = {client.stdout for client in clients}
-    target.resume()
-    select.select([*waiting], [], [], SECONDS)
-    target.pause()
-    while waiting:
-        begun, _, _ = select.select([*waiting], [], [], PATIENCE)
-        waiting -= {*begun}
-        if not begun:
-            target.resume()
-            time.sleep(MOMENT)
-            target.pause()
-
-
-def num_connections(address: str) -> int:
-    """Those that are open with a port of this machine, taken up or not."""
-    port = f":{int(address.rpartition(':')[2]):04X}"
-    rows = [row.split() for name in ("tcp", "tcp6") for row in Path(f"/proc/net/{name}").read_text().splitlines()]
-    return sum(local.endswith(port) and state == "01" for _, local, _, state, *_ in rows)
 
 
 def num_streams(admin: Path) -> int:

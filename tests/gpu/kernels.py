@@ -2,7 +2,7 @@
 
 Each figure is the median of passes of one kernel, which are recorded and replayed as a decoder's are, over more memory
 than the caches hold. Beside it stand the bytes that it must move, and the share of the device's speed of reading that
-these make.
+these make; and beside the products in bf16 torch's own, whose bits depend on the number of rows: what the guarantee costs.
 """
 
 import argparse
@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from services.bench.machine_rates import timed
@@ -64,6 +65,8 @@ def kernel_times(device: Device, plan: Plan) -> Iterator[KernelTime]:
     """The figures of all kernels, the products first."""
     for name, shape in plan.shapes.items():
         yield from product_times(device, plan, name, shape)
+        if torch.cuda.is_available() and plan.runs:
+            yield from torch_product_times(plan, name, shape)
         yield from attention_times(device, plan, name, shape)
         yield from small_times(device, plan, name, shape)
 
@@ -86,6 +89,36 @@ def product_times(device: Device, plan: Plan, name: str, shape: ModelShape) -> I
                 again = _times(num_bytes * copies, rows, plan)
                 seconds = _median(PackedWeight.time_products(weights * again, values, plan.runs), copies * again)
                 yield KernelTime(f"product {matrix}", name, weight_format, rows, 0, num_bytes, seconds)
+
+
+def torch_product_times(plan: Plan, name: str, shape: ModelShape) -> Iterator[KernelTime]:
+    """Of the same matrices in bf16 by torch, that is by cuBLAS, recorded and replayed alike."""
+    for matrix, (outputs, inputs) in shape.matrices.items():
+        num_bytes = 2 * outputs * inputs
+        copies = _copies(num_bytes, plan)
+        weights = [torch.randn(outputs, inputs, dtype=torch.bfloat16, device="cuda") for _ in range(copies)]
+        for rows in plan.rows:
+            values = torch.randn(rows, inputs, dtype=torch.bfloat16, device="cuda")
+            again = _times(num_bytes * copies, rows, plan)
+            seconds = _median(_replay_seconds(values, weights * again, plan.runs), copies * again)
+            yield KernelTime(f"torch product {matrix}", name, "bf16", rows, 0, num_bytes, seconds)
+
+
+def _replay_seconds(values: torch.Tensor, weights: list[torch.Tensor], runs: int) -> list[float]:
+    graph = torch.cuda.CUDAGraph()
+    torch.nn.functional.linear(values, weights[0])  # makes what a recording must not make
+    with torch.cuda.graph(graph):
+        for weight in weights:
+            torch.nn.functional.linear(values, weight)
+    began, ended = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    seconds = []
+    for _ in range(runs):
+        began.record()
+        graph.replay()
+        ended.record()
+        ended.synchronize()
+        seconds.append(began.elapsed_time(ended) / 1e3)
+    return seconds
 
 
 def attention_times(device: Device, plan: Plan, name: str, shape: ModelShape) -> Iterator[KernelTime]:

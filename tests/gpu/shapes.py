@@ -31,7 +31,7 @@ class Plan:
 
     shapes: dict[str, ModelShape]
     weights: Seq[str] = ("bf16", "int8", "int4", "fp8")
-    rows: Seq[int] = (1, 2, 4, 8, 16, 24, 32, 48, 64, 256, 2048)
+    rows: Seq[int] = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 2048)
     caches: Seq[str] = ("bf16", "int8")
     contexts: Seq[int] = (1 << 10, 8 << 10, 32 << 10, 128 << 10)
     attention_rows: Seq[int] = (1, 4, 16)
@@ -50,7 +50,7 @@ PLANS = {
     # What most of a pass takes, in a third of the time.
     "quick": Plan(
         shapes={"8b": _8B},
-        rows=(1, 4, 8, 16, 32, 64, 2048),
+        rows=(1, 4, 8, 16, 32, 64, 128, 512, 2048),
         contexts=(1 << 10, 8 << 10, 128 << 10),
         small_rows=(1,),
         runs=7,

@@ -16,7 +16,13 @@ from packaging.requirements import Requirement
 
 _ROOT = Path(__file__).parents[2]
 _OURS = "outrider"
-OWN = frozenset({"numpy", "setuptools", "torch"})  # the machine's
+OWN = frozenset(  # the machine's
+    "numpy setuptools torch "
+    "anyio certifi charset-normalizer click execnet filelock fsspec h11 hf-xet hypothesis idna iniconfig jinja2 "
+    "markdown-it-py markupsafe mdurl mpmath networkx ninja pluggy psutil pygments pyyaml regex requests rich "
+    "safetensors shellingham sortedcontainers sympy tqdm typer typing-extensions urllib3".split()
+)
+MAX_BYTES = 33 * 2**20  # with the files of the project as much as a machine that is lent takes in one call, 64 MiB
 _TESTS = ("hypothesis", "mpmath", "pytest", "pytest-asyncio", "pytest-timeout", "pytest-xdist")
 _NEEDED = (*_TESTS, "compressed-tensors", "mmasim", "transformers")
 _BUILDING = ("packaging", "pathspec", "pybind11", "scikit-build-core")  # which pip installs apart on this machine
@@ -36,7 +42,10 @@ def main() -> None:
     command += ["--python-version", options.python, "--implementation", "cp", "--dest", str(options.out)]
     command += [part for platform in _PLATFORMS for part in ("--platform", platform)]
     subprocess.run([*command, *pins(carried())], check=True)
-    print(f"{sum(path.stat().st_size for path in options.out.glob('*.whl')) / 2**20:.0f} MiB of wheels")
+    size = sum(path.stat().st_size for path in options.out.glob("*.whl"))
+    print(f"{size / 2**20:.0f} MiB of wheels")
+    if size > MAX_BYTES:
+        sys.exit(f"the wheels may have {MAX_BYTES / 2**20:.0f} MiB together: name in OWN what the machine has")
 
 
 def carried() -> set[str]:

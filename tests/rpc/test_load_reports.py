@@ -54,7 +54,7 @@ class HearingProxy(CuttingProxy):
         self._port = port
         super().__init__(port)
 
-    def _forward(self, source: socket.socket, sink: socket.socket) -> None:
+    def _forward(self, source: socket.socket, sink: socket.socket, max_bytes: float) -> None:
         with suppress(OSError):  # cut
             is_server = source.getpeername()[1] == self._port
             while data := source.recv(65536):

@@ -1,10 +1,11 @@
 #include "outrider/sampling/sampling_params.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <limits>
 #include <set>
-#include <sstream>
 #include <stdexcept>
+#include <string>
 
 namespace outrider {
 namespace {
@@ -17,13 +18,18 @@ void require(bool holds, const char* message) {
     }
 }
 
+std::string text_of(double value) {
+    char text[32];
+    std::snprintf(text, sizeof(text), "%g", value);
+    return text;
+}
+
 void require_in_range(const char* name, double value, const NumberRange& range) {
     const bool is_above = range.excludes_least ? value > range.least : value >= range.least;
     if (!is_above || !(value <= range.most)) {
-        std::ostringstream text;
-        text << name << ": is " << value << "; it must be " << (range.excludes_least ? "above " : "at least ")
-             << range.least << ", at most " << range.most;
-        throw std::invalid_argument(text.str());
+        throw std::invalid_argument(std::string(name) + ": is " + text_of(value) + "; it must be " +
+                                    (range.excludes_least ? "above " : "at least ") + text_of(range.least) +
+                                    ", at most " + text_of(range.most));
     }
 }
 

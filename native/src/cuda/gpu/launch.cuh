@@ -80,7 +80,7 @@ struct Block {
 
 template <typename Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerMultiprocessor)
-    run_block(const Kernel kernel) {
+    run_block(const __grid_constant__ Kernel kernel) {
     extern __shared__ __align__(128) char shared[];
     const Block block{blockIdx.x, static_cast<int>(threadIdx.x), shared};
     admit_next();
