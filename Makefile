@@ -22,12 +22,13 @@ DEV_DEFINES := CMAKE_COMPILE_WARNING_AS_ERROR OUTRIDER_TESTING
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help demo build test matrix real soak load acceptance lint tidy sanitize format protos picture bench figures client-deps client-test client-test-deps compose-smoke compose-smoke-deps deploy-test docs examples-test doors-test peers-test chaos fuzz clean
+.PHONY: help demo build test quick matrix real soak load acceptance lint tidy sanitize format protos picture bench figures client-deps client-test client-test-deps compose-smoke compose-smoke-deps deploy-test docs examples-test doors-test peers-test chaos fuzz clean
 
 help:
 	@echo "make demo     stream text from the demo model"
-	@echo "make test     build, and run the tests"
-	@echo "make matrix   run the whole matrix of equality (long; takes up where it left off)"
+	@echo "make test     build, and run the tests (seven minutes)"
+	@echo "make quick    run the tests of units, and the native ones of the best instruction set (a minute)"
+	@echo "make matrix   run the whole matrix of equality, and all tests under further settings (long; takes up where it left off)"
 	@echo "make real     fetch a published pair of models, and test and measure what is claimed on it (hours; may be cut off)"
 	@echo "make soak     ask for an hour, or MINUTES, for answers that end in every way, while the draft is killed over and over"
 	@echo "make load     let 2,000 callers come at once, and judge what that does to the server (two minutes)"
@@ -59,6 +60,9 @@ build: $(VENV)/.dev
 
 test: $(VENV)/.dev
 	$(PYTEST)
+
+quick: $(VENV)/.dev
+	$(PYTEST) tests/unit tests/native -m "not exhaustive and not containers and not process and not other_device"
 
 matrix: $(VENV)/.dev sanitize
 	$(PYTEST) -m exhaustive

@@ -1,14 +1,14 @@
-"""The clients, each built once for all tests, and servers for them to call."""
+"""The clients, each built once for all tests and kept for the next run, and servers for them to call."""
 
 import fcntl
 import json
 import subprocess
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.clients.toolchains import TOOLCHAINS, MissingToolError, build_client
+from tests.clients.kept_builds import kept_client
+from tests.clients.toolchains import TOOLCHAINS, MissingToolError
 from tests.e2e.models import DEMO_TARGET
 from tests.server import RunningTarget, target_server
 
@@ -32,7 +32,7 @@ def command_of(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Comm
         with (folder / f"{language}.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if not built.exists():
-                built.write_text(json.dumps(_build(language, folder)))
+                built.write_text(json.dumps(_build(language)))
         result = json.loads(built.read_text())
         if isinstance(result, str):
             target = "client-test-deps" if TOOLCHAINS[language].is_slow else "client-deps"
@@ -49,10 +49,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(3600))
 
 
-def _build(language: str, folder: Path) -> list[str] | str:
+def _build(language: str) -> list[str] | str:
     """The command, or what is missing."""
     try:
-        return build_client(language, folder / language)
+        return kept_client(language)
     except MissingToolError as error:
         return str(error)
 

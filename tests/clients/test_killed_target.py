@@ -66,9 +66,7 @@ def test_the_bytes_ids_and_logprobs_are_the_same(
         port = int(first.address.rpartition(":")[2])
         proxies = [cut.enter_context(CuttingProxy(port, max_bytes=PART_BYTES)) for _ in commands]
         clients = {
-            language: running.enter_context(
-                start([*command, f"--address={proxy.address}", f"--address={second.address}", f"--logprobs={tmp_path / language}"])
-            )
+            language: running.enter_context(start([*command, *options_for(proxy, second, tmp_path / language)]))
             for (language, command), proxy in zip(commands.items(), proxies, strict=True)
         }
         begun = {language: client.stdout.read(1) for language, client in clients.items() if client.stdout}
@@ -82,11 +80,16 @@ def test_the_bytes_ids_and_logprobs_are_the_same(
 
 
 def num_streams(admin: Path) -> int:
-    """Those that a target has ended with success."""
+    """Those that a target has ended; of one whose client has read all and gone, it may hear no more than that."""
     with grpc.insecure_channel(f"unix:{admin}") as channel:
         page = AdminServiceStub(channel).GetMetrics(GetMetricsRequest()).page
-    counted = re.search(r'^outrider:calls_total\{code="OK",method="StreamGenerate"\} (\S+)$', page, re.MULTILINE)
-    return int(float(counted[1])) if counted else 0
+    counted = r'^outrider:calls_total\{code="(?:OK|CANCELLED)",method="StreamGenerate"\} (\S+)$'
+    return sum(int(float(count)) for count in re.findall(counted, page, re.MULTILINE))
+
+
+def options_for(proxy: CuttingProxy, further: Service, records: Path) -> list[str]:
+    """Options of a client: where it asks first, where next, and where it writes what it hears."""
+    return [f"--address={proxy.address}", f"--address={further.address}", f"--logprobs={records}"]
 
 
 @contextmanager

@@ -23,7 +23,9 @@ FIGURES = re.compile(
 )
 
 
-@pytest.mark.parametrize(("temperature", "seed"), [(0.0, 0), (0.7, 7), (1.0, 2**64 - 1)])
+@pytest.mark.parametrize(
+    ("temperature", "seed"), [(0.0, 0), pytest.param(0.7, 7, marks=pytest.mark.exhaustive), (1.0, 2**64 - 1)]
+)
 def test_the_text_is_that_of_the_python_client(
     run_client: RunClient, target: RunningTarget, temperature: float, seed: int
 ):

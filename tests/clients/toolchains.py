@@ -33,6 +33,7 @@ _CRATES = (
     "tokio-1",
     "tokio-rustls-0.23",
 )
+_LEFTOVERS = ("node_modules", "build", "lib", "target", "v1")  # of builds in the checkout itself
 _ENDINGS = Path(__file__).with_name("endings")
 _PROTOBUF_CSHARP = ROOT / "build" / "protobuf-csharp"
 _NO_NETWORK = ("ENOTFOUND", "EAI_AGAIN", "ECONNREFUSED", "ECONNRESET", "ETIMEDOUT")  # as npm names it
@@ -67,12 +68,19 @@ def build_client(language: str, folder: Path) -> list[str]:
         if shutil.which(program) is None:
             raise MissingToolError(program)
     client = folder / "clients" / language
-    leftovers = shutil.ignore_patterns("node_modules", "build", "lib", "target", "v1")
-    shutil.copytree(ROOT / "clients" / language, client, ignore=leftovers)
+    shutil.copytree(ROOT / "clients" / language, client, ignore=shutil.ignore_patterns(*_LEFTOVERS))
     shutil.copytree(ROOT / "protos", folder / "protos")
     if toolchain.resumes:
         shutil.copytree(_ENDINGS / language, client, dirs_exist_ok=True)
     return toolchain.build(client)
+
+
+def sources_of(language: str) -> list[Path]:
+    """All files that `build_client` copies."""
+    client = ROOT / "clients" / language
+    own = [path for path in client.rglob("*") if not {*_LEFTOVERS} & {*path.relative_to(client).parts}]
+    further = [*(ROOT / "protos").rglob("*"), *(_ENDINGS / language).rglob("*")]
+    return sorted(path for path in (*own, *further) if path.is_file())
 
 
 def _build_node(folder: Path) -> list[str]:

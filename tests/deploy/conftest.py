@@ -19,11 +19,16 @@ def targets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Service]]
         yield services
 
 
-@pytest.fixture
-async def envoy(targets: list[Service], tmp_path: Path) -> AsyncIterator[Envoy]:
-    """The proxy before both, running."""
+@pytest.fixture(scope="session")
+def installed_envoy() -> None:
+    """Skips the test where there is none, before anything else is started: fixtures of a session come first."""
     if binary() is None:
         pytest.skip("ENVOY IS NOT INSTALLED (make deploy-test INSTALLS IT): NOTHING OF deploy/envoy IS RUN")
+
+
+@pytest.fixture
+async def envoy(installed_envoy: None, targets: list[Service], tmp_path: Path) -> AsyncIterator[Envoy]:
+    """The proxy before both, running."""
     proxy = Envoy(tmp_path, [service.address for service in targets])
     await proxy.start()
     yield proxy

@@ -10,6 +10,7 @@ import pytest
 from playwright.async_api import Page, Route, async_playwright
 
 from outrider import Client
+from tests.clients.kept_builds import kept_build
 from tests.deploy.envoy import Envoy
 from tests.e2e.draft_rig import PROMPT, Service, until
 from tests.e2e.models import ROOT
@@ -18,21 +19,30 @@ ORIGIN = "https://example.com"  # which deploy/envoy lets in
 # The page seems to be of the internet, which a browser does not let call this machine without asking.
 ARGUMENTS = ["--no-sandbox", "--disable-features=LocalNetworkAccessChecks"]
 BUILD_SECONDS = 280
+WEB = ROOT / "clients" / "web"
+MADE = ("node_modules", "gen")  # in it, by builds in the checkout itself
+TOOLS = ("npm", "protoc")
 KINDS = {".html": "text/html", ".js": "text/javascript"}
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder() -> Path:
     """The page with its packages and stubs."""
-    if missing := [name for name in ("npm", "protoc") if shutil.which(name) is None]:
+    if missing := [name for name in TOOLS if shutil.which(name) is None]:
         pytest.skip(f"clients/web is NOT TESTED, for want of {missing[0]}; `make client-deps` installs it")
-    base = tmp_path_factory.mktemp("web")
+    page = [path for path in WEB.rglob("*") if not {*MADE} & {*path.relative_to(WEB).parts}]
+    sources = sorted(path for path in (*page, *(ROOT / "protos").rglob("*"), Path(__file__)) if path.is_file())
+    return Path(*kept_build("web", build_page, sources=sources, programs=TOOLS))
+
+
+def build_page(base: Path) -> list[str]:
+    """Install the page's packages and make its stubs in a copy; returns where that is."""
     built = base / "clients" / "web"
-    shutil.copytree(ROOT / "clients/web", built, ignore=shutil.ignore_patterns("node_modules", "gen"))
+    shutil.copytree(WEB, built, ignore=shutil.ignore_patterns(*MADE))
     shutil.copytree(ROOT / "protos", base / "protos")
     for step in (["npm", "install", "--no-audit", "--no-fund"], ["npm", "run", "generate"]):
         subprocess.run(step, cwd=built, check=True, capture_output=True, timeout=BUILD_SECONDS)
-    return built
+    return [str(built)]
 
 
 @pytest.fixture

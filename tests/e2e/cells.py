@@ -223,13 +223,16 @@ def _is_possible(cell: Cell) -> bool:
     return cell.cache == "cold" or cell.company == "others" or cell.setting not in _OWN_COMPUTATION
 
 
-def covering_subset(cells: Seq[Cell], *, axes: Container[str] = ALL_AXES) -> list[Cell]:
-    """Few cells with every value that occurs in `cells`, and every pair of values on two of `axes`.
+def covering_subset(cells: Seq[Cell], *, axes: Container[str] = ALL_AXES, in_pairs: bool = True) -> list[Cell]:
+    """Few cells with every value that occurs in `cells` on one of `axes`, and every pair of values on two of them.
+
+    Without `in_pairs` only every value occurs.
 
     Greedy, and repeatable; of those that add as many pairs, one that takes the fewest further servers and references.
     """
     bits: dict[tuple[str, ...], int] = {}
-    pairs_of = {cell: sum(1 << bits.setdefault(pair, len(bits)) for pair in _pairs(cell, axes)) for cell in cells}
+    parts = {cell: _pairs(cell, axes) if in_pairs else _values(cell, axes) for cell in cells}
+    pairs_of = {cell: sum(1 << bits.setdefault(part, len(bits)) for part in parts[cell]) for cell in cells}
     missing = (1 << len(bits)) - 1
     candidates = random.Random(0).sample(cells, len(cells))
     chosen: list[Cell] = []
@@ -256,10 +259,13 @@ def sampled_cells(cells: Seq[Cell], count: int, seed: int) -> list[Cell]:
     return [cells[index] for index in sorted(in_turn[:count])]
 
 
+def _values(cell: Cell, axes: Container[str]) -> set[tuple[str, ...]]:
+    return {(value,) for axis, value in zip(ALL_AXES, cell.circumstances, strict=True) if axis in axes}
+
+
 def _pairs(cell: Cell, axes: Container[str]) -> set[tuple[str, ...]]:
-    values = cell.circumstances
-    paired = [value for axis, value in zip(ALL_AXES, values, strict=True) if axis in axes]
-    return {*itertools.combinations(paired, 2), *((value,) for value in values)}
+    paired = [value for axis, value in zip(ALL_AXES, cell.circumstances, strict=True) if axis in axes]
+    return {*itertools.combinations(paired, 2), *_values(cell, ALL_AXES)}
 
 
 def by_setup(cells: Iterable[Cell]) -> list[tuple[Setup, list[Cell]]]:

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from outrider import Client, GenerateOptions
 from services.bench.way_figures import PassFigures
 from tests.checkpoints import Kind, random_checkpoint
@@ -79,6 +81,7 @@ def test_what_cannot_be_measured_is_refused_in_one_line() -> None:
     assert done.stderr == "outrider bench: new_tokens is 1; it must be at least 2\n"
 
 
+@pytest.mark.exhaustive
 def test_a_draft_with_another_vocabulary_is_refused() -> None:
     models = ["--model", "models/demo/target", "--draft-model", str(random_checkpoint(Kind.LLAMA))]
     command = [str(Path(sys.executable).with_name("outrider")), "bench", *models, *FEW]

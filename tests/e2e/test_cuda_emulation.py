@@ -14,17 +14,14 @@ from tests.server import RunningTarget, target_server
 SETTINGS = [
     {"temperature": 0.0},
     {"temperature": 1.0, "seed": 1},
-    {"temperature": 0.8, "seed": 2, "top_p": 0.9, "repetition_penalty": 1.2},
-    {"temperature": 1.4, "seed": 3, "top_k": 20, "min_p": 0.01, "logit_bias": {7: 2.0}},
-    {"temperature": 0.0, "frequency_penalty": 0.5, "presence_penalty": 0.5, "min_tokens": 12},
+    {"temperature": 0.8, "seed": 2, "top_p": 0.9, "repetition_penalty": 1.2, "top_k": 20, "logit_bias": {7: 2.0}},
     {"temperature": 1.0, "seed": 4, "regex": "([a-z]+, )*"},
-    {"temperature": 1.0, "seed": 5, "allowed_token_ids": range(40, 400, 3)},
     {"temperature": 1.0, "seed": 6, "mirostat_mode": 2, "mirostat_tau": 3.0},
     {"temperature": 1.0, "seed": 7, "adaptive_target": 0.4},
     {"temperature": 1.0, "seed": 8, "guidance_scale": 3.0, "negative_prompt": [17, 18, 19]},
 ]
 
-NEW_TOKENS = 16
+NEW_TOKENS = 8
 TOLD = {"rank": True, "entropy": True, "logits": True, "prompt_logprobs": True}
 
 
@@ -39,7 +36,7 @@ def target() -> Iterator[RunningTarget]:
 
 
 def answer(client: Client, index: int) -> tuple[object, ...]:
-    prompt = list(range(10 + index, 40 + 4 * index))
+    prompt = list(range(10 + index, 30 + 4 * index))  # some shorter than a chunk of a prefill, some longer
     options = {"max_tokens": NEW_TOKENS, "ignore_eos": True, "top_candidates": 3, **TOLD, **SETTINGS[index]}
     result = client.generate(prompt, **options)
     return result.token_ids, result.tokens, result.text, result.finish_reason, result.prompt_records

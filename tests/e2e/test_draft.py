@@ -23,9 +23,10 @@ from tests.e2e.draft_rig import (
     accepted_behind,
     assert_counts,
 )
+from tests.further import further
 
 
-@pytest.mark.parametrize("options", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+@pytest.mark.parametrize("options", [further(GREEDY, id="greedy"), pytest.param(SAMPLED, id="sampled")])
 async def test_a_draft_that_comes_up_while_a_stream_runs_is_used(
     target: DraftedTarget, make_draft: MakeDraft, options: Options
 ):
@@ -51,7 +52,7 @@ async def test_without_a_draft_the_final_message_says_so(target: DraftedTarget):
     assert f"the draft at {target.draft_address} is not there" in speculation.no_speculation_detail
 
 
-@pytest.mark.parametrize("options", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+@pytest.mark.parametrize("options", [further(GREEDY, id="greedy"), pytest.param(SAMPLED, id="sampled")])
 async def test_a_killed_draft_is_used_again_when_it_is_back(
     target: DraftedTarget, make_draft: MakeDraft, options: Options
 ):
@@ -85,6 +86,7 @@ async def test_a_stopped_draft_is_used_again_when_it_goes_on(target: DraftedTarg
     assert bool(result.speculation.draft_losses) == was_given_up
 
 
+@pytest.mark.exhaustive
 async def test_a_draft_that_is_stopped_for_long_is_given_up_and_used_again_when_it_goes_on(
     target: DraftedTarget, make_draft: MakeDraft
 ):
@@ -107,6 +109,7 @@ async def test_a_draft_that_is_stopped_for_long_is_given_up_and_used_again_when_
     assert (result.speculation.draft_losses, result.speculation.draft_returns) == (1, 1)
 
 
+@pytest.mark.exhaustive
 async def test_a_link_that_delays(target: DraftedTarget, make_draft: MakeDraft):
     num_predicted, seconds = 0, 0.5  # more than a round trip
     async with target.linked_through_proxy(make_draft(near=False), delay=0.2):
@@ -141,10 +144,10 @@ async def test_a_link_that_is_cut(target: DraftedTarget, make_draft: MakeDraft):
             proxy.cut()
             await target.service.logs(target.LINKED, since)
 
-        result = await target.generate({**SAMPLED, "max_tokens": 500}, at={100: cut, 250: cut})
+        result = await target.generate({**SAMPLED, "max_tokens": 300}, at={100: cut})
     assert_counts(result)
-    assert (result.speculation.draft_losses, result.speculation.draft_returns) == (2, 2)
-    assert accepted_behind(result, 250) > 0
+    assert (result.speculation.draft_losses, result.speculation.draft_returns) == (1, 1)
+    assert accepted_behind(result, 100) > 0
 
 
 async def test_eight_streams_while_the_draft_is_killed_and_restarted(target: DraftedTarget, make_draft: MakeDraft):
@@ -160,13 +163,13 @@ async def test_eight_streams_while_the_draft_is_killed_and_restarted(target: Dra
 
     async def stream(number: int) -> Result:
         options: Options = {**(GREEDY if number % 2 else SAMPLED), "seed": number, "num_predictions": 1 + number}
-        at = dict.fromkeys((50, 120, 200, 250), act_once_all_are_here)
-        return await target.generate({**options, "max_tokens": 320}, at=at, prompt=PROMPT[: 30 + 10 * number])
+        at = dict.fromkeys((40, 90, 140, 190), act_once_all_are_here)
+        return await target.generate({**options, "max_tokens": 250}, at=at, prompt=PROMPT[: 30 + 10 * number])
 
     results = await asyncio.gather(*map(stream, range(8)))
     assert_counts(*results)
     assert {(result.speculation.draft_losses, result.speculation.draft_returns) for result in results} == {(2, 2)}
-    assert sum(accepted_behind(result, 250) for result in results) > 0
+    assert sum(accepted_behind(result, 190) for result in results) > 0
 
 
 async def test_an_exact_number_of_tokens_wherever_it_ends_in_a_run(target: DraftedTarget, make_draft: MakeDraft):

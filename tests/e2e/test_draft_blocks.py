@@ -11,6 +11,7 @@ from outrider import AsyncClient, DeadlineExceeded
 from outrider.types import FinishReason
 from tests.e2e.draft_rig import PATIENCE_SECONDS, PROMPT, SAMPLED, DraftedTarget, MakeDraft, Options, Service, until
 from tests.e2e.models import DEMO_TARGET
+from tests.further import further
 
 # With its records it is many times what gRPC lets a server send ahead of its reader.
 ENDLESS: Options = {
@@ -65,6 +66,7 @@ async def test_cancelled_streams(target: DraftedTarget, draft: Service):
     await all_free(target.service, draft)
 
 
+@pytest.mark.exhaustive
 async def test_a_client_that_goes_away(target: DraftedTarget, draft: Service):
     await target.start_draft(draft)
     async with streaming(target, draft) as client:
@@ -72,7 +74,7 @@ async def test_a_client_that_goes_away(target: DraftedTarget, draft: Service):
         await all_free(target.service, draft)
 
 
-@pytest.mark.parametrize("num_tokens", [1, 10, 100])
+@pytest.mark.parametrize("num_tokens", [further(1), 10, further(100)])
 async def test_a_stream_left_at_any_time(target: DraftedTarget, draft: Service, num_tokens: int):
     await target.start_draft(draft)
     async with target.connect() as client, client.stream(PROMPT, **ENDLESS) as stream:
@@ -101,6 +103,7 @@ async def test_a_deadline(target: DraftedTarget, draft: Service):
     await all_free(target.service, draft)
 
 
+@pytest.mark.exhaustive
 async def test_a_whole_answer(target: DraftedTarget, draft: Service):
     await target.start_draft(draft)
     result = await target.generate({**SAMPLED, "max_tokens": 200})

@@ -14,6 +14,7 @@ FEW += ["--new-tokens", "8", "--draft-lengths", "3", "--placements", "shared"]
 
 
 @pytest.mark.lengthy
+@pytest.mark.exhaustive
 def test_all_formats_and_the_peers_that_are_here_are_measured_and_drawn(tmp_path: Path) -> None:
     results, chart = tmp_path / "results" / "few.json", tmp_path / "chart.svg"
     command = [sys.executable, "-m", "services.bench.experiments.figures", "--models", "models/demo", *FEW]

@@ -20,6 +20,7 @@ from tests.e2e.predictions import ScriptedPredictor
 from tests.e2e.stepper import Generation, Stepper, request
 from tests.e2e.streams import prompt_of
 from tests.e2e.transcript import Transcript
+from tests.further import all_with
 from tests.grammars import SOURCES, allowed, compiler, follows
 from tests.silent_predictor import SilentPredictor
 
@@ -106,7 +107,7 @@ def figures(generations: list[Generation]) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", all_with(MODELS, "llama"))
 async def test_texts_follow_the_grammar(model: str, name: str):
     wholes = await alone(model, name)
     for whole in wholes:
@@ -115,7 +116,7 @@ async def test_texts_follow_the_grammar(model: str, name: str):
     assert len({whole.text for whole in wholes}) > 1
 
 
-@pytest.mark.parametrize("kind", [*SCRIPTED, "random", "lowest", "highest", "hostile"])
+@pytest.mark.parametrize("kind", all_with([*SCRIPTED, "random", "lowest", "highest", "hostile"], "mixed", "hostile"))
 @pytest.mark.parametrize(("model", "names"), [("llama", NAMES[::2]), ("gemma2", NAMES[1::2])])
 async def test_predictions_company_and_preemption_change_nothing(model: str, names: list[str], kind: str):
     accepted = rejected = preemptions = 0

@@ -7,6 +7,7 @@ import pytest
 from outrider import Client, Result
 from tests.e2e.draft_rig import GREEDY, PROMPT, SAMPLED, Options, assert_counts, assert_same
 from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
+from tests.further import further
 from tests.rpc.draft_link import RunningDraft
 from tests.server import target_server
 
@@ -36,7 +37,7 @@ def answer(client: Client, prompt: str = PROMPT, **options: object) -> Result:
     return result
 
 
-@pytest.mark.parametrize("options", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+@pytest.mark.parametrize("options", [further(GREEDY, id="greedy"), pytest.param(SAMPLED, id="sampled")])
 def test_it_changes_no_byte(client: Client, options: Options):
     assert_counts(answer(client, **options, max_tokens=200))
 

@@ -16,6 +16,7 @@ from tests.cpu_time import UnhinderedClock
 from tests.e2e import garbage_draft
 from tests.e2e.draft_rig import GREEDY, SAMPLED, DraftedTarget, Service, until
 from tests.e2e.garbage_draft import flood_of, named
+from tests.further import further
 
 _SECONDS = 1.0
 _MOST_LINKS = 8  # with pauses that grow
@@ -61,34 +62,23 @@ class Probe:
 @pytest.mark.parametrize(
     ("behaviour", "told"),
     [
-        (flood_of(garbage_draft.MILLION_FURTHER), "RESOURCE_EXHAUSTED"),
-        (flood_of(garbage_draft.MILLION_ALTERNATES), "RESOURCE_EXHAUSTED"),
-        (flood_of(garbage_draft.MILLION_IDS), "RESOURCE_EXHAUSTED"),
-        (garbage_draft.flood_of_long_runs, "it sent 8192 token ids in one run; at most 64 are allowed"),
-        (named("model\n" * 200_000), "RESOURCE_EXHAUSTED"),
-        (named("model\n" * 3000), "it sent bytes that are no message"),
-        (flood_of(garbage_draft.NO_MESSAGE), "it sent bytes that are no message"),
-        (flood_of(garbage_draft.STALE_RUN), "of no use"),
-        (flood_of(garbage_draft.UNKNOWN_SEQUENCE), "of no use"),
-        (flood_of(garbage_draft.OUT_OF_RANGE), "of no use"),
-        (flood_of(garbage_draft.SMALL_ALTERNATES), "of no use"),
-        (garbage_draft.flood_of_epochs, "of no use"),
-        (replying(garbage_draft.talkative), "INTERNAL garbage"),
-    ],
-    ids=[
-        "a million further messages",
-        "a million alternates",
-        "two million ids",
-        "long runs",
-        "a name of a megabyte",
-        "a name of many lines",
-        "unknown bytes",
-        "stale runs",
-        "unknown sequences",
-        "ids out of range",
-        "alternates",
-        "epochs",
-        "ever other words",
+        further(flood_of(garbage_draft.MILLION_FURTHER), "RESOURCE_EXHAUSTED", id="a million further messages"),
+        further(flood_of(garbage_draft.MILLION_ALTERNATES), "RESOURCE_EXHAUSTED", id="a million alternates"),
+        pytest.param(flood_of(garbage_draft.MILLION_IDS), "RESOURCE_EXHAUSTED", id="two million ids"),
+        further(
+            garbage_draft.flood_of_long_runs,
+            "it sent 8192 token ids in one run; at most 64 are allowed",
+            id="long runs",
+        ),
+        pytest.param(named("model\n" * 200_000), "RESOURCE_EXHAUSTED", id="a name of a megabyte"),
+        further(named("model\n" * 3000), "it sent bytes that are no message", id="a name of many lines"),
+        pytest.param(flood_of(garbage_draft.NO_MESSAGE), "it sent bytes that are no message", id="unknown bytes"),
+        pytest.param(flood_of(garbage_draft.STALE_RUN), "of no use", id="stale runs"),
+        further(flood_of(garbage_draft.UNKNOWN_SEQUENCE), "of no use", id="unknown sequences"),
+        further(flood_of(garbage_draft.OUT_OF_RANGE), "of no use", id="ids out of range"),
+        further(flood_of(garbage_draft.SMALL_ALTERNATES), "of no use", id="alternates"),
+        further(garbage_draft.flood_of_epochs, "of no use", id="epochs"),
+        further(replying(garbage_draft.talkative), "INTERNAL garbage", id="ever other words"),
     ],
 )
 async def test_a_flood_costs_next_to_nothing(fresh_target: DraftedTarget, behaviour: Behaviour, told: str):

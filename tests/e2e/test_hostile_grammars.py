@@ -14,6 +14,7 @@ from services.engine.decoder.native import NOISE_VERSION
 from services.engine.text.tokenizer import Tokenizer
 from tests.e2e.draft_rig import PATIENCE_SECONDS, Service
 from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
+from tests.further import all_with, further
 from tests.hostile_grammars import DOTS, HOSTILE, SLOW
 from tests.rpc.draft_link import PROMPT, REFUSED, Link
 
@@ -37,7 +38,7 @@ def assert_serves(service: Service) -> None:
         assert client.generate("import os\n", max_tokens=4, ignore_eos=True, timeout=PATIENCE_SECONDS).token_ids
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+@pytest.mark.parametrize("name", all_with(HOSTILE, "ambiguous rules", "a long forced text"))
 def test_a_hostile_grammar_is_refused_by_name_and_the_service_lives(target: Service, name: str):
     source = HOSTILE[name]
     before = target.peak_bytes
@@ -51,7 +52,7 @@ def test_a_hostile_grammar_is_refused_by_name_and_the_service_lives(target: Serv
     assert target.peak_bytes < before + _MOST_MORE_MEMORY
 
 
-@pytest.mark.parametrize("name", ["chained rules", "intersections"])
+@pytest.mark.parametrize("name", all_with(["chained rules", "intersections"], "intersections"))
 async def test_a_draft_refuses_it_too_and_lives(tmp_path: Path, name: str):
     draft = Service("draft", DEMO_DRAFT, tmp_path)
     draft.start()
@@ -78,7 +79,7 @@ def _refuse(draft: Service, name: str) -> None:
     link.close()
 
 
-@pytest.mark.parametrize("regex", [DOTS, SLOW.texts[0]], ids=["refused at once", "tried"])
+@pytest.mark.parametrize("regex", [further(DOTS, id="refused at once"), pytest.param(SLOW.texts[0], id="tried")])
 async def test_abandoned_grammars_hold_nobody_up_and_the_service_ends_when_told(tmp_path: Path, regex: str):
     service = Service("target", DEMO_TARGET, tmp_path, *_SMALL)
     service.start()

@@ -46,7 +46,7 @@ def kill_in_mid_load(client: Client, server: CommandLineTarget, answer: "Future[
 def test_whoever_waits_hears_of_it_and_the_next_server_says_the_same(server: CommandLineTarget) -> None:
     with ThreadPoolExecutor(1) as threads, Client(server.address) as client, Client(server.address) as looking:
         expected = ask(client)
-        for _ in range(5):  # a load may be over before it was seen
+        for _ in range(50):  # a load may be over before it was seen
             server.kill_and_start_again()
             wait_until(lambda: state(looking) is ModelState.UNLOADED)
             answer = threads.submit(ask, client)

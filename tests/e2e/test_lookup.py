@@ -13,6 +13,7 @@ from tests.e2e.draft_rig import GREEDY, SAMPLED, Options, assert_same
 from tests.e2e.draft_rig import PROMPT as OTHER
 from tests.e2e.models import DEMO_DRAFT, DEMO_TARGET
 from tests.e2e.stepper import Stepper, request
+from tests.further import further
 from tests.rpc.draft_link import drafted_target
 from tests.server import RunningTarget, target_server
 
@@ -100,7 +101,7 @@ def of(result: Result, source: PredictionSource) -> SourceStats:
     return stats
 
 
-@pytest.mark.parametrize("options", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+@pytest.mark.parametrize("options", [further(GREEDY, id="greedy"), pytest.param(SAMPLED, id="sampled")])
 @pytest.mark.parametrize("prompt", [REPEATING, OTHER], ids=["repeating", "other"])
 def test_the_bytes_are_the_same_and_some_predictions_are_right_and_some_are_wrong(
     target: RunningTarget, prompt: str, options: Options
@@ -119,7 +120,7 @@ def test_a_text_that_repeats_its_prompt_takes_far_fewer_passes_than_with_the_dra
     assert by_lookup.tokens_per_pass > 2 * by_draft.tokens_per_pass
 
 
-@pytest.mark.parametrize("options", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+@pytest.mark.parametrize("options", [further(GREEDY, id="greedy"), pytest.param(SAMPLED, id="sampled")])
 def test_draft_and_lookup_together(drafted: RunningTarget, options: Options):
     result = generate(drafted, REPEATING, options)
     assert [entry.source for entry in result.speculation.by_source] == [PredictionSource.DRAFT, PredictionSource.LOOKUP]
@@ -164,7 +165,7 @@ async def test_eight_sequences_that_preempt_one_another():
     assert 0 < sum(count.accepted for count in counts) < sum(count.offered for count in counts)
 
 
-@pytest.mark.parametrize("number", [0, 1], ids=["greedy", "sampled"])
+@pytest.mark.parametrize("number", [further(0, id="greedy"), pytest.param(1, id="sampled")])
 async def test_a_generation_is_taken_up_from_any_cut(number: int):
     whole = await Stepper("demo").complete(asked(Stepper("demo"), number, SpeculationMode.NEVER))
     stepper = Stepper("demo", predictors=with_lookup())

@@ -8,7 +8,7 @@ import pytest
 from tests.e2e.soak import running_soak
 
 
-@pytest.mark.lengthy
+@pytest.mark.exhaustive
 def test_nothing_changes_or_fails_or_stays_however_answers_end(tmp_path: Path):
     with running_soak(tmp_path, seconds=20, seed=1) as (soak, troubles):
         asyncio.run(soak.run(troubles))

@@ -10,6 +10,7 @@ from tests.e2e.cells import SCRIPTED
 from tests.e2e.predictions import ScriptedPredictor
 from tests.e2e.stepper import Stepper, request
 from tests.e2e.streams import prompt_of
+from tests.further import all_with
 
 MODELS = ("llama", "qwen3", "gemma2")
 PROMPT = prompt_of("llama", 3)
@@ -68,7 +69,7 @@ async def test_the_text_after_some_tokens_depends_on_these_tokens_alone(model: s
         assert generation.boundaries().items() <= texts.items()
 
 
-@pytest.mark.parametrize("kind", PREDICTIONS)
+@pytest.mark.parametrize("kind", all_with(PREDICTIONS, "mixed"))
 @pytest.mark.parametrize("model", MODELS)
 async def test_a_stop_string_never_leaks_wherever_it_begins_and_however_it_is_cut_into_tokens(model: str, kind: str):
     whole = await Stepper(model).complete(request(PROMPT, **RANDOM_TEXT))
@@ -90,7 +91,7 @@ async def test_a_stop_string_never_leaks_wherever_it_begins_and_however_it_is_cu
 
 
 @pytest.mark.parametrize("kind", PREDICTIONS)
-@pytest.mark.parametrize("num_predictions", [1, 3, 8])
+@pytest.mark.parametrize("num_predictions", all_with([1, 3, 8], 3))
 async def test_max_tokens_is_exact(kind: str, num_predictions: int):
     whole = await Stepper("qwen3").complete(request(PROMPT, **RANDOM_TEXT))
     stepper = predicting("qwen3", kind, whole.token_ids)

@@ -22,6 +22,7 @@ from tests.e2e.models import (
     reworded_draft_folder,
 )
 from tests.e2e.offline_draft import OfflineDraft, texts
+from tests.further import further
 from tests.rpc.draft_link import RunningDraft
 from tests.server import RunningTarget, target_server
 
@@ -107,7 +108,7 @@ def drafted(request: pytest.FixtureRequest) -> Iterator[tuple[RunningTarget, Voc
         yield running, match
 
 
-@pytest.mark.parametrize("options", [GREEDY, SAMPLED], ids=["greedy", "sampled"])
+@pytest.mark.parametrize("options", [further(GREEDY, id="greedy"), pytest.param(SAMPLED, id="sampled")])
 def test_it_changes_no_byte_and_the_figures_tell_of_it(
     drafted: tuple[RunningTarget, VocabularyMatch], options: Options
 ):
@@ -121,6 +122,7 @@ def test_it_changes_no_byte_and_the_figures_tell_of_it(
     assert alone.speculation.draft_vocabulary is None
 
 
+@pytest.mark.exhaustive
 def test_with_few_tokens_in_common_the_way_through_bytes_predicts_more(caplog: pytest.LogCaptureFixture):
     """The same draft of the same target, of which only the way between them differs."""
     caplog.set_level(logging.INFO)

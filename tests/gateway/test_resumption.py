@@ -48,7 +48,7 @@ def told(events: list[SentEvent]) -> dict[int, tuple[str, list[float | None], li
 
 def test_a_reader_goes_on_behind_any_event(gateway: RunningGateway):
     events = whole(gateway, "/v1/completions", COMPLETION)
-    for cut in (1, 2, 3, 5, len(events) // 3, len(events) // 2, len(events) - 5, len(events) - 3, len(events) - 1):
+    for cut in (1, 3, len(events) // 3, len(events) // 2, len(events) - 3, len(events) - 1):
         rest = whole(gateway, "/v1/completions", COMPLETION, events[cut - 1].id)
         assert told([*events[:cut], *rest]) == told(events)
         assert {event.data["id"] for event in rest} == {events[0].data["id"]}
@@ -64,7 +64,7 @@ def test_a_reader_goes_on_within_a_long_prompt(gateway: RunningGateway):
     lengths = [len(event.data["choices"][0]["logprobs"]["tokens"]) for event in events[:6]]
     assert max(lengths) == MOST_OF_PROMPT
     assert sum(lengths) > 2 * 2 * MOST_OF_PROMPT
-    for cut in range(1, 8):
+    for cut in (1, 2, 4, 7):
         rest = whole(gateway, "/v1/completions", long, events[cut - 1].id)
         assert told([*events[:cut], *rest]) == told(events)
 

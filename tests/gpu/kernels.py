@@ -2,7 +2,8 @@
 
 Each figure is the median of passes of one kernel, which are recorded and replayed as a decoder's are, over more memory
 than the caches hold. Beside it stand the bytes that it must move, and the share of the device's speed of reading that
-these make; and beside the products in bf16 torch's own, whose bits depend on the number of rows: what the guarantee costs.
+these make; and beside the products in bf16 torch's own (cuBLAS), whose bits depend on the number of rows: the
+difference is what the guarantee costs.
 """
 
 import argparse

@@ -16,11 +16,47 @@ from packaging.requirements import Requirement
 
 _ROOT = Path(__file__).parents[2]
 _OURS = "outrider"
-OWN = frozenset(  # the machine's
-    "numpy setuptools torch "
-    "anyio certifi charset-normalizer click execnet filelock fsspec h11 hf-xet hypothesis idna iniconfig jinja2 "
-    "markdown-it-py markupsafe mdurl mpmath networkx ninja pluggy psutil pygments pyyaml regex requests rich "
-    "safetensors shellingham sortedcontainers sympy tqdm typer typing-extensions urllib3".split()
+# What the machine has.
+OWN = frozenset(
+    [
+        "anyio",
+        "certifi",
+        "charset-normalizer",
+        "click",
+        "execnet",
+        "filelock",
+        "fsspec",
+        "h11",
+        "hf-xet",
+        "hypothesis",
+        "idna",
+        "iniconfig",
+        "jinja2",
+        "markdown-it-py",
+        "markupsafe",
+        "mdurl",
+        "mpmath",
+        "networkx",
+        "ninja",
+        "numpy",
+        "pluggy",
+        "psutil",
+        "pygments",
+        "pyyaml",
+        "regex",
+        "requests",
+        "rich",
+        "safetensors",
+        "setuptools",
+        "shellingham",
+        "sortedcontainers",
+        "sympy",
+        "torch",
+        "tqdm",
+        "typer",
+        "typing-extensions",
+        "urllib3",
+    ]
 )
 MAX_BYTES = 33 * 2**20  # with the files of the project as much as a machine that is lent takes in one call, 64 MiB
 _TESTS = ("hypothesis", "mpmath", "pytest", "pytest-asyncio", "pytest-timeout", "pytest-xdist")

@@ -1,12 +1,46 @@
-"""Fixtures of the native tests: every device of this machine, and the formats of activations."""
+"""Fixtures of the native tests, and the choice of those that a default run and a quick run take.
 
-from collections.abc import Iterator
+Every combination of parameters is run by `make matrix`. The default run leaves out what is marked `exhaustive` here:
+
+- A GPU runs all combinations.
+- The best instruction set runs a covering choice of each test's combinations, in which each two values of different
+  parameters occur together at least once. See `covering_choice`.
+- The other instruction sets and the emulation of a GPU run one in which each value of each parameter occurs at least
+  once, and each format of keys and values with each size of a head: by both of these a GPU's kernel is chosen.
+- The emulation, which is slow, runs whole models in bf16 and int4 only, and on two threads of the host only, on none of
+  which a kernel runs. Products of one matrix run in every format. Tests that say of a whole model what another test
+  says of it on the emulation, in chunks of other sizes or in other rows, it runs for a few models: see
+  `_KEPT_ON_EMULATION`.
+
+Two marks are for a quick run, `-m "not exhaustive and not containers and not process and not other_device"`: it starts
+no processes, and runs on the best instruction set only.
+"""
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Set
+from collections.abc import Sequence as Seq
+from pathlib import Path
 
 import pytest
 import torch
 
-from tests.native.devices import DEVICES, EMULATION
-from tests.native.row_invariance import LONG_INPUTS
+from services.engine.decoder.native import isas
+from tests.native.devices import DEVICES, EMULATION, GPU, needs_emulation
+
+_BEST_ISA = isas()[0]
+_IN_ALL_COMBINATIONS = {None, GPU}
+_OF_ONE_MATRIX = ("test_product", "test_embedding")
+_KEPT_ON_EMULATION = {
+    "test_every_chunking_gives_the_same_logits": (),
+    "test_native_prefill_in_pieces_gives_the_same_bits": (),
+    "test_sequences_mixed_in_any_order_give_the_logits_of_each_alone": ("[plain-", "-few", "-many", "-biased"),
+    "test_native_in_bfloat16_is_as_exact_as_transformers": ("[llama-", "[gemma2-", "[phi3_longrope-"),
+}
+"""Of tests of whole models, those that the emulation runs, by parts of their names; of other tests it runs all."""
+
+Values = Mapping[str, object]
+"""Of the parameters of a test, by their names."""
 
 
 @pytest.fixture(params=DEVICES)
@@ -31,21 +65,66 @@ def one_torch_thread() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The emulation is slow: what differs from another format in a conversion only, and other numbers of threads, none
-    of which a kernel runs on, are left to `make matrix`.
-
-    Whole models are held in bf16 and int4, and so are the longest rows, without a bias; fp8 keys and values are
-    attended as int8 ones are.
-    """
-    for item in items:
-        params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-        if params.get("device_name") != EMULATION:
+    """Mark what a default run leaves out as `exhaustive`, and what a quick run leaves out as `other_device`."""
+    own = [item for item in items if isinstance(item, pytest.Function) and Path(__file__).parent in item.path.parents]
+    combinations: dict[tuple[Path, str, object], list[pytest.Function]] = defaultdict(list)
+    for item in own:
+        device = _values(item).get("device_name")
+        if device not in {None, _BEST_ISA} or needs_emulation.mark in item.iter_markers("skipif"):
+            item.add_marker(pytest.mark.other_device)
+        if device in _IN_ALL_COMBINATIONS or item.get_closest_marker("exhaustive"):
             continue
-        is_of_one_matrix = item.name.startswith(("test_product", "test_embedding"))
-        is_other_model = params.get("weight_format") in {"f32", "int8", "fp8"} or params.get("threads") in {1, 3}
-        is_other_cache = params.get("kv_format") == "fp8" and item.name.startswith(
-            ("test_attention[", "test_rotary_and_attention")
-        )
-        is_long = params.get("inputs") == LONG_INPUTS and (is_other_model or params.get("has_bias"))
-        if (is_other_model and not is_of_one_matrix) or is_other_cache or is_long:
+        if device == EMULATION and _is_spared(item):
             item.add_marker(pytest.mark.exhaustive)
+        else:
+            combinations[item.path, item.originalname, device].append(item)
+    for alternatives in combinations.values():
+        chosen = covering_choice([_to_be_covered(_values(item)) for item in alternatives])
+        for index, item in enumerate(alternatives):
+            if index not in chosen:
+                item.add_marker(pytest.mark.exhaustive)
+
+
+def covering_choice(combinations: Seq[Set[object]]) -> set[int]:
+    """The indices of combinations that have all values among them.
+
+    Each of them in turn is the one that has most values that are in none before it, the first of several.
+    """
+    missing, chosen = [*combinations], set()
+    while any(missing):
+        best = max(range(len(missing)), key=lambda index: len(missing[index]))
+        chosen.add(best)
+        found = missing[best]
+        missing = [values - found for values in missing]
+    return chosen
+
+
+def _to_be_covered(values: Values) -> Set[object]:
+    """The values of a combination, and those of its pairs that shall be in the choice too."""
+    single = {(name, _key(value)) for name, value in values.items()}
+    if values["device_name"] == _BEST_ISA:
+        return {frozenset(pair) for pair in itertools.combinations_with_replacement(single, 2)}
+    of_kernel = {part for part in single if part[0] in {"kv_format", "head_dim"}}
+    return {*single, frozenset(of_kernel)}
+
+
+def _key(value: object) -> object:
+    """What equal values have in common."""
+    try:
+        hash(value)
+    except TypeError:
+        return repr(value)
+    return value
+
+
+def _values(item: pytest.Function) -> Values:
+    return item.callspec.params if hasattr(item, "callspec") else {}
+
+
+def _is_spared(item: pytest.Function) -> bool:
+    """Whether the emulation leaves it out, see above."""
+    values = _values(item)
+    is_of_one_matrix = item.path.name == "test_weights.py" or item.name.startswith(_OF_ONE_MATRIX)
+    is_other_format = values.get("weight_format") in {"f32", "int8", "fp8"} and not is_of_one_matrix
+    kept = _KEPT_ON_EMULATION.get(item.originalname, ("",))
+    return is_other_format or values.get("threads") in {1, 3} or not any(part in item.name for part in kept)

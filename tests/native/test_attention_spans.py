@@ -90,17 +90,17 @@ RUNS = [1, 5, 16, 40, 90]  # rows behind one another: a few queries of a GPU's t
 
 @in_every_kv_format
 @pytest.mark.parametrize(
-    ("head_dim", "heads", "window", "softcap"),
-    [(24, 5, 0, 3.0), (64, 20, 70, 0.0), (128, 4, 0, 0.0), (256, 2, 300, 0.0), (24, 40, 0, 0.0)],
+    "shape", [(24, 5, 0, 3.0), (64, 20, 70, 0.0), (128, 4, 0, 0.0), (256, 2, 300, 0.0), (24, 40, 0, 0.0)], ids=str
 )
-def test_rows_in_runs_of_any_length_have_the_same_bits(device_name, kv_format, head_dim, heads, window, softcap):
+def test_rows_in_runs_of_any_length_have_the_same_bits(device_name, kv_format, shape):
     """Ends of runs, of windows and of spans fall into one another; nothing is stored behind the last row."""
+    head_dim, heads, window, softcap = shape
     device = make_device(device_name, threads=2)
     context = Context(device, kv_format, window, softcap, head_dim, heads, stored=302)
     expected = context.attend(range(212, 302), NARROW)
     assert np.isfinite(expected).all()
     for length in RUNS:
-        for first in (212, max(212, 256 - length // 2), 302 - length):
+        for first in {212, max(212, 256 - length // 2), 302 - length}:
             rows = range(first, first + length)
             assert_same_bits(context.attend(rows, NARROW), expected[first - 212 :][:length], (first, length))
 

@@ -1,9 +1,10 @@
 """The KV cache takes up memory as its blocks are used, or ahead of that, and holds the same bits either way."""
 
+import json
+import subprocess
+import sys
 import threading
 from collections.abc import Generator
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,6 @@ from services.engine.decoder.idle_thread import in_idle_time
 from services.engine.decoder.model_loader import load_decoder
 from services.engine.decoder.native import BLOCK_SIZE, Batch, Decoder, Device, isas
 from tests.checkpoints import Kind, random_checkpoint
-from tests.native.load_peak import resident
 
 MIB = 1 << 20
 TOKENS = [5, 17, 301, 42, 8, 99, 250, 11] * 8
@@ -35,23 +35,13 @@ def logits(decoder: Decoder) -> torch.Tensor:
     return torch.from_numpy(decoder.forward(batch).numpy())
 
 
-def measure() -> tuple[int, int]:
-    """Bytes that a process has more in memory once a decoder has a cache, and once that has taken its memory."""
-    load(MIB)  # the first one takes more: the checkpoint is made
-    before = resident("VmRSS")
-    decoder = load(128 * MIB)
-    allocated = resident("VmRSS") - before
-    for _ in take_cache_memory(decoder):
-        pass
-    return allocated, resident("VmRSS") - before
-
-
+@pytest.mark.process
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell what a process takes up")
 def test_memory_is_taken_when_it_is_asked_for_and_not_before() -> None:
-    with ProcessPoolExecutor(1, get_context("spawn")) as process:  # of its own: what other tests leave goes meanwhile
-        allocated, taken = process.submit(measure).result()
-    assert allocated < 32 * MIB
-    assert taken > 112 * MIB
+    command = [sys.executable, "-m", "tests.native.cache_growth"]  # in this process, others' memory goes meanwhile
+    measured = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    assert measured["allocated"] < 32 * MIB
+    assert measured["taken"] > 112 * MIB
 
 
 def test_passes_beside_it_compute_the_same_bits() -> None:

@@ -99,7 +99,7 @@ def test_no_pass_and_no_draw_takes_memory(load):
         model.sampler.sample(logits, [state], [[7] * (num_rows - 1)])
     batch.clear()
     batch.append([7], position=0, blocks=[0, 1, 2], num_logits=1)
-    model.decoder.extend(batch, model.sampler, [EVERYTHING.state(prompt=[7])], [[]], [2 * BLOCK_SIZE])
+    model.decoder.extend(batch, model.sampler, [EVERYTHING.state(prompt=[7])], [[]], [BLOCK_SIZE + 2])
     (free, total), (free_before, total_before) = model.device.memory, before
     assert total == total_before
     assert 0 <= free_before - free < 4096  # a draw that has come twice is recorded: a few launches

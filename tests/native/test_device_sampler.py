@@ -39,8 +39,13 @@ SETTINGS = {
 
 
 @pytest.fixture(params=OTHERS)
-def device(request) -> Device:
-    return make_device(request.param, threads=1)
+def device_name(request) -> str:
+    return request.param
+
+
+@pytest.fixture
+def device(device_name) -> Device:
+    return make_device(device_name, threads=1)
 
 
 def assert_same_samples(device: Device, logits: np.ndarray, states: list, predictions: list[list[int]]) -> Samples:

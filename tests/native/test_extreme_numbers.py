@@ -20,6 +20,7 @@ _OTHER_ISAS = native.isas()[1:]  # before any kernel is called, numbers are chec
 _ENDS = re.compile(r"\bint\b|np\.int32|np\.uint32")
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     "device_name",
     [pytest.param(name, marks=pytest.mark.exhaustive) if name in _OTHER_ISAS else name for name in DEVICES],

@@ -14,7 +14,7 @@ from tests.native.step_reference import temperature
 from tests.native.test_steps import adversarial_logits, chi_square
 
 VOCAB = 700
-LENGTH = 12
+LENGTH = 8
 FEEDBACK = {
     "mirostat 2": Settings(mirostat_mode=2, mirostat_tau=3.0, mirostat_eta=0.3),
     "mirostat 2 of nothing": Settings(mirostat_mode=2, mirostat_tau=0.0, mirostat_eta=2.0),
@@ -67,9 +67,10 @@ def test_a_sampler_does_so_in_odd_rows_too(name: str) -> None:
     assert_as_defined(adversarial_logits(), FEEDBACK[name])
 
 
+@pytest.mark.parametrize("rows", [500, pytest.param(10_000, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("name", STEERED)
-def test_a_sampler_does_so_along_ten_thousand_rows(name: str) -> None:
-    assert_as_defined(random_logits(10_000, 200, seed=9), FEEDBACK[name])
+def test_a_sampler_does_so_along_many_rows(name: str, rows: int) -> None:
+    assert_as_defined(random_logits(rows, 200, seed=9), FEEDBACK[name])
 
 
 @pytest.mark.parametrize("name", FEEDBACK)
@@ -185,12 +186,13 @@ def test_a_bad_parameter_is_refused_by_name(settings: Settings, field: str) -> N
         settings.state()
 
 
+@pytest.mark.parametrize("draws", [10_000, pytest.param(100_000, marks=pytest.mark.exhaustive)])
 @pytest.mark.parametrize("name", STEERED)
-def test_draws_follow_the_distribution(name: str) -> None:
+def test_draws_follow_the_distribution(name: str, draws: int) -> None:
     """With 5 degrees of freedom a chi-square of 45 is passed once in 7e7 runs; a wrong one passes it by far."""
     logits = np.array([1.0, 0.7, 0.1, -0.4, -0.5, -1.6], np.float32)
     settings = replace(FEEDBACK[name], mirostat_tau=1.3)
-    rows = np.broadcast_to(logits, (100_000, len(logits))).copy()
+    rows = np.broadcast_to(logits, (draws, len(logits))).copy()
     token_ids = sample(rows, [replace(settings, seed=seed).state() for seed in range(len(rows))]).token_ids
     counts = np.bincount(token_ids, minlength=len(logits))
     values = step(logits.astype(np.float64), settings, first_level(settings)).values

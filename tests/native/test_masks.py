@@ -55,9 +55,9 @@ def draw(device: Device, logits: np.ndarray, states: list, predictions: list, *m
     return Sampler(device).sample(make_logits(device, logits), states, predictions, *masks)
 
 
-@pytest.fixture(params=DEVICES)
-def device(request) -> Device:
-    return make_device(request.param, threads=1)
+@pytest.fixture
+def device(device_name) -> Device:
+    return make_device(device_name, threads=1)
 
 
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)

@@ -11,7 +11,6 @@ from tests.checkpoints import LONGROPE_ORIGINAL, Kind, random_checkpoint
 from tests.native.devices import DEVICES
 from tests.native.parity import (
     NUM_PROMPT,
-    NUM_STEPS,
     PROMPT,
     Model,
     Run,
@@ -36,6 +35,8 @@ from tests.native.switched_features import (
 )
 
 pytestmark = pytest.mark.usefixtures("one_torch_thread")
+
+NUM_FORCED = 8  # tokens behind the prompt, of those that float32 decodes greedily
 
 
 @pytest.fixture(scope="module", params=list(Kind))
@@ -70,7 +71,7 @@ class Bfloat16Truth:
 
 @pytest.fixture(scope="module")
 def bfloat16_truth(kind, truth) -> Bfloat16Truth:
-    folder, token_ids = random_checkpoint(kind, torch.bfloat16), PROMPT + truth.token_ids[:NUM_STEPS]
+    folder, token_ids = random_checkpoint(kind, torch.bfloat16), PROMPT + truth.token_ids[:NUM_FORCED]
     logits = transformers_model(folder, torch.float32)(token_ids)
     error = relative_error(transformers_model(folder, torch.bfloat16)(token_ids), logits)
     return Bfloat16Truth(token_ids, logits, error)

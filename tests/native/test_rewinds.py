@@ -40,10 +40,10 @@ def test_a_truncated_state_draws_as_one_that_never_saw_the_rest(prompt, kept, dr
     assert record_of(sample(logits, [state]), 0) == record_of(again, 0)
 
 
-@pytest.mark.parametrize("name", DEVICES)
+@pytest.mark.parametrize("device_name", DEVICES)
 @pytest.mark.parametrize("settings", [PENALISED, replace(PENALISED, temperature=0.0), Settings(top_k=3, logprobs=True)])
-def test_what_is_forbidden_has_a_logit_of_minus_infinity_at_the_next_position(name: str, settings: Settings):
-    device = make_device(name, threads=1)
+def test_what_is_forbidden_has_a_logit_of_minus_infinity_at_the_next_position(device_name: str, settings: Settings):
+    device = make_device(device_name, threads=1)
     logits = random_logits(2, 20)
     best = int(logits[0].argmax())
     predictions = [[4]]

@@ -6,6 +6,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 _COUNT = """
 import os, sys
 from services.engine.decoder.native import Device, isas

@@ -1,10 +1,14 @@
 """Parity: the logits of a published model are those that transformers computes, in float32."""
 
+import functools
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
+import gguf
 import numpy as np
 import torch
 import transformers
@@ -50,11 +54,30 @@ def measure_parity(path: Path) -> Parity:
 
 def load_reference(path: Path) -> Any:
     """The model as transformers makes it of a folder or a GGUF file, in float32."""
-    where: dict[str, Any] = {"pretrained_model_name_or_path": path}
-    if path.is_file():
-        whole = transformers.GgufConfig(gguf_file=path.name, dequantize=True)
-        where = {"pretrained_model_name_or_path": path.parent, "gguf_file": path.name, "quantization_config": whole}
-    return transformers.AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
+    if path.is_dir():
+        return transformers.AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32)
+    with _read_once():
+        return transformers.AutoModelForCausalLM.from_pretrained(
+            path.parent,
+            gguf_file=path.name,
+            quantization_config=transformers.GgufConfig(gguf_file=path.name, dequantize=True),
+            dtype=torch.float32,
+        )
+
+
+@contextmanager
+def _read_once() -> Iterator[None]:
+    """Let transformers read a GGUF file once, of a plain array, and make each table of names once.
+
+    By itself it makes the table anew for each module, and reads the file twice, of an array that is slow to index.
+    """
+    mapped = np.memmap
+    with (
+        patch.object(gguf, "GGUFReader", functools.cache(gguf.GGUFReader)),
+        patch.object(gguf, "get_tensor_name_map", functools.cache(gguf.get_tensor_name_map)),
+        patch.object(np, "memmap", lambda file, **options: np.asarray(mapped(file, **options))),
+    ):
+        yield
 
 
 def logits_of(model: Any, prompts: list[list[int]]) -> Iterator[NDArray[Any]]:

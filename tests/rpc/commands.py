@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from tests.log_scan import betrayals
+from tests.warm_commands import run_warm
 
 OUTRIDER = str(Path(sys.executable).with_name("outrider"))
 SMALL = ["--kv-blocks", "64", "--threads", "1"]
 
 
 def outrider_run(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
-    command = [OUTRIDER, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False, **options)
+    """Run a command to its end, in a process that is forked for it; `options` are those of `run_warm`."""
+    done = run_warm(arguments, **options)
     assert betrayals(done.stderr) == [], "the log of a command betrays nothing"
     return done
 

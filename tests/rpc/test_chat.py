@@ -54,7 +54,7 @@ def test_every_cut_goes_on_with_the_next_delta(by_token: RunningTarget) -> None:
     whole = stream(by_token, request)
     assert len(told(deltas_of(whole))[2]) >= 1
     assert whole.started.grammar.lark
-    for count in range(0, len(whole.token_ids) + 1, 5):
+    for count in range(0, len(whole.token_ids) + 1, 9):
         rest = continued(request, whole, count)
         rest.grammar.CopyFrom(whole.started.grammar)
         streamed = stream(by_token, rest)

@@ -18,12 +18,17 @@ class Handlers:
     """One handler for each shape of a call."""
 
     def __init__(self) -> None:
-        self.num_writes = 0
+        self.num_begun, self.num_writes = 0, 0
+        self.ended: asyncio.Queue[None] = asyncio.Queue()
 
     async def write_on(self, request: Any, context: aio.ServicerContext[bytes, bytes]) -> None:
-        while True:
-            self.num_writes += 1
-            await context.write(bytes(_MORE_THAN_A_WINDOW))
+        self.num_begun += 1
+        try:
+            while True:
+                self.num_writes += 1
+                await context.write(bytes(_MORE_THAN_A_WINDOW))
+        finally:
+            self.ended.put_nowait(None)
 
     async def fail(self, request: Any, context: aio.ServicerContext[bytes, bytes]) -> bytes:
         raise UnavailableError("not now")
@@ -80,11 +85,9 @@ async def test_a_caller_who_leaves_in_the_middle_of_a_message_is_nobodys_error(
         call = begin(channel, f"write_on{shape}")
         await call.read()
         call.cancel()
-    num_writes = -1
-    while num_writes != handlers.num_writes:  # until the last call has ended
-        num_writes = handlers.num_writes
-        await asyncio.sleep(0.1)
-    assert handlers.num_writes > 40
+    for _ in range(40):
+        await handlers.ended.get()
+    assert handlers.num_begun == 40 < handlers.num_writes
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 

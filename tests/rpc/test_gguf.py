@@ -73,6 +73,7 @@ def test_packed_weights_are_kept_and_told_apart(tmp_path: Path) -> None:
             wait_until(lambda: len([*cache.glob("*.packed")]) == len(fingerprints))
 
 
+@pytest.mark.exhaustive  # the services by themselves are tested above, and `up` with folders elsewhere
 def test_up_serves_a_file_with_a_file_as_its_draft(tmp_path: Path) -> None:
     path = write_gguf(random_checkpoint(Kind.QWEN3), tmp_path / "model.gguf", BF16)
     with target_server(path) as target:

@@ -2,35 +2,32 @@
 
 import errno
 import os
-import subprocess
-import sys
-import time
+import struct
 from collections.abc import Iterator
+from collections.abc import Sequence as Seq
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from outrider.v1 import admin_pb2
 from outrider.v1.admin_pb2_grpc import AdminServiceStub
 from outrider.v1.generation_pb2_grpc import GenerationServiceStub
 from services.engine.config import ConfigError
+from services.engine.decoder.native import BLOCK_SIZE
 from services.service.server_config import ServerConfig
 from services.target.metrics.request_statistics import RequestStatistics
 from tests.free_port import free_port
-from tests.loop_thread import PATIENCE_SECONDS
 from tests.rpc.requests import Streamed, stream, stream_request
 from tests.rpc.test_metric_names import collect
 from tests.rpc.test_sessions import LONG, MORE, create, delete
 from tests.server import RunningTarget, target_server, wait_until
+from tests.warm_commands import warm_process
 
-ROOT = Path(__file__).parents[2]
 FEW_BLOCKS = {"kv_blocks": 8, "session_blocks": 4}
 MIB = 1 << 20
-SERVING = health_pb2.HealthCheckResponse.SERVING
 
 
 def offload(kind: str, folder: Path) -> dict[str, Any]:
@@ -163,28 +160,24 @@ class KilledTarget:
         self.stub = stub
 
 
+def wait_until_on_disk(file: Path, tokens: Seq[int]) -> None:
+    """Until a file of pages has an entry for each whole block of tokens; an entry is written behind its page."""
+    starts = range(0, len(tokens) - BLOCK_SIZE + 1, BLOCK_SIZE)
+    ids = [struct.pack(f"<{BLOCK_SIZE}I", *tokens[start : start + BLOCK_SIZE]) for start in starts]
+    wait_until(lambda: all(each in file.read_bytes() for each in ids))
+
+
 @contextmanager
 def killed_target(model: Path, folder: Path, **options: str) -> Iterator[KilledTarget]:
-    """A server of the command line, which ends by SIGKILL."""
+    """A server in a process of its own, which ends by SIGKILL."""
     address = f"127.0.0.1:{free_port()}"
     own = {"model": str(model), "listen": address, "kv-blocks": "8", "session-blocks": "4", "threads": "1"}
     disk = {"kv-offload-dir": str(folder), "kv-offload-disk": "0.001"}
     arguments = [part for name, value in {**own, **disk, **options}.items() for part in (f"--{name}", value)]
-    process = subprocess.Popen([sys.executable, "-m", "services.target", *arguments], cwd=ROOT)
-    try:
+    with warm_process(["target", *arguments]) as command:
+        wait_until(lambda: command.stdout.exists() and command.stdout.read_text().endswith("serving\n"))
         with grpc.insecure_channel(address) as channel:
-            grpc.channel_ready_future(channel).result(PATIENCE_SECONDS)
-            health = health_pb2_grpc.HealthStub(channel)
-            wait_until(lambda: health.Check(health_pb2.HealthCheckRequest()).status == SERVING)
             yield KilledTarget(GenerationServiceStub(channel))
-    finally:
-        process.kill()
-        process.wait()
-
-
-def wait_until_still(path: Path) -> None:
-    """Until nothing has been written to a file for a second."""
-    wait_until(lambda: time.time() - path.stat().st_mtime > 1)
 
 
 def test_a_server_that_was_killed_finds_its_pages_again_and_another_format_does_not(
@@ -193,7 +186,7 @@ def test_a_server_that_was_killed_finds_its_pages_again_and_another_format_does_
     with killed_target(model, tmp_path) as target:
         ask(target)
         evict(target)
-        wait_until_still(next(tmp_path.iterdir()))
+        wait_until_on_disk(next(tmp_path.iterdir()), LONG)
     for kv, num_cached in (("bf16", 96), ("int8", 0), ("bf16", 0)):
         with killed_target(model, tmp_path, kv=kv) as target:
             answer = ask(target)

@@ -51,19 +51,17 @@ def assert_resumed(result: outrider.Result, whole: outrider.Result, *, times: ra
     assert result.resumed in times
 
 
-def address_of(process: subprocess.Popen[str]) -> str:
+def serving_address_of(process: subprocess.Popen[str]) -> str:
+    """Where it listens, once it says that it serves."""
     assert process.stdout is not None
-    return process.stdout.readline().removeprefix("listening on ").strip()
+    listening, serving = process.stdout.readline(), process.stdout.readline()
+    assert serving == "serving\n"
+    return listening.removeprefix("listening on ").strip()
 
 
 def num_ended(target: RunningTarget) -> int:
     """Streams that have ended, however they did."""
     return sum(count for (method, _), count in target.server._server.calls.items() if method == "StreamGenerate")
-
-
-def until_serving(address: str) -> None:
-    with outrider.Client(address, max_retries=1000, max_backoff=0.5) as client:
-        client.model_info(timeout=120)
 
 
 def test_a_stream_that_outlasts_the_drain_goes_on_at_another_target(model: Path, whole: outrider.Result) -> None:
@@ -118,7 +116,7 @@ def hanging_target(model: Path, *options: str) -> Iterator[subprocess.Popen[str]
 
 def test_the_same_signal_again_ends_a_service_at_once(model: Path) -> None:
     with hanging_target(model, "--drain-seconds", "3600") as process:
-        until_serving(address := address_of(process))
+        address = serving_address_of(process)
         with outrider.Client(address) as client, client.stream(PROMPT, **OPTIONS) as stream:
             chunks = iter(stream)
             next(chunks)
@@ -143,9 +141,8 @@ def test_the_same_signal_again_ends_a_service_at_once(model: Path) -> None:
 
 def test_a_hung_step_turns_health_off_and_ends_the_process(model: Path, whole: outrider.Result) -> None:
     with target_server(model) as other, hanging_target(model, "--hang-seconds", "1") as process:
-        address = address_of(process)
+        address = serving_address_of(process)
         with outrider.Client(address, other.address, max_retries=30) as client:
-            until_serving(address)
             watch = HealthWatch(address)
             assert watch.next() == "SERVING"
             result = client.generate(PROMPT, **OPTIONS)

@@ -17,22 +17,32 @@ from pathlib import Path
 import pytest
 
 import outrider
+from services.engine.loaded_model import LoadedModel
 from tests.checkpoints import copy_of, edit_json, edit_weights
 from tests.child_processes import child_processes
 from tests.rpc.commands import SMALL, outrider_begin, outrider_run, press_ctrl_c
 from tests.rpc.requests import PROMPT
-from tests.server import RunningTarget, wait_until
+from tests.server import RunningTarget, engine_config, target_server, wait_until
 
 
-@pytest.mark.parametrize("end", [press_ctrl_c, subprocess.Popen.terminate])
-def test_up_starts_a_service_and_stops_it(model: Path, end: Callable[[subprocess.Popen[str]], None]) -> None:
-    with outrider_begin("up", "--model", str(model), "--listen", "127.0.0.1:0", "--", *SMALL) as process:
+@pytest.mark.parametrize(
+    ("end", "option", "sources"),
+    [(press_ctrl_c, "--lookup", ["lookup"]), (subprocess.Popen.terminate, "--no-lookup", [])],
+)
+def test_up_starts_a_service_with_or_without_lookup_and_stops_it(
+    model: Path, end: Callable[[subprocess.Popen[str]], None], option: str, sources: list[str]
+) -> None:
+    with outrider_begin("up", "--model", str(model), "--listen", "127.0.0.1:0", "--", *SMALL, option) as process:
         assert process.stdout is not None
         found = re.fullmatch(r"outrider is up on (\S+); Ctrl-C stops it.*\n", process.stdout.readline())
         assert found is not None
         assert found[1] in process.stdout.readline()
         with outrider.Client(found[1], max_retries=0) as client:
             assert len(client.generate(PROMPT, max_tokens=24, ignore_eos=True).token_ids) == 24
+            repeats = client.generate(
+                [5, 6, 7] * 9, temperature=0.0, max_tokens=24, ignore_eos=True, speculation="always"
+            )
+            assert [entry.source for entry in repeats.speculation.by_source] == sources
             end(process)
             rest, log = process.communicate(timeout=60)
             assert (process.returncode, rest) == (0, "outrider is down\n")
@@ -55,39 +65,25 @@ def test_up_that_is_killed_leaves_no_service(model: Path) -> None:
             os.close(service)
 
 
-@pytest.mark.parametrize(("option", "source"), [("--lookup", "lookup"), ("--no-lookup", None)])
-def test_the_lookup_can_be_switched_off(model: Path, option: str, source: str | None) -> None:
-    with outrider_begin("up", "--model", str(model), "--listen", "127.0.0.1:0", "--", *SMALL, option) as process:
+def test_up_keeps_the_packed_weights_of_both(model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    models = ["--model", str(model), "--draft", str(model), "--draft-weights", "int8"]
+    kept = ["--weights-cache", str(tmp_path)]
+    with outrider_begin("up", *models, *kept, "--listen", "127.0.0.1:0", "--", *SMALL) as process:
         assert process.stdout is not None
         found = re.search(r"up on (\S+);", process.stdout.readline())
         assert found is not None
         with outrider.Client(found[1]) as client:
-            result = client.generate(
-                [5, 6, 7] * 9, temperature=0.0, max_tokens=24, ignore_eos=True, speculation="always"
-            )
-        assert [entry.source for entry in result.speculation.by_source] == ([source] if source else [])
+            text = client.generate(PROMPT, max_tokens=24, seed=5, ignore_eos=True).text
+        wait_until(lambda: len([*tmp_path.glob("*.packed")]) == 2)  # they are kept while it serves
         press_ctrl_c(process)
-        process.communicate(timeout=60)
-
-
-def test_up_keeps_the_packed_weights_of_both(model: Path, tmp_path: Path) -> None:
-    texts, logs = [], []
-    for _ in range(2):
-        models = ["--model", str(model), "--draft", str(model), "--draft-weights", "int8"]
-        kept = ["--weights-cache", str(tmp_path / "cache")]
-        with outrider_begin("up", *models, *kept, "--listen", "127.0.0.1:0", "--", *SMALL) as process:
-            assert process.stdout is not None
-            found = re.search(r"up on (\S+);", process.stdout.readline())
-            assert found is not None
-            with outrider.Client(found[1]) as client:
-                texts.append(client.generate(PROMPT, max_tokens=24, seed=5, ignore_eos=True).text)
-            wait_until(lambda: len([*(tmp_path / "cache").glob("*.packed")]) == 2)  # they are kept while it serves
-            press_ctrl_c(process)
-            logs.append(process.communicate(timeout=60)[1])
-    assert texts[0] == texts[1]
-    assert [len(re.findall("weights of .* packed in", log)) for log in logs] == [2, 0]
-    assert [len(re.findall("weights read from", log)) for log in logs] == [0, 2]
-    assert all(re.search(r"drafting with \S+: device \S+, int8 weights", log) for log in logs)
+        log = process.communicate(timeout=60)[1]
+    assert len(re.findall("weights of .* packed in", log)) == 2
+    assert re.search(r"drafting with \S+: device \S+, int8 weights", log)
+    caplog.set_level("INFO")
+    LoadedModel.load(engine_config(model, weights="int8", weights_cache=tmp_path))
+    with target_server(model, weights_cache=tmp_path) as target, outrider.Client(target.address) as client:
+        assert client.generate(PROMPT, max_tokens=24, seed=5, ignore_eos=True).text == text
+    assert len(re.findall("weights read from", caplog.text)) == 2
 
 
 def test_a_draft_says_which_weights_are_the_fastest(model: Path) -> None:
@@ -223,8 +219,7 @@ def test_a_target_whose_engine_fails_ends_with_an_error(model: Path) -> None:
     ) as process:
         assert process.stdout is not None
         address = process.stdout.readline().removeprefix("listening on ").strip()
-        with outrider.Client(address, max_retries=1000, max_backoff=0.5) as client:
-            client.model_info(timeout=120)
+        assert process.stdout.readline() == "serving\n"
         with outrider.Client(address, max_retries=0) as client, pytest.raises(outrider.Unavailable) as failure:
             client.generate(PROMPT, max_tokens=200, ignore_eos=True)
         assert failure.value.received is not None

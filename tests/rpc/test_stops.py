@@ -113,7 +113,7 @@ def test_a_reader_who_has_stopped_reading_holds_nothing_beyond_the_time_limit(mo
     narrow = [("grpc.http2.bdp_probe", 0), ("grpc.use_local_subchannel_pool", 1)]
     with target_server(model, stream_capacity=8) as target, grpc.insecure_channel(target.address, narrow) as channel:
         scheduler = target.engine.scheduler
-        for seconds in (4.0, 12.0, 36.0):  # a slow machine may need more of them until it is held up
+        for seconds in (1.0, 4.0, 12.0, 36.0):  # a slow machine may need more of them until it is held up
             request = stream_request(stop=limited_to(seconds), output={"top_candidates": 20})
             call = type(target.stub)(channel).StreamGenerate(request)
             while not next(call).HasField("chunk"):

@@ -17,6 +17,7 @@ from services.gateway import endpoint
 from services.gateway.web.event_response import encode_event
 from services.service.server_config import ServerConfig
 from services.target.generation.step import TargetStep
+from services.target.sequence.sequence import Sequence
 from tests.e2e.draft_rig import Service, serving
 from tests.e2e.models import DEMO_TARGET
 from tests.gateway.page.shown_page import ShownPage
@@ -28,7 +29,8 @@ Show = Callable[..., ShownPage]
 PROMPT = "def read(self, path):"
 SAMPLED = {"seed": "9", "temperature": "0.9"}
 HOSTILE = '<img src=x onerror="alert(1)"><script>alert(2)</script> naïve 😀 字'
-_STEP_SECONDS = 0.5  # so that a slow browser too has acted before a text has ended
+_STEP_SECONDS = 0.05  # in which a draft may predict
+_HELD_AT = 40  # tokens, with which a text waits for the browser, however slow that is
 _PATIENCE_SECONDS = 30.0
 KEY = "key-of-alice-0123456789"
 
@@ -99,7 +101,7 @@ def test_a_killed_target_is_not_noticed(
     with in_another_thread(serving([first])), RunningGateway(first.address, demo.address) as gateway:
         shown = show(gateway.url)
         shown.open()
-        shown.fill(**SAMPLED, max_tokens="400", speculation="never")
+        shown.fill(**SAMPLED, max_tokens="120", speculation="never")
         shown.tab.locator("[name=ignore_eos]").check()
         shown.begin(PROMPT)
         shown.tab.locator(".token").first.wait_for(state="attached")
@@ -108,20 +110,24 @@ def test_a_killed_target_is_not_noticed(
         text = shown.answer()
         assert "taken up again 1 ×" in (shown.tab.text_content("#status") or "")
     with Client(demo.address) as client:
-        assert client.generate(PROMPT, seed=9, temperature=0.9, max_tokens=400, ignore_eos=True).text == text
+        assert client.generate(PROMPT, seed=9, temperature=0.9, max_tokens=120, ignore_eos=True).text == text
 
 
 @pytest.fixture
 def may_hurry(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """Targets take their time for each step while this is clear."""
+    """While this is clear, targets take their time for each step, and go no further once a draft was right."""
     step, event = TargetStep.step, threading.Event()
     event.set()
 
-    def slow_step(self: TargetStep) -> bool:
-        event.wait(_STEP_SECONDS)
+    def is_far(sequence: Sequence) -> bool:
+        return sequence.num_generated >= _HELD_AT and sequence.speculation.accepted > 0
+
+    def held_step(self: TargetStep) -> bool:
+        if not event.wait(_STEP_SECONDS) and any(map(is_far, self._scheduler.sequences)):
+            return True  # and the engine's loop goes on
         return step(self)
 
-    monkeypatch.setattr(TargetStep, "step", slow_step)
+    monkeypatch.setattr(TargetStep, "step", held_step)
     return event
 
 
@@ -141,7 +147,7 @@ def test_the_draft_is_cut_off_while_the_text_goes_on(
     target, gateway = switchable
     shown = show(gateway.url)
     shown.open()
-    shown.fill(**SAMPLED, max_tokens="240")
+    shown.fill(**SAMPLED, max_tokens="160")
     shown.tab.locator("[name=ignore_eos]").check()
     may_hurry.clear()
     shown.begin(PROMPT)
@@ -150,7 +156,7 @@ def test_the_draft_is_cut_off_while_the_text_goes_on(
     shown.tab.wait_for_selector("text=Give the draft back")
     may_hurry.set()
     text = shown.answer()
-    assert text == said(gateway, max_tokens=240, ignore_eos=True)
+    assert text == said(gateway, max_tokens=160, ignore_eos=True)
     assert {*shown.kinds()[-50:]} == {"own"}, "nothing is predicted any more"
     shown.tab.click("text=Give the draft back")
     shown.tab.wait_for_selector("text=Cut off the draft")

@@ -7,6 +7,8 @@ import pytest
 
 from services.cli import main
 
+pytestmark = pytest.mark.process
+
 _ASK = """
 COMP_WORDS=({words}) COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1))
 $(complete -p outrider | sed 's/.*-F \\([^ ]*\\).*/\\1/') outrider "${{COMP_WORDS[COMP_CWORD]}}" ""

@@ -8,6 +8,8 @@ import pytest
 
 from services.cli.service_process import ServiceFailedError, ServiceProcess
 
+pytestmark = pytest.mark.process
+
 
 def test_the_folder_that_we_were_started_in_lends_no_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     interpreter, log = tmp_path / "python", tmp_path / "log"

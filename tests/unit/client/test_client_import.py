@@ -4,7 +4,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import outrider
+
+pytestmark = pytest.mark.process
 
 PACKAGE = Path(outrider.__file__).parent
 

@@ -16,6 +16,8 @@ from tests.mute_health import BROKEN, MuteHealth
 from tests.scripted_server import Fault, ScriptedServer
 from tests.server import wait_until
 
+pytestmark = pytest.mark.process
+
 
 @contextmanager
 def cut_at_arrival() -> Iterator[str]:

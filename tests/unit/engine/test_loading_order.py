@@ -13,6 +13,8 @@ from tests.checkpoints import Kind, copy_of, edit_json, random_checkpoint
 from tests.server import RunningTarget, target_server
 from tests.unit.engine.test_config import make_config
 
+pytestmark = pytest.mark.process
+
 LOOPS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
 
 

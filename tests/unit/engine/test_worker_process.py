@@ -9,6 +9,8 @@ import pytest
 
 from services.engine.worker_process import WorkerError, WorkerLimits, WorkerProcess
 
+pytestmark = pytest.mark.process
+
 MIB = 1 << 20
 LIMITS = WorkerLimits(cpu_seconds=0.5, seconds=60.0, memory=256 * MIB, answer_bytes=1 * MIB)
 

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from tests.gpu.wheels import OWN, carried, pins
+from tests.gpu.wheels import MAX_BYTES, OWN, carried, pins
 from tests.native.devices import needs_emulation
+
+pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).parents[3]
 SCRIPT = ROOT / "tests" / "gpu.sh"
@@ -113,7 +115,15 @@ def test_all_that_is_carried_is_pinned_and_all_that_we_need_is_carried():
     assert ours - OWN <= names
 
 
+def test_what_is_carried_fits_into_one_call():
+    """A machine that is lent takes 64 MiB: the files of the project, and the wheels."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+    files = [ROOT / os.fsdecode(name) for name in listed.split(b"\0") if name]
+    assert sum(path.stat().st_size for path in files if path.exists()) + MAX_BYTES < 64 * 2**20
+
+
 @needs_emulation
+@pytest.mark.exhaustive
 def test_a_dry_run_of_what_needs_no_model(tmp_path: Path):
     found = dry_run(tmp_path, "build", "kernels", "memcheck")
     assert found == dict.fromkeys(("build", "kernels", "memcheck"), "passed")

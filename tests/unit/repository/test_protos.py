@@ -14,6 +14,8 @@ from google.rpc import error_details_pb2, status_pb2
 
 from outrider.v1 import admin_pb2, common_pb2, draft_pb2, errors_pb2, generation_pb2
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[3]
 STUBS = ROOT / "clients/python/outrider/v1"
 

@@ -11,6 +11,8 @@ import pytest
 from scripts.recording.recorder import Output, record
 from scripts.recording.screen import Run, read_screen
 
+pytestmark = pytest.mark.process
+
 WRITES = """
 import sys, time
 from services.cli.terminal import Terminal

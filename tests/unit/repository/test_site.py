@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[3]
 _FETCHED = re.compile(r"""<(?:link|script|img|iframe|source)\b[^>]*?(?:href|src)=["']?((?:https?:)?//[^"' >]+)""")
 _IMPORTED = re.compile(r"""(?:@import|url\()\s*["']?((?:https?:)?//[^"')]+)""")

@@ -160,11 +160,11 @@ __device__ inline void merge_parts(const Block& block, const Attention& op, cons
 /// Merges what is complete with this block's part, which it has written: nobody else waits for that, and who
 /// does it changes no bit. Every thread of the block calls.
 ///
-/// It is a function of its own in the machine code too: inlined, its barriers kept ptxas 13.0 from letting the
-/// lanes of a warp meet again after a loop before it, and the lanes that left the loop first overwrote uniform
-/// registers that the others still needed (seen on an H200, as stores to wrong addresses).
+/// It is a function of its own in the machine code too: inlined, its barriers kept ptxas 13.0 from letting
+/// the lanes of a warp meet again after a loop before it, and the lanes that left the loop first overwrote
+/// uniform registers that the others still needed (seen on an H200, as stores to wrong addresses).
 template <int kThreads>
-__device__ __noinline__ void finish_part(const Block& block, const Attention& op, const Work& work, int& flag) {
+__device__ __noinline__ void finish_part(Block block, const Attention& op, const Work& work, int& flag) {
     bool is_whole = !work.is_span;
 #pragma unroll 1
     for (;;) {

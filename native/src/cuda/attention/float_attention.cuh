@@ -48,6 +48,7 @@ struct FloatAttention {
     using Scratch = FloatScratch;
     static constexpr int kThreads = kChunks * kWarp;
     static constexpr int kBlocksPerMultiprocessor = 2;
+    static constexpr bool kIsReferenced = true;
     static constexpr int kQueries = FloatScratch::kQueries;
     static constexpr int kDimsAtOnce = FloatScratch::kDimsAtOnce;
     static constexpr int kFewQueries = 4;  // of one row

@@ -24,6 +24,7 @@ struct TileAttention {
     using Copies = TileCopies<kFormat>;
     static constexpr int kThreads = Scratch::kThreads;
     static constexpr int kBlocksPerMultiprocessor = 2;
+    static constexpr bool kIsReferenced = true;
     static constexpr int kQueries = Scratch::kQueries;
 
     Attention op;

@@ -79,8 +79,7 @@ struct Block {
 };
 
 template <typename Kernel>
-__global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerMultiprocessor)
-    run_block(const __grid_constant__ Kernel kernel) {
+__device__ void run_in_order(const Kernel& kernel) {
     extern __shared__ __align__(128) char shared[];
     const Block block{blockIdx.x, static_cast<int>(threadIdx.x), shared};
     admit_next();
@@ -89,6 +88,29 @@ __global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerMultiproce
     }
     wait_for_previous();
     kernel(block);
+}
+
+template <typename Kernel>
+__global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerMultiprocessor)
+    run_block(const Kernel kernel) {
+    run_in_order(kernel);
+}
+
+/// The same for a kernel that passes references to itself to functions which are not inlined: it stays where
+/// it is, where each thread would copy it to its own memory.
+template <typename Kernel>
+__global__ void __launch_bounds__(Kernel::kThreads, Kernel::kBlocksPerMultiprocessor)
+    run_block_in_place(const __grid_constant__ Kernel kernel) {
+    run_in_order(kernel);
+}
+
+template <typename Kernel>
+constexpr auto block_function() {
+    if constexpr (requires { Kernel::kIsReferenced; }) {
+        return run_block_in_place<Kernel>;
+    } else {
+        return run_block<Kernel>;
+    }
 }
 
 /// Enqueues `blocks` blocks of Kernel::kThreads threads (whole warps), each of which calls the kernel with
@@ -102,11 +124,11 @@ void for_each_block(const Stream& stream, int64_t blocks, size_t shared_bytes, c
     if (blocks > 0) {
         stream.select();
         if (shared_bytes > kUnasked) {
-            cudaFuncSetAttribute(run_block<Kernel>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+            cudaFuncSetAttribute(block_function<Kernel>(), cudaFuncAttributeMaxDynamicSharedMemorySize,
                                  static_cast<int>(shared_bytes));
         }
-        launch(stream, static_cast<unsigned>(blocks), Kernel::kThreads, shared_bytes, run_block<Kernel>,
-               kernel);
+        launch(stream, static_cast<unsigned>(blocks), Kernel::kThreads, shared_bytes,
+               block_function<Kernel>(), kernel);
     }
 }
 

@@ -13,6 +13,8 @@ from services.bench.experiments.peers.python_peer import PythonPeer
 from services.bench.setting import Setting
 from services.cli.service_pair import ModelPair
 
+pytestmark = pytest.mark.process
+
 TALKATIVE = """
 from services.bench.experiments.peers.questions import serve
 

@@ -136,6 +136,7 @@ def write_on_and_on(folder: Path, has_begun: Event) -> None:
             has_begun.set()
 
 
+@pytest.mark.process
 def test_whenever_a_process_is_killed_what_is_found_is_whole(tmp_path: Path) -> None:
     context, num_found = get_context("spawn"), 0
     for seconds in (0, 0.01, 0.023, 0.05):

@@ -5,7 +5,11 @@ import sys
 import threading
 from collections.abc import Generator
 
+import pytest
+
 from services.engine.decoder.idle_thread import in_idle_time
+
+pytestmark = pytest.mark.process
 
 _ENDLESS = """
 import itertools, threading

@@ -13,6 +13,8 @@ from services.engine.text.tokenizer import Tokenizer
 from services.target.prompt.chat_template import ChatTemplate
 from tests.checkpoints import Kind, copy_of, edit_json, random_checkpoint
 
+pytestmark = pytest.mark.process
+
 _FEW_BYTES = 1 << 20  # than which each that is too large is larger, and all others together are less
 FILES = [
     "config.json",

@@ -189,7 +189,7 @@ def test_a_file_cut_short_anywhere_is_refused(tmp_path, whole):
         assert str(path) in str(refused.value)
 
 
-def test_ten_thousand_changed_headers_are_refused_in_little_memory(tmp_path, monkeypatch):
+def test_thousands_of_changed_headers_are_refused_in_little_memory(tmp_path, monkeypatch):
     """Each has one of its counts, lengths, types, dimensions or offsets changed."""
     small = write_small(tmp_path / "small.gguf")
     content, path, generator = small.read_bytes(), tmp_path / "model.gguf", random.Random(14)
@@ -198,7 +198,7 @@ def test_ten_thousand_changed_headers_are_refused_in_little_memory(tmp_path, mon
     path.write_bytes(content)
     tracemalloc.start()
     with path.open("r+b", buffering=0) as file:
-        for _ in range(10_000):
+        for _ in range(2_500):
             position, size = generator.choice(places)
             old = content[position : position + size]
             value = generator.choice([*numbers, generator.getrandbits(64)])

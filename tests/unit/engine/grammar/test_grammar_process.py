@@ -16,6 +16,8 @@ from tests.hostile_grammars import HOSTILE, SLOW
 from tests.unit.engine.grammar import patient_worker
 from tests.unit.sequences import END, VOCAB_SIZE, byte_tokenizer
 
+pytestmark = pytest.mark.process
+
 _PATIENCE_SECONDS = 60
 
 

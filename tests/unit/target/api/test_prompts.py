@@ -20,6 +20,8 @@ from services.target.prompt.prompt_encoder import PromptEncoder
 from tests.checkpoints import Kind, random_checkpoint
 from tests.grammars import compiler
 
+pytestmark = pytest.mark.process
+
 FINGERPRINT = Fingerprint(
     version="1",
     build="b",

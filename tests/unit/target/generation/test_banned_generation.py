@@ -37,7 +37,7 @@ REQUESTS = st.builds(
 )
 
 
-@settings(max_examples=150, derandomize=True, database=None)
+@settings(max_examples=50, derandomize=True, database=None)
 @given(st.lists(REQUESTS, min_size=1, max_size=5), st.booleans(), st.integers(0, 99))
 def test_alone_and_in_company_with_predictions_and_without(requests, predicts, seed):
     async def check() -> None:
@@ -51,7 +51,7 @@ def test_alone_and_in_company_with_predictions_and_without(requests, predicts, s
     asyncio.run(check())
 
 
-@settings(max_examples=100, derandomize=True, database=None)
+@settings(max_examples=35, derandomize=True, database=None)
 @given(REQUESTS, st.integers(0, 99))
 def test_a_continuation_from_every_chunk_and_every_token_goes_on_alike(request, seed):
     async def check() -> None:
@@ -76,7 +76,7 @@ def test_a_continuation_from_every_chunk_and_every_token_goes_on_alike(request, 
     asyncio.run(check())
 
 
-@settings(max_examples=60, derandomize=True, database=None)
+@settings(max_examples=20, derandomize=True, database=None)
 @given(REQUESTS, st.integers(0, 60))
 def test_an_end_by_time_gives_a_prefix_and_shows_what_was_held(request, num_steps):
     async def check() -> None:

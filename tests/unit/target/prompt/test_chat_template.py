@@ -11,7 +11,10 @@ from services.engine.text.tokenizer import Tokenizer
 from services.target.prompt import chat_template
 from services.target.prompt.chat_template import ChatTemplate, ChatTemplateError
 from tests.checkpoints import CHAT_TEMPLATE, Kind, byte_level_tokenizer, random_checkpoint
+from tests.further import further
 from tests.gguf_vocabularies import write_vocabulary
+
+pytestmark = pytest.mark.process
 
 TOKENIZER = Tokenizer(byte_level_tokenizer().to_str())
 BEGIN, END, USER, ASSISTANT = range(4)
@@ -122,10 +125,10 @@ QUADRATIC = "{% for a in messages[0].content %}{% for b in messages[0].content %
 @pytest.mark.parametrize(
     ("source", "problem"),
     [
-        (LOOPS, "more than 1 s"),
+        further(LOOPS, "more than 1 s"),
         ("{{ 10 ** (10 ** 8) }}", "more than 1 s"),
         ("{{ 'x' * 10 ** 10 }}", "more than 512 MiB"),
-        ("{{ 'x' * 4 * 10 ** 7 }}", "more than (32 MiB|1 s)"),
+        further("{{ 'x' * 4 * 10 ** 7 }}", "more than (32 MiB|1 s)"),
         (
             "{% set n = namespace(x='x') %}{% for i in range(99) %}{% set n.x = n.x + n.x %}{% endfor %}",
             "more than (512 MiB|1 s)",

@@ -17,6 +17,8 @@ from tests.checkpoints import CHAT_TEMPLATE, SPECIAL_TOKENS, byte_level_tokenize
 from tests.cpu_time import cpu_seconds
 from tests.unit.engine.text.test_tokenizer import GEMMA_DECODER, sentencepiece_like
 
+pytestmark = pytest.mark.process
+
 BYTE_LEVEL = Tokenizer(byte_level_tokenizer().to_str())
 SENTENCEPIECE = sentencepiece_like(GEMMA_DECODER)
 NAMES = {"bos_token": SPECIAL_TOKENS[0], "eos_token": SPECIAL_TOKENS[1]}

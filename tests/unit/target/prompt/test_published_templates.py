@@ -13,6 +13,8 @@ from tests.unit.target.prompt.template_conversations import (
     template_of,
 )
 
+pytestmark = pytest.mark.process
+
 FAMILIES = [*families()]
 _CALLS = ("a call and its result", "two calls")
 OLDER_CALLS = {"deepseek-v3": _CALLS, "deepseek-r1-distill": _CALLS}

@@ -58,7 +58,7 @@ GUESSERS = st.lists(
 )
 
 
-@settings(max_examples=50, derandomize=True, database=None)
+@settings(max_examples=20, derandomize=True, database=None)
 @given(
     max_sequences=st.integers(1, 12),
     spare_rows=st.integers(0, 24),

@@ -10,6 +10,8 @@ from services.target.vllm_contract import gbnf
 from services.target.vllm_contract.gbnf import GbnfReader
 from tests.cpu_time import cpu_seconds
 
+pytestmark = pytest.mark.process
+
 LARK = 'start: "a::=b" | rule\nrule: /x ::= y/\n'
 CHAIN = "root::=r0\n" + "".join(f"r{i}::=r{i + 1}\n" for i in range(4500)) + 'r4500::="x"\n'
 HOSTILE = {

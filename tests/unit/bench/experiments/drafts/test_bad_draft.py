@@ -6,6 +6,8 @@ import pytest
 from outrider.v1.draft_pb2 import Commit, DraftRequest, DraftResponse, TargetHello
 from services.bench.experiments.drafts.bad_draft import BEHAVIOURS, running_bad_draft
 
+pytestmark = pytest.mark.process
+
 COMMIT = DraftRequest(commit=Commit(sequence_id=1, position=0, token_ids=[5, 6, 7], wanted=3))
 ANSWERS = {"silent": [], "slow": [3], "flooding": [4] * 2000}
 
