@@ -142,7 +142,7 @@ def read_cubin(cubin: bytes) -> Iterator[KernelCode]:
 def short_name(symbol: str) -> str:
     """The kernel's struct with its arguments, of what the compiler calls the function that runs it."""
     text = re.sub(r"outrider::(cuda::)?(\(anonymous namespace\)::)?", "", _demangle(symbol))
-    found = re.match(r"void run(?:_block)?<(.*?)>\(", text)
+    found = re.match(r"void run(?:_block(?:_in_place)?)?<(.*?)>\(", text)
     return found[1].strip() if found else text
 
 
